@@ -1,0 +1,71 @@
+# make install   .venv and the jars of the embedded cluster; quick when nothing changed
+# make check     format, lint, types, import rules and the tests that need nothing but Python
+# make test      check, then every test there is
+# make demo      the whole of Mars on this machine, with data, until Ctrl-C (or DEMO_SECONDS=n)
+# make format    write the format and the fixes that are safe
+# make lock      new lock files from pyproject.toml
+# make clean     everything that make made, but not the data in .mars
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := install
+.PHONY: install jars check test demo format lock clean
+
+CODE := $(wildcard mars mapper reducer api bench)
+# In the order of what they cost; the folders that need only Python.
+QUICK_TESTS := $(wildcard tests/unit tests/properties tests/golden)
+VENV := .venv
+STAMP := $(VENV)/.installed
+RUN := $(VENV)/bin
+
+install: $(STAMP) jars
+
+# The stamp is touched last: a broken install is done again.
+$(STAMP): requirements-dev.lock pyproject.toml
+	@python=; for candidate in python3.11 python3 python3.14 python3.13 python3.12; do \
+	  if $$candidate -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' \
+	    >/dev/null 2>&1; then python=$$candidate; break; fi; \
+	done; \
+	if [ -z "$$python" ]; then \
+	  echo "Mars needs Python 3.11 or newer with its venv module; install python3.11" \
+	    "(Debian and Ubuntu: python3.11-venv) and run make again." >&2; exit 1; \
+	fi; \
+	[ -x $(RUN)/python ] || $$python -m venv --clear $(VENV)
+	@echo "Installing what Mars needs into $(VENV) (some minutes the first time)."
+	@$(RUN)/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+	  -r requirements-dev.lock
+	@$(RUN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
+	  --no-build-isolation -e .
+	@touch $@
+
+jars: $(STAMP)
+	@$(RUN)/python -m mars.local.jars kafka
+	@$(RUN)/python -m mars.local.archive
+
+check: $(STAMP)
+	$(RUN)/ruff format --check $(CODE) tests
+	$(RUN)/ruff check $(CODE) tests
+	$(RUN)/mypy $(CODE)
+	$(RUN)/lint-imports
+	$(RUN)/pytest -q $(QUICK_TESTS)
+
+test: install check
+	$(RUN)/pytest tests $(addprefix --ignore=,$(QUICK_TESTS)) -m "not bench"
+
+demo: install
+	@$(RUN)/mars up --demo
+
+format: $(STAMP)
+	$(RUN)/ruff check --fix $(CODE) tests
+	$(RUN)/ruff format $(CODE) tests
+
+# No registry address and no path of this machine may get into a lock.
+PIP_COMPILE = $(RUN)/pip-compile --quiet --no-header --no-emit-index-url --no-emit-trusted-host \
+  --no-emit-find-links --generate-hashes --strip-extras --allow-unsafe
+lock: $(STAMP)
+	$(PIP_COMPILE) --output-file requirements.lock pyproject.toml
+	$(PIP_COMPILE) --extra dev --constraint requirements.lock \
+	  --output-file requirements-dev.lock pyproject.toml
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
+	find $(CODE) tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,199 @@
+"""Wires an API process together and runs it: `python -m api --config FILE`.
+
+It listens at once, whatever is missing: paths that need a server which is away answer 503 and name
+it, `/readyz` lists them all, and everything goes on by itself when they are back.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+import time
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from types import FrameType
+
+import uvicorn
+
+from api.app import create_app
+from api.routes.inside import Stopping
+from api.services.all import Services, build
+from api.services.context import Cluster, Ports
+from api.services.health import Health
+from api.services.sampling import SAMPLE_INTERVAL_S, Sampler
+from mars.adapters.kafka import KafkaControlLog, KafkaProgressLog, KafkaTopicAdmin
+from mars.adapters.kafka.results import KafkaDeadLetters, KafkaResultTail
+from mars.adapters.probe import kafka_ready
+from mars.adapters.redis import RedisPartialLog
+from mars.adapters.zookeeper import ZooKeeperConnection, ZooKeeperCoordinator, ZooKeeperRegistry
+from mars.process import life as living
+from mars.process import logs
+from mars.process.command import settings_from_command_line
+from mars.process.member import REPORT_INTERVAL_S, Reporter, member_id
+from mars.settings import ApiSettings, Settings
+
+BACKLOG = 128
+"""Connections that wait to be taken."""
+
+SHUTDOWN_S = 5
+"""How long requests under way may take once the process is asked to stop."""
+
+
+def run(settings: Settings) -> int:
+    """Run the API until it is asked to stop. Returns the exit code."""
+    logs.configure(settings.logging)
+    life = living.Life()
+    life.stop_on_signals()
+    try:
+        listening = _listen(settings.api)
+    except OSError as error:
+        sys.stderr.write(
+            f"{settings.api.host}:{settings.api.port} cannot be listened on ({error.strerror}): "
+            "choose another api.port, or stop what uses it\n"
+        )
+        return 1
+    connection = ZooKeeperConnection.open(settings.zookeeper)
+    try:
+        _Process(settings, life, connection).serve(listening)
+    finally:
+        life.stop()
+        connection.close()
+    return 0
+
+
+def _listen(settings: ApiSettings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    return socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
+
+
+class _Process:
+    """The parts of one API process."""
+
+    def __init__(
+        self, settings: Settings, life: living.Life, connection: ZooKeeperConnection
+    ) -> None:
+        member = member_id(settings, "api")
+        self._settings = settings
+        self._life = life
+        self._coordinator = ZooKeeperCoordinator(connection, settings.namespace, member)
+        self._registry = ZooKeeperRegistry(connection, settings.namespace)
+        self._admin = KafkaTopicAdmin(settings)
+        # The number of buckets matters for writing only, and the API does not write there.
+        self._partial_log = RedisPartialLog.open(settings, settings.cluster.buckets)
+        self._reporter = Reporter(member, "api")
+        self._health = Health(
+            {
+                "kafka": partial(kafka_ready, settings),
+                "redis": self._partial_log.ping,
+                "zookeeper": self._registry.ping,
+            }
+        )
+
+    def serve(self, listening: socket.socket) -> None:
+        """Answer requests until the process is asked to stop."""
+        services = build(
+            self._ports(),
+            Cluster(
+                namespace=self._settings.namespace,
+                buckets_wanted=self._settings.cluster.buckets,
+                results_partitions=self._settings.kafka.results_partitions,
+            ),
+            self._health,
+            _version(),
+        )
+        self._health.start()
+        background = [
+            threading.Thread(target=self._take_part, name="member", daemon=True),
+            threading.Thread(target=self._sample, args=(services.sampler,), name="sampler"),
+        ]
+        for thread in background:
+            thread.start()
+        try:
+            self._listen_and_serve(services, listening)
+        finally:
+            self._life.stop()
+            self._health.stop()
+            self._coordinator.close()
+            self._partial_log.close()
+
+    def _ports(self) -> Ports:
+        return Ports(
+            registry=self._registry,
+            coordinator=self._coordinator,
+            control=KafkaControlLog(self._settings),
+            admin=self._admin,
+            log=self._partial_log,
+            progress=KafkaProgressLog(self._settings),
+            dead=KafkaDeadLetters(self._settings),
+            results=KafkaResultTail(self._settings),
+            now_ms=lambda: time.time_ns() // 1_000_000,
+            sleep=time.sleep,
+        )
+
+    def _listen_and_serve(self, services: Services, listening: socket.socket) -> None:
+        stopping = Stopping()
+        app = create_app(
+            services,
+            version=_version(),
+            body_bytes_max=self._settings.api.body_bytes_max,
+            stopping=stopping,
+        )
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=SHUTDOWN_S,
+        )
+        host, port = listening.getsockname()[:2]
+        logs.info(logs.logger("api"), "API listens", address=f"http://{host}:{port}")
+        _Server(config, stopping).run(sockets=[listening])
+
+    # ---------------------------------------------------------------------------- background
+
+    def _take_part(self) -> None:
+        """Make what a namespace needs, be a member, and report, as soon as servers answer."""
+        services = living.Services("api")
+        wanted = self._settings.cluster.buckets
+        buckets = services.insist(
+            self._life, "zookeeper", lambda: self._coordinator.buckets(wanted)
+        )
+        services.insist(
+            self._life,
+            "zookeeper",
+            lambda: self._coordinator.join(self._reporter.report(0, self._health.missing)),
+        )
+        if buckets is not None:
+            services.insist(self._life, "kafka", lambda: self._admin.ensure_internal(buckets))
+        while not self._life.wait(REPORT_INTERVAL_S):
+            report = self._reporter.report(0, self._health.missing)
+            services.attempt("zookeeper", partial(self._coordinator.report, report))
+
+    def _sample(self, sampler: Sampler) -> None:
+        while not self._life.wait(SAMPLE_INTERVAL_S):
+            sampler.sample()
+
+
+class _Server(uvicorn.Server):
+    """Ends event streams when it is asked to stop: uvicorn itself would wait for them."""
+
+    def __init__(self, config: uvicorn.Config, stopping: Stopping) -> None:
+        super().__init__(config)
+        self._stopping = stopping
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Take a signal."""
+        self._stopping.set()
+        super().handle_exit(sig, frame)
+
+
+def _version() -> str:
+    try:
+        return version("mars-statistics")
+    except PackageNotFoundError:
+        return "0"
+
+
+if __name__ == "__main__":
+    raise SystemExit(run(settings_from_command_line("api")))

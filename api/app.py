@@ -1,0 +1,43 @@
+"""The web application: routes, errors, limits, description."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+
+from api import documenting, errors
+from api.body import BodyLimit
+from api.routes import cluster, inside, streams, tasks
+from api.routes.inside import Stopping
+from api.services.all import Services
+
+DESCRIPTION = """\
+Exact windowed statistics over Kafka streams: declare a stream, register a task in SQL, read one
+exact row per group and window from Kafka, or here. Times are epoch milliseconds. Errors are
+problem documents (RFC 9457)."""
+
+
+def create_app(
+    services: Services, *, version: str, body_bytes_max: int, stopping: Stopping | None = None
+) -> FastAPI:
+    """The application; it does nothing until it is asked."""
+    app = FastAPI(
+        title="Mars",
+        version=version,
+        description=DESCRIPTION,
+        redoc_url=None,
+        redirect_slashes=False,
+        openapi_tags=[
+            {"name": "streams", "description": "Kafka topics with declared fields"},
+            {"name": "tasks", "description": "registered queries"},
+            {"name": "results", "description": "windows, open and finished"},
+            {"name": "service", "description": "the state of the service itself"},
+        ],
+    )
+    app.include_router(streams.router(services))
+    app.include_router(tasks.router(services))
+    app.include_router(inside.router(services, stopping or Stopping()))
+    app.include_router(cluster.router(services))
+    app.add_middleware(BodyLimit, bytes_max=body_bytes_max)
+    errors.install(app)
+    documenting.install(app)
+    return app

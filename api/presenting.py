@@ -1,0 +1,190 @@
+"""Plans as people read them: expressions as text, slots replaced by what they stand for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+
+from api.schemas import (
+    NamedExpression,
+    NamedType,
+    OrderView,
+    OutputView,
+    PlanView,
+    StreamView,
+    WindowView,
+)
+from mars.plan import (
+    WINDOW_END,
+    WINDOW_START,
+    Aggregate,
+    AggregateFunction,
+    Call,
+    Column,
+    Expression,
+    Function,
+    Literal,
+    Plan,
+    Stream,
+)
+
+INFIX = frozenset(
+    {
+        Function.ADD,
+        Function.SUBTRACT,
+        Function.MULTIPLY,
+        Function.DIVIDE,
+        Function.MODULO,
+        Function.EQUAL,
+        Function.NOT_EQUAL,
+        Function.LESS,
+        Function.LESS_EQUAL,
+        Function.GREATER,
+        Function.GREATER_EQUAL,
+        Function.AND,
+        Function.OR,
+    }
+)
+
+NO_SLOTS: Mapping[str, str] = {}
+
+
+def stream_view(stream: Stream) -> StreamView:
+    """A stream as it was declared."""
+    return StreamView(
+        name=stream.name,
+        topic=stream.topic,
+        format=stream.format,
+        fields={field.name: field.type.value for field in stream.fields},
+        event_time=stream.event_time,
+        csv_header=stream.csv_header,
+    )
+
+
+def plan_view(plan: Plan) -> PlanView:
+    """A plan for people."""
+    slots = _slots(plan)
+    tumbling = plan.window.size_ms == plan.window.slide_ms
+    return PlanView(
+        stream=plan.stream.name,
+        topic=plan.stream.topic,
+        window=WindowView(
+            kind="tumbling" if tumbling else "sliding",
+            size_ms=plan.window.size_ms,
+            slide_ms=plan.window.slide_ms,
+        ),
+        fields=[NamedType(name=field.name, type=field.type) for field in plan.fields],
+        filter=None if plan.filter is None else text_of(plan.filter),
+        keys=[_named(_key_name(plan, key.slot), key.expression, NO_SLOTS) for key in plan.keys],
+        aggregates=[slots[aggregate.slot] for aggregate in plan.aggregates],
+        having=None if plan.having is None else text_of(plan.having, slots),
+        order_by=[
+            OrderView(expression=text_of(order.expression, slots), descending=order.descending)
+            for order in plan.order_by
+        ],
+        limit=plan.limit,
+        outputs=[_named(output.name, output.expression, slots) for output in plan.outputs],
+        options=asdict(plan.options),
+    )
+
+
+def output_view(plan: Plan) -> OutputView:
+    """What the result rows of a plan look like."""
+    columns = {WINDOW_START: "timestamp", WINDOW_END: "timestamp"}
+    columns |= {output.name: output.expression.type.value for output in plan.outputs}
+    return OutputView(
+        topic=plan.options.output_topic,
+        key=[WINDOW_START, *(_key_name(plan, key.slot) for key in plan.keys)],
+        columns=[NamedType(name=name, type=kind) for name, kind in columns.items()],
+    )
+
+
+def _named(name: str, expression: Expression, slots: Mapping[str, str]) -> NamedExpression:
+    return NamedExpression(
+        name=name, type=expression.type.value, expression=text_of(expression, slots)
+    )
+
+
+def _key_name(plan: Plan, slot: str) -> str:
+    """The name under which a key is selected, else its expression."""
+    for output in plan.outputs:
+        if isinstance(output.expression, Column) and output.expression.name == slot:
+            return output.name
+    return next(text_of(key.expression) for key in plan.keys if key.slot == slot)
+
+
+def _slots(plan: Plan) -> dict[str, str]:
+    slots = {key.slot: text_of(key.expression) for key in plan.keys}
+    return slots | {aggregate.slot: _aggregate_text(aggregate) for aggregate in plan.aggregates}
+
+
+def _aggregate_text(aggregate: Aggregate) -> str:
+    argument = "*" if aggregate.argument is None else text_of(aggregate.argument)
+    match aggregate.function:
+        case AggregateFunction.COUNT_ALL:
+            text = "count(*)"
+        case AggregateFunction.COUNT_DISTINCT:
+            text = f"count(DISTINCT {argument})"
+        case _:
+            text = f"{aggregate.function}({argument})"
+    if aggregate.filter is None:
+        return text
+    return f"{text} FILTER (WHERE {text_of(aggregate.filter)})"
+
+
+def text_of(expression: Expression, slots: Mapping[str, str] = NO_SLOTS) -> str:
+    """An expression in the manner of SQL, with every operator in parentheses."""
+    match expression:
+        case Column():
+            return slots.get(expression.name, expression.name)
+        case Literal():
+            return _literal_text(expression)
+        case Call():
+            return _call_text(expression, [text_of(part, slots) for part in expression.arguments])
+
+
+def _literal_text(literal: Literal) -> str:
+    match literal.value:
+        case None:
+            return "NULL"
+        case str(text):
+            return "'" + text.replace("'", "''") + "'"
+        case value:
+            return json.dumps(value)
+
+
+def _call_text(call: Call, parts: list[str]) -> str:
+    name = call.function.value
+    if call.function in INFIX and len(parts) > 1:
+        return "(" + f" {name.upper()} ".join(parts) + ")"
+    match call.function:
+        case Function.NOT:
+            text = f"(NOT {parts[0]})"
+        case Function.NEGATE:
+            text = f"(-{parts[0]})"
+        case Function.IS_NULL:
+            text = f"({parts[0]} IS NULL)"
+        case Function.IN:
+            text = f"({parts[0]} IN ({', '.join(parts[1:])}))"
+        case Function.LIKE:
+            text = f"({' '.join(_like_words(parts))})"
+        case Function.CAST:
+            text = f"cast({parts[0]} AS {call.type})"
+        case Function.CASE:
+            text = _case_text(parts)
+        case _:
+            text = f"{name}({', '.join(parts)})"
+    return text
+
+
+def _like_words(parts: list[str]) -> list[str]:
+    escape = ["ESCAPE", parts[2]] if len(parts) > 2 else []
+    return [parts[0], "LIKE", parts[1], *escape]
+
+
+def _case_text(parts: list[str]) -> str:
+    branches = [
+        f"WHEN {when} THEN {then}" for when, then in zip(parts[:-1:2], parts[1::2], strict=True)
+    ]
+    return " ".join(["CASE", *branches, f"ELSE {parts[-1]}", "END"])

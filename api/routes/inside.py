@@ -1,0 +1,101 @@
+"""/v1/tasks/{name}/...: open windows, reasons, ledgers, results."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import StreamingResponse
+from starlette.concurrency import run_in_threadpool
+
+from api.documenting import problems
+from api.routes.streams import AWAY, IN_USE, UNKNOWN
+from api.schemas import FinishedWindows, Ledger, OpenWindows, Why
+from api.services.all import Services
+from api.services.views import ledger_view
+from api.services.windows import LIMIT_DEFAULT, LIMIT_MAX, select
+
+EVENT_STREAM = "text/event-stream"
+
+WRONG = HTTPStatus.UNPROCESSABLE_ENTITY
+
+TIME_MAX = 2**53
+"""Of a time in a query parameter: what a JSON number holds exactly."""
+
+Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX, description="rows")]
+
+
+class Stopping:
+    """Tells event streams that the process is asked to stop."""
+
+    def __init__(self) -> None:
+        self.is_set = False
+
+    def set(self) -> None:
+        """End all event streams soon."""
+        self.is_set = True
+
+
+def router(services: Services, stopping: Stopping) -> APIRouter:
+    """The paths that look into a task."""
+    routes = APIRouter(prefix="/v1/tasks/{name}", tags=["results"])
+
+    @routes.get("/windows", responses=problems(UNKNOWN, WRONG, AWAY))
+    def open_windows(
+        name: str,
+        key: Annotated[
+            str | None, Query(description="the first key's text, or a JSON array of keys")
+        ] = None,
+        limit: Limit = LIMIT_DEFAULT,
+        order: Annotated[
+            str | None, Query(description="an item of the query; -item for descending")
+        ] = None,
+    ) -> OpenWindows:
+        """Open windows with their values as of now; the limit is per window."""
+        return services.windows.open_windows(name, select(key, order, limit))
+
+    @routes.get("/why", responses=problems(UNKNOWN, AWAY))
+    def why(name: str) -> Why:
+        """Why no result is coming: per open window, who holds it."""
+        return services.why.why(name)
+
+    @routes.get("/ledger", responses=problems(UNKNOWN, AWAY))
+    def ledger(name: str) -> Ledger:
+        """Where the task's rows went, as committed; it balances at any moment."""
+        task = services.tasks.show(name)
+        return ledger_view(services.progress.ledger(task.name))
+
+    @routes.get(
+        "/results",
+        response_model=FinishedWindows,
+        responses={
+            200: {
+                "description": "The last finished windows; or, if asked for, result rows as "
+                "they are committed: events named result, with partition:offset as id and the "
+                "row as data",
+                "content": {EVENT_STREAM: {"schema": {"type": "string"}}},
+            },
+            **problems(UNKNOWN, WRONG, IN_USE, HTTPStatus.TOO_MANY_REQUESTS, AWAY),
+        },
+    )
+    async def results(
+        name: str,
+        request: Request,
+        window_start: Annotated[
+            int | None, Query(ge=-TIME_MAX, le=TIME_MAX, description="epoch ms: this one only")
+        ] = None,
+        limit: Limit = LIMIT_DEFAULT,
+    ) -> Response | FinishedWindows:
+        """The last finished windows, newest first, or a stream of server-sent events."""
+        if EVENT_STREAM not in request.headers.get("accept", ""):
+            return await run_in_threadpool(services.results.recent, name, window_start, limit)
+
+        async def gone() -> bool:
+            return stopping.is_set or await request.is_disconnected()
+
+        events = await services.results.follow(name, gone)
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        return StreamingResponse(events, media_type=EVENT_STREAM, headers=headers)
+
+    return routes

@@ -1,0 +1,105 @@
+"""/v1/tasks: definitions and states."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Header, Query, Response
+
+from api.body import body_of
+from api.documenting import problems, takes
+from api.routes.streams import AWAY, BAD_BODY, IN_USE, UNKNOWN
+from api.schemas import (
+    NewTaskRequest,
+    TaskList,
+    TaskRequest,
+    TaskView,
+    ValidateRequest,
+    Validation,
+)
+from api.services.all import Services
+from api.services.views import summary, task_view, validation
+from mars.definitions import TaskDefinition
+
+CHANGED = HTTPStatus.PRECONDITION_FAILED
+
+
+def router(services: Services) -> APIRouter:
+    """The paths of tasks, but for those that look into one."""
+    routes = APIRouter(prefix="/v1/tasks", tags=["tasks"])
+    tasks = services.tasks
+
+    def answer(task: TaskDefinition, response: Response) -> TaskView:
+        response.headers["ETag"] = f'"{task.current.version}"'
+        plan = services.compiler.plans(task).get(task.current.version)
+        figures, missing = services.sampler.one(task)
+        return task_view(task, plan, figures, missing)
+
+    @routes.post(
+        "/validate", responses=problems(*BAD_BODY, AWAY), openapi_extra=takes(ValidateRequest)
+    )
+    def validate(
+        body: Annotated[ValidateRequest, Depends(body_of(ValidateRequest))],
+    ) -> Validation:
+        """Check a query: its plan and what its rows would look like. Touches nothing."""
+        return validation(tasks.validate(body))
+
+    @routes.post(
+        "",
+        status_code=HTTPStatus.CREATED,
+        responses=problems(*BAD_BODY, IN_USE, AWAY),
+        openapi_extra=takes(NewTaskRequest),
+    )
+    def create_task(
+        body: Annotated[NewTaskRequest, Depends(body_of(NewTaskRequest))], response: Response
+    ) -> TaskView:
+        """Register a task."""
+        task = tasks.create(body)
+        response.headers["Location"] = f"/v1/tasks/{task.name}"
+        return answer(task, response)
+
+    @routes.get("", responses=problems(HTTPStatus.UNPROCESSABLE_ENTITY, AWAY))
+    def list_tasks(
+        deleted: Annotated[bool, Query(description="list deleted ones too")] = False,
+    ) -> TaskList:
+        """List all tasks."""
+        return TaskList(tasks=[summary(task) for task in tasks.list_all(deleted=deleted)])
+
+    @routes.get("/{name}", responses=problems(UNKNOWN, AWAY))
+    def show_task(name: str, response: Response) -> TaskView:
+        """Show one task."""
+        return answer(tasks.show(name), response)
+
+    @routes.put(
+        "/{name}",
+        responses=problems(*BAD_BODY, UNKNOWN, IN_USE, CHANGED, AWAY),
+        openapi_extra=takes(TaskRequest),
+    )
+    def change_task(
+        name: str,
+        body: Annotated[TaskRequest, Depends(body_of(TaskRequest))],
+        response: Response,
+        if_match: Annotated[str | None, Header(description="the version in quotes")] = None,
+    ) -> TaskView:
+        """Make a new version of a task; the same query and options change nothing."""
+        return answer(tasks.change(name, body, if_match).definition, response)
+
+    @routes.delete(
+        "/{name}", status_code=HTTPStatus.NO_CONTENT, responses=problems(UNKNOWN, IN_USE, AWAY)
+    )
+    def delete_task(name: str) -> None:
+        """End a task; its results stay."""
+        tasks.delete(name)
+
+    @routes.post("/{name}/pause", responses=problems(UNKNOWN, IN_USE, AWAY))
+    def pause_task(name: str, response: Response) -> TaskView:
+        """Take no more rows until it is resumed."""
+        return answer(tasks.pause(name), response)
+
+    @routes.post("/{name}/resume", responses=problems(UNKNOWN, IN_USE, AWAY))
+    def resume_task(name: str, response: Response) -> TaskView:
+        """Go on where it was paused, or failed."""
+        return answer(tasks.resume(name), response)
+
+    return routes

@@ -1,0 +1,443 @@
+"""The JSON that goes in and out; nothing outside `api` knows these classes.
+
+Times are epoch milliseconds. Requests refuse unknown members.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+# ------------------------------------------------------------------------------------ errors
+
+
+class MemberProblem(BaseModel):
+    """What is wrong with one member of a body, or one query parameter."""
+
+    model_config = ConfigDict(frozen=True)
+
+    member: str
+    detail: str
+
+
+class Problem(BaseModel):
+    """A problem document (RFC 9457)."""
+
+    model_config = ConfigDict(frozen=True)
+
+    title: str
+    status: int
+    detail: str
+    line: int | None = Field(default=None, description="of the query, counted from 1")
+    column: int | None = Field(default=None, description="of the query, counted from 1")
+    errors: list[MemberProblem] | None = None
+    service: str | None = Field(default=None, description="which server is not available")
+
+
+# ---------------------------------------------------------------------------------- requests
+
+
+class Request(BaseModel):
+    """A body that comes in."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class StreamRequest(Request):
+    """A stream to declare."""
+
+    topic: str
+    format: str = Field(description="json, ndjson, csv or arrow")
+    fields: dict[str, str] = Field(description="name -> type, in the order of a CSV row")
+    event_time: str = Field(description="the field with the time of the event")
+    csv_header: bool = False
+    name: str | None = Field(default=None, description="if given, the name in the path")
+
+
+class StartAt(Request):
+    """Start at the first rows that Kafka got at or after a time."""
+
+    timestamp: int = Field(ge=0, le=2**53, description="epoch milliseconds")
+
+
+class NewTaskRequest(Request):
+    """A task to register."""
+
+    name: str
+    sql: str
+    start: Literal["latest", "earliest"] | StartAt = "latest"
+    options: dict[str, Any] = Field(default_factory=dict)
+
+
+class TaskRequest(Request):
+    """A new version of a task."""
+
+    sql: str
+    options: dict[str, Any] = Field(default_factory=dict)
+
+
+class ValidateRequest(Request):
+    """A query to check."""
+
+    sql: str
+    options: dict[str, Any] = Field(default_factory=dict)
+    name: str | None = None
+
+
+REQUESTS: tuple[type[Request], ...] = (
+    StreamRequest,
+    NewTaskRequest,
+    TaskRequest,
+    ValidateRequest,
+)
+
+
+# ----------------------------------------------------------------------------------- answers
+
+
+class Answer(BaseModel):
+    """A body that goes out."""
+
+    model_config = ConfigDict(frozen=True, from_attributes=True)
+
+
+class StreamView(Answer):
+    """A declared stream."""
+
+    name: str
+    topic: str
+    format: str
+    fields: dict[str, str]
+    event_time: str
+    csv_header: bool
+
+
+class StreamList(Answer):
+    """All streams, by name."""
+
+    streams: list[StreamView]
+
+
+class NamedType(Answer):
+    """A column."""
+
+    name: str
+    type: str
+
+
+class NamedExpression(Answer):
+    """A column and how it is computed."""
+
+    name: str
+    type: str
+    expression: str
+
+
+class WindowView(Answer):
+    """The shape of the windows."""
+
+    kind: Literal["tumbling", "sliding"]
+    size_ms: int
+    slide_ms: int
+
+
+class OrderView(Answer):
+    """One ORDER BY item."""
+
+    expression: str
+    descending: bool
+
+
+class PlanView(Answer):
+    """A task compiled, for people; keys and aggregates are shown as expressions."""
+
+    stream: str
+    topic: str
+    window: WindowView
+    fields: list[NamedType] = Field(description="what is decoded of each row")
+    filter: str | None
+    keys: list[NamedExpression]
+    aggregates: list[str]
+    having: str | None
+    order_by: list[OrderView]
+    limit: int | None
+    outputs: list[NamedExpression]
+    options: dict[str, Any] = Field(description="as they take effect; durations in ms")
+
+
+class OutputView(Answer):
+    """What result rows look like: the members of the value, and what the key is made of."""
+
+    topic: str
+    key: list[str]
+    columns: list[NamedType]
+
+
+class Validation(Answer):
+    """A query that can be registered."""
+
+    plan: PlanView
+    output: OutputView
+
+
+class Ledger(Answer):
+    """Where rows went: read = counted + filtered + bad + future + late; counted = emitted + open.
+
+    Counted rows of which some windows had closed are also in late_partly.
+    """
+
+    read: int
+    filtered: int
+    bad: int
+    future: int
+    late: int
+    counted: int
+    emitted: int
+    open: int
+    late_partly: int
+
+
+class Rates(Answer):
+    """How fast a task goes, over the last seconds; null until there are two measurements."""
+
+    rows_per_second: float | None
+    messages_per_second: float | None
+
+
+class Lag(Answer):
+    """Messages between a task's next offsets and the ends of the partitions."""
+
+    rows: int
+    partitions: dict[str, int]
+
+
+class VersionView(Answer):
+    """One version of a task that may still have open windows."""
+
+    version: int
+    sql: str
+    created: int
+    begun: bool
+
+
+class TaskSummary(Answer):
+    """A task in a list."""
+
+    name: str
+    version: int
+    state: str
+    detail: str
+    sql: str
+    options: dict[str, Any]
+    stream: str
+    created: int
+
+
+class TaskView(TaskSummary):
+    """A task. Figures are null where the server that has them does not answer (see missing)."""
+
+    plan: PlanView | None = Field(description="null: a query that this release cannot read")
+    output: OutputView | None
+    versions: list[VersionView]
+    rates: Rates
+    lag: Lag | None
+    watermark: int | None
+    ledger: Ledger | None
+    log_bytes: int | None
+    missing: list[str]
+
+
+class TaskList(Answer):
+    """All tasks, by name."""
+
+    tasks: list[TaskSummary]
+
+
+class WindowRows(Answer):
+    """The rows of one window; each is the value of a result row."""
+
+    window_start: int
+    window_end: int
+    version: int
+    complete: bool
+    groups: int = Field(description="rows of the window that match, shown or not")
+    rows: list[dict[str, Any]]
+
+
+class OpenWindows(Answer):
+    """Open windows with their values as of now, oldest first."""
+
+    windows: list[WindowRows]
+    truncated: bool = Field(description="true if rows were left out because of the limit")
+    more: int = Field(description="open windows that are not listed")
+
+
+class FinishedWindow(Answer):
+    """Committed rows of one window."""
+
+    window_start: int
+    window_end: int
+    version: int
+    complete: bool
+    revision: int
+    rows: list[dict[str, Any]]
+
+
+class FinishedWindows(Answer):
+    """The last finished windows, newest first."""
+
+    windows: list[FinishedWindow]
+    truncated: bool = Field(description="true if rows were left out because of the limit")
+
+
+class HeldBy(Answer):
+    """What keeps a window open: a partition, a bucket, or the whole task."""
+
+    partition: int | None
+    bucket: int | None
+    reason: str
+    member: str | None
+    watermark: int | None
+    lag: int | None
+
+
+class PartitionWhy(Answer):
+    """One partition as a window sees it."""
+
+    partition: int
+    watermark: int | None
+    lag: int | None
+    idle: bool
+    reason: str
+    member: str | None
+
+
+class WindowWhy(Answer):
+    """Why one window is still open."""
+
+    window_start: int
+    window_end: int
+    version: int
+    rows: int
+    watermark: int | None
+    expected_close: int | None
+    held_by: HeldBy
+    partitions: list[PartitionWhy]
+
+
+class DroppedSample(Answer):
+    """Where a row lies that was not counted; next is behind the last of several."""
+
+    partition: int | None
+    offset: int
+    next: int
+    rows: int
+    reason: str
+
+
+class Dropped(Answer):
+    """Rows that were not counted."""
+
+    bad: int
+    future: int
+    late: int
+    samples: list[DroppedSample]
+
+
+class Why(Answer):
+    """Why no result is coming."""
+
+    windows: list[WindowWhy]
+    more: int = Field(description="open windows that are not listed")
+    dropped: Dropped
+    summary: str
+
+
+class PartitionView(Answer):
+    """How far a mapper is in a partition."""
+
+    topic: str
+    partition: int
+    position: int
+    state: str
+
+
+class BucketView(Answer):
+    """What a reducer does with a bucket."""
+
+    bucket: int
+    epoch: int
+    state: str
+
+
+class MemberView(Answer):
+    """A live process."""
+
+    id: str
+    role: str
+    host: str
+    pid: int
+    started: int
+    load: dict[str, float]
+    missing: list[str]
+    partitions: list[PartitionView]
+    buckets: list[BucketView]
+
+
+class LeaderView(Answer):
+    """Who leads the reducers, and in which epoch."""
+
+    member: str | None
+    epoch: int
+
+
+class OwnerView(Answer):
+    """Which reducer owns a bucket, and since which epoch."""
+
+    bucket: int
+    member: str
+    epoch: int
+
+
+class TaskBacklog(Answer):
+    """What one task has not done yet."""
+
+    task: str
+    log_bytes: int
+    lag: int
+
+
+class Backlog(Answer):
+    """What has not been done yet, in all and by task."""
+
+    log_bytes: int
+    lag: int
+    tasks: list[TaskBacklog]
+
+
+class ClusterView(Answer):
+    """The state of the cluster."""
+
+    namespace: str
+    version: str
+    buckets: int
+    store_epoch: int | None
+    leader: LeaderView | None
+    members: list[MemberView]
+    assignment: list[OwnerView]
+    backlog: Backlog
+    missing: list[str]
+
+
+class Alive(Answer):
+    """The process runs."""
+
+    status: Literal["alive"] = "alive"
+
+
+class Readiness(Answer):
+    """Each server: ok, or what is missing."""
+
+    status: Literal["ready", "not ready"]
+    services: dict[str, str]

@@ -1,0 +1,1 @@
+"""What the paths do, on ports only: testable without a network."""

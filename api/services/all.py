@@ -1,0 +1,60 @@
+"""All services, made from the ports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from api.services.cluster import ClusterService
+from api.services.compiling import Compiler
+from api.services.context import BucketCount, Cluster, Ports
+from api.services.health import Health
+from api.services.logs import LogReader
+from api.services.metrics import MetricService
+from api.services.progress import ProgressTail
+from api.services.results import ResultService
+from api.services.sampling import Sampler
+from api.services.streams import StreamService
+from api.services.tasks import TaskService
+from api.services.why import WhyService
+from api.services.windows import WindowService
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """One service per family of paths, and what they share."""
+
+    compiler: Compiler
+    streams: StreamService
+    tasks: TaskService
+    progress: ProgressTail
+    windows: WindowService
+    results: ResultService
+    why: WhyService
+    sampler: Sampler
+    cluster: ClusterService
+    metrics: MetricService
+    health: Health
+
+
+def build(ports: Ports, cluster: Cluster, health: Health, version: str) -> Services:
+    """Wire the services; nothing is asked of any server yet."""
+    compiler = Compiler(cluster.namespace)
+    buckets = BucketCount(ports.coordinator, cluster.buckets_wanted)
+    progress = ProgressTail(ports.progress, buckets)
+    tasks = TaskService(ports, compiler, progress, buckets, cluster.results_partitions)
+    logs = LogReader(ports.log)
+    sampler = Sampler(ports, compiler, progress)
+    members = ClusterService(ports, cluster, buckets, sampler, version)
+    return Services(
+        compiler=compiler,
+        streams=StreamService(ports, compiler, cluster.namespace),
+        tasks=tasks,
+        progress=progress,
+        windows=WindowService(ports, compiler, buckets, tasks, progress, logs),
+        results=ResultService(ports, compiler, tasks),
+        why=WhyService(ports, compiler, buckets, tasks, progress, logs),
+        sampler=sampler,
+        cluster=members,
+        metrics=MetricService(ports, members, sampler, health),
+        health=health,
+    )

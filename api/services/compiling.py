@@ -1,0 +1,84 @@
+"""Queries to plans, with the names of this namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from threading import Lock
+
+from mars.definitions import TaskDefinition, TaskVersion
+from mars.errors import RequestError
+from mars.plan import Plan, Stream
+from mars.process.compiling import results_topic
+from mars.sql import compile_task
+from mars.types import StreamName, TaskName
+
+PLANS_KEPT = 1_000
+"""Plans of stored versions kept in memory, a few KiB each."""
+
+StreamOf = Callable[[str], Stream | None]
+
+
+class Compiler:
+    """Compiles requests, and (once each) the versions of stored tasks."""
+
+    def __init__(self, namespace: str) -> None:
+        self._namespace = namespace
+        self._kept: dict[tuple[TaskName, int, int], Plan] = {}
+        self._lock = Lock()
+
+    def compile(
+        self,
+        sql: str,
+        options: Mapping[str, object],
+        *,
+        task: TaskName,
+        version: int,
+        stream_of: StreamOf,
+    ) -> Plan:
+        """The plan of a query. Raises SqlError, Rejected."""
+        return compile_task(
+            sql,
+            task=task,
+            version=version,
+            stream_of=stream_of,
+            options=options,
+            default_topic=results_topic(self._namespace, task),
+        )
+
+    def stored(self, name: TaskName, version: TaskVersion) -> Plan:
+        """The plan of a stored version, over the stream as it was declared then."""
+        key = (name, version.version, version.created_ms)
+        with self._lock:
+            plan = self._kept.get(key)
+        if plan is None:
+            plan = self.against(name, version, version.stream)
+            with self._lock:
+                while len(self._kept) >= PLANS_KEPT:
+                    del self._kept[next(iter(self._kept))]
+                self._kept[key] = plan
+        return plan
+
+    def against(self, name: TaskName, version: TaskVersion, stream: Stream) -> Plan:
+        """The plan that a stored version would have over another declaration of its stream."""
+
+        def declared(asked: str) -> Stream | None:
+            return stream if StreamName(asked) == stream.name else None
+
+        return self.compile(
+            version.sql,
+            version.options,
+            task=name,
+            version=version.version,
+            stream_of=declared,
+        )
+
+    def plans(self, definition: TaskDefinition) -> dict[int, Plan]:
+        """The plans of all versions that this release can still compile."""
+        plans = {}
+        for version in definition.versions:
+            try:
+                plans[version.version] = self.stored(definition.name, version)
+            except RequestError:
+                # Written by another release: the reducers say so in the task's state.
+                continue
+        return plans

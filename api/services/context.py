@@ -1,0 +1,61 @@
+"""The ports that the services work on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mars.ports import (
+    ControlLog,
+    Coordinator,
+    DeadLetters,
+    PartialLog,
+    ProgressLog,
+    Registry,
+    ResultTail,
+    TopicAdmin,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Everything outside this process; `now_ms` is its wall clock, `sleep` takes seconds."""
+
+    registry: Registry
+    coordinator: Coordinator
+    control: ControlLog
+    admin: TopicAdmin
+    log: PartialLog
+    progress: ProgressLog
+    dead: DeadLetters
+    results: ResultTail
+    now_ms: Callable[[], int]
+    sleep: Callable[[float], None]
+
+
+class BucketCount:
+    """B of the namespace, asked for once: it never changes."""
+
+    def __init__(self, coordinator: Coordinator, wanted: int) -> None:
+        self._coordinator = coordinator
+        self._wanted = wanted
+        self._fixed: int | None = None
+
+    def __call__(self) -> int:
+        """B. Raises Unavailable as long as it was never answered."""
+        if self._fixed is None:
+            self._fixed = self._coordinator.buckets(self._wanted)
+        return self._fixed
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What is fixed for a namespace.
+
+    `buckets_wanted` (B) counts only where the namespace is made just now. `results_partitions`:
+    of output topics that are made here; 0: as many as buckets.
+    """
+
+    namespace: str
+    buckets_wanted: int
+    results_partitions: int = 0

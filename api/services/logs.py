@@ -1,0 +1,125 @@
+"""The partial logs of a task, read as the reducers read them but changing nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from threading import BoundedSemaphore
+
+from mars.definitions import TaskDefinition
+from mars.errors import Unavailable
+from mars.machines.explaining import LoggedRows
+from mars.machines.folding import Folding, StoreWentBack
+from mars.plan import Plan
+from mars.ports import Head, LogSlice, PartialLog, Progress
+from mars.types import Bucket, Entry, Lane, RowCounts, Sequence64
+
+READERS_MAX = 2
+"""Requests that read logs at once: each may hold the log of a bucket and all states of a task."""
+
+
+class LogReader:
+    """Reads whole logs; callers beyond `READERS_MAX` wait."""
+
+    def __init__(self, log: PartialLog) -> None:
+        self._log = log
+        self._turn = BoundedSemaphore(READERS_MAX)
+
+    def slices(
+        self, definition: TaskDefinition, head: Head, buckets: int
+    ) -> Iterator[tuple[Bucket, LogSlice]]:
+        """The log of each bucket up to the head, one at a time; empty ones are left out."""
+        with self._turn:
+            for bucket in map(Bucket, range(buckets)):
+                piece = self._log.read(definition.name, bucket, Sequence64(0), head.seq)
+                if piece.base is not None or piece.entries:
+                    yield bucket, piece
+
+
+def all_entries(piece: LogSlice) -> tuple[Entry, ...]:
+    """The base, if there is one, and the entries, in SEQ order."""
+    return piece.entries if piece.base is None else (piece.base, *piece.entries)
+
+
+def merged_through(
+    definition: TaskDefinition, version: int, record: Progress | None
+) -> Mapping[Lane, int]:
+    """M of a bucket of a version; before its first commit, where the version starts."""
+    if record is not None:
+        return record.merged
+    starts = next((each.starts for each in definition.versions if each.version == version), None)
+    return starts or {}
+
+
+class LoggedRowsDraft:
+    """Rows of one version in one bucket's log, before it is known what is accounted."""
+
+    def __init__(self, version: int, bucket: Bucket) -> None:
+        self.version = version
+        self.bucket = bucket
+        self._panes: dict[int, int] = {}
+        self._counts: list[tuple[Mapping[Lane, int], RowCounts]] = []
+
+    def add(self, entry: Entry) -> None:
+        """Take one entry, without its states."""
+        for pane in entry.partial.panes:
+            self._panes[pane.start_ms] = self._panes.get(pane.start_ms, 0) + pane.rows
+        firsts = {part.lane: part.first for part in entry.ranges}
+        self._counts.append((firsts, entry.partial.counts))
+
+    def against(self, merged: Mapping[Lane, int]) -> LoggedRows:
+        """The rows, with those counted as pending that lie at or above the merged offsets."""
+        pending = RowCounts()
+        for firsts, counts in self._counts:
+            if all(first >= merged.get(lane, 0) for lane, first in firsts.items()):
+                pending += counts
+        return LoggedRows(self.version, self.bucket, self._panes, pending)
+
+
+def drafts_of(bucket: Bucket, piece: LogSlice) -> list[LoggedRowsDraft]:
+    """What a bucket's log holds of each version of a task."""
+    drafts: dict[int, LoggedRowsDraft] = {}
+    for entry in all_entries(piece):
+        draft = drafts.setdefault(entry.version, LoggedRowsDraft(entry.version, bucket))
+        draft.add(entry)
+    return list(drafts.values())
+
+
+def folded(
+    definition: TaskDefinition,
+    plan: Plan,
+    bucket: Bucket,
+    piece: LogSlice,
+    record: Progress | None,
+) -> Folding:
+    """The open panes of one version in one bucket. Raises Unavailable while the store recovers.
+
+    `record` must have been read after the log: a log that is read later has lost what the record
+    does not yet call closed.
+    """
+    folding = Folding(
+        plan,
+        bucket,
+        merged=merged_through(definition, plan.version, record),
+        closed_ms=None if record is None else record.closed_ms,
+    )
+    try:
+        for entry in all_entries(piece):
+            if entry.version == plan.version:
+                folding.absorb(entry)
+    except StoreWentBack as error:
+        raise being_rebuilt() from error
+    return folding
+
+
+def check_rebuilt(head: Head, record: Progress) -> None:
+    """Raise Unavailable while a new store has not been filled up to what an older one held."""
+    behind = any(head.offsets.get(lane, 0) < offset for lane, offset in record.merged.items())
+    if behind and head.epoch > record.store_epoch:
+        raise being_rebuilt()
+
+
+def being_rebuilt() -> Unavailable:
+    """The store was lost; what is in it is true, but not yet all."""
+    return Unavailable(
+        "redis", "the store was lost and is being rebuilt from Kafka; ask again soon"
+    )

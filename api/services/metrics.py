@@ -1,0 +1,167 @@
+"""Figures for Prometheus, in base units.
+
+| metric | labels | what |
+| --- | --- | --- |
+| `mars_task_rows_total` | task, fate | rows as committed, by fate (`FATES`) |
+| `mars_task_open_rows` | task | counted rows of which some window is still to come |
+| `mars_task_lag_messages` | task, partition | messages not yet taken |
+| `mars_task_watermark_age_seconds` | task | the store's clock less the watermark |
+| `mars_task_log_bytes` | task | size of the task's logs in Redis |
+| `mars_task_state` | task, state | 1 for the state the task is in |
+| `mars_members` | role | live processes |
+| `mars_member_rows_per_second` | member, role | what a process handles |
+| `mars_member_cpu_seconds_total` | member, role | CPU time of a process |
+| `mars_member_resident_bytes` | member, role | memory of a process |
+| `mars_store_epoch` | | which life of Redis this is |
+| `mars_service_up` | service | 1 if the server answers this process |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from api.services.cluster import ROLES, ClusterService
+from api.services.context import Ports
+from api.services.health import Health
+from api.services.missing import Missing
+from api.services.sampling import Sampler, TaskFigures
+from mars.ports import Assignment, Ledger, MemberInfo
+from mars.types import MemberId, TaskName
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+MILLISECONDS_PER_SECOND = 1_000
+
+FATES = ("read", "filtered", "bad", "future", "late", "counted", "emitted")
+
+Figures = Mapping[TaskName, TaskFigures]
+
+
+class MetricService:
+    """What the path /metrics does."""
+
+    def __init__(
+        self, ports: Ports, cluster: ClusterService, sampler: Sampler, health: Health
+    ) -> None:
+        self._ports = ports
+        self._cluster = cluster
+        self._sampler = sampler
+        self._health = health
+
+    def expose(self) -> bytes:
+        """The text that Prometheus reads. Servers that are away make figures miss, not fail."""
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(_Fixed(list(self._metrics())))
+        return generate_latest(registry)
+
+    def _metrics(self) -> Iterator[Metric]:
+        missing = Missing()
+        tasks = self._sampler.latest().tasks
+        members = self._cluster.members(missing)
+        assignment = missing.ask("zookeeper", self._ports.coordinator.assignment)
+        yield from _task_rows(tasks)
+        yield from _task_gauges(tasks)
+        yield from _members(members)
+        yield from _store(assignment)
+        yield _services(self._health)
+
+
+class _Fixed(Collector):
+    """Metrics that are known already."""
+
+    def __init__(self, metrics: list[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        return self._metrics
+
+
+def _task_rows(tasks: Figures) -> Iterator[Metric]:
+    rows = CounterMetricFamily(
+        "mars_task_rows", "Rows by fate, as committed.", labels=["task", "fate"]
+    )
+    waiting = GaugeMetricFamily(
+        "mars_task_open_rows", "Counted rows with a window still to come.", labels=["task"]
+    )
+    for name, ledger in _ledgers(tasks):
+        for fate in FATES:
+            rows.add_metric([name, fate], getattr(ledger, fate))
+        waiting.add_metric([name], ledger.open)
+    yield rows
+    yield waiting
+
+
+def _ledgers(tasks: Figures) -> Iterator[tuple[TaskName, Ledger]]:
+    for name, figures in tasks.items():
+        if figures.ledger is not None:
+            yield name, figures.ledger
+
+
+def _task_gauges(tasks: Figures) -> Iterator[Metric]:
+    lag = GaugeMetricFamily(
+        "mars_task_lag_messages", "Messages not yet taken.", labels=["task", "partition"]
+    )
+    age = GaugeMetricFamily(
+        "mars_task_watermark_age_seconds",
+        "The store's clock less the watermark.",
+        labels=["task"],
+    )
+    size = GaugeMetricFamily("mars_task_log_bytes", "Size of the logs in Redis.", labels=["task"])
+    state = GaugeMetricFamily(
+        "mars_task_state", "1 for the state it is in.", labels=["task", "state"]
+    )
+    for name, figures in tasks.items():
+        state.add_metric([name, figures.state.value], 1)
+        for partition, rows in (figures.lag or {}).items():
+            lag.add_metric([name, str(partition)], rows)
+        if figures.watermark_ms is not None and figures.now_ms is not None:
+            age.add_metric(
+                [name], (figures.now_ms - figures.watermark_ms) / MILLISECONDS_PER_SECOND
+            )
+        if figures.log_bytes is not None:
+            size.add_metric([name], figures.log_bytes)
+    yield from (lag, age, size, state)
+
+
+def _members(members: Mapping[MemberId, MemberInfo]) -> Iterator[Metric]:
+    count = GaugeMetricFamily("mars_members", "Live processes.", labels=["role"])
+    for role in ROLES:
+        count.add_metric([role], sum(info.role == role for info in members.values()))
+    yield count
+    labels = ["member", "role"]
+    families: dict[str, CounterMetricFamily | GaugeMetricFamily] = {
+        "rows_per_second": GaugeMetricFamily(
+            "mars_member_rows_per_second", "Rows a process handles.", labels=labels
+        ),
+        "cpu_seconds_total": CounterMetricFamily(
+            "mars_member_cpu_seconds", "CPU time of a process.", labels=labels
+        ),
+        "resident_bytes": GaugeMetricFamily(
+            "mars_member_resident_bytes", "Memory of a process.", labels=labels
+        ),
+    }
+    for figure, family in families.items():
+        for name, info in members.items():
+            if figure in info.load:
+                family.add_metric([name, info.role], info.load[figure])
+        yield family
+
+
+def _store(assignment: Assignment | None) -> Iterator[Metric]:
+    if assignment is not None:
+        yield GaugeMetricFamily(
+            "mars_store_epoch", "Which life of Redis this is.", value=assignment.store_epoch
+        )
+
+
+def _services(health: Health) -> Metric:
+    family = GaugeMetricFamily(
+        "mars_service_up", "1 if the server answers this process.", labels=["service"]
+    )
+    for service, sentence in health.readiness().services.items():
+        family.add_metric([service], sentence == "ok")
+    return family

@@ -1,0 +1,37 @@
+"""Answers in parts: what a server that does not answer would have said is left out, and named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from mars.errors import Unavailable
+
+Answer = TypeVar("Answer")
+
+
+class Missing:
+    """Collects which servers did not answer; each is asked no more after its first failure."""
+
+    def __init__(self) -> None:
+        self._errors: dict[str, Unavailable] = {}
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """One sentence per server that did not answer."""
+        return tuple(str(self._errors[service]) for service in sorted(self._errors))
+
+    @property
+    def services(self) -> tuple[str, ...]:
+        """The names of these servers."""
+        return tuple(sorted(self._errors))
+
+    def ask(self, service: str, call: Callable[[], Answer]) -> Answer | None:
+        """What `call` answers, or None if the server is away (now or earlier)."""
+        if service in self._errors:
+            return None
+        try:
+            return call()
+        except Unavailable as error:
+            self._errors[service] = error
+            return None

@@ -1,0 +1,219 @@
+"""Streams: declare, list, show, remove."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from api.names import known_stream_name, new_stream_name, no_stream
+from api.schemas import StreamRequest
+from api.services.compiling import Compiler
+from api.services.context import Ports
+from mars.definitions import TaskDefinition, TaskState, encode_stream
+from mars.errors import Conflict, Rejected, RequestError
+from mars.plan import Field, FieldType, Format, Plan, Stream, ValueType
+from mars.types import StreamName
+
+FIELDS_MAX = 1_000
+"""Fields of a stream: far above any real one; every task keeps a copy of the declaration."""
+
+FIELD_NAME_CHARACTERS_MAX = 200
+"""Of one field's name."""
+
+STREAM_BYTES_MAX = 64 * 1024
+"""Of a declaration as JSON: a task holds one per version, and a ZooKeeper node 1 MiB in all."""
+
+TOPIC_CHARACTERS_MAX = 249
+"""Kafka's own limit for the name of a topic."""
+
+TOPIC_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+"""Kafka's own rule for the name of a topic."""
+
+TIMESTAMPS = tuple(kind.value for kind in FieldType if kind.value_type is ValueType.TIMESTAMP)
+
+
+class StreamService:
+    """What the paths under /v1/streams do."""
+
+    def __init__(self, ports: Ports, compiler: Compiler, namespace: str) -> None:
+        self._ports = ports
+        self._compiler = compiler
+        self._own_topics = "mars." if namespace == "default" else f"mars.{namespace}."
+
+    def list_all(self) -> list[Stream]:
+        """All streams, by name."""
+        streams = self._ports.registry.streams()
+        return [streams[name] for name in sorted(streams)]
+
+    def show(self, name: str) -> Stream:
+        """One stream. Raises NotFound."""
+        stream = self._ports.registry.stream(known_stream_name(name))
+        if stream is None:
+            raise no_stream(name)
+        return stream
+
+    def put(self, name: str, request: StreamRequest) -> tuple[Stream, bool]:
+        """Declare or replace; True if it is new. Raises Rejected, Conflict."""
+        stream = self._declared(new_stream_name(name), request)
+        before = self._ports.registry.stream(stream.name)
+        if stream == before:
+            return stream, False
+        if before is not None:
+            self._check_tasks(stream)
+        self._ports.registry.put_stream(stream)
+        return stream, before is None
+
+    def delete(self, name: str) -> None:
+        """Remove a declaration. Raises NotFound, Conflict while tasks use it."""
+        stream = self.show(name)
+        users = sorted(task.name for task in self._users(stream.name))
+        if users:
+            raise Conflict(
+                f"stream {name} is used by {_names(users)}: delete them before the stream"
+            )
+        if not self._ports.registry.delete_stream(stream.name):
+            raise no_stream(name)
+
+    # ------------------------------------------------------------------------ tasks of it
+
+    def _users(self, name: StreamName) -> Iterator[TaskDefinition]:
+        for task in self._ports.registry.tasks().values():
+            deleted = task.state is TaskState.DELETED
+            if not deleted and any(version.stream.name == name for version in task.versions):
+                yield task
+
+    def _check_tasks(self, stream: Stream) -> None:
+        for task in self._users(stream.name):
+            broken = self._broken(task, stream)
+            if broken is not None:
+                raise Conflict(
+                    f"task {task.name} would break: {broken}; declare another stream, or delete "
+                    "the task first"
+                )
+
+    def _broken(self, task: TaskDefinition, stream: Stream) -> str | None:
+        """What of a task would not be the same under a new declaration; None: nothing."""
+        for version in task.versions:
+            if version.stream.name != stream.name:
+                continue
+            try:
+                new = self._compiler.against(task.name, version, stream)
+            except RequestError as error:
+                return f"version {version.version} is no longer valid ({error})"
+            changed = _changed(self._compiler.stored(task.name, version), new)
+            if changed is not None:
+                return changed
+        return None
+
+    # ------------------------------------------------------------------------ declarations
+
+    def _declared(self, name: StreamName, request: StreamRequest) -> Stream:
+        if request.name is not None and request.name != name:
+            raise Rejected(f"member name must be left out, or be {name} as in the path")
+        self._check_topic(request.topic)
+        fields = _fields(request)
+        kind = _format(request.format)
+        if request.csv_header and kind is not Format.CSV:
+            raise Rejected(f"csv_header is for the format csv only, not for {kind.value}")
+        _check_event_time(request)
+        stream = Stream(
+            name=name,
+            topic=request.topic,
+            format=kind,
+            fields=fields,
+            event_time=request.event_time,
+            csv_header=request.csv_header,
+        )
+        if len(encode_stream(stream)) > STREAM_BYTES_MAX:
+            raise Rejected(f"the declaration has more than {STREAM_BYTES_MAX} bytes")
+        return stream
+
+    def _check_topic(self, topic: str) -> None:
+        legal = topic not in {"", ".", ".."} and TOPIC_CHARACTERS.issuperset(topic)
+        if not legal or len(topic) > TOPIC_CHARACTERS_MAX:
+            raise Rejected(
+                f"topic {topic[:80]!a} is not a legal topic: 1 to {TOPIC_CHARACTERS_MAX} of "
+                "the characters a-z A-Z 0-9 . _ -"
+            )
+        own = {f"{self._own_topics}{part}" for part in ("progress", "control", "dead")}
+        if topic in own or topic.startswith("__"):
+            raise Rejected(f"topic {topic} is one of Mars's or Kafka's own")
+
+
+def _fields(request: StreamRequest) -> tuple[Field, ...]:
+    if not 1 <= len(request.fields) <= FIELDS_MAX:
+        raise Rejected(f"fields must declare 1 to {FIELDS_MAX} fields, not {len(request.fields)}")
+    return tuple(
+        Field(_field_name(name), _type(name, kind)) for name, kind in request.fields.items()
+    )
+
+
+def _field_name(name: str) -> str:
+    if 1 <= len(name) <= FIELD_NAME_CHARACTERS_MAX and name.isprintable():
+        return name
+    raise Rejected(
+        f"field {name[:80]!a} cannot be named so: 1 to {FIELD_NAME_CHARACTERS_MAX} "
+        "printable characters"
+    )
+
+
+def _type(name: str, kind: str) -> FieldType:
+    try:
+        return FieldType(kind)
+    except ValueError:
+        supported = ", ".join(FieldType)
+        raise Rejected(
+            f"field {name} has the unknown type {kind[:80]!a}; supported are {supported}"
+        ) from None
+
+
+def _format(text: str) -> Format:
+    try:
+        return Format(text)
+    except ValueError:
+        supported = ", ".join(Format)
+        raise Rejected(f"format {text[:80]!a} is unknown; supported are {supported}") from None
+
+
+def _check_event_time(request: StreamRequest) -> None:
+    kind = request.fields.get(request.event_time)
+    if kind is None:
+        raise Rejected(
+            f"event_time {request.event_time[:80]!a} is not a declared field; it must name "
+            f"one of type {', '.join(TIMESTAMPS)}"
+        )
+    if kind not in TIMESTAMPS:
+        raise Rejected(
+            f"event_time {request.event_time} is of type {kind}; it must be one of "
+            f"{', '.join(TIMESTAMPS)}"
+        )
+
+
+def _changed(old: Plan, new: Plan) -> str | None:
+    """What two plans of one query read differently; None: the records mean the same to both."""
+    before, after = old.stream, new.stream
+    if before.topic != after.topic:
+        return f"it reads topic {before.topic}, not {after.topic}"
+    if (before.format, before.csv_header) != (after.format, after.csv_header):
+        return f"it reads {before.format.value} as declared before"
+    if before.event_time != after.event_time:
+        return f"its event time is {before.event_time}, not {after.event_time}"
+    for field in old.fields:
+        if after.field(field.name) != field:
+            return f"it uses the field {field.name} as {field.type.value}"
+    if before.format is Format.CSV and _places(old) != _places(new):
+        return "it reads columns by their place, which would change"
+    return None
+
+
+def _places(plan: Plan) -> list[int]:
+    return [plan.stream.fields.index(field) for field in plan.fields]
+
+
+SHOWN_NAMES_MAX = 5
+"""Names in a message; the rest are counted."""
+
+
+def _names(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:SHOWN_NAMES_MAX])
+    more = len(names) - SHOWN_NAMES_MAX
+    return f"task {shown}" if more <= 0 else f"task {shown} and {more} more"

@@ -1,0 +1,332 @@
+"""Tasks: register, change, pause, resume, delete, check.
+
+    create   compile ─▶ start offsets ─▶ output topic ─▶ registry ─▶ control log ─▶ answer
+    change   compile ─▶ output topic ─▶ new version without starts ─▶ control log ─▶ answer
+                        (the leader decides at which offsets it begins)
+
+The registry decides: every write to it is a compare-and-set, tried again on fresh reading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from api.names import known_task_name, new_task_name, no_task
+from api.schemas import NewTaskRequest, StartAt, TaskRequest, ValidateRequest
+from api.services.compiling import Compiler
+from api.services.context import BucketCount, Ports
+from api.services.progress import ProgressTail
+from mars.definitions import TaskDefinition, TaskState, TaskVersion, encode_definition
+from mars.errors import Conflict, Rejected, RequestError, VersionMismatch
+from mars.plan import Plan, Stream
+from mars.ports import TopicInfo
+from mars.types import StreamName, TaskName, Topic, live_lane
+
+ATTEMPTS_MAX = 10
+"""Compare-and-sets of one request: the leader and other requests write rarely, so more means that
+something is wrong."""
+
+UNDECIDED_POLL_S = 0.1
+"""How often a change looks whether the leader has begun the version before."""
+
+UNDECIDED_WAITS_MAX = 50
+"""How often it waits: 5 s in all, where the leader needs about one."""
+
+DEFINITION_BYTES_MAX = 900_000
+"""Of a task's definition as JSON: a ZooKeeper node holds 1 MiB."""
+
+UNNAMED = TaskName("unnamed")
+"""Stands for the task's name where a query is only checked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A task after a request, and whether the request changed anything."""
+
+    definition: TaskDefinition
+    changed: bool
+
+
+class TaskService:
+    """What the paths under /v1/tasks do to definitions."""
+
+    def __init__(
+        self,
+        ports: Ports,
+        compiler: Compiler,
+        progress: ProgressTail,
+        buckets: BucketCount,
+        results_partitions: int,
+    ) -> None:
+        self._ports = ports
+        self._compiler = compiler
+        self._progress = progress
+        self._buckets = buckets
+        self._results_partitions = results_partitions
+
+    def list_all(self, *, deleted: bool) -> list[TaskDefinition]:
+        """All tasks by name; deleted ones only if asked for."""
+        tasks = self._ports.registry.tasks()
+        return [
+            tasks[name]
+            for name in sorted(tasks)
+            if deleted or tasks[name].state is not TaskState.DELETED
+        ]
+
+    def show(self, name: str) -> TaskDefinition:
+        """One task. Raises NotFound, also for a deleted one."""
+        return self._found(name)[0]
+
+    def _found(self, name: str) -> tuple[TaskDefinition, int]:
+        found = self._ports.registry.task(known_task_name(name))
+        if found is None or found[0].state is TaskState.DELETED:
+            raise no_task(name)
+        return found
+
+    def validate(self, request: ValidateRequest) -> Plan:
+        """The plan that a query would have. Raises SqlError, Rejected."""
+        name = UNNAMED if request.name is None else new_task_name(request.name)
+        return self._compile(request.sql, request.options, name, version=1)
+
+    def _compile(
+        self, sql: str, options: Mapping[str, object], name: TaskName, version: int
+    ) -> Plan:
+        def stream_of(asked: str) -> Stream | None:
+            return self._ports.registry.stream(StreamName(asked))
+
+        return self._compiler.compile(sql, options, task=name, version=version, stream_of=stream_of)
+
+    # ---------------------------------------------------------------------------- creating
+
+    def create(self, request: NewTaskRequest) -> TaskDefinition:
+        """Register a task. Raises Conflict, SqlError, Rejected."""
+        name = new_task_name(request.name)
+        plan = self._compile(request.sql, request.options, name, self._next_version(name))
+        version = self._first_version(request, plan)
+        definition = TaskDefinition(name, TaskState.RUNNING, (version,))
+        _check_size(definition)
+        self._ensure_output(plan)
+        if not self._ports.registry.create_task(definition):
+            definition = self._revive(definition)
+        self._ports.control.put_task(definition)
+        return definition
+
+    def _next_version(self, name: TaskName) -> int:
+        """Version numbers of a name never restart. Raises Conflict for the name of a live task."""
+        found = self._ports.registry.task(name)
+        if found is None:
+            return 1
+        if found[0].state is not TaskState.DELETED:
+            raise _taken(name)
+        return found[0].current.version + 1
+
+    def _revive(self, definition: TaskDefinition) -> TaskDefinition:
+        """Take the place of a deleted task of that name."""
+        for _ in range(ATTEMPTS_MAX):
+            found = self._ports.registry.task(definition.name)
+            if found is None:
+                if self._ports.registry.create_task(definition):
+                    return definition
+                continue
+            deleted, expected = found
+            if deleted.state is not TaskState.DELETED:
+                raise _taken(definition.name)
+            number = deleted.current.version + 1
+            revived = replace(definition, versions=(replace(definition.current, version=number),))
+            if self._ports.registry.replace_task(revived, expected):
+                return revived
+        raise _contended(definition.name)
+
+    def _first_version(self, request: NewTaskRequest, plan: Plan) -> TaskVersion:
+        topic = Topic(plan.stream.topic)
+        info = self._described(topic)
+        starts, complete_from_ms = self._starts(topic, request.start)
+        return TaskVersion(
+            version=plan.version,
+            sql=request.sql,
+            options=request.options,
+            stream=plan.stream,
+            topic_id=info.topic_id,
+            created_ms=self._ports.now_ms(),
+            starts={live_lane(partition): offset for partition, offset in starts.items()},
+            complete_from_ms=complete_from_ms,
+        )
+
+    def _described(self, topic: Topic) -> TopicInfo:
+        info = self._ports.admin.describe(topic)
+        if info is None:
+            raise Rejected(f"Kafka has no topic {topic}: create it first")
+        return info
+
+    def _starts(self, topic: Topic, start: str | StartAt) -> tuple[dict[int, int], int | None]:
+        """Start offsets per partition, and from when on windows are complete."""
+        admin = self._ports.admin
+        if isinstance(start, StartAt):
+            return admin.offsets_at(topic, start.timestamp), start.timestamp
+        if start == "earliest":
+            return admin.starts(topic), None
+        # The clock is read last: a row that came before the offsets were taken is then in a window
+        # that began before, which is marked incomplete.
+        ends = admin.ends(topic)
+        return ends, self._ports.now_ms()
+
+    def _ensure_output(self, plan: Plan) -> None:
+        partitions = self._results_partitions or self._buckets()
+        self._ports.admin.ensure_output(Topic(plan.options.output_topic), partitions)
+
+    # ---------------------------------------------------------------------------- changing
+
+    def change(self, name: str, request: TaskRequest, if_match: str | None) -> Changed:
+        """Append a version. Raises NotFound, VersionMismatch, SqlError, Rejected, Conflict."""
+        waits = attempts = 0
+        while attempts < ATTEMPTS_MAX:
+            definition, expected = self._found(name)
+            _check_match(definition, if_match)
+            plan = self._compile(
+                request.sql, request.options, definition.name, definition.current.version + 1
+            )
+            if self._unchanged(definition, request, plan):
+                return Changed(definition, changed=False)
+            if definition.current.starts is None:
+                if waits >= UNDECIDED_WAITS_MAX:
+                    raise _undecided(definition)
+                self._ports.sleep(UNDECIDED_POLL_S)
+                waits += 1
+                continue
+            attempts += 1
+            new = self._with_version(definition, request, plan)
+            if self._ports.registry.replace_task(new, expected):
+                self._ports.control.put_task(new)
+                return Changed(new, changed=True)
+        raise _contended(name)
+
+    def _unchanged(self, definition: TaskDefinition, request: TaskRequest, plan: Plan) -> bool:
+        current = definition.current
+        if current.sql != request.sql:
+            return False
+        try:
+            return self._compiler.stored(definition.name, current).options == plan.options
+        except RequestError:
+            return False
+
+    def _with_version(
+        self, definition: TaskDefinition, request: TaskRequest, plan: Plan
+    ) -> TaskDefinition:
+        current = definition.current
+        topic = Topic(plan.stream.topic)
+        if topic != current.stream.topic:
+            raise Rejected(
+                f"the task reads topic {current.stream.topic}, the new query {topic}: make a new "
+                "task for another topic"
+            )
+        info = self._described(topic)
+        if info.topic_id != current.topic_id:
+            raise Conflict(
+                f"topic {topic} was deleted and made again since the task was registered: delete "
+                "the task and register it again"
+            )
+        self._ensure_output(plan)
+        version = TaskVersion(
+            version=plan.version,
+            sql=request.sql,
+            options=request.options,
+            stream=plan.stream,
+            topic_id=info.topic_id,
+            created_ms=self._ports.now_ms(),
+            starts=None,
+        )
+        kept = self._still_open(definition)
+        changed = replace(definition, versions=(*kept, version))
+        _check_size(changed)
+        return changed
+
+    def _still_open(self, definition: TaskDefinition) -> tuple[TaskVersion, ...]:
+        """The versions without those that have a begun successor and are emitted to the end."""
+        versions = definition.versions
+        buckets = self._buckets()
+        finished = {
+            older.version
+            for older, newer in pairwise(versions)
+            if newer.starts is not None
+            and self._progress.finished(definition.name, older.version, newer.starts, buckets)
+        }
+        return tuple(version for version in versions if version.version not in finished)
+
+    # ------------------------------------------------------------------------------ states
+
+    def pause(self, name: str) -> TaskDefinition:
+        """Take no more rows until `resume`. Raises NotFound, Conflict for a failed task."""
+
+        def paused(task: TaskDefinition) -> TaskDefinition:
+            if task.state is TaskState.FAILED:
+                raise Conflict(
+                    f"task {task.name} has failed ({task.detail}) and takes no rows anyway: "
+                    "resume or delete it"
+                )
+            return replace(task, state=TaskState.PAUSED)
+
+        return self._transition(name, paused)
+
+    def resume(self, name: str) -> TaskDefinition:
+        """Go on with a paused or failed task where it stopped. Raises NotFound."""
+        return self._transition(
+            name, lambda task: replace(task, state=TaskState.RUNNING, detail="")
+        )
+
+    def delete(self, name: str) -> None:
+        """End a task; its results stay in Kafka. Raises NotFound."""
+        self._transition(name, lambda task: replace(task, state=TaskState.DELETED))
+
+    def _transition(
+        self, name: str, change: Callable[[TaskDefinition], TaskDefinition]
+    ) -> TaskDefinition:
+        for _ in range(ATTEMPTS_MAX):
+            definition, expected = self._found(name)
+            changed = change(definition)
+            if changed == definition:
+                return definition
+            if self._ports.registry.replace_task(changed, expected):
+                self._ports.control.put_task(changed)
+                return changed
+        raise _contended(name)
+
+
+def _taken(name: str) -> Conflict:
+    return Conflict(f"there is a task {name}: PUT /v1/tasks/{name} changes it")
+
+
+def _contended(name: str) -> Conflict:
+    return Conflict(f"task {name} was changed by others at the same time: look at it, try again")
+
+
+def _undecided(definition: TaskDefinition) -> Conflict:
+    return Conflict(
+        f"version {definition.current.version} of task {definition.name} has not begun yet: no "
+        "leader has decided at which offsets; see that a reducer runs, then try again"
+    )
+
+
+def _check_match(definition: TaskDefinition, if_match: str | None) -> None:
+    """RFC 9110: a list of entity tags, or *; the tag of a task is its version in quotes."""
+    if if_match is None:
+        return
+    tags = {tag.strip() for tag in if_match.split(",")}
+    current = definition.current.version
+    if "*" not in tags and f'"{current}"' not in tags:
+        raise VersionMismatch(
+            f'the current version is "{current}", If-Match names {if_match[:80]!a}: look at '
+            "the task again"
+        )
+
+
+def _check_size(definition: TaskDefinition) -> None:
+    if len(encode_definition(definition)) <= DEFINITION_BYTES_MAX:
+        return
+    if len(definition.versions) == 1:
+        raise Rejected(f"query, options and stream have more than {DEFINITION_BYTES_MAX} bytes")
+    raise Conflict(
+        f"the versions of task {definition.name} with open windows have more than "
+        f"{DEFINITION_BYTES_MAX} bytes: try again when older ones are closed"
+    )

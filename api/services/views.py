@@ -1,0 +1,76 @@
+"""Tasks as answers: the definition, its plan, and figures as of now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from api.presenting import output_view, plan_view
+from api.schemas import Lag, Ledger, Rates, TaskSummary, TaskView, Validation, VersionView
+from api.services.sampling import TaskFigures
+from mars import ports
+from mars.definitions import TaskDefinition
+from mars.plan import Plan
+
+
+def summary(task: TaskDefinition) -> TaskSummary:
+    """A task in a list."""
+    current = task.current
+    return TaskSummary(
+        name=task.name,
+        version=current.version,
+        state=task.state.value,
+        detail=task.detail,
+        sql=current.sql,
+        options=dict(current.options),
+        stream=current.stream.name,
+        created=current.created_ms,
+    )
+
+
+def task_view(
+    task: TaskDefinition, plan: Plan | None, figures: TaskFigures, missing: Sequence[str]
+) -> TaskView:
+    """A task with everything that is known of it now."""
+    return TaskView(
+        **summary(task).model_dump(),
+        plan=None if plan is None else plan_view(plan),
+        output=None if plan is None else output_view(plan),
+        versions=[
+            VersionView(
+                version=version.version,
+                sql=version.sql,
+                created=version.created_ms,
+                begun=version.starts is not None,
+            )
+            for version in task.versions
+        ],
+        rates=Rates(
+            rows_per_second=figures.rows_per_second,
+            messages_per_second=figures.messages_per_second,
+        ),
+        lag=_lag(figures),
+        watermark=figures.watermark_ms,
+        ledger=None if figures.ledger is None else ledger_view(figures.ledger),
+        log_bytes=figures.log_bytes,
+        missing=list(missing),
+    )
+
+
+def _lag(figures: TaskFigures) -> Lag | None:
+    if figures.lag is None:
+        return None
+    return Lag(
+        rows=sum(figures.lag.values()),
+        partitions={str(partition): rows for partition, rows in figures.lag.items()},
+    )
+
+
+def ledger_view(ledger: ports.Ledger) -> Ledger:
+    """Where rows went."""
+    return Ledger(**asdict(ledger), open=ledger.open)
+
+
+def validation(plan: Plan) -> Validation:
+    """A query that can be registered."""
+    return Validation(plan=plan_view(plan), output=output_view(plan))

@@ -1,0 +1,208 @@
+"""Why no result is coming: gathers the evidence and has it explained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from api.schemas import Dropped, DroppedSample, HeldBy, PartitionWhy, Why, WindowWhy
+from api.services.compiling import Compiler
+from api.services.context import BucketCount, Ports
+from api.services.logs import (
+    LoggedRowsDraft,
+    LogReader,
+    drafts_of,
+    merged_through,
+)
+from api.services.missing import Missing
+from api.services.progress import ProgressTail
+from api.services.tasks import TaskService
+from mars.definitions import TaskDefinition
+from mars.machines.explaining import (
+    BucketOwner,
+    Evidence,
+    Explanation,
+    Holder,
+    LaneView,
+    OpenWindow,
+    Reading,
+    explain,
+)
+from mars.machines.explaining_words import summarise
+from mars.ports import Assignment, Head, MemberInfo
+from mars.types import Bucket, MemberId, Topic
+
+SAMPLES_MAX = 20
+"""References to dropped rows in one answer."""
+
+
+class WhyService:
+    """What the path /v1/tasks/{name}/why does."""
+
+    def __init__(
+        self,
+        ports: Ports,
+        compiler: Compiler,
+        buckets: BucketCount,
+        tasks: TaskService,
+        progress: ProgressTail,
+        logs: LogReader,
+    ) -> None:
+        self._ports = ports
+        self._compiler = compiler
+        self._buckets = buckets
+        self._tasks = tasks
+        self._progress = progress
+        self._logs = logs
+
+    def why(self, name: str) -> Why:
+        """The answer. Raises NotFound; servers that are away are named in the summary."""
+        definition = self._tasks.show(name)
+        evidence = self.evidence(definition)
+        explanation = explain(evidence)
+        return _view(evidence, explanation, summarise(evidence, explanation))
+
+    def evidence(self, definition: TaskDefinition) -> Evidence:
+        """One look at everything; the log is read before the progress that accounts for it."""
+        missing = Missing()
+        ports, name = self._ports, definition.name
+        topic = Topic(definition.current.stream.topic)
+        buckets = self._buckets()
+        head = missing.ask("redis", lambda: ports.log.head([name]).get(name))
+        drafts = missing.ask("redis", lambda: self._drafts(definition, head, buckets)) or []
+        records = missing.ask("kafka", lambda: self._progress.records(name, fresh=True)) or ()
+        ends = missing.ask("kafka", lambda: ports.admin.ends(topic)) or {}
+        dead = missing.ask("kafka", lambda: ports.dead.recent(name, SAMPLES_MAX)) or []
+        mappers = missing.ask("zookeeper", lambda: ports.coordinator.members("mapper")) or {}
+        reducers = missing.ask("zookeeper", lambda: ports.coordinator.members("reducer")) or {}
+        assignment = missing.ask("zookeeper", ports.coordinator.assignment)
+        committed = {(record.version, record.bucket): record for record in records}
+        return Evidence(
+            definition=definition,
+            plans=self._compiler.plans(definition),
+            buckets=buckets,
+            now_ms=head.now_ms if head else ports.now_ms(),
+            head=head,
+            store_epoch=assignment.store_epoch if assignment else None,
+            ends=ends,
+            readings=readings(mappers, topic),
+            owners=owners(assignment, reducers),
+            mappers=len(mappers),
+            reducers=len(reducers),
+            progress=records,
+            logged=tuple(
+                draft.against(
+                    merged_through(
+                        definition, draft.version, committed.get((draft.version, draft.bucket))
+                    )
+                )
+                for draft in drafts
+            ),
+            dead=tuple(dead),
+            missing=missing.sentences,
+        )
+
+    def _drafts(
+        self, definition: TaskDefinition, head: Head | None, buckets: int
+    ) -> list[LoggedRowsDraft]:
+        if head is None:
+            return []
+        return [
+            draft
+            for bucket, piece in self._logs.slices(definition, head, buckets)
+            for draft in drafts_of(bucket, piece)
+        ]
+
+
+def readings(mappers: Mapping[MemberId, MemberInfo], topic: Topic) -> dict[int, Reading]:
+    """Which mapper reads which partition of a topic."""
+    return {
+        part.partition: Reading(member, part.state)
+        for member, info in sorted(mappers.items())
+        for part in info.partitions
+        if part.topic == topic
+    }
+
+
+def owners(
+    assignment: Assignment | None, reducers: Mapping[MemberId, MemberInfo]
+) -> dict[Bucket, BucketOwner]:
+    """Which live reducer owns which bucket, and what it says of it."""
+    if assignment is None:
+        return {}
+    return {
+        bucket: BucketOwner(
+            owner.member,
+            next(
+                (
+                    status.state
+                    for status in reducers[owner.member].buckets
+                    if status.bucket == bucket and status.epoch == owner.epoch
+                ),
+                None,
+            ),
+        )
+        for bucket, owner in assignment.owners.items()
+        if owner.member in reducers
+    }
+
+
+# ------------------------------------------------------------------------------------ answer
+
+
+def _view(evidence: Evidence, explanation: Explanation, summary: str) -> Why:
+    ledger = evidence.ledger
+    return Why(
+        windows=[_window(window) for window in explanation.windows],
+        more=explanation.more,
+        dropped=Dropped(
+            bad=ledger.bad,
+            future=ledger.future,
+            late=ledger.late,
+            samples=[
+                DroppedSample(
+                    partition=letter.partition,
+                    offset=letter.first,
+                    next=letter.next,
+                    rows=letter.rows,
+                    reason=letter.reason,
+                )
+                for letter in evidence.dead
+            ],
+        ),
+        summary=summary,
+    )
+
+
+def _window(window: OpenWindow) -> WindowWhy:
+    return WindowWhy(
+        window_start=window.start_ms,
+        window_end=window.end_ms,
+        version=window.version,
+        rows=window.rows,
+        watermark=window.watermark_ms,
+        expected_close=window.expected_close_ms,
+        held_by=_holder(window.held_by),
+        partitions=[_partition(lane) for lane in window.partitions],
+    )
+
+
+def _holder(holder: Holder) -> HeldBy:
+    return HeldBy(
+        partition=holder.partition,
+        bucket=holder.bucket,
+        reason=holder.reason,
+        member=holder.member,
+        watermark=holder.watermark_ms,
+        lag=holder.lag,
+    )
+
+
+def _partition(lane: LaneView) -> PartitionWhy:
+    return PartitionWhy(
+        partition=lane.partition,
+        watermark=lane.watermark_ms,
+        lag=lane.lag,
+        idle=lane.idle,
+        reason=lane.reason,
+        member=lane.member,
+    )

@@ -1,0 +1,211 @@
+"""Open windows with their values as of now: the log folded and finished by the reducers' code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import polars as pl
+
+from api.schemas import OpenWindows, WindowRows
+from api.services.compiling import Compiler
+from api.services.context import BucketCount, Ports
+from api.services.logs import LogReader, check_rebuilt, folded
+from api.services.progress import ProgressTail
+from api.services.tasks import TaskService
+from mars.definitions import TaskDefinition, TaskVersion
+from mars.errors import Rejected
+from mars.finishing import Finished, finish
+from mars.machines.folding import Bounds, Folding
+from mars.plan import WINDOW_END, WINDOW_START, Plan
+
+LIMIT_DEFAULT = 100
+"""Rows in an answer that names no limit."""
+
+LIMIT_MAX = 10_000
+"""Rows in one answer: some megabytes of JSON."""
+
+WINDOWS_MAX = 20
+"""Windows in one answer, the oldest: composing one of thousands of panes takes a while."""
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which rows of a window to show: those whose first keys are `keys`, the first `limit`.
+
+    `order` is the name of an output, None for the order of the results; NULLs come last.
+    """
+
+    keys: tuple[object, ...] = ()
+    order: str | None = None
+    descending: bool = False
+    limit: int = LIMIT_DEFAULT
+
+
+@dataclass(frozen=True, slots=True)
+class _Version:
+    """One version of the task, and its panes in every bucket that has any."""
+
+    version: TaskVersion
+    plan: Plan
+    foldings: list[Folding]
+
+
+def select(key: str | None, order: str | None, limit: int) -> Selection:
+    """Read the query parameters. Raises Rejected."""
+    descending = order is not None and order.startswith("-")
+    return Selection(
+        keys=() if key is None else _keys(key),
+        order=None if order is None else order.removeprefix("-"),
+        descending=descending,
+        limit=limit,
+    )
+
+
+def _keys(text: str) -> tuple[object, ...]:
+    if not text.startswith("["):
+        return (text,)
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        raise Rejected(
+            "key must be the text of the first key, or a JSON array of the first keys"
+        ) from None
+    return tuple(value)
+
+
+class WindowService:
+    """What the path /v1/tasks/{name}/windows does."""
+
+    def __init__(
+        self,
+        ports: Ports,
+        compiler: Compiler,
+        buckets: BucketCount,
+        tasks: TaskService,
+        progress: ProgressTail,
+        logs: LogReader,
+    ) -> None:
+        self._ports = ports
+        self._compiler = compiler
+        self._buckets = buckets
+        self._tasks = tasks
+        self._progress = progress
+        self._logs = logs
+
+    def open_windows(self, name: str, selection: Selection) -> OpenWindows:
+        """Open windows, oldest first; at most `LIMIT_MAX` rows in all.
+
+        Raises NotFound, Rejected for an unknown order, Unavailable.
+        """
+        definition = self._tasks.show(name)
+        plans = self._compiler.plans(definition)
+        _check_order(selection, plans.values())
+        versions = self._folded(definition, plans)
+        found = sorted(
+            {
+                (start, number)
+                for number, version in versions.items()
+                for folding in version.foldings
+                for start in folding.open_windows()
+            }
+        )
+        windows: list[WindowRows] = []
+        left = LIMIT_MAX
+        for start, number in found[:WINDOWS_MAX]:
+            windows.append(_rows(versions[number], start, selection, left))
+            left -= len(windows[-1].rows)
+        return OpenWindows(
+            windows=windows,
+            truncated=any(window.groups > len(window.rows) for window in windows),
+            more=len(found) - len(windows),
+        )
+
+    def _folded(self, definition: TaskDefinition, plans: Mapping[int, Plan]) -> dict[int, _Version]:
+        versions = {
+            version.version: _Version(version, plans[version.version], [])
+            for version in definition.begun
+            if version.version in plans
+        }
+        head = self._ports.log.head([definition.name]).get(definition.name)
+        if head is None:
+            return versions
+        for bucket, piece in self._logs.slices(definition, head, self._buckets()):
+            records = self._progress.of_bucket(definition.name, bucket)
+            for record in records.values():
+                check_rebuilt(head, record)
+            for number, version in versions.items():
+                own = records.get(number)
+                version.foldings.append(folded(definition, version.plan, bucket, piece, own))
+        return versions
+
+
+def _check_order(selection: Selection, plans: Iterable[Plan]) -> None:
+    if selection.order is None:
+        return
+    names = {WINDOW_START, WINDOW_END}
+    names |= {output.name for plan in plans for output in plan.outputs}
+    if selection.order not in names:
+        raise Rejected(
+            f"order {selection.order[:80]!a} is not an item of the query; there are "
+            f"{', '.join(sorted(names))}, with - in front for descending"
+        )
+
+
+def _rows(version: _Version, start: int, selection: Selection, left: int) -> WindowRows:
+    plan = version.plan
+    end = start + plan.window.size_ms
+    bounds = Bounds(version.version.complete_from_ms, version.version.complete_until_ms)
+    states = [
+        frame for folding in version.foldings if (frame := folding.window_states(start)) is not None
+    ]
+    rows: list[Row] = []
+    groups = 0
+    if states:
+        finished = finish(plan, pl.concat(states), start)
+        chosen = list(_matching(finished, selection.keys))
+        groups = len(chosen)
+        rows = _cut(finished, chosen, selection, left)
+    return WindowRows(
+        window_start=start,
+        window_end=end,
+        version=plan.version,
+        complete=bounds.holds(start, end),
+        groups=groups,
+        rows=rows,
+    )
+
+
+def _matching(finished: Finished, keys: tuple[object, ...]) -> Iterator[int]:
+    """The places of the rows whose first keys are these."""
+    if not keys:
+        yield from range(len(finished.keys))
+        return
+    for place, raw in enumerate(finished.keys):
+        own = msgspec.json.decode(raw)[1:]
+        if len(own) >= len(keys) and all(map(_same, own, keys)):
+            yield place
+
+
+def _same(own: object, wanted: object) -> bool:
+    """Equal as JSON values; text also stands for the number or constant it spells."""
+    if isinstance(own, bool) or isinstance(wanted, bool):
+        return own is wanted or wanted == json.dumps(own)
+    return own == wanted or (not isinstance(own, str) and wanted == json.dumps(own))
+
+
+def _cut(finished: Finished, chosen: list[int], selection: Selection, left: int) -> list[Row]:
+    count = min(selection.limit, left)
+    if selection.order is None:
+        return [msgspec.json.decode(finished.values[place]) for place in chosen[:count]]
+    name = selection.order
+    rows = [msgspec.json.decode(finished.values[place]) for place in chosen]
+    present = [row for row in rows if row.get(name) is not None]
+    absent = [row for row in rows if row.get(name) is None]
+    present.sort(key=lambda row: row[name], reverse=selection.descending)
+    return (present + absent)[:count]

@@ -1,0 +1,1 @@
+"""The live mapper: reads Kafka, groups partially, puts partials into the store."""

@@ -1,0 +1,207 @@
+"""The loop of a mapper process: does what the machine asks, and tells it what came of it."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import assert_never
+
+from mars.errors import Unavailable
+from mars.machines.mapping import Mapping as MappingMachine
+from mars.machines.mapping_events import (
+    CATCH_UP,
+    LIVE,
+    ConfirmEnd,
+    DropLane,
+    EndConfirmed,
+    Event,
+    FailTask,
+    HeadsRead,
+    Hint,
+    Instruction,
+    Offer,
+    Offered,
+    PauseLane,
+    ReaderName,
+    ReadHeads,
+    RenewIdle,
+    Report,
+    ResumeLane,
+    SeekLane,
+    Sourced,
+    Subscribe,
+    TasksChanged,
+    Ticked,
+)
+from mars.ports import Coordinator, Fetched, PartialLog, Registry, SourceReader
+from mars.process import logs
+from mars.process.life import Life, Services
+from mars.process.member import Reporter
+from mars.process.tasks import TaskSource, fail_task
+
+POLL_RECORDS_MAX = 20_000
+"""Messages taken in one poll: large enough that the cost of a poll vanishes, small enough that a
+poll at full speed takes about 20 ms."""
+
+
+class MapperLoop:
+    """One thread: poll, feed the machine, act, report."""
+
+    def __init__(  # noqa: PLR0913 -- the ports of a process
+        self,
+        machine: MappingMachine,
+        *,
+        readers: Mapping[ReaderName, SourceReader],
+        log: PartialLog,
+        registry: Registry,
+        coordinator: Coordinator,
+        tasks: TaskSource,
+        reporter: Reporter,
+        services: Services,
+        poll_s: float,
+    ) -> None:
+        self._machine = machine
+        self._readers = readers
+        self._partial_log = log
+        self._registry = registry
+        self._coordinator = coordinator
+        self._tasks = tasks
+        self._reporter = reporter
+        self._services = services
+        self._poll_s = poll_s
+        self._log = logs.logger("mapper")
+
+    def run(self, life: Life) -> None:
+        """Go round until asked to stop, then leave the group."""
+        try:
+            while not life.stopping:
+                self.round()
+        finally:
+            for reader in self._readers.values():
+                reader.close()
+
+    def round(self) -> None:
+        """One turn: tasks, records, time, report."""
+        tasks = self._services.attempt("zookeeper", self._tasks.poll)
+        if tasks is not None:
+            self._feed(TasksChanged(tasks))
+        catching_up = self._machine.catching_up
+        drained = {self._poll(LIVE, 0.0 if catching_up else self._poll_s)}
+        if catching_up:
+            drained.add(self._poll(CATCH_UP, self._poll_s / 2))
+        ready = frozenset(name for name in drained if name is not None)
+        self._feed(Ticked(int(time.monotonic() * 1000), ready))
+        if self._reporter.due():
+            self._report()
+
+    def _poll(self, name: ReaderName, timeout_s: float) -> ReaderName | None:
+        """Poll one reader; its name if it had no more to give."""
+        reader = self._readers[name]
+        events = self._services.attempt("kafka", lambda: reader.poll(POLL_RECORDS_MAX, timeout_s))
+        records = 0
+        for event in events or ():
+            if isinstance(event, Fetched):
+                records += len(event.records.values)
+            self._feed(Sourced(name, event))
+        return name if records < POLL_RECORDS_MAX else None
+
+    def _report(self) -> None:
+        info = self._reporter.report(
+            self._machine.rows_mapped, self._services.missing, partitions=self._machine.readings()
+        )
+        self._services.attempt("zookeeper", lambda: self._coordinator.report(info))
+
+    # --------------------------------------------------------------------------------- acting
+
+    def _feed(self, event: Event) -> None:
+        """Give an event to the machine and carry out all that follows from it."""
+        waiting = deque(self._machine.handle(event))
+        while waiting:
+            outcome = self._act(waiting.popleft())
+            if outcome is not None:
+                waiting.extend(self._machine.handle(outcome))
+
+    def _act(self, instruction: Instruction) -> Event | None:
+        match instruction:
+            case Offer() | ReadHeads() | RenewIdle():
+                return self._act_on_store(instruction)
+            case (
+                SeekLane()
+                | DropLane()
+                | PauseLane()
+                | ResumeLane()
+                | Subscribe()
+                | ConfirmEnd()
+                | Hint()
+            ):
+                return self._act_on_source(instruction)
+            case FailTask():
+                logs.error(
+                    self._log, "a task failed", task=instruction.task, detail=instruction.detail
+                )
+                self._attempt(
+                    "zookeeper",
+                    lambda: fail_task(self._registry, instruction.task, instruction.detail),
+                )
+                return None
+            case Report():
+                logs.warning(self._log, instruction.detail, kind=instruction.kind)
+                return None
+            case _:
+                assert_never(instruction)
+
+    def _attempt(self, service: str, call: Callable[[], None]) -> None:
+        self._services.attempt(service, call)
+
+    def _act_on_store(self, instruction: Offer | ReadHeads | RenewIdle) -> Event | None:
+        store = self._partial_log
+        match instruction:
+            case Offer(task=task, epoch=epoch, version=version, mapped=mapped):
+                outcome = self._services.attempt(
+                    "redis", lambda: store.append(task, epoch, version, mapped)
+                )
+                return Offered(instruction, outcome)
+            case ReadHeads(tasks=names):
+                heads = self._services.attempt("redis", lambda: store.head(names))
+                return None if heads is None else HeadsRead(heads)
+            case RenewIdle(task=task, epoch=epoch, lane=lane, offset=offset):
+                self._services.attempt("redis", lambda: store.renew_idle(task, epoch, lane, offset))
+                return None
+            case _:
+                assert_never(instruction)
+
+    def _act_on_source(
+        self,
+        instruction: (SeekLane | DropLane | PauseLane | ResumeLane | Subscribe | ConfirmEnd | Hint),
+    ) -> Event | None:
+        try:
+            return self._steer(instruction)
+        except Unavailable as problem:
+            self._services.lost(problem)
+            return None
+
+    def _steer(
+        self,
+        instruction: (SeekLane | DropLane | PauseLane | ResumeLane | Subscribe | ConfirmEnd | Hint),
+    ) -> Event | None:
+        live = self._readers[LIVE]
+        match instruction:
+            case SeekLane(reader=name, topic=topic, partition=partition, offset=offset):
+                self._readers[name].seek(topic, partition, offset)
+            case DropLane(reader=name, topic=topic, partition=partition):
+                self._readers[name].drop(topic, partition)
+            case PauseLane(reader=name, topic=topic, partition=partition):
+                self._readers[name].pause(topic, partition)
+            case ResumeLane(reader=name, topic=topic, partition=partition, offset=offset):
+                self._readers[name].resume(topic, partition, offset)
+            case Subscribe(topics=topics):
+                live.subscribe(topics)
+            case ConfirmEnd(topic=topic, partition=partition, offset=offset):
+                confirmed = live.confirm_end(topic, partition, offset)
+                return EndConfirmed(topic, partition, offset, confirmed)
+            case Hint(positions=positions):
+                live.hint(dict(positions))
+            case _:
+                assert_never(instruction)
+        return None

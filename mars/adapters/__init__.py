@@ -1,0 +1,10 @@
+"""The hands of Mars: what `mars.ports` asks for, on Kafka, Redis and ZooKeeper, and in memory.
+
+    kafka/       SourceReader, ResultSink, ProgressLog, ControlLog, TopicAdmin
+    redis/       PartialLog
+    zookeeper/   Registry, Coordinator
+    memory/      a twin of each, which can be told to fail
+
+No other room imports a client library. Each adapter maps its library's errors to those of
+`mars.errors` in one table.
+"""

@@ -1,0 +1,33 @@
+"""Kafka: what the mappers read, what the reducers write, and the topics of Mars itself.
+
+source.py        KafkaReader: records of the users' topics
+gathering.py     messages to records, without a line of Python per message
+sink.py          KafkaSink: claims, audits, commits
+transaction.py   one transaction of one bucket: a producer that is used once
+audit.py         compares an emission with the output
+progress.py      KafkaProgressLog: what the buckets have emitted
+control.py       KafkaControlLog: definitions and epochs
+admin.py         KafkaTopicAdmin: topics, partitions, offsets
+results.py       output topics and `mars.dead`, read from their ends for people
+slices.py        reads a known stretch of a partition
+wire.py          the records of our own topics
+config.py        properties of the clients, with their limits
+names.py         topics, groups and transactional ids of a namespace
+errors.py        the table of errors
+"""
+
+from __future__ import annotations
+
+from mars.adapters.kafka.admin import KafkaTopicAdmin
+from mars.adapters.kafka.control import KafkaControlLog
+from mars.adapters.kafka.progress import KafkaProgressLog
+from mars.adapters.kafka.sink import KafkaSink
+from mars.adapters.kafka.source import KafkaReader
+
+__all__ = [
+    "KafkaControlLog",
+    "KafkaProgressLog",
+    "KafkaReader",
+    "KafkaSink",
+    "KafkaTopicAdmin",
+]

@@ -1,0 +1,177 @@
+"""Topics, partitions and offsets, asked of the brokers; safe for threads."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import Any
+
+from confluent_kafka import (
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, but not marked so
+    AdminClient,
+    NewTopic,
+    OffsetSpec,
+    TopicDescription,
+)
+
+from mars.adapters.kafka.config import admin_properties
+from mars.adapters.kafka.errors import (
+    UNKNOWN_TOPIC,
+    configured,
+    kafka_error,
+    translated,
+)
+from mars.adapters.kafka.names import Names
+from mars.errors import SettingsError, Unavailable
+from mars.ports import TopicInfo
+from mars.settings import Settings
+from mars.types import Topic
+
+ASK_TIMEOUT_S = 10.0
+"""For each question; a healthy broker needs milliseconds."""
+
+MAKE_TIMEOUT_S = 30.0
+"""Until all partitions of a new topic have a leader."""
+
+LOOK_AGAIN_S = 0.05
+"""Between two looks at a new topic."""
+
+DEAD_PARTITIONS = 4
+"""References are few; several partitions spread them over brokers."""
+
+COMPACTED = {
+    "cleanup.policy": "compact",
+    # Compaction leaves the newest segment alone, and it is all read back: keep it small, and
+    # compact often. With the defaults (1 GiB, half of it dirty) that meant gigabytes.
+    "segment.bytes": str(16 * 1024 * 1024),
+    "min.cleanable.dirty.ratio": "0.1",
+    "max.compaction.lag.ms": "60000",
+}
+DELETED_BY_AGE = {"cleanup.policy": "delete"}
+
+_LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+_EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+
+
+class KafkaTopicAdmin:
+    """`TopicAdmin` on Kafka."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._names = Names(settings.namespace)
+        self._copies = settings.kafka.replication_factor
+        with configured():
+            self._client = AdminClient(admin_properties(settings, settings.member or "mars"))
+
+    # ----------------------------------------------------------------------------------- topics
+
+    def describe(self, topic: Topic) -> TopicInfo | None:
+        """The topic's id and size; a topic is there once all its partitions have a leader."""
+        with translated():
+            futures = self._client.describe_topics(
+                TopicCollection([topic]), request_timeout=ASK_TIMEOUT_S
+            )
+            try:
+                found: TopicDescription = _answer(futures[topic])
+            except KafkaException as error:
+                problem = kafka_error(error)
+                if problem is not None and problem.code() in UNKNOWN_TOPIC:
+                    return None
+                raise
+        if any(partition.leader is None for partition in found.partitions):
+            return None
+        return TopicInfo(str(found.topic_id), len(found.partitions))
+
+    def ensure_internal(self, buckets: int) -> None:
+        """Make what is missing; raises SettingsError if progress has another number of buckets."""
+        self._ensure(self._names.control, 1, COMPACTED)
+        self._ensure(self._names.dead, DEAD_PARTITIONS, DELETED_BY_AGE)
+        progress = self._ensure(self._names.progress, buckets, COMPACTED)
+        if progress.partitions != buckets:
+            raise SettingsError(
+                f"Topic {self._names.progress} has {progress.partitions} partitions, one for each "
+                f"bucket, but cluster.buckets is {buckets}: set it to {progress.partitions}, or "
+                "choose another namespace."
+            )
+
+    def ensure_output(self, topic: Topic, partitions: int) -> TopicInfo:
+        """Make an output topic where it is missing; one that is there stays as it is."""
+        return self._ensure(topic, partitions, DELETED_BY_AGE)
+
+    def _ensure(self, topic: Topic, partitions: int, config: Mapping[str, str]) -> TopicInfo:
+        found = self.describe(topic)
+        if found is not None:
+            return found
+        self._create(NewTopic(topic, partitions, self._copies, config=dict(config)))
+        deadline = time.monotonic() + MAKE_TIMEOUT_S
+        while (found := self.describe(topic)) is None:
+            if time.monotonic() > deadline:
+                raise Unavailable(
+                    "kafka", f"topic {topic} has no leader {MAKE_TIMEOUT_S:.0f} s after it was made"
+                )
+            time.sleep(LOOK_AGAIN_S)
+        return found
+
+    def _create(self, topic: NewTopic) -> None:
+        with translated():
+            futures = self._client.create_topics(
+                [topic], request_timeout=ASK_TIMEOUT_S, operation_timeout=ASK_TIMEOUT_S
+            )
+            try:
+                _answer(futures[topic.topic])
+            except KafkaException as error:
+                problem = kafka_error(error)
+                # Somebody else was faster, which is as good.
+                if problem is None or problem.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise
+
+    # ---------------------------------------------------------------------------------- offsets
+
+    def ends(self, topic: Topic) -> dict[int, int]:
+        """The last stable offset per partition; nothing if there is no such topic."""
+        return self._offsets(topic, _LATEST)
+
+    def starts(self, topic: Topic) -> dict[int, int]:
+        """The lowest available offset per partition; nothing if there is no such topic."""
+        return self._offsets(topic, _EARLIEST)
+
+    def offsets_at(self, topic: Topic, timestamp_ms: int) -> dict[int, int]:
+        """The first offset at or after a time, else the end; nothing if there is no such topic."""
+        found = self._offsets(topic, OffsetSpec.for_timestamp(timestamp_ms))
+        if all(offset >= 0 for offset in found.values()):
+            return found
+        ends = self.ends(topic)
+        return {
+            partition: offset if offset >= 0 else ends[partition]
+            for partition, offset in found.items()
+        }
+
+    def end(self, topic: Topic, partition: int) -> int:
+        """The last stable offset of one partition."""
+        return self._ask(topic, [partition], _LATEST)[partition]
+
+    def _offsets(self, topic: Topic, which: OffsetSpec) -> dict[int, int]:
+        found = self.describe(topic)
+        return {} if found is None else self._ask(topic, range(found.partitions), which)
+
+    def _ask(
+        self, topic: Topic, partitions: range | list[int], which: OffsetSpec
+    ) -> dict[int, int]:
+        with translated():
+            futures = self._client.list_offsets(
+                {TopicPartition(topic, partition): which for partition in partitions},
+                isolation_level=IsolationLevel.READ_COMMITTED,
+                request_timeout=ASK_TIMEOUT_S,
+            )
+            return {place.partition: _answer(future).offset for place, future in futures.items()}
+
+
+def _answer(future: Future[Any]) -> Any:
+    """The client answers or fails by itself; the second time-out is for one that does neither."""
+    return future.result(timeout=2 * ASK_TIMEOUT_S)

@@ -1,0 +1,163 @@
+"""The properties of our Kafka clients: one function per kind of client.
+
+What is a matter of taste can be changed by `kafka.extra`; what our correctness rests on cannot.
+Limits are set here, each with its reason. librdkafka writes to standard error by itself, so its
+log is off unless `kafka.extra` sets `log_level` (and `debug`): what goes wrong is reported to us,
+and raised as an error of ours.
+"""
+
+from __future__ import annotations
+
+from mars.adapters.kafka.names import Names
+from mars.adapters.probe import kafka_properties
+from mars.settings import Settings
+from mars.types import Bucket
+
+Property = str | int | float | bool
+Properties = dict[str, Property]
+
+SESSION_TIMEOUT_MS = 6_000
+"""A killed mapper's partitions go to the others after this; the least that brokers allow."""
+
+HEARTBEAT_MS = 500
+"""How soon a member hears of a rebalance, of which a moving partition needs two."""
+
+MAX_POLL_INTERVAL_MS = 60_000
+"""A mapper polls many times a second: one that is silent for so long hangs, others go on."""
+
+METADATA_REFRESH_MS = 5_000
+"""How soon new topics and partitions are seen; they are promised within 10 s."""
+
+FETCH_QUEUE_KBYTES = 4_096
+"""Prefetched values per partition. Four partitions at full speed cost 65 MB of memory in all, and
+more is not faster: 32 MiB cost 116 MB at the same speed."""
+
+FETCH_BYTES_MAX = 1_048_576
+"""Per partition and request; larger ones were not faster. A larger message is still delivered."""
+
+FETCH_BACKOFF_MS = 2
+"""How long the fetcher sleeps when the queue is full; the default of 1 s empties the queue."""
+
+END_WAIT_MS = 100
+"""How long the broker waits for rows at the end of a partition before it confirms the end."""
+
+RESULT_ROWS_QUEUED_MAX = 200_000
+RESULT_KBYTES_QUEUED_MAX = 131_072
+"""Rows of one transaction that are on their way to the broker: whoever writes more waits."""
+
+RESULT_BATCH_BYTES = 1_000_000
+"""A produce request: below the broker's default limit of a message batch (1 MiB)."""
+
+RESULT_BATCH_ROWS = 100_000
+"""No limit beside the bytes: the default of 10,000 cost 10 % more CPU."""
+
+RESULT_LINGER_MS = 20
+"""Rows are collected into large batches; a flush does not wait for this."""
+
+UNKNOWN_TOPIC_MS = 5_000
+"""A topic that the brokers do not know for so long does not exist."""
+
+SOCKET_TIMEOUT_MS = 10_000
+"""A request without an answer fails after this; the default is a minute."""
+
+RECONNECT_MAX_MS = 1_000
+"""How soon a broker that is back is noticed; the default is 10 s."""
+
+
+def mapper_properties(settings: Settings, member: str) -> Properties:
+    """A mapper's consumer, in the group of the mappers.
+
+    The classic protocol with `cooperative-sticky`: partitions that stay are read on during a
+    rebalance. The newer one (KIP-848, `group.protocol=consumer`) leaves the session time-out to
+    the broker, whose lowest value is 45 s: so long would a killed mapper's partitions lie idle.
+    """
+    return {
+        **_reader_properties(settings, member),
+        "group.id": Names(settings.namespace).mappers,
+        "partition.assignment.strategy": "cooperative-sticky",
+    }
+
+
+def lone_reader_properties(settings: Settings, member: str) -> Properties:
+    """A consumer outside of any group, which reads what it is told to."""
+    return {
+        **_reader_properties(settings, member),
+        "group.id": Names(settings.namespace).readers,
+    }
+
+
+def _reader_properties(settings: Settings, client: str) -> Properties:
+    return {
+        "session.timeout.ms": SESSION_TIMEOUT_MS,
+        "heartbeat.interval.ms": HEARTBEAT_MS,
+        "max.poll.interval.ms": MAX_POLL_INTERVAL_MS,
+        "queued.max.messages.kbytes": FETCH_QUEUE_KBYTES,
+        "fetch.message.max.bytes": FETCH_BYTES_MAX,
+        "fetch.queue.backoff.ms": FETCH_BACKOFF_MS,
+        "fetch.wait.max.ms": END_WAIT_MS,
+        **_client_properties(settings, client),
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "error",
+        "enable.partition.eof": True,
+        "isolation.level": "read_committed",
+    }
+
+
+def slice_reader_properties(settings: Settings, member: str) -> Properties:
+    """A consumer that reads a known stretch of a partition and stops.
+
+    A stretch that begins before what is left of the partition is read from there.
+    """
+    return {
+        **lone_reader_properties(settings, member),
+        # The end of a stretch is often a commit marker: the broker confirms it after this.
+        "fetch.wait.max.ms": 10,
+        "auto.offset.reset": "earliest",
+    }
+
+
+def transaction_properties(settings: Settings, member: str, bucket: Bucket) -> Properties:
+    """The producer of one bucket's transaction."""
+    return {
+        "compression.type": "lz4",
+        "queue.buffering.max.messages": RESULT_ROWS_QUEUED_MAX,
+        "queue.buffering.max.kbytes": RESULT_KBYTES_QUEUED_MAX,
+        "batch.size": RESULT_BATCH_BYTES,
+        "batch.num.messages": RESULT_BATCH_ROWS,
+        "linger.ms": RESULT_LINGER_MS,
+        "topic.metadata.propagation.max.ms": UNKNOWN_TOPIC_MS,
+        **_client_properties(settings, f"{member}-bucket-{bucket}"),
+        "acks": "all",
+        "enable.idempotence": True,
+        "transactional.id": Names(settings.namespace).transactional_id(bucket),
+        "transaction.timeout.ms": settings.reducer.transaction_timeout_ms,
+    }
+
+
+def control_properties(settings: Settings, member: str) -> Properties:
+    """The producer of `mars.control`: a few records an hour."""
+    return {
+        "linger.ms": 0,
+        "message.timeout.ms": SOCKET_TIMEOUT_MS,
+        "topic.metadata.propagation.max.ms": UNKNOWN_TOPIC_MS,
+        **_client_properties(settings, f"{member}-control"),
+        "acks": "all",
+        "enable.idempotence": True,
+    }
+
+
+def admin_properties(settings: Settings, member: str) -> Properties:
+    """The client that asks about topics and offsets."""
+    return _client_properties(settings, f"{member}-admin")
+
+
+def _client_properties(settings: Settings, client: str) -> Properties:
+    return {
+        "log_level": 0,
+        "socket.timeout.ms": SOCKET_TIMEOUT_MS,
+        "reconnect.backoff.max.ms": RECONNECT_MAX_MS,
+        "topic.metadata.refresh.interval.ms": METADATA_REFRESH_MS,
+        "client.id": client,
+        **kafka_properties(settings.kafka),
+    }

@@ -1,0 +1,113 @@
+"""The topic `mars.control`: what survives the loss of ZooKeeper."""
+
+from __future__ import annotations
+
+import threading
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from mars.adapters.kafka.admin import KafkaTopicAdmin
+from mars.adapters.kafka.config import control_properties
+from mars.adapters.kafka.errors import TIMED_OUT, configured, translated
+from mars.adapters.kafka.names import Names
+from mars.adapters.kafka.slices import SliceReader
+from mars.adapters.kafka.wire import (
+    EPOCHS_KEY,
+    TASK_KEY_PREFIX,
+    Epochs,
+    decode_epochs,
+    decode_task,
+    encode_epochs,
+    task_key,
+)
+from mars.definitions import TaskDefinition, encode_definition
+from mars.ports import ControlState
+from mars.settings import Settings
+from mars.types import AssignmentEpoch, LeaderEpoch, StoreEpoch, TaskName
+
+WRITE_TIMEOUT_S = 15.0
+"""Longer than the producer's own time-out for a record, which it reports by then."""
+
+PARTITION = 0
+
+
+class KafkaControlLog:
+    """`ControlLog` on Kafka; safe for threads.
+
+    A record that this release cannot read raises MarsError, naming the place.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._topic = Names(settings.namespace).control
+        self._member = settings.member or "mars"
+        self._settings = settings
+        self._admin = KafkaTopicAdmin(settings)
+        self._reader = SliceReader(settings, f"{self._member}-control")
+        self._producer: Producer | None = None
+        self._lock = threading.Lock()
+
+    def put_task(self, definition: TaskDefinition) -> None:
+        """Copy a definition; returns once the brokers have it."""
+        self._put(task_key(definition.name), encode_definition(definition))
+
+    def put_epochs(
+        self, leader: LeaderEpoch, store: StoreEpoch, assignment: AssignmentEpoch
+    ) -> None:
+        """Note the highest epochs in use; returns once the brokers have them."""
+        self._put(EPOCHS_KEY, encode_epochs(Epochs(leader, store, assignment)))
+
+    def read(self) -> ControlState:
+        """Everything in the topic; of several epochs not yet compacted, the highest of each."""
+        tasks: dict[TaskName, TaskDefinition] = {}
+        highest = Epochs(LeaderEpoch(0), StoreEpoch(0), AssignmentEpoch(0))
+        for message in self._messages():
+            key, value = message.key() or b"", message.value() or b""
+            place = f"{self._topic}[{PARTITION}] offset {message.offset()}"
+            if key == EPOCHS_KEY:
+                highest = _higher(highest, decode_epochs(value, place))
+            elif key.startswith(TASK_KEY_PREFIX):
+                definition = decode_task(value, place)
+                tasks[definition.name] = definition
+        return ControlState(tasks, highest.leader, highest.store, highest.assignment)
+
+    def close(self) -> None:
+        """Free the clients."""
+        self._reader.close()
+
+    def _messages(self) -> list[Message]:
+        end = self._admin.end(self._topic, PARTITION)
+        portions = self._reader.read(self._topic, PARTITION, 0, end)
+        return [message for portion in portions for message in portion]
+
+    def _put(self, key: bytes, value: bytes) -> None:
+        outcome: list[KafkaError | None] = []
+        with self._lock, translated():
+            producer = self._opened()
+            producer.produce(
+                self._topic,
+                value,
+                key,
+                PARTITION,
+                on_delivery=lambda error, _message: outcome.append(error),
+            )
+            producer.flush(WRITE_TIMEOUT_S)
+            if outcome != [None]:
+                # A producer with a failed record may be unusable; the next call makes another.
+                self._producer = None
+                producer.purge()
+                failed = outcome[0] if outcome else None
+                raise KafkaException(failed or KafkaError(TIMED_OUT))
+
+    def _opened(self) -> Producer:
+        if self._producer is None:
+            with configured():
+                self._producer = Producer(control_properties(self._settings, self._member))
+        return self._producer
+
+
+def _higher(one: Epochs, other: Epochs) -> Epochs:
+    return Epochs(
+        max(one.leader, other.leader),
+        max(one.store, other.store),
+        max(one.assignment, other.assignment),
+    )

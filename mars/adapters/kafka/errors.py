@@ -1,0 +1,154 @@
+"""The one table from librdkafka's errors to ours.
+
+Nothing of the client library gets out of this package: calls stand in `with translated():`, and
+errors that come as events are turned by `unavailable`.
+"""
+
+# ruff: noqa: SLF001 -- librdkafka marks the codes of its own with an underscore, but they are public
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import contextmanager
+
+from confluent_kafka import (
+    ConcurrentModificationException,
+    IllegalStateException,
+    KafkaError,
+    KafkaException,
+)
+
+from mars.errors import SettingsError, Unavailable
+
+PARTITION_EOF = KafkaError._PARTITION_EOF
+OFFSETS_LOST = frozenset(
+    {
+        KafkaError._AUTO_OFFSET_RESET,
+        KafkaError.OFFSET_OUT_OF_RANGE,
+        KafkaError._LOG_TRUNCATION,
+    }
+)
+"""A reader asked for an offset that is not there, or no more."""
+
+TIMED_OUT = KafkaError._TIMED_OUT
+UNKNOWN_TOPIC = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+    }
+)
+
+OUTPUT_REFUSALS = UNKNOWN_TOPIC | {
+    KafkaError.MSG_SIZE_TOO_LARGE,
+    KafkaError.RECORD_LIST_TOO_LARGE,
+    KafkaError.INVALID_RECORD,
+    KafkaError.TOPIC_EXCEPTION,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.POLICY_VIOLATION,
+}
+"""What is wrong with a topic or a row, whoever writes it and whenever."""
+
+_AWAY = "no connection, check that it runs and that kafka.bootstrap is right"
+_SLOW = "no answer in time, check the brokers"
+_REFUSED = "it refuses the credentials, check kafka.sasl_mechanism, name and password"
+_FORBIDDEN = "the user may not do this, allow it the source topics and all that begins with mars."
+_MOVING = "a leader is being elected, wait"
+_COPIES = "too few brokers hold copies, start those that are missing"
+_GONE = "there is no such topic, make it again"
+_OLD = "the broker is too old, Mars needs Kafka 2.5 or newer"
+
+_SENTENCES: dict[int, str] = {
+    KafkaError._ALL_BROKERS_DOWN: _AWAY,
+    KafkaError._TRANSPORT: _AWAY,
+    KafkaError._RESOLVE: _AWAY,
+    KafkaError.BROKER_NOT_AVAILABLE: _AWAY,
+    KafkaError.NETWORK_EXCEPTION: _AWAY,
+    KafkaError._TIMED_OUT: _SLOW,
+    KafkaError._TIMED_OUT_QUEUE: _SLOW,
+    KafkaError._MSG_TIMED_OUT: _SLOW,
+    KafkaError._WAIT_COORD: _SLOW,
+    KafkaError.REQUEST_TIMED_OUT: _SLOW,
+    KafkaError._AUTHENTICATION: _REFUSED,
+    KafkaError.SASL_AUTHENTICATION_FAILED: _REFUSED,
+    KafkaError.ILLEGAL_SASL_STATE: _REFUSED,
+    KafkaError.UNSUPPORTED_SASL_MECHANISM: _REFUSED,
+    KafkaError._SSL: "the TLS handshake failed, check kafka.security_protocol and kafka.ssl_*",
+    KafkaError.SECURITY_DISABLED: "it has no security, set kafka.security_protocol to plaintext",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: _FORBIDDEN,
+    KafkaError.GROUP_AUTHORIZATION_FAILED: _FORBIDDEN,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: _FORBIDDEN,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: _FORBIDDEN,
+    KafkaError.LEADER_NOT_AVAILABLE: _MOVING,
+    KafkaError.NOT_LEADER_FOR_PARTITION: _MOVING,
+    KafkaError.NOT_CONTROLLER: _MOVING,
+    KafkaError.NOT_COORDINATOR: _MOVING,
+    KafkaError.COORDINATOR_NOT_AVAILABLE: _MOVING,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS: _MOVING,
+    KafkaError.OFFSET_NOT_AVAILABLE: _MOVING,
+    KafkaError.NOT_ENOUGH_REPLICAS: _COPIES,
+    KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND: _COPIES,
+    KafkaError.INVALID_REPLICATION_FACTOR: "lower kafka.replication_factor or start more brokers",
+    KafkaError.KAFKA_STORAGE_ERROR: "a broker cannot write, look at its disk and its log",
+    KafkaError.POLICY_VIOLATION: "a policy of the cluster forbids it, look at the broker's log",
+    KafkaError.UNKNOWN_TOPIC_OR_PART: _GONE,
+    KafkaError._UNKNOWN_TOPIC: _GONE,
+    KafkaError._UNKNOWN_PARTITION: _GONE,
+    KafkaError.UNSUPPORTED_VERSION: _OLD,
+    KafkaError._UNSUPPORTED_FEATURE: _OLD,
+}
+_OTHER = "the call failed, check the broker's log"
+
+TROUBLES = frozenset(
+    {
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._RESOLVE,
+        KafkaError._AUTHENTICATION,
+        KafkaError._SSL,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+    }
+)
+"""What a client cannot mend by itself soon; anything else it only mentions."""
+
+_CLIENT_ERRORS = (
+    KafkaException,
+    BufferError,
+    FutureTimeoutError,
+    ConcurrentModificationException,
+    IllegalStateException,
+)
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn whatever a call of the client raises into `Unavailable`."""
+    try:
+        yield
+    except _CLIENT_ERRORS as error:
+        raise unavailable(kafka_error(error) or str(error)) from error
+
+
+@contextmanager
+def configured() -> Iterator[None]:
+    """Turn what the client says of its properties into `SettingsError`."""
+    try:
+        yield
+    except (KafkaException, TypeError, ValueError) as error:
+        detail = kafka_error(error)
+        text = detail.str() if detail else str(error)
+        raise SettingsError(f"[kafka] cannot be used: {text}; check kafka.extra too.") from error
+
+
+def kafka_error(error: Exception) -> KafkaError | None:
+    """The error that a KafkaException carries."""
+    first = error.args[0] if error.args else None
+    return first if isinstance(first, KafkaError) else None
+
+
+def unavailable(error: KafkaError | str) -> Unavailable:
+    """The error of ours for one of the client's: what to do, and the client's own words."""
+    if isinstance(error, str):
+        return Unavailable("kafka", f"{_SLOW} ({error})" if error else _SLOW)
+    sentence = _SENTENCES.get(error.code(), _OTHER)
+    return Unavailable("kafka", f"{sentence} ({error.str()})")

@@ -1,0 +1,50 @@
+"""What a namespace is called in Kafka: topics, consumer groups, transactional ids."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mars.types import Bucket, Topic
+
+DEFAULT_NAMESPACE = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The names of one namespace; only those of topics leave out `default`."""
+
+    namespace: str
+
+    @property
+    def progress(self) -> Topic:
+        """What the buckets have emitted: partition = bucket."""
+        return self._topic("progress")
+
+    @property
+    def control(self) -> Topic:
+        """Definitions and epochs: one partition."""
+        return self._topic("control")
+
+    @property
+    def dead(self) -> Topic:
+        """References to rows that were not counted."""
+        return self._topic("dead")
+
+    @property
+    def mappers(self) -> str:
+        """The consumer group of the mappers."""
+        return f"mars.{self.namespace}.mappers"
+
+    @property
+    def readers(self) -> str:
+        """The group id of consumers that are in no group: the client library wants one."""
+        return f"mars.{self.namespace}.readers"
+
+    def transactional_id(self, bucket: Bucket) -> str:
+        """Whoever initialises a producer of this id fences the older one."""
+        return f"mars.{self.namespace}.{bucket}"
+
+    def _topic(self, name: str) -> Topic:
+        if self.namespace == DEFAULT_NAMESPACE:
+            return Topic(f"mars.{name}")
+        return Topic(f"mars.{self.namespace}.{name}")

@@ -1,0 +1,258 @@
+"""Reads topics with librdkafka: as a member of the mappers' group, or by itself.
+
+A partition that delivers nothing (not sought yet, paused) is simply not assigned to the client,
+and a seek assigns it at an offset: the client then throws away by itself what it had fetched
+before, keeps no memory for it, and has no default place to start from. The group does not see
+this: it knows what the member owns, not what it reads.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from mars.adapters.kafka.config import Properties, lone_reader_properties, mapper_properties
+from mars.adapters.kafka.errors import TROUBLES, configured, translated, unavailable
+from mars.adapters.kafka.gathering import Gathering, Place
+from mars.errors import Unavailable
+from mars.ports import Assigned, OffsetGone, Revoked, SourceEvent
+from mars.settings import Settings
+from mars.types import MemberId, Topic
+
+CONSUME_ROWS = 2_000
+"""Messages of one call to the client: their objects fit into the processor's cache."""
+
+WAIT_SLICE_S = 0.05
+"""The client does not return for a rebalance, so a wait is cut into pieces."""
+
+ASK_TIMEOUT_S = 5.0
+"""For a question about offsets; a healthy broker needs milliseconds."""
+
+
+class KafkaReader:
+    """`SourceReader` on Kafka; for one thread.
+
+    `poll` raises Unavailable once each time that all brokers are away or refuse us, and goes on by
+    itself when they are back: keep polling. Only where the text says "make a new reader" it does
+    not.
+    """
+
+    def __init__(self, properties: Properties, *, grouped: bool) -> None:
+        self._grouped = grouped
+        self._owned: set[Place] = set()
+        self._positions: dict[Place, int] = {}
+        self._topics: tuple[Topic, ...] = ()
+        self._gathering = Gathering(self._positions)
+        self._rebalances: list[SourceEvent] = []
+        self._lost: dict[Place, int] = {}
+        self._trouble: Unavailable | None = None
+        """What is wrong with the connection, unless records came since."""
+        self._refusal: Unavailable | None = None
+        """Why a partition could not be read on."""
+        with configured():
+            self._consumer = Consumer({**properties, "error_cb": self._on_error})
+
+    @classmethod
+    def in_group(cls, settings: Settings, member: MemberId) -> KafkaReader:
+        """A member of the mappers' group. Raises SettingsError."""
+        return cls(mapper_properties(settings, member), grouped=True)
+
+    @classmethod
+    def alone(cls, settings: Settings, member: MemberId) -> KafkaReader:
+        """A reader of the partitions that it is told to seek. Raises SettingsError."""
+        return cls(lone_reader_properties(settings, f"{member}-alone"), grouped=False)
+
+    # ---------------------------------------------------------------------------- what to read
+
+    def subscribe(self, topics: Sequence[Topic]) -> None:
+        """Read these topics as a group member; a topic that does not exist yet joins later."""
+        wanted = tuple(sorted(set(topics)))
+        if wanted == self._topics:
+            return
+        with translated():
+            if wanted:
+                self._consumer.subscribe(
+                    list(wanted),
+                    on_assign=self._on_assigned,
+                    on_revoke=self._on_revoked,
+                    on_lost=self._on_revoked,
+                )
+            else:
+                self._consumer.unsubscribe()
+        self._topics = wanted
+
+    def seek(self, topic: Topic, partition: int, offset: int) -> None:
+        """Read the partition from `offset`; nothing if the group gave it to somebody else."""
+        place = (topic, partition)
+        if self._grouped and place not in self._owned:
+            return
+        self.pause(topic, partition)
+        with translated():
+            self._consumer.incremental_assign([TopicPartition(topic, partition, offset)])
+        self._positions[place] = offset
+
+    def pause(self, topic: Topic, partition: int) -> None:
+        """Read the partition no more until it is sought or resumed."""
+        self._lost.pop((topic, partition), None)
+        self._gathering.forget((topic, partition))
+        if self._positions.pop((topic, partition), None) is not None:
+            with translated():
+                self._consumer.incremental_unassign([TopicPartition(topic, partition)])
+
+    def drop(self, topic: Topic, partition: int) -> None:
+        """The same: without a group there is nothing more to forget."""
+        self.pause(topic, partition)
+
+    def resume(self, topic: Topic, partition: int, offset: int) -> None:
+        """The same as a seek."""
+        self.seek(topic, partition, offset)
+
+    # --------------------------------------------------------------------------------- reading
+
+    def poll(self, records_max: int, timeout_s: float) -> list[SourceEvent]:
+        """What there is, at most `records_max` records; waits up to `timeout_s` for the first.
+
+        Rebalances come last: what was read before them was read while the partition was ours.
+        """
+        deadline = time.monotonic() + timeout_s
+        self._raise_refusal()
+        while True:
+            self._consume(records_max)
+            events = self._events()
+            left = deadline - time.monotonic()
+            if events:
+                return events
+            self._raise_trouble()
+            if left <= 0:
+                return []
+            with translated():
+                # Returns at the first message; asked for more, it would wait until it has them.
+                self._gathering.add(self._consumer.consume(1, min(left, WAIT_SLICE_S)))
+
+    def _consume(self, records_max: int) -> None:
+        """Take all that has been fetched."""
+        while (room := records_max - self._gathering.rows) > 0:
+            with translated():
+                messages = self._consumer.consume(min(room, CONSUME_ROWS), 0)
+            if not messages:
+                return
+            self._gathering.add(messages)
+
+    def _events(self) -> list[SourceEvent]:
+        events = self._gathering.take_events()
+        if events:
+            self._trouble = None
+        try:
+            self._set_aside()
+        except Unavailable as problem:
+            self._refusal = problem  # the events must not be lost
+        events += self._gone()
+        events += self._rebalances
+        self._rebalances = []
+        return events
+
+    def _set_aside(self) -> None:
+        """Deal with the partitions that cannot be read on."""
+        gathering = self._gathering
+        for (topic, partition), offset in gathering.lost.items():
+            self.pause(topic, partition)
+            self._lost[topic, partition] = offset
+        gathering.lost.clear()
+        for place, error in gathering.failed.items():
+            # What cannot be read must not be passed over: ask for it again.
+            self._refusal = unavailable(error)
+            if place in self._positions:
+                self.seek(*place, self._positions[place])
+        gathering.failed.clear()
+        for error in gathering.remarks:
+            self._on_error(error)
+        gathering.remarks.clear()
+
+    def _gone(self) -> list[SourceEvent]:
+        """Partitions that cannot be read where they were sought; they wait for another seek."""
+        events: list[SourceEvent] = []
+        for (topic, partition), offset in list(self._lost.items()):
+            try:
+                low, _high = self._ask_offsets(topic, partition)
+            except Unavailable as problem:
+                self._trouble = problem
+                continue
+            del self._lost[topic, partition]
+            events.append(OffsetGone(topic, partition, offset, low))
+        return events
+
+    def _raise_refusal(self) -> None:
+        refusal, self._refusal = self._refusal, None
+        if refusal is not None:
+            raise refusal
+
+    def _raise_trouble(self) -> None:
+        trouble, self._trouble = self._trouble, None
+        if trouble is not None:
+            raise trouble
+
+    # ------------------------------------------------------------------------------- callbacks
+
+    def _on_assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        consumer.incremental_assign([])  # nothing is read before its seek
+        places = _places(partitions)
+        self._owned.update(places)
+        if places:
+            self._rebalances.append(Assigned(places))
+
+    def _on_revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        places = _places(partitions)
+        read = [place for place in places if self._positions.pop(place, None) is not None]
+        consumer.incremental_unassign([TopicPartition(*place) for place in read])
+        self._owned.difference_update(places)
+        for place in places:
+            self._lost.pop(place, None)
+        if places:
+            self._rebalances.append(Revoked(places))
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.fatal():
+            self._trouble = Unavailable(
+                "kafka", f"the client cannot go on, make a new reader ({error.str()})"
+            )
+        elif error.code() in TROUBLES:
+            self._trouble = unavailable(error)
+
+    # --------------------------------------------------------------------------------- offsets
+
+    def confirm_end(self, topic: Topic, partition: int, offset: int) -> bool:
+        """Whether the last stable offset is `offset` (or below); asks the partition's leader."""
+        _low, high = self._ask_offsets(topic, partition)
+        return high <= offset
+
+    def _ask_offsets(self, topic: Topic, partition: int) -> tuple[int, int]:
+        with translated():
+            return self._consumer.get_watermark_offsets(
+                TopicPartition(topic, partition), ASK_TIMEOUT_S
+            )
+
+    def hint(self, positions: Mapping[tuple[Topic, int], int]) -> None:
+        """Commit what is still ours; nothing outside of a group."""
+        offsets = [
+            TopicPartition(topic, partition, offset)
+            for (topic, partition), offset in positions.items()
+            if (topic, partition) in self._owned
+        ]
+        if not offsets:
+            return
+        try:
+            with translated():
+                self._consumer.commit(offsets=offsets, asynchronous=True)
+        except Unavailable:
+            return  # a lag figure: the next hint will do
+
+    def close(self) -> None:
+        """Leave the group and free everything."""
+        with translated():
+            self._consumer.close()
+
+
+def _places(partitions: list[TopicPartition]) -> tuple[Place, ...]:
+    return tuple(sorted((Topic(one.topic), one.partition) for one in partitions))

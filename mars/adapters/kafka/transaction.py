@@ -1,0 +1,299 @@
+"""One transaction of one bucket: a producer that is used once."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from mars.adapters.kafka.config import transaction_properties
+from mars.adapters.kafka.errors import (
+    OUTPUT_REFUSALS,
+    configured,
+    kafka_error,
+    translated,
+    unavailable,
+)
+from mars.adapters.kafka.wire import encode_progress, progress_key
+from mars.errors import Interrupted, OutputRefused
+from mars.ports import Progress, ProgressRecord, ResultBatch
+from mars.settings import Settings
+from mars.types import Bucket, TaskName, Topic
+
+INIT_TIMEOUT_S = 30.0
+"""Until the coordinator has fenced the older producer and settled its transaction."""
+
+CONNECT_TIMEOUT_S = 10.0
+"""For the first connection."""
+
+STEP_S = 1.0
+"""Long waits are cut into pieces of this, so that a bucket can be given back meanwhile."""
+
+ROOM_WAIT_S = 0.1
+"""Between two looks whether the queue of the producer has room again."""
+
+Headers = list[tuple[str, str | bytes | None]]
+Report = Callable[[KafkaError | None, Message], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Where rows of one task version were written: offsets, inclusive."""
+
+    first: int
+    last: int
+
+
+Spans = Mapping[tuple[TaskName, int], Span]
+
+
+class _Delivery:
+    """Where one record went; the client calls it."""
+
+    def __init__(self) -> None:
+        self.offset = -1
+        self.error: KafkaError | None = None
+
+    def __call__(self, error: KafkaError | None, message: Message) -> None:
+        self.error = error
+        self.offset = -1 if error is not None else cast(int, message.offset())
+
+
+class _Written:
+    """A batch under way: what is reported of its first and last row, and of those between."""
+
+    def __init__(self, batch: ResultBatch) -> None:
+        self.batch = batch
+        self.first = _Delivery()
+        self.last = self.first if len(batch.values) == 1 else _Delivery()
+        self.between: dict[KafkaError | None, Message] = {}
+        """One message for each outcome: filled by `setdefault`, so without a line of Python."""
+
+    def failure(self) -> KafkaError | None:
+        """The first refusal known, else any error: other rows fail in its wake."""
+        errors = [self.first.error, self.last.error, *self.between]
+        failed = [error for error in errors if error is not None]
+        refused = [error for error in failed if error.code() in OUTPUT_REFUSALS]
+        return next(iter(refused + failed), None)
+
+
+class BucketTransaction:
+    """A producer with the bucket's transactional id, for one transaction.
+
+    Whatever a method raises: the transaction is not known to be committed, and the object is
+    spent. Each may raise Interrupted, also because `abandoned` was set.
+    """
+
+    def __init__(
+        self, settings: Settings, member: str, bucket: Bucket, abandoned: threading.Event
+    ) -> None:
+        self._bucket = bucket
+        self._abandoned = abandoned
+        self._timeout_s = settings.reducer.transaction_timeout_ms / 1000
+        with configured():
+            self._producer = Producer(transaction_properties(settings, member, bucket))
+
+    # ------------------------------------------------------------------------------------ start
+
+    def connect(self, topic: Topic) -> None:
+        """Meet the brokers, which touches no other producer. Raises Unavailable."""
+        with translated():
+            self._producer.list_topics(topic, timeout=CONNECT_TIMEOUT_S)
+
+    def initialise(self) -> None:
+        """R2: fence the older producer of the bucket and settle its transaction.
+
+        Raises Unavailable: nothing of this transaction has happened.
+        """
+        with translated():
+            self._in_steps(self._producer.init_transactions, INIT_TIMEOUT_S)
+
+    def begin(self) -> None:
+        """Begin to write."""
+        try:
+            self._producer.begin_transaction()
+        except KafkaException as error:
+            raise self._interrupted(kafka_error(error)) from error
+
+    # ------------------------------------------------------------------------------------ write
+
+    def write_results(self, results: Sequence[ResultBatch]) -> Spans:
+        """Write all rows, each task version's together, and wait for the brokers.
+
+        Raises OutputRefused if a topic is gone or does not take a row.
+        """
+        order = {key: at for at, key in enumerate(dict.fromkeys(map(_version_of, results)))}
+        written: list[_Written] = []
+        for batch in sorted(results, key=lambda batch: order[_version_of(batch)]):
+            if batch.values:
+                written.append(_Written(batch))
+                self._write_batch(written[-1])
+        self._wait_for_brokers(lambda: self._raise_failure(written))
+        self._raise_failure(written)
+        return _spans(written)
+
+    def _write_batch(self, written: _Written) -> None:
+        batch = written.batch
+        headers: Headers = [*batch.headers]
+        end = len(batch.values) - 1
+        try:
+            self._write_row(batch, 0, headers, written.first)
+            self._write_between(batch, headers, cast(Report, written.between.setdefault))
+            if end > 0:
+                self._write_row(batch, end, headers, written.last)
+        except KafkaException as error:
+            raise self._refused(batch, kafka_error(error)) from error
+
+    def _write_between(self, batch: ResultBatch, headers: Headers, report: Report) -> None:
+        """All but the first and the last row."""
+        produce, topic, partition = self._producer.produce, batch.topic, batch.partition
+        for key, value in zip(batch.keys[1:-1], batch.values[1:-1], strict=True):
+            try:
+                produce(topic, value, key, partition, report, headers=headers)
+            except BufferError:
+                self._produce(topic, partition, key, value, headers, report)
+
+    def _write_row(self, batch: ResultBatch, index: int, headers: Headers, report: Report) -> None:
+        key, value = batch.keys[index], batch.values[index]
+        self._produce(batch.topic, batch.partition, key, value, headers, report)
+
+    def write_dead(self, topic: Topic, partition: int, records: Iterable[bytes]) -> None:
+        """Write references to rows that were not counted."""
+        try:
+            for record in records:
+                self._produce(topic, partition, None, record)
+        except KafkaException as error:
+            raise self._interrupted(kafka_error(error)) from error
+
+    def write_progress(self, topic: Topic, records: Sequence[ProgressRecord]) -> list[int]:
+        """Write progress and wait for the brokers; the offsets of the records."""
+        reports = [_Delivery() for _record in records]
+        try:
+            for record, report in zip(records, reports, strict=True):
+                key, value = progress_key(record), encode_progress(record)
+                self._produce(topic, self._bucket, key, value, report=report)
+        except KafkaException as error:
+            raise self._interrupted(kafka_error(error)) from error
+        self._wait_for_brokers(lambda: self._raise_undelivered(reports))
+        self._raise_undelivered(reports)
+        return [report.offset for report in reports]
+
+    # ------------------------------------------------------------------------------------ commit
+
+    def commit(self) -> None:
+        """Commit, however long it takes."""
+        try:
+            self._in_steps(self._producer.commit_transaction, None)
+        except KafkaException as error:
+            raise self._interrupted(kafka_error(error)) from error
+
+    # ---------------------------------------------------------------------------------- waiting
+
+    def _produce(
+        self,
+        topic: Topic,
+        partition: int,
+        key: bytes | None,
+        value: bytes,
+        headers: Headers | None = None,
+        report: Report | None = None,
+    ) -> None:
+        """Hand one record to the client; waits while its queue is full."""
+        while True:
+            try:
+                self._producer.produce(topic, value, key, partition, report, headers=headers)
+            except BufferError:
+                self._stop_if_asked()
+                self._producer.poll(ROOM_WAIT_S)
+            else:
+                return
+
+    def _wait_for_brokers(self, look: Callable[[], None]) -> None:
+        """Until each record is delivered, or has failed; `look` may end it by raising.
+
+        The client gives records up by itself after the time-out of the transaction.
+        """
+        deadline = time.monotonic() + 2 * self._timeout_s
+        while self._producer.flush(STEP_S) > 0:
+            self._stop_if_asked()
+            look()
+            if time.monotonic() > deadline:
+                raise Interrupted(
+                    f"Bucket {self._bucket}: the brokers did not take the rows of a transaction "
+                    f"within {2 * self._timeout_s:.0f} s; check them."
+                )
+
+    def _in_steps(self, call: Callable[[float], None], within_s: float | None) -> None:
+        """A call that the client lets us repeat until it is done; None: no time limit."""
+        deadline = None if within_s is None else time.monotonic() + within_s
+        while True:
+            self._stop_if_asked()
+            try:
+                return call(STEP_S)
+            except KafkaException as error:
+                problem = kafka_error(error)
+                again = problem is not None and problem.retriable()
+                if not again or (deadline is not None and time.monotonic() > deadline):
+                    raise
+
+    def _stop_if_asked(self) -> None:
+        if self._abandoned.is_set():
+            raise Interrupted(
+                f"Bucket {self._bucket} was given back: whether its transaction is committed is "
+                "for the next owner to find out."
+            )
+
+    # ----------------------------------------------------------------------------------- errors
+
+    def _raise_failure(self, written: Iterable[_Written]) -> None:
+        for part in written:
+            failure = part.failure()
+            if failure is not None:
+                raise self._refused(part.batch, failure)
+
+    def _raise_undelivered(self, reports: Iterable[_Delivery]) -> None:
+        for report in reports:
+            if report.error is not None:
+                raise self._interrupted(report.error)
+
+    def _refused(self, batch: ResultBatch, error: KafkaError | None) -> Exception:
+        if error is None or error.code() not in OUTPUT_REFUSALS:
+            return self._interrupted(error)
+        return OutputRefused(batch.task, batch.topic, unavailable(error).detail)
+
+    def _interrupted(self, error: KafkaError | None) -> Interrupted:
+        detail = unavailable(error or "the client gave no reason").detail
+        return Interrupted(
+            f"Bucket {self._bucket}: a transaction is not known to be committed: {detail}."
+        )
+
+
+def _version_of(batch: ResultBatch) -> tuple[TaskName, int]:
+    return batch.task, batch.version
+
+
+def _spans(written: Iterable[_Written]) -> Spans:
+    spans: dict[tuple[TaskName, int], Span] = {}
+    for part in written:
+        key = _version_of(part.batch)
+        first = spans[key].first if key in spans else part.first.offset
+        spans[key] = Span(first, part.last.offset)
+    return spans
+
+
+def with_span(record: Progress, spans: Spans) -> Progress:
+    """The record with the offsets of its own rows; an earlier emission stays as it is.
+
+    Raises ValueError if the record names rows that the transaction does not have.
+    """
+    emission = record.emission
+    if emission is None or emission.emit != record.emit:
+        return record
+    span = spans.get((record.task, record.version))
+    if span is None:
+        raise ValueError(f"emission without rows: {emission}")
+    return replace(record, emission=replace(emission, first=span.first, last=span.last))

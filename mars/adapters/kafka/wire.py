@@ -1,0 +1,110 @@
+"""The records of `mars.progress` and `mars.control` as JSON.
+
+    topic      key                          value
+    progress   ["<task>", version, bucket]  {"type": "progress", "format": 1, "record": {...}}
+    progress   ["claim", bucket]            {"type": "claim", "format": 1, "record": {...}}
+    control    task:<name>                  a task definition, see `mars.definitions`
+    control    epochs                       {"leader": G, "store": E, "assignment": A}
+
+Compaction keeps the last record of each key; keys of three members and of two cannot be the same.
+A deleted task's last progress is a record, not a tombstone: whoever reads must see it. A record of
+another format is refused: to guess at progress is to lose or to double rows.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from mars.definitions import TaskDefinition, decode_definition
+from mars.errors import MarsError
+from mars.ports import Claim, Progress, ProgressRecord
+from mars.types import AssignmentEpoch, LeaderEpoch, StoreEpoch, TaskName
+
+FORMAT = 1
+"""To be raised with any change that an older release must not pass over."""
+
+EPOCHS_KEY = b"epochs"
+TASK_KEY_PREFIX = b"task:"
+
+
+class _ProgressRow(msgspec.Struct, frozen=True, tag="progress"):
+    format: int
+    record: Progress
+
+
+class _ClaimRow(msgspec.Struct, frozen=True, tag="claim"):
+    format: int
+    record: Claim
+
+
+class Epochs(msgspec.Struct, frozen=True):
+    """The highest epochs in use."""
+
+    leader: LeaderEpoch
+    store: StoreEpoch
+    assignment: AssignmentEpoch
+
+
+_rows = msgspec.json.Decoder(_ProgressRow | _ClaimRow)
+_epochs = msgspec.json.Decoder(Epochs)
+
+
+def progress_key(record: ProgressRecord) -> bytes:
+    """What the record replaces when the topic is compacted."""
+    if isinstance(record, Claim):
+        return msgspec.json.encode(("claim", record.bucket))
+    return msgspec.json.encode((record.task, record.version, record.bucket))
+
+
+def encode_progress(record: ProgressRecord) -> bytes:
+    """The value of a record of `mars.progress`."""
+    if isinstance(record, Claim):
+        return msgspec.json.encode(_ClaimRow(FORMAT, record))
+    return msgspec.json.encode(_ProgressRow(FORMAT, record))
+
+
+def decode_progress(raw: bytes | None, place: str) -> ProgressRecord:
+    """What `encode_progress` wrote; `place` names topic, partition and offset for people.
+
+    Raises MarsError where it cannot be read.
+    """
+    try:
+        row: _ProgressRow | _ClaimRow = _rows.decode(raw or b"")
+    except msgspec.MsgspecError as error:
+        raise _unreadable(place, error) from error
+    if row.format != FORMAT:
+        raise _unreadable(place, f"it has format {row.format}, known is {FORMAT}")
+    return row.record
+
+
+def task_key(name: TaskName) -> bytes:
+    """The key of a definition in `mars.control`."""
+    return TASK_KEY_PREFIX + name.encode()
+
+
+def decode_task(raw: bytes, place: str) -> TaskDefinition:
+    """A task definition. Raises MarsError where it cannot be read."""
+    try:
+        return decode_definition(raw)
+    except msgspec.MsgspecError as error:
+        raise _unreadable(place, error) from error
+
+
+def encode_epochs(epochs: Epochs) -> bytes:
+    """The value of the epochs' record."""
+    return msgspec.json.encode(epochs)
+
+
+def decode_epochs(raw: bytes, place: str) -> Epochs:
+    """What `encode_epochs` wrote. Raises MarsError where it cannot be read."""
+    try:
+        return _epochs.decode(raw)
+    except msgspec.MsgspecError as error:
+        raise _unreadable(place, error) from error
+
+
+def _unreadable(place: str, detail: object) -> MarsError:
+    return MarsError(
+        f"The record at {place} cannot be read ({detail}): a newer release of Mars wrote it, or "
+        "something else did; run the newest release everywhere."
+    )

@@ -1,0 +1,218 @@
+"""Members, election and assignment in memory: the twin of ZooKeeper's.
+
+One `MemoryEnsemble` is the server; each `MemoryCoordinator` is one process's session with it, which
+tests suspend, expire and heal. Safe for threads; `changed` runs in the thread of whoever changes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from mars.adapters.memory.faults import Faults, fallible
+from mars.errors import Unavailable
+from mars.ports import Assignment, MemberInfo
+from mars.types import LeaderEpoch, MemberId
+
+
+@dataclass(slots=True)
+class _Session:
+    """What the server and one process know of each other.
+
+    `connected` is what the process believes, `alive` what the server says.
+    """
+
+    connected: bool = True
+    alive: bool = True
+    info: MemberInfo | None = None
+    stands: bool = False
+    reign: LeaderEpoch | None = None
+    changed: list[Callable[[], None]] = field(default_factory=list)
+
+
+class MemoryEnsemble:
+    """The server: who is alive, who stands for election in which order, who owns what.
+
+    The oldest candidate leads as soon as it can be told so, in the order of `campaign` and `heal`.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.sessions: dict[MemberId, _Session] = {}
+        self.buckets: int | None = None
+        self.registered: dict[MemberId, MemberInfo] = {}
+        self.candidates: list[MemberId] = []
+        self.epoch = LeaderEpoch(0)
+        self.assignment: Assignment | None = None
+
+    def suspend(self, member: MemberId) -> None:
+        """The process loses its connection; its nodes stay until the session expires."""
+        with self.lock:
+            session = self.sessions[member]
+            session.connected, session.reign = False, None
+        _call(session.changed)
+
+    def expire(self, member: MemberId, *, noticed: bool = True) -> None:
+        """The server ends the session: its nodes vanish.
+
+        Not `noticed`: the process stood still meanwhile, and goes on to believe what it believed
+        until its next call.
+        """
+        with self.lock:
+            session = self.sessions[member]
+            session.alive = False
+            self._forget(member)
+        if noticed:
+            self.suspend(member)
+        self.tell()
+
+    def heal(self, member: MemberId) -> None:
+        """The process connects again, in a new session if the old one expired."""
+        with self.lock:
+            session = self.sessions[member]
+            session.connected, session.alive, session.reign = True, True, None
+            if session.info is not None:
+                self.registered[member] = session.info
+            if session.stands:
+                self.stand(member)
+        self.tell()
+
+    def stand(self, member: MemberId) -> None:
+        """Put a candidate behind the others."""
+        with self.lock:
+            self.candidates = [other for other in self.candidates if other != member] + [member]
+            self._elect()
+
+    def leave(self, member: MemberId) -> None:
+        """A process ends its session in order."""
+        with self.lock:
+            self._forget(member)
+            del self.sessions[member]
+        self.tell()
+
+    def tell(self) -> None:
+        """Let every process that watches and can be reached know of a change."""
+        with self.lock:
+            reached = [one for one in self.sessions.values() if one.connected and one.alive]
+            watchers = [watch for session in reached for watch in session.changed]
+        _call(watchers)
+
+    def _forget(self, member: MemberId) -> None:
+        self.registered.pop(member, None)
+        self.candidates = [other for other in self.candidates if other != member]
+        self._elect()
+
+    def _elect(self) -> None:
+        if not self.candidates:
+            return
+        session = self.sessions[self.candidates[0]]
+        if session.connected and session.alive and session.reign is None:
+            self.epoch = LeaderEpoch(self.epoch + 1)
+            session.reign = self.epoch
+
+
+class MemoryCoordinator:
+    """`Coordinator` in memory, as the process `member`."""
+
+    def __init__(self, ensemble: MemoryEnsemble, member: MemberId) -> None:
+        self.faults = Faults("zookeeper")
+        self._ensemble = ensemble
+        self._member = member
+        self._session = _Session()
+        with ensemble.lock:
+            ensemble.sessions[member] = self._session
+
+    def fail_next(self, method: str, *, before: bool = True) -> None:
+        """Let the next call of `method` raise `Unavailable`, before or after its effect."""
+        self.faults.plan(method, before=before)
+
+    def connected(self) -> bool:
+        """False from the moment the session is suspended."""
+        return self._session.connected
+
+    @fallible
+    def buckets(self, wanted: int) -> int:
+        """B of this namespace: `wanted` if it is being made just now, else what was fixed."""
+        with self._ensemble.lock:
+            self._reach()
+            if self._ensemble.buckets is None:
+                self._ensemble.buckets = wanted
+            return self._ensemble.buckets
+
+    def join(self, info: MemberInfo) -> None:
+        """Register this process, now if it is connected, and again when it is healed."""
+        with self._ensemble.lock:
+            self._session.info = info
+            if self._session.connected and self._session.alive:
+                self._ensemble.registered[self._member] = info
+        self._ensemble.tell()
+
+    def report(self, info: MemberInfo) -> None:
+        """Refresh what is known of this process; tells nobody, never raises."""
+        with self._ensemble.lock:
+            if self._session.info is None:
+                return
+            self._session.info = info
+            if self._session.connected and self._session.alive:
+                self._ensemble.registered[self._member] = info
+
+    @fallible
+    def members(self, role: str) -> dict[MemberId, MemberInfo]:
+        """Those of a role that are alive."""
+        with self._ensemble.lock:
+            self._reach()
+            found = self._ensemble.registered.values()
+            return {info.id: info for info in found if info.role == role}
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Call `changed` now, and when members, assignment, connection or leadership change."""
+        with self._ensemble.lock:
+            self._session.changed.append(changed)
+        changed()
+
+    @fallible
+    def assignment(self) -> Assignment | None:
+        """The current assignment."""
+        with self._ensemble.lock:
+            self._reach()
+            return self._ensemble.assignment
+
+    def campaign(self) -> None:
+        """Stand for election, again whenever the session is healed."""
+        self._session.stands = True
+        if self._session.connected and self._session.alive:
+            self._ensemble.stand(self._member)
+            self._ensemble.tell()
+
+    def leading(self) -> LeaderEpoch | None:
+        """This process's own leader epoch while it believes to lead."""
+        return self._session.reign if self._session.connected else None
+
+    @fallible
+    def publish(self, assignment: Assignment) -> bool:
+        """Write the assignment if this process still leads in `assignment.leader_epoch`."""
+        with self._ensemble.lock:
+            if self._session.reign is None or self._session.reign != assignment.leader_epoch:
+                return False
+            self._reach()
+            if self._ensemble.epoch != assignment.leader_epoch:
+                return False
+            self._ensemble.assignment = assignment
+        self._ensemble.tell()
+        return True
+
+    def close(self) -> None:
+        """Leave: members and election nodes vanish at once."""
+        self._ensemble.leave(self._member)
+
+    def _reach(self) -> None:
+        if self._session.connected and not self._session.alive:
+            self._session.connected, self._session.reign = False, None
+        if not self._session.connected:
+            raise Unavailable("zookeeper", "the twin's session is suspended or expired")
+
+
+def _call(watchers: list[Callable[[], None]]) -> None:
+    for changed in list(watchers):
+        changed()

@@ -1,0 +1,280 @@
+"""The partial log in memory: the twin of Redis for simulations and unit tests.
+
+One `MemoryStore` is the server; each `MemoryPartialLog` is one process's connection to it, which
+can be told to fail by itself. Nothing blocks and nothing is safe for threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from mars.adapters.memory.faults import Faults, fallible
+from mars.adapters.memory.store import (
+    Bell,
+    MemoryStore,
+    Stored,
+    StoredTask,
+    StoreSnapshot,
+    entry_size,
+    head_of,
+    refused_ranges,
+    refused_task,
+    stored_entries,
+    write,
+)
+from mars.adapters.store import IDLE_LEASE_MS, check_batch
+from mars.ports import (
+    AppendOutcome,
+    Applied,
+    Backpressure,
+    Head,
+    LogSlice,
+    NoTask,
+    ReadRequest,
+    StoreIdentity,
+    TaskStart,
+)
+from mars.types import Bucket, Entry, Lane, Mapped, Sequence64, StoreEpoch, TaskName
+
+BUDGET_BYTES = 256 * 1024 * 1024
+"""The budget of a task's logs where a test does not name one; the same as the real default."""
+
+
+class MemoryPartialLog:
+    """`PartialLog` in memory; `clock` is the server's, in epoch ms."""
+
+    def __init__(
+        self,
+        clock: Callable[[], int],
+        *,
+        buckets: int = 8,
+        log_bytes_max: int = BUDGET_BYTES,
+        store: MemoryStore | None = None,
+    ) -> None:
+        self.faults = Faults("redis")
+        self._store = store or MemoryStore(clock, buckets, log_bytes_max)
+        self._bell = Bell()
+        self._store.bells.append(self._bell)
+
+    # ------------------------------------------------------------------- what tests do to it
+
+    def connect(self) -> MemoryPartialLog:
+        """Another process's connection to the same store."""
+        return MemoryPartialLog(self._store.clock, store=self._store)
+
+    def fail_next(self, method: str, *, before: bool = True) -> None:
+        """Let the next call of `method` raise `Unavailable`, before or after its effect."""
+        self.faults.plan(method, before=before)
+
+    def flush(self) -> None:
+        """FLUSHALL: everything is gone, the run id stays."""
+        self._store.tasks.clear()
+        self._store.sealed = None
+
+    def restart(self) -> None:
+        """The server starts again: everything is gone, the run id is another."""
+        self.flush()
+        self._store.starts += 1
+
+    def snapshot(self) -> StoreSnapshot:
+        """The store as it is."""
+        tasks = {name: task.copy() for name, task in self._store.tasks.items()}
+        return StoreSnapshot(tasks, self._store.sealed)
+
+    def restore(self, snapshot: StoreSnapshot) -> None:
+        """Silently go back to what the store once was, as a stale fail-over does."""
+        self._store.tasks = {name: task.copy() for name, task in snapshot.tasks.items()}
+        self._store.sealed = snapshot.sealed
+
+    def dump(self) -> object:
+        """Everything in the store, to be compared with what was there before."""
+        return self.snapshot()
+
+    # --------------------------------------------------------------------------- the store
+
+    @fallible
+    def identity(self) -> StoreIdentity:
+        """The store's run id, and what the last recovery left."""
+        epoch, run_id = self._store.sealed or (None, None)
+        return StoreIdentity(self._store.run_id, run_id, epoch)
+
+    @fallible
+    def seal(self, epoch: StoreEpoch, run_id: str) -> None:
+        """Leave the sentinel; one of a later epoch stays as it is."""
+        if self._store.sealed is None or self._store.sealed[0] <= epoch:
+            self._store.sealed = (epoch, run_id)
+
+    # -------------------------------------------------------------------------- the mappers
+
+    @fallible
+    def append(
+        self, task: TaskName, epoch: StoreEpoch, version: int, mapped: Mapped
+    ) -> AppendOutcome:
+        """M3, with the checks of `lua/append.lua` in the same order."""
+        check_batch(mapped, self._store.buckets)
+        found = self._store.tasks.get(task)
+        if found is None:
+            return NoTask()
+        stored = stored_entries(version, mapped, Sequence64(found.seq + 1))
+        refusal = (
+            refused_task(found, epoch)
+            or refused_ranges(found, version, mapped.ranges)
+            or self._refused_size(found, mapped, stored.values())
+        )
+        if refusal is not None:
+            return refusal
+        write(found, mapped, stored)
+        self._store.ring(task)
+        return Applied(Sequence64(found.seq))
+
+    @fallible
+    def renew_idle(self, task: TaskName, epoch: StoreEpoch, lane: Lane, offset: int) -> bool:
+        """Lease the lane as idle for `IDLE_LEASE_MS`, if its next offset still is `offset`."""
+        found = self._store.task(task, epoch)
+        if found is None or not found.active or found.offsets.get(lane) != offset:
+            return False
+        found.leases_ms[lane] = self._store.clock() + IDLE_LEASE_MS
+        return True
+
+    # ------------------------------------------------------------------------- the reducers
+
+    @fallible
+    def head(self, tasks: Sequence[TaskName]) -> dict[TaskName, Head | None]:
+        """One look per task."""
+        now_ms = self._store.clock()
+        return {name: head_of(self._store.tasks.get(name), now_ms) for name in tasks}
+
+    @fallible
+    def read(self, task: TaskName, bucket: Bucket, after: Sequence64, upto: Sequence64) -> LogSlice:
+        """The entries with `after < seq <= upto`, and the base where `after` is 0."""
+        return self._slice(ReadRequest(task, bucket, after, upto))
+
+    @fallible
+    def read_many(self, requests: Sequence[ReadRequest]) -> list[LogSlice]:
+        """Answers in the order of the requests."""
+        return [self._slice(request) for request in requests]
+
+    @fallible
+    def trim(
+        self, task: TaskName, epoch: StoreEpoch, bucket: Bucket, seqs: Sequence[Sequence64]
+    ) -> bool:
+        """R9: delete these entries."""
+        found = self._store.task(task, epoch)
+        if found is None:
+            return False
+        for seq in seqs:
+            found.logs.get(bucket, {}).pop(seq, None)
+        return True
+
+    @fallible
+    def compact(
+        self, task: TaskName, epoch: StoreEpoch, bucket: Bucket, base: Entry | None
+    ) -> bool:
+        """R9. Also False if a base of a higher `seq` is there: the bucket has a newer owner."""
+        found = self._store.task(task, epoch)
+        if found is None:
+            return False
+        if base is None:
+            found.bases.pop(bucket, None)
+            return True
+        present = found.bases.get(bucket)
+        if present is not None and present.entry.seq > base.seq:
+            return False
+        found.bases[bucket] = Stored(base, entry_size(base))
+        log = found.logs.get(bucket, {})
+        found.logs[bucket] = {seq: entry for seq, entry in log.items() if seq > base.seq}
+        return True
+
+    # --------------------------------------------------------------------------- the leader
+
+    @fallible
+    def initialise(self, task: TaskName, epoch: StoreEpoch, start: TaskStart) -> bool:
+        """Begin a life of the task, with the logs of all buckets empty."""
+        found = self._store.tasks.get(task)
+        if found is not None and found.epoch >= epoch:
+            return False
+        self._store.tasks[task] = StoredTask(
+            epoch=epoch,
+            version=start.version,
+            active=start.active,
+            offsets=dict(start.offsets),
+            bounds=dict(start.bounds),
+            cuts=dict(start.cuts),
+        )
+        return True
+
+    @fallible
+    def set_active(self, task: TaskName, epoch: StoreEpoch, *, active: bool) -> bool:
+        """Pause or resume; a resume clears the idle leases."""
+        found = self._store.task(task, epoch)
+        if found is None:
+            return False
+        found.active = active
+        if active:
+            found.leases_ms.clear()
+        return True
+
+    @fallible
+    def switch_version(
+        self, task: TaskName, epoch: StoreEpoch, version: int, bounds: Mapping[Lane, int]
+    ) -> bool:
+        """Make `version` the current one; also False if a newer one is."""
+        found = self._store.task(task, epoch)
+        if found is None or found.version > version:
+            return False
+        found.version, found.active, found.bounds = version, True, dict(bounds)
+        found.leases_ms.clear()
+        return True
+
+    @fallible
+    def add_lanes(self, task: TaskName, epoch: StoreEpoch, lanes: Mapping[Lane, int]) -> bool:
+        """Add lanes at these offsets where the task has none of that name."""
+        found = self._store.task(task, epoch)
+        if found is None:
+            return False
+        found.offsets = {**lanes, **found.offsets}
+        return True
+
+    @fallible
+    def drop(self, task: TaskName) -> None:
+        """Forget a deleted task."""
+        self._store.tasks.pop(task, None)
+
+    # -------------------------------------------------------------------------- the doorbell
+
+    def listen(self, tasks: Sequence[TaskName]) -> None:
+        """Hear the doorbells of these tasks, and of no others."""
+        self._bell.listening = frozenset(tasks)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether a doorbell rang since the last call; does not block."""
+        del timeout_s
+        rung, self._bell.rung = self._bell.rung, False
+        return rung
+
+    def ping(self) -> str | None:
+        """Always None: the twin answers."""
+        return None
+
+    # -------------------------------------------------------------------------------- within
+
+    def _refused_size(
+        self, found: StoredTask, mapped: Mapped, stored: Iterable[Stored]
+    ) -> AppendOutcome | None:
+        needed = found.log_bytes() + sum(entry.size for entry in stored)
+        if needed <= self._store.budget:
+            return None
+        holders = found.holders(self._store.clock())
+        held = any(part.lane in holders for part in mapped.ranges)
+        return None if held else Backpressure()
+
+    def _slice(self, request: ReadRequest) -> LogSlice:
+        found = self._store.tasks.get(request.task)
+        if found is None:
+            return LogSlice(None, ())
+        base = found.bases.get(request.bucket) if request.after == 0 else None
+        log = found.logs.get(request.bucket, {})
+        entries = [
+            stored.entry for seq, stored in log.items() if request.after < seq <= request.upto
+        ]
+        return LogSlice(None if base is None else base.entry, tuple(entries))

@@ -1,0 +1,120 @@
+"""The task registry in memory: the twin of ZooKeeper's.
+
+One `MemoryShelf` holds the nodes; each `MemoryRegistry` is one process's connection to it, which
+can be told to fail by itself. Safe for threads; `changed` runs in the thread that makes the change.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from mars.adapters.memory.faults import Faults, fallible
+from mars.definitions import TaskDefinition, decode_definition, encode_definition
+from mars.plan import Stream
+from mars.types import StreamName, TaskName
+
+
+@dataclass(slots=True)
+class MemoryShelf:
+    """What is kept: streams, tasks with the versions of their nodes, and who watches."""
+
+    streams: dict[StreamName, Stream] = field(default_factory=dict)
+    tasks: dict[TaskName, tuple[TaskDefinition, int]] = field(default_factory=dict)
+    watchers: list[Callable[[], None]] = field(default_factory=list)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+
+class MemoryRegistry:
+    """`Registry` in memory."""
+
+    def __init__(self, shelf: MemoryShelf | None = None) -> None:
+        self.faults = Faults("zookeeper")
+        self._shelf = shelf or MemoryShelf()
+
+    def connect(self) -> MemoryRegistry:
+        """Another process's connection to the same registry."""
+        return MemoryRegistry(self._shelf)
+
+    def fail_next(self, method: str, *, before: bool = True) -> None:
+        """Let the next call of `method` raise `Unavailable`, before or after its effect."""
+        self.faults.plan(method, before=before)
+
+    def ping(self) -> str | None:
+        """Always None: the twin answers."""
+        return None
+
+    @fallible
+    def streams(self) -> dict[StreamName, Stream]:
+        """All streams by name."""
+        with self._shelf.lock:
+            return dict(self._shelf.streams)
+
+    @fallible
+    def stream(self, name: StreamName) -> Stream | None:
+        """One stream."""
+        with self._shelf.lock:
+            return self._shelf.streams.get(name)
+
+    @fallible
+    def put_stream(self, stream: Stream) -> None:
+        """Declare or replace a stream."""
+        with self._shelf.lock:
+            self._shelf.streams[stream.name] = stream
+
+    @fallible
+    def delete_stream(self, name: StreamName) -> bool:
+        """False if there was none."""
+        with self._shelf.lock:
+            return self._shelf.streams.pop(name, None) is not None
+
+    @fallible
+    def tasks(self) -> dict[TaskName, TaskDefinition]:
+        """All definitions, deleted ones included."""
+        with self._shelf.lock:
+            return {name: definition for name, (definition, _) in self._shelf.tasks.items()}
+
+    @fallible
+    def task(self, name: TaskName) -> tuple[TaskDefinition, int] | None:
+        """A definition and the registry's version of it."""
+        with self._shelf.lock:
+            return self._shelf.tasks.get(name)
+
+    @fallible
+    def create_task(self, definition: TaskDefinition) -> bool:
+        """False if the name exists."""
+        with self._shelf.lock:
+            if definition.name in self._shelf.tasks:
+                return False
+            self._shelf.tasks[definition.name] = (_kept(definition), 0)
+        self._tell()
+        return True
+
+    @fallible
+    def replace_task(self, definition: TaskDefinition, expected: int) -> bool:
+        """Write a definition if the registry's version still is `expected`; else False."""
+        with self._shelf.lock:
+            present = self._shelf.tasks.get(definition.name)
+            if present is None or present[1] != expected:
+                return False
+            self._shelf.tasks[definition.name] = (_kept(definition), expected + 1)
+        self._tell()
+        return True
+
+    def watch_tasks(self, changed: Callable[[], None]) -> None:
+        """Call `changed` now, and after any change of any task."""
+        with self._shelf.lock:
+            self._shelf.watchers.append(changed)
+        changed()
+
+    def _tell(self) -> None:
+        with self._shelf.lock:
+            watchers = list(self._shelf.watchers)
+        for changed in watchers:
+            changed()
+
+
+def _kept(definition: TaskDefinition) -> TaskDefinition:
+    """What is read back: as the real one, a definition goes through its JSON."""
+    return decode_definition(encode_definition(definition))

@@ -1,0 +1,185 @@
+"""The server behind `MemoryPartialLog`: what `lua/append.lua` and its like do, on plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from mars.adapters.store import ENTRY_OVERHEAD_BYTES, has_rows
+from mars.codec.entry import encode_entry
+from mars.ports import AppendOutcome, Cut, Head, Stale, TaskPaused, WrongEpoch, WrongVersion
+from mars.types import Bucket, Entry, Lane, Mapped, Range, Sequence64, StoreEpoch, TaskName
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An entry and what it counts for."""
+
+    entry: Entry
+    size: int
+
+
+@dataclass(slots=True)
+class StoredTask:
+    """All that a store knows of one task."""
+
+    epoch: StoreEpoch
+    version: int
+    active: bool
+    offsets: dict[Lane, int]
+    bounds: dict[Lane, int]
+    cuts: dict[Lane, tuple[int, ...]]
+    marks_ms: dict[Lane, int] = field(default_factory=dict)
+    leases_ms: dict[Lane, int] = field(default_factory=dict)
+    seq: int = 0
+    logs: dict[Bucket, dict[Sequence64, Stored]] = field(default_factory=dict)
+    bases: dict[Bucket, Stored] = field(default_factory=dict)
+
+    def copy(self) -> StoredTask:
+        """The same task, sharing nothing that changes."""
+        return replace(
+            self,
+            offsets=dict(self.offsets),
+            bounds=dict(self.bounds),
+            cuts=dict(self.cuts),
+            marks_ms=dict(self.marks_ms),
+            leases_ms=dict(self.leases_ms),
+            logs={bucket: dict(log) for bucket, log in self.logs.items()},
+            bases=dict(self.bases),
+        )
+
+    def log_bytes(self) -> int:
+        """The size of all entries and bases."""
+        stored = [entry for log in self.logs.values() for entry in log.values()]
+        return sum(entry.size for entry in [*stored, *self.bases.values()])
+
+    def idle(self, now_ms: int) -> frozenset[Lane]:
+        """The lanes whose lease has not expired."""
+        return frozenset(lane for lane, end_ms in self.leases_ms.items() if end_ms > now_ms)
+
+    def holders(self, now_ms: int) -> frozenset[Lane]:
+        """The lanes that hold the watermark; see `lua/append.lua`."""
+        lanes = self.offsets.keys() - self.idle(now_ms)
+        if unmarked := lanes - self.marks_ms.keys():
+            return frozenset(unmarked)
+        lowest = min((self.marks_ms[lane] for lane in lanes), default=0)
+        return frozenset(lane for lane in lanes if self.marks_ms[lane] == lowest)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSnapshot:
+    """A store as it was once, for `MemoryPartialLog.restore`."""
+
+    tasks: Mapping[TaskName, StoredTask]
+    sealed: tuple[StoreEpoch, str] | None
+
+
+@dataclass(slots=True)
+class Bell:
+    """What one connection listens to, and whether it rang since it was last asked."""
+
+    listening: frozenset[TaskName] = frozenset()
+    rung: bool = False
+
+
+class MemoryStore:
+    """The server: its tasks, its sentinel, its run id and its clock."""
+
+    def __init__(self, clock: Callable[[], int], buckets: int, budget: int) -> None:
+        self.clock = clock
+        self.buckets = buckets
+        self.budget = budget
+        self.tasks: dict[TaskName, StoredTask] = {}
+        self.sealed: tuple[StoreEpoch, str] | None = None
+        self.starts = 1
+        self.bells: list[Bell] = []
+
+    @property
+    def run_id(self) -> str:
+        """Another one after each restart."""
+        return f"run-{self.starts}"
+
+    def ring(self, task: TaskName) -> None:
+        """Ring the doorbell of a task."""
+        for bell in self.bells:
+            bell.rung |= task in bell.listening
+
+    def task(self, name: TaskName, epoch: StoreEpoch) -> StoredTask | None:
+        """The task, if it is of this epoch."""
+        found = self.tasks.get(name)
+        return found if found is not None and found.epoch == epoch else None
+
+
+def entry_size(entry: Entry) -> int:
+    """What an entry counts for."""
+    header, states = encode_entry(entry.version, entry.ranges, entry.partial)
+    return len(header) + len(states) + ENTRY_OVERHEAD_BYTES
+
+
+def stored_entries(version: int, mapped: Mapped, seq: Sequence64) -> dict[Bucket, Stored]:
+    """The entries that a batch makes under `seq`."""
+    entries = [Entry(seq, version, mapped.ranges, partial) for partial in mapped.partials]
+    return {entry.partial.bucket: Stored(entry, entry_size(entry)) for entry in entries}
+
+
+def refused_task(found: StoredTask, epoch: StoreEpoch) -> AppendOutcome | None:
+    """Why the task takes no batch at all; None if it does."""
+    if found.epoch != epoch:
+        return WrongEpoch(found.epoch)
+    return None if found.active else TaskPaused()
+
+
+def refused_ranges(
+    found: StoredTask, version: int, ranges: Sequence[Range]
+) -> AppendOutcome | None:
+    """Why the task does not take these ranges; None if it does."""
+    for part in ranges:
+        current = found.offsets.get(part.lane, -1)
+        if current != part.first:
+            return Stale(part.lane, current)
+    if not all(_fits_version(found, version, part) for part in ranges):
+        return WrongVersion(found.version)
+    for part in ranges:
+        cuts = found.cuts.get(part.lane, ())
+        inside = [cut for cut in cuts if part.first < cut < part.next]
+        if inside:
+            return Cut(part.lane, min(inside))
+    return None
+
+
+def _fits_version(found: StoredTask, version: int, part: Range) -> bool:
+    bound = found.bounds.get(part.lane, 0)
+    if version == found.version:
+        return part.first >= bound
+    return version < found.version and part.next <= bound
+
+
+def write(found: StoredTask, mapped: Mapped, stored: Mapping[Bucket, Stored]) -> None:
+    """Take a batch that nothing speaks against."""
+    found.seq += 1
+    for bucket, entry in stored.items():
+        found.logs.setdefault(bucket, {})[entry.entry.seq] = entry
+    for part in mapped.ranges:
+        found.offsets[part.lane] = part.next
+        if mapped.mark_ms is not None:
+            older = found.marks_ms.get(part.lane, mapped.mark_ms)
+            found.marks_ms[part.lane] = max(older, mapped.mark_ms)
+        if has_rows(mapped):
+            found.leases_ms.pop(part.lane, None)
+
+
+def head_of(found: StoredTask | None, now_ms: int) -> Head | None:
+    """One look at a task."""
+    if found is None:
+        return None
+    return Head(
+        epoch=found.epoch,
+        version=found.version,
+        active=found.active,
+        offsets=dict(found.offsets),
+        marks_ms=dict(found.marks_ms),
+        idle=found.idle(now_ms),
+        seq=Sequence64(found.seq),
+        now_ms=now_ms,
+        log_bytes=found.log_bytes(),
+    )

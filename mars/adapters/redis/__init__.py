@@ -1,0 +1,15 @@
+"""The partial log on Redis or Valkey.
+
+log.py          RedisPartialLog, the port
+scripts.py      loads lua/*.lua: one file per operation, with its keys and answers
+wire.py         arguments and answers of the scripts
+keys.py         the names of the keys
+doorbell.py     sharded publish and subscribe, best effort
+connection.py   the client, its time-outs, and the table of errors
+"""
+
+from __future__ import annotations
+
+from mars.adapters.redis.log import RedisPartialLog
+
+__all__ = ["RedisPartialLog"]

@@ -1,0 +1,120 @@
+"""The Redis client: its time-outs, and the one table of its errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import redis
+from redis import exceptions
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from mars.errors import SettingsError, Unavailable
+from mars.settings import RedisSettings
+
+CALL_TIMEOUT_S = 5.0
+"""How long a connection or an answer may take. The longest script (compacting a full log) needs
+tens of milliseconds; whoever waits longer than this should look at the server instead."""
+
+BELL_TIMEOUT_S = 1.0
+"""The same for the doorbell's connection, for which nobody should wait long."""
+
+CONNECTIONS_MAX = 64
+"""Connections of one process: more than it has threads that call at the same time."""
+
+RESP_VERSION = 2
+"""The older protocol does all that is needed, with one round trip less per connection."""
+
+_SENTENCES: tuple[tuple[type[Exception], str], ...] = (
+    (
+        exceptions.AuthenticationError,
+        "it refuses the credentials, check redis.username and redis.password",
+    ),
+    (
+        exceptions.NoPermissionError,
+        "the user may not do this, give it all commands on the keys and channels mars:*",
+    ),
+    (exceptions.BusyLoadingError, "it is still loading its data set, wait until it is ready"),
+    (
+        exceptions.ReadOnlyError,
+        "it is a read-only replica, point redis.url at the primary",
+    ),
+    (
+        exceptions.OutOfMemoryError,
+        "its memory limit is reached, raise maxmemory or lower cluster.log_bytes_max",
+    ),
+    (
+        exceptions.ClusterError,
+        "it is a cluster, or one that is not whole, point redis.url at a single server",
+    ),
+    (
+        exceptions.AskError,
+        "it is a cluster, point redis.url at a single server",
+    ),
+    (exceptions.TimeoutError, f"no answer within {CALL_TIMEOUT_S:.0f} s, check that it runs"),
+    (exceptions.ConnectionError, "no connection, check that it runs and that redis.url is right"),
+    (exceptions.ResponseError, "it refused the command, check its version and its log"),
+    (exceptions.RedisError, "the call failed, check the server's log"),
+    (OSError, "no connection, check that it runs and that redis.url is right"),
+)
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn whatever the client raises into `Unavailable`."""
+    try:
+        yield
+    except (exceptions.RedisError, OSError) as error:
+        raise unavailable(error) from error
+
+
+def unavailable(error: Exception) -> Unavailable:
+    """The error of ours for one of the client's: what to do, and the client's own words."""
+    sentence = next(text for kind, text in _SENTENCES if isinstance(error, kind))
+    return Unavailable("redis", f"{sentence} ({str(error) or type(error).__name__})")
+
+
+def connect(settings: RedisSettings, timeout_s: float = CALL_TIMEOUT_S) -> redis.Redis:
+    """A client that connects when it is first used and never repeats a command by itself.
+
+    Raises SettingsError if the URL cannot be read.
+    """
+    try:
+        return redis.Redis.from_url(
+            settings.url,
+            **_credentials(settings),
+            **_tls(settings),
+            **_tcp(settings, timeout_s),
+            socket_timeout=timeout_s,
+            health_check_interval=0,
+            retry=Retry(NoBackoff(), 0),
+            retry_on_error=[],
+            max_connections=CONNECTIONS_MAX,
+            protocol=RESP_VERSION,
+        )
+    except ValueError as error:
+        raise SettingsError(f"redis.url cannot be read: {error}") from error
+
+
+def _credentials(settings: RedisSettings) -> dict[str, str]:
+    given = {"username": settings.username, "password": settings.password}
+    return {name: value for name, value in given.items() if value}
+
+
+def _tcp(settings: RedisSettings, timeout_s: float) -> dict[str, Any]:
+    if settings.url.startswith("unix://"):
+        return {}
+    return {"socket_connect_timeout": timeout_s, "socket_keepalive": True}
+
+
+def _tls(settings: RedisSettings) -> dict[str, str]:
+    if not settings.url.startswith("rediss://"):
+        return {}
+    given = {
+        "ssl_ca_certs": settings.tls_ca_location,
+        "ssl_certfile": settings.tls_certificate_location,
+        "ssl_keyfile": settings.tls_key_location,
+    }
+    return {name: value for name, value in given.items() if value}

@@ -1,0 +1,277 @@
+"""The partial log on Redis or Valkey: each call is one script, in one round trip."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import redis
+from redis.exceptions import OutOfMemoryError
+
+from mars.adapters.redis.connection import BELL_TIMEOUT_S, connect, translated, unavailable
+from mars.adapters.redis.doorbell import Doorbell
+from mars.adapters.redis.keys import TaskKeys, store_key
+from mars.adapters.redis.scripts import Argument, Script
+from mars.adapters.redis.wire import (
+    append_arguments,
+    append_outcome,
+    log_entries,
+    pairs,
+    read_head,
+)
+from mars.adapters.store import (
+    ENTRY_OVERHEAD_BYTES,
+    IDLE_LEASE_MS,
+    check_batch,
+)
+from mars.codec.entry import decode_entry, encode_entry
+from mars.ports import AppendOutcome, Head, LogSlice, ReadRequest, StoreIdentity, TaskStart
+from mars.settings import Settings
+from mars.types import Bucket, Entry, Lane, Mapped, Sequence64, StoreEpoch, TaskName
+
+TRIM_SEQS_MAX = 1_000
+"""Entries deleted by one script: it keeps the server busy for about a millisecond."""
+
+_APPEND = Script.load("append")
+_APPEND_WITHOUT_MEMORY = _APPEND.without_memory()
+_RENEW_IDLE = Script.load("renew_idle")
+_HEAD = Script.load("head")
+_TRIM = Script.load("trim")
+_COMPACT = Script.load("compact")
+_INITIALISE = Script.load("initialise")
+_SET_ACTIVE = Script.load("set_active")
+_SWITCH_VERSION = Script.load("switch_version")
+_ADD_LANES = Script.load("add_lanes")
+_SEAL = Script.load("seal")
+
+
+class RedisPartialLog:
+    """`PartialLog` on one Redis or Valkey server.
+
+    Calls may come from several threads; `listen` and `wait` from one. A call blocks for at most
+    `CALL_TIMEOUT_S` of `connection.py`, twice that where a script has to be sent as text. `read`
+    and `read_many` raise CorruptEntry for an entry that this release cannot read.
+    """
+
+    def __init__(
+        self, client: redis.Redis, bell: redis.Redis, namespace: str, buckets: int, budget: int
+    ) -> None:
+        self._client = client
+        self._bell = bell
+        self._doorbell = Doorbell(bell)
+        self._namespace = namespace
+        self._buckets = buckets
+        self._budget = budget
+
+    @classmethod
+    def open(cls, settings: Settings, buckets: int) -> RedisPartialLog:
+        """The log that the settings name; `buckets` is the namespace's own B, fixed in ZooKeeper.
+
+        Connects when it is first used.
+        """
+        client = connect(settings.redis)
+        bell = connect(settings.redis, BELL_TIMEOUT_S)
+        return cls(client, bell, settings.namespace, buckets, settings.cluster.log_bytes_max)
+
+    def close(self) -> None:
+        """Give all connections back."""
+        self._doorbell.close()
+        self._client.close()
+        self._bell.close()
+
+    # --------------------------------------------------------------------------- the store
+
+    def ping(self) -> str | None:
+        """None if the server answers and can be trusted, else a sentence that says what to do."""
+        try:
+            memory = self._client.info("memory")
+        except (redis.RedisError, OSError) as error:
+            return str(unavailable(error))
+        policy = memory.get("maxmemory_policy", "noeviction")
+        if memory.get("maxmemory", 0) and policy != "noeviction":
+            return f"redis throws data away: set its maxmemory-policy to noeviction, not {policy}"
+        return None
+
+    def identity(self) -> StoreIdentity:
+        """The server's run id, and what the last recovery left."""
+        with translated(), self._client.pipeline(transaction=False) as pipeline:
+            pipeline.info("server")
+            pipeline.hmget(store_key(self._namespace), "epoch", "run_id")
+            server, (epoch, run_id) = pipeline.execute()
+        return StoreIdentity(
+            run_id=str(server["run_id"]),
+            sealed_run_id=None if run_id is None else run_id.decode(),
+            sealed_epoch=None if epoch is None else StoreEpoch(int(epoch)),
+        )
+
+    def seal(self, epoch: StoreEpoch, run_id: str) -> None:
+        """Leave the sentinel; one of a later epoch stays as it is."""
+        self._done(_SEAL, [store_key(self._namespace)], [epoch, run_id])
+
+    # -------------------------------------------------------------------------- the mappers
+
+    def append(
+        self, task: TaskName, epoch: StoreEpoch, version: int, mapped: Mapped
+    ) -> AppendOutcome:
+        """M3. `Stale` with -1: the leader has not added this lane yet, send it again later.
+
+        Where the server's memory is full, only lanes that hold the watermark are let in, as if
+        the task were over its budget. Raises ValueError for a batch that no mapper may send.
+        """
+        check_batch(mapped, self._buckets)
+        keys = self._append_keys(task, mapped)
+        with translated():
+            try:
+                answer = _APPEND.run(
+                    self._client, keys, append_arguments(epoch, version, mapped, self._budget)
+                )
+            except OutOfMemoryError:
+                # The server ran nothing. Without any budget, only holders get past the check.
+                answer = _APPEND_WITHOUT_MEMORY.run(
+                    self._client, keys, append_arguments(epoch, version, mapped, budget=0)
+                )
+        return append_outcome(answer)
+
+    def renew_idle(self, task: TaskName, epoch: StoreEpoch, lane: Lane, offset: int) -> bool:
+        """Lease the lane as idle for `IDLE_LEASE_MS`, if its next offset still is `offset`."""
+        keys = self._keys(task)
+        arguments: list[Argument] = [epoch, lane, offset, IDLE_LEASE_MS]
+        return self._done(_RENEW_IDLE, [keys.meta, keys.offsets, keys.idle], arguments)
+
+    # ------------------------------------------------------------------------- the reducers
+
+    def head(self, tasks: Sequence[TaskName]) -> dict[TaskName, Head | None]:
+        """One look per task, all in one round trip."""
+        keys = [self._head_keys(task) for task in tasks]
+        with translated():
+            answers = _HEAD.read_each(self._client, keys) if keys else []
+        return {
+            task: None if answer is None else read_head(answer)
+            for task, answer in zip(tasks, answers, strict=True)
+        }
+
+    def read(self, task: TaskName, bucket: Bucket, after: Sequence64, upto: Sequence64) -> LogSlice:
+        """The entries with `after < seq <= upto`, and the base where `after` is 0."""
+        return self.read_many([ReadRequest(task, bucket, after, upto)])[0]
+
+    def read_many(self, requests: Sequence[ReadRequest]) -> list[LogSlice]:
+        """Answers in the order of the requests: one round trip, and one per fresh reader.
+
+        Entries and base of a fresh reader are of the same moment.
+        """
+        followed = iter(self._follow([request for request in requests if request.after > 0]))
+        return [
+            next(followed) if request.after > 0 else self._read_afresh(request)
+            for request in requests
+        ]
+
+    def trim(
+        self, task: TaskName, epoch: StoreEpoch, bucket: Bucket, seqs: Sequence[Sequence64]
+    ) -> bool:
+        """R9: delete these entries; in several scripts if there are many."""
+        keys = self._keys(task)
+        names = [keys.meta, keys.bytes, keys.log(bucket), keys.sizes(bucket)]
+        return all(
+            self._done(_TRIM, names, [epoch, *seqs[start : start + TRIM_SEQS_MAX]])
+            for start in range(0, len(seqs) or 1, TRIM_SEQS_MAX)
+        )
+
+    def compact(
+        self, task: TaskName, epoch: StoreEpoch, bucket: Bucket, base: Entry | None
+    ) -> bool:
+        """R9. Also False if a base of a higher `seq` is there: the bucket has a newer owner.
+
+        None takes the base away whatever its `seq` is.
+        """
+        keys = self._keys(task)
+        names = [keys.meta, keys.bytes, keys.log(bucket), keys.sizes(bucket), keys.base(bucket)]
+        arguments: list[Argument] = [epoch, "", b"", b"", ENTRY_OVERHEAD_BYTES]
+        if base is not None:
+            arguments[1:4] = [base.seq, *encode_entry(base.version, base.ranges, base.partial)]
+        return self._done(_COMPACT, names, arguments)
+
+    # --------------------------------------------------------------------------- the leader
+
+    def initialise(self, task: TaskName, epoch: StoreEpoch, start: TaskStart) -> bool:
+        """Begin a life of the task, with the logs of all buckets empty."""
+        cuts = {
+            lane: ",".join(str(offset) for offset in sorted(offsets))
+            for lane, offsets in start.cuts.items()
+        }
+        arguments: list[Argument] = [epoch, start.version, int(start.active), self._buckets]
+        for values in (start.offsets, start.bounds, cuts):
+            arguments += [len(values), *pairs(values)]
+        return self._done(_INITIALISE, self._keys(task).all(self._buckets), arguments)
+
+    def set_active(self, task: TaskName, epoch: StoreEpoch, *, active: bool) -> bool:
+        """Pause or resume; a resume clears the idle leases."""
+        keys = self._keys(task)
+        return self._done(_SET_ACTIVE, [keys.meta, keys.idle], [epoch, int(active)])
+
+    def switch_version(
+        self, task: TaskName, epoch: StoreEpoch, version: int, bounds: Mapping[Lane, int]
+    ) -> bool:
+        """Make `version` the current one; also False if a newer one is."""
+        keys = self._keys(task)
+        arguments: list[Argument] = [epoch, version, *pairs(bounds)]
+        return self._done(_SWITCH_VERSION, [keys.meta, keys.idle, keys.bounds], arguments)
+
+    def add_lanes(self, task: TaskName, epoch: StoreEpoch, lanes: Mapping[Lane, int]) -> bool:
+        """Add lanes at these offsets where the task has none of that name."""
+        keys = self._keys(task)
+        return self._done(_ADD_LANES, [keys.meta, keys.offsets], [epoch, *pairs(lanes)])
+
+    def drop(self, task: TaskName) -> None:
+        """Unlink all keys of a deleted task."""
+        with translated():
+            self._client.unlink(*self._keys(task).all(self._buckets))
+
+    # -------------------------------------------------------------------------- the doorbell
+
+    def listen(self, tasks: Sequence[TaskName]) -> None:
+        """Hear the doorbells of these tasks, and of no others, from the next `wait` on."""
+        self._doorbell.listen(self._keys(task).bell for task in tasks)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for a doorbell; never raises, bells are lost while the server is away."""
+        return self._doorbell.wait(timeout_s)
+
+    # -------------------------------------------------------------------------------- within
+
+    def _keys(self, task: TaskName) -> TaskKeys:
+        return TaskKeys.of(self._namespace, task)
+
+    def _done(self, script: Script, keys: Sequence[str], arguments: Sequence[Argument]) -> bool:
+        with translated():
+            return bool(script.run(self._client, keys, arguments) == 1)
+
+    def _append_keys(self, task: TaskName, mapped: Mapped) -> list[str]:
+        keys = self._keys(task)
+        found = [keys.meta, keys.offsets, keys.marks, keys.idle, keys.seq, keys.bytes]
+        found += [keys.bounds, keys.cuts, keys.bell]
+        for partial in mapped.partials:
+            found += [keys.log(partial.bucket), keys.sizes(partial.bucket)]
+        return found
+
+    def _head_keys(self, task: TaskName) -> list[str]:
+        keys = self._keys(task)
+        return [keys.meta, keys.offsets, keys.marks, keys.idle, keys.seq, keys.bytes]
+
+    def _follow(self, requests: Sequence[ReadRequest]) -> list[LogSlice]:
+        if not requests:
+            return []
+        with translated(), self._client.pipeline(transaction=False) as pipeline:
+            for request in requests:
+                log = self._keys(request.task).log(request.bucket)
+                pipeline.xrange(log, f"{request.after + 1}-0", f"{request.upto}-0")
+            answers = pipeline.execute()
+        return [LogSlice(None, log_entries(answer)) for answer in answers]
+
+    def _read_afresh(self, request: ReadRequest) -> LogSlice:
+        keys = self._keys(request.task)
+        # A transaction instead of a script: Lua would copy every entry twice.
+        with translated(), self._client.pipeline(transaction=True) as pipeline:
+            pipeline.hmget(keys.base(request.bucket), "seq", "h", "d")
+            pipeline.xrange(keys.log(request.bucket), "-", f"{request.upto}-0")
+            (seq, header, states), entries = pipeline.execute()
+        base = None if seq is None else decode_entry(Sequence64(int(seq)), header, states)
+        return LogSlice(base, log_entries(entries))

@@ -1,0 +1,125 @@
+#!lua
+-- append, version 1: take a batch of a task, or say why not (M3). All checks come before the first
+-- write, so a refused batch changes nothing.
+--
+-- KEYS
+--   1 meta      hash: epoch, version, active (1 or 0), buckets
+--   2 offsets   hash: lane -> next offset that the task has not yet seen
+--   3 marks     hash: lane -> highest usable event time, ms
+--   4 idle      hash: lane -> end of its idle lease, ms of this server's clock
+--   5 seq       counter: number of the last entry
+--   6 bytes     counter: size of all entries and bases of the task
+--   7 bounds    hash: lane -> first offset of the current version; absent means 0
+--   8 cuts      hash: lane -> offsets that no batch may straddle, ascending, joined by commas
+--   9 bell      sharded channel: rung after each entry
+--   10, 12 ...  log of a bucket: stream; id <seq>-0, fields h (header), d (states)
+--   11, 13 ...  sizes of that log: hash, seq -> bytes that the entry counts for
+-- ARGV
+--   1 store epoch     2 version     3 budget, bytes     4 bytes that an entry counts for besides
+--   its content       5 mark, ms, or empty     6 1 if the batch has rows     7 number of ranges
+--   then lane, first, next of each range; then header, states of each log
+-- Answers
+--   APPLIED seq | NO_TASK | WRONG_EPOCH current | PAUSED | STALE lane current (-1: no such lane)
+--   WRONG_VERSION current | CUT lane offset | BACKPRESSURE
+
+local RANGES_AT, LOGS_AT = 8, 10
+local mark, range_count = ARGV[5], tonumber(ARGV[7])
+local ranges, logs = {}, {}
+for i = 0, range_count - 1 do
+  local at = RANGES_AT + 3 * i
+  ranges[i + 1] = { lane = ARGV[at], first = ARGV[at + 1], next = ARGV[at + 2] }
+end
+local added = 0
+for key = LOGS_AT, #KEYS, 2 do
+  local at = RANGES_AT + 3 * range_count + (key - LOGS_AT)
+  local size = #ARGV[at] + #ARGV[at + 1] + tonumber(ARGV[4])
+  logs[#logs + 1] = {
+    log = KEYS[key], sizes = KEYS[key + 1], header = ARGV[at], states = ARGV[at + 1], size = size,
+  }
+  added = added + size
+end
+
+local meta = redis.call('HMGET', KEYS[1], 'epoch', 'version', 'active')
+if not meta[1] then return { 'NO_TASK' } end
+if meta[1] ~= ARGV[1] then return { 'WRONG_EPOCH', meta[1] } end
+if meta[3] ~= '1' then return { 'PAUSED' } end
+
+for _, range in ipairs(ranges) do
+  local current = redis.call('HGET', KEYS[2], range.lane) or '-1'
+  if current ~= range.first then return { 'STALE', range.lane, current } end
+end
+
+local function fits_version(range)
+  local bound = tonumber(redis.call('HGET', KEYS[7], range.lane) or 0)
+  local version, current = tonumber(ARGV[2]), tonumber(meta[2])
+  if version == current then return tonumber(range.first) >= bound end
+  return version < current and tonumber(range.next) <= bound
+end
+
+for _, range in ipairs(ranges) do
+  if not fits_version(range) then return { 'WRONG_VERSION', meta[2] } end
+end
+
+local function cut_inside(range)
+  local cuts = redis.call('HGET', KEYS[8], range.lane) or ''
+  for cut in string.gmatch(cuts, '%d+') do
+    local offset = tonumber(cut)
+    if offset > tonumber(range.first) and offset < tonumber(range.next) then return cut end
+  end
+end
+
+for _, range in ipairs(ranges) do
+  local cut = cut_inside(range)
+  if cut then return { 'CUT', range.lane, cut } end
+end
+
+local function as_table(pairs_list)
+  local values = {}
+  for i = 1, #pairs_list, 2 do values[pairs_list[i]] = tonumber(pairs_list[i + 1]) end
+  return values
+end
+
+-- A lane that holds the watermark is always admitted: its rows are those that let windows close,
+-- and so the log empty. Holders are the lanes with the lowest mark, one without any mark being
+-- lowest of all; a lane with a lease holds nothing.
+local function holds_watermark()
+  local now = redis.call('TIME')
+  local now_ms = tonumber(now[1]) * 1000 + math.floor(tonumber(now[2]) / 1000)
+  local marks = as_table(redis.call('HGETALL', KEYS[3]))
+  local leases = as_table(redis.call('HGETALL', KEYS[4]))
+  local NO_MARK = -math.huge
+  local lowest, held = math.huge, {}
+  for _, lane in ipairs(redis.call('HKEYS', KEYS[2])) do
+    if (leases[lane] or 0) <= now_ms then
+      held[lane] = marks[lane] or NO_MARK
+      lowest = math.min(lowest, held[lane])
+    end
+  end
+  for _, range in ipairs(ranges) do
+    if held[range.lane] == lowest then return true end
+  end
+  return false
+end
+
+local used = tonumber(redis.call('GET', KEYS[6]) or 0)
+if used + added > tonumber(ARGV[3]) and not holds_watermark() then return { 'BACKPRESSURE' } end
+
+-- Everything is checked: from here on, only writes that cannot fail.
+local seq = string.format('%.0f', redis.call('INCR', KEYS[5]))
+for _, entry in ipairs(logs) do
+  redis.call('XADD', entry.log, seq .. '-0', 'h', entry.header, 'd', entry.states)
+  redis.call('HSET', entry.sizes, seq, entry.size)
+end
+redis.call('INCRBY', KEYS[6], string.format('%.0f', added))
+for _, range in ipairs(ranges) do
+  redis.call('HSET', KEYS[2], range.lane, range.next)
+  if mark ~= '' then
+    local older = redis.call('HGET', KEYS[3], range.lane)
+    if not older or tonumber(mark) > tonumber(older) then
+      redis.call('HSET', KEYS[3], range.lane, mark)
+    end
+  end
+  if ARGV[6] == '1' then redis.call('HDEL', KEYS[4], range.lane) end
+end
+redis.pcall('SPUBLISH', KEYS[9], seq)
+return { 'APPLIED', seq }

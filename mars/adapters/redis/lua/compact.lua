@@ -1,0 +1,36 @@
+#!lua flags=allow-oom
+-- compact, version 1: put one entry of merged panes (the base) in place of all entries up to it, or
+-- take the base away (R9). A base never goes back: one below the present one comes from somebody
+-- who owned the bucket once. Allowed without memory: it frees some.
+--
+-- KEYS   1 meta   2 bytes   3 log   4 sizes of that log (see append.lua)
+--        5 base   hash: seq of the last entry merged, n (bytes that it counts for), h, d
+-- ARGV   1 store epoch   2 seq, or empty to take the base away   3 header   4 states
+--        5 bytes that an entry counts for besides its content
+-- Answers   1 done | 0 refused: no such task or epoch, or a newer base is there
+
+if redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[1] then return 0 end
+local present = redis.call('HMGET', KEYS[5], 'seq', 'n')
+local change = 0 - tonumber(present[2] or 0) -- not -n: of 0 that is -0, which is no counter
+
+if ARGV[2] == '' then
+  redis.call('UNLINK', KEYS[5])
+  redis.call('INCRBY', KEYS[2], string.format('%.0f', change))
+  return 1
+end
+
+local seq = tonumber(ARGV[2])
+if present[1] and tonumber(present[1]) > seq then return 0 end
+
+local sizes = redis.call('HGETALL', KEYS[4])
+for i = 1, #sizes, 2 do
+  if tonumber(sizes[i]) <= seq then
+    change = change - tonumber(sizes[i + 1])
+    redis.call('HDEL', KEYS[4], sizes[i])
+  end
+end
+redis.call('XTRIM', KEYS[3], 'MINID', '=', string.format('%.0f-0', seq + 1))
+local size = #ARGV[3] + #ARGV[4] + tonumber(ARGV[5])
+redis.call('HSET', KEYS[5], 'seq', ARGV[2], 'n', size, 'h', ARGV[3], 'd', ARGV[4])
+redis.call('INCRBY', KEYS[2], string.format('%.0f', change + size))
+return 1

@@ -1,0 +1,29 @@
+#!lua flags=no-writes
+-- head, version 1: one consistent look at a task.
+--
+-- KEYS   1 meta   2 offsets   3 marks   4 idle   5 seq   6 bytes (see append.lua)
+-- ARGV   none
+-- Answers   nil where there is no such task, else
+--   epoch, version, active (1 or 0), [lane, offset ...], [lane, mark ...], [leased lane ...],
+--   seq, this server's clock in ms, bytes
+
+local meta = redis.call('HMGET', KEYS[1], 'epoch', 'version', 'active')
+if not meta[1] then return false end
+
+local now = redis.call('TIME')
+local now_ms = tonumber(now[1]) * 1000 + math.floor(tonumber(now[2]) / 1000)
+local leases, leased = redis.call('HGETALL', KEYS[4]), {}
+for i = 1, #leases, 2 do
+  if tonumber(leases[i + 1]) > now_ms then leased[#leased + 1] = leases[i] end
+end
+return {
+  meta[1],
+  meta[2],
+  meta[3],
+  redis.call('HGETALL', KEYS[2]),
+  redis.call('HGETALL', KEYS[3]),
+  leased,
+  redis.call('GET', KEYS[5]) or '0',
+  string.format('%.0f', now_ms),
+  redis.call('GET', KEYS[6]) or '0',
+}

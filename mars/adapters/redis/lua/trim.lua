@@ -1,0 +1,20 @@
+#!lua flags=allow-oom
+-- trim, version 1: delete entries of one log that nobody needs any more (R9).
+--
+-- KEYS   1 meta   2 bytes   3 log   4 sizes of that log (see append.lua)
+-- ARGV   1 store epoch   2 ... seq of each entry; those that are gone already are passed over
+-- Answers   1 done | 0 refused: no such task or epoch
+
+if redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[1] then return 0 end
+
+local freed = 0
+for i = 2, #ARGV do
+  local size = redis.call('HGET', KEYS[4], ARGV[i])
+  if size then
+    freed = freed + tonumber(size)
+    redis.call('XDEL', KEYS[3], ARGV[i] .. '-0')
+    redis.call('HDEL', KEYS[4], ARGV[i])
+  end
+end
+redis.call('DECRBY', KEYS[2], string.format('%.0f', freed))
+return 1

@@ -1,0 +1,68 @@
+"""The Lua scripts: one file per operation, called by digest."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Any
+
+import redis
+from redis.exceptions import NoScriptError
+
+Argument = str | bytes | int
+
+_FIRST_LINE = "#!lua"
+
+
+class Script:
+    """One Lua script; what its keys, arguments and answers are is said in its file."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        # The digest is the script's name in the server, nothing secret.
+        self.digest = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
+
+    @classmethod
+    def load(cls, name: str) -> Script:
+        """The script of `lua/<name>.lua`."""
+        return cls(files(__package__).joinpath("lua", f"{name}.lua").read_text(encoding="utf-8"))
+
+    def without_memory(self) -> Script:
+        """The same script, allowed to run where the server is over its memory limit."""
+        return Script(self.source.replace(_FIRST_LINE, f"{_FIRST_LINE} flags=allow-oom", 1))
+
+    def run(self, client: redis.Redis, keys: Sequence[str], arguments: Sequence[Argument]) -> Any:
+        """Run it once. Raises what the client raises.
+
+        A server that does not know the digest did not run anything, so that sending the source
+        then is no second try.
+        """
+        try:
+            return _execute(client, "EVALSHA", *self._call(self.digest, keys, arguments))
+        except NoScriptError:
+            return _execute(client, "EVAL", *self._call(self.source, keys, arguments))
+
+    def read_each(self, client: redis.Redis, keys: Sequence[Sequence[str]]) -> list[Any]:
+        """Run a script that only reads, once per list of keys, in one round trip."""
+        try:
+            return self._pipelined(client, keys)
+        except NoScriptError:
+            _execute(client, "SCRIPT LOAD", self.source)
+            return self._pipelined(client, keys)
+
+    def _pipelined(self, client: redis.Redis, keys: Sequence[Sequence[str]]) -> list[Any]:
+        with client.pipeline(transaction=False) as pipeline:
+            for some in keys:
+                _execute(pipeline, "EVALSHA", *self._call(self.digest, some, ()))
+            return pipeline.execute()
+
+    @staticmethod
+    def _call(
+        script: str, keys: Sequence[str], arguments: Sequence[Argument]
+    ) -> tuple[Argument, ...]:
+        return (script, len(keys), *keys, *arguments)
+
+
+def _execute(client: redis.Redis, *parts: Argument) -> Any:
+    return client.execute_command(*parts)  # type: ignore[no-untyped-call]

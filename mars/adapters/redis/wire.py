@@ -1,0 +1,94 @@
+"""What goes into the scripts and what comes out of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from mars.adapters.redis.scripts import Argument
+from mars.adapters.store import ENTRY_OVERHEAD_BYTES, has_rows
+from mars.codec.entry import decode_entry, encode_entry
+from mars.ports import (
+    AppendOutcome,
+    Applied,
+    Backpressure,
+    Cut,
+    Head,
+    NoTask,
+    Stale,
+    TaskPaused,
+    WrongEpoch,
+    WrongVersion,
+)
+from mars.types import Entry, Lane, Mapped, Sequence64, StoreEpoch
+
+
+def append_arguments(
+    epoch: StoreEpoch, version: int, mapped: Mapped, budget: int
+) -> list[Argument]:
+    """The arguments of `lua/append.lua`."""
+    mark: Argument = "" if mapped.mark_ms is None else mapped.mark_ms
+    arguments: list[Argument] = [epoch, version, budget, ENTRY_OVERHEAD_BYTES, mark]
+    arguments += [int(has_rows(mapped)), len(mapped.ranges)]
+    for part in mapped.ranges:
+        arguments += [part.lane, part.first, part.next]
+    for partial in mapped.partials:
+        arguments += encode_entry(version, mapped.ranges, partial)
+    return arguments
+
+
+def append_outcome(answer: Any) -> AppendOutcome:
+    """What `lua/append.lua` answered."""
+    match answer:
+        case [b"APPLIED", seq]:
+            return Applied(Sequence64(int(seq)))
+        case [b"NO_TASK"]:
+            return NoTask()
+        case [b"WRONG_EPOCH", current]:
+            return WrongEpoch(StoreEpoch(int(current)))
+        case [b"PAUSED"]:
+            return TaskPaused()
+        case [b"STALE", lane, current]:
+            return Stale(Lane(lane.decode()), int(current))
+        case [b"WRONG_VERSION", current]:
+            return WrongVersion(int(current))
+        case [b"CUT", lane, offset]:
+            return Cut(Lane(lane.decode()), int(offset))
+        case [b"BACKPRESSURE"]:
+            return Backpressure()
+    raise AssertionError(f"append.lua never answers {answer!r}")
+
+
+def read_head(answer: Sequence[Any]) -> Head:
+    """What `lua/head.lua` answered, where it knew the task."""
+    epoch, version, active, offsets, marks, idle, seq, now_ms, log_bytes = answer
+    return Head(
+        epoch=StoreEpoch(int(epoch)),
+        version=int(version),
+        active=active == b"1",
+        offsets=_lanes(offsets),
+        marks_ms=_lanes(marks),
+        idle=frozenset(Lane(lane.decode()) for lane in idle),
+        seq=Sequence64(int(seq)),
+        now_ms=int(now_ms),
+        log_bytes=int(log_bytes),
+    )
+
+
+def _lanes(flat: Sequence[bytes]) -> dict[Lane, int]:
+    return {
+        Lane(lane.decode()): int(value) for lane, value in zip(flat[::2], flat[1::2], strict=True)
+    }
+
+
+def log_entries(answer: Iterable[tuple[bytes, dict[bytes, bytes]]]) -> tuple[Entry, ...]:
+    """The entries in the answer to an XRANGE."""
+    return tuple(
+        decode_entry(Sequence64(int(number.partition(b"-")[0])), fields[b"h"], fields[b"d"])
+        for number, fields in answer
+    )
+
+
+def pairs(values: Mapping[Lane, int] | Mapping[Lane, str]) -> list[Argument]:
+    """Lane, value, lane, value ... as the scripts take them."""
+    return [part for pair in values.items() for part in pair]

@@ -1,0 +1,46 @@
+"""What the partial log on Redis and its twin in memory have in common: limits and checks."""
+
+from __future__ import annotations
+
+from mars.types import Mapped
+
+IDLE_LEASE_MS = 3_000
+"""How long a lane is idle once its mapper said so; mappers renew about every second."""
+
+ENTRY_OVERHEAD_BYTES = 128
+"""What an entry counts for besides header and states: the store's own bookkeeping of it
+(measured on Valkey 9.1: 50 to 145 bytes), so that a budget also holds for many small entries."""
+
+NUMBER_MAX = 2**53 - 1
+"""The highest offset, mark or epoch: Lua's numbers are doubles, exact up to here. A lane at a
+million rows a second gets there in 285 years."""
+
+
+def check_batch(mapped: Mapped, buckets: int) -> None:
+    """Refuse what no mapper may send. Raises ValueError: the caller is wrong, nothing else."""
+    _check_ranges(mapped)
+    written = [partial.bucket for partial in mapped.partials]
+    if len(set(written)) < len(written):
+        raise ValueError(f"two partials for one bucket in a batch: {written}")
+    if any(not 0 <= bucket < buckets for bucket in written):
+        raise ValueError(f"buckets {written} are not all in 0..{buckets - 1}")
+
+
+def _check_ranges(mapped: Mapped) -> None:
+    lanes = [part.lane for part in mapped.ranges]
+    if not lanes:
+        raise ValueError("a batch needs a range")
+    if len(set(lanes)) < len(lanes):
+        raise ValueError(f"two ranges of one lane in a batch, join them: {mapped.ranges}")
+    if any(not 0 <= part.first < part.next <= NUMBER_MAX for part in mapped.ranges):
+        raise ValueError(f"a range must hold an offset: {mapped.ranges}")
+    # The mark of one lane may not raise that of another, whose rows would come late by it.
+    if len(lanes) > 1 and mapped.mark_ms is not None:
+        raise ValueError(f"a mark belongs to one lane, this batch has {lanes}")
+    if mapped.mark_ms is not None and abs(mapped.mark_ms) > NUMBER_MAX:
+        raise ValueError(f"the mark {mapped.mark_ms} ms is out of range")
+
+
+def has_rows(mapped: Mapped) -> bool:
+    """Whether the batch ends the idleness of its lanes: a mark or any row."""
+    return mapped.mark_ms is not None or any(part.counts.read for part in mapped.partials)

@@ -1,0 +1,47 @@
+"""The members' reports as they stand in ZooKeeper, with how to tell whether they are refreshed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+from kazoo.protocol.states import ZnodeStat
+
+from mars.adapters.zookeeper.connection import Reply, ZooKeeperConnection
+from mars.adapters.zookeeper.paths import Paths
+from mars.ports import MemberInfo
+from mars.types import MemberId
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a member last said of itself; `write` differs whenever it has said so again."""
+
+    info: MemberInfo
+    write: tuple[int, int]
+
+
+class MemberReports:
+    """Reads the reports of one role. Unlike a member it leaves no trace."""
+
+    def __init__(self, connection: ZooKeeperConnection, namespace: str, role: str) -> None:
+        self._connection = connection
+        self._paths = Paths(namespace)
+        self._role = role
+
+    def read(self) -> list[Report]:
+        """All of the role that are alive. Raises Unavailable."""
+        parent = self._paths.role(self._role)
+        asked = self._connection.send(lambda client: client.get_children_async(parent))
+        (names,) = self._connection.found([asked])
+        found = self._connection.found([self._get(MemberId(name)) for name in names or ()])
+        return [_report(*one) for one in found if one is not None]
+
+    def _get(self, member: MemberId) -> Reply:
+        path = self._paths.member(self._role, member)
+        return self._connection.send(lambda client: client.get_async(path))
+
+
+def _report(value: bytes, stat: ZnodeStat) -> Report:
+    # The transaction that made the node, and the number of writes to it since.
+    return Report(msgspec.json.decode(value, type=MemberInfo), (stat.czxid, stat.version))

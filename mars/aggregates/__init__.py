@@ -1,0 +1,40 @@
+"""The states of aggregates: made of rows (lift), merged, finished; and the laws they obey.
+
+A frame of states has one row per (pane, key): the columns `pane` (Int64, ms), `k0`, `k1` ... and
+the state columns of each aggregate (`state_schema`). See `mars.aggregates.base` for the laws.
+
+    base      what an aggregate is
+    counts    count(*) count(x) count_if
+    sums      sum avg
+    extremes  min max any_value bool_and bool_or
+    moments   var_samp var_pop stddev_samp stddev_pop
+    distinct  count(DISTINCT x)
+"""
+
+from __future__ import annotations
+
+from mars.aggregates.distinct import DISTINCT_VALUES_MAX
+from mars.aggregates.states import (
+    PANE,
+    ROWS,
+    aggregators,
+    finish,
+    key_names,
+    lift,
+    merge,
+    merge_panes,
+    state_schema,
+)
+
+__all__ = [
+    "DISTINCT_VALUES_MAX",
+    "PANE",
+    "ROWS",
+    "aggregators",
+    "finish",
+    "key_names",
+    "lift",
+    "merge",
+    "merge_panes",
+    "state_schema",
+]

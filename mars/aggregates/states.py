@@ -1,0 +1,168 @@
+"""Frames of states: all aggregates of a plan together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from types import MappingProxyType
+
+import polars as pl
+
+from mars.aggregates.base import Aggregator
+from mars.aggregates.counts import CountNotNull, CountRows, CountTrue
+from mars.aggregates.distinct import CountDistinct
+from mars.aggregates.extremes import Extreme
+from mars.aggregates.moments import Moments
+from mars.aggregates.sums import SumFloat64, SumInt64, SumInteger
+from mars.evaluate.values import dtype_of
+from mars.plan import Aggregate, AggregateFunction, Plan, ValueType
+from mars.windows import window_panes
+
+PANE = "pane"
+"""The column that holds the start of a row's pane (Int64, epoch ms)."""
+
+ROWS = "__rows"
+"""The column in which `lift` says how many rows are in a group (Int64)."""
+
+PLANS_REMEMBERED = 256
+"""Plans whose aggregators are kept; a task has one, and few processes run more tasks."""
+
+
+@lru_cache(maxsize=PLANS_REMEMBERED)
+def aggregators(aggregates: tuple[Aggregate, ...]) -> tuple[Aggregator, ...]:
+    """The aggregators of a plan's aggregates, in their order."""
+    return tuple(_aggregator(aggregate) for aggregate in aggregates)
+
+
+def _aggregator(aggregate: Aggregate) -> Aggregator:
+    kind = aggregate.argument.type if aggregate.argument is not None else ValueType.BOOL
+    return _BUILDERS[aggregate.function](aggregate, kind)
+
+
+def _count_rows(aggregate: Aggregate, _kind: ValueType) -> Aggregator:
+    if aggregate.filter is not None:
+        return CountTrue(aggregate.slot)
+    return CountRows(aggregate.slot)
+
+
+def _sum(aggregate: Aggregate, kind: ValueType) -> Aggregator:
+    average = aggregate.function is AggregateFunction.AVG
+    if kind is ValueType.FLOAT64:
+        return SumFloat64(aggregate.slot, average)
+    if kind is ValueType.INTEGER:
+        return SumInteger(aggregate.slot, average)
+    return SumInt64(aggregate.slot, average)
+
+
+def _extreme(aggregate: Aggregate, kind: ValueType) -> Aggregator:
+    largest = aggregate.function in {AggregateFunction.MAX, AggregateFunction.BOOL_OR}
+    return Extreme(aggregate.slot, kind, largest)
+
+
+def _moments(aggregate: Aggregate, _kind: ValueType) -> Aggregator:
+    function = aggregate.function
+    sample = function in {AggregateFunction.VAR_SAMP, AggregateFunction.STDDEV_SAMP}
+    root = function in {AggregateFunction.STDDEV_SAMP, AggregateFunction.STDDEV_POP}
+    return Moments(aggregate.slot, freedom=1 if sample else 0, root=root)
+
+
+_BUILDERS: Mapping[AggregateFunction, Callable[[Aggregate, ValueType], Aggregator]] = (
+    MappingProxyType(
+        {
+            AggregateFunction.COUNT_ALL: _count_rows,
+            AggregateFunction.COUNT: lambda aggregate, _: CountNotNull(aggregate.slot),
+            AggregateFunction.COUNT_DISTINCT: lambda aggregate, kind: CountDistinct(
+                aggregate.slot, kind
+            ),
+            AggregateFunction.COUNT_IF: lambda aggregate, _: CountTrue(aggregate.slot),
+            AggregateFunction.SUM: _sum,
+            AggregateFunction.AVG: _sum,
+            AggregateFunction.MIN: _extreme,
+            AggregateFunction.MAX: _extreme,
+            AggregateFunction.ANY_VALUE: _extreme,
+            AggregateFunction.BOOL_AND: _extreme,
+            AggregateFunction.BOOL_OR: _extreme,
+            AggregateFunction.VAR_SAMP: _moments,
+            AggregateFunction.VAR_POP: _moments,
+            AggregateFunction.STDDEV_SAMP: _moments,
+            AggregateFunction.STDDEV_POP: _moments,
+        }
+    )
+)
+
+
+def key_names(plan: Plan) -> list[str]:
+    """The columns of the group keys, in the order of the result key."""
+    return [key.slot for key in plan.keys]
+
+
+def state_schema(plan: Plan) -> pl.Schema:
+    """Columns of a frame of states: pane, keys, states."""
+    schema = pl.Schema({PANE: pl.Int64()})
+    schema.update((key.slot, dtype_of(key.expression.type)) for key in plan.keys)
+    for aggregator in aggregators(plan.aggregates):
+        schema.update(aggregator.state)
+    return schema
+
+
+def lift(
+    plan: Plan, rows: pl.DataFrame, arguments: Sequence[str], groups: list[str]
+) -> pl.DataFrame:
+    """The states of groups of rows, in order of first appearance.
+
+    `arguments` names, per aggregate, the column of `rows` with its argument (see
+    `Aggregator.lift`). The result has the columns `groups`, the states, and `ROWS`. Raises
+    TaskLimit where a state outgrows its limit.
+    """
+    parts = aggregators(plan.aggregates)
+    expressions = [
+        expression
+        for part, argument in zip(parts, arguments, strict=True)
+        for expression in part.lift(rows.get_column(argument))
+    ]
+    counted = pl.len().cast(pl.Int64).alias(ROWS)
+    states = rows.group_by(groups, maintain_order=True).agg(*expressions, counted)
+    for part in parts:
+        part.check(states)
+    return states
+
+
+def merge(plan: Plan, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Merge frames of states: one row per (pane, key), in order of first appearance.
+
+    Raises TaskLimit where a state outgrows its limit.
+    """
+    schema = state_schema(plan)
+    if not frames:
+        return pl.DataFrame(schema=schema)
+    states = pl.concat(frames) if len(frames) > 1 else frames[0]
+    return _merged(plan, states, [PANE, *key_names(plan)]).select(schema.names())
+
+
+def merge_panes(plan: Plan, frame: pl.DataFrame, window_start_ms: int) -> pl.DataFrame:
+    """The states of one window, one row per key: its panes picked out of a frame and merged.
+
+    The column `pane` of the result is the window's start.
+    """
+    panes = window_panes(plan.window, window_start_ms)
+    inside = frame.filter(pl.col(PANE).is_between(panes.start, panes.stop, closed="left"))
+    whole = inside.with_columns(pl.lit(window_start_ms, pl.Int64).alias(PANE))
+    return merge(plan, [whole])
+
+
+def _merged(plan: Plan, states: pl.DataFrame, groups: list[str]) -> pl.DataFrame:
+    parts = aggregators(plan.aggregates)
+    for aggregator in parts:
+        states = aggregator.prepare(states, groups)
+    expressions = [expression for aggregator in parts for expression in aggregator.merge()]
+    merged = states.group_by(groups, maintain_order=True).agg(expressions)
+    for aggregator in parts:
+        aggregator.check(merged)
+    return merged
+
+
+def finish(plan: Plan, states: pl.DataFrame) -> pl.DataFrame:
+    """The values of merged states: the columns `k*` and `a*`, one row per row of `states`."""
+    return states.select(
+        *key_names(plan), *(part.finish() for part in aggregators(plan.aggregates))
+    )

@@ -1,0 +1,363 @@
+"""What the REST API answers, as values: one for each kind of JSON object.
+
+Times are epoch milliseconds. Members that this release does not know are ignored.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+Row = dict[str, Any]
+"""A result row by column."""
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    """What comes back; unknown members are ignored."""
+
+
+class Stream(_Answer, frozen=True):
+    """A declared stream; `fields` are types by name, in the order of a CSV row."""
+
+    name: str
+    topic: str
+    format: str
+    fields: dict[str, str]
+    event_time: str
+    csv_header: bool
+
+
+class Streams(_Answer, frozen=True):
+    """All streams."""
+
+    streams: list[Stream]
+
+
+class Column(_Answer, frozen=True):
+    """A column."""
+
+    name: str
+    type: str
+
+
+class ComputedColumn(_Answer, frozen=True):
+    """A column and how it is computed."""
+
+    name: str
+    type: str
+    expression: str
+
+
+class Window(_Answer, frozen=True):
+    """The shape of the windows; `kind` is tumbling or sliding."""
+
+    kind: str
+    size_ms: int
+    slide_ms: int
+
+
+class Order(_Answer, frozen=True):
+    """One ORDER BY item."""
+
+    expression: str
+    descending: bool
+
+
+class Plan(_Answer, frozen=True):
+    """A task compiled."""
+
+    stream: str
+    topic: str
+    window: Window
+    fields: list[Column]
+    filter: str | None
+    keys: list[ComputedColumn]
+    aggregates: list[str]
+    having: str | None
+    order_by: list[Order]
+    limit: int | None
+    outputs: list[ComputedColumn]
+    options: dict[str, Any]
+
+
+class Output(_Answer, frozen=True):
+    """What result rows look like."""
+
+    topic: str
+    key: list[str]
+    columns: list[Column]
+
+
+class Validation(_Answer, frozen=True):
+    """A query that can be registered."""
+
+    plan: Plan
+    output: Output
+
+
+class Ledger(_Answer, frozen=True):
+    """Where rows went."""
+
+    read: int
+    filtered: int
+    bad: int
+    future: int
+    late: int
+    counted: int
+    emitted: int
+    open: int
+    late_partly: int
+
+
+class Rates(_Answer, frozen=True):
+    """How fast a task goes; None until there are two measurements."""
+
+    rows_per_second: float | None
+    messages_per_second: float | None
+
+
+class Lag(_Answer, frozen=True):
+    """Messages not yet taken, in all and by partition."""
+
+    rows: int
+    partitions: dict[str, int]
+
+
+class TaskVersion(_Answer, frozen=True):
+    """One version of a task that may still have open windows."""
+
+    version: int
+    sql: str
+    created: int
+    begun: bool
+
+
+class TaskSummary(_Answer, frozen=True):
+    """A task in a list."""
+
+    name: str
+    version: int
+    state: str
+    detail: str
+    sql: str
+    options: dict[str, Any]
+    stream: str
+    created: int
+
+
+class Task(TaskSummary, frozen=True):
+    """A task; figures are None where the server that has them is `missing`."""
+
+    plan: Plan | None
+    output: Output | None
+    versions: list[TaskVersion]
+    rates: Rates
+    lag: Lag | None
+    watermark: int | None
+    ledger: Ledger | None
+    log_bytes: int | None
+    missing: list[str]
+
+
+class Tasks(_Answer, frozen=True):
+    """All tasks."""
+
+    tasks: list[TaskSummary]
+
+
+class OpenWindow(_Answer, frozen=True):
+    """The rows of an open window as of now; `groups` counts those left out too."""
+
+    window_start: int
+    window_end: int
+    version: int
+    complete: bool
+    groups: int
+    rows: list[Row]
+
+
+class OpenWindows(_Answer, frozen=True):
+    """Open windows, oldest first."""
+
+    windows: list[OpenWindow]
+    truncated: bool
+    more: int
+
+
+class FinishedWindow(_Answer, frozen=True):
+    """Committed rows of one window."""
+
+    window_start: int
+    window_end: int
+    version: int
+    complete: bool
+    revision: int
+    rows: list[Row]
+
+
+class FinishedWindows(_Answer, frozen=True):
+    """The last finished windows, newest first."""
+
+    windows: list[FinishedWindow]
+    truncated: bool
+
+
+class HeldBy(_Answer, frozen=True):
+    """What keeps a window open."""
+
+    partition: int | None
+    bucket: int | None
+    reason: str
+    member: str | None
+    watermark: int | None
+    lag: int | None
+
+
+class PartitionWhy(_Answer, frozen=True):
+    """One partition as a window sees it."""
+
+    partition: int
+    watermark: int | None
+    lag: int | None
+    idle: bool
+    reason: str
+    member: str | None
+
+
+class WindowWhy(_Answer, frozen=True):
+    """Why one window is still open."""
+
+    window_start: int
+    window_end: int
+    version: int
+    rows: int
+    watermark: int | None
+    expected_close: int | None
+    held_by: HeldBy
+    partitions: list[PartitionWhy]
+
+
+class DroppedSample(_Answer, frozen=True):
+    """Where a row lies that was not counted."""
+
+    partition: int | None
+    offset: int
+    next: int
+    rows: int
+    reason: str
+
+
+class Dropped(_Answer, frozen=True):
+    """Rows that were not counted."""
+
+    bad: int
+    future: int
+    late: int
+    samples: list[DroppedSample]
+
+
+class Why(_Answer, frozen=True):
+    """Why no result is coming; `summary` is a sentence for a person."""
+
+    windows: list[WindowWhy]
+    more: int
+    dropped: Dropped
+    summary: str
+
+
+class Partition(_Answer, frozen=True):
+    """How far a mapper is in a partition."""
+
+    topic: str
+    partition: int
+    position: int
+    state: str
+
+
+class Bucket(_Answer, frozen=True):
+    """What a reducer does with a bucket."""
+
+    bucket: int
+    epoch: int
+    state: str
+
+
+class Member(_Answer, frozen=True):
+    """A live process."""
+
+    id: str
+    role: str
+    host: str
+    pid: int
+    started: int
+    load: dict[str, float]
+    missing: list[str]
+    partitions: list[Partition]
+    buckets: list[Bucket]
+
+
+class Leader(_Answer, frozen=True):
+    """Who leads the reducers, and in which epoch."""
+
+    member: str | None
+    epoch: int
+
+
+class Owner(_Answer, frozen=True):
+    """Which reducer owns a bucket."""
+
+    bucket: int
+    member: str
+    epoch: int
+
+
+class TaskBacklog(_Answer, frozen=True):
+    """What one task has not done yet."""
+
+    task: str
+    log_bytes: int
+    lag: int
+
+
+class Backlog(_Answer, frozen=True):
+    """What has not been done yet."""
+
+    log_bytes: int
+    lag: int
+    tasks: list[TaskBacklog]
+
+
+class Cluster(_Answer, frozen=True):
+    """The state of the cluster."""
+
+    namespace: str
+    version: str
+    buckets: int
+    store_epoch: int | None
+    leader: Leader | None
+    members: list[Member]
+    assignment: list[Owner]
+    backlog: Backlog
+    missing: list[str]
+
+
+class Readiness(_Answer, frozen=True):
+    """Each server: ok, or what is missing."""
+
+    status: str
+    services: dict[str, str]
+
+
+class ResultEvent(msgspec.Struct, frozen=True):
+    """One result row as it was committed; `raw` is its JSON."""
+
+    partition: int
+    offset: int
+    raw: bytes
+
+    @property
+    def row(self) -> Row:
+        """The row by column."""
+        decoded: Row = msgspec.json.decode(self.raw)
+        return decoded

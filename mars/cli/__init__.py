@@ -1,0 +1,109 @@
+"""The command line `mars`: one module per family of commands, loaded when one of it is used."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import click
+
+from mars.errors import MarsError, NotFound, RequestError, SettingsError
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_NOT_FOUND = 3
+EXIT_REJECTED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a command is defined, and what `mars --help` says of it without loading it."""
+
+    module: str
+    attribute: str
+    help: str
+
+
+_COMMANDS = {
+    "up": _Place("mars.cli.cluster", "up", "Start Mars on this machine."),
+    "down": _Place("mars.cli.cluster", "down", "Stop what `mars up --detach` started."),
+    "status": _Place("mars.cli.cluster", "status", "What runs, and how it does."),
+    "mapper": _Place("mars.cli.roles", "mapper", "Run one mapper (for clusters)."),
+    "reducer": _Place("mars.cli.roles", "reducer", "Run one reducer (for clusters)."),
+    "api": _Place("mars.cli.roles", "api", "Run the REST interface (for clusters)."),
+    "bulk": _Place("mars.cli.roles", "bulk", "Run the driver of PySpark jobs (for clusters)."),
+    "stream": _Place("mars.cli.streams", "stream", "Declare, list and remove streams."),
+    "task": _Place("mars.cli.tasks", "task", "Register, list and change stat tasks."),
+    "tail": _Place("mars.cli.tail", "tail", "Results of a task as they come."),
+    "why": _Place("mars.cli.why", "why", "Why no result comes: who holds each open window."),
+    "backfill": _Place("mars.cli.backfill", "backfill", "Compute a task over the past."),
+    "bench": _Place("mars.cli.bench", "bench", "Measure throughput and latency."),
+}
+
+
+class _Lazy(click.Group):
+    """A group that knows its commands by name and imports one when it is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Those that are part of this version."""
+        return [name for name, place in _COMMANDS.items() if _exists(place.module)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command itself; None if there is none of that name."""
+        place = _COMMANDS.get(cmd_name)
+        if place is None or not _exists(place.module):
+            return None
+        command = getattr(importlib.import_module(place.module), place.attribute)
+        return command if isinstance(command, click.Command) else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list in `mars --help`, without an import."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _COMMANDS[name].help) for name in self.list_commands(ctx)])
+
+
+def _exists(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
+
+
+@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="mars-statistics", prog_name="mars")
+def cli() -> None:
+    """Exact windowed statistics over Kafka streams."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one command and exit: 0 done, 1 failed, 2 usage, 3 not found, 4 rejected input."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; errors become one sentence on standard error. Returns the exit code."""
+    try:
+        outcome = cli.main(args=arguments, prog_name="mars", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.Abort:
+        click.echo("Stopped.", err=True)
+        return EXIT_FAILED
+    except MarsError as error:
+        click.echo(str(error), err=True)
+        return exit_code_of(error)
+    return outcome if isinstance(outcome, int) else 0
+
+
+def exit_code_of(error: MarsError) -> int:
+    """The exit code for an error of ours."""
+    match error:
+        case NotFound():
+            return EXIT_NOT_FOUND
+        case RequestError():
+            return EXIT_REJECTED
+        case SettingsError():
+            return EXIT_USAGE
+        case _:
+            return EXIT_FAILED

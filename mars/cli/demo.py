@@ -1,0 +1,212 @@
+"""`mars up --demo`: feeds a synthetic flow stream and shows statistics of it as windows close."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from dataclasses import dataclass, field
+
+from rich.console import Console
+
+from bench.flows import Flows, stream
+from mars.adapters.feed import Feed
+from mars.answers import Row
+from mars.cli.shared import output
+from mars.cli.tables import clock, number, table
+from mars.client import Client
+from mars.errors import Conflict, MarsError
+from mars.local.state import ClusterFile
+
+TOPIC = "flows"
+STREAM = "S"
+PARTITIONS = 4
+ROWS_PER_SECOND = 5_000
+"""A rate that leaves most of a small machine idle; `mars bench` is for more."""
+
+TICK_S = 0.05
+"""The feed sends this often."""
+
+DELAY_MS = 1_000
+"""The feed's rows are at most this much out of order, so none is ever late."""
+
+QUIET_S = 0.5
+"""A window is shown once its rows have stopped coming for this long: eight buckets emit it."""
+
+STATUS_INTERVAL_S = 5.0
+"""Between two lines about rate and lag."""
+
+ROWS_SHOWN = 5
+"""Rows of a window that are shown."""
+
+TASKS = {
+    "by_sip": (
+        "SELECT sip, type, timestamp, count(*) FROM S GROUP BY sip, type, timestamp WINDOWING 60 s"
+    ),
+    "top_types": (
+        "SELECT type, count(*) AS flows, sum(bytes) AS bytes, avg(loss) AS loss FROM S "
+        "GROUP BY type ORDER BY flows DESC LIMIT 5 WINDOWING 5 s"
+    ),
+}
+"""The query of the Mars paper, word for word, and one whose windows close every 5 seconds."""
+
+
+def run(cluster: ClusterFile, stop: threading.Event, seconds: float | None) -> int:
+    """Feed and show until `stop` is set or `seconds` have gone. Returns the exit code."""
+    screen = output()
+    feeder = _Feeder(cluster.kafka, stop)
+    windows = _Windows(cluster.api, stop)
+    with Client(cluster.api) as client:
+        _register(client, screen)
+        for name in TASKS:
+            _start(f"tail-{name}", windows.follow, name)
+        feeding = _start("feed", feeder.run)
+        screen.print(
+            f"Feeding {ROWS_PER_SECOND:,} rows a second into topic {TOPIC}; the first 5-second "
+            f"window comes in a moment.\nAPI: {cluster.api}/docs   Ctrl-C stops everything.\n"
+        )
+        deadline = None if seconds is None else time.monotonic() + seconds
+        _show(client, screen, windows, feeder, stop, deadline)
+        stop.set()
+        feeding.join()
+    return 0
+
+
+def _start(name: str, work: object, *arguments: object) -> threading.Thread:
+    if not callable(work):
+        raise TypeError(f"{name}: nothing to run")
+    thread = threading.Thread(target=work, args=arguments, name=name, daemon=True)
+    thread.start()
+    return thread
+
+
+def _register(client: Client, screen: Console) -> None:
+    """Declare the stream and the tasks; those of an earlier run go on."""
+    declared = stream(STREAM, TOPIC)
+    client.put_stream(
+        STREAM,
+        {
+            "topic": TOPIC,
+            "format": declared.format.value,
+            "fields": {each.name: each.type.value for each in declared.fields},
+            "event_time": declared.event_time,
+        },
+    )
+    for name, sql in TASKS.items():
+        try:
+            client.create_task(name, sql, options={"delay": f"{DELAY_MS}ms"})
+        except Conflict:
+            screen.print(f"Task {name} is there from an earlier run and goes on.")
+        else:
+            screen.print(f"Task {name}: {sql}", markup=False)
+
+
+class _Feeder:
+    """Sends rows at a steady rate; event time is the wall clock."""
+
+    def __init__(self, bootstrap: str, stop: threading.Event) -> None:
+        self._feed = Feed(bootstrap, TOPIC, PARTITIONS)
+        self._flows = Flows(seed=time.time_ns() % 2**32, disorder_ms=DELAY_MS // 2)
+        self._stop = stop
+        self.sent = 0
+
+    def run(self) -> None:
+        begun = time.monotonic()
+        while not self._stop.wait(TICK_S):
+            due = int((time.monotonic() - begun) * ROWS_PER_SECOND) - self.sent
+            if due > 0:
+                now_ms = int(time.time() * 1000)
+                rows = self._flows.messages(due, now_ms, float("inf"))
+                self.sent += self._feed.send(rows)
+        self._feed.close()
+
+
+@dataclass(slots=True)
+class _Window:
+    """One window of one task, as far as its rows have come."""
+
+    task: str
+    start_ms: int
+    end_ms: int
+    rows: list[Row] = field(default_factory=list)
+    last_s: float = 0.0
+    """When its last row came, epoch seconds."""
+
+
+class _Windows:
+    """Collects the result rows of all tasks by window."""
+
+    def __init__(self, api: str, stop: threading.Event) -> None:
+        self._api = api
+        self._stop = stop
+        self._rows: queue.SimpleQueue[tuple[str, Row, float]] = queue.SimpleQueue()
+        self._open: dict[tuple[str, int], _Window] = {}
+
+    def follow(self, task: str) -> None:
+        """Read a task's results until the demo stops, again after every break."""
+        while not self._stop.is_set():
+            try:
+                with Client(self._api) as client:
+                    for event in client.tail(task):
+                        self._rows.put((task, event.row, time.time()))
+            except MarsError:
+                self._stop.wait(1.0)  # the API is being restarted: its supervisor sees to it
+
+    def closed(self, wait_s: float) -> list[_Window]:
+        """The windows whose rows have stopped coming."""
+        try:
+            self._take(*self._rows.get(timeout=wait_s))
+            while not self._rows.empty():
+                self._take(*self._rows.get())
+        except queue.Empty:
+            pass
+        now = time.time()
+        done = [window for window in self._open.values() if now - window.last_s > QUIET_S]
+        for window in done:
+            del self._open[window.task, window.start_ms]
+        return sorted(done, key=lambda window: window.end_ms)
+
+    def _take(self, task: str, row: Row, came_s: float) -> None:
+        start = int(row["window_start"])
+        window = self._open.setdefault((task, start), _Window(task, start, int(row["window_end"])))
+        window.rows.append(row)
+        window.last_s = came_s
+
+
+def _show(
+    client: Client,
+    screen: Console,
+    windows: _Windows,
+    feeder: _Feeder,
+    stop: threading.Event,
+    deadline: float | None,
+) -> None:
+    status_s, sent = time.monotonic(), 0
+    while not stop.is_set() and (deadline is None or time.monotonic() < deadline):
+        for window in windows.closed(QUIET_S):
+            _print_window(screen, window)
+        now = time.monotonic()
+        if now - status_s >= STATUS_INTERVAL_S:
+            _print_status(client, screen, (feeder.sent - sent) / (now - status_s))
+            status_s, sent = now, feeder.sent
+
+
+def _print_window(screen: Console, window: _Window) -> None:
+    latency_ms = window.last_s * 1000 - window.end_ms - DELAY_MS
+    screen.print(
+        f"[bold]{window.task}[/bold]  window {clock(window.start_ms)} UTC closed: "
+        f"{len(window.rows):,} rows, {latency_ms:,.0f} ms after its end and delay"
+    )
+    columns = [name for name in window.rows[0] if name not in {"window_start", "window_end"}]
+    cells = [[str(row[name]) for name in columns] for row in window.rows[:ROWS_SHOWN]]
+    screen.print(table(columns, cells))
+
+
+def _print_status(client: Client, screen: Console, rate: float) -> None:
+    try:
+        lags = [lag.rows for name in TASKS if (lag := client.task(name).lag) is not None]
+    except MarsError as problem:
+        screen.print(f"[dim]{problem}[/dim]")
+        return
+    behind = number(max(lags)) if lags else "-"
+    screen.print(f"[dim]in {number(rate)} rows a second, lag {behind} messages[/dim]")

@@ -1,0 +1,88 @@
+"""`mars up` itself: supervises until it is told to stop."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import signal
+import threading
+from types import FrameType
+
+from mars.cli.report import Report
+from mars.errors import LocalClusterError, MarsError
+from mars.local.cluster import Options, running
+from mars.local.state import ClusterFile, read_cluster
+from mars.local.supervisor import StopAsked, Supervisor
+from mars.settings import surroundings
+
+
+class Stopper:
+    """Turns SIGINT, SIGTERM and SIGHUP into a request to stop; a second one is impatient."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+        self._count = 0
+
+    def install(self) -> None:
+        """Take the signals from now on; in the main thread."""
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, self._note)
+
+    def impatient(self) -> bool:
+        """Whether it was asked twice."""
+        return self._count > 1
+
+    def _note(self, _number: int, _frame: FrameType | None) -> None:
+        self._count += 1
+        self.asked.set()
+
+
+def run(options: Options, report: Report) -> None:
+    """Start everything, keep it running, stop it when asked to."""
+    stopper = Stopper()
+    stopper.install()
+    try:
+        with running(options, report.line, stopper.asked, at_once=stopper.impatient) as supervisor:
+            _announce(supervisor, report)
+            report.line("Ctrl-C (or `mars down`) stops everything; the data stays.")
+            supervisor.watch()
+            report.line("Stopping.")
+    except StopAsked:
+        report.line("Stopped before everything was ready.")
+    except MarsError as error:
+        report.failed(str(error))
+        raise
+
+
+def run_demo(options: Options, report: Report) -> int:
+    """The same with `mars.cli.demo` in front; returns its exit code."""
+    if importlib.util.find_spec("mars.cli.demo") is None:
+        raise MarsError("This version of Mars has no demo; use `mars up` without --demo.")
+    stopper = Stopper()
+    stopper.install()
+    try:
+        with running(options, report.line, stopper.asked, at_once=stopper.impatient) as supervisor:
+            return _demo(supervisor, _announce(supervisor, report))
+    except StopAsked:
+        report.line("Stopped before everything was ready.")
+        return 0
+
+
+def _demo(supervisor: Supervisor, cluster: ClusterFile) -> int:
+    """The demo has the main thread and its signals; it returns when `stop_asked` is set."""
+    watcher = threading.Thread(target=supervisor.watch, name="supervisor")
+    watcher.start()
+    try:
+        demo = importlib.import_module("mars.cli.demo")
+        return int(demo.run(cluster, supervisor.stop_asked, surroundings().demo_seconds))
+    finally:
+        supervisor.stop_asked.set()
+        watcher.join()
+
+
+def _announce(supervisor: Supervisor, report: Report) -> ClusterFile:
+    cluster = read_cluster(supervisor.data)
+    if cluster is None:
+        raise LocalClusterError(f"{supervisor.data}/cluster.json is gone; run `mars up` again.")
+    report.ready(cluster)
+    return cluster

@@ -1,0 +1,72 @@
+"""`mars status`: cluster.json of this machine beside what the API says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import httpx
+import msgspec
+from rich.table import Table
+
+from mars.cli.shared import api_address, output, print_json
+from mars.errors import NotFound
+from mars.local.state import ClusterFile, running_cluster
+from mars.settings import surroundings
+
+ANSWER_S = 5.0
+"""Longest answer of the API; it reads ZooKeeper and Redis for it."""
+
+
+class Status(msgspec.Struct, frozen=True):
+    """What is printed with `--json`: what is not there is null, `problem` says why."""
+
+    local: ClusterFile | None
+    cluster: Any
+    problem: str | None
+
+
+def show_status(data: Path, api: str | None, *, as_json: bool) -> int:
+    """Print it; the exit code is 1 when the API does not answer.
+
+    Raises NotFound when no cluster runs and no API is named.
+    """
+    local = running_cluster(data.absolute())
+    if local is None and api is None and surroundings().api_url is None:
+        raise NotFound(f"No cluster runs on {data}; start one with `mars up`.")
+    answer, problem = _ask(api_address(api, data))
+    status = Status(local, answer, problem)
+    if as_json:
+        print_json(status)
+    else:
+        _show(status)
+    return 0 if problem is None else 1
+
+
+def _ask(api: str) -> tuple[Any, str | None]:
+    try:
+        response = httpx.get(f"{api}/v1/cluster", timeout=ANSWER_S)
+        response.raise_for_status()
+        return msgspec.json.decode(response.content), None
+    except (httpx.HTTPError, httpx.InvalidURL, msgspec.MsgspecError) as error:
+        return None, f"The API at {api} does not answer ({error}); see its log."
+
+
+def _show(status: Status) -> None:
+    if status.local is not None:
+        _show_local(status.local)
+    if isinstance(status.cluster, dict):
+        for name, value in status.cluster.items():
+            click.echo(f"{name}: {msgspec.json.encode(value).decode()}")
+    if status.problem is not None:
+        click.echo(status.problem, err=True)
+
+
+def _show_local(local: ClusterFile) -> None:
+    for name in ("api", "kafka", "zookeeper", "redis", "namespace"):
+        click.echo(f"{name}: {getattr(local, name)}")
+    table = Table("process", "pid", "restarts")
+    for entry in local.processes:
+        table.add_row(entry.name, str(entry.pid), str(entry.restarts))
+    output().print(table)

@@ -1,0 +1,39 @@
+"""Tables and times as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+
+from rich import box
+from rich.table import Table
+
+
+def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """A plain table; cells are shown as they are, never read as markup."""
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for title in titles:
+        made.add_column(title, overflow="fold")
+    for row in rows:
+        made.add_row(*(_literal(cell) for cell in row))
+    return made
+
+
+def _literal(cell: str) -> str:
+    return cell.replace("[", "\\[")
+
+
+def clock(time_ms: int | None) -> str:
+    """A time in UTC to the second, or a dash."""
+    if time_ms is None:
+        return "-"
+    try:
+        moment = datetime.fromtimestamp(time_ms / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return str(time_ms)
+    return moment.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def number(value: float | None) -> str:
+    """A figure with thousands separated, or a dash."""
+    return "-" if value is None else f"{value:,.0f}"

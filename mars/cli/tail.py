@@ -1,0 +1,67 @@
+"""`mars tail`: results as they are committed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import click
+
+from mars.cli.shared import api_address, api_option, json_option, messages, output
+from mars.cli.tables import clock, table
+from mars.client import Client
+
+ROWS_SHOWN = 20
+"""Rows of a window that a table shows; --all and --json show every one."""
+
+_TIMES = ("window_start", "window_end")
+
+
+@click.command()
+@click.argument("name")
+@click.option("--windows", type=click.IntRange(min=1), default=None, help="Stop after as many.")
+@click.option("--all", "everything", is_flag=True, help="Every row of a window.")
+@api_option
+@json_option
+def tail(name: str, windows: int | None, everything: bool, api: str | None, as_json: bool) -> None:
+    """Results of task NAME as they come: a table a window, or (--json) one line a row."""
+    limit = None if everything else ROWS_SHOWN
+    with Client(api_address(api)) as client:
+        client.task(name)
+        messages().print(f"Waiting for the next window of {name}; Ctrl-C ends this.", markup=False)
+        shown, current = 0, _Window()
+        for event in client.tail(name):
+            if as_json:
+                click.echo(event.raw.decode())
+            row = event.row
+            if current.start not in (None, row["window_start"]):
+                shown += 1
+                _print(current, limit, as_json)
+                current = _Window()
+                if windows is not None and shown >= windows:
+                    return
+            current.add(row)
+
+
+class _Window:
+    """The rows of one window, as far as they have come."""
+
+    def __init__(self) -> None:
+        self.start: int | None = None
+        self.rows: list[Mapping[str, object]] = []
+
+    def add(self, row: Mapping[str, object]) -> None:
+        self.start = int(str(row["window_start"]))
+        self.rows.append(row)
+
+
+def _print(window: _Window, limit: int | None, as_json: bool) -> None:
+    if as_json or not window.rows:
+        return
+    columns = [column for column in window.rows[0] if column not in _TIMES]
+    kept = window.rows if limit is None else window.rows[:limit]
+    cells = [[json.dumps(row[column], ensure_ascii=False) for column in columns] for row in kept]
+    output().print(f"{clock(window.start)}  {len(window.rows)} rows")
+    output().print(table(columns, cells))
+    if len(kept) < len(window.rows):
+        output().print(f"... and {len(window.rows) - len(kept)} more (--all shows them)")

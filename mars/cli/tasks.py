@@ -1,0 +1,254 @@
+"""`mars task add | list | show | change | pause | resume | rm | validate`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from mars.answers import Task
+from mars.cli.shared import api_address, api_option, json_option, messages, output, print_json
+from mars.cli.streams import read_object
+from mars.cli.tables import clock, number, table
+from mars.client import Client
+from mars.errors import Rejected
+
+
+@click.group()
+def task() -> None:
+    """Register, list and change stat tasks."""
+
+
+def _options_option(command: Callable[..., None]) -> Callable[..., None]:
+    return click.option(
+        "--option",
+        "options",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="An option of the task, such as delay=1s; may be repeated.",
+    )(command)
+
+
+@task.command()
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.option("--sql", default=None, help="The query, instead of a file.")
+@click.option("--name", default=None, help="Name of the task [default: the file's name].")
+@click.option("--start", default=None, help="latest (default), earliest, or epoch milliseconds.")
+@_options_option
+@api_option
+@json_option
+def add(
+    file: Path | None,
+    sql: str | None,
+    name: str | None,
+    start: str | None,
+    options: tuple[str, ...],
+    api: str | None,
+    as_json: bool,
+) -> None:
+    """Register the task in FILE (.sql: a query; .json: name, sql, start, options; -: stdin)."""
+    body = _definition(file, sql)
+    chosen = name or body.get("name") or (file.stem if file is not None else None)
+    if not chosen or chosen == "-":
+        raise click.UsageError("name the task with --name")
+    settings = {**_object(body.get("options")), **_pairs(options)}
+    with Client(api_address(api)) as client:
+        found = client.create_task(
+            str(chosen),
+            str(body["sql"]),
+            start=_start(start or body.get("start")),
+            options=settings,
+        )
+    _tell(found, as_json, f"Task {found.name} runs; `mars tail {found.name}` shows its results.")
+
+
+@task.command()
+@click.argument("name")
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.option("--sql", default=None, help="The query, instead of a file.")
+@click.option("--expect", type=int, default=None, help="Only if this is the current version.")
+@_options_option
+@api_option
+@json_option
+def change(
+    name: str,
+    file: Path | None,
+    sql: str | None,
+    expect: int | None,
+    options: tuple[str, ...],
+    api: str | None,
+    as_json: bool,
+) -> None:
+    """Give a task a new version, from FILE or --sql."""
+    body = _definition(file, sql)
+    settings = {**_object(body.get("options")), **_pairs(options)}
+    with Client(api_address(api)) as client:
+        found = client.change_task(
+            name, str(body["sql"]), options=settings, expected_version=expect
+        )
+    _tell(found, as_json, f"Task {found.name} is now at version {found.version}.")
+
+
+@task.command("list")
+@api_option
+@json_option
+def list_tasks(api: str | None, as_json: bool) -> None:
+    """All tasks."""
+    with Client(api_address(api)) as client:
+        found = client.tasks()
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        (each.name, str(each.version), each.state, each.stream, " ".join(each.sql.split()))
+        for each in found
+    ]
+    output().print(table(("task", "version", "state", "stream", "query"), rows))
+
+
+@task.command()
+@click.argument("name")
+@api_option
+@json_option
+def show(name: str, api: str | None, as_json: bool) -> None:
+    """One task: its query, how far it is, and where its rows went."""
+    with Client(api_address(api)) as client:
+        found = client.task(name)
+    if as_json:
+        print_json(found)
+        return
+    output().print(found.sql, markup=False)
+    output().print(table(("", ""), _facts(found)))
+
+
+def _facts(found: Task) -> list[tuple[str, str]]:
+    facts = [
+        ("state", found.state + (f": {found.detail}" if found.detail else "")),
+        ("version", str(found.version)),
+        ("stream", found.stream),
+        ("results", found.output.topic if found.output else "-"),
+        ("options", ", ".join(f"{key}={value}" for key, value in found.options.items()) or "-"),
+        ("rows a second", number(found.rates.rows_per_second)),
+        ("lag", number(found.lag.rows) + " messages" if found.lag else "-"),
+        ("watermark", clock(found.watermark)),
+    ]
+    if found.ledger is not None:
+        ledger = found.ledger
+        facts += [
+            ("rows read", number(ledger.read)),
+            ("  counted", f"{number(ledger.counted)} (open {number(ledger.open)})"),
+            (
+                "  filtered, bad, future, late",
+                ", ".join(
+                    number(value)
+                    for value in (ledger.filtered, ledger.bad, ledger.future, ledger.late)
+                ),
+            ),
+        ]
+    return facts
+
+
+@task.command()
+@click.argument("name")
+@api_option
+@json_option
+def pause(name: str, api: str | None, as_json: bool) -> None:
+    """Take no more rows until it is resumed; nothing is lost meanwhile."""
+    with Client(api_address(api)) as client:
+        found = client.pause_task(name)
+    _tell(found, as_json, f"Task {name} is paused.")
+
+
+@task.command()
+@click.argument("name")
+@api_option
+@json_option
+def resume(name: str, api: str | None, as_json: bool) -> None:
+    """Go on where it was paused, or failed."""
+    with Client(api_address(api)) as client:
+        found = client.resume_task(name)
+    _tell(found, as_json, f"Task {name} goes on.")
+
+
+@task.command()
+@click.argument("name")
+@api_option
+@json_option
+def rm(name: str, api: str | None, as_json: bool) -> None:
+    """End a task. Results that it has emitted stay."""
+    with Client(api_address(api)) as client:
+        client.delete_task(name)
+    if as_json:
+        print_json({"removed": name})
+    else:
+        messages().print(f"Task {name} is removed; its results stay.")
+
+
+@task.command()
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.option("--sql", default=None, help="The query, instead of a file.")
+@_options_option
+@api_option
+@json_option
+def validate(
+    file: Path | None, sql: str | None, options: tuple[str, ...], api: str | None, as_json: bool
+) -> None:
+    """Check a query and show what its results would look like; nothing is registered."""
+    body = _definition(file, sql)
+    settings = {**_object(body.get("options")), **_pairs(options)}
+    with Client(api_address(api)) as client:
+        found = client.validate(str(body["sql"]), options=settings)
+    if as_json:
+        print_json(found)
+        return
+    rows = [(each.name, each.type) for each in found.output.columns]
+    output().print(table(("column", "type"), rows))
+
+
+def _tell(found: Task, as_json: bool, text: str) -> None:
+    if as_json:
+        print_json(found)
+    else:
+        messages().print(text, markup=False)
+
+
+def _definition(file: Path | None, sql: str | None) -> dict[str, object]:
+    """What to register: at least a member `sql`."""
+    if (file is None) == (sql is None):
+        raise click.UsageError("give either a file or --sql")
+    if sql is not None:
+        return {"sql": sql}
+    if file is None or str(file) == "-":
+        return {"sql": sys.stdin.read()}
+    if not file.is_file():
+        raise click.UsageError(f"there is no file {file}")
+    if file.suffix != ".json":
+        return {"sql": file.read_text(encoding="utf-8")}
+    body = read_object(file)
+    if "sql" not in body:
+        raise Rejected(f'{file} has no member "sql"')
+    return body
+
+
+def _object(value: object) -> dict[str, object]:
+    return dict(value) if isinstance(value, dict) else {}
+
+
+def _pairs(options: tuple[str, ...]) -> dict[str, object]:
+    pairs: dict[str, object] = {}
+    for option in options:
+        name, equals, value = option.partition("=")
+        if not equals:
+            raise click.UsageError(f"--option {option}: write NAME=VALUE")
+        pairs[name] = value
+    return pairs
+
+
+def _start(value: object) -> str | int:
+    """`latest`, `earliest` or a time; the API refuses everything else."""
+    if isinstance(value, dict) and isinstance(value.get("timestamp"), int):
+        return int(value["timestamp"])
+    text = "latest" if value is None else str(value)
+    return int(text) if text.isdigit() else text

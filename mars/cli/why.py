@@ -1,0 +1,56 @@
+"""`mars why`: which partition, mapper or reducer the next windows wait for."""
+
+from __future__ import annotations
+
+import click
+
+from mars.answers import WindowWhy
+from mars.cli.shared import api_address, api_option, json_option, output, print_json
+from mars.cli.tables import clock, number, table
+from mars.client import Client
+
+
+@click.command()
+@click.argument("name")
+@api_option
+@json_option
+def why(name: str, api: str | None, as_json: bool) -> None:
+    """Why no result of task NAME is coming: per open window, who holds it."""
+    with Client(api_address(api)) as client:
+        found = client.why(name)
+    if as_json:
+        print_json(found)
+        return
+    output().print(found.summary, markup=False)
+    if found.windows:
+        titles = ("window", "closes", "waits for", "because", "member", "lag")
+        output().print(table(titles, [_row(window) for window in found.windows]))
+    dropped = found.dropped
+    if dropped.bad or dropped.future or dropped.late:
+        output().print(
+            f"Not counted: {number(dropped.bad)} bad, {number(dropped.future)} future, "
+            f"{number(dropped.late)} late rows."
+        )
+        rows = [
+            (str(each.partition), str(each.offset), str(each.rows), each.reason)
+            for each in dropped.samples
+        ]
+        if rows:
+            output().print(table(("partition", "offset", "rows", "reason"), rows))
+
+
+def _row(window: WindowWhy) -> tuple[str, ...]:
+    held = window.held_by
+    where = (
+        f"partition {held.partition}"
+        if held.partition is not None
+        else (f"bucket {held.bucket}" if held.bucket is not None else "-")
+    )
+    return (
+        clock(window.window_start),
+        clock(window.expected_close),
+        where,
+        held.reason,
+        held.member or "-",
+        number(held.lag),
+    )

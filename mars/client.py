@@ -1,0 +1,349 @@
+"""The REST API as typed calls; what the command line talks through.
+
+Every call raises `Unavailable("api", ...)` where the API does not answer, and the `RequestError` of
+its problem document where it refuses: NotFound, Conflict, VersionMismatch, SqlError, Rejected.
+Times are epoch milliseconds. Answers may grow members that this release does not know.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from http import HTTPStatus
+from types import TracebackType
+from typing import Self, TypeVar
+from urllib.parse import quote
+
+import httpx
+import msgspec
+
+from mars.answers import (
+    Cluster,
+    FinishedWindows,
+    Ledger,
+    OpenWindows,
+    Readiness,
+    ResultEvent,
+    Stream,
+    Streams,
+    Task,
+    Tasks,
+    TaskSummary,
+    Validation,
+    Why,
+)
+from mars.errors import (
+    Conflict,
+    NotFound,
+    Rejected,
+    RequestError,
+    SqlError,
+    Unavailable,
+    VersionMismatch,
+)
+
+TIMEOUT_S = 30.0
+"""For one answer: a change of a task may wait 5 s for the leader, a look into a large log longer.
+"""
+
+CONNECT_TIMEOUT_S = 5.0
+"""For a connection: longer means that nobody listens."""
+
+SILENCE_S = 60.0
+"""Longest silence of an event stream: the API sends a comment every 15 s."""
+
+
+class _Problem(msgspec.Struct, frozen=True):
+    """A problem document."""
+
+    title: str = ""
+    status: int = 0
+    detail: str = ""
+    line: int | None = None
+    column: int | None = None
+    service: str | None = None
+
+
+AnswerType = TypeVar("AnswerType")
+
+_REFUSALS: Mapping[int, type[RequestError]] = {
+    HTTPStatus.NOT_FOUND: NotFound,
+    HTTPStatus.CONFLICT: Conflict,
+    HTTPStatus.PRECONDITION_FAILED: VersionMismatch,
+}
+
+
+class Client:
+    """One connection pool to one API. Use it as a context manager, or close it."""
+
+    def __init__(self, url: str, *, transport: httpx.BaseTransport | None = None) -> None:
+        self._url = url
+        self._http = httpx.Client(
+            base_url=url,
+            timeout=httpx.Timeout(TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
+            transport=transport,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._http.close()
+
+    # ------------------------------------------------------------------------------- streams
+
+    def put_stream(self, name: str, declaration: Mapping[str, object]) -> Stream:
+        """Declare a stream, or replace its declaration."""
+        return self._call("PUT", f"/v1/streams/{_segment(name)}", Stream, body=declaration)
+
+    def streams(self) -> list[Stream]:
+        """All streams, by name."""
+        return self._call("GET", "/v1/streams", Streams).streams
+
+    def stream(self, name: str) -> Stream:
+        """One stream."""
+        return self._call("GET", f"/v1/streams/{_segment(name)}", Stream)
+
+    def delete_stream(self, name: str) -> None:
+        """Remove a declaration that no task uses."""
+        self._send("DELETE", f"/v1/streams/{_segment(name)}")
+
+    # --------------------------------------------------------------------------------- tasks
+
+    def create_task(
+        self,
+        name: str,
+        sql: str,
+        *,
+        start: str | int = "latest",
+        options: Mapping[str, object] | None = None,
+    ) -> Task:
+        """Register a task; `start` is `latest`, `earliest` or a time."""
+        body = {
+            "name": name,
+            "sql": sql,
+            "start": {"timestamp": start} if isinstance(start, int) else start,
+            "options": options or {},
+        }
+        return self._call("POST", "/v1/tasks", Task, body=body)
+
+    def tasks(self, *, deleted: bool = False) -> list[TaskSummary]:
+        """All tasks, by name."""
+        query = {"deleted": "true"} if deleted else None
+        return self._call("GET", "/v1/tasks", Tasks, query=query).tasks
+
+    def task(self, name: str) -> Task:
+        """One task."""
+        return self._call("GET", _task(name), Task)
+
+    def change_task(
+        self,
+        name: str,
+        sql: str,
+        *,
+        options: Mapping[str, object] | None = None,
+        expected_version: int | None = None,
+    ) -> Task:
+        """Make a new version, if the current one is the expected one (None: whatever it is)."""
+        headers = None if expected_version is None else {"If-Match": f'"{expected_version}"'}
+        body = {"sql": sql, "options": options or {}}
+        return self._call("PUT", _task(name), Task, body=body, headers=headers)
+
+    def delete_task(self, name: str) -> None:
+        """End a task; its results stay."""
+        self._send("DELETE", _task(name))
+
+    def pause_task(self, name: str) -> Task:
+        """Take no more rows until it is resumed."""
+        return self._call("POST", f"{_task(name)}/pause", Task)
+
+    def resume_task(self, name: str) -> Task:
+        """Go on where it was paused, or failed."""
+        return self._call("POST", f"{_task(name)}/resume", Task)
+
+    def validate(
+        self, sql: str, *, options: Mapping[str, object] | None = None, name: str | None = None
+    ) -> Validation:
+        """Check a query."""
+        body: dict[str, object] = {"sql": sql, "options": options or {}}
+        if name is not None:
+            body["name"] = name
+        return self._call("POST", "/v1/tasks/validate", Validation, body=body)
+
+    # ------------------------------------------------------------------------- inside a task
+
+    def windows(
+        self,
+        name: str,
+        *,
+        key: str | None = None,
+        limit: int | None = None,
+        order: str | None = None,
+    ) -> OpenWindows:
+        """Open windows with their values as of now."""
+        query = {"key": key, "limit": limit, "order": order}
+        return self._call("GET", f"{_task(name)}/windows", OpenWindows, query=query)
+
+    def why(self, name: str) -> Why:
+        """Why no result is coming."""
+        return self._call("GET", f"{_task(name)}/why", Why)
+
+    def ledger(self, name: str) -> Ledger:
+        """Where the task's rows went."""
+        return self._call("GET", f"{_task(name)}/ledger", Ledger)
+
+    def results(
+        self, name: str, *, window_start: int | None = None, limit: int | None = None
+    ) -> FinishedWindows:
+        """The last finished windows."""
+        query = {"window_start": window_start, "limit": limit}
+        return self._call("GET", f"{_task(name)}/results", FinishedWindows, query=query)
+
+    def tail(self, name: str) -> Iterator[ResultEvent]:
+        """Result rows as they are committed, from now on; close the iterator to end it.
+
+        The connection is made by the first `next`. Raises Unavailable when the API goes away.
+        """
+        request = self._http.build_request(
+            "GET",
+            f"{_task(name)}/results",
+            headers={"Accept": "text/event-stream"},
+            timeout=httpx.Timeout(SILENCE_S, connect=CONNECT_TIMEOUT_S),
+        )
+        with self._talking():
+            response = self._http.send(request, stream=True)
+            try:
+                if response.is_error:
+                    response.read()
+                    raise _refusal(response)
+                yield from _events(response.iter_bytes())
+            finally:
+                response.close()
+
+    # --------------------------------------------------------------------------- the service
+
+    def cluster(self) -> Cluster:
+        """The state of the cluster."""
+        return self._call("GET", "/v1/cluster", Cluster)
+
+    def readiness(self) -> Readiness:
+        """Whether the API has every server it needs; that it has not is no error here."""
+        with self._talking():
+            response = self._http.get("/readyz")
+        return _decode(response, Readiness)
+
+    # ---------------------------------------------------------------------------- the wire
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        kind: type[AnswerType],
+        *,
+        body: Mapping[str, object] | None = None,
+        query: Mapping[str, str | int | None] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> AnswerType:
+        return _decode(self._send(method, path, body=body, query=query, headers=headers), kind)
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Mapping[str, object] | None = None,
+        query: Mapping[str, str | int | None] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> httpx.Response:
+        given = {name: value for name, value in (query or {}).items() if value is not None}
+        with self._talking():
+            response = self._http.request(
+                method,
+                path,
+                content=None if body is None else json.dumps(body).encode(),
+                params=given or None,
+                headers={"Content-Type": "application/json", **(headers or {})},
+            )
+        if response.is_error:
+            raise _refusal(response)
+        return response
+
+    @contextmanager
+    def _talking(self) -> Iterator[None]:
+        try:
+            yield
+        except httpx.TimeoutException as error:
+            raise Unavailable("api", f"{self._url} did not answer in time") from error
+        except httpx.TransportError as error:
+            raise Unavailable("api", f"{self._url} cannot be reached ({error})") from error
+
+
+def _segment(name: str) -> str:
+    return quote(name, safe="")
+
+
+def _task(name: str) -> str:
+    return f"/v1/tasks/{_segment(name)}"
+
+
+def _decode(response: httpx.Response, kind: type[AnswerType]) -> AnswerType:
+    try:
+        return msgspec.json.decode(response.content, type=kind)
+    except msgspec.MsgspecError as error:
+        raise Unavailable(
+            "api", f"{response.url} answered something else ({error}); is it a Mars API?"
+        ) from error
+
+
+def _refusal(response: httpx.Response) -> RequestError | Unavailable:
+    """The error that a problem document stands for."""
+    try:
+        problem = msgspec.json.decode(response.content, type=_Problem)
+    except msgspec.MsgspecError:
+        problem = _Problem()
+    detail = problem.detail or f"{response.url} answered {response.status_code}"
+    if response.is_server_error:
+        service = problem.service or "api"
+        return Unavailable(service, detail.removeprefix(f"{service} is not available: "))
+    if problem.line is not None and problem.column is not None:
+        return SqlError(detail, problem.line, problem.column)
+    return _REFUSALS.get(response.status_code, Rejected)(detail)
+
+
+def _events(pieces: Iterable[bytes]) -> Iterator[ResultEvent]:
+    """Server-sent events named `result`; comments and others are passed over."""
+    event, identity, data = b"", b"", b""
+    for line in _lines(pieces):
+        name, _, value = line.partition(b": ")
+        match name:
+            case b"event":
+                event = value
+            case b"id":
+                identity = value
+            case b"data":
+                data = value
+            case b"":
+                if event == b"result":
+                    partition, _, offset = identity.partition(b":")
+                    yield ResultEvent(int(partition), int(offset), data)
+                event, identity, data = b"", b"", b""
+            case _:
+                pass
+
+
+def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    r"""Lines that end with `\n` only: a row may hold every other character that ends lines."""
+    rest = b""
+    for piece in pieces:
+        *lines, rest = (rest + piece).split(b"\n")
+        yield from lines

@@ -1,0 +1,242 @@
+"""Lines of comma-separated cells (RFC 4180) to columns.
+
+Each line is a row by itself: a cell cannot hold a line break, so that a stray quote spoils no
+other line. An empty cell is NULL, for a text the empty text. Numbers are written as in JSON or
+with a leading `+`, booleans `true` or `false`. A line with a NUL byte is unreadable.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv as arrow_csv
+
+from mars.codec.assembly import Faults, assemble
+from mars.codec.columns import RAW_TYPES, convert
+from mars.codec.decoded import Decoded
+from mars.codec.limits import unusable
+from mars.plan import Field, FieldType, Stream
+from mars.types import Reason, Records
+
+_QUOTED = re.compile(rb'"(?:[^"]|"")*+"')
+_CELL = rb'(?:"(?:[^"]|"")*+"|[^",]*+)'
+_LINE = re.compile(_CELL + rb"(?:," + _CELL + rb")*+")
+
+_CAREFUL = (b'"', b"\r", b"\0", b"\n\n")
+"""Where none of these is in a text, its lines need not be looked at one by one."""
+
+
+@dataclass(slots=True)
+class _Block:
+    """Messages with the same columns; `numbers` are those of their rows in the batch."""
+
+    columns: tuple[str, ...]
+    bodies: list[bytes] = field(default_factory=list)
+    numbers: list[range] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cells:
+    """Cells of some rows, by field (None: no such column)."""
+
+    numbers: np.typing.NDArray[np.int64]
+    by_field: tuple[pl.Series | None, ...]
+
+
+def decode_csv(stream: Stream, fields: tuple[Field, ...], records: Records) -> Decoded:
+    """Decode messages of the format csv."""
+    faults = Faults()
+    lines = np.ones(len(records.values), dtype=np.int64)
+    blocks, total = _blocks(stream, records, lines, faults)
+    parsed = [_parse(block, fields, faults) for block in blocks]
+    typed = [_typed(at, one, parsed, total, faults) for at, one in enumerate(fields)]
+    return assemble(stream, fields, records, lines, typed, faults)
+
+
+def _blocks(
+    stream: Stream, records: Records, lines: np.typing.NDArray[np.int64], faults: Faults
+) -> tuple[list[_Block], int]:
+    """Messages sorted by their columns, and the number of rows of all."""
+    declared = tuple(one.name for one in stream.fields)
+    blocks: dict[tuple[str, ...], _Block] = {}
+    total = 0
+    for at, value in enumerate(records.values):
+        problem = unusable(value)
+        columns, body = declared, (value or b"").rstrip(b"\r\n")
+        if problem is None and stream.csv_header:
+            header, line_break, body = body.partition(b"\n")
+            columns, problem = _columns(header)
+            if problem is None and not line_break:
+                lines[at] = 0
+                continue
+        if problem is not None:
+            faults.unreadable[total] = problem
+            total += 1
+            continue
+        lines[at] = body.count(b"\n") + 1
+        block = blocks.setdefault(columns, _Block(columns))
+        block.bodies.append(body)
+        block.numbers.append(range(total, total := total + int(lines[at])))
+    return list(blocks.values()), total
+
+
+def _columns(header: bytes) -> tuple[tuple[str, ...], tuple[Reason, str] | None]:
+    """The columns that a header names, or why it is none."""
+    line = header.removesuffix(b"\r")
+    if _problem(line, cells=2) is not None:
+        return (), (Reason.UNREADABLE, "the header is no line of cells")
+    try:
+        columns = tuple(next(csv.reader([line.decode()], strict=True)))
+    except (UnicodeDecodeError, csv.Error) as error:
+        return (), (Reason.UNREADABLE, f"the header cannot be read: {error}")
+    if len(set(columns)) < len(columns):
+        return (), (Reason.UNREADABLE, "the header names a column twice")
+    return columns, None
+
+
+def _parse(block: _Block, fields: tuple[Field, ...], faults: Faults) -> _Cells:
+    """The cells of a block's rows; rows that are no rows become faults."""
+    text = b"\n".join(block.bodies)
+    numbers = np.concatenate([np.arange(part.start, part.stop) for part in block.numbers])
+    if text.startswith(b"\n") or any(mark in text for mark in _CAREFUL):
+        text, numbers = _without_broken_lines(text, numbers, len(block.columns), faults)
+    wanted = [one.name if one.name in block.columns else None for one in fields]
+    try:
+        table = _read(text, block.columns, wanted)
+    except pa.ArrowInvalid:  # some line has another number of cells than there are columns
+        text, numbers = _without_misfits(text, numbers, len(block.columns), faults)
+        table = _read(text, block.columns, wanted)
+    return _Cells(
+        numbers,
+        tuple(None if name is None else _cells(table, block.columns, name) for name in wanted),
+    )
+
+
+def _without_broken_lines(
+    text: bytes, numbers: np.typing.NDArray[np.int64], columns: int, faults: Faults
+) -> tuple[bytes, np.typing.NDArray[np.int64]]:
+    rows = [row.removesuffix(b"\r") for row in text.split(b"\n")]
+    kept = []
+    for at, row in enumerate(rows):
+        problem = _problem(row, columns)
+        if problem is None:
+            kept.append(at)
+        else:
+            faults.unreadable[int(numbers[at])] = (Reason.UNREADABLE, problem)
+    return b"\n".join([rows[at] for at in kept]), numbers[kept]
+
+
+def _problem(row: bytes, cells: int) -> str | None:
+    """Why a line is no line of cells, or None."""
+    if not row and cells > 1:
+        return "empty"
+    if b"\0" in row:
+        return "a NUL byte"
+    if b"\r" in row:
+        return "a carriage return within a line"
+    if b'"' in row and _LINE.fullmatch(row) is None:
+        return "a quote that is not closed, or not at the begin of a cell"
+    return None
+
+
+def _without_misfits(
+    text: bytes, numbers: np.typing.NDArray[np.int64], columns: int, faults: Faults
+) -> tuple[bytes, np.typing.NDArray[np.int64]]:
+    rows, kept = text.split(b"\n"), []
+    for at, row in enumerate(rows):
+        cells = (_QUOTED.sub(b"", row) if b'"' in row else row).count(b",") + 1
+        if cells == columns:
+            kept.append(at)
+        else:
+            problem = f"{cells} cells instead of {columns}"
+            faults.unreadable[int(numbers[at])] = (Reason.UNREADABLE, problem)
+    return b"\n".join([rows[at] for at in kept]), numbers[kept]
+
+
+def _read(text: bytes, columns: tuple[str, ...], wanted: list[str | None]) -> pa.Table:
+    """The wanted columns as bytes. Raises ArrowInvalid unless each line has a cell per column."""
+    names = [_place(columns, name) for name in wanted if name is not None] or ["0"]
+    return arrow_csv.read_csv(
+        pa.BufferReader(text + b"\n"),
+        arrow_csv.ReadOptions(
+            use_threads=False,
+            block_size=len(text) + 2,
+            column_names=[str(at) for at in range(len(columns))],
+        ),
+        arrow_csv.ParseOptions(ignore_empty_lines=False),
+        arrow_csv.ConvertOptions(
+            include_columns=names,
+            column_types=dict.fromkeys(names, pa.binary()),
+            check_utf8=False,
+            strings_can_be_null=False,
+        ),
+    )
+
+
+def _place(columns: tuple[str, ...], name: str) -> str:
+    """Columns are called by their place, so that any name will do."""
+    return str(columns.index(name))
+
+
+def _cells(table: pa.Table, columns: tuple[str, ...], name: str) -> pl.Series:
+    return pl.Series(table.column(_place(columns, name)))
+
+
+def _typed(at: int, one: Field, parsed: list[_Cells], total: int, faults: Faults) -> pl.Series:
+    """One field of all rows, NULL for those that are unreadable."""
+    found = [(cells.numbers, cells.by_field[at]) for cells in parsed]
+    present = [(numbers, series) for numbers, series in found if series is not None]
+    cells = pl.concat([*(series for _, series in present), pl.Series([None], dtype=pl.Binary)])
+    places = np.full(total, cells.len() - 1, dtype=np.int64)
+    begin = 0
+    for numbers, series in present:
+        places[numbers] = np.arange(begin, begin + series.len())
+        begin += series.len()
+    raw, invalid = _values(_texts(cells), one.type)
+    column = convert(raw, one.type)
+    if column.invalid is not None:
+        invalid |= column.invalid
+    faults.mark(at, invalid.gather(places))
+    return column.values.gather(places)
+
+
+def _texts(cells: pl.Series) -> tuple[pl.Series, pl.Series]:
+    """Cells as texts, and which of them are none."""
+    try:
+        return cells.cast(pl.String), pl.repeat(False, cells.len(), eager=True)
+    except pl.exceptions.ComputeError:
+        texts = [None if cell is None else _text(cell) for cell in cells]
+        texts_ = pl.Series(cells.name, texts, dtype=pl.String)
+        return texts_, texts_.is_null() & cells.is_not_null()
+
+
+def _text(cell: bytes) -> str | None:
+    try:
+        return cell.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _values(texts: tuple[pl.Series, pl.Series], kind: FieldType) -> tuple[pl.Series, pl.Series]:
+    """Values of `RAW_TYPES[kind]`, and which cells are none."""
+    cells, broken = texts
+    dtype = RAW_TYPES[kind]
+    if kind is FieldType.STRING:
+        return cells, broken
+    present = cells.set(cells == "", None)
+    if kind is FieldType.TIMESTAMP_ISO:
+        return present, broken
+    if dtype == pl.Boolean():
+        values = pl.select(
+            pl.when(present == "true").then(True).when(present == "false").then(False)
+        ).to_series()
+    else:
+        values = present.cast(dtype, strict=False)
+    if dtype == pl.Float64():
+        values = values.set(~values.is_finite(), None)
+    return values, broken | (present.is_not_null() & values.is_null())

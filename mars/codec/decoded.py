@@ -1,0 +1,144 @@
+"""What has been decoded of a batch of messages."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import polars as pl
+
+from mars.plan import Field, Format, Stream
+from mars.types import Reason, Records
+
+LINES = frozenset({Format.NDJSON, Format.CSV})
+"""Formats in which each line of a message is a row."""
+
+PAYLOAD_BYTES_MAX = 512
+"""Bytes of a row kept for its reference: enough to recognise it, 100 of them a batch."""
+
+
+def header_lines(stream: Stream) -> int:
+    """Lines at the begin of a message that are no rows."""
+    return int(stream.format is Format.CSV and stream.csv_header)
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A row (or a whole message) that is nothing at all, whichever fields one looks for.
+
+    `message` counts the messages of the batch from 0, `line` the lines of the message from 0.
+    """
+
+    message: int
+    line: int
+    reason: Reason
+    detail: str
+
+
+@dataclass(frozen=True, eq=False)
+class Decoded:
+    """The rows of a batch of messages in columns, for any task that reads no more than `fields`.
+
+    `frame` has one row per readable row, in order, and a column per field of the type in
+    `mars.evaluate.values`; timestamps are epoch milliseconds. `invalid` has as many rows, and a
+    Boolean column for each field that has values of a wrong type (they are NULL in `frame`): such
+    a row is bad for the tasks that read this field, and good for the others. So what a task sees
+    depends on its own fields only. `unreadable` are the rows that are in no column.
+
+    `messages` (UInt32) says which message of `records` each row comes from; None: row i is
+    message i.
+    """
+
+    stream: Stream
+    fields: tuple[Field, ...]
+    records: Records
+    frame: pl.DataFrame
+    invalid: pl.DataFrame
+    unreadable: tuple[Unreadable, ...] = ()
+    messages: pl.Series | None = None
+
+    @property
+    def rows(self) -> int:
+        """Readable rows."""
+        return self.frame.height
+
+    @cached_property
+    def timestamps_ms(self) -> pl.Series:
+        """The Kafka timestamp of each message (Int64; -1: none)."""
+        return pl.Series("kafka_timestamp", self.records.timestamps_ms, dtype=pl.Int64)
+
+    def message_of(self, row: int) -> int:
+        """Which message a row comes from."""
+        return row if self.messages is None else int(self.messages[row])
+
+    def line_of(self, row: int) -> int:
+        """Which line of its message a row is; 0 for formats without lines."""
+        skipped = header_lines(self.stream)
+        if self.stream.format not in LINES or self.messages is None:
+            return skipped
+        message = self.message_of(row)
+        line = row - int(self.messages.search_sorted(message, "left")) + skipped
+        for unreadable in self._unreadable_lines.get(message, ()):
+            if unreadable > line:
+                break
+            line += 1
+        return line
+
+    @cached_property
+    def _unreadable_lines(self) -> dict[int, list[int]]:
+        lines: dict[int, list[int]] = {}
+        for row in self.unreadable:
+            lines.setdefault(row.message, []).append(row.line)
+        return {message: sorted(found) for message, found in lines.items()}
+
+    def payload(self, message: int, line: int) -> bytes:
+        """The first bytes of a row: of its line where rows are lines, else of its message."""
+        value = self.records.values[message] or b""
+        if self.stream.format not in LINES:
+            return value[:PAYLOAD_BYTES_MAX]
+        lines = value.split(b"\n", line + 1)
+        return (lines[line] if line < len(lines) else value)[:PAYLOAD_BYTES_MAX]
+
+    def from_offset(self, offset: int) -> Decoded:
+        """The rows at or after an offset; the range then begins there."""
+        first = max(offset, self.records.first)
+        return self._slice(first, max(first, self.records.next))
+
+    def until(self, offset: int) -> Decoded:
+        """The rows before an offset; the range then ends there."""
+        next_ = min(offset, self.records.next)
+        return self._slice(min(self.records.first, next_), next_)
+
+    def _slice(self, first: int, next_: int) -> Decoded:
+        records = self.records
+        if (first, next_) == (records.first, records.next):
+            return self
+        begin, end = bisect_left(records.offsets, first), bisect_left(records.offsets, next_)
+        row, rows = self._rows_before(begin), self._rows_before(end) - self._rows_before(begin)
+        messages = self.messages
+        return replace(
+            self,
+            records=Records(
+                records.lane,
+                first,
+                next_,
+                records.values[begin:end],
+                records.offsets[begin:end],
+                records.timestamps_ms[begin:end],
+            ),
+            frame=self.frame.slice(row, rows),
+            invalid=self.invalid.slice(row, rows),
+            unreadable=tuple(
+                replace(bad, message=bad.message - begin)
+                for bad in self.unreadable
+                if begin <= bad.message < end
+            ),
+            messages=None if messages is None else messages.slice(row, rows) - begin,
+        )
+
+    def _rows_before(self, message: int) -> int:
+        """How many rows come from the messages before one."""
+        if self.messages is None:
+            return min(message, self.rows)
+        return int(self.messages.search_sorted(message, "left"))

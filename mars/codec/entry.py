@@ -1,0 +1,110 @@
+"""One entry of a partial log <-> a header and a body.
+
+The header is msgpack and says what a reducer must know to account for the entry; the body is the
+Arrow IPC stream of states, which a reducer that skips the entry never opens.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import xxhash
+
+from mars.errors import MarsError
+from mars.types import (
+    Bucket,
+    Entry,
+    Lane,
+    PaneRows,
+    Partial,
+    Range,
+    Reason,
+    RejectedRange,
+    RejectedRow,
+    Rejections,
+    RowCounts,
+    Sequence64,
+)
+
+FORM = 1
+"""The number of this layout. A change of it must still read the older ones: a log outlives the
+processes of one release."""
+
+
+class CorruptEntry(MarsError):
+    """A log entry cannot be read; the log must be made again from Kafka."""
+
+
+class _Header(msgspec.Struct, frozen=True, array_like=True):
+    form: int
+    version: int
+    bucket: int
+    ranges: tuple[tuple[str, int, int], ...]
+    counts: tuple[int, int, int, int]
+    panes: tuple[tuple[int, int, dict[str, int]], ...]
+    rejected_rows: tuple[tuple[str, int, Reason, str, bytes], ...]
+    rejected_ranges: tuple[tuple[str, int, int, Reason, int], ...]
+    states_checksum: int
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(_Header)
+
+
+def encode_entry(version: int, ranges: tuple[Range, ...], partial: Partial) -> tuple[bytes, bytes]:
+    """Header and body of one entry."""
+    counts, rejections = partial.counts, partial.rejections
+    header = _Header(
+        form=FORM,
+        version=version,
+        bucket=partial.bucket,
+        ranges=tuple((part.lane, part.first, part.next) for part in ranges),
+        counts=(counts.counted, counts.filtered, counts.bad, counts.future),
+        panes=tuple(
+            (pane.start_ms, pane.rows, {str(lane): first for lane, first in pane.first.items()})
+            for pane in partial.panes
+        ),
+        rejected_rows=tuple(
+            (row.lane, row.offset, row.reason, row.detail, row.payload) for row in rejections.rows
+        ),
+        rejected_ranges=tuple(
+            (part.lane, part.first, part.next, part.reason, part.rows) for part in rejections.ranges
+        ),
+        states_checksum=xxhash.xxh3_64_intdigest(partial.states),
+    )
+    return _encoder.encode(header), partial.states
+
+
+def decode_entry(seq: Sequence64, header: bytes, body: bytes) -> Entry:
+    """The entry that was stored under `seq`. Raises CorruptEntry."""
+    try:
+        found = _decoder.decode(header)
+    except msgspec.DecodeError as error:
+        raise CorruptEntry(f"log entry {seq}: its header cannot be read: {error}") from error
+    if found.form != FORM:
+        raise CorruptEntry(f"log entry {seq}: written in form {found.form}, this reads {FORM}")
+    if found.states_checksum != xxhash.xxh3_64_intdigest(body):
+        raise CorruptEntry(f"log entry {seq}: its states are not those that were written")
+    ranges = tuple(Range(Lane(lane), first, next_) for lane, first, next_ in found.ranges)
+    return Entry(seq, found.version, ranges, _partial(found, body))
+
+
+def _partial(found: _Header, body: bytes) -> Partial:
+    return Partial(
+        bucket=Bucket(found.bucket),
+        counts=RowCounts(*found.counts),
+        panes=tuple(
+            PaneRows(start, rows, {Lane(lane): first for lane, first in firsts.items()})
+            for start, rows, firsts in found.panes
+        ),
+        states=body,
+        rejections=Rejections(
+            tuple(
+                RejectedRow(Lane(lane), offset, reason, detail, payload)
+                for lane, offset, reason, detail, payload in found.rejected_rows
+            ),
+            tuple(
+                RejectedRange(Lane(lane), first, next_, reason, rows)
+                for lane, first, next_, reason, rows in found.rejected_ranges
+            ),
+        ),
+    )

@@ -1,0 +1,20 @@
+"""What a message may be."""
+
+from __future__ import annotations
+
+from mars.types import Reason
+
+MESSAGE_BYTES_MAX = 16 * 1024 * 1024
+"""Longest message that is decoded; Kafka's own default is 1 MiB. A longer one is a bad row: its
+columns would not fit into a mapper's share of memory together with the rest of a batch."""
+
+
+def unusable(value: bytes | None) -> tuple[Reason, str] | None:
+    """Why a message cannot hold a row whatever its format, or None if it may."""
+    if value is None:
+        return Reason.UNREADABLE, "the message has no value (a tombstone)"
+    if len(value) > MESSAGE_BYTES_MAX:
+        return Reason.TOO_LARGE, f"{len(value)} bytes, at most {MESSAGE_BYTES_MAX} are read"
+    if not value or value.isspace():
+        return Reason.UNREADABLE, "empty"
+    return None

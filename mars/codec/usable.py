@@ -1,0 +1,195 @@
+"""Which of the decoded rows a task can use, and a reference to each that it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import reduce
+
+import polars as pl
+
+from mars.codec.decoded import Decoded
+from mars.plan import Plan
+from mars.types import Reason, RejectedRange, RejectedRow, Rejections
+
+NAMED_MAX = 100
+"""Rows of a batch that are referenced one by one, with their first bytes: 50 KB at most."""
+
+EVENT_TIME_MIN_MS = -62_135_596_800_000
+"""The begin of the year 1."""
+
+EVENT_TIME_MAX_MS = 253_402_300_799_999
+"""The end of the year 9999. What lies beyond cannot be written in ISO 8601, and a single row there
+would close every window if it moved the mark."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usable:
+    """The rows of a batch that are neither bad nor future, for one task.
+
+    `mark_ms` is the highest event time among them, None if there are none. `bad` counts unreadable
+    rows too.
+    """
+
+    rows: pl.DataFrame
+    mark_ms: int | None
+    bad: int
+    future: int
+    rejections: Rejections
+
+
+@dataclass(frozen=True, slots=True)
+class _Rejected:
+    """Rows rejected for one reason; `detail` says why for one of them."""
+
+    reason: Reason
+    rows: pl.Series
+    detail: Callable[[int], str]
+
+
+def usable_rows(plan: Plan, decoded: Decoded) -> Usable:
+    """Sort out the rows that the plan cannot use."""
+    rejected = list(_rejected(plan, decoded))
+    rows = decoded.frame
+    if rejected:
+        rows = rows.filter(~reduce(pl.Series.__or__, (one.rows for one in rejected)))
+    mark = rows.get_column(plan.stream.event_time).max()
+    future = sum(int(one.rows.sum()) for one in rejected if one.reason is Reason.FUTURE)
+    bad = decoded.rows - rows.height - future + len(decoded.unreadable)
+    return Usable(
+        rows=rows,
+        mark_ms=mark if isinstance(mark, int) else None,
+        bad=bad,
+        future=future,
+        rejections=_references(decoded, rejected),
+    )
+
+
+def _rejected(plan: Plan, decoded: Decoded) -> Iterator[_Rejected]:
+    """The rows to reject, each under the first reason that holds."""
+    seen: pl.Series | None = None
+    for found in _suspects(plan, decoded):
+        rows = found.rows if seen is None else found.rows & ~seen
+        seen = rows if seen is None else seen | rows
+        if rows.any():
+            yield _Rejected(found.reason, rows, found.detail)
+
+
+def _suspects(plan: Plan, decoded: Decoded) -> Iterator[_Rejected]:
+    """Reasons that may hold for some rows; cheap looks at whole columns say which may not."""
+    mistyped = _mistyped(plan, decoded)
+    if mistyped is not None:
+        yield mistyped
+    name = plan.stream.event_time
+    times = decoded.frame.get_column(name)
+    if times.null_count():
+        yield _Rejected(
+            Reason.NO_EVENT_TIME, times.is_null(), lambda _: f"`{name}` is missing or NULL"
+        )
+    low, high = times.min(), times.max()
+    if not isinstance(low, int) or not isinstance(high, int):
+        return
+    if low < EVENT_TIME_MIN_MS or high > EVENT_TIME_MAX_MS:
+        sane = times.is_between(EVENT_TIME_MIN_MS, EVENT_TIME_MAX_MS).fill_null(False)
+        yield _Rejected(
+            Reason.NO_EVENT_TIME, ~sane, lambda _: f"`{name}` is outside the years 1 to 9999"
+        )
+    yield from _future(plan, decoded, times, high)
+
+
+def _mistyped(plan: Plan, decoded: Decoded) -> _Rejected | None:
+    names = [one.name for one in plan.fields if one.name in decoded.invalid.columns]
+    if not names:
+        return None
+    kinds = {one.name: one.type for one in plan.fields}
+
+    def detail(row: int) -> str:
+        name = next(name for name in names if decoded.invalid.get_column(name)[row])
+        return f"`{name}` is no {kinds[name]}"
+
+    marks = (decoded.invalid.get_column(name) for name in names)
+    return _Rejected(Reason.WRONG_TYPE, reduce(pl.Series.__or__, marks), detail)
+
+
+def _future(plan: Plan, decoded: Decoded, times: pl.Series, highest: int) -> Iterator[_Rejected]:
+    """Rows whose event time is too far after their record's own timestamp, where it has one."""
+    limit = plan.options.future_limit_ms
+    stamps = decoded.timestamps_ms
+    earliest = stamps.min()
+    if isinstance(earliest, int) and earliest >= 0 and highest <= earliest + limit:
+        return
+    if decoded.messages is not None:
+        stamps = stamps.gather(decoded.messages)
+    ahead = times - stamps
+    rows = ((ahead > limit) & (stamps >= 0)).fill_null(False)
+    yield _Rejected(
+        Reason.FUTURE, rows, lambda row: f"{ahead[row]} ms after the record's own timestamp"
+    )
+
+
+@dataclass(slots=True)
+class _Unnamed:
+    first: int
+    last: int
+    rows: int
+
+    def widen(self, first: int, last: int, rows: int) -> None:
+        self.first, self.last = min(self.first, first), max(self.last, last)
+        self.rows += rows
+
+
+@dataclass(slots=True)
+class _References:
+    """Collects references: the first NAMED_MAX rows by themselves, the rest in ranges."""
+
+    decoded: Decoded
+    named: list[RejectedRow] = field(default_factory=list)
+    unnamed: dict[Reason, _Unnamed] = field(default_factory=dict)
+
+    @property
+    def room(self) -> int:
+        return NAMED_MAX - len(self.named)
+
+    def name(self, message: int, line: int, reason: Reason, detail: str) -> None:
+        records = self.decoded.records
+        payload = self.decoded.payload(message, line)
+        self.named.append(
+            RejectedRow(records.lane, records.offsets[message], reason, detail, payload)
+        )
+
+    def count(self, reason: Reason, first: int, last: int, rows: int) -> None:
+        """Rows of the messages between two, inclusive."""
+        offsets = self.decoded.records.offsets
+        span = (offsets[first], offsets[last], rows)
+        if reason in self.unnamed:
+            self.unnamed[reason].widen(*span)
+        else:
+            self.unnamed[reason] = _Unnamed(*span)
+
+    def ranges(self) -> tuple[RejectedRange, ...]:
+        lane = self.decoded.records.lane
+        return tuple(
+            RejectedRange(lane, found.first, found.last + 1, reason, found.rows)
+            for reason, found in self.unnamed.items()
+        )
+
+
+def _references(decoded: Decoded, rejected: list[_Rejected]) -> Rejections:
+    if not rejected and not decoded.unreadable:
+        return Rejections()
+    references = _References(decoded)
+    for bad in decoded.unreadable:
+        if references.room:
+            references.name(bad.message, bad.line, bad.reason, bad.detail)
+        else:
+            references.count(bad.reason, bad.message, bad.message, 1)
+    for one in rejected:
+        rows, room = one.rows.arg_true(), references.room
+        for row in rows.head(room):
+            message = decoded.message_of(row)
+            references.name(message, decoded.line_of(row), one.reason, one.detail(row))
+        rest = rows.slice(room)
+        if rest.len():
+            first, last = decoded.message_of(rest[0]), decoded.message_of(rest[-1])
+            references.count(one.reason, first, last, rest.len())
+    return Rejections(tuple(references.named), references.ranges())

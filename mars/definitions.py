@@ -1,0 +1,100 @@
+"""What is kept in the task registry: streams and tasks as their users declared them.
+
+These values are stored as JSON in ZooKeeper and copied to the topic `mars.control`; they hold the
+query as text. A process compiles them into plans as soon as it has read them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+
+import msgspec
+
+from mars.plan import Stream
+from mars.types import Lane, TaskName
+
+
+class TaskState(StrEnum):
+    """What a task is doing."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    FAILED = "failed"
+    DELETED = "deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskVersion:
+    """One version of a task.
+
+    `starts` says, per lane, the first offset that belongs to this version; a lane that is not
+    named starts at 0 (a partition made later). None: the leader has not yet decided where the
+    version before it ends. Windows that begin before `complete_from_ms` or end after
+    `complete_until_ms` (None: no bound) lack rows and are marked incomplete.
+    """
+
+    version: int
+    sql: str
+    options: Mapping[str, object]
+    stream: Stream
+    topic_id: str
+    created_ms: int
+    starts: Mapping[Lane, int] | None
+    complete_from_ms: int | None = None
+    complete_until_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskDefinition:
+    """A task: its state, and its versions in order, the last being the current one.
+
+    Older versions stay until all their windows are closed. `detail` says why a task failed.
+    A deleted task keeps its last version, because version numbers of a name never restart.
+    """
+
+    name: TaskName
+    state: TaskState
+    versions: tuple[TaskVersion, ...]
+    detail: str = ""
+
+    @property
+    def current(self) -> TaskVersion:
+        """The newest version, whether it has begun or not."""
+        return self.versions[-1]
+
+    @property
+    def begun(self) -> tuple[TaskVersion, ...]:
+        """The versions whose start is decided, oldest first."""
+        return tuple(version for version in self.versions if version.starts is not None)
+
+    def version_at(self, lane: Lane, offset: int) -> tuple[int, int | None]:
+        """Which version a row belongs to, and the offset at which the next one begins (or None)."""
+        begun = self.begun
+        for older, newer in pairwise(begun):
+            boundary = (newer.starts or {}).get(lane, 0)
+            if offset < boundary:
+                return older.version, boundary
+        return begun[-1].version, None
+
+
+def encode_definition(definition: TaskDefinition) -> bytes:
+    """The JSON of a task definition."""
+    return msgspec.json.encode(definition)
+
+
+def decode_definition(raw: bytes) -> TaskDefinition:
+    """The task definition that `encode_definition` wrote."""
+    return msgspec.json.decode(raw, type=TaskDefinition)
+
+
+def encode_stream(stream: Stream) -> bytes:
+    """The JSON of a stream declaration."""
+    return msgspec.json.encode(stream)
+
+
+def decode_stream(raw: bytes) -> Stream:
+    """The stream declaration that `encode_stream` wrote."""
+    return msgspec.json.decode(raw, type=Stream)

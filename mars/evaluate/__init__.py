@@ -1,0 +1,154 @@
+"""Expressions of a plan as polars expressions, over columns of the plan's types.
+
+    to_polars(expression) -> pl.Expr
+
+Types are held as: STRING String, INT64 Int64, INTEGER Int128, FLOAT64 Float64, BOOL Boolean,
+TIMESTAMP Int64 (epoch ms). The meaning is DuckDB's, NULL logic three-valued, except where DuckDB
+would stop with an error, which a stream cannot do; then the value is NULL:
+
+- x / 0 and x % 0, for floats too
+- a CAST that fails, and one to an integer that is out of range
+- an INTEGER beyond `INTEGER_MAX` (1.7e38); `+ - *` over INT64 cannot get there in one step
+
+and except for these:
+
+- FLOOR and CEIL of an integer stay integers; DuckDB makes them DOUBLE
+- UPPER and LOWER map all of Unicode (`ß` becomes `SS`); DuckDB maps character by character
+- a CAST from text knows no `_` or `0x`, and honours a time zone; without one it is UTC
+
+NaN equals NaN and is greater than any other number, in comparisons, IN, NULLIF and CASE.
+
+A constant expression has length one: evaluate it with `with_columns`, not alone in `select`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import reduce
+from types import MappingProxyType
+
+import polars as pl
+
+from mars.evaluate.arithmetic import (
+    absolute,
+    add,
+    ceiling,
+    divide,
+    floor,
+    modulo,
+    multiply,
+    negate,
+    round_half_away,
+    subtract,
+)
+from mars.evaluate.casts import cast
+from mars.evaluate.texts import concatenate, length, like, lower, substring, upper
+from mars.evaluate.values import common, common_dtype, dtype_of
+from mars.plan import Call, Column, Expression, Function, Literal
+
+__all__ = ["to_polars"]
+
+
+def to_polars(expression: Expression) -> pl.Expr:
+    """The same expression for polars; its columns are looked up by the names in the plan."""
+    match expression:
+        case Column(name):
+            return pl.col(name)
+        case Literal(value, type_):
+            return pl.lit(value, dtype=dtype_of(type_))
+        case Call():
+            arguments = [to_polars(argument) for argument in expression.arguments]
+            return _BUILDERS[expression.function](expression, arguments)
+
+
+_Builder = Callable[[Call, list[pl.Expr]], pl.Expr]
+
+
+def _comparison(compare: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> _Builder:
+    def build(call: Call, arguments: list[pl.Expr]) -> pl.Expr:
+        left, right = common(call, arguments)
+        return compare(left, right)
+
+    return build
+
+
+def _and(_call: Call, arguments: list[pl.Expr]) -> pl.Expr:
+    return reduce(pl.Expr.__and__, arguments)
+
+
+def _or(_call: Call, arguments: list[pl.Expr]) -> pl.Expr:
+    return reduce(pl.Expr.__or__, arguments)
+
+
+def _not(_call: Call, arguments: list[pl.Expr]) -> pl.Expr:
+    return ~arguments[0]
+
+
+def _is_null(_call: Call, arguments: list[pl.Expr]) -> pl.Expr:
+    return arguments[0].is_null()
+
+
+def _in(call: Call, arguments: list[pl.Expr]) -> pl.Expr:
+    """A list of literals is one lookup; anything else is a chain of equalities."""
+    value, *candidates = common(call, arguments)
+    literals = [kind.value for kind in call.arguments[1:] if isinstance(kind, Literal)]
+    if len(literals) < len(candidates) or None in literals:
+        return reduce(pl.Expr.__or__, [value == candidate for candidate in candidates])
+    dtype = common_dtype([argument.type for argument in call.arguments])
+    return value.is_in(pl.lit(pl.Series([pl.Series(literals, dtype=dtype)])))
+
+
+def _case(call: Call, arguments: list[pl.Expr]) -> pl.Expr:
+    *branches, otherwise = arguments
+    dtype = dtype_of(call.type)
+    result = otherwise.cast(dtype)
+    for at in range(len(branches) - 2, -1, -2):
+        result = pl.when(branches[at]).then(branches[at + 1].cast(dtype)).otherwise(result)
+    return result
+
+
+def _coalesce(call: Call, arguments: list[pl.Expr]) -> pl.Expr:
+    dtype = dtype_of(call.type)
+    return pl.coalesce([argument.cast(dtype) for argument in arguments])
+
+
+def _nullif(call: Call, arguments: list[pl.Expr]) -> pl.Expr:
+    left, right = common(call, arguments)
+    return pl.when(left == right).then(None).otherwise(arguments[0])
+
+
+_BUILDERS: Mapping[Function, _Builder] = MappingProxyType(
+    {
+        Function.ADD: add,
+        Function.SUBTRACT: subtract,
+        Function.MULTIPLY: multiply,
+        Function.DIVIDE: divide,
+        Function.MODULO: modulo,
+        Function.NEGATE: negate,
+        Function.EQUAL: _comparison(pl.Expr.__eq__),
+        Function.NOT_EQUAL: _comparison(pl.Expr.__ne__),
+        Function.LESS: _comparison(pl.Expr.__lt__),
+        Function.LESS_EQUAL: _comparison(pl.Expr.__le__),
+        Function.GREATER: _comparison(pl.Expr.__gt__),
+        Function.GREATER_EQUAL: _comparison(pl.Expr.__ge__),
+        Function.AND: _and,
+        Function.OR: _or,
+        Function.NOT: _not,
+        Function.IN: _in,
+        Function.LIKE: like,
+        Function.IS_NULL: _is_null,
+        Function.CASE: _case,
+        Function.COALESCE: _coalesce,
+        Function.NULLIF: _nullif,
+        Function.ABS: absolute,
+        Function.ROUND: round_half_away,
+        Function.FLOOR: floor,
+        Function.CEIL: ceiling,
+        Function.LOWER: lower,
+        Function.UPPER: upper,
+        Function.LENGTH: length,
+        Function.SUBSTR: substring,
+        Function.CONCAT: concatenate,
+        Function.CAST: cast,
+    }
+)

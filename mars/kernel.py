@@ -1,0 +1,182 @@
+"""The kernel: messages of one lane to the partials of a task. Pure: no clock, no chance.
+
+    records ──decode──▶ columns ──▶ bad? future? filtered? ──▶ pane, keys, arguments
+                                                                  │ group by pane and keys
+        one Partial a bucket ◀── sort by bucket ◀── hash of key ◀──┘ states of the aggregates
+
+`decode` runs once for all tasks that read a topic; `map_batch` once a task, on the same columns.
+Each row has one fate, looked for in this order: bad, future, filtered, counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import polars as pl
+
+from mars.aggregates import PANE, ROWS, key_names, lift, state_schema
+from mars.aggregates.base import without_minus_zero
+from mars.codec.canonical import bucket_of_lane, bucket_of_task, buckets_of_keys
+from mars.codec.decoded import Decoded
+from mars.codec.messages import decode
+from mars.codec.states import encode_states
+from mars.codec.usable import Usable, usable_rows
+from mars.evaluate import to_polars
+from mars.plan import Expression, Plan, ValueType
+from mars.types import Bucket, Mapped, PaneRows, Partial, Range, Records, RowCounts
+
+__all__ = ["Decoded", "decode", "map_batch"]
+
+
+_BUCKET = "__bucket"
+
+
+@dataclass(frozen=True, slots=True)
+class _Argument:
+    """What an aggregate reads of a row; aggregates that read the same share a column."""
+
+    value: Expression | None
+    filter: Expression | None
+
+
+_ALL_ROWS = _Argument(None, None)
+
+
+def map_batch(plan: Plan, buckets: int, decoded: Decoded) -> Mapped:
+    """What a batch adds to a task: partials by bucket, and the mark it leaves.
+
+    `decoded` must hold all fields of the plan; what else it holds makes no difference. Equal input
+    gives equal bytes. Raises TaskLimit where a state outgrows its limit.
+    """
+    records = decoded.records
+    usable = usable_rows(plan, decoded)
+    counted = usable.rows
+    if plan.filter is not None:
+        counted = counted.filter(to_polars(plan.filter))
+    partials = list(_partials(plan, buckets, _grouped(plan, counted), records))
+    rest = RowCounts(
+        filtered=usable.rows.height - counted.height, bad=usable.bad, future=usable.future
+    )
+    if rest.read:
+        home = _home(plan, buckets, records)
+        partials = _with_rest(partials, home, rest, usable)
+    return Mapped(
+        ranges=(Range(records.lane, records.first, records.next),),
+        mark_ms=usable.mark_ms,
+        partials=tuple(partials),
+    )
+
+
+def _home(plan: Plan, buckets: int, records: Records) -> Bucket:
+    """The bucket that accounts for rows without a key."""
+    if plan.single_bucket:
+        return bucket_of_task(plan.task, buckets)
+    return bucket_of_lane(records.lane, buckets)
+
+
+def _with_rest(
+    partials: list[Partial], home: Bucket, rest: RowCounts, usable: Usable
+) -> list[Partial]:
+    """The partials, that of `home` with the rows that were not counted, in order of buckets."""
+    own = next((one for one in partials if one.bucket == home), None)
+    if own is None:
+        own = Partial(home, RowCounts(), (), b"")
+    whole = replace(own, counts=own.counts + rest, rejections=usable.rejections)
+    others = [one for one in partials if one.bucket != home]
+    return sorted([*others, whole], key=lambda one: one.bucket)
+
+
+# ------------------------------------------------------------------------------------ grouping
+
+
+def _grouped(plan: Plan, rows: pl.DataFrame) -> pl.DataFrame:
+    """One row per (pane, key) of the counted rows: pane, keys, states and ROWS."""
+    arguments = [_Argument(one.argument, one.filter) for one in plan.aggregates]
+    distinct = [one for one in dict.fromkeys(arguments) if one != _ALL_ROWS]
+    names = {one: f"v{at}" for at, one in enumerate(distinct)}
+    pane_ms = plan.window.pane_ms
+    wide = rows.with_columns(
+        (pl.col(plan.stream.event_time) // pane_ms * pane_ms).alias(PANE),
+        *(_key_column(key.expression).alias(key.slot) for key in plan.keys),
+        *(_argument_column(one).alias(name) for one, name in names.items()),
+    )
+    read = [names.get(one, PANE) for one in arguments]
+    groups = [PANE, *key_names(plan)]
+    narrow = wide.select(list(dict.fromkeys([*groups, *read])))
+    return _lifted(plan, narrow, read, groups)
+
+
+def _lifted(
+    plan: Plan, rows: pl.DataFrame, arguments: list[str], groups: list[str]
+) -> pl.DataFrame:
+    """The groups; rows of a single pane are grouped by their keys alone, which is faster."""
+    panes = rows.get_column(PANE)
+    only = panes.min()
+    if len(groups) == 1 or only is None or only != panes.max():
+        return lift(plan, rows, arguments, groups)
+    return lift(plan, rows, arguments, groups[1:]).with_columns(pl.lit(only, pl.Int64).alias(PANE))
+
+
+def _key_column(expression: Expression) -> pl.Expr:
+    """A key's values, equal ones with equal bits."""
+    value = to_polars(expression)
+    if expression.type is ValueType.FLOAT64:
+        return without_minus_zero(value).fill_nan(float("nan"))
+    return value
+
+
+def _argument_column(argument: _Argument) -> pl.Expr:
+    """The values that an aggregate takes, NULL where its filter is not true."""
+    if argument.filter is None and argument.value is not None:
+        return to_polars(argument.value)
+    if argument.value is None and argument.filter is not None:
+        return to_polars(argument.filter)
+    if argument.value is not None and argument.filter is not None:
+        return pl.when(to_polars(argument.filter)).then(to_polars(argument.value))
+    raise ValueError("an aggregate of all rows reads no column")
+
+
+# ------------------------------------------------------------------------------------- buckets
+
+
+def _partials(
+    plan: Plan, buckets: int, grouped: pl.DataFrame, records: Records
+) -> Iterator[Partial]:
+    """The groups cut into one partial per bucket that has any: sorted once, then sliced."""
+    if grouped.is_empty():
+        return
+    owners = _owners(plan, buckets, grouped)
+    placed = grouped.with_columns(owners)[owners.arg_sort()]
+    states = placed.select(state_schema(plan).names())
+    panes = _panes_by_bucket(placed, records)
+    begin = 0
+    for bucket, size in enumerate(np.bincount(owners.to_numpy()).tolist()):
+        if size:
+            yield Partial(
+                bucket=Bucket(bucket),
+                counts=RowCounts(counted=sum(pane.rows for pane in panes[bucket])),
+                panes=tuple(panes[bucket]),
+                states=encode_states(states.slice(begin, size)),
+            )
+        begin += size
+
+
+def _owners(plan: Plan, buckets: int, groups: pl.DataFrame) -> pl.Series:
+    """The bucket of each group."""
+    if plan.single_bucket:
+        only = bucket_of_task(plan.task, buckets)
+        return pl.repeat(only, groups.height, dtype=pl.Int64, eager=True).alias(_BUCKET)
+    types = [key.expression.type for key in plan.keys]
+    return buckets_of_keys(plan.task, groups.select(key_names(plan)), types, buckets).alias(_BUCKET)
+
+
+def _panes_by_bucket(placed: pl.DataFrame, records: Records) -> dict[int, list[PaneRows]]:
+    """How many rows fall into which pane; the batch's first offset is a safe bound for all."""
+    first = {records.lane: records.first}
+    counts = placed.group_by(_BUCKET, PANE).agg(pl.col(ROWS).sum()).sort(_BUCKET, PANE)
+    panes: dict[int, list[PaneRows]] = {}
+    for bucket, start, rows in counts.iter_rows():
+        panes.setdefault(bucket, []).append(PaneRows(start, rows, first))
+    return panes

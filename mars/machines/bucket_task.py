@@ -1,0 +1,328 @@
+"""One task in one bucket of a reducer: its log as read so far, and what it has to commit.
+
+Two versions of a task share one log, one set of offsets and one set of marks; each has panes and a
+progress record of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from mars.codec.checksum import checksum
+from mars.codec.result_headers import result_headers
+from mars.definitions import TaskVersion
+from mars.machines.folding import Bounds, ClosedWindow, Folding, StoreWentBack
+from mars.machines.runnable import RunnableTask
+from mars.plan import Plan
+from mars.ports import Emission, Head, Ledger, LogSlice, Progress, ResultBatch
+from mars.types import (
+    AssignmentEpoch,
+    Bucket,
+    Entry,
+    Lane,
+    Range,
+    Sequence64,
+    StoreEpoch,
+    Topic,
+)
+from mars.windows import watermark
+
+
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """In whose name a bucket commits."""
+
+    bucket: Bucket
+    epoch: AssignmentEpoch
+    store_epoch: StoreEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What one task adds to a transaction of its bucket."""
+
+    results: tuple[ResultBatch, ...]
+    dead: tuple[bytes, ...]
+    progress: tuple[Progress, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _LogEntry:
+    """What is remembered of an entry that is still in the log."""
+
+    seq: Sequence64
+    ranges: tuple[Range, ...]
+
+    def below(self, needed: Mapping[Lane, int]) -> bool:
+        return all(part.next <= needed.get(part.lane, 0) for part in self.ranges)
+
+
+class BucketTask:
+    """Reads a task's log in one bucket in SEQ order and prepares its commits.
+
+    `through` are the merged-through offsets: everything below them was in what has been absorbed.
+    """
+
+    def __init__(
+        self, task: RunnableTask, owner: Ownership, records: Mapping[int, Progress]
+    ) -> None:
+        self.task = task
+        self.owner = owner
+        self.last_seq = Sequence64(0)
+        self.through: dict[Lane, int] = {}
+        self.head: Head | None = None
+        self.records: dict[int, Progress] = dict(records)
+        self._foldings: dict[int, Folding] = {}
+        self._log: list[_LogEntry] = []
+        self._base: _LogEntry | None = None
+        self._highest: dict[Lane, int] = {}
+        self.update(task)
+
+    def update(self, task: RunnableTask) -> None:
+        """Take a newer definition: begin new versions, forget dropped ones."""
+        self.task = task
+        begun = task.begun()
+        for version, plan in begun:
+            folding = self._foldings.get(version.version)
+            if folding is None:
+                folding = self._begin(version, plan)
+                self._foldings[version.version] = folding
+            folding.bounds = Bounds(version.complete_from_ms, version.complete_until_ms)
+        kept = {version.version for version, _ in begun}
+        self._foldings = {key: value for key, value in self._foldings.items() if key in kept}
+
+    def _begin(self, version: TaskVersion, plan: Plan) -> Folding:
+        record = self.records.get(version.version)
+        if record is None:
+            return Folding(plan, self.owner.bucket, merged=version.starts or {})
+        return Folding(
+            plan,
+            self.owner.bucket,
+            merged=record.merged,
+            closed_ms=record.closed_ms,
+            ledger=record.ledger,
+        )
+
+    # -------------------------------------------------------------------------------- reading
+
+    def absorb(self, piece: LogSlice) -> None:
+        """Take what was read of the log. Raises StoreWentBack if it contradicts earlier reads."""
+        if piece.base is not None:
+            self._base = _LogEntry(piece.base.seq, piece.base.ranges)
+            self._absorb_entry(piece.base)
+        for entry in piece.entries:
+            self._log.append(_LogEntry(entry.seq, entry.ranges))
+            self._absorb_entry(entry)
+
+    def _absorb_entry(self, entry: Entry) -> None:
+        for part in entry.ranges:
+            if part.first < self._highest.get(part.lane, 0):
+                raise StoreWentBack(
+                    f"lane {part.lane}: entry {entry.seq} begins at {part.first}, "
+                    f"below {self._highest[part.lane]}, which was read before"
+                )
+            self._highest[part.lane] = part.next
+        self.last_seq = entry.seq
+        folding = self._foldings.get(entry.version)
+        if folding is not None:
+            folding.absorb(entry)
+
+    def drained(self, head: Head) -> None:
+        """Everything up to `head.seq` is absorbed: go forward to the head's offsets."""
+        for lane, offset in self.through.items():
+            if head.offsets.get(lane, -1) < offset:
+                raise StoreWentBack(
+                    f"lane {lane}: the store's offset is {head.offsets.get(lane)}, was {offset}"
+                )
+        self.through = dict(head.offsets)
+        self.last_seq = Sequence64(max(self.last_seq, head.seq))
+        self.head = head
+
+    @property
+    def caught_up(self) -> bool:
+        """R6: everything that the last commit accounts for has been read again."""
+        return self.head is not None and all(
+            self.through.get(lane, 0) >= offset
+            for folding in self._foldings.values()
+            for lane, offset in folding.merged.items()
+        )
+
+    # ------------------------------------------------------------------------------- closing
+
+    def _watermark(self, plan: Plan) -> int | None:
+        head = self.head
+        if head is None or not head.active:
+            return None
+        options = plan.options
+        return watermark(
+            lanes=head.offsets.keys(),
+            marks_ms=head.marks_ms,
+            idle=head.idle,
+            delay_ms=options.delay_ms,
+            idle_after_ms=options.idle_after_ms,
+            now_ms=head.now_ms,
+        )
+
+    def _open(self) -> Iterator[tuple[TaskVersion, Plan, Folding]]:
+        """The versions that may still have something to commit."""
+        for version, plan in self.task.begun():
+            folding = self._foldings[version.version]
+            if not self._finished(version, folding):
+                yield version, plan, folding
+
+    def _finished(self, version: TaskVersion, folding: Folding) -> bool:
+        """True for an older version whose rows are all accounted and emitted."""
+        later = [newer for newer in self.task.definition.begun if newer.version > version.version]
+        if not later or version.version not in self.records:
+            return False
+        boundary = later[0].starts or {}
+        accounted = all(folding.merged.get(lane, 0) >= end for lane, end in boundary.items())
+        return accounted and folding.ledger(folding.closed_ms).open == 0
+
+    def due_rows(self) -> int | None:
+        """An upper bound of the result rows now due; None if no window is due."""
+        if not self.caught_up:
+            return None
+        rows, windows = 0, 0
+        for _version, plan, folding in self._open():
+            starts = folding.due(self._watermark(plan))
+            rows, windows = rows + folding.groups(starts), windows + len(starts)
+        return rows if windows else None
+
+    def stale(self) -> bool:
+        """True if a progress record without rows would say something new."""
+        return self.caught_up and any(
+            folding.merged != self._merged(version, folding) or folding.dead
+            for version, _plan, folding in self._open()
+        )
+
+    def _merged(self, version: TaskVersion, folding: Folding) -> dict[Lane, int]:
+        """M of a commit made now: merged-through, but never below where the version starts."""
+        starts = version.starts or {}
+        return {
+            lane: max(offset, folding.merged.get(lane, 0), starts.get(lane, 0))
+            for lane, offset in self.through.items()
+        }
+
+    # ---------------------------------------------------------------------------- committing
+
+    def prepare(self) -> Prepared:
+        """Everything that this task can commit now: due windows, references, progress."""
+        results: list[ResultBatch] = []
+        dead: list[bytes] = []
+        progress: list[Progress] = []
+        for version, plan, folding in self._open():
+            level = self._watermark(plan)
+            closed = folding.close(folding.due(level))
+            record = self._record(version, folding, level)
+            batches = self._batches(plan, record.emit, closed)
+            results += batches
+            dead += folding.dead
+            progress.append(replace(record, emission=self._emission(record, batches)))
+        return Prepared(tuple(results), tuple(dead), tuple(progress))
+
+    def _record(self, version: TaskVersion, folding: Folding, level: int | None) -> Progress:
+        last = self.records.get(version.version)
+        closed_ms = folding.closed_by(level)
+        merged = self._merged(version, folding)
+        return Progress(
+            task=self.task.name,
+            version=version.version,
+            bucket=self.owner.bucket,
+            assignment_epoch=self.owner.epoch,
+            store_epoch=self.owner.store_epoch,
+            emit=last.emit + 1 if last else 1,
+            closed_ms=closed_ms,
+            merged=merged,
+            needed=folding.needed(merged, closed_ms),
+            ledger=folding.ledger(closed_ms),
+            watermark_ms=level,
+        )
+
+    def _batches(self, plan: Plan, emit: int, closed: Sequence[ClosedWindow]) -> list[ResultBatch]:
+        topic = Topic(plan.options.output_topic)
+        partition = self.owner.bucket % self.task.output_partitions[topic]
+        batches = []
+        for complete in (True, False):
+            windows = [window for window in closed if window.complete is complete]
+            keys = [key for window in windows for key in window.finished.keys]
+            if not keys:
+                continue
+            values = [value for window in windows for value in window.finished.values]
+            headers = result_headers(
+                plan.task, plan.version, self.owner.bucket, emit, complete=complete
+            )
+            batches.append(
+                ResultBatch(plan.task, plan.version, topic, partition, keys, values, headers)
+            )
+        return batches
+
+    def _emission(self, record: Progress, batches: Sequence[ResultBatch]) -> Emission | None:
+        """What the record says of the rows; the last one that had rows stays on record (R4)."""
+        if not batches:
+            last = self.records.get(record.version)
+            return last.emission if last else None
+        return Emission(
+            topic=batches[0].topic,
+            partition=batches[0].partition,
+            emit=record.emit,
+            first=-1,
+            last=-1,
+            count=sum(len(batch.values) for batch in batches),
+            checksum=checksum(value for batch in batches for value in batch.values),
+        )
+
+    def committed(self, record: Progress) -> None:
+        """A progress record of this task is durable."""
+        self.records[record.version] = record
+        folding = self._foldings.get(record.version)
+        if folding is not None:
+            folding.committed(record.merged, record.closed_ms, record.ledger)
+
+    # ------------------------------------------------------------------------------- trimming
+
+    def _needed(self) -> dict[Lane, int]:
+        """L over all versions: below these offsets nothing in the log is needed."""
+        needed = dict(self.through)
+        for version, _plan, _folding in self._open():
+            record = self.records.get(version.version)
+            low = record.needed if record is not None else (version.starts or {})
+            needed = {lane: min(offset, low.get(lane, 0)) for lane, offset in needed.items()}
+        return needed
+
+    def trim(self) -> tuple[tuple[Sequence64, ...], bool]:
+        """Entries that nobody needs any more, and whether the base is one; forgets them."""
+        needed = self._needed()
+        gone = tuple(entry.seq for entry in self._log if entry.below(needed))
+        if gone:
+            self._log = [entry for entry in self._log if not entry.below(needed)]
+        base_gone = self._base is not None and self._base.below(needed)
+        if base_gone:
+            self._base = None
+        return gone, base_gone
+
+    @property
+    def compactable(self) -> bool:
+        """True if there are entries that one entry could stand for.
+
+        Only a task with a single open version can be compacted: the older one of two is about to
+        finish anyway.
+        """
+        return len(self._log) > 1 and len(list(self._open())) == 1
+
+    def base(self) -> Entry | None:
+        """One entry in place of all absorbed ones, right after a commit; None if it is no use."""
+        if not self.compactable:
+            return None
+        _version, _plan, folding = next(self._open())
+        base = folding.base(self._log[-1].seq)
+        self._base = _LogEntry(base.seq, base.ranges)
+        self._log = []
+        return base
+
+    # ---------------------------------------------------------------------------- for people
+
+    def ledgers(self) -> Mapping[int, Ledger]:
+        """The committed ledger of each version."""
+        return {version: record.ledger for version, record in self.records.items()}

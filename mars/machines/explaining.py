@@ -1,0 +1,399 @@
+"""Why a window has not come: what the whole service looks like, turned into one reason per window.
+
+    definition, head, ends, members, owners, progress, panes in the log
+        │ explain
+        ▼
+    per open window: who holds it, since which level, when it should close
+    nothing open:    why not (`mars.machines.explaining_words`)
+
+A window waits for the first of: the task to run, the store to be of the current epoch, each of its
+buckets to have a reducer, the watermark (that is, one lane), the bucket's reducer to commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from mars.definitions import TaskDefinition, TaskState
+from mars.plan import Plan, WindowShape
+from mars.ports import DeadLetter, Head, Ledger, Progress
+from mars.types import (
+    Bucket,
+    MemberId,
+    RowCounts,
+    StoreEpoch,
+    lane_partition,
+    live_lane,
+)
+from mars.windows import watermark, window_starts
+
+OPEN_WINDOWS_MAX = 100
+"""Open windows explained in one answer, those that close first: more help nobody."""
+
+SETTLED_BUCKET_STATES = frozenset({"owning", "committing"})
+"""What a reducer says of a bucket in which it emits; in all other states it takes the bucket over.
+"""
+
+
+class HoldReason(StrEnum):
+    """Why a lane or a bucket keeps a window open."""
+
+    BEHIND = "behind"
+    SILENT = "silent"
+    IDLE = "idle"
+    PAUSED = "paused"
+    BACKPRESSURE = "backpressure"
+    RECOVERING = "recovering"
+    STARTING = "starting"
+    NO_OWNER = "no_owner"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Which mapper reads a partition, and what it says of it (see `PartitionReading.state`)."""
+
+    member: MemberId
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class BucketOwner:
+    """Which live reducer owns a bucket; `state` as in `BucketStatus`, None: not reported yet."""
+
+    member: MemberId
+    state: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedRows:
+    """What the partial log of one bucket holds of one task version.
+
+    `panes`: rows by start of their pane. `pending`: rows that no progress record accounts yet.
+    """
+
+    version: int
+    bucket: Bucket
+    panes: Mapping[int, int]
+    pending: RowCounts = field(default=RowCounts())
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One look at everything that has a say in when a task's windows close.
+
+    `plans`: by version. `ends`: per partition, the offset behind the last committed record.
+    `store_epoch` is that of the assignment. `missing`: sentences, one for each server that did not
+    answer; what would have come from it is empty. `now_ms` is the store's clock where it answered.
+    """
+
+    definition: TaskDefinition
+    plans: Mapping[int, Plan]
+    buckets: int
+    now_ms: int
+    head: Head | None = None
+    store_epoch: StoreEpoch | None = None
+    ends: Mapping[int, int] = field(default_factory=dict)
+    readings: Mapping[int, Reading] = field(default_factory=dict)
+    owners: Mapping[Bucket, BucketOwner] = field(default_factory=dict)
+    mappers: int = 0
+    reducers: int = 0
+    progress: tuple[Progress, ...] = ()
+    logged: tuple[LoggedRows, ...] = ()
+    dead: tuple[DeadLetter, ...] = ()
+    missing: tuple[str, ...] = ()
+
+    @property
+    def ledger(self) -> Ledger:
+        """Where the task's rows went, as committed."""
+        return total_ledger(self.progress)
+
+    @property
+    def pending(self) -> RowCounts:
+        """Rows in the log that no progress record accounts yet."""
+        return sum((rows.pending for rows in self.logged), RowCounts())
+
+
+@dataclass(frozen=True, slots=True)
+class LaneView:
+    """One partition as a window sees it.
+
+    `watermark_ms` is its mark less the task's delay. `lag`: rows between the task's next offset and
+    the partition's end (None: not known). `reason` is why it does not go forward faster.
+    """
+
+    partition: int
+    watermark_ms: int | None
+    lag: int | None
+    idle: bool
+    reason: HoldReason
+    member: MemberId | None
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """What keeps a window open: a partition, or a bucket, or (neither named) the whole task."""
+
+    reason: HoldReason
+    partition: int | None = None
+    bucket: Bucket | None = None
+    member: MemberId | None = None
+    watermark_ms: int | None = None
+    lag: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenWindow:
+    """One window with rows that is not closed; `expected_close_ms` None: nobody can say."""
+
+    version: int
+    start_ms: int
+    end_ms: int
+    rows: int
+    watermark_ms: int | None
+    expected_close_ms: int | None
+    held_by: Holder
+    partitions: tuple[LaneView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """All open windows (at most `OPEN_WINDOWS_MAX`, `more` were left out), soonest end first."""
+
+    windows: tuple[OpenWindow, ...]
+    more: int
+
+
+def total_ledger(records: tuple[Progress, ...]) -> Ledger:
+    """The sum of the newest progress records of a task; it balances because each of them does."""
+    return Ledger(
+        **{
+            name: sum(getattr(record.ledger, name) for record in records)
+            for name in Ledger.__dataclass_fields__
+        }
+    )
+
+
+def level_of(head: Head, plan: Plan) -> int | None:
+    """The watermark of a task version, in epoch milliseconds; None: some lane has none yet."""
+    options = plan.options
+    return watermark(
+        lanes=head.offsets.keys(),
+        marks_ms=head.marks_ms,
+        idle=head.idle,
+        delay_ms=options.delay_ms,
+        idle_after_ms=options.idle_after_ms,
+        now_ms=head.now_ms,
+    )
+
+
+def explain(evidence: Evidence) -> Explanation:
+    """Say of every open window who holds it and when it should close."""
+    found = [
+        (start + plan.window.size_ms, version, start, buckets)
+        for version, plan in sorted(evidence.plans.items())
+        for start, buckets in _open_windows(evidence, version, plan.window).items()
+    ]
+    found.sort(key=lambda item: item[:3])
+    windows = tuple(
+        _explain_window(evidence, version, start, buckets)
+        for _end, version, start, buckets in found[:OPEN_WINDOWS_MAX]
+    )
+    return Explanation(windows, max(0, len(found) - OPEN_WINDOWS_MAX))
+
+
+def _open_windows(
+    evidence: Evidence, version: int, shape: WindowShape
+) -> dict[int, dict[Bucket, int]]:
+    """The rows of each open window by bucket; a bucket that has closed a window is left out."""
+    closed = {
+        record.bucket: record.closed_ms for record in evidence.progress if record.version == version
+    }
+    windows: dict[int, dict[Bucket, int]] = {}
+    for logged in evidence.logged:
+        if logged.version != version:
+            continue
+        level = closed.get(logged.bucket)
+        for pane, rows in logged.panes.items():
+            for start in window_starts(shape, pane):
+                if level is None or start + shape.size_ms > level:
+                    window = windows.setdefault(start, {})
+                    window[logged.bucket] = window.get(logged.bucket, 0) + rows
+    return windows
+
+
+def _explain_window(
+    evidence: Evidence, version: int, start_ms: int, buckets: Mapping[Bucket, int]
+) -> OpenWindow:
+    plan = evidence.plans[version]
+    end_ms = start_ms + plan.window.size_ms
+    lanes = tuple(lane_views(evidence, plan))
+    held_by = _holder(evidence, plan, end_ms, lanes, tuple(buckets))
+    return OpenWindow(
+        version=version,
+        start_ms=start_ms,
+        end_ms=end_ms,
+        rows=sum(buckets.values()),
+        watermark_ms=level_of(evidence.head, plan) if evidence.head else None,
+        expected_close_ms=_expected_close(evidence, plan, end_ms, held_by),
+        held_by=held_by,
+        partitions=lanes,
+    )
+
+
+# --------------------------------------------------------------------------------- the lanes
+
+
+def lane_views(evidence: Evidence, plan: Plan) -> Iterator[LaneView]:
+    """Every partition that the task or Kafka knows, in order."""
+    head = evidence.head
+    known = set(evidence.ends) | {
+        partition
+        for lane in (head.offsets if head else {})
+        if (partition := lane_partition(lane)) is not None
+    }
+    for partition in sorted(known):
+        yield _lane_view(evidence, plan, partition)
+
+
+def _lane_view(evidence: Evidence, plan: Plan, partition: int) -> LaneView:
+    head, lane = evidence.head, live_lane(partition)
+    mark = head.marks_ms.get(lane) if head else None
+    offset = head.offsets.get(lane) if head else None
+    end = evidence.ends.get(partition)
+    lag = max(0, end - offset) if end is not None and offset is not None else None
+    idle = head is not None and lane in head.idle and not lag
+    reading = evidence.readings.get(partition)
+    return LaneView(
+        partition=partition,
+        watermark_ms=None if mark is None else mark - plan.options.delay_ms,
+        lag=lag,
+        idle=idle,
+        reason=_lane_reason(reading, offset=offset, lag=lag, idle=idle),
+        member=reading.member if reading else None,
+    )
+
+
+def _lane_reason(
+    reading: Reading | None, *, offset: int | None, lag: int | None, idle: bool
+) -> HoldReason:
+    if offset is None:
+        return HoldReason.STARTING
+    if reading is None:
+        return HoldReason.NO_OWNER
+    match reading.state:
+        case "backpressure":
+            return HoldReason.BACKPRESSURE
+        case "paused":
+            return HoldReason.PAUSED
+        case "starting" if lag != 0:
+            return HoldReason.STARTING
+        case _:
+            pass
+    if lag:
+        return HoldReason.BEHIND
+    return HoldReason.IDLE if idle else HoldReason.SILENT
+
+
+# ---------------------------------------------------------------------------------- holders
+
+
+def _holder(
+    evidence: Evidence,
+    plan: Plan,
+    end_ms: int,
+    lanes: tuple[LaneView, ...],
+    buckets: tuple[Bucket, ...],
+) -> Holder:
+    reason = whole_task_reason(evidence)
+    if reason is not None:
+        return Holder(reason)
+    ownerless = next((bucket for bucket in buckets if bucket not in evidence.owners), None)
+    if ownerless is not None:
+        return Holder(HoldReason.NO_OWNER, bucket=ownerless)
+    level = level_of(evidence.head, plan) if evidence.head else None
+    slowest = slowest_lane(lanes)
+    if (level is None or level < end_ms) and slowest is not None:
+        return Holder(
+            slowest.reason,
+            partition=slowest.partition,
+            member=slowest.member,
+            watermark_ms=slowest.watermark_ms,
+            lag=slowest.lag,
+        )
+    return _bucket_holder(evidence, buckets)
+
+
+def whole_task_reason(evidence: Evidence) -> HoldReason | None:
+    """What stops the task as a whole, whatever its partitions do; None: nothing."""
+    if evidence.definition.state is not TaskState.RUNNING:
+        return HoldReason.PAUSED
+    head = evidence.head
+    if head is None:
+        lost = evidence.progress or evidence.missing
+        return HoldReason.RECOVERING if lost else HoldReason.STARTING
+    if evidence.store_epoch is not None and head.epoch != evidence.store_epoch:
+        return HoldReason.RECOVERING
+    return None if head.active else HoldReason.STARTING
+
+
+def slowest_lane(lanes: tuple[LaneView, ...]) -> LaneView | None:
+    """The lane that holds the watermark: none yet, else the lowest; an idle one if all are."""
+    awake = [lane for lane in lanes if not lane.idle] or list(lanes)
+    return min(awake, key=_slowness, default=None)
+
+
+def _slowness(lane: LaneView) -> tuple[bool, int, int]:
+    return lane.watermark_ms is not None, lane.watermark_ms or 0, lane.partition
+
+
+def _bucket_holder(evidence: Evidence, buckets: tuple[Bucket, ...]) -> Holder:
+    """The watermark has passed: what is left to do is the reducers'."""
+    owned = [(bucket, evidence.owners[bucket]) for bucket in sorted(buckets)]
+    for bucket, owner in owned:
+        if owner.state not in SETTLED_BUCKET_STATES:
+            return Holder(HoldReason.RECOVERING, bucket=bucket, member=owner.member)
+    bucket, owner = owned[0]
+    return Holder(HoldReason.BEHIND, bucket=bucket, member=owner.member)
+
+
+def _expected_close(evidence: Evidence, plan: Plan, end_ms: int, held_by: Holder) -> int | None:
+    """When the window should close if nothing changes, by the store's clock."""
+    now_ms, options = evidence.now_ms, plan.options
+    due_ms = end_ms + options.delay_ms
+    match held_by.reason:
+        case HoldReason.IDLE:
+            return max(now_ms, due_ms + options.idle_after_ms)
+        case HoldReason.SILENT:
+            return _expected_of_silent(held_by, due_ms, now_ms, options.idle_after_ms)
+        case HoldReason.BEHIND if held_by.bucket is not None:
+            return now_ms
+        case _:
+            return None
+
+
+def _expected_of_silent(held_by: Holder, due_ms: int, now_ms: int, idle_after_ms: int) -> int:
+    """A lane that is read to its end goes on as it did, or else becomes idle."""
+    if held_by.watermark_ms is not None and now_ms - held_by.watermark_ms <= idle_after_ms:
+        return max(now_ms, due_ms)
+    return max(now_ms, due_ms) + idle_after_ms
+
+
+def closed_through(evidence: Evidence) -> int | None:
+    """The highest end of a window that some bucket has closed, in epoch milliseconds."""
+    return max(
+        (record.closed_ms for record in evidence.progress if record.closed_ms is not None),
+        default=None,
+    )
+
+
+def waiting_rows(evidence: Evidence) -> int:
+    """Rows in Kafka that the task has not taken yet, as far as is known."""
+    head = evidence.head
+    if head is None:
+        return 0
+    return sum(
+        max(0, end - head.offsets.get(live_lane(partition), end))
+        for partition, end in evidence.ends.items()
+    )

@@ -1,0 +1,130 @@
+"""An explanation in one sentence for a person."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from mars.definitions import TaskState
+from mars.machines.explaining import (
+    Evidence,
+    Explanation,
+    Holder,
+    HoldReason,
+    OpenWindow,
+    closed_through,
+    waiting_rows,
+    whole_task_reason,
+)
+
+
+def summarise(evidence: Evidence, explanation: Explanation) -> str:
+    """Say in one sentence why the next result is not there yet, and what can be done."""
+    stopped = _whole_task(evidence)
+    if stopped is not None:
+        return stopped
+    if explanation.windows:
+        return _first_window(explanation.windows[0])
+    return _nothing_open(evidence)
+
+
+def _whole_task(evidence: Evidence) -> str | None:
+    if evidence.missing:
+        return "Nothing can be said for certain: " + "; ".join(evidence.missing) + "."
+    definition = evidence.definition
+    if definition.state is TaskState.FAILED:
+        return f"The task has failed ({definition.detail}): mend the cause, then resume it."
+    if definition.state is TaskState.PAUSED:
+        return "The task is paused: resume it to go on where it stopped."
+    reason = whole_task_reason(evidence)
+    if reason is None:
+        return None
+    if evidence.reducers == 0:
+        return "No reducer runs, so nobody can start the task or emit its windows: start one."
+    if reason is HoldReason.RECOVERING:
+        return "The store was lost and is being rebuilt from Kafka; it goes on by itself."
+    return "The leader has not started the task in the store yet; it goes on by itself."
+
+
+def _first_window(window: OpenWindow) -> str:
+    name = f"The window {moment(window.start_ms)} to {moment(window.end_ms)}"
+    return f"{name} waits: {_holder(window.held_by)}."
+
+
+def _holder(holder: Holder) -> str:
+    if holder.partition is not None:
+        return _lane(holder)
+    if holder.reason is HoldReason.NO_OWNER:
+        return f"no reducer owns bucket {holder.bucket}; start one"
+    if holder.reason is HoldReason.RECOVERING:
+        return f"{holder.member} is taking over bucket {holder.bucket}"
+    return f"the watermark has passed it, and {holder.member} is about to commit it"
+
+
+def _lane(holder: Holder) -> str:
+    name = f"partition {holder.partition}"
+    match holder.reason:
+        case HoldReason.NO_OWNER:
+            return f"no mapper reads {name}; start one"
+        case HoldReason.BEHIND:
+            return f"{holder.member} has {holder.lag} rows of {name} still to read"
+        case HoldReason.BACKPRESSURE:
+            return f"{holder.member} holds {name} back until the reducers have caught up"
+        case HoldReason.PAUSED:
+            return f"{holder.member} has paused {name}"
+        case HoldReason.IDLE:
+            return "all partitions are idle, so it closes by the clock"
+        case HoldReason.SILENT:
+            return f"{name} is read to its end and has no row past the window's end yet"
+        case _:
+            return f"{name} is being started"
+
+
+# ------------------------------------------------------------------------------ nothing open
+
+
+def _nothing_open(evidence: Evidence) -> str:
+    ledger, pending = evidence.ledger, evidence.pending
+    read = ledger.read + pending.read
+    waiting = waiting_rows(evidence)
+    if read == 0 or (waiting and ledger.counted + pending.counted == 0):
+        return _nothing_read(evidence, waiting)
+    if ledger.counted + pending.counted == 0:
+        return _nothing_counted(evidence, read)
+    closed = closed_through(evidence)
+    until = f" up to {moment(closed)}" if closed is not None else ""
+    tail = f"; {waiting} rows wait to be read" if waiting else "; no newer row has come"
+    return f"No window is open: all windows with rows are closed{until}{tail}."
+
+
+def _nothing_read(evidence: Evidence, waiting: int) -> str:
+    topic = evidence.definition.current.stream.topic
+    if evidence.mappers == 0:
+        return f"No mapper runs, and {waiting} rows of topic {topic} wait: start one."
+    if waiting:
+        return f"No window is open yet: {waiting} rows of topic {topic} wait to be read."
+    return f"No row has come to topic {topic} since the task's start offsets."
+
+
+def _nothing_counted(evidence: Evidence, read: int) -> str:
+    ledger, pending = evidence.ledger, evidence.pending
+    fates = {
+        "filtered out by WHERE": ledger.filtered + pending.filtered,
+        "bad": ledger.bad + pending.bad,
+        "too far in the future": ledger.future + pending.future,
+        "late": ledger.late,
+    }
+    some = [f"{rows} {fate}" for fate, rows in fates.items() if rows]
+    text = f"No window is open: of {read} rows read, " + ", ".join(some)
+    samples = evidence.dead[:1]
+    for letter in samples:
+        text += f" (for example {letter.reason}: partition {letter.partition}, offset "
+        text += f"{letter.first})"
+    return text + "."
+
+
+def moment(time_ms: int) -> str:
+    """A time for people, in UTC; milliseconds since the epoch where no calendar has it."""
+    try:
+        return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    except (OverflowError, OSError, ValueError):
+        return f"{time_ms} ms"

@@ -1,0 +1,340 @@
+"""The open panes of one bucket of one task version, and where its rows went.
+
+    entries in SEQ order ──absorb──▶ panes by start ──close(watermark)──▶ rows of due windows
+                                       │
+                                       └──▶ ledger, references, L = lowest offset still needed
+
+A folding begins from the last committed progress record (or from nothing) and reads the log from
+its start. What lies below the merged-through offsets M only rebuilds panes that are still open:
+its rows were counted, its references emitted, by whoever committed that record (R5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from mars.aggregates import merge
+from mars.codec.dead import dead_late, dead_rejections
+from mars.codec.states import decode_states, encode_states
+from mars.finishing import Finished, finish
+from mars.plan import Plan
+from mars.ports import Ledger
+from mars.types import (
+    Bucket,
+    Entry,
+    Lane,
+    PaneRows,
+    Partial,
+    Range,
+    Rejections,
+    RowCounts,
+    Sequence64,
+)
+from mars.windows import closed_up_to, last_window_end, window_starts
+
+MERGE_ROWS_MIN = 20_000
+"""States waiting in a pane are merged once they are this many and outnumber the merged ones:
+each state row is then merged about twice, whatever the number of entries."""
+
+
+class StoreWentBack(Exception):
+    """The log contradicts what was read before: the store has lost or rewound something."""
+
+
+@dataclass(slots=True)
+class _Pane:
+    """One pane's states, not all merged, and the lowest offsets that hold rows of it."""
+
+    rows: int = 0
+    merged: pl.DataFrame | None = None
+    waiting: list[pl.DataFrame] = field(default_factory=list)
+    waiting_rows: int = 0
+    first: dict[Lane, int] = field(default_factory=dict)
+
+    def add(self, plan: Plan, pane: PaneRows, states: pl.DataFrame | None) -> None:
+        """Take the rows of one entry; `states` is None where another pane carries them."""
+        self.rows += pane.rows
+        for lane, first in pane.first.items():
+            self.first[lane] = min(first, self.first.get(lane, first))
+        if states is None or not states.height:
+            return
+        self.waiting.append(states)
+        self.waiting_rows += states.height
+        merged_rows = self.merged.height if self.merged is not None else 0
+        if self.waiting_rows > max(MERGE_ROWS_MIN, merged_rows):
+            self.states(plan)
+
+    def states(self, plan: Plan) -> pl.DataFrame | None:
+        """All states of the pane, one row per key."""
+        if self.waiting:
+            parts = self.waiting if self.merged is None else [self.merged, *self.waiting]
+            self.merged = merge(plan, parts)
+            self.waiting, self.waiting_rows = [], 0
+        return self.merged
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedWindow:
+    """One window's finished rows; `complete` is False where it lacks rows it should have had."""
+
+    start_ms: int
+    complete: bool
+    finished: Finished
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Where a version's windows are complete: those that begin and end within these times."""
+
+    from_ms: int | None = None
+    until_ms: int | None = None
+
+    def holds(self, start_ms: int, end_ms: int) -> bool:
+        """True if a window lies within the bounds."""
+        after_start = self.from_ms is None or start_ms >= self.from_ms
+        return after_start and (self.until_ms is None or end_ms <= self.until_ms)
+
+
+class Folding:
+    """Folds log entries into panes, and closes windows.
+
+    `merged` (M) holds the offsets through which rows were accounted by the last commit; a lane that
+    is not named is accounted below 0 only. `closed_ms` (C) is the last commit's, too.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        bucket: Bucket,
+        *,
+        merged: Mapping[Lane, int],
+        closed_ms: int | None = None,
+        ledger: Ledger | None = None,
+        bounds: Bounds | None = None,
+    ) -> None:
+        self.plan = plan
+        self.bucket = bucket
+        self.merged: dict[Lane, int] = dict(merged)
+        self.closed_ms = closed_ms
+        self.bounds = bounds or Bounds()
+        self.dead: list[bytes] = []
+        self._ledger = ledger or Ledger()
+        self._panes: dict[int, _Pane] = {}
+
+    # ------------------------------------------------------------------------------- absorb
+
+    def absorb(self, entry: Entry) -> None:
+        """Take one entry. Raises StoreWentBack if it lies on both sides of M."""
+        accounted = self._accounted(entry)
+        if not accounted:
+            self._count(entry)
+        late, alive = self._sort_panes(entry.partial.panes)
+        if not accounted:
+            self._drop_late(entry, late)
+            self._add(late_partly=sum(pane.rows for pane in alive if self._is_late_partly(pane)))
+        self._keep(entry.partial, alive)
+
+    def _accounted(self, entry: Entry) -> bool:
+        below = [part.next <= self.merged.get(part.lane, 0) for part in entry.ranges]
+        above = [part.first >= self.merged.get(part.lane, 0) for part in entry.ranges]
+        if all(below):
+            return True
+        if all(above):
+            return False
+        raise StoreWentBack(f"entry {entry.seq} straddles what was merged: {entry.ranges}")
+
+    def _count(self, entry: Entry) -> None:
+        counts = entry.partial.counts
+        self._add(
+            read=counts.read,
+            filtered=counts.filtered,
+            bad=counts.bad,
+            future=counts.future,
+            counted=counts.counted,
+        )
+        self.dead += dead_rejections(self.plan, entry.partial.rejections)
+
+    def _add(self, **amounts: int) -> None:
+        ledger = self._ledger
+        self._ledger = Ledger(
+            **{
+                name: getattr(ledger, name) + amounts.get(name, 0)
+                for name in Ledger.__dataclass_fields__
+            }
+        )
+
+    def _is_late(self, pane: PaneRows) -> bool:
+        closed = self.closed_ms
+        return closed is not None and last_window_end(self.plan.window, pane.start_ms) <= closed
+
+    def _is_late_partly(self, pane: PaneRows) -> bool:
+        window = self.plan.window
+        first_end = window_starts(window, pane.start_ms)[0] + window.size_ms
+        return self.closed_ms is not None and first_end <= self.closed_ms
+
+    def _sort_panes(
+        self, panes: Sequence[PaneRows]
+    ) -> tuple[tuple[PaneRows, ...], tuple[PaneRows, ...]]:
+        late = tuple(pane for pane in panes if self._is_late(pane))
+        return late, tuple(pane for pane in panes if pane not in late) if late else tuple(panes)
+
+    def _drop_late(self, entry: Entry, late: tuple[PaneRows, ...]) -> None:
+        rows = sum(pane.rows for pane in late)
+        self._add(late=rows, counted=-rows)
+        for pane in late:
+            start = window_starts(self.plan.window, pane.start_ms)[-1]
+            self.dead += dead_late(self.plan, entry.ranges, start, pane.rows)
+
+    def _keep(self, partial: Partial, alive: Sequence[PaneRows]) -> None:
+        if not alive:
+            return
+        states = decode_states(partial.states)
+        several = len(partial.panes) > 1
+        for pane in alive:
+            part = states.filter(pl.col("pane") == pane.start_ms) if several else states
+            self._panes.setdefault(pane.start_ms, _Pane()).add(self.plan, pane, part)
+
+    # -------------------------------------------------------------------------------- close
+
+    def due(self, watermark_ms: int | None) -> list[int]:
+        """The starts of the windows that the watermark has passed and that have rows, in order."""
+        if watermark_ms is None:
+            return []
+        starts = {
+            start
+            for pane in self._panes
+            for start in window_starts(self.plan.window, pane)
+            if self._closes(start, watermark_ms)
+        }
+        return sorted(starts)
+
+    def _closes(self, start_ms: int, watermark_ms: int) -> bool:
+        end = start_ms + self.plan.window.size_ms
+        return end <= watermark_ms and (self.closed_ms is None or end > self.closed_ms)
+
+    def groups(self, starts: Iterable[int]) -> int:
+        """An upper bound of the result rows of these windows."""
+        return sum(
+            (pane.merged.height if pane.merged is not None else 0) + pane.waiting_rows
+            for start in starts
+            for pane in self._window_panes(start)
+        )
+
+    def _window_panes(self, start_ms: int) -> Iterator[_Pane]:
+        shape = self.plan.window
+        for pane_start in range(start_ms, start_ms + shape.size_ms, shape.pane_ms):
+            pane = self._panes.get(pane_start)
+            if pane is not None:
+                yield pane
+
+    def window_states(self, start_ms: int) -> pl.DataFrame | None:
+        """The states of a window, one row per key; None if it has no rows."""
+        parts = [
+            states
+            for pane in self._window_panes(start_ms)
+            if (states := pane.states(self.plan)) is not None
+        ]
+        if not parts:
+            return None
+        if len(parts) == 1:
+            return parts[0]
+        whole = [part.with_columns(pane=pl.lit(start_ms, pl.Int64)) for part in parts]
+        return merge(self.plan, whole)
+
+    def close(self, starts: Sequence[int]) -> list[ClosedWindow]:
+        """The finished rows of these windows; the panes stay until `committed` is called."""
+        closed = []
+        for start in starts:
+            states = self.window_states(start)
+            if states is None:
+                continue
+            complete = self.bounds.holds(start, start + self.plan.window.size_ms)
+            closed.append(ClosedWindow(start, complete, finish(self.plan, states, start)))
+        return closed
+
+    def closed_by(self, watermark_ms: int | None) -> int | None:
+        """C after everything that the watermark has passed is closed; it never goes back."""
+        if watermark_ms is None:
+            return self.closed_ms
+        closed = closed_up_to(self.plan.window, watermark_ms)
+        return closed if self.closed_ms is None else max(closed, self.closed_ms)
+
+    def open_windows(self) -> list[int]:
+        """The starts of all windows with rows that are not closed, in order."""
+        return sorted(
+            {
+                start
+                for pane in self._panes
+                for start in window_starts(self.plan.window, pane)
+                if self.closed_ms is None or start + self.plan.window.size_ms > self.closed_ms
+            }
+        )
+
+    # ------------------------------------------------------------------------------- commit
+
+    def _gone(self, closed_ms: int | None) -> list[int]:
+        if closed_ms is None:
+            return []
+        shape = self.plan.window
+        return [start for start in self._panes if last_window_end(shape, start) <= closed_ms]
+
+    def ledger(self, closed_ms: int | None) -> Ledger:
+        """The ledger as it stands once everything up to `closed_ms` is emitted."""
+        gone = set(self._gone(closed_ms))
+        still_open = sum(pane.rows for start, pane in self._panes.items() if start not in gone)
+        ledger = self._ledger
+        return Ledger(
+            **{
+                **{name: getattr(ledger, name) for name in Ledger.__dataclass_fields__},
+                "emitted": ledger.counted - still_open,
+            }
+        )
+
+    def needed(self, through: Mapping[Lane, int], closed_ms: int | None) -> dict[Lane, int]:
+        """L: below these offsets nothing is needed once `closed_ms` is committed."""
+        gone = set(self._gone(closed_ms))
+        needed = dict(through)
+        for start, pane in self._panes.items():
+            if start in gone:
+                continue
+            for lane, first in pane.first.items():
+                needed[lane] = min(first, needed.get(lane, first))
+        return needed
+
+    def committed(self, merged: Mapping[Lane, int], closed_ms: int | None, ledger: Ledger) -> None:
+        """The progress record with these values is durable: forget what it closed."""
+        for start in self._gone(closed_ms):
+            del self._panes[start]
+        self.merged = dict(merged)
+        self.closed_ms = closed_ms
+        self._ledger = ledger
+        self.dead = []
+
+    def base(self, seq: Sequence64) -> Entry:
+        """One entry with all open panes, in place of every entry up to `seq` (R9).
+
+        Everything in it must be accounted: call it right after a commit.
+        """
+        parts = [
+            states
+            for pane in self._panes.values()
+            if (states := pane.states(self.plan)) is not None
+        ]
+        panes = tuple(
+            PaneRows(start, pane.rows, dict(pane.first)) for start, pane in self._panes.items()
+        )
+        needed = self.needed(self.merged, self.closed_ms)
+        ranges = tuple(
+            Range(lane, min(needed[lane], merged), merged) for lane, merged in self.merged.items()
+        )
+        partial = Partial(
+            bucket=self.bucket,
+            counts=RowCounts(),
+            panes=panes,
+            states=encode_states(pl.concat(parts)) if parts else b"",
+            rejections=Rejections(),
+        )
+        return Entry(seq, self.plan.version, ranges, partial)

@@ -1,0 +1,102 @@
+"""What one reader has read of one lane and not yet offered to every task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import chain, pairwise
+from typing import TypeVar
+
+from mars.kernel import Decoded
+from mars.plan import Stream
+from mars.types import Lane, Mapped, Records, TaskName
+
+
+@dataclass(slots=True)
+class LaneBuffer:
+    """Records `[first, next)` of one lane, and what was made of them so far.
+
+    `sought` is False until the reader was told where to begin. `closed` is True once the buffer is
+    being offered to tasks: nothing is added to it any more. `retry_at_ms` holds back a buffer that
+    nobody takes at the moment.
+    """
+
+    lane: Lane
+    first: int = 0
+    next: int = 0
+    sought: bool = False
+    paused: bool = False
+    closed: bool = False
+    retry_at_ms: int = 0
+    oldest_ms: int = 0
+    rows: int = 0
+    bytes: int = 0
+    end: int | None = None
+    skipped: bool = False
+    pieces: list[Records] = field(default_factory=list)
+    decoded: dict[Stream, tuple[frozenset[str], Decoded]] = field(default_factory=dict)
+    offers: dict[TaskName, Mapped] = field(default_factory=dict)
+    outstanding: int = 0
+
+    def seek(self, offset: int) -> None:
+        """Begin anew at `offset`."""
+        self.first = self.next = offset
+        self.sought = True
+        self.end = None
+        self._forget()
+
+    def release(self) -> None:
+        """Everybody who wanted the records has them: go on behind them."""
+        self.first = self.next
+        self._forget()
+
+    def _forget(self) -> None:
+        self.closed = False
+        self.retry_at_ms = self.rows = self.bytes = 0
+        self.pieces, self.offers, self.decoded = [], {}, {}
+        self.outstanding = 0
+
+    def add(self, records: Records, now_ms: int) -> None:
+        """Take the next records of the lane."""
+        if not self.pieces:
+            self.oldest_ms = now_ms
+        self.pieces.append(records)
+        self.next = records.next
+        self.rows += len(records.values)
+        self.bytes += sum(map(len, filter(None, records.values)))
+
+    @property
+    def empty(self) -> bool:
+        """True if there is nothing to offer."""
+        return self.next == self.first
+
+    def joined(self) -> Records:
+        """All records as one."""
+        if len(self.pieces) == 1:
+            return self.pieces[0]
+        return Records(
+            lane=self.lane,
+            first=self.first,
+            next=self.next,
+            values=_chain([piece.values for piece in self.pieces]),
+            offsets=_offsets([piece.offsets for piece in self.pieces]),
+            timestamps_ms=_chain([piece.timestamps_ms for piece in self.pieces]),
+        )
+
+
+Item = TypeVar("Item")
+
+
+def _chain(parts: Sequence[Sequence[Item]]) -> list[Item]:
+    return list(chain.from_iterable(parts))
+
+
+def _offsets(parts: Sequence[Sequence[int]]) -> Sequence[int]:
+    """The offsets of all parts; a range where they are contiguous ranges."""
+    filled = [part for part in parts if len(part)]
+    whole = all(isinstance(part, range) for part in filled) and all(
+        before[-1] + 1 == after[0] for before, after in pairwise(filled)
+    )
+    if filled and whole:
+        return range(filled[0][0], filled[-1][-1] + 1)
+    return _chain(filled)

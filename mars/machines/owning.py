@@ -1,0 +1,405 @@
+"""One bucket of a reducer, from claim to commit (R1-R9).
+
+    assigned ──▶ CLAIMING ──▶ AUDITING ──▶ OWNING ◀──▶ COMMITTING
+                    ▲                        │              │
+                    └──────── WAITING ◀──────┴── unknown ───┘      after a pause, through R1 again
+                              LOST: fenced, or the store went back: until a higher epoch comes
+
+While a commit is under way the bucket's log is not read, so what is committed is what was folded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+
+from mars.errors import TaskLimit
+from mars.machines.bucket_task import BucketTask, Ownership, Prepared
+from mars.machines.events import (
+    AuditEmissions,
+    BucketClaimed,
+    BucketCommitted,
+    BucketFailed,
+    ClaimBucket,
+    CommitTransaction,
+    CompactLog,
+    EmissionsAudited,
+    FailTask,
+    Instruction,
+    LogRead,
+    ReadAssignment,
+    ReadLog,
+    ReleaseBucket,
+    Report,
+    TrimLog,
+)
+from mars.machines.folding import StoreWentBack
+from mars.machines.runnable import RunnableTask
+from mars.ports import Head, Owner, Progress, Transaction
+from mars.types import AssignmentEpoch, Bucket, StoreEpoch, TaskName
+
+RETRY_PAUSE_MS = 500
+"""Pause before a bucket whose outcome is unknown goes through R1 again: lets a broker that is
+being restarted come back without a storm of producers."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwningLimits:
+    """How a bucket commits.
+
+    `progress_interval_ms`: M is committed without rows once it is this old. `large_task_rows`: a
+    task with more due rows gets a transaction of its own, after the others. `log_bytes_max`: the
+    budget of a task's log; over half of it, entries are merged (R9).
+    """
+
+    progress_interval_ms: int
+    large_task_rows: int
+    log_bytes_max: int
+
+
+class OwnState(StrEnum):
+    """Where a bucket stands."""
+
+    CLAIMING = "claiming"
+    AUDITING = "auditing"
+    OWNING = "owning"
+    COMMITTING = "committing"
+    WAITING = "waiting"
+    LOST = "lost"
+    WENT_BACK = "store_went_back"
+
+
+class Owning:
+    """The machine of one bucket."""
+
+    def __init__(self, bucket: Bucket, limits: OwningLimits) -> None:
+        self.bucket = bucket
+        self.state = OwnState.LOST
+        self.owner: Owner | None = None
+        self._limits = limits
+        self._term = 0
+        self._epoch = AssignmentEpoch(0)
+        self._store_epoch = StoreEpoch(0)
+        self._now_ms = 0
+        self._retry_at_ms = 0
+        self._progress_at_ms = 0
+        self._position = 0
+        self._tasks: Mapping[TaskName, RunnableTask] = {}
+        self._parts: dict[TaskName, BucketTask] = {}
+        self._records: dict[TaskName, dict[int, Progress]] = {}
+        self._sick: set[TaskName] = set()
+        self._pending: dict[TaskName, Head] = {}
+        self._compacting: set[TaskName] = set()
+
+    # ----------------------------------------------------------------------------- assignment
+
+    def assigned(self, owner: Owner, store_epoch: StoreEpoch) -> list[Instruction]:
+        """The assignment says that this reducer owns the bucket (R1)."""
+        known = self.owner is not None and owner.epoch <= self.owner.epoch
+        if known and store_epoch == self._store_epoch and self.state is not OwnState.WAITING:
+            return []
+        if self.state is OwnState.WAITING and known and self._now_ms < self._retry_at_ms:
+            return []
+        self.owner, self._epoch, self._store_epoch = owner, owner.epoch, store_epoch
+        return self._claim()
+
+    def _claim(self) -> list[Instruction]:
+        self._start_over(OwnState.CLAIMING)
+        claim = ClaimBucket(self.bucket, self._term, self._epoch, self._store_epoch)
+        return [ReleaseBucket(self.bucket), claim]
+
+    def _start_over(self, state: OwnState) -> None:
+        self._term += 1
+        self.state = state
+        self._parts, self._records, self._pending = {}, {}, {}
+        self._compacting = set()
+
+    def unassigned(self) -> list[Instruction]:
+        """The assignment gives the bucket to somebody else, or to nobody."""
+        if self.owner is None:
+            return []
+        self.owner = None
+        self._start_over(OwnState.LOST)
+        return [ReleaseBucket(self.bucket)]
+
+    # --------------------------------------------------------------------------------- outcomes
+
+    def claimed(self, event: BucketClaimed) -> list[Instruction]:
+        """R3: now the progress is known; R4: audit the last emissions."""
+        if event.term != self._term:
+            return []
+        self._position = event.claimed.next
+        for record in event.claimed.records:
+            if isinstance(record, Progress):
+                self._records.setdefault(record.task, {})[record.version] = record
+        emissions = tuple(
+            record.emission
+            for versions in self._records.values()
+            for record in versions.values()
+            if record.emission is not None and not record.deleted
+        )
+        if not emissions:
+            return self._own()
+        self.state = OwnState.AUDITING
+        return [AuditEmissions(self.bucket, self._term, emissions)]
+
+    def audited(self, event: EmissionsAudited) -> list[Instruction]:
+        """A mismatch is reported; the record stays the truth."""
+        if event.term != self._term:
+            return []
+        reports: list[Instruction] = [
+            Report("audit_mismatch", f"bucket {self.bucket}: {difference}")
+            for difference in event.differences
+        ]
+        return reports + self._own()
+
+    def _own(self) -> list[Instruction]:
+        self.state = OwnState.OWNING
+        self._progress_at_ms = self._now_ms
+        self.tasks_changed(self._tasks)
+        return []
+
+    def failed(self, event: BucketFailed) -> list[Instruction]:
+        """R8: start over; fenced: until a higher assignment epoch comes."""
+        if event.term != self._term:
+            return []
+        self._retry_at_ms = self._now_ms + RETRY_PAUSE_MS
+        self._start_over(OwnState.LOST if event.fenced else OwnState.WAITING)
+        kind = "bucket_fenced" if event.fenced else "bucket_interrupted"
+        troubles = [] if event.culprit is None else self._fail(event.culprit, event.detail)
+        return [
+            ReleaseBucket(self.bucket),
+            Report(kind, f"bucket {self.bucket}: {event.detail}"),
+            *troubles,
+        ]
+
+    def _went_back(self, task: TaskName, problem: StoreWentBack) -> list[Instruction]:
+        self._start_over(OwnState.WENT_BACK)
+        return [
+            ReleaseBucket(self.bucket),
+            Report("store_went_back", f"task {task}, bucket {self.bucket}: {problem}"),
+        ]
+
+    # ------------------------------------------------------------------------------------ tasks
+
+    def tasks_changed(self, tasks: Mapping[TaskName, RunnableTask]) -> None:
+        """Take the newest definitions."""
+        self._tasks = tasks
+        if self.state not in (OwnState.OWNING, OwnState.COMMITTING):
+            return
+        for name, task in tasks.items():
+            if task.deleted or task.failed:
+                self._sick.discard(name)
+                self._parts.pop(name, None)
+            elif name in self._parts:
+                self._parts[name].update(task)
+            elif task.begun():
+                self._parts[name] = self._part(task)
+        for name in [name for name in self._parts if name not in tasks]:
+            del self._parts[name]
+
+    def _part(self, task: RunnableTask) -> BucketTask:
+        owner = Ownership(self.bucket, self._epoch, self._store_epoch)
+        versions = {version.version for version in task.definition.versions}
+        records = {
+            version: record
+            for version, record in self._records.get(task.name, {}).items()
+            if version in versions and not record.deleted
+        }
+        return BucketTask(task, owner, records)
+
+    # -------------------------------------------------------------------------------- reading
+
+    def heads_read(self, heads: Mapping[TaskName, Head | None]) -> list[Instruction]:
+        """R5: what the log may hold more than has been absorbed."""
+        if self.state is not OwnState.OWNING:
+            return []
+        reads: list[Instruction] = []
+        for name, part in self._healthy().items():
+            head = heads.get(name)
+            if head is None or head.epoch != self._store_epoch:
+                continue
+            if head.seq > part.last_seq:
+                self._pending[name] = head
+                reads.append(ReadLog(self.bucket, self._term, name, part.last_seq, head.seq))
+            else:
+                trouble = self._guarded(name, partial(part.drained, head))
+                if trouble:
+                    return trouble
+        return reads
+
+    def _healthy(self) -> dict[TaskName, BucketTask]:
+        return {name: part for name, part in self._parts.items() if name not in self._sick}
+
+    def log_read(self, event: LogRead) -> list[Instruction]:
+        """Fold what was read, then go forward to the head it was read for."""
+        request = event.request
+        part = self._parts.get(request.task)
+        if request.term != self._term or part is None or self.state is not OwnState.OWNING:
+            return []
+        head = self._pending.pop(request.task, None)
+        if head is None or head.seq != request.upto or part.last_seq != request.after:
+            return []
+
+        def take() -> None:
+            part.absorb(event.slice)
+            part.drained(head)
+
+        return self._guarded(request.task, take)
+
+    def _guarded(self, task: TaskName, work: Callable[[], None]) -> list[Instruction]:
+        """Run one task's work: its failure must not touch the other tasks of the bucket (I7)."""
+        try:
+            work()
+        except StoreWentBack as problem:
+            return self._went_back(task, problem)
+        except TaskLimit as problem:
+            return self._fail(task, str(problem))
+        except Exception as problem:  # noqa: BLE001 -- whatever it is, only this task stops
+            return self._fail(task, f"unexpected {type(problem).__name__}: {problem}")
+        return []
+
+    def _fail(self, task: TaskName, detail: str) -> list[Instruction]:
+        self._sick.add(task)
+        self._parts.pop(task, None)
+        return [FailTask(task, detail)]
+
+    # ------------------------------------------------------------------------------- committing
+
+    def ticked(self, now_ms: int) -> list[Instruction]:
+        """Retry, or commit what is due."""
+        self._now_ms = now_ms
+        if self.state is OwnState.WAITING and now_ms >= self._retry_at_ms:
+            return [ReadAssignment()]
+        if self.state is not OwnState.OWNING:
+            return []
+        return self._commit_due() or self._commit_progress()
+
+    def _commit_due(self) -> list[Instruction]:
+        due = {
+            name: rows
+            for name, part in self._healthy().items()
+            if (rows := part.due_rows()) is not None
+        }
+        if not due:
+            return []
+        limit = self._limits.large_task_rows
+        small = [name for name, rows in due.items() if rows <= limit]
+        return self._commit(small or [min(due, key=lambda name: due[name])])
+
+    def _commit_progress(self) -> list[Instruction]:
+        crowded = self._crowded()
+        old = self._now_ms - self._progress_at_ms >= self._limits.progress_interval_ms
+        gone = self._deleted_records()
+        if not (crowded or old or gone):
+            return []
+        if old:
+            self._progress_at_ms = self._now_ms
+        stale = [
+            name
+            for name, part in self._healthy().items()
+            if (old or name in crowded) and (name in crowded or part.stale())
+        ]
+        self._compacting = crowded
+        return self._commit(stale, gone) if stale or gone else []
+
+    def _crowded(self) -> set[TaskName]:
+        """Tasks whose log is over half its budget and can be merged (R9)."""
+        half = self._limits.log_bytes_max // 2
+        return {
+            name
+            for name, part in self._healthy().items()
+            if part.head is not None
+            and part.head.log_bytes > half
+            and part.compactable
+            and part.caught_up
+        }
+
+    def _deleted_records(self) -> tuple[Progress, ...]:
+        """Last records of tasks that were deleted since."""
+        gone = []
+        for name, versions in self._records.items():
+            task = self._tasks.get(name)
+            kept = {version.version for version in task.definition.versions} if task else set()
+            for version, record in versions.items():
+                dropped = task is None or task.deleted or version not in kept
+                if dropped and not record.deleted and self._tasks:
+                    gone.append(self._deleted(record))
+        return tuple(gone)
+
+    def _deleted(self, record: Progress) -> Progress:
+        return Progress(
+            task=record.task,
+            version=record.version,
+            bucket=record.bucket,
+            assignment_epoch=self._epoch,
+            store_epoch=self._store_epoch,
+            emit=record.emit + 1,
+            closed_ms=record.closed_ms,
+            merged=record.merged,
+            needed=record.needed,
+            ledger=record.ledger,
+            deleted=True,
+        )
+
+    def _commit(self, names: list[TaskName], gone: tuple[Progress, ...] = ()) -> list[Instruction]:
+        prepared: list[Prepared] = []
+        troubles: list[Instruction] = []
+        for name in names:
+            part = self._parts[name]
+            troubles += self._guarded(name, partial(_prepare, part, prepared))
+        progress = tuple(record for piece in prepared for record in piece.progress) + gone
+        if self.state is not OwnState.OWNING or not progress:
+            return troubles
+        transaction = Transaction(
+            bucket=self.bucket,
+            results=tuple(batch for piece in prepared for batch in piece.results),
+            dead=tuple(record for piece in prepared for record in piece.dead),
+            progress=progress,
+        )
+        self.state = OwnState.COMMITTING
+        commit = CommitTransaction(self.bucket, self._term, transaction, self._position)
+        return [*troubles, commit]
+
+    def committed(self, event: BucketCommitted) -> list[Instruction]:
+        """R9: the outcome is known, so what nobody needs any more may go."""
+        if event.term != self._term:
+            return []
+        self.state = OwnState.OWNING
+        self._position = event.committed.next
+        touched: list[TaskName] = []
+        for record in event.committed.progress:
+            self._records.setdefault(record.task, {})[record.version] = record
+            part = self._parts.get(record.task)
+            if part is not None and not record.deleted:
+                part.committed(record)
+                touched.append(record.task)
+        trims = [trim for name in dict.fromkeys(touched) for trim in self._trim(name)]
+        self._compacting = set()
+        return trims + self.ticked(self._now_ms)
+
+    def _trim(self, name: TaskName) -> list[Instruction]:
+        part = self._parts[name]
+        gone, base_gone = part.trim()
+        instructions: list[Instruction] = []
+        if gone:
+            instructions.append(TrimLog(self.bucket, name, self._store_epoch, gone))
+        base = part.base() if name in self._compacting else None
+        if base is not None or base_gone:
+            instructions.append(CompactLog(self.bucket, name, self._store_epoch, base))
+        return instructions
+
+    # ------------------------------------------------------------------------------ for people
+
+    @property
+    def status(self) -> str:
+        """One word for what the bucket is doing."""
+        if self.state is OwnState.OWNING and not all(p.caught_up for p in self._parts.values()):
+            return "catching_up"
+        return self.state.value
+
+
+def _prepare(part: BucketTask, prepared: list[Prepared]) -> None:
+    prepared.append(part.prepare())

@@ -1,0 +1,107 @@
+"""All buckets of one reducer: routes events to the buckets, and looks at each task once for all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import assert_never
+
+from mars.machines.events import (
+    AssignmentRead,
+    BucketClaimed,
+    BucketCommitted,
+    BucketFailed,
+    EmissionsAudited,
+    Event,
+    HeadsRead,
+    Instruction,
+    LogRead,
+    ReadAssignment,
+    TasksChanged,
+    Ticked,
+)
+from mars.machines.owning import Owning, OwningLimits
+from mars.machines.runnable import RunnableTask
+from mars.ports import Assignment, BucketStatus
+from mars.types import AssignmentEpoch, Bucket, MemberId, TaskName
+
+
+class Reducing:
+    """The machine of a reducer process.
+
+    The loop around it does what it is told and feeds the outcomes back, and in every round reads
+    the heads of `watched()` and then ticks.
+    """
+
+    def __init__(self, member: MemberId, limits: OwningLimits) -> None:
+        self._member = member
+        self._limits = limits
+        self._buckets: dict[Bucket, Owning] = {}
+        self._tasks: Mapping[TaskName, RunnableTask] = {}
+
+    def handle(self, event: Event) -> list[Instruction]:  # noqa: PLR0911 -- one way per event
+        """Take one event; what comes back is to be done in this order."""
+        match event:
+            case AssignmentRead():
+                return self._assignment_read(event.assignment)
+            case TasksChanged():
+                return self._tasks_changed(event.tasks)
+            case BucketClaimed():
+                return self._bucket(event.bucket).claimed(event)
+            case EmissionsAudited():
+                return self._bucket(event.bucket).audited(event)
+            case BucketCommitted():
+                return self._bucket(event.bucket).committed(event)
+            case BucketFailed():
+                return self._bucket(event.bucket).failed(event)
+            case HeadsRead():
+                return self._each(lambda bucket: bucket.heads_read(event.heads))
+            case LogRead():
+                return self._bucket(event.request.bucket).log_read(event)
+            case Ticked():
+                return self._each(lambda bucket: bucket.ticked(event.now_ms))
+            case _:
+                assert_never(event)
+
+    def _each(self, ask: Callable[[Owning], list[Instruction]]) -> list[Instruction]:
+        instructions = [given for bucket in self._buckets.values() for given in ask(bucket)]
+        others = [given for given in instructions if not isinstance(given, ReadAssignment)]
+        once = [ReadAssignment()] if len(others) < len(instructions) else []
+        return others + once
+
+    def _bucket(self, bucket: Bucket) -> Owning:
+        owning = self._buckets.get(bucket)
+        if owning is None:
+            owning = self._buckets[bucket] = Owning(bucket, self._limits)
+            owning.tasks_changed(self._tasks)
+        return owning
+
+    def _assignment_read(self, assignment: Assignment | None) -> list[Instruction]:
+        if assignment is None:
+            return []
+        instructions: list[Instruction] = []
+        for bucket, owner in assignment.owners.items():
+            if owner.member == self._member:
+                instructions += self._bucket(bucket).assigned(owner, assignment.store_epoch)
+            elif bucket in self._buckets:
+                instructions += self._buckets[bucket].unassigned()
+        return instructions
+
+    def _tasks_changed(self, tasks: Mapping[TaskName, RunnableTask]) -> list[Instruction]:
+        self._tasks = tasks
+        for bucket in self._buckets.values():
+            bucket.tasks_changed(tasks)
+        return []
+
+    def watched(self) -> list[TaskName]:
+        """The tasks whose heads the next round needs; empty while no bucket is owned."""
+        if not any(bucket.owner is not None for bucket in self._buckets.values()):
+            return []
+        return [name for name, task in self._tasks.items() if task.begun() and not task.deleted]
+
+    def statuses(self) -> tuple[BucketStatus, ...]:
+        """What each owned bucket is doing."""
+        return tuple(
+            BucketStatus(bucket, AssignmentEpoch(owning.owner.epoch), owning.status)
+            for bucket, owning in sorted(self._buckets.items())
+            if owning.owner is not None
+        )

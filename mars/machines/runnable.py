@@ -1,0 +1,47 @@
+"""A task ready to run: its definition with every version compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mars.definitions import TaskDefinition, TaskState, TaskVersion
+from mars.plan import Plan
+from mars.types import TaskName
+
+
+@dataclass(frozen=True, slots=True)
+class RunnableTask:
+    """A definition and the plans of its versions; `output_partitions` by output topic name."""
+
+    definition: TaskDefinition
+    plans: Mapping[int, Plan]
+    output_partitions: Mapping[str, int]
+
+    @property
+    def name(self) -> TaskName:
+        """The task's name."""
+        return self.definition.name
+
+    @property
+    def deleted(self) -> bool:
+        """True for a task that only keeps its name's version numbers."""
+        return self.definition.state is TaskState.DELETED
+
+    @property
+    def failed(self) -> bool:
+        """True for a task that went over a limit, until it is resumed."""
+        return self.definition.state is TaskState.FAILED
+
+    @property
+    def running(self) -> bool:
+        """True if the task takes rows."""
+        return self.definition.state is TaskState.RUNNING
+
+    def begun(self) -> tuple[tuple[TaskVersion, Plan], ...]:
+        """The versions whose start is decided, with their plans, oldest first."""
+        return tuple(
+            (version, self.plans[version.version])
+            for version in self.definition.begun
+            if version.version in self.plans
+        )

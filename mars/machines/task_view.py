@@ -1,0 +1,85 @@
+"""What a mapper knows of one task: its head as last seen, and which lanes refuse its rows."""
+
+from __future__ import annotations
+
+from mars.machines.runnable import RunnableTask
+from mars.ports import Head
+from mars.types import Lane, StoreEpoch, TaskName, Topic
+
+
+class TaskView:
+    """A task in a mapper's eyes. `known` is False until the store has told where the task is."""
+
+    def __init__(self, task: RunnableTask) -> None:
+        self.task = task
+        self.known = False
+        self.active = False
+        self.epoch = StoreEpoch(0)
+        self.offsets: dict[Lane, int] = {}
+        self.cuts: dict[Lane, int] = {}
+        self.asked_ms = 0
+        self._blocked_ms: dict[Lane, int] = {}
+        self._row_seen_ms: dict[Lane, int] = {}
+
+    @property
+    def name(self) -> TaskName:
+        """The task's name."""
+        return self.task.name
+
+    @property
+    def topic(self) -> Topic:
+        """The topic that the task reads."""
+        return Topic(self.task.definition.current.stream.topic)
+
+    @property
+    def idle_after_ms(self) -> int:
+        """How long a lane must be silent to be idle."""
+        return self.task.begun()[-1][1].options.idle_after_ms
+
+    def updated(self, task: RunnableTask) -> TaskView:
+        """Take a newer definition; the head is asked for again."""
+        self.task = task
+        return self
+
+    def learn(self, head: Head | None) -> None:
+        """Take the store's word; a head that is missing or inactive leaves the task unknown."""
+        self.known = head is not None and head.active
+        if head is not None:
+            self.epoch = head.epoch
+            self.offsets = dict(head.offsets)
+            self.cuts = {}
+
+    def unlearn(self) -> None:
+        """What is known may be wrong: ask the store again before anything else."""
+        self.known = False
+
+    def stop(self) -> None:
+        """The task failed: offer it nothing until its definition says that it runs."""
+        self.known = False
+        self.offsets = {}
+
+    def ready(self, lane: Lane) -> bool:
+        """True if rows of the lane may be offered."""
+        return self.known and self.task.running and lane in self.offsets
+
+    def forget_lane(self, lane: Lane) -> None:
+        """Another mapper reads the lane now."""
+        self.cuts.pop(lane, None)
+        self._blocked_ms.pop(lane, None)
+        self._row_seen_ms.pop(lane, None)
+
+    def block(self, lane: Lane, until_ms: int) -> None:
+        """Offer no rows of the lane before this time."""
+        self._blocked_ms[lane] = until_ms
+
+    def blocked(self, lane: Lane, now_ms: int) -> bool:
+        """True while the lane's rows are not to be offered."""
+        return now_ms < self._blocked_ms.get(lane, 0)
+
+    def saw_rows(self, lane: Lane, now_ms: int) -> None:
+        """Rows with an event time came, or reading began anew."""
+        self._row_seen_ms[lane] = now_ms
+
+    def row_seen_ms(self, lane: Lane) -> int:
+        """When `saw_rows` was last told so."""
+        return self._row_seen_ms.get(lane, 0)

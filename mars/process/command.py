@@ -1,0 +1,21 @@
+"""`python -m mapper --config FILE`: the command line that all processes share."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from mars.errors import SettingsError
+from mars.settings import Settings, load
+
+
+def settings_from_command_line(role: str) -> Settings:
+    """The settings that the arguments and the environment name; exits with 2 if they are wrong."""
+    parser = argparse.ArgumentParser(prog=f"python -m {role}")
+    parser.add_argument("--config", type=Path, help="TOML file; without it, defaults")
+    try:
+        return load(parser.parse_args().config)
+    except SettingsError as problem:
+        sys.stderr.write(f"{problem}\n")
+        raise SystemExit(2) from problem

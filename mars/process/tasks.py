@@ -1,0 +1,107 @@
+"""The registry's tasks, compiled and kept up to date."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from mars.definitions import TaskDefinition, TaskState
+from mars.errors import RequestError
+from mars.machines.runnable import RunnableTask
+from mars.plan import Plan
+from mars.ports import Registry
+from mars.process import logs
+from mars.process.compiling import compile_version
+from mars.types import TaskName
+
+LOOK_INTERVAL_S = 10.0
+"""The registry is read again this often, should a watch ever be missed."""
+
+_ATTEMPTS = 10
+"""Tries to write a definition that others change at the same time."""
+
+OutputPartitions = Callable[[str], int]
+
+
+class TaskSource:
+    """Tells when the tasks have changed, and compiles them.
+
+    `output_partitions` says how many partitions an output topic has; it may raise Unavailable.
+    Versions that do not compile (stored by a newer release, say) are logged and left out.
+    """
+
+    def __init__(
+        self, registry: Registry, namespace: str, output_partitions: OutputPartitions | None = None
+    ) -> None:
+        self._log = logs.logger("tasks")
+        self._registry = registry
+        self._namespace = namespace
+        self._output_partitions = output_partitions
+        self._changed = threading.Event()
+        self._changed.set()
+        self._looked_s = 0.0
+        self._definitions: dict[TaskName, TaskDefinition] | None = None
+        self._plans: dict[tuple[TaskName, int, str], Plan | None] = {}
+        registry.watch_tasks(self._changed.set)
+
+    def poll(self) -> dict[TaskName, RunnableTask] | None:
+        """All tasks if any has changed since the last call, else None. May raise Unavailable."""
+        now = time.monotonic()
+        if not self._changed.is_set() and now - self._looked_s < LOOK_INTERVAL_S:
+            return None
+        self._changed.clear()
+        try:
+            definitions = self._registry.tasks()
+            runnable = {name: self._runnable(task) for name, task in definitions.items()}
+        except Exception:
+            self._changed.set()
+            raise
+        self._looked_s = now
+        if definitions == self._definitions:
+            return None
+        self._definitions = definitions
+        return runnable
+
+    def _runnable(self, definition: TaskDefinition) -> RunnableTask:
+        plans: dict[int, Plan] = {}
+        partitions: dict[str, int] = {}
+        for version in definition.begun:
+            key = (definition.name, version.version, version.sql)
+            if key not in self._plans:
+                self._plans[key] = self._compile(definition, version.version)
+            plan = self._plans[key]
+            if plan is None:
+                continue
+            plans[version.version] = plan
+            topic = plan.options.output_topic
+            if self._output_partitions is not None and definition.state is not TaskState.DELETED:
+                partitions[topic] = self._output_partitions(topic)
+        return RunnableTask(definition, plans, partitions)
+
+    def _compile(self, definition: TaskDefinition, number: int) -> Plan | None:
+        version = next(each for each in definition.versions if each.version == number)
+        try:
+            return compile_version(definition.name, version, self._namespace)
+        except RequestError as problem:
+            logs.error(
+                self._log,
+                "a stored task cannot be compiled and is left out; is this release older than the"
+                " one that stored it?",
+                task=definition.name,
+                version=number,
+                problem=str(problem),
+            )
+            return None
+
+
+def fail_task(registry: Registry, name: TaskName, detail: str) -> None:
+    """Mark a running task as failed; nothing happens to one that is not running any more."""
+    for _attempt in range(_ATTEMPTS):
+        found = registry.task(name)
+        if found is None or found[0].state is not TaskState.RUNNING:
+            return
+        failed = replace(found[0], state=TaskState.FAILED, detail=detail)
+        if registry.replace_task(failed, found[1]):
+            return

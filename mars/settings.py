@@ -1,0 +1,357 @@
+"""One frozen settings object from TOML and environment variables; the only reader of either.
+
+`load(path, environ)` starts from the defaults below, lays the TOML file over them, and the
+environment over that: `MARS_<SECTION>_<KEY>` (`MARS_KAFKA_BOOTSTRAP`, `MARS_MAPPER_POLL_MS`) and
+`MARS_NAMESPACE`, `MARS_MEMBER` for the two values outside of sections. What is unknown or of the
+wrong type is refused with its name. Units are the ends of names: `_s`, `_ms`, `_bytes`.
+
+Passwords and what may hold one are never part of `repr`.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_origin, get_type_hints
+
+import msgspec
+
+from mars.errors import SettingsError
+
+MIB = 1024 * 1024
+
+Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,62}$")]
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+Natural = Annotated[int, msgspec.Meta(ge=0)]
+Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSettings:
+    """How Kafka is reached, and how our own topics are made in it."""
+
+    bootstrap: str = "127.0.0.1:9092"
+    """`host:port`, several with commas."""
+    security_protocol: Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"] = "plaintext"
+    sasl_mechanism: Literal["", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI"] = ""
+    sasl_username: str = ""
+    sasl_password: str = field(default="", repr=False)
+    ssl_ca_location: str = ""
+    """File of the authorities to trust; empty: those of the machine."""
+    ssl_certificate_location: str = ""
+    ssl_key_location: str = ""
+    ssl_key_password: str = field(default="", repr=False)
+    replication_factor: Positive = 1
+    """Copies of each topic that Mars makes: 1 is all a single broker has; a cluster wants 3."""
+    results_partitions: Natural = 0
+    """Partitions of a new output topic; 0: as many as buckets, so that no two share one."""
+    extra: dict[str, str | int | float | bool] = field(default_factory=dict, repr=False)
+    """Further librdkafka properties, handed on as they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class RedisSettings:
+    """How Redis (or Valkey) is reached."""
+
+    url: str = field(default="redis://127.0.0.1:6379/0", repr=False)
+    """`redis://host:port/db`, or `rediss://` for TLS."""
+    username: str = ""
+    password: str = field(default="", repr=False)
+    tls_ca_location: str = ""
+    tls_certificate_location: str = ""
+    tls_key_location: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperSettings:
+    """How ZooKeeper is reached."""
+
+    hosts: str = "127.0.0.1:2181"
+    """`host:port`, several with commas."""
+    session_timeout_s: Annotated[float, msgspec.Meta(gt=0)] = 10.0
+    """How long a silent process keeps its place: longer than a pause of Python."""
+    digest_username: str = ""
+    """With a name, nodes are made readable and writable for it alone (scheme `digest`)."""
+    digest_password: str = field(default="", repr=False)
+    use_tls: bool = False
+    tls_ca_location: str = ""
+    tls_certificate_location: str = ""
+    tls_key_location: str = ""
+    tls_key_password: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    """What all processes of a namespace must agree on; fixed when the namespace is made."""
+
+    buckets: Annotated[int, msgspec.Meta(ge=1, le=4096)] = 8
+    """Units of ownership: 8 keep four local reducers busy; a cluster wants 64."""
+    log_bytes_max: Positive = 256 * MIB
+    """Bytes of partials a task may hold in Redis: four tasks at their limit fill 1 GiB of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class MapperSettings:
+    """How much a mapper reads before it writes."""
+
+    batch_rows_max: Positive = 200_000
+    """Rows of a batch: past this, larger batches no longer shrink keys noticeably."""
+    batch_bytes_max: Positive = 64 * MIB
+    """Raw bytes held per reader: with decoding, about 300 MiB of memory at the most."""
+    linger_ms_max: Natural = 1_000
+    """Longest wait for a batch to fill; part of the close latency of a busy topic."""
+    poll_ms: Positive = 50
+    """Longest wait for records in one poll: how late an idle mapper notices anything else."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReducerSettings:
+    """How a reducer looks for work, and how it emits."""
+
+    poll_ms: Positive = 200
+    """Between two looks at the logs when no doorbell rings; a lost ring costs this much latency."""
+    transaction_timeout_ms: Positive = 60_000
+    """After which the broker aborts a transaction whose owner is silent; see Kafka's maximum."""
+    progress_interval_ms: Positive = 10_000
+    """Age at which progress is committed without rows, so that a replay stays short."""
+    large_task_rows: Positive = 50_000
+    """Due rows from which a task gets a transaction of its own, after the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiSettings:
+    """Where the REST interface listens."""
+
+    host: str = "127.0.0.1"
+    """This machine only; in a container `0.0.0.0`, behind something that asks who is there."""
+    port: Port = 8080
+    body_bytes_max: Positive = 1 * MIB
+    """Longest request: a definition is some kilobytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoggingSettings:
+    """What processes write to their standard error."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["text", "json"] = "text"
+    """`text` for a person, `json` (one object a line) for a collector."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All of it. `member` names a process (`mapper-1`); empty: it finds a name of its own."""
+
+    namespace: Name = "default"
+    member: str = ""
+    kafka: KafkaSettings = field(default_factory=KafkaSettings)
+    redis: RedisSettings = field(default_factory=RedisSettings)
+    zookeeper: ZooKeeperSettings = field(default_factory=ZooKeeperSettings)
+    cluster: ClusterSettings = field(default_factory=ClusterSettings)
+    mapper: MapperSettings = field(default_factory=MapperSettings)
+    reducer: ReducerSettings = field(default_factory=ReducerSettings)
+    api: ApiSettings = field(default_factory=ApiSettings)
+    logging: LoggingSettings = field(default_factory=LoggingSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the machine says, rather than a configuration file."""
+
+    cache: Path
+    """Where downloads are kept: MARS_CACHE, else `mars` in XDG_CACHE_HOME or `~/.cache`."""
+    java_home: Path | None
+    """JAVA_HOME; without it `java` is looked for on the PATH."""
+    ivy_settings: Path | None
+    """MARS_IVY_SETTINGS: Ivy's settings file, for a mirror instead of the public repository."""
+    api_url: str | None
+    """MARS_API: the API that the command line talks to."""
+    demo_seconds: float | None
+    """DEMO_SECONDS: how long `mars up --demo` runs; None: until it is stopped."""
+    record_checksums: bool
+    """MARS_JARS_RECORD: write the checksums of the jars instead of comparing with them."""
+
+
+SECTIONS = tuple(item.name for item in fields(Settings) if item.name not in {"namespace", "member"})
+
+
+def load(path: Path | None, environ: Mapping[str, str] | None = None) -> Settings:
+    """The settings of the file at `path` (None: defaults) under those of `environ`.
+
+    Without `environ` the process's own environment is read. Raises SettingsError, naming the file
+    or variable and the key.
+    """
+    table = {} if path is None else _read_toml(path)
+    _refuse_unknown(table, Settings, where=str(path), prefix="")
+    try:
+        settings = msgspec.convert(table, Settings)
+    except msgspec.ValidationError as error:
+        raise SettingsError(f"{path}: {_readable(error)}") from error
+    settings = _overlay(settings, os.environ if environ is None else environ)
+    _refuse_contradictions(settings)
+    return settings
+
+
+def surroundings(environ: Mapping[str, str] | None = None) -> Surroundings:
+    """The same for what is not configuration. Raises SettingsError."""
+    values = os.environ if environ is None else environ
+    home = values.get("XDG_CACHE_HOME") or str(Path("~/.cache").expanduser())
+
+    def path_of(name: str) -> Path | None:
+        return Path(values[name]) if values.get(name) else None
+
+    return Surroundings(
+        cache=path_of("MARS_CACHE") or Path(home) / "mars",
+        java_home=path_of("JAVA_HOME"),
+        ivy_settings=path_of("MARS_IVY_SETTINGS"),
+        api_url=values.get("MARS_API") or None,
+        demo_seconds=_seconds(values.get("DEMO_SECONDS", "")),
+        record_checksums=values.get("MARS_JARS_RECORD", "") == "1",
+    )
+
+
+def _seconds(text: str) -> float | None:
+    try:
+        return float(text) if text.strip() else None
+    except ValueError as error:
+        raise SettingsError(f"DEMO_SECONDS is a number of seconds, not {text!r}.") from error
+
+
+def environment_for_child(member: str, environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment of a child whose settings are all in its file, under the name `member`.
+
+    Variables that `load` would lay over that file are left out.
+    """
+    values = os.environ if environ is None else environ
+    kept = {name: value for name, value in values.items() if not _is_setting(name)}
+    return {**kept, "MARS_MEMBER": member, "PYTHONUNBUFFERED": "1"}
+
+
+def to_toml(settings: Settings) -> str:
+    """TOML that `load` turns into equal settings: only what differs from the defaults.
+
+    It holds passwords, if there are any: write it readable for its owner only.
+    """
+    return "\n".join(_toml_lines(settings, Settings(), prefix="")) + "\n"
+
+
+# ------------------------------------------------------------------------------ reading
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise SettingsError(
+            f"{path} cannot be read ({error.strerror}); name an existing file with --config."
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} is not TOML: {error}.") from error
+
+
+def _refuse_unknown(table: Mapping[str, Any], kind: type, where: str, prefix: str) -> None:
+    """msgspec passes over unknown keys of dataclasses; a misspelt key must not be passed over."""
+    types = _types(kind)
+    for key, value in table.items():
+        if key not in types:
+            known = ", ".join(sorted(types))
+            raise SettingsError(f"{where}: unknown key `{prefix}{key}`; known here: {known}.")
+        if is_dataclass(types[key]) and isinstance(value, Mapping):
+            _refuse_unknown(value, types[key], where, f"{prefix}{key}.")
+
+
+def _types(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind, include_extras=True)
+
+
+def _readable(error: msgspec.ValidationError) -> str:
+    """`Expected int, got str - at $.kafka.port` as a sentence that begins with the key."""
+    text, _, place = str(error).partition(" - at ")
+    key = place.strip("`").removeprefix("$.")
+    sentence = text[:1].lower() + text[1:]
+    return f"`{key}`: {sentence}." if key else f"{sentence}."
+
+
+def _overlay(settings: Settings, environ: Mapping[str, str]) -> Settings:
+    for name, text in sorted(environ.items()):
+        if not _is_setting(name):
+            continue
+        section, key = _place(name)
+        if section is None:
+            settings = replace(settings, **{key: _parse(name, text, _types(Settings)[key])})
+            continue
+        old = getattr(settings, section)
+        types = _types(type(old))
+        if key not in types:
+            known = ", ".join(f"MARS_{section}_{item}".upper() for item in sorted(types))
+            raise SettingsError(f"{name} is not a setting; those of [{section}] are {known}.")
+        changed = replace(old, **{key: _parse(name, text, types[key])})
+        settings = replace(settings, **{section: changed})
+    return settings
+
+
+def _is_setting(name: str) -> bool:
+    if name in {"MARS_NAMESPACE", "MARS_MEMBER"}:
+        return True
+    return any(name.startswith(f"MARS_{section.upper()}_") for section in SECTIONS)
+
+
+def _place(name: str) -> tuple[str | None, str]:
+    """(section, key) of a variable that `_is_setting`; section None for the top."""
+    rest = name.removeprefix("MARS_").lower()
+    section, _, key = rest.partition("_")
+    return (section, key) if section in SECTIONS else (None, rest)
+
+
+def _parse(name: str, text: str, kind: Any) -> Any:
+    """Numbers and booleans as text, tables as JSON."""
+    try:
+        if get_origin(kind) is dict:
+            return msgspec.json.decode(text, type=kind)
+        return msgspec.convert(text, kind, strict=False)
+    except msgspec.MsgspecError as error:
+        message = str(error).partition(" - at ")[0]
+        raise SettingsError(f"{name}: {message[:1].lower()}{message[1:]}.") from error
+
+
+def _refuse_contradictions(settings: Settings) -> None:
+    kafka = settings.kafka
+    if kafka.security_protocol.startswith("sasl_") and not kafka.sasl_mechanism:
+        raise SettingsError(
+            f"kafka.security_protocol is {kafka.security_protocol}, which needs "
+            "kafka.sasl_mechanism (PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or GSSAPI)."
+        )
+    if not settings.redis.url.startswith(("redis://", "rediss://", "unix://")):
+        raise SettingsError("redis.url must begin with redis:// or, for TLS, rediss://.")
+
+
+# ------------------------------------------------------------------------------ writing
+
+
+def _toml_lines(value: Any, default: Any, prefix: str) -> Iterator[str]:
+    """Plain values first: in TOML they must stand before the tables of the same object."""
+    tables: list[tuple[str, Any, Any]] = []
+    for item in fields(value):
+        own, other = getattr(value, item.name), getattr(default, item.name)
+        if own == other:
+            continue
+        if is_dataclass(own):
+            tables.append((item.name, own, other))
+        elif isinstance(own, dict):
+            tables.append((item.name, own, None))
+        else:
+            yield f"{item.name} = {_toml_value(own)}"
+    for name, own, other in tables:
+        yield f"\n[{prefix}{name}]"
+        if other is None:
+            yield from (f"{_toml_value(key)} = {_toml_value(own[key])}" for key in sorted(own))
+        else:
+            yield from _toml_lines(own, other, f"{prefix}{name}.")
+
+
+def _toml_value(value: str | float | bool) -> str:
+    """JSON's notation of these is TOML's too, but for DEL, which TOML wants escaped."""
+    return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")

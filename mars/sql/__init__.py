@@ -1,0 +1,10 @@
+"""Queries: text to a checked tree to a `Plan`. No text goes further than this room.
+
+`compile_task` is the whole way; the rest are its parts that are of use alone.
+"""
+
+from mars.sql.durations import parse_duration
+from mars.sql.options import parse_options
+from mars.sql.task import compile_task, source_name
+
+__all__ = ["compile_task", "parse_duration", "parse_options", "source_name"]

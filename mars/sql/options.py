@@ -1,0 +1,108 @@
+"""The options of a task: what a user may set beside the query."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from mars.errors import Rejected
+from mars.plan import LatePolicy, Options, Stream
+from mars.sql.durations import WRITTEN, parse_duration
+from mars.types import TaskName
+
+DELAY_MS_MAX: Final = 7 * 86_400_000
+"""Longest delay: open windows are held in memory for as long."""
+
+IDLE_AFTER_MS_MIN: Final = 100
+"""Shortest `idle_after`: below it a lane would be idle between two reads of it."""
+IDLE_AFTER_MS_MAX: Final = 86_400_000
+"""Longest `idle_after`: a silent partition holds every window back for as long."""
+
+FUTURE_LIMIT_MS_MAX: Final = 366 * 86_400_000
+"""Longest `future_limit`: one such row may close every window that ends before it."""
+
+TOPIC_CHARACTERS_MAX: Final = 249
+"""Longest name of a topic that Kafka allows."""
+
+_NAMES = ("delay", "idle_after", "future_limit", "late", "output_topic")
+_NOT_YET = ("lateness", "max_keys")
+_LEGAL_TOPIC = re.compile(rf"[A-Za-z0-9._-]{{1,{TOPIC_CHARACTERS_MAX}}}")
+# `mars.results.progress` is where a task named progress writes, so `results` is no namespace.
+_OWN_TOPIC = re.compile(r"mars\.(?:(?!results\.)[^.]+\.)?(?:progress|dead|control)")
+
+
+def parse_options(
+    options: Mapping[str, object],
+    task: TaskName,
+    stream: Stream,
+    default_topic: str | None = None,
+) -> Options:
+    """The options of a task with all defaults filled in.
+
+    `default_topic` is where results go unless the options say otherwise; it depends on the
+    namespace, and is `mars.results.<task>` in the default one. Raises `Rejected`, naming the
+    option, for unknown names and unusable values.
+    """
+    for name in options:
+        _check_name(name)
+    late = options.get("late", LatePolicy.DROP)
+    if late == "revise":
+        raise Rejected("option late: 'revise' is not supported yet; use 'drop'")
+    if late != LatePolicy.DROP:
+        raise Rejected("option late: the only policy is 'drop'")
+    return Options(
+        output_topic=_topic(
+            options.get("output_topic", default_topic or f"mars.results.{task}"), stream
+        ),
+        delay_ms=_duration(options, "delay", 0, 0, DELAY_MS_MAX),
+        idle_after_ms=_duration(options, "idle_after", 5_000, IDLE_AFTER_MS_MIN, IDLE_AFTER_MS_MAX),
+        future_limit_ms=_duration(options, "future_limit", 300_000, 0, FUTURE_LIMIT_MS_MAX),
+    )
+
+
+def _check_name(name: str) -> None:
+    if name in _NOT_YET:
+        raise Rejected(f"option {name} is not supported yet; leave it out")
+    if name not in _NAMES:
+        near = difflib.get_close_matches(name, _NAMES, 1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise Rejected(f"unknown option {name[:80]!r}; {hint}There are {', '.join(_NAMES)}")
+
+
+def _duration(
+    options: Mapping[str, object], name: str, default_ms: int, least_ms: int, most_ms: int
+) -> int:
+    if name not in options:
+        return default_ms
+    value = options[name]
+    if not isinstance(value, str):
+        raise Rejected(f"option {name}: write a duration as text: {WRITTEN}")
+    try:
+        duration_ms = parse_duration(value)
+    except Rejected as error:
+        raise Rejected(f"option {name}: {error}") from error
+    if not least_ms <= duration_ms <= most_ms:
+        raise Rejected(
+            f"option {name}: {value} is outside of {least_ms} ms to {most_ms // 1_000} s"
+        )
+    return duration_ms
+
+
+def _topic(value: object, stream: Stream) -> str:
+    if not isinstance(value, str):
+        raise Rejected("option output_topic: write the name of a topic as text")
+    shown = repr(value[:80])
+    if not _LEGAL_TOPIC.fullmatch(value) or value in (".", ".."):
+        raise Rejected(
+            f"option output_topic: {shown} is no legal topic name; use 1 to "
+            f"{TOPIC_CHARACTERS_MAX} of letters, digits, '.', '_' and '-'"
+        )
+    if value.startswith("__") or _OWN_TOPIC.fullmatch(value):
+        raise Rejected(f"option output_topic: {shown} is reserved; choose another name")
+    if value == stream.topic:
+        raise Rejected(
+            f"option output_topic: {shown} is the topic that the task reads; choose another name"
+        )
+    return value

@@ -1,0 +1,315 @@
+"""Text to a checked tree: one SELECT, of nothing but what is supported.
+
+sqlglot parses; before it, whole clauses that are not supported are refused by their words, which
+have exact places; after it, every node and every part of a node must be on a list.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, Final
+
+from sqlglot import Token, TokenType, exp
+from sqlglot.errors import ErrorLevel, ParseError
+from sqlglot.parsers.duckdb import DuckDBParser
+
+from mars.errors import SqlError
+from mars.plan import Stream
+from mars.sql.source import DIALECT, GRAMMAR, Source, nesting
+
+DEPTH_MAX: Final = 100
+"""Deepest tree, operator chains included: each level costs a few of Python's stack frames, here
+and wherever the plan is walked later."""
+
+ONE_STREAM: Final = "a query reads one stream; joins and subqueries are not supported"
+_UNSUPPORTED: Final[dict[TokenType, str]] = {
+    TokenType.JOIN: ONE_STREAM,
+    TokenType.LATERAL: ONE_STREAM,
+    TokenType.WITH: "WITH is not supported; write one SELECT over one stream",
+    TokenType.UNION: "UNION is not supported; register two tasks",
+    TokenType.EXCEPT: "EXCEPT is not supported; use WHERE or HAVING",
+    TokenType.INTERSECT: "INTERSECT is not supported; use WHERE or HAVING",
+    TokenType.OVER: "window functions (OVER) are not supported; use GROUP BY",
+    TokenType.QUALIFY: "QUALIFY is not supported; use HAVING, or ORDER BY ... LIMIT n",
+    TokenType.WINDOW: "WINDOW is not supported; use WINDOWING 60 s",
+    TokenType.OFFSET: "OFFSET is not supported; use LIMIT alone",
+    TokenType.FETCH: "FETCH is not supported; use LIMIT n",
+    TokenType.PIVOT: "PIVOT is not supported",
+    TokenType.UNPIVOT: "UNPIVOT is not supported",
+    TokenType.TABLE_SAMPLE: "sampling is not supported; use WHERE",
+    TokenType.INTO: "INTO is not supported; the option output_topic says where results go",
+    TokenType.ILIKE: "ILIKE is not supported; use LOWER(x) LIKE 'pattern'",
+    TokenType.PARAMETER: "parameters are not supported; write the value",
+    TokenType.PLACEHOLDER: "parameters are not supported; write the value",
+    TokenType.ROLLUP: "ROLLUP is not supported; register a task for each grouping",
+    TokenType.CUBE: "CUBE is not supported; register a task for each grouping",
+    TokenType.GROUPING_SETS: "GROUPING SETS is not supported; register a task for each grouping",
+}
+_BY: Final = (TokenType.GROUP_BY, TokenType.ORDER_BY)
+_NO_CLOCK: Final = (
+    "the current time, user and place are not supported: results must be the same wherever and "
+    "whenever they are computed"
+)
+_SIGNS: Final = frozenset(["(", ")", ",", ".", "*", "+", "-", "/", "%", "||", "::"])
+_SIGNS_OF_COMPARISON: Final = frozenset(["=", "==", "<>", "!=", "<", "<=", ">", ">="])
+_WORD = re.compile(r"[^\W\d][\w$]*(\s+[^\W\d][\w$]*)*")
+_LITERALS: Final = frozenset([TokenType.STRING, TokenType.NUMBER, TokenType.IDENTIFIER])
+_STRUCTURE: Final = frozenset(
+    [
+        *(TokenType.SELECT, TokenType.FROM, TokenType.WHERE, TokenType.GROUP_BY),
+        *(TokenType.HAVING, TokenType.ORDER_BY, TokenType.LIMIT, TokenType.ALIAS),
+        *(TokenType.AND, TokenType.OR, TokenType.NOT, TokenType.IN, TokenType.LIKE),
+        *(TokenType.BETWEEN, TokenType.IS, TokenType.NULL, TokenType.TRUE, TokenType.FALSE),
+        *(TokenType.CASE, TokenType.WHEN, TokenType.THEN, TokenType.ELSE, TokenType.END),
+        *(TokenType.DISTINCT, TokenType.ASC, TokenType.DESC, TokenType.ESCAPE),
+    ]
+)
+"""Words that hold a query together; to use one as a name, it is put in double quotes."""
+
+_NO_ITEM_AFTER: Final = frozenset([TokenType.COMMA, TokenType.SELECT, TokenType.L_PAREN])
+_NO_ITEM_BEFORE: Final = frozenset(
+    [
+        *(TokenType.COMMA, TokenType.FROM, TokenType.WHERE, TokenType.GROUP_BY),
+        *(TokenType.HAVING, TokenType.ORDER_BY, TokenType.LIMIT, TokenType.R_PAREN),
+    ]
+)
+_TEXT_TYPES: Final = frozenset(
+    [TokenType.VARCHAR, TokenType.CHAR, TokenType.NVARCHAR, TokenType.NCHAR, TokenType.TEXT]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A query cut in two: the SELECT, and what follows it from the word WINDOWING on."""
+
+    source: Source
+    select: tuple[Token, ...]
+    windowing: tuple[Token, ...]
+
+    @property
+    def stream(self) -> Token:
+        """The word that names the stream; raises `SqlError` where there is none."""
+        for at, (token, depth) in enumerate(nesting(self.select)):
+            if token.token_type is TokenType.FROM and depth == 0:
+                return self._named_after(at)
+        raise self.source.error(self.select[-1], f"FROM is missing; write {GRAMMAR}")
+
+    def _named_after(self, at: int) -> Token:
+        following = self.select[at + 1 : at + 2]
+        if not following:
+            raise self.source.error(self.select[at], "the name of a stream is missing after FROM")
+        token = following[0]
+        if token.token_type is TokenType.L_PAREN:
+            raise self.source.error(token, ONE_STREAM)
+        if token.token_type is not TokenType.IDENTIFIER and not _is_word(token):
+            raise self.source.error(token, "the name of a stream is missing after FROM")
+        return token
+
+
+def cut(source: Source) -> Statement:
+    """The SELECT and the WINDOWING clause of a query, as tokens."""
+    tokens = list(source.tokens)
+    if tokens[-1].token_type is TokenType.SEMICOLON and len(tokens) > 1:
+        tokens.pop()
+    if tokens[0].token_type is not TokenType.SELECT:
+        known = _UNSUPPORTED.get(tokens[0].token_type, f"a query begins with SELECT: {GRAMMAR}")
+        raise source.error(tokens[0], known)
+    following = next((token for token in tokens if token.token_type is TokenType.SEMICOLON), None)
+    if following:
+        raise source.error(following, "a task is one query; nothing may follow the ';'")
+    end = _windowing_at(tokens)
+    return Statement(source, tuple(tokens[:end]), tuple(tokens[end:]))
+
+
+def _windowing_at(tokens: Sequence[Token]) -> int:
+    """Where the WINDOWING clause begins; a column may have that name, too."""
+    after_from = False
+    for at, (token, depth) in enumerate(nesting(tokens)):
+        after_from = after_from or token.token_type is TokenType.FROM
+        if depth or not after_from or token.token_type is not TokenType.VAR:
+            continue
+        if token.text.upper() == "WINDOWING" and _begins_clause(tokens, at):
+            return at
+    return len(tokens)
+
+
+def _begins_clause(tokens: Sequence[Token], at: int) -> bool:
+    following = tokens[at + 1 : at + 2]
+    if following and (
+        following[0].token_type is TokenType.NUMBER or following[0].text.upper() == "LANDMARK"
+    ):
+        return True
+    before = tokens[at - 1]
+    return (
+        before.token_type in _LITERALS
+        or before.token_type is TokenType.R_PAREN
+        or (
+            _is_word(before)
+            and before.token_type not in _STRUCTURE - {TokenType.END, TokenType.DESC}
+        )
+    )
+
+
+def _is_word(token: Token) -> bool:
+    return token.token_type not in _LITERALS and _WORD.fullmatch(token.text) is not None
+
+
+def _placed(make: Callable[[], exp.Expr]) -> Callable[[DuckDBParser, Token], exp.Expr]:
+    return lambda _parser, token: make().update_positions(token)
+
+
+class _Parser(DuckDBParser):
+    """DuckDB's parser, which forgets where NULL, TRUE and FALSE stand; this one does not."""
+
+    PRIMARY_PARSERS: ClassVar = {
+        **DuckDBParser.PRIMARY_PARSERS,
+        TokenType.NULL: _placed(exp.Null),
+        TokenType.TRUE: _placed(partial(exp.Boolean, this=True)),
+        TokenType.FALSE: _placed(partial(exp.Boolean, this=False)),
+    }
+
+
+def parse(statement: Statement, stream: Stream) -> exp.Select:
+    """The SELECT as a tree of which every clause is supported.
+
+    The declared fields' names are ordinary names, whatever they mean in SQL otherwise.
+    """
+    source = statement.source
+    tokens = _names_as_names(statement, {field.name.lower() for field in stream.fields})
+    _check_tokens(source, tokens)
+    parser = _Parser(
+        error_level=ErrorLevel.IMMEDIATE,
+        error_message_context=len(source.text) + 1,
+        dialect=DIALECT,
+    )
+    try:
+        trees = parser.parse(list(tokens), source.text)
+    except ParseError as error:
+        raise _syntax_error(source, error) from error
+    except RecursionError as error:
+        raise source.error(0, "the query is nested too deeply to be read") from error
+    except Exception as error:
+        # Whatever a parser trips over, no text may bring the service down.
+        raise source.error(0, f"the query cannot be read; write {GRAMMAR}") from error
+    tree = trees[0] if len(trees) == 1 else None
+    if not isinstance(tree, exp.Select):
+        raise source.error(0, f"a task is one SELECT: {GRAMMAR}")
+    _check_depth(source, tree)
+    return tree
+
+
+def _names_as_names(statement: Statement, fields: set[str]) -> tuple[Token, ...]:
+    """The tokens, those that name a field or the stream as if they stood in double quotes.
+
+    So `timestamp` is a column here, and still the type in CAST(x AS timestamp) and a call where
+    a bracket or a string follows.
+    """
+    tokens, stream = statement.select, statement.stream
+    result = []
+    for at, token in enumerate(tokens):
+        following = tokens[at + 1].token_type if at + 1 < len(tokens) else None
+        before = tokens[at - 1].token_type
+        is_name = token is stream or (
+            token.text.lower() in fields
+            and token.token_type not in _STRUCTURE
+            and following not in (TokenType.L_PAREN, TokenType.STRING)
+            and before not in (TokenType.ALIAS, TokenType.DCOLON)
+        )
+        result.append(_renamed(token) if is_name and _is_word(token) else token)
+    return tuple(result)
+
+
+def _renamed(token: Token) -> Token:
+    return Token(
+        TokenType.IDENTIFIER, token.text, token.line, token.col, token.start, token.end, []
+    )
+
+
+def _check_tokens(source: Source, tokens: Sequence[Token]) -> None:
+    for at, token in enumerate(tokens):
+        before = tokens[at - 1] if at else None
+        following = tokens[at + 1] if at + 1 < len(tokens) else None
+        complaint = _complaint(token, before, following, first=at == 0)
+        if complaint:
+            raise source.error(token, complaint)
+        if token.token_type is TokenType.DISTINCT and not _is_count(tokens[max(0, at - 2) : at]):
+            raise source.error(
+                token,
+                "DISTINCT is supported in count(DISTINCT x) only; for distinct rows use GROUP BY",
+            )
+
+
+def _is_count(before: Sequence[Token]) -> bool:
+    return len(before) == 2 and before[0].text.upper() == "COUNT" and before[1].text == "("
+
+
+def _complaint(
+    token: Token, before: Token | None, following: Token | None, *, first: bool
+) -> str | None:
+    """What is wrong with a token whatever the tree, or None."""
+    kind = token.token_type
+    if kind in _UNSUPPORTED:
+        return _UNSUPPORTED[kind]
+    if kind is TokenType.SELECT and not first:
+        return ONE_STREAM
+    if kind not in _LITERALS and not _is_word(token):
+        if token.text not in _SIGNS | _SIGNS_OF_COMPARISON:
+            return f"{token.text[:20]!r} is not supported; there are + - * / % || and comparisons"
+        if kind is TokenType.COMMA and before is not None and before.token_type in _NO_ITEM_AFTER:
+            return "something is missing before this ','"
+        if kind is TokenType.COMMA and (
+            following is None or following.token_type in _NO_ITEM_BEFORE
+        ):
+            return "something is missing after this ','"
+    return _complaint_of_pair(token, following)
+
+
+def _complaint_of_pair(token: Token, following: Token | None) -> str | None:
+    if token.token_type.name.endswith("STRING") and token.token_type is not TokenType.STRING:
+        return "only plain strings are supported: 'text'"
+    if token.token_type in DuckDBParser.NO_PAREN_FUNCTIONS:
+        return _NO_CLOCK
+    if following is None:
+        return None
+    if token.token_type in _BY and following.text.upper() == "ALL":
+        return f"{token.text.upper()} ALL is not supported; name the columns"
+    if token.token_type is TokenType.STRING and following.token_type is TokenType.STRING:
+        return "two strings stand side by side; use || or CONCAT"
+    glued = following.start == token.end + 1 and _is_word(following)
+    if token.token_type is TokenType.NUMBER and glued:
+        return f"{token.text}{following.text[:20]} is no number"
+    if token.token_type in _TEXT_TYPES and following.token_type is TokenType.L_PAREN:
+        return "text types have no length here; write VARCHAR"
+    return None
+
+
+def _syntax_error(source: Source, error: ParseError) -> SqlError:
+    """sqlglot's complaint in words for people, at the place it means."""
+    first = error.errors[0]
+    offset = len(first.get("start_context") or "")
+    shown = str(first.get("highlight") or source.text[offset : offset + 1])[:40]
+    description = str(first.get("description"))
+    if description.startswith("Expecting )"):
+        return source.error(offset, f"a ')' is missing at {shown!r}")
+    if description.startswith("Found multiple"):
+        return source.error(offset, f"{shown} stands here twice")
+    if description.startswith("Required keyword"):
+        return source.error(offset, f"something is missing at {shown!r}")
+    hint = "a name that is also a word of SQL needs double quotes"
+    return source.error(offset, f"{shown!r} is not understood here; write {GRAMMAR} ({hint})")
+
+
+def _check_depth(source: Source, tree: exp.Expr) -> None:
+    pending: list[tuple[exp.Expr, int]] = [(tree, 0)]
+    while pending:
+        node, depth = pending.pop()
+        if depth > DEPTH_MAX:
+            raise source.error(
+                0,
+                f"an expression is a chain of more than {DEPTH_MAX} operators; use IN, brackets "
+                "or fewer of them",
+            )
+        pending.extend((child, depth + 1) for child in node.iter_expressions())

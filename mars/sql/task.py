@@ -1,0 +1,210 @@
+"""A query and its options, as a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from sqlglot import exp
+
+from mars.plan import Call, Column, Expression, Order, Plan, Stream
+from mars.sql.compiler import size_of
+from mars.sql.expressions import row_compiler
+from mars.sql.groups import GroupCompiler, Slots
+from mars.sql.keys import Grouping, grouping_of, ordinal
+from mars.sql.operands import strip
+from mars.sql.options import parse_options
+from mars.sql.outputs import Item, items_of, outputs_of
+from mars.sql.scopes import GroupScope, Names, RowScope
+from mars.sql.source import tokenize
+from mars.sql.syntax import ONE_STREAM, Statement, cut, parse
+from mars.sql.windowing import window_of
+from mars.types import TaskName
+
+LIMIT_MAX: Final = 100_000
+"""Largest LIMIT: such a task lives in one bucket, and its window is one transaction."""
+PLAN_NODES_MAX: Final = 50_000
+"""Largest plan, in nodes of all its expressions: it is sent to every process of the task."""
+
+_CLAUSES: Final = (*("expressions", "from_", "where", "group", "having", "order", "limit"),)
+
+
+def source_name(sql: str) -> str:
+    """The name of the stream that a query reads; raises `SqlError` where there is none."""
+    return cut(tokenize(sql)).stream.text
+
+
+def compile_task(
+    sql: str,
+    *,
+    task: TaskName,
+    version: int,
+    stream_of: Callable[[str], Stream | None],
+    options: Mapping[str, object],
+    default_topic: str | None = None,
+) -> Plan:
+    """The plan of a query; `stream_of` finds a declared stream by its name.
+
+    `default_topic` is where results go unless the options say otherwise (`parse_options`).
+    A SELECT item `window_start` or `window_end` is no output of the plan: result rows carry both
+    by themselves. Raises `SqlError` with line and column for the text, `Rejected` for the options.
+    """
+    statement = cut(tokenize(sql))
+    stream = stream_of(statement.stream.text)
+    if stream is None:
+        raise statement.source.error(
+            statement.stream,
+            f"there is no stream {statement.stream.text[:80]!r}; declare it first",
+        )
+    query = _read(statement, stream)
+    rows_filter = _filter(query)
+    outputs, named = outputs_of(query.names, query.items, query.groups("SELECT"))
+    plan = Plan(
+        task=task,
+        version=version,
+        stream=stream,
+        window=window_of(
+            query.names, statement.windowing, query.grouping.window_calls, statement.select[-1]
+        ),
+        keys=query.grouping.keys,
+        aggregates=(),
+        outputs=outputs,
+        options=parse_options(options, task, stream, default_topic),
+        filter=rows_filter,
+        having=_having(query, named),
+        order_by=_order(query, named),
+        limit=_limit(query),
+    )
+    return _completed(query, replace(plan, aggregates=query.slots.all))
+
+
+@dataclass(frozen=True, slots=True)
+class _Query:
+    """A query on its way: its tree, and what its clauses share."""
+
+    names: Names
+    tree: exp.Select
+    items: list[Item]
+    grouping: Grouping
+    slots: Slots
+
+    def groups(self, clause: str, aliases: Mapping[str, Expression] | None = None) -> GroupCompiler:
+        """A compiler of a clause that is about groups."""
+        scope = GroupScope(self.names, clause, aliases or {})
+        return GroupCompiler(self.names, scope, self.grouping.keys, self.slots)
+
+    def clause(self, name: str) -> exp.Expr | None:
+        """A clause of the SELECT, if it is there."""
+        found = self.tree.args.get(name)
+        return found if isinstance(found, exp.Expr) else None
+
+
+def _read(statement: Statement, stream: Stream) -> _Query:
+    tree = parse(statement, stream)
+    table = tree.args["from_"].this
+    names = Names(statement.source, stream, frozenset([stream.name, table.alias_or_name]))
+    rows = row_compiler(statement.source, RowScope(names, "WHERE"))
+    if tree.args.get("joins"):
+        raise statement.source.error(tree.args["joins"][0], ONE_STREAM)
+    rows.check_parts(tree, _CLAUSES)
+    rows.check_parts(table, ("this", "alias"))
+    if table.args.get("alias"):
+        rows.check_parts(table.args["alias"], ("this",))
+    if not isinstance(table.this, exp.Identifier):
+        raise statement.source.error(table, "a query reads a declared stream, by its name")
+    items = items_of(names, tree)
+    grouping = grouping_of(names, tree.args.get("group"), items)
+    return _Query(names, tree, items, grouping, Slots())
+
+
+def _filter(query: _Query) -> Expression | None:
+    where = query.clause("where")
+    if where is None:
+        return None
+    return row_compiler(query.names.source, RowScope(query.names, "WHERE")).condition(where.this)
+
+
+def _having(query: _Query, named: Mapping[str, Expression]) -> Expression | None:
+    having = query.clause("having")
+    return None if having is None else query.groups("HAVING", named).condition(having.this)
+
+
+def _order(query: _Query, named: Mapping[str, Expression]) -> tuple[Order, ...]:
+    order = query.clause("order")
+    if order is None:
+        return ()
+    compiler = query.groups("ORDER BY", named)
+    compiler.check_parts(order, ("expressions",))
+    return tuple(_ordered(query, named, compiler, node) for node in order.expressions)
+
+
+def _ordered(
+    query: _Query, named: Mapping[str, Expression], compiler: GroupCompiler, node: exp.Expr
+) -> Order:
+    """One item of ORDER BY: a position, the name of a SELECT item, or an expression."""
+    compiler.check_parts(node, ("this", "desc", "nulls_first"))
+    if node.args.get("nulls_first"):
+        raise query.names.source.error(node, "NULLS FIRST is not supported; NULLs come last")
+    bare = strip(node.this)
+    descending = bool(node.args.get("desc"))
+    if isinstance(bare, exp.Literal) and not bare.is_string:
+        item = ordinal(query.names, bare, query.items)
+        return Order(compiler.expression(item.node), descending)
+    if isinstance(bare, exp.Column) and not bare.table and bare.name in named:
+        return Order(named[bare.name], descending)
+    return Order(compiler.expression(node.this), descending)
+
+
+def _limit(query: _Query) -> int | None:
+    limit = query.clause("limit")
+    if limit is None:
+        return None
+    count = limit.args.get("expression")
+    text = count.name if isinstance(count, exp.Literal) and not count.is_string else ""
+    extra = [name for name, part in limit.args.items() if part and name != "expression"]
+    digits = text.lstrip("0")
+    if extra or not digits.isdecimal() or len(digits) > 9 or int(digits) > LIMIT_MAX:
+        raise query.names.source.error(limit, f"LIMIT takes a number from 1 to {LIMIT_MAX}")
+    return int(digits)
+
+
+def _completed(query: _Query, plan: Plan) -> Plan:
+    """The plan with the fields that it reads; checked as a whole."""
+    source = query.names.source
+    if not plan.keys and not plan.aggregates:
+        raise source.error(
+            query.tree, "nothing is counted and nothing grouped; add an aggregate, or GROUP BY"
+        )
+    everything = [*_of_rows(plan), *_of_groups(plan)]
+    if sum(size_of(part, PLAN_NODES_MAX) for part in everything) > PLAN_NODES_MAX:
+        raise source.error(0, "the query is too large; split it into several tasks")
+    used = {plan.stream.event_time, *_columns(_of_rows(plan))}
+    return replace(plan, fields=tuple(of for of in plan.stream.fields if of.name in used))
+
+
+def _of_rows(plan: Plan) -> list[Expression]:
+    """The expressions over the columns of the stream."""
+    aggregates = [(part.argument, part.filter) for part in plan.aggregates]
+    parts = [plan.filter, *(key.expression for key in plan.keys)]
+    return [part for part in (*parts, *sum(aggregates, ())) if part is not None]
+
+
+def _of_groups(plan: Plan) -> list[Expression]:
+    """The expressions over keys and aggregates."""
+    ordered = [order.expression for order in plan.order_by]
+    having = [] if plan.having is None else [plan.having]
+    return [*(output.expression for output in plan.outputs), *having, *ordered]
+
+
+def _columns(expressions: Sequence[Expression]) -> set[str]:
+    """The names of the columns in some expressions."""
+    found: set[str] = set()
+    pending = list(expressions)
+    while pending:
+        match pending.pop():
+            case Column(name):
+                found.add(name)
+            case Call(arguments=arguments):
+                pending.extend(arguments)
+    return found

@@ -1,0 +1,142 @@
+"""The window of a query: `WINDOWING 60 s [SLIDE 10 s]`, `TUMBLE(...)` or `HOP(...)`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from sqlglot import Token, TokenType, exp
+
+from mars.errors import SqlError
+from mars.plan import WindowShape
+from mars.sql.durations import duration_ms
+from mars.sql.scopes import Names
+from mars.sql.source import Source
+
+WINDOW_MS_MIN: Final = 100
+"""Shortest window and slide: results are committed a few times a second at most."""
+WINDOW_MS_MAX: Final = 366 * 86_400_000
+"""Longest window: its state is held until it closes, and Kafka must keep its rows for replay."""
+PANES_MAX: Final = 10_000
+"""Most panes of a window: each close merges all of them."""
+
+_FORMS: Final = (
+    "WINDOWING 60 s, WINDOWING 60 s SLIDE 10 s, or in GROUP BY "
+    "TUMBLE(ts, INTERVAL '60' SECOND) or HOP(ts, INTERVAL '10' SECOND, INTERVAL '60' SECOND)"
+)
+_INTERVAL_UNITS: Final = {
+    "MILLISECOND": "ms",
+    "SECOND": "s",
+    "MINUTE": "min",
+    "HOUR": "h",
+    "DAY": "d",
+}
+_NOT_YET: Final = ("LANDMARK", "TIMEZONE", "EVERY")
+
+
+def is_window_call(node: exp.Expr) -> bool:
+    """Whether a GROUP BY item is TUMBLE(...) or HOP(...)."""
+    return isinstance(node, exp.Anonymous) and node.name.upper() in ("TUMBLE", "HOP")
+
+
+def window_of(
+    names: Names, clause: Sequence[Token], calls: Sequence[exp.Expr], end: Token
+) -> WindowShape:
+    """The one window of a query: its WINDOWING clause or its TUMBLE or HOP.
+
+    `end` is the last word of the SELECT, where a missing window is missed.
+    """
+    source = names.source
+    if clause and calls:
+        raise source.error(clause[0], "the window is given twice; leave out WINDOWING or the call")
+    if len(calls) > 1:
+        raise source.error(calls[1], "the window is given twice; one of TUMBLE and HOP is enough")
+    if clause:
+        return _windowing(source, clause)
+    if calls:
+        return _window_call(names, calls[0])
+    raise source.error(end, f"the window is missing after this; write {_FORMS}")
+
+
+def _windowing(source: Source, clause: Sequence[Token]) -> WindowShape:
+    for token in clause[1:]:
+        if token.text.upper() in _NOT_YET:
+            raise source.error(
+                token, f"{token.text.upper()} is not supported yet; write WINDOWING 60 s"
+            )
+    size_ms, rest = _duration(source, clause[0], clause[1:])
+    slide_ms, slide_at = size_ms, clause[0]
+    if rest and rest[0].text.upper() == "SLIDE":
+        slide_at = rest[0]
+        slide_ms, rest = _duration(source, rest[0], rest[1:])
+    if rest:
+        raise source.error(
+            rest[0], f"nothing but SLIDE may follow here, and WINDOWING comes last: {_FORMS}"
+        )
+    return _checked(source, size_ms, slide_ms, clause[0], slide_at)
+
+
+def _duration(
+    source: Source, word: Token, following: Sequence[Token]
+) -> tuple[int, Sequence[Token]]:
+    """The duration after a word, and what follows it."""
+    where = following[0] if following else word
+    if len(following) >= 2 and following[0].token_type is TokenType.NUMBER:
+        found = duration_ms(following[0].text, following[1].text)
+        if found is not None:
+            return found, following[2:]
+    raise source.error(
+        where, f"{word.text.upper()} takes a number and one of s, min, h, d, such as 60 s"
+    )
+
+
+def _window_call(names: Names, call: exp.Expr) -> WindowShape:
+    source, arguments = names.source, call.expressions
+    is_hop = call.name.upper() == "HOP"
+    if len(arguments) != 2 + is_hop:
+        raise source.error(call, f"{call.name.upper()} does not look like that; write {_FORMS}")
+    if not isinstance(arguments[0], exp.Column) or not names.is_event_time(arguments[0]):
+        raise source.error(
+            arguments[0], f"the first argument is the stream's time, {names.stream.event_time}"
+        )
+    size_ms = _interval(source, arguments[-1])
+    slide_ms = _interval(source, arguments[1])
+    return _checked(source, size_ms, slide_ms, arguments[-1], arguments[1])
+
+
+def _interval(source: Source, node: exp.Expr) -> int:
+    if isinstance(node, exp.Interval) and isinstance(node.this, exp.Literal):
+        unit = node.args.get("unit")
+        written = unit.name.upper().removesuffix("S") if isinstance(unit, exp.Var) else ""
+        found = duration_ms(node.this.name.strip(), _INTERVAL_UNITS.get(written, ""))
+        if found is not None:
+            return found
+    raise source.error(
+        node, "a duration is needed here, such as INTERVAL '60' SECOND, in units up to DAY"
+    )
+
+
+def _checked(
+    source: Source,
+    size_ms: int,
+    slide_ms: int,
+    size_at: Token | exp.Expr,
+    slide_at: Token | exp.Expr,
+) -> WindowShape:
+    def refuse(where: Token | exp.Expr, detail: str) -> SqlError:
+        return source.error(where, detail)
+
+    for length_ms, where in ((size_ms, size_at), (slide_ms, slide_at)):
+        if not WINDOW_MS_MIN <= length_ms <= WINDOW_MS_MAX:
+            days = WINDOW_MS_MAX // 86_400_000
+            raise refuse(where, f"windows and slides last from {WINDOW_MS_MIN} ms to {days} d")
+    if slide_ms > size_ms:
+        raise refuse(slide_at, "the slide is longer than the window; rows would fall between")
+    shape = WindowShape(size_ms, slide_ms)
+    if size_ms // shape.pane_ms > PANES_MAX:
+        raise refuse(
+            slide_at,
+            f"the window falls into {size_ms // shape.pane_ms} panes of {shape.pane_ms} ms, at "
+            f"most {PANES_MAX} are possible; choose a slide that divides it more evenly",
+        )
+    return shape

@@ -1,0 +1,188 @@
+"""The values that travel between the rooms. All are immutable.
+
+Times are epoch milliseconds (`_ms`), offsets are Kafka offsets. In a `Range` and in `Records`,
+`first` is inclusive and `next` exclusive: `first` is always the previous `next`, so ranges tile
+a lane even where Kafka has gaps (aborted transactions, compaction).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NewType
+
+StreamName = NewType("StreamName", str)
+TaskName = NewType("TaskName", str)
+Topic = NewType("Topic", str)
+
+Lane = NewType("Lane", str)
+"""A sequence of offsets read in order: `3` is partition 3 live, `3@b1` a backfill of it."""
+
+Bucket = NewType("Bucket", int)
+"""Hash of a task's key modulo B: the unit of ownership, of the log and of the transaction."""
+
+MemberId = NewType("MemberId", str)
+StoreEpoch = NewType("StoreEpoch", int)
+"""Which life of Redis (E in the protocol)."""
+AssignmentEpoch = NewType("AssignmentEpoch", int)
+"""Which owner of a bucket (A)."""
+LeaderEpoch = NewType("LeaderEpoch", int)
+"""Which leader (G)."""
+Sequence64 = NewType("Sequence64", int)
+"""A value of a task's SEQ counter: the order of its log."""
+
+
+def live_lane(partition: int) -> Lane:
+    """The lane in which mappers read a partition as it grows."""
+    return Lane(str(partition))
+
+
+def lane_partition(lane: Lane) -> int | None:
+    """The partition a lane reads, or None for a file lane (`f@b2`)."""
+    head = lane.partition("@")[0]
+    return int(head) if head.isdigit() else None
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Offsets `[first, next)` of one lane."""
+
+    lane: Lane
+    first: int
+    next: int
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Messages of one lane in offset order, covering `[first, next)` completely.
+
+    `values[i]` (None: a tombstone) was read at `offsets[i]` and carries the Kafka timestamp
+    `timestamps_ms[i]` (-1: none). The three have the same length, which is less than
+    `next - first` where the topic has gaps.
+    """
+
+    lane: Lane
+    first: int
+    next: int
+    values: Sequence[bytes | None]
+    offsets: Sequence[int]
+    timestamps_ms: Sequence[int]
+
+
+class Reason(StrEnum):
+    """Why a row was not counted although it was read and passed no filter."""
+
+    UNREADABLE = "unreadable"
+    WRONG_TYPE = "wrong_type"
+    NO_EVENT_TIME = "no_event_time"
+    TOO_LARGE = "too_large"
+    FUTURE = "future"
+    LATE = "late"
+    GONE = "gone"
+    """Kafka no longer had the rows when they were to be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedRow:
+    """One row that was not counted, with the first bytes of its message."""
+
+    lane: Lane
+    offset: int
+    reason: Reason
+    detail: str
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedRange:
+    """`rows` further rows between two offsets that were not counted for the same reason."""
+
+    lane: Lane
+    first: int
+    next: int
+    reason: Reason
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rejections:
+    """All rows of a batch that were not counted: at most 100 named, the rest as ranges."""
+
+    rows: tuple[RejectedRow, ...] = ()
+    ranges: tuple[RejectedRange, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RowCounts:
+    """How many rows of a batch (or of a bucket) had which fate.
+
+    `counted` rows are in the panes; read = counted + filtered + bad + future.
+    """
+
+    counted: int = 0
+    filtered: int = 0
+    bad: int = 0
+    future: int = 0
+
+    @property
+    def read(self) -> int:
+        """All rows."""
+        return self.counted + self.filtered + self.bad + self.future
+
+    def __add__(self, other: RowCounts) -> RowCounts:
+        return RowCounts(
+            self.counted + other.counted,
+            self.filtered + other.filtered,
+            self.bad + other.bad,
+            self.future + other.future,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PaneRows:
+    """`rows` input rows of one partial fall into the pane that starts at `start_ms`.
+
+    `first` says, per lane, the lowest offset that may hold one of them.
+    """
+
+    start_ms: int
+    rows: int
+    first: Mapping[Lane, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """What one batch adds to one bucket of a task.
+
+    `states` is an Arrow IPC stream of one row per (pane, key): the columns `pane` (int64, ms),
+    `k*` and the state columns of the aggregates; empty bytes where no row was counted.
+    """
+
+    bucket: Bucket
+    counts: RowCounts
+    panes: tuple[PaneRows, ...]
+    states: bytes
+    rejections: Rejections = field(default=Rejections())
+
+
+@dataclass(frozen=True, slots=True)
+class Mapped:
+    """A batch as one task sees it: its partials by bucket, and the mark it leaves.
+
+    `mark_ms` is the highest usable event time, of filtered rows too; None if there was none.
+    """
+
+    ranges: tuple[Range, ...]
+    mark_ms: int | None
+    partials: tuple[Partial, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of a partial log, as it was appended under `seq`."""
+
+    seq: Sequence64
+    version: int
+    ranges: tuple[Range, ...]
+    partial: Partial

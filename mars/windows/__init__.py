@@ -1,0 +1,39 @@
+"""Panes, windows, watermarks: pure arithmetic on epoch milliseconds.
+
+A window shape has windows `[n * slide, n * slide + size)` for every integer n. Panes are the
+slices of length gcd(size, slide) of which each window is made; a row belongs to one pane and to
+`size / slide` windows, more or less.
+
+    time     0    10    20    30    40    50   s        size 30 s, slide 20 s, pane 10 s
+    panes    |-----|-----|-----|-----|-----|
+    windows  |=================|
+                         |=================|
+"""
+
+from __future__ import annotations
+
+from mars.windows.panes import (
+    closed_up_to,
+    ending_between,
+    first_pane_needed,
+    is_late,
+    last_window_end,
+    pane_of,
+    window_panes,
+    window_starts,
+)
+from mars.windows.watermarks import Watermark, find_watermark, watermark
+
+__all__ = [
+    "Watermark",
+    "closed_up_to",
+    "ending_between",
+    "find_watermark",
+    "first_pane_needed",
+    "is_late",
+    "last_window_end",
+    "pane_of",
+    "watermark",
+    "window_panes",
+    "window_starts",
+]

@@ -1,0 +1,1 @@
+"""The reducer: merges partials, closes windows, commits results; one of them leads."""

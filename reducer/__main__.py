@@ -1,0 +1,135 @@
+"""Wires a reducer process together and runs it: `python -m reducer --config FILE`."""
+
+from __future__ import annotations
+
+import threading
+
+from mars.adapters.kafka import KafkaControlLog, KafkaProgressLog, KafkaSink, KafkaTopicAdmin
+from mars.adapters.redis import RedisPartialLog
+from mars.adapters.zookeeper import ZooKeeperConnection, ZooKeeperCoordinator, ZooKeeperRegistry
+from mars.machines.owning import OwningLimits
+from mars.machines.reducing import Reducing
+from mars.process import logs
+from mars.process.command import settings_from_command_line
+from mars.process.life import Life, Services
+from mars.process.member import Reporter, member_id
+from mars.process.tasks import TaskSource
+from mars.settings import Settings
+from mars.types import MemberId, Topic
+from reducer.leader import LeaderLoop
+from reducer.loop import ReducerLoop
+
+COMMIT_THREADS_MAX = 8
+"""Buckets that claim, audit or commit at the same time: they mostly wait for Kafka."""
+
+
+def run(settings: Settings) -> int:
+    """Run a reducer until it is asked to stop. Returns the exit code."""
+    logs.configure(settings.logging)
+    life, services = Life(), Services("reducer")
+    life.stop_on_signals()
+    connection = ZooKeeperConnection.open(settings.zookeeper)
+    try:
+        member = member_id(settings, "reducer")
+        coordinator = ZooKeeperCoordinator(connection, settings.namespace, member)
+        buckets = services.insist(
+            life, "zookeeper", lambda: coordinator.buckets(settings.cluster.buckets)
+        )
+        admin = KafkaTopicAdmin(settings)
+        if buckets is not None:
+            services.insist(life, "kafka", lambda: admin.ensure_internal(buckets))
+        if buckets is not None and not life.stopping:
+            _Reducer(settings, life, services, connection, coordinator, admin, buckets).serve()
+    finally:
+        connection.close()
+    return 0
+
+
+class _Reducer:
+    """The parts of one reducer process."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        life: Life,
+        services: Services,
+        connection: ZooKeeperConnection,
+        coordinator: ZooKeeperCoordinator,
+        admin: KafkaTopicAdmin,
+        buckets: int,
+    ) -> None:
+        self._settings = settings
+        self._life = life
+        self._services = services
+        self._coordinator = coordinator
+        self._admin = admin
+        self._buckets = buckets
+        self._member: MemberId = member_id(settings, "reducer")
+        self._registry = ZooKeeperRegistry(connection, settings.namespace)
+
+    def serve(self) -> None:
+        reporter = Reporter(self._member, "reducer")
+        self._services.insist(
+            self._life,
+            "zookeeper",
+            lambda: self._coordinator.join(reporter.report(0, self._services.missing)),
+        )
+        log = RedisPartialLog.open(self._settings, self._buckets)
+        leader = threading.Thread(target=self._leader(log).run, args=(self._life,), name="leader")
+        leader.start()
+        logs.info(
+            logs.logger("reducer"), "reducer runs", member=self._member, buckets=self._buckets
+        )
+        try:
+            self._loop(log, reporter).run(self._life)
+        finally:
+            self._life.stop()
+            leader.join()
+            self._coordinator.close()
+            log.close()
+
+    def _leader(self, log: RedisPartialLog) -> LeaderLoop:
+        return LeaderLoop(
+            self._buckets,
+            log=log,
+            progress=KafkaProgressLog(self._settings),
+            control=KafkaControlLog(self._settings),
+            registry=self._registry,
+            coordinator=self._coordinator,
+            admin=self._admin,
+            namespace=self._settings.namespace,
+            services=self._services,
+        )
+
+    def _loop(self, log: RedisPartialLog, reporter: Reporter) -> ReducerLoop:
+        limits = self._settings.reducer
+        machine = Reducing(
+            self._member,
+            OwningLimits(
+                progress_interval_ms=limits.progress_interval_ms,
+                large_task_rows=limits.large_task_rows,
+                log_bytes_max=self._settings.cluster.log_bytes_max,
+            ),
+        )
+        return ReducerLoop(
+            self._member,
+            machine,
+            log=log,
+            sink=KafkaSink(self._settings, self._member),
+            registry=self._registry,
+            coordinator=self._coordinator,
+            tasks=TaskSource(self._registry, self._settings.namespace, self._output_partitions),
+            reporter=reporter,
+            services=self._services,
+            poll_s=limits.poll_ms / 1000,
+            threads=min(COMMIT_THREADS_MAX, self._buckets),
+        )
+
+    def _output_partitions(self, topic: str) -> int:
+        """How many partitions an output topic has; one that was deleted is made again."""
+        wanted = self._settings.kafka.results_partitions or self._buckets
+        return self._admin.ensure_output(Topic(topic), wanted).partitions
+
+
+if __name__ == "__main__":
+    raise SystemExit(run(settings_from_command_line("reducer")))

@@ -1,0 +1,91 @@
+"""Claims, audits and commits, done by threads that may wait for Kafka."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import assert_never
+
+from mars.errors import Fenced, MarsError, OutputRefused
+from mars.machines.events import (
+    AuditEmissions,
+    BucketClaimed,
+    BucketCommitted,
+    BucketFailed,
+    ClaimBucket,
+    CommitTransaction,
+    EmissionsAudited,
+    Event,
+    ReleaseBucket,
+)
+from mars.ports import Claim, ResultSink
+from mars.process import logs
+from mars.types import MemberId, TaskName
+from reducer.serial_pool import SerialPool
+
+Slow = ClaimBucket | AuditEmissions | CommitTransaction | ReleaseBucket
+
+
+class BucketWork:
+    """Does slow instructions in the background; `tell` gets each outcome, from another thread."""
+
+    def __init__(
+        self, member: MemberId, sink: ResultSink, tell: Callable[[Event], None], threads: int
+    ) -> None:
+        self._member = member
+        self._sink = sink
+        self._tell = tell
+        self._pool = SerialPool(threads)
+        self._log = logs.logger("reducer")
+
+    def start(self, instruction: Slow) -> None:
+        """Do it after everything else of the same bucket."""
+        self._pool.submit(instruction.bucket, lambda: self._run(instruction))
+
+    def close(self) -> None:
+        """Let running commits end, then throw all producers away."""
+        self._pool.close()
+        self._sink.close()
+
+    def _run(self, instruction: Slow) -> None:
+        try:
+            outcome = self._do(instruction)
+        except Fenced as problem:
+            outcome = self._failed(instruction, problem, fenced=True)
+        except OutputRefused as problem:
+            outcome = self._failed(instruction, problem, culprit=TaskName(problem.task))
+        except MarsError as problem:
+            outcome = self._failed(instruction, problem)
+        except Exception as problem:  # noqa: BLE001 -- an unknown outcome like any other (R8)
+            logs.error(self._log, "unexpected error", trace=True, bucket=instruction.bucket)
+            outcome = self._failed(instruction, problem)
+        if outcome is not None:
+            self._tell(outcome)
+
+    @staticmethod
+    def _failed(
+        instruction: Slow,
+        problem: Exception,
+        *,
+        fenced: bool = False,
+        culprit: TaskName | None = None,
+    ) -> Event | None:
+        if isinstance(instruction, ReleaseBucket):
+            return None
+        return BucketFailed(instruction.bucket, instruction.term, fenced, str(problem), culprit)
+
+    def _do(self, instruction: Slow) -> Event | None:
+        match instruction:
+            case ClaimBucket(bucket=bucket, term=term, epoch=epoch, store_epoch=store_epoch):
+                claim = Claim(bucket, epoch, store_epoch, uuid.uuid4().hex, self._member)
+                return BucketClaimed(bucket, term, self._sink.claim(claim))
+            case AuditEmissions(bucket=bucket, term=term, emissions=emissions):
+                found = (self._sink.audit(emission, bucket) for emission in emissions)
+                return EmissionsAudited(bucket, term, tuple(text for text in found if text))
+            case CommitTransaction(bucket=bucket, term=term, transaction=transaction, next=start):
+                return BucketCommitted(bucket, term, self._sink.commit(transaction, start))
+            case ReleaseBucket(bucket=bucket):
+                self._sink.release(bucket)
+                return None
+            case _:
+                assert_never(instruction)

@@ -1,0 +1,296 @@
+"""The leader thread: stands for election and, while it leads, looks, decides and acts."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import assert_never
+
+from mars.definitions import TaskDefinition, TaskState
+from mars.errors import MarsError, Unavailable
+from mars.machines.leading import (
+    AddLanes,
+    BeginVersion,
+    CopyDefinition,
+    Decision,
+    DropTask,
+    InitialiseTask,
+    KnownProgress,
+    Leading,
+    PublishAssignment,
+    SealStore,
+    SetActive,
+    SwitchVersion,
+    View,
+)
+from mars.plan import Plan
+from mars.ports import (
+    Assignment,
+    ControlLog,
+    ControlState,
+    Coordinator,
+    Head,
+    MemberInfo,
+    PartialLog,
+    ProgressLog,
+    Registry,
+    StoreIdentity,
+    TopicAdmin,
+)
+from mars.process import logs
+from mars.process.compiling import compile_version
+from mars.process.life import Life, Services
+from mars.types import Bucket, LeaderEpoch, TaskName, Topic
+
+LOOK_INTERVAL_S = 0.25
+"""Between two looks: how late the leader notices a lost store, a dead reducer or a new task."""
+
+SELDOM_LOOKS = 40
+"""New partitions are looked for every this many looks (10 s), and missed changes of tasks."""
+
+
+class LeaderLoop:
+    """One reign after the other; each begins with an empty memory."""
+
+    def __init__(  # noqa: PLR0913 -- the ports of a process
+        self,
+        buckets: int,
+        *,
+        log: PartialLog,
+        progress: ProgressLog,
+        control: ControlLog,
+        registry: Registry,
+        coordinator: Coordinator,
+        admin: TopicAdmin,
+        namespace: str,
+        services: Services,
+    ) -> None:
+        self._buckets = buckets
+        self._store = log
+        self._progress_log = progress
+        self._control = control
+        self._registry = registry
+        self._coordinator = coordinator
+        self._admin = admin
+        self._namespace = namespace
+        self._services = services
+        self._log = logs.logger("leader")
+        self._tasks: dict[TaskName, TaskDefinition] = {}
+        self._tasks_changed = threading.Event()
+        registry.watch_tasks(self._tasks_changed.set)
+        self._begin_reign(None)
+
+    def _begin_reign(self, epoch: LeaderEpoch | None) -> None:
+        self._epoch = epoch
+        self._leading = Leading()
+        self._floor: ControlState | None = None
+        self._copied: dict[TaskName, TaskDefinition] = {}
+        self._known = KnownProgress()
+        self._positions: dict[Bucket, int] = {}
+        self._partitions: dict[Topic, int] = {}
+        self._looks = 0
+        self._tasks_changed.set()
+
+    def run(self, life: Life) -> None:
+        """Stand for election and lead, until asked to stop."""
+        self._coordinator.campaign()
+        while not life.wait(LOOK_INTERVAL_S):
+            epoch = self._coordinator.leading()
+            if epoch != self._epoch:
+                self._begin_reign(epoch)
+                if epoch is not None:
+                    logs.info(self._log, "leading", leader_epoch=epoch)
+            if epoch is not None:
+                self._lead(epoch)
+
+    def _lead(self, epoch: LeaderEpoch) -> None:
+        try:
+            view = self._view(epoch)
+            for decision in self._leading.decide(view):
+                self._act(decision)
+        except Unavailable as problem:
+            self._services.lost(problem)
+        except MarsError as problem:
+            logs.error(self._log, "the leader cannot go on and tries again", problem=str(problem))
+        except Exception:  # noqa: BLE001 -- a leader that dies silently would stop everything
+            logs.error(self._log, "unexpected error, the leader tries again", trace=True)
+            self._begin_reign(epoch)
+
+    # ---------------------------------------------------------------------------------- looking
+
+    def _view(self, epoch: LeaderEpoch) -> View:
+        if self._floor is None:
+            self._floor = self._control.read()
+            self._copied = dict(self._floor.tasks)
+        assignment = self._coordinator.assignment()
+        members = self._coordinator.members("reducer")
+        self._look_for_partitions()
+        tasks = self._look_for_tasks()
+        identity, heads = self._look_at_store(tasks)
+        living = [heads.get(name) for name, task in tasks.items() if not _deleted(task)]
+        if self._progress_needed(assignment, identity, living):
+            self._read_progress()
+        return View(
+            leader_epoch=epoch,
+            buckets=self._buckets,
+            reducers=frozenset(members),
+            assignment=assignment,
+            floor=self._floor,
+            identity=identity,
+            heads=heads,
+            tasks=tasks,
+            plans=self._plans(tasks.values()),
+            copied=self._copied,
+            progress=self._known,
+            partitions=self._partitions,
+            went_back=_went_back(members.values(), assignment),
+        )
+
+    def _look_at_store(
+        self, tasks: Iterable[TaskName]
+    ) -> tuple[StoreIdentity | None, dict[TaskName, Head | None]]:
+        """Identity before heads: a store that is lost in between shows as missing heads."""
+        try:
+            identity = self._store.identity()
+            heads = self._store.head(list(tasks))
+        except Unavailable as problem:
+            self._services.lost(problem)
+            return None, {}
+        self._services.found("redis")
+        return identity, heads
+
+    @staticmethod
+    def _progress_needed(
+        assignment: Assignment | None,
+        identity: StoreIdentity | None,
+        heads: list[Head | None],
+    ) -> bool:
+        if assignment is None or identity is None:
+            return True
+        sealed = identity.sealed_epoch == assignment.store_epoch
+        return not sealed or None in heads
+
+    def _read_progress(self) -> None:
+        for number in range(self._buckets):
+            bucket = Bucket(number)
+            piece = self._progress_log.read(bucket, self._positions.get(bucket, 0))
+            self._positions[bucket] = piece.next
+            self._known = self._known.with_records(piece.records)
+
+    def _look_for_tasks(self) -> dict[TaskName, TaskDefinition]:
+        """The definitions, read when they have changed and now and then besides."""
+        if self._tasks_changed.is_set() or self._looks % SELDOM_LOOKS == 0:
+            self._tasks_changed.clear()
+            try:
+                self._tasks = self._registry.tasks()
+            except Unavailable:
+                self._tasks_changed.set()
+                raise
+        self._looks += 1
+        return self._tasks
+
+    def _look_for_partitions(self) -> None:
+        topics = {
+            Topic(task.current.stream.topic) for task in self._tasks.values() if not _deleted(task)
+        }
+        due = self._looks % SELDOM_LOOKS == 0
+        for topic in topics:
+            if due or topic not in self._partitions:
+                found = self._admin.describe(topic)
+                self._partitions[topic] = found.partitions if found else 0
+
+    def _plans(self, tasks: Iterable[TaskDefinition]) -> dict[TaskName, Plan]:
+        """Plans of the tasks that are about to change version: only these are needed."""
+        return {
+            task.name: compile_version(task.name, task.begun[-1], self._namespace)
+            for task in tasks
+            if task.current.starts is None and task.begun
+        }
+
+    # ----------------------------------------------------------------------------------- acting
+
+    def _act(self, decision: Decision) -> None:
+        match decision:
+            case PublishAssignment(assignment=assignment, reason=reason):
+                self._publish(assignment, reason)
+            case BeginVersion(definition=definition):
+                self._begin_version(definition)
+            case CopyDefinition(definition=definition):
+                self._copy(definition)
+            case _:
+                self._act_on_store(decision)
+
+    def _publish(self, assignment: Assignment, reason: str) -> None:
+        """Note the epochs in Kafka first: they must never be given twice, ZooKeeper lost or not."""
+        highest = max(owner.epoch for owner in assignment.owners.values())
+        self._control.put_epochs(assignment.leader_epoch, assignment.store_epoch, highest)
+        if self._coordinator.publish(assignment):
+            logs.info(
+                self._log, "assignment published", reason=reason, store_epoch=assignment.store_epoch
+            )
+
+    def _begin_version(self, definition: TaskDefinition) -> None:
+        found = self._registry.task(definition.name)
+        if found is None or found[0].current.version != definition.current.version:
+            return
+        if found[0].current.starts is None and self._registry.replace_task(
+            _with_state_of(definition, found[0]), found[1]
+        ):
+            logs.info(
+                self._log,
+                "a new version begins",
+                task=definition.name,
+                version=definition.current.version,
+            )
+
+    def _copy(self, definition: TaskDefinition) -> None:
+        self._control.put_task(definition)
+        self._copied[definition.name] = definition
+
+    def _act_on_store(
+        self,
+        decision: InitialiseTask | SealStore | SetActive | SwitchVersion | AddLanes | DropTask,
+    ) -> None:
+        store = self._store
+        match decision:
+            case InitialiseTask(task=task, epoch=epoch, start=start):
+                if store.initialise(task, epoch, start):
+                    logs.info(self._log, "task initialised", task=task, offsets=dict(start.offsets))
+            case SealStore(epoch=epoch, run_id=run_id):
+                store.seal(epoch, run_id)
+                logs.info(self._log, "store sealed", store_epoch=epoch)
+            case SetActive(task=task, epoch=epoch, active=active):
+                store.set_active(task, epoch, active=active)
+            case SwitchVersion(task=task, epoch=epoch, version=version, bounds=bounds):
+                store.switch_version(task, epoch, version, bounds)
+            case AddLanes(task=task, epoch=epoch, lanes=lanes):
+                store.add_lanes(task, epoch, lanes)
+                logs.info(self._log, "new partitions", task=task, lanes=sorted(lanes))
+            case DropTask(task=task):
+                store.drop(task)
+            case _:
+                assert_never(decision)
+
+
+def _went_back(members: Iterable[MemberInfo], assignment: Assignment | None) -> frozenset[Bucket]:
+    """Buckets whose present owner says, in its present epoch, that the log went back."""
+    if assignment is None:
+        return frozenset()
+    return frozenset(
+        status.bucket
+        for member in members
+        for status in member.buckets
+        if status.state == "store_went_back"
+        and status.bucket in assignment.owners
+        and assignment.owners[status.bucket].member == member.id
+        and assignment.owners[status.bucket].epoch == status.epoch
+    )
+
+
+def _deleted(task: TaskDefinition) -> bool:
+    return task.state is TaskState.DELETED
+
+
+def _with_state_of(definition: TaskDefinition, newest: TaskDefinition) -> TaskDefinition:
+    """The leader decides where versions begin, users decide the state: keep both."""
+    return TaskDefinition(newest.name, newest.state, definition.versions, newest.detail)

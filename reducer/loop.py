@@ -1,0 +1,241 @@
+"""The loop of a reducer process: does what the reducing machine asks, and tells it what came of it.
+
+main thread      heads, logs, folding, decisions           (this module)
+bucket threads   claims, audits, commits: they wait for Kafka
+bell thread      waits for doorbells
+leader thread    stands for election, leads when elected   (leader.py)
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections import deque
+from typing import assert_never
+
+from mars.errors import Unavailable
+from mars.machines.events import (
+    AssignmentRead,
+    AuditEmissions,
+    BucketClaimed,
+    BucketCommitted,
+    ClaimBucket,
+    CommitTransaction,
+    CompactLog,
+    Event,
+    FailTask,
+    HeadsRead,
+    Instruction,
+    LogRead,
+    ReadAssignment,
+    ReadLog,
+    ReleaseBucket,
+    Report,
+    TasksChanged,
+    Ticked,
+    TrimLog,
+)
+from mars.machines.reducing import Reducing
+from mars.ports import Coordinator, PartialLog, ReadRequest, Registry, ResultSink
+from mars.process import logs
+from mars.process.life import Life, Services
+from mars.process.member import Reporter
+from mars.process.tasks import TaskSource, fail_task
+from mars.types import MemberId
+from reducer.bucket_work import BucketWork
+
+ROUND_PAUSE_S = 0.01
+"""Least time between two rounds: doorbells that ring meanwhile are answered together."""
+
+
+class ReducerLoop:
+    """Goes round at every doorbell and outcome, and every `poll_s` besides."""
+
+    def __init__(  # noqa: PLR0913 -- the ports of a process
+        self,
+        member: MemberId,
+        machine: Reducing,
+        *,
+        log: PartialLog,
+        sink: ResultSink,
+        registry: Registry,
+        coordinator: Coordinator,
+        tasks: TaskSource,
+        reporter: Reporter,
+        services: Services,
+        poll_s: float,
+        threads: int,
+    ) -> None:
+        self._machine = machine
+        self._store = log
+        self._registry = registry
+        self._coordinator = coordinator
+        self._tasks = tasks
+        self._reporter = reporter
+        self._services = services
+        self._poll_s = poll_s
+        self._log = logs.logger("reducer")
+        self._inbox: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
+        self._work = BucketWork(member, sink, self._inbox.put, threads)
+        self._assignment_changed = threading.Event()
+        self._assignment_changed.set()
+        self._undone: deque[TrimLog | CompactLog | FailTask] = deque()
+        self._rows = 0
+
+    # ------------------------------------------------------------------------------- going round
+
+    def run(self, life: Life) -> None:
+        """Go round until asked to stop, then give the buckets' producers back."""
+        self._coordinator.watch(self._on_cluster_change)
+        bell = threading.Thread(target=self._listen, args=(life,), name="bell", daemon=True)
+        bell.start()
+        try:
+            while not life.stopping:
+                self._wait()
+                self.round()
+                life.wait(ROUND_PAUSE_S)
+        finally:
+            self._work.close()
+            bell.join(timeout=2 * self._poll_s)
+
+    def _on_cluster_change(self) -> None:
+        self._assignment_changed.set()
+        self._inbox.put(None)
+
+    def _listen(self, life: Life) -> None:
+        while not life.stopping:
+            if self._store.wait(self._poll_s):
+                self._inbox.put(None)
+
+    def _wait(self) -> None:
+        """Wait for an outcome or a ring, then take all that are there."""
+        deadline = time.monotonic() + self._poll_s
+        try:
+            event = self._inbox.get(timeout=max(0.0, deadline - time.monotonic()))
+        except queue.Empty:
+            return
+        while True:
+            if event is not None:
+                self._feed(event)
+            try:
+                event = self._inbox.get_nowait()
+            except queue.Empty:
+                return
+
+    def round(self) -> None:
+        """One turn: assignment, tasks, heads, logs, time, report."""
+        if self._assignment_changed.is_set():
+            self._assignment_changed.clear()
+            if not self._do(ReadAssignment()):
+                self._assignment_changed.set()
+        tasks = self._services.attempt("zookeeper", self._tasks.poll)
+        if tasks is not None:
+            self._feed(TasksChanged(tasks))
+            self._store.listen([name for name, task in tasks.items() if not task.deleted])
+        self._look()
+        self._feed(Ticked(int(time.monotonic() * 1000)))
+        self._catch_up_undone()
+        if self._reporter.due():
+            self._report()
+
+    def _look(self) -> None:
+        watched = self._machine.watched()
+        if not watched:
+            return
+        heads = self._services.attempt("redis", lambda: self._store.head(watched))
+        if heads is None:
+            return
+        instructions = self._machine.handle(HeadsRead(heads))
+        self._read_logs([each for each in instructions if isinstance(each, ReadLog)])
+        self._carry_out([each for each in instructions if not isinstance(each, ReadLog)])
+
+    def _read_logs(self, reads: list[ReadLog]) -> None:
+        if not reads:
+            return
+        requests = [ReadRequest(each.task, each.bucket, each.after, each.upto) for each in reads]
+        slices = self._services.attempt("redis", lambda: self._store.read_many(requests))
+        for read, piece in zip(reads, slices or (), strict=False):
+            self._rows += sum(entry.partial.counts.read for entry in piece.entries)
+            self._feed(LogRead(read, piece))
+
+    def _report(self) -> None:
+        info = self._reporter.report(
+            self._rows, self._services.missing, buckets=self._machine.statuses()
+        )
+        self._services.attempt("zookeeper", lambda: self._coordinator.report(info))
+
+    # --------------------------------------------------------------------------------- acting
+
+    def _feed(self, event: Event) -> None:
+        self._note(event)
+        self._carry_out(self._machine.handle(event))
+
+    def _note(self, event: Event) -> None:
+        """An outcome from the bucket threads says whether Kafka answers."""
+        if isinstance(event, BucketClaimed | BucketCommitted):
+            self._services.found("kafka")
+
+    def _carry_out(self, instructions: list[Instruction]) -> None:
+        for instruction in instructions:
+            self._do(instruction)
+
+    def _do(self, instruction: Instruction) -> bool:
+        """Do or start one thing; False if a server did not answer."""
+        match instruction:
+            case ReadAssignment():
+                return self._read_assignment()
+            case ClaimBucket() | AuditEmissions() | CommitTransaction() | ReleaseBucket():
+                self._work.start(instruction)
+            case ReadLog():
+                self._read_logs([instruction])
+            case TrimLog() | CompactLog() | FailTask():
+                return self._once_and_again(instruction)
+            case Report():
+                logs.warning(self._log, instruction.detail, kind=instruction.kind)
+            case _:
+                assert_never(instruction)
+        return True
+
+    def _read_assignment(self) -> bool:
+        if not self._coordinator.connected():
+            return False
+        try:
+            assignment = self._coordinator.assignment()
+        except Unavailable as problem:
+            self._services.lost(problem)
+            return False
+        self._services.found("zookeeper")
+        self._feed(AssignmentRead(assignment))
+        return True
+
+    def _once_and_again(self, instruction: TrimLog | CompactLog | FailTask) -> bool:
+        """Do it now, or in a later round: the machine has already forgotten it."""
+        if self._undone or not self._clean_up(instruction):
+            self._undone.append(instruction)
+            return False
+        return True
+
+    def _catch_up_undone(self) -> None:
+        while self._undone and self._clean_up(self._undone[0]):
+            self._undone.popleft()
+
+    def _clean_up(self, instruction: TrimLog | CompactLog | FailTask) -> bool:
+        try:
+            self._clean_up_now(instruction)
+        except Unavailable as problem:
+            self._services.lost(problem)
+            return False
+        return True
+
+    def _clean_up_now(self, instruction: TrimLog | CompactLog | FailTask) -> None:
+        match instruction:
+            case TrimLog(bucket=bucket, task=task, store_epoch=epoch, seqs=seqs):
+                self._store.trim(task, epoch, bucket, seqs)
+            case CompactLog(bucket=bucket, task=task, store_epoch=epoch, base=base):
+                self._store.compact(task, epoch, bucket, base)
+            case FailTask(task=task, detail=detail):
+                logs.error(self._log, "a task failed", task=task, detail=detail)
+                fail_task(self._registry, task, detail)
+            case _:
+                assert_never(instruction)

@@ -1,0 +1,128 @@
+"""What tests share: real servers, and what happens when a test needs something that is not here.
+
+On a developer's machine such a test is skipped with the reason; where CI is set it fails, because
+there a test that is not run is a test that is missing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+import pytest
+
+from mars.errors import LocalClusterError
+from mars.local import jars
+from mars.local.child import Child
+from mars.local.java import find_java
+from mars.local.servers import KafkaServer, ValkeyServer, ZooKeeperServer, find_valkey
+
+READY_S = 120.0
+"""Longest start of a server on a machine that does other things too."""
+
+STOP_S = 20.0
+
+S = TypeVar("S", bound=Child)
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """A real Kafka, ZooKeeper and Valkey, shared by all tests of a run.
+
+    Tests keep apart by topics, paths and keys of their own; a test that stops, pauses or empties a
+    server makes its own.
+    """
+
+    kafka: KafkaServer
+    zookeeper: ZooKeeperServer
+    valkey: ValkeyServer
+
+    @property
+    def bootstrap(self) -> str:
+        """Kafka's address."""
+        return self.kafka.bootstrap
+
+    @property
+    def hosts(self) -> str:
+        """ZooKeeper's address."""
+        return self.zookeeper.hosts
+
+    @property
+    def url(self) -> str:
+        """Valkey's address."""
+        return self.valkey.url
+
+
+def need(reason: str | None) -> None:
+    """Skip the test for this reason, or fail it where CI is set; None: nothing is missing."""
+    if reason is None:
+        return
+    if os.environ.get("CI"):
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+def missing_java() -> str | None:
+    """What keeps a Java server from running."""
+    try:
+        find_java()
+    except LocalClusterError as error:
+        return str(error)
+    return None
+
+
+def missing_kafka() -> str | None:
+    """What keeps Kafka from running."""
+    if not jars.location("kafka").is_dir():
+        return "Kafka's jars are not there; run `make jars`."
+    return missing_java()
+
+
+def missing_valkey() -> str | None:
+    """What keeps Valkey from running."""
+    try:
+        find_valkey()
+    except LocalClusterError as error:
+        return str(error)
+    return None
+
+
+def running(server: S) -> Iterator[S]:
+    """Start it, yield it when it is ready, stop it."""
+    server.start()
+    try:
+        server.wait_ready(READY_S)
+        yield server
+    finally:
+        server.stop(STOP_S)
+
+
+@pytest.fixture(scope="session")
+def kafka_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
+    """A Kafka for the whole run."""
+    need(missing_kafka())
+    yield from running(KafkaServer(tmp_path_factory.mktemp("kafka")))
+
+
+@pytest.fixture(scope="session")
+def zookeeper_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
+    """A ZooKeeper for the whole run."""
+    need(missing_java())
+    yield from running(ZooKeeperServer(tmp_path_factory.mktemp("zookeeper")))
+
+
+@pytest.fixture(scope="session")
+def valkey_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyServer]:
+    """A Valkey for the whole run."""
+    need(missing_valkey())
+    yield from running(ValkeyServer(tmp_path_factory.mktemp("valkey")))
+
+
+@pytest.fixture(scope="session")
+def servers(
+    valkey_server: ValkeyServer, zookeeper_server: ZooKeeperServer, kafka_server: KafkaServer
+) -> Servers:
+    """All three; a test that needs one of them asks for that one."""
+    return Servers(kafka_server, zookeeper_server, valkey_server)

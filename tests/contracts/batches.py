@@ -1,0 +1,96 @@
+"""Batches to append: small ones, whose numbers are easy to follow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mars.ports import PartialLog, TaskStart
+from mars.types import (
+    Bucket,
+    Entry,
+    Lane,
+    Mapped,
+    PaneRows,
+    Partial,
+    Range,
+    Reason,
+    RejectedRow,
+    Rejections,
+    RowCounts,
+    Sequence64,
+    StoreEpoch,
+    TaskName,
+)
+
+TASK = TaskName("by_sip")
+OTHER_TASK = TaskName("by_dip")
+EPOCH = StoreEpoch(7)
+LANE = Lane("0")
+OTHER_LANE = Lane("1")
+BUCKETS = 4
+
+
+def partial(bucket: int, first: int = 0, lane: Lane = LANE, size: int = 20) -> Partial:
+    """A partial with everything in it that an entry can hold."""
+    return Partial(
+        bucket=Bucket(bucket),
+        counts=RowCounts(counted=3, filtered=2, bad=1),
+        panes=(PaneRows(60_000, 3, {lane: first}),),
+        states=bytes([bucket]) * size,
+        rejections=Rejections(rows=(RejectedRow(lane, first, Reason.UNREADABLE, "no", b"\x00{"),)),
+    )
+
+
+def batch(
+    first: int,
+    after: int,
+    *,
+    lane: Lane = LANE,
+    mark_ms: int | None = None,
+    buckets: Sequence[int] = (0,),
+    size: int = 20,
+) -> Mapped:
+    """The rows `[first, after)` of one lane, with a partial for each of `buckets`."""
+    partials = tuple(partial(bucket, first, lane, size) for bucket in buckets)
+    return Mapped((Range(lane, first, after),), mark_ms, partials)
+
+
+def gap(first: int, after: int, lane: Lane = LANE) -> Mapped:
+    """Offsets that hold no rows, as a transaction leaves them."""
+    return Mapped((Range(lane, first, after),), None, ())
+
+
+def both_lanes(first: int, after: int, other_first: int, other_after: int) -> Mapped:
+    """One batch of two lanes, which are taken or refused together."""
+    ranges = (Range(LANE, first, after), Range(OTHER_LANE, other_first, other_after))
+    return Mapped(ranges, None, (partial(0),))
+
+
+def start(
+    offsets: dict[Lane, int] | None = None,
+    *,
+    version: int = 1,
+    active: bool = True,
+    bounds: dict[Lane, int] | None = None,
+    cuts: dict[Lane, tuple[int, ...]] | None = None,
+) -> TaskStart:
+    """How the tests' tasks begin: with two lanes at 0, unless told otherwise."""
+    return TaskStart(
+        version=version,
+        active=active,
+        offsets=offsets or {LANE: 0, OTHER_LANE: 0},
+        bounds=bounds or {},
+        cuts=cuts or {},
+    )
+
+
+def entries(log: PartialLog, bucket: int = 0, after: int = 0, upto: int = 1_000) -> list[Entry]:
+    """What a reader of one bucket gets besides the base."""
+    slice_ = log.read(TASK, Bucket(bucket), Sequence64(after), Sequence64(upto))
+    return list(slice_.entries)
+
+
+def base(seq: int, bucket: int = 0, size: int = 30) -> Entry:
+    """What the entries up to `seq` are merged into."""
+    merged = Partial(Bucket(bucket), RowCounts(), (PaneRows(60_000, 9, {LANE: 0}),), b"m" * size)
+    return Entry(Sequence64(seq), 1, (Range(LANE, 0, seq * 10),), merged)

@@ -1,0 +1,138 @@
+"""What the suite of the partial log runs on: the twin, and a real Valkey."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Protocol
+
+import pytest
+import redis
+
+from mars.adapters.memory.partial_log import MemoryPartialLog
+from mars.adapters.redis.log import RedisPartialLog
+from mars.local.servers import ValkeyServer
+from mars.ports import PartialLog
+from mars.settings import ClusterSettings, RedisSettings, Settings
+from tests.contracts.batches import BUCKETS, EPOCH, TASK, start
+from tests.contracts.waiting import eventually
+
+BUDGET_BYTES = 1_000_000
+
+
+class Store(Protocol):
+    """A store, and what tests must be able to see of it from outside."""
+
+    def open(self, log_bytes_max: int = BUDGET_BYTES) -> PartialLog:
+        """One process's connection; the first one's budget is the store's."""
+
+    def with_budget(self, log_bytes_max: int) -> PartialLog:
+        """A connection to a store with this budget, which is empty where it is another store."""
+
+    def dump(self) -> object:
+        """Everything in it."""
+
+    def let_leases_expire(self) -> None:
+        """Let the server's clock go on past the length of an idle lease."""
+
+    def close(self) -> None:
+        """Free everything."""
+
+
+class MemoryStoreUnderTest:
+    """The twin, with a clock that the tests set."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_000_000
+        self._first: MemoryPartialLog | None = None
+
+    def open(self, log_bytes_max: int = BUDGET_BYTES) -> MemoryPartialLog:
+        if self._first is not None:
+            return self._first.connect()
+        self._first = MemoryPartialLog(
+            lambda: self.now_ms, buckets=BUCKETS, log_bytes_max=log_bytes_max
+        )
+        return self._first
+
+    def with_budget(self, log_bytes_max: int) -> MemoryPartialLog:
+        return MemoryPartialLog(lambda: self.now_ms, buckets=BUCKETS, log_bytes_max=log_bytes_max)
+
+    def dump(self) -> object:
+        assert self._first is not None
+        return self._first.snapshot()
+
+    def let_leases_expire(self) -> None:
+        self.now_ms += 3_000
+
+    def close(self) -> None:
+        pass
+
+
+class RedisStoreUnderTest:
+    """A namespace of its own on a real server."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.namespace = f"test_{uuid.uuid4().hex}"
+        self.client = redis.Redis.from_url(url)
+        self._opened: list[RedisPartialLog] = []
+
+    def settings(self, log_bytes_max: int = BUDGET_BYTES) -> Settings:
+        return Settings(
+            namespace=self.namespace,
+            redis=RedisSettings(url=self.url),
+            cluster=ClusterSettings(log_bytes_max=log_bytes_max),
+        )
+
+    def open(self, log_bytes_max: int = BUDGET_BYTES) -> RedisPartialLog:
+        log = RedisPartialLog.open(self.settings(log_bytes_max), BUCKETS)
+        self._opened.append(log)
+        return log
+
+    def with_budget(self, log_bytes_max: int) -> RedisPartialLog:
+        return self.open(log_bytes_max)
+
+    def dump(self) -> dict[bytes, bytes]:
+        keys = sorted(self.client.scan_iter(f"mars:{self.namespace}:*"))
+        return {key: self.client.dump(key) for key in keys}
+
+    def let_leases_expire(self) -> None:
+        log = self.open()
+        eventually(lambda: _is_idle_nowhere(log))
+
+    def close(self) -> None:
+        for log in self._opened:
+            log.close()
+        for key in self.client.scan_iter(f"mars:{self.namespace}:*"):
+            self.client.unlink(key)
+        self.client.close()
+
+
+def _is_idle_nowhere(log: PartialLog) -> bool:
+    head = log.head([TASK])[TASK]
+    return head is not None and not head.idle
+
+
+@pytest.fixture
+def redis_store(valkey_server: ValkeyServer) -> Iterator[RedisStoreUnderTest]:
+    """An empty namespace on the real server."""
+    store = RedisStoreUnderTest(valkey_server.url)
+    yield store
+    store.close()
+
+
+@pytest.fixture(params=["memory", pytest.param("redis", marks=pytest.mark.integration)])
+def store(request: pytest.FixtureRequest) -> Iterator[Store]:
+    """An empty store: the twin's, and a real one."""
+    if request.param == "redis":
+        yield request.getfixturevalue("redis_store")
+    else:
+        yield MemoryStoreUnderTest()
+
+
+@pytest.fixture
+def log(store: Store) -> PartialLog:
+    """A connection to a store with one task of two lanes."""
+    log = store.open()
+    assert log.initialise(TASK, EPOCH, start())
+    return log

@@ -1,0 +1,366 @@
+"""M3 of the protocol: what is taken, what is refused and in which order; refusals are void."""
+
+from __future__ import annotations
+
+import pytest
+
+from mars.ports import (
+    AppendOutcome,
+    Applied,
+    Backpressure,
+    Cut,
+    Head,
+    NoTask,
+    PartialLog,
+    Stale,
+    TaskPaused,
+    WrongEpoch,
+    WrongVersion,
+)
+from mars.types import Lane, Mapped, Range, StoreEpoch
+from tests.contracts.batches import (
+    BUCKETS,
+    EPOCH,
+    LANE,
+    OTHER_LANE,
+    OTHER_TASK,
+    TASK,
+    batch,
+    both_lanes,
+    entries,
+    gap,
+    partial,
+    start,
+)
+from tests.contracts.redis_servers import Store
+
+
+def head_of(log: PartialLog) -> Head:
+    head = log.head([TASK])[TASK]
+    assert head is not None
+    return head
+
+
+# ---------------------------------------------------------------------------------- taken
+
+
+def test_first_batch_is_entry_one_and_moves_its_lane(log: PartialLog) -> None:
+    assert log.append(TASK, EPOCH, 1, batch(0, 10, mark_ms=500)) == Applied(1)
+    head = head_of(log)
+    assert head.offsets == {LANE: 10, OTHER_LANE: 0}
+    assert head.marks_ms == {LANE: 500}
+    assert head.seq == 1
+
+
+def test_each_partial_is_read_back_as_it_was_sent(log: PartialLog) -> None:
+    sent = batch(0, 10, buckets=(0, 2, 3))
+    log.append(TASK, EPOCH, 1, sent)
+    for one in sent.partials:
+        (entry,) = entries(log, one.bucket)
+        assert (entry.seq, entry.version) == (1, 1)
+        assert entry.ranges == sent.ranges
+        assert entry.partial == one
+    assert entries(log, 1) == []
+
+
+def test_batches_are_numbered_in_order_whatever_their_lane(log: PartialLog) -> None:
+    assert log.append(TASK, EPOCH, 1, batch(0, 10)) == Applied(1)
+    assert log.append(TASK, EPOCH, 1, batch(0, 5, lane=OTHER_LANE)) == Applied(2)
+    assert log.append(TASK, EPOCH, 1, batch(10, 20)) == Applied(3)
+    assert [entry.ranges[0].lane for entry in entries(log)] == [LANE, OTHER_LANE, LANE]
+
+
+def test_batch_of_several_lanes_moves_them_together(log: PartialLog) -> None:
+    assert log.append(TASK, EPOCH, 1, both_lanes(0, 10, 0, 4)) == Applied(1)
+    assert head_of(log).offsets == {LANE: 10, OTHER_LANE: 4}
+
+
+def test_batch_without_any_row_moves_its_lane_and_is_numbered(log: PartialLog) -> None:
+    assert log.append(TASK, EPOCH, 1, gap(0, 3)) == Applied(1)
+    head = head_of(log)
+    assert head.offsets[LANE] == 3
+    assert head.seq == 1
+    assert head.log_bytes == 0
+
+
+def test_mark_never_goes_back(log: PartialLog) -> None:
+    log.append(TASK, EPOCH, 1, batch(0, 10, mark_ms=500))
+    log.append(TASK, EPOCH, 1, batch(10, 20, mark_ms=400))
+    log.append(TASK, EPOCH, 1, batch(20, 30))
+    assert head_of(log).marks_ms == {LANE: 500}
+
+
+def test_marks_before_1970_are_ordered_as_numbers(log: PartialLog) -> None:
+    log.append(TASK, EPOCH, 1, batch(0, 10, mark_ms=-500))
+    log.append(TASK, EPOCH, 1, batch(10, 20, mark_ms=-60))
+    log.append(TASK, EPOCH, 1, batch(20, 30, mark_ms=-7_000))
+    assert head_of(log).marks_ms == {LANE: -60}
+
+
+def test_offsets_of_years_of_traffic_stay_exact(store: Store) -> None:
+    log, far = store.open(), 2**53 - 10
+    log.initialise(TASK, EPOCH, start({LANE: far}))
+    assert log.append(TASK, EPOCH, 1, batch(far, far + 3)) == Applied(1)
+    assert log.append(TASK, EPOCH, 1, batch(far + 3, far + 9)) == Applied(2)
+    assert head_of(log).offsets == {LANE: far + 9}
+
+
+def test_log_bytes_grow_with_what_is_stored(log: PartialLog) -> None:
+    log.append(TASK, EPOCH, 1, batch(0, 10, buckets=(0, 1), size=1_000))
+    small = head_of(log).log_bytes
+    log.append(TASK, EPOCH, 1, batch(10, 20, buckets=(0, 1), size=2_000))
+    assert 2_000 < small < 3_000
+    assert head_of(log).log_bytes == 2 * small + 2_000
+
+
+# -------------------------------------------------------------------------------- refused
+
+
+def refusal(store: Store, log: PartialLog, version: int, mapped: Mapped) -> AppendOutcome:
+    """What is answered, after a look at whether nothing at all has changed."""
+    before = store.dump()
+    outcome = log.append(TASK, EPOCH, version, mapped)
+    assert store.dump() == before
+    return outcome
+
+
+def test_unknown_task_is_refused(store: Store) -> None:
+    log = store.open()
+    log.initialise(OTHER_TASK, EPOCH, start())
+    assert refusal(store, log, 1, batch(0, 10)) == NoTask()
+
+
+def test_other_epochs_are_refused_with_the_current_one(store: Store, log: PartialLog) -> None:
+    before = store.dump()
+    for epoch in (EPOCH - 1, EPOCH + 1):
+        assert log.append(TASK, StoreEpoch(epoch), 1, batch(0, 10)) == WrongEpoch(EPOCH)
+    assert store.dump() == before
+
+
+def test_paused_task_is_refused(store: Store, log: PartialLog) -> None:
+    log.set_active(TASK, EPOCH, active=False)
+    assert refusal(store, log, 1, batch(0, 10)) == TaskPaused()
+
+
+@pytest.mark.parametrize("first", [0, 9, 11])
+def test_batch_that_does_not_go_on_where_the_lane_is_gets_the_offset(
+    store: Store, log: PartialLog, first: int
+) -> None:
+    log.append(TASK, EPOCH, 1, batch(0, 10))
+    assert refusal(store, log, 1, batch(first, first + 5)) == Stale(LANE, 10)
+
+
+def test_lane_that_the_leader_has_not_added_is_stale_at_minus_one(
+    store: Store, log: PartialLog
+) -> None:
+    unknown = Lane("9")
+    assert refusal(store, log, 1, batch(0, 10, lane=unknown)) == Stale(unknown, -1)
+
+
+def test_one_stale_lane_refuses_the_whole_batch(store: Store, log: PartialLog) -> None:
+    assert refusal(store, log, 1, both_lanes(0, 10, 3, 4)) == Stale(OTHER_LANE, 0)
+
+
+def test_same_batch_a_second_time_is_stale(store: Store, log: PartialLog) -> None:
+    log.append(TASK, EPOCH, 1, batch(0, 10))
+    assert refusal(store, log, 1, batch(0, 10)) == Stale(LANE, 10)
+
+
+def test_older_version_is_taken_up_to_the_bound_and_the_new_one_from_it(store: Store) -> None:
+    log = store.open()
+    log.initialise(TASK, EPOCH, start({LANE: 0}, version=2, bounds={LANE: 20}))
+    assert refusal(store, log, 2, batch(0, 10)) == WrongVersion(2)
+    assert log.append(TASK, EPOCH, 1, batch(0, 10)) == Applied(1)
+    assert refusal(store, log, 1, batch(10, 21)) == WrongVersion(2)
+    assert log.append(TASK, EPOCH, 1, batch(10, 20)) == Applied(2)
+    assert refusal(store, log, 1, batch(20, 30)) == WrongVersion(2)
+    assert log.append(TASK, EPOCH, 2, batch(20, 30)) == Applied(3)
+    assert [entry.version for entry in entries(log)] == [1, 1, 2]
+
+
+def test_lane_without_a_bound_belongs_to_the_current_version(store: Store) -> None:
+    log = store.open()
+    log.initialise(TASK, EPOCH, start(version=2, bounds={LANE: 20}))
+    assert refusal(store, log, 1, batch(0, 10, lane=OTHER_LANE)) == WrongVersion(2)
+    assert log.append(TASK, EPOCH, 2, batch(0, 10, lane=OTHER_LANE)) == Applied(1)
+
+
+def test_version_that_is_not_current_yet_is_refused(store: Store, log: PartialLog) -> None:
+    assert refusal(store, log, 2, batch(0, 10)) == WrongVersion(1)
+
+
+def test_batch_that_straddles_cuts_gets_the_lowest_of_them(store: Store) -> None:
+    log = store.open()
+    log.initialise(TASK, EPOCH, start({LANE: 0}, cuts={LANE: (100, 9, 20)}))
+    assert refusal(store, log, 1, batch(0, 200)) == Cut(LANE, 9)
+    assert log.append(TASK, EPOCH, 1, batch(0, 9)) == Applied(1)
+    assert refusal(store, log, 1, batch(9, 101)) == Cut(LANE, 20)
+    assert log.append(TASK, EPOCH, 1, batch(9, 20)) == Applied(2)
+    assert log.append(TASK, EPOCH, 1, batch(20, 100)) == Applied(3)
+    assert log.append(TASK, EPOCH, 1, batch(100, 150)) == Applied(4)
+
+
+def test_reasons_come_in_the_order_of_the_protocol(store: Store) -> None:
+    log = store.open(log_bytes_max=1)
+    everything_wrong = batch(5, 50)
+    assert log.append(TASK, EPOCH, 1, everything_wrong) == NoTask()
+    log.initialise(
+        TASK, EPOCH, start({LANE: 0}, version=2, active=False, bounds={LANE: 60}, cuts={LANE: (7,)})
+    )
+    assert log.append(TASK, StoreEpoch(1), 3, everything_wrong) == WrongEpoch(EPOCH)
+    assert log.append(TASK, EPOCH, 3, everything_wrong) == TaskPaused()
+    log.set_active(TASK, EPOCH, active=True)
+    assert log.append(TASK, EPOCH, 3, everything_wrong) == Stale(LANE, 0)
+    assert log.append(TASK, EPOCH, 3, batch(0, 50)) == WrongVersion(2)
+    assert log.append(TASK, EPOCH, 1, batch(0, 50)) == Cut(LANE, 7)
+
+
+# --------------------------------------------------------------------------- backpressure
+
+
+def test_full_log_refuses_a_lane_that_does_not_hold_the_watermark(store: Store) -> None:
+    log = store.open(log_bytes_max=1_000)
+    log.initialise(TASK, EPOCH, start())
+    log.append(TASK, EPOCH, 1, batch(0, 1, mark_ms=200, size=1))
+    log.append(TASK, EPOCH, 1, batch(0, 1, lane=OTHER_LANE, mark_ms=100, size=1))
+    assert refusal(store, log, 1, batch(1, 2, mark_ms=300, size=900)) == Backpressure()
+    ahead = batch(1, 2, lane=OTHER_LANE, mark_ms=150, size=900)
+    assert log.append(TASK, EPOCH, 1, ahead) == Applied(3)
+
+
+def test_batch_that_just_fits_into_the_budget_is_taken(store: Store) -> None:
+    def sized(log: PartialLog) -> Mapped:
+        log.initialise(TASK, EPOCH, start())
+        log.append(TASK, EPOCH, 1, batch(0, 1, lane=OTHER_LANE, mark_ms=1, size=1))
+        log.append(TASK, EPOCH, 1, batch(0, 1, mark_ms=9, size=1))
+        return batch(1, 2, mark_ms=10, size=100)
+
+    log = store.with_budget(10_000)
+    assert log.append(TASK, EPOCH, 1, sized(log)) == Applied(3)
+    needed = head_of(log).log_bytes
+    log.drop(TASK)
+    for budget, expected in ((needed, Applied(3)), (needed - 1, Backpressure())):
+        log = store.with_budget(budget)
+        assert log.append(TASK, EPOCH, 1, sized(log)) == expected
+        log.drop(TASK)
+
+
+def test_lane_without_a_mark_holds_the_watermark_before_all_others(store: Store) -> None:
+    log = store.open(log_bytes_max=1)
+    log.initialise(TASK, EPOCH, start())
+    assert log.append(TASK, EPOCH, 1, batch(0, 1, mark_ms=100)) == Applied(1)
+    assert refusal(store, log, 1, batch(1, 2, mark_ms=200)) == Backpressure()
+    assert log.append(TASK, EPOCH, 1, batch(0, 1, lane=OTHER_LANE)) == Applied(2)
+
+
+def test_lanes_with_the_same_lowest_mark_all_hold_the_watermark(store: Store) -> None:
+    log = store.open(log_bytes_max=1)
+    log.initialise(TASK, EPOCH, start())
+    log.append(TASK, EPOCH, 1, batch(0, 1, mark_ms=100))
+    log.append(TASK, EPOCH, 1, batch(0, 1, lane=OTHER_LANE, mark_ms=100))
+    assert log.append(TASK, EPOCH, 1, batch(1, 2)) == Applied(3)
+    assert log.append(TASK, EPOCH, 1, batch(1, 2, lane=OTHER_LANE)) == Applied(4)
+
+
+def test_idle_lane_does_not_hold_the_watermark_until_its_lease_expires(store: Store) -> None:
+    log = store.open(log_bytes_max=1)
+    log.initialise(TASK, EPOCH, start())
+    log.append(TASK, EPOCH, 1, batch(0, 1, mark_ms=100))
+    log.append(TASK, EPOCH, 1, batch(0, 1, lane=OTHER_LANE, mark_ms=50))
+    assert log.renew_idle(TASK, EPOCH, OTHER_LANE, 1)
+    assert refusal(store, log, 1, batch(1, 2, lane=OTHER_LANE)) == Backpressure()
+    assert log.append(TASK, EPOCH, 1, batch(1, 2)) == Applied(3)
+    store.let_leases_expire()
+    assert refusal(store, log, 1, batch(2, 3)) == Backpressure()
+    assert log.append(TASK, EPOCH, 1, batch(1, 2, lane=OTHER_LANE)) == Applied(4)
+
+
+def test_batch_is_admitted_where_one_of_its_lanes_holds_the_watermark(store: Store) -> None:
+    log = store.open(log_bytes_max=1)
+    log.initialise(TASK, EPOCH, start())
+    log.append(TASK, EPOCH, 1, batch(0, 1, mark_ms=100))
+    assert log.append(TASK, EPOCH, 1, both_lanes(1, 2, 0, 1)) == Applied(2)
+
+
+# ------------------------------------------------------------------------------ idle leases
+
+
+def test_lane_is_idle_while_its_lease_lasts_by_the_clock_of_the_store(
+    store: Store, log: PartialLog
+) -> None:
+    assert head_of(log).idle == frozenset()
+    assert log.renew_idle(TASK, EPOCH, LANE, 0)
+    leased = head_of(log)
+    assert leased.idle == {LANE}
+    store.let_leases_expire()
+    expired = head_of(log)
+    assert expired.idle == frozenset()
+    assert expired.now_ms - leased.now_ms >= 2_900
+
+
+def test_lease_is_refused_unless_all_is_as_the_mapper_believes(
+    store: Store, log: PartialLog
+) -> None:
+    log.append(TASK, EPOCH, 1, batch(0, 10))
+    before = store.dump()
+    assert not log.renew_idle(TASK, EPOCH, LANE, 9)
+    assert not log.renew_idle(TASK, EPOCH, Lane("9"), 10)
+    assert not log.renew_idle(TASK, StoreEpoch(EPOCH - 1), LANE, 10)
+    assert not log.renew_idle(OTHER_TASK, EPOCH, LANE, 10)
+    assert store.dump() == before
+    log.set_active(TASK, EPOCH, active=False)
+    assert not log.renew_idle(TASK, EPOCH, LANE, 10)
+
+
+def test_rows_and_marks_end_the_idleness_of_their_lane_alone(log: PartialLog) -> None:
+    log.renew_idle(TASK, EPOCH, LANE, 0)
+    log.renew_idle(TASK, EPOCH, OTHER_LANE, 0)
+    log.append(TASK, EPOCH, 1, batch(0, 10))
+    assert head_of(log).idle == {OTHER_LANE}
+    log.append(TASK, EPOCH, 1, batch(0, 10, lane=OTHER_LANE, mark_ms=5, buckets=()))
+    assert head_of(log).idle == frozenset()
+
+
+def test_gap_without_rows_leaves_a_lane_idle(log: PartialLog) -> None:
+    log.renew_idle(TASK, EPOCH, LANE, 0)
+    log.append(TASK, EPOCH, 1, gap(0, 3))
+    assert head_of(log).idle == {LANE}
+
+
+# ------------------------------------------------------------------ callers that are wrong
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        Mapped((), None, ()),
+        batch(5, 5),
+        batch(5, 4),
+        batch(-1, 4),
+        batch(0, 2**53),
+        batch(0, 9, mark_ms=2**53),
+        batch(0, 9, buckets=(1, 1)),
+        batch(0, 9, buckets=(BUCKETS,)),
+        Mapped((Range(LANE, 0, 5), Range(LANE, 5, 9)), None, (partial(0),)),
+        Mapped((Range(LANE, 0, 5), Range(OTHER_LANE, 0, 9)), 100, (partial(0),)),
+    ],
+    ids=[
+        "no range",
+        "empty range",
+        "backward range",
+        "negative offset",
+        "offset beyond exact numbers",
+        "mark beyond exact numbers",
+        "bucket twice",
+        "unknown bucket",
+        "lane twice",
+        "one mark for two lanes",
+    ],
+)
+def test_batch_that_no_mapper_may_send_is_an_error_of_the_caller(
+    store: Store, log: PartialLog, wrong: Mapped
+) -> None:
+    before = store.dump()
+    with pytest.raises(ValueError, match=r"."):
+        log.append(TASK, EPOCH, 1, wrong)
+    assert store.dump() == before

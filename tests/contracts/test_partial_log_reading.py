@@ -1,0 +1,244 @@
+"""What reducers do with a log: look, read, trim, compact."""
+
+from __future__ import annotations
+
+from mars.ports import Head, LogSlice, PartialLog, ReadRequest
+from mars.types import Bucket, Entry, Sequence64, StoreEpoch, TaskName
+from tests.contracts.batches import (
+    BUCKETS,
+    EPOCH,
+    LANE,
+    OTHER_LANE,
+    OTHER_TASK,
+    TASK,
+    base,
+    batch,
+    entries,
+    start,
+)
+from tests.contracts.redis_servers import Store
+
+ALL = Sequence64(1_000)
+NOTHING_YET = Sequence64(0)
+BUCKET = Bucket(0)
+
+
+def seqs(found: list[Entry]) -> list[int]:
+    return [entry.seq for entry in found]
+
+
+def fill(log: PartialLog, batches: int, buckets: tuple[int, ...] = (0, 1)) -> None:
+    """Entries 1 .. `batches`, ten rows each."""
+    for number in range(batches):
+        log.append(TASK, EPOCH, 1, batch(number * 10, number * 10 + 10, buckets=buckets))
+
+
+def head_of(log: PartialLog) -> Head:
+    head = log.head([TASK])[TASK]
+    assert head is not None
+    return head
+
+
+# ------------------------------------------------------------------------------------- head
+
+
+def test_head_tells_all_of_a_task_that_has_begun(store: Store) -> None:
+    log = store.open()
+    log.initialise(TASK, EPOCH, start({LANE: 5, OTHER_LANE: 6}, version=3, active=False))
+    head = head_of(log)
+    assert (head.epoch, head.version, head.active) == (EPOCH, 3, False)
+    assert head.offsets == {LANE: 5, OTHER_LANE: 6}
+    assert (head.marks_ms, head.idle) == ({}, frozenset())
+    assert (head.seq, head.log_bytes) == (0, 0)
+    assert head.now_ms > 0
+
+
+def test_heads_of_many_tasks_come_at_once_and_none_for_unknown_ones(log: PartialLog) -> None:
+    names = [TaskName(f"task_{number}") for number in range(20)]
+    for number, name in enumerate(names):
+        log.initialise(name, StoreEpoch(number + 1), start())
+    heads = log.head([*names, OTHER_TASK])
+    assert heads.pop(OTHER_TASK) is None
+    assert [head and head.epoch for head in heads.values()] == list(range(1, 21))
+    assert list(heads) == names
+
+
+def test_head_of_no_tasks_is_empty(log: PartialLog) -> None:
+    assert log.head([]) == {}
+
+
+# ------------------------------------------------------------------------------------- read
+
+
+def test_read_gives_the_entries_between_two_numbers_in_order(log: PartialLog) -> None:
+    fill(log, 12)
+    assert seqs(entries(log)) == list(range(1, 13))
+    assert seqs(entries(log, after=3, upto=10)) == [4, 5, 6, 7, 8, 9, 10]
+    assert seqs(entries(log, after=12)) == []
+    assert seqs(entries(log, after=7, upto=7)) == []
+
+
+def test_read_of_a_task_or_bucket_without_entries_is_empty(log: PartialLog) -> None:
+    nothing = LogSlice(None, ())
+    assert log.read(TASK, Bucket(3), NOTHING_YET, ALL) == nothing
+    assert log.read(OTHER_TASK, BUCKET, NOTHING_YET, ALL) == nothing
+
+
+def test_many_reads_are_answered_in_the_order_of_the_requests(log: PartialLog) -> None:
+    fill(log, 3)
+    log.initialise(OTHER_TASK, EPOCH, start())
+    log.append(OTHER_TASK, EPOCH, 1, batch(0, 7, buckets=(1,)))
+    log.compact(TASK, EPOCH, Bucket(1), base(2, bucket=1))
+    slices = log.read_many(
+        [
+            ReadRequest(TASK, BUCKET, Sequence64(2), ALL),
+            ReadRequest(TASK, Bucket(1), NOTHING_YET, ALL),
+            ReadRequest(OTHER_TASK, Bucket(1), NOTHING_YET, ALL),
+            ReadRequest(TASK, BUCKET, Sequence64(1), Sequence64(2)),
+            ReadRequest(OTHER_TASK, BUCKET, NOTHING_YET, ALL),
+        ]
+    )
+    assert [seqs(list(one.entries)) for one in slices] == [[3], [3], [1], [2], []]
+    assert [one.base and one.base.seq for one in slices] == [None, 2, None, None, None]
+    assert log.read_many([]) == []
+
+
+# ------------------------------------------------------------------------------------- trim
+
+
+def test_trimmed_entries_are_gone_from_their_bucket_alone(log: PartialLog) -> None:
+    fill(log, 4)
+    assert log.trim(TASK, EPOCH, BUCKET, [Sequence64(1), Sequence64(3)])
+    assert seqs(entries(log, 0)) == [2, 4]
+    assert seqs(entries(log, 1)) == [1, 2, 3, 4]
+
+
+def test_log_bytes_return_to_zero_when_all_is_trimmed(log: PartialLog) -> None:
+    fill(log, 4)
+    full = head_of(log).log_bytes
+    every = [Sequence64(seq) for seq in range(1, 5)]
+    log.trim(TASK, EPOCH, BUCKET, every)
+    assert head_of(log).log_bytes == full // 2
+    log.trim(TASK, EPOCH, Bucket(1), every)
+    assert head_of(log).log_bytes == 0
+
+
+def test_trimming_again_or_nothing_changes_nothing(store: Store, log: PartialLog) -> None:
+    fill(log, 3)
+    log.trim(TASK, EPOCH, BUCKET, [Sequence64(1)])
+    before = store.dump()
+    assert log.trim(TASK, EPOCH, BUCKET, [Sequence64(1), Sequence64(99)])
+    assert log.trim(TASK, EPOCH, BUCKET, [])
+    assert store.dump() == before
+
+
+def test_trim_of_another_epoch_is_refused(store: Store, log: PartialLog) -> None:
+    fill(log, 3)
+    before = store.dump()
+    assert not log.trim(TASK, StoreEpoch(EPOCH - 1), BUCKET, [Sequence64(1)])
+    assert not log.trim(TASK, StoreEpoch(EPOCH + 1), BUCKET, [])
+    assert not log.trim(OTHER_TASK, EPOCH, BUCKET, [Sequence64(1)])
+    assert store.dump() == before
+
+
+def test_more_entries_than_one_script_takes_are_trimmed(log: PartialLog) -> None:
+    fill(log, 5)
+    assert log.trim(TASK, EPOCH, BUCKET, [Sequence64(seq) for seq in range(1, 2_500)])
+    assert entries(log) == []
+
+
+def test_numbers_go_on_after_everything_was_trimmed(log: PartialLog) -> None:
+    fill(log, 3, buckets=(0,))
+    log.trim(TASK, EPOCH, BUCKET, [Sequence64(seq) for seq in (1, 2, 3)])
+    log.append(TASK, EPOCH, 1, batch(30, 40))
+    assert seqs(entries(log)) == [4]
+
+
+# ---------------------------------------------------------------------------------- compact
+
+
+def test_base_takes_the_place_of_the_entries_up_to_it(log: PartialLog) -> None:
+    fill(log, 5)
+    merged = base(3)
+    assert log.compact(TASK, EPOCH, BUCKET, merged)
+    fresh = log.read(TASK, BUCKET, NOTHING_YET, ALL)
+    assert fresh.base == merged
+    assert seqs(list(fresh.entries)) == [4, 5]
+    assert seqs(entries(log, 1)) == [1, 2, 3, 4, 5]
+
+
+def test_base_is_for_fresh_readers_only(log: PartialLog) -> None:
+    fill(log, 5)
+    log.compact(TASK, EPOCH, BUCKET, base(3))
+    assert log.read(TASK, BUCKET, Sequence64(1), ALL).base is None
+    assert seqs(entries(log, after=4)) == [5]
+
+
+def test_newer_base_takes_the_place_of_the_older_one(log: PartialLog) -> None:
+    fill(log, 5)
+    log.compact(TASK, EPOCH, BUCKET, base(3))
+    newer = base(4, size=50)
+    assert log.compact(TASK, EPOCH, BUCKET, newer)
+    fresh = log.read(TASK, BUCKET, NOTHING_YET, ALL)
+    assert fresh.base == newer
+    assert seqs(list(fresh.entries)) == [5]
+
+
+def test_base_of_the_same_number_may_be_written_again_and_emptied(log: PartialLog) -> None:
+    fill(log, 3)
+    log.compact(TASK, EPOCH, BUCKET, base(3))
+    full = head_of(log).log_bytes
+    assert log.compact(TASK, EPOCH, BUCKET, base(3, size=0))
+    assert head_of(log).log_bytes == full - 30
+
+
+def test_base_below_the_present_one_is_refused(store: Store, log: PartialLog) -> None:
+    fill(log, 5)
+    log.compact(TASK, EPOCH, BUCKET, base(4))
+    before = store.dump()
+    assert not log.compact(TASK, EPOCH, BUCKET, base(3))
+    assert store.dump() == before
+
+
+def test_log_bytes_are_those_of_base_and_entries(log: PartialLog) -> None:
+    fill(log, 1, buckets=(0,))
+    one_entry = head_of(log).log_bytes
+    for number in range(1, 4):
+        log.append(TASK, EPOCH, 1, batch(number * 10, number * 10 + 10))
+    log.compact(TASK, EPOCH, BUCKET, base(3))
+    with_base = head_of(log).log_bytes
+    assert log.compact(TASK, EPOCH, BUCKET, None)
+    assert head_of(log).log_bytes == one_entry
+    assert with_base > one_entry
+    assert log.read(TASK, BUCKET, NOTHING_YET, ALL).base is None
+    assert log.compact(TASK, EPOCH, BUCKET, None)
+    assert head_of(log).log_bytes == one_entry
+
+
+def test_compaction_of_another_epoch_is_refused(store: Store, log: PartialLog) -> None:
+    fill(log, 3)
+    log.compact(TASK, EPOCH, BUCKET, base(1))
+    before = store.dump()
+    for epoch in (StoreEpoch(EPOCH - 1), StoreEpoch(EPOCH + 1)):
+        assert not log.compact(TASK, epoch, BUCKET, base(2))
+        assert not log.compact(TASK, epoch, BUCKET, None)
+    assert not log.compact(OTHER_TASK, EPOCH, BUCKET, base(2))
+    assert store.dump() == before
+
+
+def test_compaction_makes_room_for_lanes_that_were_refused(store: Store) -> None:
+    log = store.open(log_bytes_max=2_000)
+    log.initialise(TASK, EPOCH, start({LANE: 0}))
+    for number in range(BUCKETS):
+        log.append(TASK, EPOCH, 1, batch(number * 10, number * 10 + 10, mark_ms=9, size=900))
+    full = head_of(log).log_bytes
+    log.compact(TASK, EPOCH, BUCKET, base(BUCKETS))
+    assert head_of(log).log_bytes < 2_000 < full
+
+
+def test_second_process_reads_what_the_first_wrote(store: Store, log: PartialLog) -> None:
+    fill(log, 3)
+    log.compact(TASK, EPOCH, BUCKET, base(2))
+    fresh = store.open().read(TASK, BUCKET, NOTHING_YET, ALL)
+    assert fresh.base == base(2)
+    assert seqs(list(fresh.entries)) == [3]

@@ -1,0 +1,429 @@
+"""What only a real server can show: its errors, its limits, its losses, and several connections."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import redis
+from redis import exceptions
+
+from mars.adapters.redis.connection import connect, unavailable
+from mars.adapters.redis.log import RedisPartialLog
+from mars.errors import SettingsError, Unavailable
+from mars.local.network import free_port
+from mars.local.servers import ValkeyServer
+from mars.ports import Applied, Backpressure, Stale
+from mars.settings import RedisSettings, Settings
+from mars.types import Bucket, Lane, Sequence64, TaskName
+from tests.contracts.batches import (
+    BUCKETS,
+    EPOCH,
+    LANE,
+    OTHER_LANE,
+    OTHER_TASK,
+    TASK,
+    base,
+    batch,
+    entries,
+    start,
+)
+from tests.contracts.redis_servers import RedisStoreUnderTest
+from tests.contracts.waiting import READY_WITHIN_S, eventually, started
+
+SHORT_S = 0.3
+
+CALLS: list[Callable[[RedisPartialLog], object]] = [
+    lambda log: log.identity(),
+    lambda log: log.seal(EPOCH, "run"),
+    lambda log: log.append(TASK, EPOCH, 1, batch(0, 10)),
+    lambda log: log.renew_idle(TASK, EPOCH, LANE, 0),
+    lambda log: log.head([TASK]),
+    lambda log: log.read(TASK, Bucket(0), Sequence64(0), Sequence64(9)),
+    lambda log: log.read(TASK, Bucket(0), Sequence64(1), Sequence64(9)),
+    lambda log: log.trim(TASK, EPOCH, Bucket(0), [Sequence64(1)]),
+    lambda log: log.compact(TASK, EPOCH, Bucket(0), base(1)),
+    lambda log: log.initialise(TASK, EPOCH, start()),
+    lambda log: log.set_active(TASK, EPOCH, active=True),
+    lambda log: log.switch_version(TASK, EPOCH, 1, {}),
+    lambda log: log.add_lanes(TASK, EPOCH, {LANE: 0}),
+    lambda log: log.drop(TASK),
+]
+"""Every call that goes to the server."""
+
+
+@pytest.fixture
+def own_server(valkey_server: ValkeyServer, tmp_path: Path) -> Iterator[ValkeyServer]:
+    """A server that a test may stop and start; skipped with the suite's own one."""
+    assert valkey_server.running
+    server = started(ValkeyServer(tmp_path / "valkey"))
+    yield server
+    server.resume()
+    server.stop(READY_WITHIN_S)
+
+
+@pytest.fixture
+def own_log(own_server: ValkeyServer) -> Iterator[RedisPartialLog]:
+    """A log on that server, with time-outs too short to wait for."""
+    settings = RedisSettings(url=own_server.url)
+    client, bell = connect(settings, SHORT_S), connect(settings, SHORT_S)
+    log = RedisPartialLog(client, bell, "default", BUCKETS, 1_000_000)
+    yield log
+    log.close()
+
+
+@pytest.fixture
+def redis_log(redis_store: RedisStoreUnderTest) -> RedisPartialLog:
+    """A log with one task on the suite's server."""
+    log = redis_store.open()
+    log.initialise(TASK, EPOCH, start())
+    return log
+
+
+# --------------------------------------------------------------------------------- errors
+
+
+def error_classes() -> list[type[Exception]]:
+    found = [kind for _, kind in inspect.getmembers(exceptions, inspect.isclass)]
+    return [kind for kind in found if issubclass(kind, exceptions.RedisError)]
+
+
+def test_every_error_of_the_client_has_a_sentence() -> None:
+    assert len(error_classes()) > 20
+    for kind in [*error_classes(), OSError, ConnectionResetError, BrokenPipeError, TimeoutError]:
+        error = unavailable(kind.__new__(kind))
+        assert error.service == "redis"
+        assert len(error.detail) > 20
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_absent_server_is_unavailable_whatever_is_called(
+    call: Callable[[RedisPartialLog], object],
+) -> None:
+    settings = Settings(redis=RedisSettings(url=f"redis://127.0.0.1:{free_port()}/0"))
+    log = RedisPartialLog.open(settings, BUCKETS)
+    with pytest.raises(Unavailable, match="redis is not available"):
+        call(log)
+    assert "redis is not available" in str(log.ping())
+    log.close()
+
+
+def test_unreadable_url_is_an_error_of_the_settings() -> None:
+    with pytest.raises(SettingsError, match=r"redis\.url"):
+        connect(RedisSettings(url="redis://127.0.0.1:port/0"))
+
+
+@pytest.mark.integration
+def test_server_that_stands_still_is_unavailable_in_time(
+    own_server: ValkeyServer, own_log: RedisPartialLog
+) -> None:
+    own_log.initialise(TASK, EPOCH, start())
+    assert own_log.ping() is None
+    own_server.pause()
+    for call in CALLS[:5]:
+        began = time.monotonic()
+        with pytest.raises(Unavailable, match="no answer"):
+            call(own_log)
+        assert time.monotonic() - began < 4 * SHORT_S
+    assert "no answer" in str(own_log.ping())
+
+
+@pytest.mark.integration
+def test_call_that_timed_out_is_never_repeated_by_the_client(
+    own_server: ValkeyServer, own_log: RedisPartialLog
+) -> None:
+    own_log.initialise(TASK, EPOCH, start())
+    own_log.append(TASK, EPOCH, 1, batch(0, 10))
+    own_server.pause()
+    with pytest.raises(Unavailable):
+        own_log.append(TASK, EPOCH, 1, batch(10, 20))
+    own_server.resume()
+    # It may have taken effect, once; the compare-and-set tells.
+    assert own_log.append(TASK, EPOCH, 1, batch(10, 20)) in (Applied(2), Stale(LANE, 20))
+    assert [entry.seq for entry in entries(own_log)] == [1, 2]
+
+
+@pytest.mark.integration
+def test_wrong_password_says_which_settings_to_check(
+    own_server: ValkeyServer, own_log: RedisPartialLog
+) -> None:
+    admin = redis.Redis.from_url(own_server.url)
+    admin.config_set("requirepass", "right")
+    admin.close()
+    for password, expected in (("", "refuses"), ("wrong", "refuses"), ("right", None)):
+        settings = Settings(redis=RedisSettings(url=own_server.url, password=password))
+        log = RedisPartialLog.open(settings, BUCKETS)
+        missing = log.ping()
+        log.close()
+        assert missing is None if expected is None else "redis.password" in str(missing)
+
+
+@pytest.mark.integration
+def test_replica_says_to_use_the_primary(
+    own_server: ValkeyServer, own_log: RedisPartialLog
+) -> None:
+    own_log.initialise(TASK, EPOCH, start())
+    admin = redis.Redis.from_url(own_server.url)
+    admin.execute_command("REPLICAOF", "127.0.0.1", free_port())
+    admin.close()
+    with pytest.raises(Unavailable, match="primary"):
+        own_log.append(TASK, EPOCH, 1, batch(0, 10))
+
+
+@pytest.mark.integration
+def test_server_that_throws_data_away_is_not_ready(
+    own_server: ValkeyServer, own_log: RedisPartialLog
+) -> None:
+    admin = redis.Redis.from_url(own_server.url)
+    admin.config_set("maxmemory-policy", "allkeys-lru")
+    assert "noeviction" in str(own_log.ping())
+    admin.config_set("maxmemory-policy", "noeviction")
+    admin.close()
+    assert own_log.ping() is None
+
+
+# --------------------------------------------------------------------------------- memory
+
+
+@pytest.mark.integration
+def test_server_without_memory_takes_rows_of_the_watermark_holder_only(
+    own_server: ValkeyServer, own_log: RedisPartialLog
+) -> None:
+    own_log.initialise(TASK, EPOCH, start())
+    own_log.append(TASK, EPOCH, 1, batch(0, 10, mark_ms=100))
+    own_log.append(TASK, EPOCH, 1, batch(0, 10, lane=OTHER_LANE, mark_ms=50))
+    admin = redis.Redis.from_url(own_server.url)
+    admin.config_set("maxmemory", 100_000)
+
+    assert own_log.append(TASK, EPOCH, 1, batch(10, 20, mark_ms=200)) == Backpressure()
+    assert own_log.append(TASK, EPOCH, 1, batch(0, 20)) == Stale(LANE, 10)
+    ahead = batch(10, 20, lane=OTHER_LANE, mark_ms=150)
+    assert own_log.append(TASK, EPOCH, 1, ahead) == Applied(3)
+    admin.close()
+
+
+@pytest.mark.integration
+def test_server_without_memory_still_reads_frees_and_leases(
+    own_server: ValkeyServer, own_log: RedisPartialLog
+) -> None:
+    own_log.initialise(TASK, EPOCH, start())
+    for first in range(0, 40, 10):
+        own_log.append(TASK, EPOCH, 1, batch(first, first + 10))
+    admin = redis.Redis.from_url(own_server.url)
+    admin.config_set("maxmemory", 100_000)
+
+    assert own_log.head([TASK])[TASK] is not None
+    assert len(entries(own_log)) == 4
+    assert own_log.renew_idle(TASK, EPOCH, LANE, 40)
+    assert own_log.trim(TASK, EPOCH, Bucket(0), [Sequence64(1)])
+    assert own_log.compact(TASK, EPOCH, Bucket(0), base(4))
+    assert own_log.set_active(TASK, EPOCH, active=True)
+    assert own_log.initialise(OTHER_TASK, EPOCH, start())
+    own_log.seal(EPOCH, "run")
+    own_log.drop(TASK)
+    admin.close()
+
+
+# -------------------------------------------------------------------------------- scripts
+
+
+@pytest.mark.integration
+def test_scripts_that_the_server_forgot_are_sent_again_and_run_once(
+    redis_store: RedisStoreUnderTest, redis_log: RedisPartialLog
+) -> None:
+    for number in range(3):
+        redis_store.client.script_flush()
+        sent = batch(number * 10, number * 10 + 10)
+        assert redis_log.append(TASK, EPOCH, 1, sent) == Applied(number + 1)
+    redis_store.client.script_flush()
+    head = redis_log.head([TASK, OTHER_TASK])[TASK]
+    assert head is not None
+    assert head.seq == 3
+
+
+@pytest.mark.integration
+def test_everything_runs_in_a_cluster_because_a_task_is_one_hash_slot(
+    valkey_server: ValkeyServer, tmp_path: Path
+) -> None:
+    assert valkey_server.running
+    server = started(ValkeyServer(tmp_path / "valkey", options=["--cluster-enabled", "yes"]))
+    admin = redis.Redis.from_url(server.url)
+    admin.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16_383)
+    eventually(lambda: b"cluster_state:ok" in admin.execute_command("CLUSTER", "INFO"))
+    admin.close()
+
+    log = RedisPartialLog.open(Settings(redis=RedisSettings(url=server.url)), BUCKETS)
+    log.listen([TASK])
+    log.wait(0.05)
+    for call in CALLS[9:]:
+        call(log)
+    log.initialise(TASK, EPOCH, start())
+    for call in CALLS[:9]:
+        call(log)
+    assert eventually(lambda: log.wait(0.1))
+    log.drop(TASK)
+    log.close()
+    server.stop(READY_WITHIN_S)
+
+
+@pytest.mark.integration
+def test_keys_are_named_as_documented(redis_store: RedisStoreUnderTest) -> None:
+    log = redis_store.open()
+    name = TaskName(f"keys_{redis_store.namespace}")
+    log.initialise(name, EPOCH, start(cuts={LANE: (5,)}, bounds={LANE: 0}))
+    log.append(name, EPOCH, 1, batch(0, 5, mark_ms=1))
+    log.compact(name, EPOCH, Bucket(0), base(0))
+    log.renew_idle(name, EPOCH, LANE, 5)
+    log.seal(EPOCH, "run")
+    prefix = f"mars:{redis_store.namespace}"
+    parts = ["meta", "offsets", "bounds", "cuts", "marks", "idle", "seq", "bytes"]
+    parts += ["log:0", "sizes:0", "base:0"]
+    expected = {f"{prefix}:{{{name}}}:{part}" for part in parts} | {f"{prefix}:store"}
+    assert {key.decode() for key in redis_store.dump()} == expected
+
+    default = RedisPartialLog.open(Settings(redis=RedisSettings(url=redis_store.url)), BUCKETS)
+    default.initialise(name, EPOCH, start())
+    assert redis_store.client.exists(f"mars:{{{name}}}:meta")
+    default.drop(name)
+    default.close()
+
+
+# ------------------------------------------------------------------------------ at one time
+
+
+def run_together(*runs: Callable[[], None]) -> None:
+    threads = [threading.Thread(target=run) for run in runs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+@pytest.mark.integration
+def test_two_mappers_that_race_for_a_lane_never_both_get_an_offset(
+    redis_store: RedisStoreUnderTest, redis_log: RedisPartialLog
+) -> None:
+    rounds = 100
+    logs = [redis_log, redis_store.open()]
+    applied: list[list[int]] = [[], []]
+    barrier = threading.Barrier(2)
+
+    def run(mapper: int) -> None:
+        barrier.wait()
+        offset = 0
+        while offset < rounds:
+            match logs[mapper].append(TASK, EPOCH, 1, batch(offset, offset + 1)):
+                case Applied():
+                    applied[mapper].append(offset)
+                    offset += 1
+                case Stale(_, current):
+                    offset = current
+
+    run_together(lambda: run(0), lambda: run(1))
+    assert sorted(applied[0] + applied[1]) == list(range(rounds))
+    assert [entry.ranges[0].first for entry in entries(redis_log)] == list(range(rounds))
+    assert [entry.seq for entry in entries(redis_log)] == list(range(1, rounds + 1))
+
+
+@pytest.mark.integration
+def test_threads_that_share_a_log_do_not_mix_up_their_answers(redis_log: RedisPartialLog) -> None:
+    rounds = 50
+    outcomes: dict[Lane, list[object]] = {LANE: [], OTHER_LANE: []}
+
+    def run(lane: Lane) -> None:
+        for offset in range(rounds):
+            sent = batch(offset, offset + 1, lane=lane)
+            outcomes[lane].append(redis_log.append(TASK, EPOCH, 1, sent))
+
+    run_together(lambda: run(LANE), lambda: run(OTHER_LANE))
+    seqs = [one.seq for some in outcomes.values() for one in some if isinstance(one, Applied)]
+    assert sorted(seqs) == list(range(1, 2 * rounds + 1))
+
+
+@pytest.mark.integration
+def test_compaction_beside_appends_keeps_the_count_of_bytes_right(
+    redis_store: RedisStoreUnderTest, redis_log: RedisPartialLog
+) -> None:
+    reducer, rounds = redis_store.open(), 100
+
+    def map_() -> None:
+        for offset in range(rounds):
+            redis_log.append(TASK, EPOCH, 1, batch(offset, offset + 1))
+
+    def reduce_() -> None:
+        for seq in range(10, rounds, 10):
+            eventually(lambda upto=seq: len(entries(reducer, after=upto - 1, upto=upto)) == 1)
+            reducer.compact(TASK, EPOCH, Bucket(0), base(seq))
+
+    run_together(map_, reduce_)
+    reducer.compact(TASK, EPOCH, Bucket(0), None)
+    left = entries(reducer)
+    reducer.trim(TASK, EPOCH, Bucket(0), [entry.seq for entry in left])
+    head = reducer.head([TASK])[TASK]
+    assert head is not None
+    assert head.log_bytes == 0
+    assert 10 <= len(left) <= 11
+
+
+# -------------------------------------------------------------------------------- restarts
+
+
+@pytest.mark.integration
+def test_restarted_server_is_another_one_and_empty(
+    own_server: ValkeyServer, own_log: RedisPartialLog
+) -> None:
+    own_log.initialise(TASK, EPOCH, start())
+    before = own_log.identity()
+    own_log.seal(EPOCH, before.run_id)
+    own_server.kill()
+    with pytest.raises(Unavailable):
+        own_log.append(TASK, EPOCH, 1, batch(0, 10))
+    own_server.start()
+    own_server.wait_ready(READY_WITHIN_S)
+    after = own_log.identity()
+    assert after.run_id != before.run_id
+    assert after.sealed_epoch is None
+    assert own_log.head([TASK]) == {TASK: None}
+
+
+@pytest.mark.integration
+def test_doorbell_is_heard_again_after_a_restart_and_never_raises(
+    own_server: ValkeyServer, own_log: RedisPartialLog
+) -> None:
+    own_log.listen([TASK])
+    assert not own_log.wait(0.05)
+    own_server.kill()
+    for _ in range(3):
+        began = time.monotonic()
+        assert not own_log.wait(0.05)
+        assert 0.04 < time.monotonic() - began < 1.0
+    own_server.start()
+    own_server.wait_ready(READY_WITHIN_S)
+    own_log.initialise(TASK, EPOCH, start({LANE: 0}))
+    offsets = iter(range(10_000))
+
+    def heard() -> bool:
+        offset = next(offsets)
+        own_log.append(TASK, EPOCH, 1, batch(offset, offset + 1))
+        return own_log.wait(0.05)
+
+    assert eventually(heard)
+
+
+@pytest.mark.integration
+def test_doorbell_of_a_server_that_stands_still_never_raises(
+    own_server: ValkeyServer, own_log: RedisPartialLog
+) -> None:
+    own_log.listen([TASK])
+    own_log.wait(0.05)
+    own_server.pause()
+    own_log.listen([TASK, OTHER_TASK])
+    assert not own_log.wait(0.05)
+    own_server.resume()
+    own_log.initialise(OTHER_TASK, EPOCH, start({LANE: 0}))
+    own_log.append(OTHER_TASK, EPOCH, 1, batch(0, 1))
+    assert eventually(lambda: own_log.wait(0.1))

@@ -1,0 +1,149 @@
+"""Streams and tasks: what is kept, compare-and-set, and being told of changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mars.definitions import TaskDefinition, TaskState, TaskVersion
+from mars.plan import Field, FieldType, Format, Stream
+from mars.ports import Registry
+from mars.types import Lane, StreamName, TaskName
+from tests.contracts.waiting import Changes
+from tests.contracts.zookeeper_servers import Ensemble
+
+
+def stream(name: str = "flows", topic: str = "flows") -> Stream:
+    fields = (Field("timestamp", FieldType.TIMESTAMP_MS), Field("sip", FieldType.STRING))
+    return Stream(StreamName(name), topic, Format.NDJSON, fields, "timestamp")
+
+
+def definition(name: str = "by_sip", state: TaskState = TaskState.RUNNING) -> TaskDefinition:
+    version = TaskVersion(
+        version=1,
+        sql="SELECT sip, count(*) FROM flows GROUP BY sip WINDOWING 60 s -- Gänsefüßchen „“ 統計",
+        options={"delay": "1s", "max_keys": 5, "late": "drop"},
+        stream=stream(),
+        topic_id="kafka-topic-id",
+        created_ms=1_700_000_000_000,
+        starts={Lane("0"): 5, Lane("1"): 2**53},
+        complete_from_ms=None,
+    )
+    undecided = replace(version, version=2, starts=None, complete_until_ms=9)
+    return TaskDefinition(TaskName(name), state, (version, undecided), detail="why")
+
+
+# -------------------------------------------------------------------------------- streams
+
+
+def test_stream_is_read_back_as_it_was_put(ensemble: Ensemble) -> None:
+    ours, theirs = ensemble.registry(), ensemble.registry()
+    assert ours.streams() == {}
+    assert ours.stream(StreamName("flows")) is None
+    ours.put_stream(stream())
+    assert theirs.stream(StreamName("flows")) == stream()
+    assert theirs.streams() == {StreamName("flows"): stream()}
+
+
+def test_stream_put_again_is_replaced(ensemble: Ensemble) -> None:
+    registry = ensemble.registry()
+    registry.put_stream(stream(topic="old"))
+    registry.put_stream(stream(topic="new"))
+    registry.put_stream(stream("other"))
+    assert registry.stream(StreamName("flows")) == stream(topic="new")
+    assert set(registry.streams()) == {"flows", "other"}
+
+
+def test_deleted_stream_is_gone(ensemble: Ensemble) -> None:
+    registry = ensemble.registry()
+    registry.put_stream(stream())
+    assert registry.delete_stream(StreamName("flows"))
+    assert not registry.delete_stream(StreamName("flows"))
+    assert registry.streams() == {}
+    registry.put_stream(stream())
+    assert registry.stream(StreamName("flows")) == stream()
+
+
+# ---------------------------------------------------------------------------------- tasks
+
+
+def test_task_is_read_back_as_it_was_created(ensemble: Ensemble) -> None:
+    ours, theirs = ensemble.registry(), ensemble.registry()
+    assert ours.tasks() == {}
+    assert ours.task(TaskName("by_sip")) is None
+    assert ours.create_task(definition())
+    found = theirs.task(TaskName("by_sip"))
+    assert found is not None
+    assert found[0] == definition()
+    assert theirs.tasks() == {TaskName("by_sip"): definition()}
+
+
+def test_name_is_taken_for_ever_also_by_a_deleted_task(ensemble: Ensemble) -> None:
+    registry = ensemble.registry()
+    assert registry.create_task(definition(state=TaskState.DELETED))
+    assert not registry.create_task(definition())
+    assert registry.tasks()[TaskName("by_sip")].state is TaskState.DELETED
+
+
+def test_task_is_replaced_only_by_who_saw_its_last_version(ensemble: Ensemble) -> None:
+    ours, theirs = ensemble.registry(), ensemble.registry()
+    ours.create_task(definition())
+    seen = version_of(theirs)
+    paused = definition(state=TaskState.PAUSED)
+    assert ours.replace_task(paused, version_of(ours))
+    assert not theirs.replace_task(definition(state=TaskState.FAILED), seen)
+    assert theirs.tasks() == {paused.name: paused}
+    assert theirs.replace_task(definition(), version_of(theirs))
+
+
+def test_unknown_task_is_not_replaced(ensemble: Ensemble) -> None:
+    registry = ensemble.registry()
+    assert not registry.replace_task(definition(), 0)
+    assert registry.tasks() == {}
+
+
+def version_of(registry: Registry) -> int:
+    found = registry.task(TaskName("by_sip"))
+    assert found is not None
+    return found[1]
+
+
+# -------------------------------------------------------------------------------- watching
+
+
+def test_every_change_of_a_task_is_told_to_all_who_watch(ensemble: Ensemble) -> None:
+    ours, theirs = ensemble.registry(), ensemble.registry()
+    told = [Changes(), Changes(), Changes()]
+    for registry, changes in zip((ours, theirs, theirs), told, strict=True):
+        registry.watch_tasks(changes)
+        changes.more_than(0)
+
+    steps = [
+        lambda: ours.create_task(definition()),
+        lambda: ours.create_task(definition("other")),
+        lambda: ours.replace_task(definition(state=TaskState.PAUSED), version_of(ours)),
+        lambda: theirs.replace_task(definition(), version_of(theirs)),
+    ]
+    for step in steps:
+        seen = [changes.seen() for changes in told]
+        assert step()
+        for changes, count in zip(told, seen, strict=True):
+            changes.more_than(count)
+
+
+def test_change_is_readable_by_the_time_it_is_told(ensemble: Ensemble) -> None:
+    ours, theirs = ensemble.registry(), ensemble.registry()
+    states: list[TaskState | None] = []
+
+    def read() -> None:
+        found = theirs.task(TaskName("by_sip"))
+        states.append(None if found is None else found[0].state)
+
+    changes = Changes()
+    theirs.watch_tasks(lambda: (read(), changes()))
+    changes.more_than(0)
+    for state in (TaskState.RUNNING, TaskState.PAUSED, TaskState.RUNNING, TaskState.DELETED):
+        seen = changes.seen()
+        if not ours.create_task(definition(state=state)):
+            ours.replace_task(definition(state=state), version_of(ours))
+        changes.more_than(seen)
+        assert states[-1] == state

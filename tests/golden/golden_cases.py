@@ -1,0 +1,220 @@
+"""Golden cases: what a case file holds, and how it is run here and in DuckDB.
+
+A case file (TOML) has
+
+    sql         the query, over the stream S
+    oracle      a query for DuckDB, written for itself, over a table S that holds each row once per
+                window it is in, beside the columns window_start and window_end (epoch ms)
+    expected    the result rows, one JSON object a line
+    rows        optional: the input, one JSON object a line; else all of flows.ndjson
+    messages    optional: the messages that carry these rows, where it is not one row a message
+    time        optional: the event time of a row in ms, in DuckDB; else the event-time field
+    [stream]    optional: format, event_time, [stream.fields]; else the fields of flows.ndjson
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from mars.aggregates import merge, merge_panes
+from mars.codec.states import decode_states
+from mars.finishing import finish
+from mars.kernel import decode, map_batch
+from mars.plan import Field, FieldType, Format, Plan, Stream
+from mars.sql import compile_task
+from mars.types import Bucket, Lane, Mapped, Records, StreamName, TaskName
+from mars.windows import window_starts
+
+HERE = Path(__file__).parent
+Row = dict[str, Any]
+
+FLOWS = {
+    "timestamp": "timestamp_ms",
+    "sip": "string",
+    "dip": "string",
+    "type": "string",
+    "sport": "int64",
+    "bytes": "int64",
+    "loss": "float64",
+    "ok": "bool",
+    "seen": "timestamp_ms",
+}
+ARROW_TYPES = {"string": pa.string(), "float64": pa.float64(), "bool": pa.bool_()}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One case file."""
+
+    sql: str
+    oracle: str
+    rows: list[Row]
+    expected: list[Row]
+    messages: list[bytes]
+    stream: Stream
+    time: str
+
+    def plan(self) -> Plan:
+        """The query compiled."""
+        return compile_task(
+            self.sql,
+            task=TaskName("golden"),
+            version=1,
+            stream_of=lambda name: self.stream if name == "S" else None,
+            options={},
+        )
+
+
+def read_case(name: str) -> Case:
+    """The case in `cases/<name>.toml`."""
+    content = tomllib.loads((HERE / "cases" / f"{name}.toml").read_text())
+    lines = content.get("rows") or (HERE / "flows.ndjson").read_text()
+    stream = _stream(content.get("stream", {}))
+    messages = content.get("messages") or lines.strip().split("\n")
+    return Case(
+        sql=content["sql"],
+        oracle=content["oracle"],
+        rows=_json_lines(lines),
+        expected=_json_lines(content["expected"]),
+        messages=[message.encode() for message in messages],
+        stream=stream,
+        time=content.get("time", f'"{stream.event_time}"'),
+    )
+
+
+def case_names() -> list[str]:
+    """All cases."""
+    return sorted(path.stem for path in (HERE / "cases").glob("*.toml"))
+
+
+def _stream(content: Row) -> Stream:
+    fields = content.get("fields", FLOWS)
+    return Stream(
+        name=StreamName("S"),
+        topic="flows",
+        format=Format(content.get("format", "json")),
+        fields=tuple(Field(name, FieldType(type_)) for name, type_ in fields.items()),
+        event_time=content.get("event_time", next(iter(fields))),
+    )
+
+
+def _json_lines(text: str) -> list[Row]:
+    return [json.loads(line) for line in text.strip().split("\n") if line]
+
+
+# ------------------------------------------------------------------------------------- in Mars
+
+
+def records_of(messages: Sequence[bytes], lane: str = "0", first: int = 0) -> Records:
+    """Messages as they come from one lane."""
+    offsets = range(first, first + len(messages))
+    return Records(Lane(lane), first, offsets.stop, messages, list(offsets), [-1] * len(messages))
+
+
+def mapped(case: Case, plan: Plan, records: Records, buckets: int) -> Mapped:
+    """What a batch adds to the task."""
+    return map_batch(plan, buckets, decode(case.stream, plan.fields, records))
+
+
+def results(plan: Plan, batches: Iterable[Mapped], *, one_by_one: bool = False) -> list[Row]:
+    """The result rows of all windows: bucket by bucket, as reducers find them.
+
+    `one_by_one` merges each partial into what came before, instead of all of them at once.
+    """
+    states: dict[Bucket, list[Any]] = {}
+    for batch in batches:
+        for partial in batch.partials:
+            if partial.states:
+                states.setdefault(partial.bucket, []).append(decode_states(partial.states))
+    rows: list[Row] = []
+    for frames in states.values():
+        merged = merge(plan, frames[:1] if one_by_one else frames)
+        for frame in frames[1:] if one_by_one else ():
+            merged = merge(plan, [merged, frame])
+        rows.extend(_finished(plan, merged))
+    return sorted(rows, key=lambda row: row["window_start"])
+
+
+def _finished(plan: Plan, merged: Any) -> Iterator[Row]:
+    panes = merged.get_column("pane").unique().to_list()
+    windows = {start for pane in panes for start in window_starts(plan.window, pane)}
+    for window_start_ms in sorted(windows):
+        finished = finish(plan, merge_panes(plan, merged, window_start_ms), window_start_ms)
+        for key, value in zip(finished.keys, finished.values, strict=True):
+            row = json.loads(value)
+            assert json.loads(key)[0] == row["window_start"] == window_start_ms
+            yield row
+
+
+# ----------------------------------------------------------------------------------- in DuckDB
+
+
+def oracle_results(duck: duckdb.DuckDBPyConnection, case: Case, plan: Plan) -> list[Row]:
+    """The rows that DuckDB computes, given each row once per window it is in."""
+    duck.register("given_rows", _arrow_table(case))
+    size, slide = plan.window.size_ms, plan.window.slide_ms
+    duck.execute(f"""
+        CREATE OR REPLACE TEMP TABLE timed AS
+        SELECT *, {case.time} AS time_ms FROM given_rows""")
+    duck.execute(f"""
+        CREATE OR REPLACE TEMP TABLE S AS
+        SELECT * EXCLUDE (time_ms, newest, back), newest - back * {slide} AS window_start,
+               newest - back * {slide} + {size} AS window_end
+        FROM (SELECT *, time_ms - (time_ms % {slide} + {slide}) % {slide} AS newest FROM timed),
+             range({-(-size // slide)}) AS backs(back)
+        WHERE newest - back * {slide} + {size} > time_ms""")
+    found = duck.execute(case.oracle)
+    names = [column[0] for column in found.description]
+    return [dict(zip(names, values, strict=True)) for values in found.fetchall()]
+
+
+def _arrow_table(case: Case) -> pa.Table:
+    """The rows, less fields that have the names of the window's own columns."""
+    columns = {}
+    for field in case.stream.fields:
+        type_ = ARROW_TYPES.get(field.type, pa.int64())
+        if field.type is FieldType.TIMESTAMP_ISO:
+            type_ = pa.string()
+        if field.name not in ("window_start", "window_end"):
+            columns[field.name] = pa.array([row.get(field.name) for row in case.rows], type_)
+    return pa.table(columns)
+
+
+# ---------------------------------------------------------------------------------- comparison
+
+
+def differences(ours: Sequence[Row], theirs: Sequence[Row], *, ordered: bool = False) -> str:
+    """What differs between rows, in words; empty if nothing does. Floats agree to 1e-9."""
+    if not ordered:
+        ours, theirs = sorted(ours, key=_rank), sorted(theirs, key=_rank)
+    for at, (our, their) in enumerate(zip(ours, theirs, strict=False)):
+        if list(our) != list(their):
+            return f"row {at}: members {list(our)}, not {list(their)}"
+        wrong = [name for name in our if not _same(our[name], their[name])]
+        if wrong:
+            return f"row {at}, {wrong}: {our}, not {their}"
+    return "" if len(ours) == len(theirs) else f"{len(ours)} rows, not {len(theirs)}"
+
+
+def _rank(row: Row) -> list[str]:
+    """Sorts rows; floats that differ in their last digits have the same rank."""
+    return [
+        f"{float(value):.6g}" if isinstance(value, float) else repr(value) for value in row.values()
+    ]
+
+
+def _same(our: object, their: object) -> bool:
+    if isinstance(our, bool) or isinstance(their, bool) or our is None or their is None:
+        return our is their
+    if isinstance(our, float) or isinstance(their, float):
+        return math.isclose(float(our), float(their), rel_tol=1e-9)  # type: ignore[arg-type]
+    return our == their

@@ -1,0 +1,226 @@
+"""The whole kernel against a row-by-row one in plain Python, and cut at random."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mars.aggregates import merge, merge_panes
+from mars.codec.entry import decode_entry, encode_entry
+from mars.codec.states import decode_states
+from mars.finishing import finish
+from mars.kernel import decode, map_batch
+from mars.plan import (
+    Aggregate,
+    AggregateFunction,
+    Call,
+    Format,
+    Function,
+    Literal,
+    Plan,
+    ValueType,
+    WindowShape,
+)
+from mars.types import Mapped, Records, RowCounts, Sequence64
+from mars.windows import pane_of, window_starts
+from tests.unit.codec.samples import COUNT, JSON, NAME, SIZE, plan_of, records
+
+QUICK = settings(max_examples=60, deadline=None)
+
+A = AggregateFunction
+V = ValueType
+
+FILTER = Call(Function.LESS, (SIZE, Literal(3, V.INT64)), V.BOOL)
+SUM = Aggregate("a1", A.SUM, SIZE, None, V.INTEGER)
+FUTURE_MS = 100
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A message and the time stamp of its record."""
+
+    value: bytes
+    stamp: int
+
+
+TIMES = st.one_of(st.integers(-200, 400), st.sampled_from([None, "x", 10**17]))
+SIZES = st.one_of(st.none(), st.integers(-3, 5), st.just(2**63 - 1), st.just("bad"))
+OBJECTS = st.fixed_dictionaries(
+    {"at": TIMES, "name": st.sampled_from(["a", "b", "c", "é", None]), "size": SIZES}
+)
+MESSAGES = st.builds(
+    Sent,
+    st.one_of(
+        OBJECTS.map(lambda one: json.dumps(one).encode()), st.sampled_from([b"", b"{", b"[]"])
+    ),
+    st.one_of(st.just(-1), st.integers(0, 200)),
+)
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> Plan:
+    slide = draw(st.sampled_from([10, 30, 60]))
+    shape = WindowShape(draw(st.sampled_from([60, 90])), slide)
+    plan = plan_of(
+        *draw(st.sampled_from([(), (NAME,), (NAME, SIZE), (SIZE,)])),
+        aggregates=[COUNT, SUM],
+        window=shape,
+        fields=["at", "name", "size"],
+        filter_=draw(st.sampled_from([None, FILTER])),
+    )
+    return replace(plan, options=replace(plan.options, future_limit_ms=FUTURE_MS))
+
+
+def batch_of(sent: Sequence[Sent], first: int = 0) -> Records:
+    return records([one.value for one in sent], first, timestamps_ms=[one.stamp for one in sent])
+
+
+# --------------------------------------------------------------------- the kernel, row by row
+
+
+@dataclass
+class Expected:
+    """What is to come out: groups by (window start, key), counts, the mark."""
+
+    groups: dict[tuple[int, ...], tuple[int, int | None]]
+    counts: RowCounts
+    mark: int | None
+
+
+def expected_of(plan: Plan, sent: Iterable[Sent]) -> Expected:
+    out = Expected({}, RowCounts(), None)
+    for one in sent:
+        fate, row = fate_of(plan, one)
+        out.counts += RowCounts(**{fate: 1})
+        if fate in {"filtered", "counted"}:
+            at = row["at"]
+            out.mark = at if out.mark is None else max(at, out.mark)
+        if fate == "counted":
+            count_row(plan, row, out)
+    return out
+
+
+def fate_of(plan: Plan, one: Sent) -> tuple[str, dict[str, int]]:
+    try:
+        row = msgspec.json.decode(one.value, type=dict)
+    except msgspec.DecodeError:
+        return "bad", {}
+    if not isinstance(row["at"], int) or row["at"] > 10**16 or row["size"] == "bad":
+        return "bad", {}
+    if one.stamp >= 0 and row["at"] - one.stamp > FUTURE_MS:
+        return "future", {}
+    if plan.filter is not None and not (row["size"] is not None and row["size"] < 3):
+        return "filtered", row
+    return "counted", row
+
+
+def count_row(plan: Plan, row: dict[str, int], out: Expected) -> None:
+    key = tuple(row[key.expression.name] for key in plan.keys)  # type: ignore[union-attr]
+    for start in window_starts(plan.window, pane_of(row["at"], plan.window.pane_ms)):
+        rows, total = out.groups.get((start, *key), (0, None))
+        if row["size"] is not None:
+            total = (total or 0) + row["size"]
+        out.groups[start, *key] = (rows + 1, total)
+
+
+# ------------------------------------------------------------------------------------ checks
+
+
+def groups_of(plan: Plan, results: Sequence[Mapped]) -> dict[tuple[int, ...], tuple[int, int]]:
+    """Everything that the results of some batches finish to."""
+    frames = [
+        decode_states(one.states) for result in results for one in result.partials if one.states
+    ]
+    states = merge(plan, frames)
+    starts = {
+        start
+        for pane in states.get_column("pane").to_list()
+        for start in window_starts(plan.window, pane)
+    }
+    found = {}
+    for window in starts:
+        finished = finish(plan, merge_panes(plan, states, window), window)
+        for key, value in zip(finished.keys, finished.values, strict=True):
+            members = json.loads(value)
+            found[tuple(json.loads(key))] = (members["agg0"], members["agg1"])
+    return found
+
+
+def counts_of(results: Sequence[Mapped]) -> RowCounts:
+    return sum((one.counts for result in results for one in result.partials), RowCounts())
+
+
+@QUICK
+@given(plans(), st.lists(MESSAGES, max_size=30), st.integers(1, 8))
+def test_kernel_equals_counting_row_by_row(plan: Plan, sent: list[Sent], buckets: int) -> None:
+    result = map_batch(plan, buckets, decode(JSON, plan.fields, batch_of(sent)))
+    expected = expected_of(plan, sent)
+    assert groups_of(plan, [result]) == expected.groups
+    assert counts_of([result]) == expected.counts
+    assert result.mark_ms == expected.mark
+    assert sum(len(one.rejections.rows) for one in result.partials) == (
+        expected.counts.bad + expected.counts.future
+    )
+
+
+@QUICK
+@given(
+    plans(),
+    st.lists(MESSAGES, max_size=30),
+    st.lists(st.integers(0, 30), max_size=3),
+    st.permutations(range(4)),
+)
+def test_result_does_not_depend_on_how_the_rows_are_cut_into_batches(
+    plan: Plan, sent: list[Sent], cuts: list[int], order: list[int]
+) -> None:
+    bounds = [0, *sorted(min(cut, len(sent)) for cut in cuts), len(sent)]
+    parts = [sent[first:next_] for first, next_ in pairwise(bounds)]
+    results = [
+        map_batch(plan, 1 + at, decode(JSON, plan.fields, batch_of(part)))
+        for at, part in enumerate(parts)
+    ]
+    shuffled = [results[at] for at in order if at < len(results)]
+    expected = expected_of(plan, sent)
+    assert groups_of(plan, shuffled) == expected.groups
+    assert counts_of(results) == expected.counts
+
+
+@QUICK
+@given(plans(), st.lists(MESSAGES, min_size=1, max_size=20))
+def test_same_rows_packed_into_ndjson_count_the_same(plan: Plan, sent: list[Sent]) -> None:
+    lines = [replace(one, stamp=-1) for one in sent if one.value]
+    message = Sent(b"\n".join(one.value for one in lines), -1)
+    stream = replace(JSON, format=Format.NDJSON)
+    packed = replace(plan, stream=stream)
+    result = map_batch(packed, 4, decode(stream, plan.fields, batch_of([message])))
+    if lines:
+        expected = expected_of(plan, lines)
+        assert groups_of(plan, [result]) == expected.groups
+        assert counts_of([result]) == expected.counts
+
+
+@QUICK
+@given(plans(), st.lists(MESSAGES, max_size=20))
+def test_what_a_task_maps_does_not_depend_on_the_fields_of_others(
+    plan: Plan, sent: list[Sent]
+) -> None:
+    own = map_batch(plan, 4, decode(JSON, plan.fields, batch_of(sent)))
+    assert map_batch(plan, 4, decode(JSON, JSON.fields, batch_of(sent))) == own
+    narrow = plan_of(NAME, fields=["at", "name"])
+    alone = map_batch(narrow, 4, decode(JSON, narrow.fields, batch_of(sent)))
+    assert map_batch(narrow, 4, decode(JSON, JSON.fields, batch_of(sent))) == alone
+
+
+@QUICK
+@given(plans(), st.lists(MESSAGES, max_size=20))
+def test_partials_survive_the_log(plan: Plan, sent: list[Sent]) -> None:
+    result = map_batch(plan, 4, decode(JSON, plan.fields, batch_of(sent)))
+    for one in result.partials:
+        header, body = encode_entry(plan.version, result.ranges, one)
+        assert decode_entry(Sequence64(1), header, body).partial == one

@@ -1,0 +1,130 @@
+"""Window arithmetic against its definition, written out."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mars.plan import WindowShape
+from mars.types import Lane
+from mars.windows import (
+    closed_up_to,
+    ending_between,
+    find_watermark,
+    first_pane_needed,
+    is_late,
+    last_window_end,
+    pane_of,
+    window_panes,
+    window_starts,
+)
+
+UNHURRIED = settings(deadline=None)
+
+TIMES = st.integers(-10_000, 10_000)
+
+
+@st.composite
+def shapes(draw: st.DrawFn) -> WindowShape:
+    slide = draw(st.integers(1, 60))
+    return WindowShape(draw(st.integers(slide, 300)), slide)
+
+
+def all_starts(shape: WindowShape, around: int) -> list[int]:
+    """Starts of every window that begins within 2,000 of a time."""
+    first = (around - 2_000) // shape.slide_ms
+    return [n * shape.slide_ms for n in range(first, (around + 2_000) // shape.slide_ms)]
+
+
+@UNHURRIED
+@given(shapes(), TIMES)
+def test_row_is_in_the_windows_of_its_pane(shape: WindowShape, time_ms: int) -> None:
+    # pane        |--*--|
+    # windows  |===========|        those that hold * are those that hold the pane
+    #             |===========|
+    pane = pane_of(time_ms, shape.pane_ms)
+    assert pane <= time_ms < pane + shape.pane_ms
+    holding = [at for at in all_starts(shape, time_ms) if at <= time_ms < at + shape.size_ms]
+    assert list(window_starts(shape, pane)) == holding
+
+
+@UNHURRIED
+@given(shapes(), TIMES)
+def test_panes_tile_their_window(shape: WindowShape, time_ms: int) -> None:
+    # window  |===============|
+    # panes   |---|---|---|---|
+    for start in window_starts(shape, pane_of(time_ms, shape.pane_ms)):
+        panes = list(window_panes(shape, start))
+        assert panes[0] == start
+        assert panes[-1] + shape.pane_ms == start + shape.size_ms
+        assert all(start in window_starts(shape, pane) for pane in panes)
+
+
+@UNHURRIED
+@given(shapes(), TIMES, TIMES)
+def test_each_window_closes_exactly_once(shape: WindowShape, one: int, other: int) -> None:
+    # closed ----C              W
+    # ends     |     |     |     |     those in (C, W]
+    closed, watermark = sorted((one, other))
+    due = [
+        start + shape.size_ms
+        for start in all_starts(shape, closed) + all_starts(shape, watermark)
+        if closed < start + shape.size_ms <= watermark
+    ]
+    near = range(closed, closed + 1_000)
+    ends = [end for end in ending_between(shape, closed, watermark) if end in near]
+    assert ends == sorted({end for end in due if end in near})
+    assert list(ending_between(shape, watermark, closed)) == []
+
+
+@UNHURRIED
+@given(shapes(), TIMES)
+def test_closed_up_to_is_an_end_and_the_next_one_is_not_passed(
+    shape: WindowShape, watermark: int
+) -> None:
+    # ends     |     |     |
+    #                closed  W  next
+    closed = closed_up_to(shape, watermark)
+    assert (closed - shape.size_ms) % shape.slide_ms == 0
+    assert closed <= watermark < closed + shape.slide_ms
+
+
+@UNHURRIED
+@given(shapes(), TIMES, TIMES)
+def test_pane_is_late_when_no_window_can_take_it(
+    shape: WindowShape, time_ms: int, closed: int
+) -> None:
+    # windows of the pane  |=====C      late when all of them end at or before C
+    #                    |=======|
+    pane = pane_of(time_ms, shape.pane_ms)
+    ends = [start + shape.size_ms for start in window_starts(shape, pane)]
+    assert last_window_end(shape, pane) == max(ends)
+    assert is_late(shape, pane, closed) == all(end <= closed for end in ends)
+    assert is_late(shape, pane, closed) == (pane < first_pane_needed(shape, closed))
+
+
+LANES = [Lane(str(at)) for at in range(4)]
+
+
+@UNHURRIED
+@given(
+    st.dictionaries(st.sampled_from(LANES), TIMES),
+    st.sets(st.sampled_from(LANES)),
+    st.sampled_from(LANES),
+    st.integers(0, 1_000),
+)
+def test_watermark_never_falls_when_a_mark_rises(
+    marks: dict[Lane, int], idle: set[Lane], risen: Lane, step: int
+) -> None:
+    # lane 0 ──▶ ─ ─▶        the lowest mark can only rise or stay
+    # lane 1 ─────▶
+    def level(known: dict[Lane, int]) -> int | None:
+        return find_watermark(
+            lanes=LANES, marks_ms=known, idle=idle, delay_ms=7, idle_after_ms=5, now_ms=0
+        ).time_ms
+
+    before = level(marks)
+    after = level({**marks, risen: marks.get(risen, -(10**6)) + step})
+    if before is not None and risen in marks:
+        assert after is not None
+        assert after >= before

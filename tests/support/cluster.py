@@ -1,0 +1,211 @@
+"""A whole Mars as a user starts it, and the clients that a user has."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from mars.client import Client
+from mars.errors import MarsError
+from tests.support.rows import FIELDS, QUERY, Result
+
+START_S = 120.0
+"""For `mars up`: about 15 s on a quiet machine."""
+
+Answer = TypeVar("Answer")
+
+
+def wait_for(
+    what: str, look: Callable[[], Answer], *, seconds: float = 60.0, pause_s: float = 0.1
+) -> Answer:
+    """Look until the answer is true; fails, saying `what`, after `seconds`."""
+    deadline = time.monotonic() + seconds
+    last: object = None
+    while time.monotonic() < deadline:
+        try:
+            answer = look()
+        except MarsError as problem:
+            last = problem
+        else:
+            if answer:
+                return answer
+            last = answer
+        time.sleep(pause_s)
+    raise AssertionError(f"waited {seconds} s for {what}; last seen: {last!r}")
+
+
+class MarsCluster:
+    """`mars up --detach` on free ports, in a folder of its own."""
+
+    def __init__(self, data: Path, *arguments: str) -> None:
+        self.data = data
+        self.arguments = arguments
+        self.up()
+
+    def mars(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run one command of the CLI."""
+        return subprocess.run(
+            [sys.executable, "-m", "mars.cli", *arguments],
+            capture_output=True,
+            text=True,
+            timeout=START_S,
+            check=False,
+            env={**os.environ, **({"MARS_API": self.api} if self.api else {})},
+        )
+
+    @property
+    def api(self) -> str:
+        """The address of the API, empty before the first start."""
+        return str(self.file["api"]) if (self.data / "cluster.json").exists() else ""
+
+    def up(self) -> None:
+        """Start it; on old data it goes on."""
+        ports = [
+            part
+            for name in ("api", "kafka", "zookeeper", "redis")
+            for part in (f"--{name}-port", "0")
+        ]
+        done = self.mars("up", "--detach", "--data", str(self.data), *ports, *self.arguments)
+        assert done.returncode == 0, done.stdout + done.stderr
+        self.client = Client(self.api)
+
+    def down(self) -> None:
+        """Stop it; the data stays."""
+        self.client.close()
+        done = self.mars("down", "--data", str(self.data))
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    @property
+    def file(self) -> dict[str, Any]:
+        """What `cluster.json` says."""
+        found: dict[str, Any] = json.loads((self.data / "cluster.json").read_text())
+        return found
+
+    def pid(self, name: str) -> int:
+        """The process id that a child has now."""
+        return int(next(each["pid"] for each in self.file["processes"] if each["name"] == name))
+
+    def kill(self, name: str, number: int = signal.SIGKILL) -> int:
+        """Send a signal to a child; returns its process id."""
+        pid = self.pid(name)
+        os.kill(pid, number)
+        return pid
+
+    def logs(self, lines: int = 15) -> str:
+        """The last lines of every log, for a test that failed."""
+        return "\n".join(
+            f"--- {path.name}\n" + "\n".join(path.read_text().splitlines()[-lines:])
+            for path in sorted((self.data / "logs").glob("*.log"))
+        )
+
+    # ----------------------------------------------------------------------------- the job
+
+    def declare(self, topic: str, *, stream: str = "flows", partitions: int = 4) -> None:
+        """Make the topic of `tests.support.rows` and declare its stream."""
+        self.topic(topic, partitions)
+        self.client.put_stream(
+            stream,
+            {"topic": topic, "format": "json", "fields": FIELDS, "event_time": "timestamp"},
+        )
+
+    def register(self, name: str, sql: str = QUERY, **options: str) -> None:
+        """Register a task and wait until it takes rows."""
+        self.client.create_task(
+            name, sql, options={"delay": "500ms", "idle_after": "1s", **options}
+        )
+
+    # ------------------------------------------------------------------------------- Kafka
+
+    def topic(self, name: str, partitions: int) -> None:
+        """Make a topic."""
+        admin = AdminClient({"bootstrap.servers": self.file["kafka"]})
+        admin.create_topics([NewTopic(name, partitions, 1)])[name].result(20)
+
+    def produce(self, topic: str, messages: Iterable[tuple[int, bytes | None]]) -> None:
+        """Write (partition, value) pairs and wait until the broker has them."""
+        producer = Producer(
+            {
+                "bootstrap.servers": self.file["kafka"],
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "message.max.bytes": 20_000_000,
+            }
+        )
+        failures: list[KafkaError] = []
+
+        def delivered(error: KafkaError | None, _message: object) -> None:
+            if error is not None:
+                failures.append(error)
+
+        for partition, value in messages:
+            while True:
+                try:
+                    producer.produce(topic, value, partition=partition, on_delivery=delivered)
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+            producer.poll(0)
+        assert producer.flush(120) == 0, "the broker did not take everything"
+        assert not failures, failures[:3]
+
+    def read(self, topic: str) -> list[Result]:
+        """Everything committed in a topic now: (key, value, headers)."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.file["kafka"],
+                "group.id": "test-reader",
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+                "enable.auto.commit": False,
+            }
+        )
+        try:
+            return list(_read_all(consumer, topic))
+        finally:
+            consumer.close()
+
+    def read_until(self, topic: str, rows: int, seconds: float = 90.0) -> list[Result]:
+        """Everything committed in a topic once it holds at least `rows` rows."""
+        found: list[Result] = []
+
+        def enough() -> bool:
+            found[:] = self.read(topic)
+            return len(found) >= rows
+
+        try:
+            wait_for(f"{rows} rows in {topic}", enough, seconds=seconds, pause_s=0.5)
+        except AssertionError as problem:
+            raise AssertionError(
+                f"{len(found)} of {rows} rows in {topic}\n{self.logs()}"
+            ) from problem
+        return found
+
+
+def _read_all(consumer: Consumer, topic: str) -> Iterable[Result]:
+    found = consumer.list_topics(topic, timeout=20).topics[topic].partitions
+    consumer.assign([TopicPartition(topic, number, 0) for number in found])
+    ended: set[int] = set()
+    deadline = time.monotonic() + 60
+    while len(ended) < len(found):
+        assert time.monotonic() < deadline, f"{topic} could not be read to its end"
+        message = consumer.poll(1.0)
+        if message is None:
+            continue
+        error = message.error()
+        if error is not None:
+            assert error.code() == KafkaError._PARTITION_EOF, error
+            ended.add(message.partition())
+            continue
+        headers = {name: (value or b"").decode() for name, value in message.headers() or []}
+        yield message.key() or b"", json.loads(message.value() or b"{}"), headers

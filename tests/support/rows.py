@@ -1,0 +1,92 @@
+"""Flows with ids, out of order within a delay, and what a batch engine makes of them."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+Result = tuple[bytes, dict[str, Any], dict[str, str]]
+
+FIELDS = {
+    "timestamp": "timestamp_ms",
+    "sip": "string",
+    "type": "string",
+    "bytes": "int64",
+    "id": "int64",
+    "hash": "int64",
+}
+
+QUERY = (
+    "SELECT sip, type, timestamp, count(*), sum(bytes) AS bytes, sum(id) AS ids, "
+    "sum(hash) AS hashes FROM flows GROUP BY sip, type, timestamp WINDOWING 5 s"
+)
+"""Sums of ids and of their hashes: one lost and one doubled row do not cancel out."""
+
+KEY = ("sip", "type")
+
+
+def flow_rows(
+    first: int, count: int, start_ms: int, *, rows_per_s: int, disorder_ms: int = 500, seed: int = 1
+) -> list[dict[str, Any]]:
+    """Rows with ids from `first`; event time goes on, rows are up to `disorder_ms` behind it."""
+    chance = random.Random(seed * 1_000_003 + first)
+    return [
+        {
+            "timestamp": start_ms + number * 1000 // rows_per_s - chance.randrange(disorder_ms + 1),
+            "sip": f"10.0.{chance.randrange(4)}.{int(chance.paretovariate(1.1)) % 100}",
+            "type": chance.choice(("dns", "http", "tls")),
+            "bytes": chance.randrange(40, 1500),
+            "id": first + number,
+            "hash": (first + number) * 0x9E3779B97F4A7C15 % 2**31,
+        }
+        for number in range(count)
+    ]
+
+
+def messages(rows: Sequence[Mapping[str, Any]], partitions: int) -> list[tuple[int, bytes | None]]:
+    """(partition, JSON) of each row, round robin."""
+    return [(row["id"] % partitions, json.dumps(row).encode()) for row in rows]
+
+
+def expected(
+    rows: Sequence[Mapping[str, Any]], window_ms: int = 5_000
+) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """What DuckDB computes for `QUERY` over the rows, by (window_start, sip, type)."""
+    table = pa.Table.from_pylist([dict(row) for row in rows])  # noqa: F841 -- DuckDB finds it
+    cursor = duckdb.sql(
+        f"SELECT timestamp // {window_ms} * {window_ms} AS window_start, sip, type, "
+        "count(*)::BIGINT AS count, sum(bytes)::BIGINT AS bytes, sum(id)::BIGINT AS ids, "
+        "sum(hash)::BIGINT AS hashes FROM table GROUP BY ALL"
+    )
+    names = cursor.columns
+    found = [dict(zip(names, line, strict=True)) for line in cursor.fetchall()]
+    return {(line["window_start"], *(line[name] for name in KEY)): line for line in found}
+
+
+def assert_exactly_once(
+    results: Sequence[Result], wanted: Mapping[tuple[Any, ...], Mapping[str, Any]]
+) -> None:
+    """Each (window, key) once, no other, with the wanted values."""
+    emitted: dict[tuple[Any, ...], dict[str, Any]] = {}
+    doubled = []
+    for _key, value, _headers in results:
+        at = (value["window_start"], *(value[name] for name in KEY))
+        if at in emitted:
+            doubled.append(at)
+        emitted[at] = value
+    assert not doubled, f"{len(doubled)} emitted twice: {doubled[:5]}"
+    lost = wanted.keys() - emitted.keys()
+    assert not lost, f"{len(lost)} of {len(wanted)} never emitted: {sorted(lost)[:5]}"
+    made_up = emitted.keys() - wanted.keys()
+    assert not made_up, f"{len(made_up)} not in the data: {sorted(made_up)[:5]}"
+    wrong = {
+        at: (emitted[at], dict(line))
+        for at, line in wanted.items()
+        if any(emitted[at][name] != value for name, value in line.items())
+    }
+    assert not wrong, f"{len(wrong)} of {len(wanted)} wrong: {list(wrong.items())[:3]}"

@@ -1,0 +1,142 @@
+"""Bodies: what is JSON, what is an object, what fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from api.body import parse_object
+from api.errors import NotAnObject
+from mars.errors import Rejected
+from tests.unit.api.twins import BODY_BYTES_MAX, BY_SIP, FLOWS, World, problem
+
+
+def test_object_is_parsed_with_integers_kept_exact() -> None:
+    assert parse_object(b'{"a": [9007199254740993, "\\ud83d\\ude00"]}') == {
+        "a": [9007199254740993, "\U0001f600"]
+    }
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"{",
+        b"nope",
+        b"[]",
+        b"1",
+        b"null",
+        b'"text"',
+        b"{} {}",
+        b"{'a': 1}",
+        b'{"a": NaN}',
+        b'{"a": -Infinity}',
+        b'{"a": "\xff"}',
+        b"\xef\xbb\xbf{}",
+        '{"a": 1}'.encode("utf-16"),
+        b'{"a": "\x00"}',
+        b"[" * 100_000,
+    ],
+)
+def test_body_that_is_not_a_json_object_is_not_read_further(raw: bytes) -> None:
+    with pytest.raises(NotAnObject):
+        parse_object(raw)
+
+
+@pytest.mark.parametrize(
+    ("raw", "part"),
+    [
+        (b'{"a": 1, "a": 2}', "'a' is there twice"),
+        (b'{"x": {"a": 1, "a": 2}}', "'a' is there twice"),
+        (b'{"a": ' + b"9" * 5_000 + b"}", "more than 40 digits"),
+        (b'{"a": 1e999}', "too large"),
+        (b'{"a": "\\ud800"}', "surrogate"),
+        (b'{"\\udc00": 1}', "surrogate"),
+        (b'{"a":' * 20_000 + b"1" + b"}" * 20_000, "too deep"),
+    ],
+)
+def test_json_that_means_nothing_is_rejected_with_a_reason(raw: bytes, part: str) -> None:
+    with pytest.raises(Rejected, match=part):
+        parse_object(raw)
+
+
+# --------------------------------------------------------------------------- over the wire
+
+
+@pytest.mark.parametrize("path", ["/v1/tasks", "/v1/tasks/validate"])
+def test_body_that_is_not_json_answers_400(world: World, path: str) -> None:
+    assert "line 1, column 2" in problem(world.http.post(path, content=b"{no"), 400)["detail"]
+
+
+def test_body_needs_no_content_type(world: World) -> None:
+    answer = world.http.post("/v1/tasks/validate", content=b'{"sql": "%s"}' % BY_SIP.encode())
+    assert answer.status_code == 200
+
+
+def test_unknown_members_are_refused_by_name(world: World) -> None:
+    answer = world.http.post("/v1/tasks", json={"name": "t", "sql": BY_SIP, "strat": "latest"})
+    document = problem(answer, 422)
+    assert document["detail"] == "member strat is unknown"
+    assert document["errors"] == [{"member": "strat", "detail": "member strat is unknown"}]
+
+
+def test_missing_and_mistyped_members_are_all_named(world: World) -> None:
+    document = problem(world.http.post("/v1/tasks", json={"name": 5}), 422)
+    assert {wrong["member"] for wrong in document["errors"]} == {"name", "sql"}
+
+
+def test_announced_body_over_the_limit_answers_413(world: World) -> None:
+    answer = world.http.post("/v1/tasks", content=b" " * (BODY_BYTES_MAX + 1))
+    assert str(BODY_BYTES_MAX) in problem(answer, 413)["detail"]
+
+
+def test_body_over_the_limit_without_content_length_answers_413(world: World) -> None:
+    def pieces() -> Iterator[bytes]:
+        for _ in range(BODY_BYTES_MAX // 1_000 + 1):
+            yield b" " * 1_000
+
+    answer = world.http.put("/v1/streams/flows", content=b"".join(pieces()), headers={})
+    assert answer.status_code == 413
+    request = world.http.build_request("PUT", "/v1/streams/flows", content=pieces())
+    assert "content-length" not in request.headers
+    request.read()
+    problem(world.http.send(request), 413)
+
+
+def test_body_at_the_limit_is_read(world: World) -> None:
+    answer = world.http.post("/v1/tasks", content=b" " * BODY_BYTES_MAX)
+    problem(answer, 400)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("POST", "/v1/streams", "GET"),
+        ("DELETE", "/v1/tasks", ""),
+        ("PATCH", "/v1/tasks/by_sip", ""),
+        ("POST", "/healthz", "GET"),
+    ],
+)
+def test_unknown_method_answers_405_and_names_what_is_allowed(
+    world: World, method: str, path: str, allowed: str
+) -> None:
+    answer = world.http.request(method, path)
+    problem(answer, 405)
+    assert allowed in answer.headers["allow"]
+
+
+def test_unknown_path_answers_404(world: World) -> None:
+    assert "/docs" in problem(world.http.get("/v1/nothing"), 404)["detail"]
+
+
+def test_query_parameters_are_checked_with_a_problem_document(world: World) -> None:
+    assert world.register().status_code == 201
+    answer = world.http.get("/v1/tasks/by_sip/windows", params={"limit": "many"})
+    assert problem(answer, 422)["errors"][0]["member"] == "limit"
+    for limit in (0, 10_001):
+        problem(world.http.get("/v1/tasks/by_sip/windows", params={"limit": limit}), 422)
+
+
+def test_stream_keeps_the_order_of_its_fields(world: World) -> None:
+    assert list(world.http.get("/v1/streams/flows").json()["fields"]) == list(FLOWS["fields"])

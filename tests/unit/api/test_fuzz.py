@@ -1,0 +1,133 @@
+"""Whatever comes in, the answer is never a server's fault and always a problem document."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from tests.unit.api.twins import BY_SIP, FLOWS, World
+
+EXAMPLES = settings(
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+
+TEXTS = st.one_of(
+    st.text(max_size=30),
+    st.sampled_from(["", "\x00", "flows", BY_SIP, "1s", "9" * 50, "mars.progress", "ü", "\ufeff"]),
+)
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.integers(min_value=2**63 - 2, max_value=2**65),
+    st.floats(allow_nan=False, allow_infinity=False),
+    TEXTS,
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(TEXTS, inner, max_size=4)),
+    max_leaves=12,
+)
+TASK: dict[str, Any] = {"name": "t", "sql": BY_SIP, "start": "latest", "options": {"delay": "1s"}}
+PATHS = ["/v1/tasks", "/v1/tasks/validate", "/v1/streams/s", "/v1/tasks/known"]
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[World]:
+    made = World()
+    made.declare()
+    assert made.register("known", start="earliest").status_code == 201
+    made.start_in_store("known")
+    made.run_batch([{"timestamp": 1, "sip": sip, "bytes": 5} for sip in "abc"], name="known")
+    yield made
+    made.close()
+
+
+def send(world: World, path: str, content: bytes) -> None:
+    method = "PUT" if path in {"/v1/streams/s", "/v1/tasks/known"} else "POST"
+    check(world.http.request(method, path, content=content))
+
+
+def check(answer: httpx.Response) -> None:
+    assert answer.status_code < 500, answer.text
+    if answer.is_error:
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert json.loads(answer.content)["status"] == answer.status_code
+
+
+@pytest.mark.parametrize("path", PATHS)
+@EXAMPLES
+@given(content=st.binary(max_size=200))
+@example(content=b"\x00")
+@example(content=b"[" * 5_000)
+@example(content=b'{"a":' * 5_000)
+@example(content=b'{"sql": "\\ud800"}')
+def test_any_bytes_as_a_body(world: World, path: str, content: bytes) -> None:
+    send(world, path, content)
+
+
+@pytest.mark.parametrize("path", PATHS)
+@EXAMPLES
+@given(value=VALUES)
+def test_any_json_as_a_body(world: World, path: str, value: object) -> None:
+    send(world, path, json.dumps(value).encode())
+
+
+@EXAMPLES
+@given(member=st.sampled_from(sorted(TASK)), value=VALUES)
+@example(member="options", value={"delay": "9" * 39 + "d"})
+@example(member="options", value={"delay": True})
+@example(member="options", value={"output_topic": "\x00"})
+@example(member="start", value={"timestamp": 2**53})
+@example(member="sql", value="SELECT " + "(" * 3_000)
+@example(member="sql", value="SELECT count(*) FROM flows WINDOWING " + "9" * 400 + " s")
+@example(member="sql", value="SELECT '\x00' FROM flows WINDOWING 1 s")
+def test_any_value_of_a_member_of_a_task(world: World, member: str, value: object) -> None:
+    for path in ("/v1/tasks/validate", "/v1/tasks", "/v1/tasks/known"):
+        known = {"/v1/tasks/validate": {"start"}, "/v1/tasks/known": {"name", "start"}}
+        body = {key: kept for key, kept in TASK.items() if key not in known.get(path, set())}
+        if member in body:
+            send(world, path, json.dumps({**body, member: value}).encode())
+
+
+@EXAMPLES
+@given(member=st.sampled_from([*sorted(FLOWS), "csv_header", "name"]), value=VALUES)
+@example(member="fields", value={"timestamp": "timestamp_ms", "\x00": "string"})
+@example(member="fields", value={"timestamp": "timestamp_ms", "window_start": "string"})
+def test_any_value_of_a_member_of_a_stream(world: World, member: str, value: object) -> None:
+    send(world, "/v1/streams/s", json.dumps({**FLOWS, member: value}).encode())
+
+
+@EXAMPLES
+@given(name=st.text(min_size=1, max_size=80), tail=st.sampled_from(["", "/why", "/windows"]))
+def test_any_name_in_a_path(world: World, name: str, tail: str) -> None:
+    encoded = "".join(f"%{byte:02x}" for byte in name.encode("utf-8"))
+    for family in ("tasks", "streams"):
+        check(world.http.get(f"/v1/{family}/{encoded}{tail}"))
+        check(world.http.delete(f"/v1/{family}/{encoded}"))
+
+
+@EXAMPLES
+@given(
+    parameter=st.sampled_from(["key", "limit", "order", "window_start", "deleted", "other"]),
+    value=st.one_of(TEXTS, VALUES.map(json.dumps), st.integers().map(str)),
+)
+def test_any_query_parameter(world: World, parameter: str, value: str) -> None:
+    for path in ("/v1/tasks", "/v1/tasks/known/windows", "/v1/tasks/known/results"):
+        check(world.http.get(path, params={parameter: value}))
+
+
+@EXAMPLES
+@given(value=st.binary(max_size=40).filter(lambda raw: not set(raw) & set(b"\r\n\x00")))
+def test_any_header(world: World, value: bytes) -> None:
+    body = {"sql": BY_SIP, "options": {"delay": "1s"}}
+    for header in ("If-Match", "Content-Type", "Content-Length-Of", "Accept-Charset"):
+        check(world.http.put("/v1/tasks/known", json=body, headers={header: value}))

@@ -1,0 +1,168 @@
+"""Finished windows: the last ones, and as they come."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from api.errors import TooManyFollowers
+from mars.ports import CommittedRow
+from tests.unit.api.twins import World, problem
+
+
+def committed(
+    window_start: int, sip: str, count: int, *, partition: int = 0, complete: bool = True
+) -> CommittedRow:
+    key = [window_start, sip]
+    value = {
+        "window_start": window_start,
+        "window_end": window_start + 60_000,
+        "sip": sip,
+        "count": count,
+    }
+    return CommittedRow(
+        partition=partition,
+        offset=window_start // 1_000 + count,
+        key=json.dumps(key).encode(),
+        value=json.dumps(value).encode(),
+        version=1,
+        revision=0,
+        complete=complete,
+    )
+
+
+@pytest.fixture
+def finished(world: World) -> World:
+    assert world.register().status_code == 201
+    world.kafka.rows = [
+        committed(0, "a", 1, complete=False),
+        committed(60_000, "a", 2),
+        committed(60_000, "b", 3),
+    ]
+    return world
+
+
+def test_last_windows_come_newest_first(finished: World) -> None:
+    answer = finished.http.get("/v1/tasks/by_sip/results").json()
+    assert [
+        (window["window_start"], window["window_end"], window["complete"], len(window["rows"]))
+        for window in answer["windows"]
+    ] == [(60_000, 120_000, True, 2), (0, 60_000, False, 1)]
+    assert answer["windows"][1]["rows"] == [
+        {"window_start": 0, "window_end": 60_000, "sip": "a", "count": 1}
+    ]
+    assert answer["truncated"] is False
+
+
+def test_one_window_can_be_asked_for(finished: World) -> None:
+    answer = finished.http.get("/v1/tasks/by_sip/results", params={"window_start": 0}).json()
+    assert [window["window_start"] for window in answer["windows"]] == [0]
+
+
+def test_limit_leaves_out_older_rows_and_says_so(finished: World) -> None:
+    answer = finished.http.get("/v1/tasks/by_sip/results", params={"limit": 2}).json()
+    assert [len(window["rows"]) for window in answer["windows"]] == [2]
+    assert answer["truncated"] is True
+
+
+def test_task_without_results_has_no_windows(world: World) -> None:
+    assert world.register().status_code == 201
+    answer = world.http.get("/v1/tasks/by_sip/results").json()
+    assert answer == {"windows": [], "truncated": False}
+
+
+def test_unknown_task_answers_404_to_a_stream_too(world: World) -> None:
+    answer = world.http.get("/v1/tasks/no/results", headers={"Accept": "text/event-stream"})
+    problem(answer, 404)
+
+
+# ---------------------------------------------------------------------------- event streams
+
+
+def after(polls: int) -> Any:
+    """A client that goes after so many looks."""
+    left = [polls]
+
+    async def gone() -> bool:
+        left[0] -= 1
+        return left[0] < 0
+
+    return gone
+
+
+def follow(world: World, polls: int) -> list[bytes]:
+    async def all_of_it() -> list[bytes]:
+        events = await world.services.results.follow("by_sip", after(polls))
+        world.kafka.rows.append(committed(120_000, "c", 4, partition=2))
+        return [event async for event in events]
+
+    return asyncio.run(all_of_it())
+
+
+def test_stream_sends_rows_that_are_committed_after_it_began(finished: World) -> None:
+    comment, event = follow(finished, polls=2)
+    assert comment.startswith(b": ")
+    row = finished.kafka.rows[-1]
+    assert event == b"event: result\nid: 2:124\ndata: " + row.value + b"\n\n"
+
+
+def test_stream_ends_and_frees_its_consumer_when_the_client_goes(finished: World) -> None:
+    follow(finished, polls=1)
+    assert [follower.closed for follower in finished.kafka.followers] == [True]
+
+
+def test_stream_that_is_dropped_half_way_frees_its_consumer(finished: World) -> None:
+    async def dropped() -> None:
+        events: AsyncIterator[bytes] = await finished.services.results.follow("by_sip", after(99))
+        await anext(events)
+        await events.aclose()  # type: ignore[attr-defined]
+
+    asyncio.run(dropped())
+    assert [follower.closed for follower in finished.kafka.followers] == [True]
+
+
+def test_silent_stream_sends_a_comment_now_and_then(finished: World, monkeypatch: Any) -> None:
+    monkeypatch.setattr("api.services.results.HEARTBEAT_S", 0.0)
+    events = follow(finished, polls=3)
+    assert b": nothing new\n\n" in events
+
+
+def test_stream_outlives_a_kafka_that_is_away(finished: World, monkeypatch: Any) -> None:
+    monkeypatch.setattr("api.services.results.POLL_S", 0.0)
+    looks = [0]
+
+    async def gone() -> bool:
+        looks[0] += 1
+        finished.kafka.server.away = looks[0] < 3
+        return looks[0] > 4
+
+    async def all_of_it() -> list[bytes]:
+        events = await finished.services.results.follow("by_sip", gone)
+        finished.kafka.rows.append(committed(120_000, "c", 4))
+        return [event async for event in events]
+
+    assert len(asyncio.run(all_of_it())) == 2
+
+
+def test_followers_beyond_the_limit_are_refused_until_one_goes(finished: World) -> None:
+    places = finished.services.results._places
+    taken = 0
+    while places.acquire(blocking=False):
+        taken += 1
+    with pytest.raises(TooManyFollowers):
+        follow(finished, polls=1)
+    answer = finished.http.get("/v1/tasks/by_sip/results", headers={"Accept": "text/event-stream"})
+    problem(answer, 429)
+    places.release(taken)
+    assert follow(finished, polls=1)
+
+
+def test_stream_over_http_ends_when_the_process_stops(finished: World) -> None:
+    finished.stopping.set()
+    answer = finished.http.get("/v1/tasks/by_sip/results", headers={"Accept": "text/event-stream"})
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert answer.content == b": results as they are committed\n\n"

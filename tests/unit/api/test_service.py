@@ -1,0 +1,195 @@
+"""The state of the service itself: cluster, metrics, health, description."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from api.services.health import Health
+from tests.unit.api.twins import BUCKETS, World
+
+
+def test_cluster_shows_members_leader_assignment_and_backlog(world: World) -> None:
+    assert world.register(start="earliest").status_code == 201
+    world.start_in_store()
+    world.run_batch([{"timestamp": 5_000, "sip": "a"}])
+    world.kafka.end_offsets["flows"][1] = 8
+    world.join_mapper("reading", "backpressure")
+    world.join_reducer()
+    cluster = world.http.get("/v1/cluster").json()
+    assert (cluster["namespace"], cluster["version"], cluster["buckets"]) == (
+        "default",
+        "1.2.3",
+        BUCKETS,
+    )
+    assert cluster["leader"] == {"member": "reducer-1", "epoch": 3}
+    assert cluster["store_epoch"] == 1
+    assert [member["id"] for member in cluster["members"]] == ["mapper-1", "reducer-1"]
+    assert cluster["members"][0]["partitions"][1]["state"] == "backpressure"
+    assert cluster["members"][1]["load"]["resident_bytes"] == 4096
+    assert cluster["assignment"][0] == {"bucket": 0, "member": "reducer-1", "epoch": 1}
+    assert len(cluster["assignment"]) == BUCKETS
+    (task,) = cluster["backlog"]["tasks"]
+    assert (task["task"], task["lag"]) == ("by_sip", 8)
+    assert cluster["backlog"]["log_bytes"] == task["log_bytes"] > 0
+    assert cluster["missing"] == []
+
+
+def test_cluster_without_anybody_is_empty(world: World) -> None:
+    cluster = world.http.get("/v1/cluster").json()
+    assert (cluster["leader"], cluster["members"], cluster["assignment"]) == (None, [], [])
+
+
+def test_leader_that_does_not_say_so_is_shown_by_its_epoch(world: World) -> None:
+    world.join_reducer(leads=False)
+    assert world.http.get("/v1/cluster").json()["leader"] == {"member": None, "epoch": 3}
+
+
+def test_cluster_names_servers_that_are_away(world: World) -> None:
+    assert world.register().status_code == 201
+    world.kafka.server.away = True
+    world.log.fail_next("head")
+    world.forget_progress_age()
+    assert world.http.get("/v1/cluster").json()["missing"] == ["kafka", "redis"]
+
+
+def lines(world: World) -> set[str]:
+    answer = world.http.get("/metrics")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/plain")
+    return set(answer.text.splitlines())
+
+
+def test_metrics_give_figures_of_tasks_members_and_servers(world: World) -> None:
+    assert world.register(start="earliest").status_code == 201
+    world.start_in_store()
+    world.run_batch([{"timestamp": 5_000, "sip": "a"}])
+    world.run_batch([{"timestamp": 4_000, "sip": "a"}], partition=1)
+    world.kafka.end_offsets["flows"][1] = 9
+    world.commit(0, read=6, counted=4, bad=2, emitted=1)
+    world.join_reducer()
+    world.health.check("kafka")
+    found = lines(world)
+    assert {
+        'mars_task_rows_total{fate="read",task="by_sip"} 6.0',
+        'mars_task_rows_total{fate="bad",task="by_sip"} 2.0',
+        'mars_task_open_rows{task="by_sip"} 3.0',
+        'mars_task_lag_messages{partition="1",task="by_sip"} 8.0',
+        'mars_task_watermark_age_seconds{task="by_sip"} 996.0',
+        'mars_task_state{state="running",task="by_sip"} 1.0',
+        'mars_members{role="reducer"} 1.0',
+        'mars_members{role="mapper"} 0.0',
+        'mars_member_cpu_seconds_total{member="reducer-1",role="reducer"} 1.5',
+        'mars_member_resident_bytes{member="reducer-1",role="reducer"} 4096.0',
+        "mars_store_epoch 1.0",
+        'mars_service_up{service="kafka"} 1.0',
+        'mars_service_up{service="redis"} 0.0',
+    } <= found
+    assert any(line.startswith('mars_task_log_bytes{task="by_sip"} ') for line in found)
+
+
+def test_metrics_answer_while_servers_are_away(world: World) -> None:
+    assert world.register().status_code == 201
+    world.kafka.server.away = True
+    world.log.fail_next("head")
+    world.registry.fail_next("tasks")
+    world.forget_progress_age()
+    assert 'mars_service_up{service="redis"} 0.0' in lines(world)
+
+
+# ---------------------------------------------------------------------------------- health
+
+
+def test_process_is_alive_whatever_is_missing(world: World) -> None:
+    world.kafka.server.away = True
+    answer = world.http.get("/healthz")
+    assert (answer.status_code, answer.json()) == (200, {"status": "alive"})
+
+
+def test_readiness_lists_each_server(world: World) -> None:
+    world.health.check("kafka")
+    answer = world.http.get("/readyz")
+    assert answer.status_code == 503
+    assert answer.json() == {
+        "status": "not ready",
+        "services": {"kafka": "ok", "redis": "not asked yet"},
+    }
+    world.health.check("redis")
+    answer = world.http.get("/readyz")
+    assert (answer.status_code, answer.json()["status"]) == (200, "ready")
+
+
+def test_changes_of_a_server_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    answers = iter(["no answer", "no answer", None, None, "gone"])
+    health = Health({"redis": lambda: next(answers)})
+    for _ in range(5):
+        health.check("redis")
+    assert [record.getMessage() for record in caplog.records] == [
+        "waiting for redis: no answer",
+        "redis answers again",
+        "waiting for redis: gone",
+    ]
+    assert health.missing == ("redis",)
+
+
+# ----------------------------------------------------------------------------- description
+
+
+def test_every_path_declares_its_answers_and_problems(world: World) -> None:
+    description = world.http.get("/openapi.json").json()
+    statuses = {
+        (method, path): {int(status) for status in operation["responses"]}
+        for path, operations in description["paths"].items()
+        for method, operation in operations.items()
+    }
+    away = {503}
+    unknown = away | {404}
+    body = away | {400, 413, 422}
+    assert statuses == {
+        ("get", "/v1/streams"): {200} | away,
+        ("get", "/v1/streams/{name}"): {200} | unknown,
+        ("put", "/v1/streams/{name}"): {200, 201, 409} | body,
+        ("delete", "/v1/streams/{name}"): {204, 409} | unknown,
+        ("get", "/v1/tasks"): {200, 422} | away,
+        ("post", "/v1/tasks"): {201, 409} | body,
+        ("post", "/v1/tasks/validate"): {200} | body,
+        ("get", "/v1/tasks/{name}"): {200} | unknown,
+        ("put", "/v1/tasks/{name}"): {200, 404, 409, 412} | body,
+        ("delete", "/v1/tasks/{name}"): {204, 409} | unknown,
+        ("post", "/v1/tasks/{name}/pause"): {200, 409} | unknown,
+        ("post", "/v1/tasks/{name}/resume"): {200, 409} | unknown,
+        ("get", "/v1/tasks/{name}/windows"): {200, 422} | unknown,
+        ("get", "/v1/tasks/{name}/why"): {200} | unknown,
+        ("get", "/v1/tasks/{name}/ledger"): {200} | unknown,
+        ("get", "/v1/tasks/{name}/results"): {200, 409, 422, 429} | unknown,
+        ("get", "/v1/cluster"): {200},
+        ("get", "/healthz"): {200},
+        ("get", "/readyz"): {200, 503},
+        ("get", "/metrics"): {200},
+    }
+
+
+def references(value: Any) -> set[str]:
+    if isinstance(value, dict):
+        own = {value["$ref"]} if "$ref" in value else set()
+        return own.union(*map(references, value.values()))
+    if isinstance(value, list):
+        return set().union(*map(references, value))
+    return set()
+
+
+def test_description_has_every_schema_it_refers_to(world: World) -> None:
+    description = world.http.get("/openapi.json").json()
+    known = {f"#/components/schemas/{name}" for name in description["components"]["schemas"]}
+    assert references(description) <= known
+    body = description["paths"]["/v1/tasks"]["post"]["requestBody"]
+    schema = body["content"]["application/json"]["schema"]
+    assert schema == {"$ref": "#/components/schemas/NewTaskRequest"}
+    refused = description["paths"]["/v1/tasks"]["post"]["responses"]["422"]["content"]
+    assert list(refused) == ["application/problem+json"]
+
+
+def test_documentation_is_served(world: World) -> None:
+    assert world.http.get("/docs").status_code == 200

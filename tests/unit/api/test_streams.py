@@ -1,0 +1,153 @@
+"""Streams: declared once, replaced as long as no task would break."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mars.definitions import TaskState
+from tests.unit.api.twins import FLOWS, World, problem
+
+
+def test_first_declaration_answers_201_and_the_same_again_200(world: World) -> None:
+    first = world.declare("other")
+    assert (first.status_code, first.headers["location"]) == (201, "/v1/streams/other")
+    again = world.declare("other")
+    assert again.status_code == 200
+    assert first.json() == again.json() == {**FLOWS, "name": "other", "csv_header": False}
+
+
+def test_what_is_shown_can_be_declared_again(world: World) -> None:
+    shown = world.http.get("/v1/streams/flows").json()
+    assert world.http.put("/v1/streams/flows", json=shown).status_code == 200
+
+
+def test_streams_are_listed_by_name(world: World) -> None:
+    world.declare("zeta")
+    world.declare("alpha")
+    streams = world.http.get("/v1/streams").json()["streams"]
+    assert [stream["name"] for stream in streams] == ["alpha", "flows", "zeta"]
+
+
+def test_unknown_stream_answers_404(world: World) -> None:
+    for name in ("nothing", "not%20a%20name", "..", "a%2Fb", "x" * 200):
+        assert world.http.get(f"/v1/streams/{name}").status_code == 404
+    problem(world.http.delete("/v1/streams/nothing"), 404)
+
+
+def test_removed_stream_is_gone(world: World) -> None:
+    answer = world.http.delete("/v1/streams/flows")
+    assert (answer.status_code, answer.content) == (204, b"")
+    problem(world.http.get("/v1/streams/flows"), 404)
+
+
+@pytest.mark.parametrize("name", ["1st", "a b", "", "-a", "ä", "x" * 64, "a%00", "a%0a"])
+def test_name_outside_the_rule_is_refused(world: World, name: str) -> None:
+    status = world.http.put(f"/v1/streams/{name}", json=FLOWS).status_code
+    assert status == (404 if name == "" else 422)
+
+
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [
+        ({"format": "xml"}, "json, ndjson, csv, arrow"),
+        ({"fields": {"timestamp": "timestamp"}}, "timestamp_iso"),
+        ({"fields": {}}, "1 to 1000 fields"),
+        ({"fields": {"": "string", "timestamp": "timestamp_ms"}}, "cannot be named"),
+        ({"fields": {"a\x00": "string", "timestamp": "timestamp_ms"}}, "cannot be named"),
+        ({"event_time": "nothing"}, "not a declared field"),
+        ({"event_time": "bytes"}, "timestamp_ms"),
+        ({"csv_header": True}, "csv only"),
+        ({"topic": ""}, "not a legal topic"),
+        ({"topic": "a/b"}, "not a legal topic"),
+        ({"topic": "x" * 250}, "not a legal topic"),
+        ({"topic": "mars.progress"}, "own"),
+        ({"topic": "__consumer_offsets"}, "own"),
+        ({"extra": 1}, "member extra is unknown"),
+        ({"fields": {"a": 1}}, "fields.a"),
+        ({"fields": [["a", "string"]]}, "fields"),
+    ],
+)
+def test_wrong_declaration_says_what_is_wrong_and_what_would_be_right(
+    world: World, changes: dict[str, Any], part: str
+) -> None:
+    assert part in problem(world.declare("other", **changes), 422)["detail"]
+    problem(world.http.get("/v1/streams/other"), 404)
+
+
+def test_name_in_the_body_must_be_that_in_the_path(world: World) -> None:
+    answer = world.http.put("/v1/streams/other", json={**FLOWS, "name": "flows"})
+    assert "as in the path" in problem(answer, 422)["detail"]
+
+
+def test_declaration_of_too_many_bytes_is_refused(world: World) -> None:
+    fields = {f"{'x' * 100}{number}": "string" for number in range(700)}
+    answer = world.declare("other", fields={**fields, "timestamp": "timestamp_ms"})
+    assert "65536 bytes" in problem(answer, 422)["detail"]
+
+
+def test_header_is_for_csv(world: World) -> None:
+    assert world.declare("other", format="csv", csv_header=True).json()["csv_header"] is True
+
+
+# ----------------------------------------------------------------------- with tasks on it
+
+
+def test_stream_in_use_cannot_be_removed(world: World) -> None:
+    assert world.register().status_code == 201
+    assert "task by_sip" in problem(world.http.delete("/v1/streams/flows"), 409)["detail"]
+    assert world.http.delete("/v1/tasks/by_sip").status_code == 204
+    assert world.http.delete("/v1/streams/flows").status_code == 204
+
+
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [
+        ({"topic": "other"}, "topic flows"),
+        ({"format": "ndjson"}, "as declared before"),
+        ({"fields": {**FLOWS["fields"], "bytes": "float64"}}, "bytes as int64"),
+        (
+            {"fields": {key: kind for key, kind in FLOWS["fields"].items() if key != "sip"}},
+            "no longer valid",
+        ),
+        (
+            {
+                "fields": {**FLOWS["fields"], "other": "timestamp_ms"},
+                "event_time": "other",
+            },
+            "event time",
+        ),
+    ],
+)
+def test_declaration_that_would_break_a_task_is_refused(
+    world: World, changes: dict[str, Any], part: str
+) -> None:
+    assert world.register().status_code == 201
+    detail = problem(world.declare(**changes), 409)["detail"]
+    assert "by_sip" in detail
+    assert part in detail
+    assert world.http.get("/v1/streams/flows").json()["topic"] == "flows"
+
+
+def test_column_that_a_csv_task_reads_by_place_cannot_move(world: World) -> None:
+    world.declare("rows", format="csv")
+    sql = "SELECT sip, count(*) FROM rows GROUP BY sip WINDOWING 60 s"
+    assert world.register(sql=sql).status_code == 201
+    moved = {"type": "string", **FLOWS["fields"]}
+    assert "place" in problem(world.declare("rows", format="csv", fields=moved), 409)["detail"]
+    longer = {**FLOWS["fields"], "new": "string"}
+    assert world.declare("rows", format="csv", fields=longer).status_code == 200
+
+
+def test_fields_that_no_task_uses_may_change(world: World) -> None:
+    assert world.register().status_code == 201
+    fields = {**FLOWS["fields"], "loss": "string", "new": "bool"}
+    answer = world.declare(fields=fields)
+    assert (answer.status_code, answer.json()["fields"]["new"]) == (200, "bool")
+
+
+def test_deleted_and_foreign_tasks_do_not_hold_a_declaration(world: World) -> None:
+    assert world.register().status_code == 201
+    world.alter(state=TaskState.DELETED)
+    assert world.declare(topic="other").status_code == 200

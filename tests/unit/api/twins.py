@@ -1,0 +1,417 @@
+"""What the API's tests run on: twins of all ports, and a client without a network.
+
+World                   twins, services, application; `world.http` talks to it
+world.run_batch(...)    what a mapper does: decode, map, append
+world.commit(...)       what a reducer does: progress of one bucket
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import httpx
+
+from api.app import create_app
+from api.routes.inside import Stopping
+from api.services.all import Services, build
+from api.services.context import Cluster, Ports
+from api.services.health import Health
+from mars.adapters.memory.coordinator import MemoryCoordinator, MemoryEnsemble
+from mars.adapters.memory.partial_log import MemoryPartialLog
+from mars.adapters.memory.registry import MemoryRegistry
+from mars.definitions import TaskDefinition
+from mars.errors import Unavailable
+from mars.kernel import decode, map_batch
+from mars.plan import Plan
+from mars.ports import (
+    AppendOutcome,
+    Assignment,
+    BucketStatus,
+    CommittedRow,
+    ControlState,
+    DeadLetter,
+    Ledger,
+    MemberInfo,
+    Owner,
+    PartitionReading,
+    Progress,
+    ProgressRecord,
+    ProgressSlice,
+    TaskStart,
+    TopicInfo,
+)
+from mars.types import (
+    AssignmentEpoch,
+    Bucket,
+    Lane,
+    LeaderEpoch,
+    MemberId,
+    Records,
+    StoreEpoch,
+    TaskName,
+    Topic,
+    live_lane,
+)
+
+BUCKETS = 4
+BODY_BYTES_MAX = 100_000
+EPOCH = StoreEpoch(1)
+
+FLOWS: dict[str, Any] = {
+    "topic": "flows",
+    "format": "json",
+    "fields": {
+        "timestamp": "timestamp_ms",
+        "sip": "string",
+        "type": "string",
+        "bytes": "int64",
+        "loss": "float64",
+        "ok": "bool",
+    },
+    "event_time": "timestamp",
+}
+BY_SIP = "SELECT sip, count(*), sum(bytes) FROM flows GROUP BY sip WINDOWING 60 s"
+
+
+class Broken:
+    """A server that can be switched off."""
+
+    def __init__(self, service: str) -> None:
+        self._service = service
+        self.away = False
+
+    def reach(self) -> None:
+        if self.away:
+            raise Unavailable(self._service, "switched off by a test")
+
+
+@dataclass
+class TwinKafka:
+    """Topics, offsets, progress, control, results and dead letters, as far as the API sees them."""
+
+    server: Broken = field(default_factory=lambda: Broken("kafka"))
+    topics: dict[str, TopicInfo] = field(default_factory=dict)
+    end_offsets: dict[str, dict[int, int]] = field(default_factory=dict)
+    start_offsets: dict[str, dict[int, int]] = field(default_factory=dict)
+    timed_offsets: dict[str, dict[int, int]] = field(default_factory=dict)
+    definitions: dict[TaskName, TaskDefinition] = field(default_factory=dict)
+    progress: dict[Bucket, list[ProgressRecord]] = field(default_factory=dict)
+    rows: list[CommittedRow] = field(default_factory=list)
+    letters: list[DeadLetter] = field(default_factory=list)
+    followers: list[TwinFollower] = field(default_factory=list)
+
+    def make_topic(self, name: str, partitions: int) -> None:
+        self.topics[name] = TopicInfo(f"id-of-{name}-{len(self.topics)}", partitions)
+        self.end_offsets[name] = dict.fromkeys(range(partitions), 0)
+        self.start_offsets[name] = dict.fromkeys(range(partitions), 0)
+        self.timed_offsets[name] = dict.fromkeys(range(partitions), 0)
+
+
+class TwinAdmin:
+    def __init__(self, kafka: TwinKafka) -> None:
+        self._kafka = kafka
+
+    def describe(self, topic: Topic) -> TopicInfo | None:
+        self._kafka.server.reach()
+        return self._kafka.topics.get(topic)
+
+    def ensure_internal(self, buckets: int) -> None:
+        self._kafka.server.reach()
+
+    def ensure_output(self, topic: Topic, partitions: int) -> TopicInfo:
+        self._kafka.server.reach()
+        if topic not in self._kafka.topics:
+            self._kafka.make_topic(topic, partitions)
+        return self._kafka.topics[topic]
+
+    def ends(self, topic: Topic) -> dict[int, int]:
+        self._kafka.server.reach()
+        return dict(self._kafka.end_offsets.get(topic, {}))
+
+    def starts(self, topic: Topic) -> dict[int, int]:
+        self._kafka.server.reach()
+        return dict(self._kafka.start_offsets[topic])
+
+    def offsets_at(self, topic: Topic, timestamp_ms: int) -> dict[int, int]:
+        self._kafka.server.reach()
+        return dict(self._kafka.timed_offsets[topic])
+
+
+class TwinControl:
+    def __init__(self, kafka: TwinKafka) -> None:
+        self._kafka = kafka
+
+    def put_task(self, definition: TaskDefinition) -> None:
+        self._kafka.server.reach()
+        self._kafka.definitions[definition.name] = definition
+
+    def put_epochs(
+        self, leader: LeaderEpoch, store: StoreEpoch, assignment: AssignmentEpoch
+    ) -> None:
+        self._kafka.server.reach()
+
+    def read(self) -> ControlState:
+        self._kafka.server.reach()
+        return ControlState(dict(self._kafka.definitions))
+
+
+class TwinProgress:
+    def __init__(self, kafka: TwinKafka) -> None:
+        self._kafka = kafka
+
+    def read(self, bucket: Bucket, first: int) -> ProgressSlice:
+        self._kafka.server.reach()
+        records = self._kafka.progress.get(bucket, [])
+        return ProgressSlice(tuple(records[first:]), len(records))
+
+
+class TwinFollower:
+    def __init__(self, kafka: TwinKafka) -> None:
+        self._kafka = kafka
+        self._next = len(kafka.rows)
+        self.closed = False
+
+    def poll(self, timeout_s: float) -> list[CommittedRow]:
+        self._kafka.server.reach()
+        rows = self._kafka.rows[self._next :]
+        self._next += len(rows)
+        return rows
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class TwinResults:
+    def __init__(self, kafka: TwinKafka) -> None:
+        self._kafka = kafka
+
+    def recent(
+        self, topic: Topic, task: TaskName, rows_max: int, window_start_ms: int | None
+    ) -> list[CommittedRow]:
+        self._kafka.server.reach()
+        return [
+            row
+            for row in self._kafka.rows
+            if window_start_ms is None or json.loads(row.key)[0] == window_start_ms
+        ][-rows_max:]
+
+    def follow(self, topic: Topic, task: TaskName) -> TwinFollower:
+        self._kafka.server.reach()
+        follower = TwinFollower(self._kafka)
+        self._kafka.followers.append(follower)
+        return follower
+
+
+class TwinDead:
+    def __init__(self, kafka: TwinKafka) -> None:
+        self._kafka = kafka
+
+    def recent(self, task: TaskName, limit: int) -> list[DeadLetter]:
+        self._kafka.server.reach()
+        own = [letter for letter in self._kafka.letters if letter.task == task]
+        return own[::-1][:limit]
+
+
+class LoopTransport(httpx.BaseTransport):
+    """Requests of a plain client, answered by an application in an event loop of its own."""
+
+    def __init__(self, app: Any) -> None:
+        self._asgi = httpx.ASGITransport(app=app)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        async def answered() -> httpx.Response:
+            response = await self._asgi.handle_async_request(request)
+            body = await response.aread()
+            return httpx.Response(response.status_code, headers=response.headers, content=body)
+
+        return asyncio.run_coroutine_threadsafe(answered(), self._loop).result()
+
+    def close(self) -> None:
+        if self._loop.is_closed():
+            return
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+class World:
+    """Everything around one API process. `now_ms` is the clock of all of it."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_000_000
+        self.slept_s: list[float] = []
+        self.kafka = TwinKafka()
+        self.kafka.make_topic("flows", 2)
+        self.registry = MemoryRegistry()
+        self.ensemble = MemoryEnsemble()
+        self.log = MemoryPartialLog(lambda: self.now_ms, buckets=BUCKETS)
+        self.health = Health({"kafka": lambda: None, "redis": lambda: None})
+        self.stopping = Stopping()
+        self.services = self._services()
+        app = create_app(
+            self.services,
+            version="1.2.3",
+            body_bytes_max=BODY_BYTES_MAX,
+            stopping=self.stopping,
+        )
+        self.transport = LoopTransport(app)
+        self.http = httpx.Client(transport=self.transport, base_url="http://mars")
+
+    def close(self) -> None:
+        self.http.close()
+        self.transport.close()
+
+    def _services(self) -> Services:
+        ports = Ports(
+            registry=self.registry,
+            coordinator=self.coordinator("api-1"),
+            control=TwinControl(self.kafka),
+            admin=TwinAdmin(self.kafka),
+            log=self.log,
+            progress=TwinProgress(self.kafka),
+            dead=TwinDead(self.kafka),
+            results=TwinResults(self.kafka),
+            now_ms=lambda: self.now_ms,
+            sleep=self.sleep,
+        )
+        return build(ports, Cluster("default", BUCKETS), self.health, "1.2.3")
+
+    def sleep(self, seconds: float) -> None:
+        self.slept_s.append(seconds)
+
+    def coordinator(self, member: str) -> MemoryCoordinator:
+        return MemoryCoordinator(self.ensemble, MemberId(member))
+
+    # -------------------------------------------------------------------------- users
+
+    def declare(self, name: str = "flows", **changes: object) -> httpx.Response:
+        return self.http.put(f"/v1/streams/{name}", json={**FLOWS, **changes})
+
+    def register(self, name: str = "by_sip", **changes: object) -> httpx.Response:
+        return self.http.post("/v1/tasks", json={"name": name, "sql": BY_SIP, **changes})
+
+    def definition(self, name: str = "by_sip") -> TaskDefinition:
+        found = self.registry.task(TaskName(name))
+        assert found is not None
+        return found[0]
+
+    def alter(self, name: str = "by_sip", **changes: Any) -> None:
+        """Change a definition behind the API's back, as the leader or a reducer does."""
+        found = self.registry.task(TaskName(name))
+        assert found is not None
+        assert self.registry.replace_task(replace(found[0], **changes), found[1])
+
+    def begin_newest(self, name: str = "by_sip", starts: Mapping[Lane, int] | None = None) -> None:
+        """The leader decides where the newest version begins."""
+        *older, newest = self.definition(name).versions
+        begun = replace(newest, starts=starts or {live_lane(0): 0, live_lane(1): 0})
+        self.alter(name, versions=(*older, begun))
+
+    # -------------------------------------------------------------- leader, mapper, reducer
+
+    def start_in_store(self, name: str = "by_sip", epoch: StoreEpoch = EPOCH) -> None:
+        """What the leader does for a new task."""
+        current = self.definition(name).current
+        start = TaskStart(current.version, True, dict(current.starts or {}), {}, {})
+        assert self.log.initialise(TaskName(name), epoch, start)
+
+    def plan(self, name: str = "by_sip") -> Plan:
+        definition = self.definition(name)
+        return self.services.compiler.stored(definition.name, definition.current)
+
+    def run_batch(
+        self,
+        rows: Sequence[Mapping[str, object] | bytes],
+        *,
+        name: str = "by_sip",
+        partition: int = 0,
+        first: int = 0,
+    ) -> AppendOutcome:
+        """What a mapper does with rows of one partition."""
+        values = [row if isinstance(row, bytes) else json.dumps(row).encode() for row in rows]
+        next_offset = first + len(values)
+        records = Records(
+            live_lane(partition),
+            first,
+            next_offset,
+            values,
+            range(first, next_offset),
+            [-1] * len(values),
+        )
+        plan = self.plan(name)
+        mapped = map_batch(plan, BUCKETS, decode(plan.stream, plan.fields, records))
+        self.kafka.end_offsets["flows"][partition] = next_offset
+        return self.log.append(TaskName(name), EPOCH, plan.version, mapped)
+
+    def commit(
+        self,
+        bucket: int,
+        *,
+        name: str = "by_sip",
+        version: int = 1,
+        closed_ms: int | None = None,
+        merged: Mapping[Lane, int] | None = None,
+        deleted: bool = False,
+        **rows: int,
+    ) -> None:
+        """What a reducer commits for one bucket."""
+        record = Progress(
+            task=TaskName(name),
+            version=version,
+            bucket=Bucket(bucket),
+            assignment_epoch=AssignmentEpoch(1),
+            store_epoch=EPOCH,
+            emit=1,
+            closed_ms=closed_ms,
+            merged=merged or {},
+            needed=merged or {},
+            ledger=Ledger(**rows),
+            deleted=deleted,
+        )
+        self.kafka.progress.setdefault(Bucket(bucket), []).append(record)
+        self.forget_progress_age()
+
+    def forget_progress_age(self) -> None:
+        """As if time had passed: the tail of the progress topic is read again."""
+        self.services.progress._fresh_until_s = float("-inf")
+
+    def join_mapper(self, *states: str, member: str = "mapper-1") -> None:
+        readings = tuple(
+            PartitionReading(Topic("flows"), partition, 0, state)
+            for partition, state in enumerate(states)
+        )
+        self._join(MemberInfo(MemberId(member), "mapper", "host", 1, 0, partitions=readings))
+
+    def join_reducer(self, member: str = "reducer-1", *, leads: bool = True) -> None:
+        statuses = tuple(
+            BucketStatus(Bucket(bucket), AssignmentEpoch(1), "owning") for bucket in range(BUCKETS)
+        )
+        load = {"rows_per_second": 5.0, "cpu_seconds_total": 1.5, "resident_bytes": 4096.0}
+        if leads:
+            load["leader_epoch"] = 3.0
+        self._join(MemberInfo(MemberId(member), "reducer", "host", 2, 0, load, buckets=statuses))
+        owners = {
+            Bucket(bucket): Owner(MemberId(member), AssignmentEpoch(1)) for bucket in range(BUCKETS)
+        }
+        self.ensemble.assignment = Assignment(LeaderEpoch(3), EPOCH, owners)
+
+    def _join(self, info: MemberInfo) -> None:
+        self.coordinator(info.id).join(info)
+
+
+def problem(response: httpx.Response, status: int) -> dict[str, Any]:
+    """The problem document of a refused request."""
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    document: dict[str, Any] = response.json()
+    assert document["status"] == status
+    assert document["title"]
+    return document

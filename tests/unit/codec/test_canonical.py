@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import struct
+
+import polars as pl
+import pytest
+import xxhash
+
+from mars.codec.canonical import (
+    bucket_of_lane,
+    bucket_of_task,
+    buckets_of_keys,
+    canonical_texts,
+)
+from mars.plan import ValueType
+from mars.types import Lane, TaskName
+
+TASK = TaskName("by_sip")
+
+
+def texts(values: list[object], kind: ValueType, dtype: pl.DataType) -> list[str]:
+    frame = pl.DataFrame({"k0": pl.Series(values, dtype=dtype)})
+    return canonical_texts(TASK, frame, [kind]).to_list()
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "dtype", "expected"),
+    [
+        (["a", "", None], ValueType.STRING, pl.String(), ["sa", "s", "n"]),
+        ([1, -1, None], ValueType.INT64, pl.Int64(), ["i1", "i-1", "n"]),
+        ([2**100], ValueType.INTEGER, pl.Int128(), [f"i{2**100}"]),
+        ([0], ValueType.TIMESTAMP, pl.Int64(), ["i0"]),
+        ([True, False, None], ValueType.BOOL, pl.Boolean(), ["b1", "b0", "n"]),
+        ([0.0, -0.0], ValueType.FLOAT64, pl.Float64(), ["f0", "f0"]),
+        (
+            [1.5, None],
+            ValueType.FLOAT64,
+            pl.Float64(),
+            [f"f{struct.unpack('<Q', struct.pack('<d', 1.5))[0]}", "n"],
+        ),
+        (
+            [float("nan"), -float("nan")],
+            ValueType.FLOAT64,
+            pl.Float64(),
+            [f"f{0x7FF8_0000_0000_0000}"] * 2,
+        ),
+    ],
+)
+def test_canonical_text_of_each_type(
+    values: list[object], kind: ValueType, dtype: pl.DataType, expected: list[str]
+) -> None:
+    assert texts(values, kind, dtype) == [f"by_sip\n{value}\0" for value in expected]
+
+
+def test_values_of_several_keys_stand_in_order() -> None:
+    keys = pl.DataFrame({"k0": ["a", None], "k1": [1, 2]})
+    kinds = [ValueType.STRING, ValueType.INT64]
+    found = canonical_texts(TASK, keys, kinds).to_list()
+    assert found == ["by_sip\nsa\0i1\0", "by_sip\nn\0i2\0"]
+
+
+def test_bucket_is_the_hash_of_the_canonical_text() -> None:
+    keys = pl.DataFrame({"k0": ["a", "é", None, "x" * 300]})
+    found = canonical_texts(TASK, keys, [ValueType.STRING]).to_list()
+    expected = [xxhash.xxh3_64_intdigest(text.encode()) % 13 for text in found]
+    assert buckets_of_keys(TASK, keys, [ValueType.STRING], 13).to_list() == expected
+
+
+def test_buckets_never_change() -> None:
+    # These must hold for ever: state and results of running tasks lie in these buckets.
+    keys = pl.DataFrame({"k0": ["10.0.0.1", "10.0.0.2", None], "k1": [80, None, 443]})
+    kinds = [ValueType.STRING, ValueType.INT64]
+    assert buckets_of_keys(TASK, keys, kinds, 64).to_list() == [17, 0, 0]
+    assert bucket_of_task(TASK, 64) == 53
+
+
+def test_lane_of_a_partition_belongs_to_the_bucket_of_its_number() -> None:
+    assert bucket_of_lane(Lane("11"), 8) == 3
+    assert bucket_of_lane(Lane("11@b1"), 8) == 3
+    assert 0 <= bucket_of_lane(Lane("f@b2"), 8) < 8

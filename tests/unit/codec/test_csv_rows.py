@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import pytest
+
+from mars.codec.limits import MESSAGE_BYTES_MAX
+from mars.codec.messages import decode
+from mars.plan import Format, Stream
+from mars.types import Reason, StreamName
+from tests.unit.codec.samples import CSV, CSV_HEADER, FIELDS, records
+
+
+def test_rows_are_in_the_declared_order() -> None:
+    decoded = decode(
+        CSV, FIELDS, records([b"1,a,2,3.5,true\n2,b,-4,1e3,false\n", b"3,c,+5,7,true"])
+    )
+    assert decoded.frame.rows() == [
+        (1, "a", 2, 3.5, True),
+        (2, "b", -4, 1000.0, False),
+        (3, "c", 5, 7.0, True),
+    ]
+    assert decoded.messages is not None
+    assert decoded.messages.to_list() == [0, 0, 1]
+
+
+def test_only_asked_columns_are_looked_at() -> None:
+    decoded = decode(CSV, FIELDS[:2], records([b"1,a,not a number,x,y"]))
+    assert decoded.frame.rows() == [(1, "a")]
+    assert decoded.invalid.is_empty()
+
+
+def test_empty_cell_is_null_and_for_a_text_the_empty_text() -> None:
+    decoded = decode(CSV, FIELDS, records([b'1,,,,\n2,"",,,']))
+    assert decoded.frame.rows() == [(1, "", None, None, None), (2, "", None, None, None)]
+    assert decoded.invalid.is_empty()
+
+
+def test_quoted_cells_hold_commas_and_quotes() -> None:
+    decoded = decode(CSV, FIELDS, records([b'1,"a,""b""",2,,\r\n"2",c,"3",,']))
+    assert decoded.frame.rows() == [(1, 'a,"b"', 2, None, None), (2, "c", 3, None, None)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"2,b",
+        b"2,b,,,,",
+        b"2,\xff,,,,",
+        b"\xff",
+        b'2,"b,",,,,',
+        b'2,"b,,,',
+        b'2,b"c,,,',
+        b'2,"b"c,,,',
+        b"2,b\0,,,",
+        b"2,b\rc,,,",
+    ],
+)
+def test_broken_line_spoils_only_itself(line: bytes) -> None:
+    text = b"1,a,,,\n" + line + b"\n3,c,,,\n"
+    decoded = decode(CSV, FIELDS, records([text, b'4,"d",,,']))
+    assert decoded.frame.get_column("at").to_list() == [1, 3, 4]
+    (bad,) = decoded.unreadable
+    assert (bad.message, bad.line, bad.reason) == (0, 1, Reason.UNREADABLE)
+    assert bad.detail
+    assert decoded.payload(bad.message, bad.line) == line
+    assert [decoded.line_of(at) for at in range(3)] == [0, 2, 0]
+
+
+@pytest.mark.parametrize(
+    ("field", "cell"),
+    [
+        ("at", b"x"),
+        ("at", b"1.0"),
+        ("at", b" 1"),
+        ("size", b"99999999999999999999"),
+        ("size", b"0x10"),
+        ("load", b"nan"),
+        ("load", b"inf"),
+        ("load", b"1e999"),
+        ("ok", b"TRUE"),
+        ("ok", b"1"),
+        ("name", b"\xff"),
+    ],
+)
+def test_cell_of_a_wrong_type_spoils_its_field_only(field: str, cell: bytes) -> None:
+    names = [one.name for one in FIELDS]
+    cells = [cell if name == field else b"" for name in names]
+    decoded = decode(CSV, FIELDS, records([b"1,a,1,1,true", b",".join(cells)]))
+    assert decoded.invalid.to_dict(as_series=False) == {field: [False, True]}
+    assert decoded.frame.get_column(field).to_list()[1] is None
+    assert decoded.unreadable == ()
+
+
+def test_header_names_the_columns_of_its_message() -> None:
+    values = [b"size,at\n5,1\n6,2", b"at,extra,name\r\n3,x,c\r\n", b'"at","size"\n4,"7"']
+    decoded = decode(CSV_HEADER, FIELDS, records(values))
+    assert decoded.frame.select("at", "name", "size").rows() == [
+        (1, None, 5),
+        (2, None, 6),
+        (3, "c", None),
+        (4, None, 7),
+    ]
+    assert decoded.messages is not None
+    assert decoded.messages.to_list() == [0, 0, 1, 2]
+    assert decoded.line_of(1) == 2
+    assert decoded.payload(0, decoded.line_of(1)) == b"6,2"
+
+
+def test_message_with_a_header_only_has_no_rows() -> None:
+    decoded = decode(CSV_HEADER, FIELDS, records([b"at,name\n", b"at\n1", b"at"]))
+    assert decoded.frame.get_column("at").to_list() == [1]
+    assert decoded.unreadable == ()
+    assert decoded.message_of(0) == 1
+
+
+@pytest.mark.parametrize("header", [b"at,at", b'at,"name', b"at,\xff", b"at,\0", b""])
+def test_message_with_a_broken_header_is_one_bad_row(header: bytes) -> None:
+    decoded = decode(CSV_HEADER, FIELDS, records([header + b"\n1,2\n3,4", b"at\n5"]))
+    assert [bad.message for bad in decoded.unreadable] == [0]
+    assert decoded.frame.get_column("at").to_list() == [5]
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (None, Reason.UNREADABLE),
+        (b"", Reason.UNREADABLE),
+        (b"\n\r\n", Reason.UNREADABLE),
+        (b"1" * (MESSAGE_BYTES_MAX + 1), Reason.TOO_LARGE),
+    ],
+)
+def test_unusable_message_is_one_bad_row(value: bytes | None, reason: Reason) -> None:
+    decoded = decode(CSV, FIELDS, records([value, b"1,,,,"]))
+    assert [(bad.message, bad.reason) for bad in decoded.unreadable] == [(0, reason)]
+    assert decoded.frame.get_column("at").to_list() == [1]
+
+
+def test_stream_of_one_field_may_have_empty_rows() -> None:
+    one = Stream(StreamName("s"), "t", Format.CSV, FIELDS[:1], "at")
+    decoded = decode(one, FIELDS[:1], records([b"1\n\n3\n", b"\n4"]))
+    assert decoded.frame.get_column("at").to_list() == [1, None, 3, None, 4]
+    assert decoded.unreadable == ()
+
+
+def test_fate_of_a_line_does_not_depend_on_the_others() -> None:
+    lines = [b"1,a,,,", b'2,"b",,,', b'3,"c', b"", b"4,\xff,,,", b"5", b'6,d"e,,,', b"7,f,9,,"]
+    whole = decode(CSV, FIELDS, records([b"\n".join(lines)]))
+    alone = [decode(CSV, FIELDS, records([line])) for line in lines]
+    assert whole.frame.rows() == [found for one in alone for found in one.frame.rows()]
+    assert [bad.line for bad in whole.unreadable] == [
+        at for at, one in enumerate(alone) if one.unreadable
+    ]
+
+
+def test_empty_batch_has_columns_and_no_rows() -> None:
+    decoded = decode(CSV, FIELDS, records([]))
+    assert decoded.frame.columns == [one.name for one in FIELDS]
+    assert decoded.rows == 0

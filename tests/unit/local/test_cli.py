@@ -1,0 +1,145 @@
+"""The frame of the command line: exit codes, sentences, laziness, where the API is."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+import mars.cli
+from mars.cli import exit_code_of, run
+from mars.cli.report import Message, Report
+from mars.cli.shared import api_address
+from mars.errors import (
+    Conflict,
+    LocalClusterError,
+    MarsError,
+    NotFound,
+    Rejected,
+    SettingsError,
+    Unavailable,
+)
+from mars.local.state import locked, write_cluster
+from tests.unit.local.test_state import cluster
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (MarsError("x"), 1),
+        (LocalClusterError("x"), 1),
+        (Unavailable("kafka", "x"), 1),
+        (SettingsError("x"), 2),
+        (NotFound("x"), 3),
+        (Conflict("x"), 4),
+        (Rejected("x"), 4),
+    ],
+)
+def test_errors_have_the_documented_exit_codes(error: MarsError, code: int) -> None:
+    assert exit_code_of(error) == code
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["nonsense"], ["up", "--nonsense"], ["up", "--mappers", "-1"], ["up", "--demo", "--detach"]],
+)
+def test_wrong_usage_is_told_with_exit_code_2(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == 2
+    assert "Error:" in capsys.readouterr().err
+
+
+def test_an_error_is_one_sentence_on_standard_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["mapper", "--config", str(tmp_path / "none.toml")]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert "none.toml cannot be read" in captured.err
+
+
+def test_a_role_that_is_not_in_this_version_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from mars.cli import roles
+
+    monkeypatch.setitem(roles._MODULES, "bulk", "mapper.nothing.__main__")
+    assert run(["bulk"]) == 1
+    assert "no process of the role bulk" in capsys.readouterr().err
+
+
+def test_every_command_that_is_there_can_be_loaded_and_explained() -> None:
+    context = click.Context(mars.cli.cli)
+    names = mars.cli.cli.list_commands(context)
+    assert {"up", "down", "status", "mapper", "reducer", "api", "bulk"} <= set(names)
+    for name in names:
+        command = mars.cli.cli.get_command(context, name)
+        assert command is not None
+        assert command.help
+
+
+def test_help_loads_no_client_library() -> None:
+    code = "import sys; from mars.cli import run; run(['--help']); print(sorted(sys.modules))"
+    answer = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    loaded = set(eval(answer.stdout.splitlines()[-1]))
+    assert not loaded & {"confluent_kafka", "redis", "kazoo", "polars", "fastapi", "httpx"}
+
+
+def test_down_without_a_cluster_is_done_and_status_finds_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["down", "--data", str(tmp_path)]) == 0
+    assert "nothing to stop" in capsys.readouterr().out
+    assert run(["down", "--data", str(tmp_path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"stopped": False}
+    assert run(["status", "--data", str(tmp_path)]) == 3
+    assert "No cluster runs" in capsys.readouterr().err
+
+
+def test_status_of_an_api_that_is_away_fails_with_what_is_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_cluster(tmp_path, cluster())
+    with locked(tmp_path):
+        code = run(["status", "--data", str(tmp_path), "--api", "http://127.0.0.1:9", "--json"])
+    status = json.loads(capsys.readouterr().out)
+    assert code == 1
+    assert status["local"]["kafka"] == "127.0.0.1:9092"
+    assert status["cluster"] is None
+    assert "does not answer" in status["problem"]
+
+
+def test_the_api_is_named_by_option_then_variable_then_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(LocalClusterError, match="mars up"):
+        api_address(None, tmp_path)
+    write_cluster(tmp_path, cluster())
+    with locked(tmp_path):
+        assert api_address(None, tmp_path) == "http://127.0.0.1:8080"
+        monkeypatch.setenv("MARS_API", "http://named/")
+        assert api_address(None, tmp_path) == "http://named"
+        assert api_address("http://option", tmp_path) == "http://option"
+
+
+def test_a_report_whose_reader_has_gone_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    import os
+
+    read_end, write_end = os.pipe()
+    report = Report(pipe=write_end)
+    report.line("one")
+    assert os.read(read_end, 1000) == b'{"kind":"line","text":"one"}\n'
+    os.close(read_end)
+    report.line("two")
+    report.failed("three")
+    assert capsys.readouterr().out == "one\ntwo\n"
+    os.close(write_end)
+    assert Message("ready").text == ""

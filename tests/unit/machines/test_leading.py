@@ -1,0 +1,404 @@
+"""The leader's decisions, one look at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from mars.definitions import TaskDefinition, TaskState, TaskVersion
+from mars.machines.leading import (
+    AddLanes,
+    BeginVersion,
+    CopyDefinition,
+    DropTask,
+    InitialiseTask,
+    KnownProgress,
+    Leading,
+    PublishAssignment,
+    SealStore,
+    SetActive,
+    SwitchVersion,
+    View,
+)
+from mars.plan import Field, FieldType, Format, Options, Plan, Stream, WindowShape
+from mars.ports import (
+    Assignment,
+    Claim,
+    ControlState,
+    Head,
+    Ledger,
+    Owner,
+    Progress,
+    StoreIdentity,
+)
+from mars.types import (
+    AssignmentEpoch,
+    Bucket,
+    Lane,
+    LeaderEpoch,
+    MemberId,
+    Sequence64,
+    StoreEpoch,
+    StreamName,
+    TaskName,
+    Topic,
+)
+
+BUCKETS = 2
+TASK = TaskName("by_sip")
+STREAM = Stream(
+    StreamName("flows"),
+    "flows",
+    Format.JSON,
+    (Field("timestamp", FieldType.TIMESTAMP_MS),),
+    "timestamp",
+)
+PLAN = Plan(
+    task=TASK,
+    version=1,
+    stream=STREAM,
+    window=WindowShape(60_000, 60_000),
+    keys=(),
+    aggregates=(),
+    outputs=(),
+    options=Options("mars.results.by_sip", delay_ms=1_000),
+    fields=STREAM.fields,
+)
+REDUCERS = frozenset({MemberId("reducer-1"), MemberId("reducer-2")})
+ALIVE = StoreIdentity("run-1", "run-1", StoreEpoch(1))
+
+
+def lanes(**offsets: int) -> dict[Lane, int]:
+    return {Lane(name[1:]): offset for name, offset in offsets.items()}
+
+
+def version(
+    number: int = 1, starts: Mapping[Lane, int] | None = None, **changes: object
+) -> TaskVersion:
+    made = TaskVersion(
+        version=number,
+        sql="SELECT count(*) FROM flows WINDOWING 60 s",
+        options={},
+        stream=STREAM,
+        topic_id="topic-id",
+        created_ms=0,
+        starts=starts,
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def task(*versions: TaskVersion, state: TaskState = TaskState.RUNNING) -> TaskDefinition:
+    return TaskDefinition(TASK, state, versions or (version(starts=lanes(p0=10, p1=20)),))
+
+
+def head(**changes: object) -> Head:
+    made = Head(
+        epoch=StoreEpoch(1),
+        version=1,
+        active=True,
+        offsets=lanes(p0=10, p1=20),
+        marks_ms={},
+        idle=frozenset(),
+        seq=Sequence64(0),
+        now_ms=0,
+        log_bytes=0,
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def assignment(store_epoch: int = 1, epoch: int = 1, leader: int = 1) -> Assignment:
+    owners = {
+        Bucket(0): Owner(MemberId("reducer-1"), AssignmentEpoch(epoch)),
+        Bucket(1): Owner(MemberId("reducer-2"), AssignmentEpoch(epoch)),
+    }
+    return Assignment(LeaderEpoch(leader), StoreEpoch(store_epoch), owners)
+
+
+def claims(store_epoch: int, epoch: int) -> list[Claim]:
+    return [
+        Claim(
+            Bucket(number),
+            AssignmentEpoch(epoch),
+            StoreEpoch(store_epoch),
+            "nonce",
+            MemberId(f"reducer-{number + 1}"),
+        )
+        for number in range(BUCKETS)
+    ]
+
+
+def progress(
+    bucket: int,
+    merged: Mapping[Lane, int],
+    needed: Mapping[Lane, int],
+    number: int = 1,
+    counted: int = 0,
+) -> Progress:
+    return Progress(
+        task=TASK,
+        version=number,
+        bucket=Bucket(bucket),
+        assignment_epoch=AssignmentEpoch(1),
+        store_epoch=StoreEpoch(1),
+        emit=1,
+        closed_ms=60_000,
+        merged=merged,
+        needed=needed,
+        ledger=Ledger(read=counted, counted=counted),
+    )
+
+
+def view(**changes: object) -> View:
+    definition = task()
+    made = View(
+        leader_epoch=LeaderEpoch(1),
+        buckets=BUCKETS,
+        reducers=REDUCERS,
+        assignment=assignment(),
+        floor=ControlState(),
+        identity=ALIVE,
+        heads={TASK: head()},
+        tasks={TASK: definition},
+        plans={TASK: PLAN},
+        copied={TASK: definition},
+        progress=KnownProgress(),
+        partitions={Topic("flows"): 2},
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def test_nothing_is_changed_when_everything_is_in_order() -> None:
+    assert Leading().decide(view()) == []
+
+
+def test_the_first_assignment_raises_the_epochs_above_those_in_control() -> None:
+    floor = ControlState(
+        store_epoch=StoreEpoch(4), assignment_epoch=AssignmentEpoch(9), leader_epoch=LeaderEpoch(3)
+    )
+
+    (decision,) = Leading().decide(view(assignment=None, floor=floor, identity=None, heads={}))
+
+    assert isinstance(decision, PublishAssignment)
+    assert decision.assignment.store_epoch == 5
+    assert {owner.epoch for owner in decision.assignment.owners.values()} == {10}
+    assert {owner.member for owner in decision.assignment.owners.values()} == set(REDUCERS)
+
+
+def test_without_a_reducer_the_leader_only_copies_definitions() -> None:
+    decisions = Leading().decide(view(reducers=frozenset(), copied={}))
+
+    assert decisions == [CopyDefinition(task())]
+
+
+def test_a_dead_reducers_buckets_move_with_a_higher_epoch_and_the_others_stay() -> None:
+    (decision,) = Leading().decide(view(reducers=frozenset({MemberId("reducer-1")})))
+
+    assert isinstance(decision, PublishAssignment)
+    owners = decision.assignment.owners
+    assert owners[Bucket(0)] == Owner(MemberId("reducer-1"), AssignmentEpoch(1))
+    assert owners[Bucket(1)] == Owner(MemberId("reducer-1"), AssignmentEpoch(2))
+    assert decision.assignment.store_epoch == 1
+
+
+def test_a_new_leader_confirms_the_assignment_under_its_own_epoch() -> None:
+    (decision,) = Leading().decide(view(leader_epoch=LeaderEpoch(2)))
+
+    assert isinstance(decision, PublishAssignment)
+    assert decision.assignment == replace(assignment(), leader_epoch=LeaderEpoch(2))
+
+
+def test_a_restarted_store_raises_the_epoch_and_reassigns_every_bucket() -> None:
+    restarted = StoreIdentity("run-2", None, None)
+
+    (decision,) = Leading().decide(view(identity=restarted, heads={TASK: None}))
+
+    assert isinstance(decision, PublishAssignment)
+    assert decision.assignment.store_epoch == 2
+    assert {owner.epoch for owner in decision.assignment.owners.values()} == {2}
+
+
+def test_a_flushed_store_raises_the_epoch_although_its_run_id_is_the_same() -> None:
+    flushed = StoreIdentity("run-1", None, None)
+
+    (decision,) = Leading().decide(view(identity=flushed, heads={TASK: None}))
+
+    assert isinstance(decision, PublishAssignment)
+
+
+def recovering() -> tuple[Leading, View]:
+    """A leader that has just raised the epoch to 2, and what it sees next."""
+    leading = Leading()
+    lost = StoreIdentity("run-2", None, None)
+    (raised,) = leading.decide(view(identity=lost, heads={TASK: None}))
+    assert isinstance(raised, PublishAssignment)
+    return leading, view(identity=lost, heads={TASK: None}, assignment=raised.assignment)
+
+
+def test_recovery_waits_until_every_bucket_is_claimed_in_its_new_epoch() -> None:
+    leading, look = recovering()
+    one_missing = KnownProgress().with_records(claims(2, 2)[:1] + claims(1, 1)[1:])
+
+    assert leading.decide(replace(look, progress=one_missing)) == []
+
+
+def test_recovery_begins_at_the_lowest_needed_offsets_and_cuts_at_all_merged_ones() -> None:
+    leading, look = recovering()
+    records = [
+        progress(0, lanes(p0=50, p1=70), lanes(p0=30, p1=70)),
+        progress(1, lanes(p0=55, p1=60), lanes(p0=55, p1=40)),
+        *claims(2, 2),
+    ]
+
+    decisions = leading.decide(replace(look, progress=KnownProgress().with_records(records)))
+
+    initialise, seal = decisions
+    assert isinstance(initialise, InitialiseTask)
+    assert initialise.epoch == 2
+    assert initialise.start.offsets == lanes(p0=30, p1=40)
+    assert initialise.start.cuts == {Lane("0"): (50, 55), Lane("1"): (60, 70)}
+    assert initialise.start.active
+    assert seal == SealStore(StoreEpoch(2), "run-2")
+
+
+def test_a_bucket_without_progress_makes_the_task_begin_at_its_start() -> None:
+    leading, look = recovering()
+    records = [progress(0, lanes(p0=50, p1=70), lanes(p0=50, p1=70)), *claims(2, 2)]
+
+    decisions = leading.decide(replace(look, progress=KnownProgress().with_records(records)))
+
+    assert isinstance(decisions[0], InitialiseTask)
+    assert decisions[0].start.offsets == lanes(p0=10, p1=20)
+
+
+def test_a_store_lost_again_right_after_its_tasks_were_initialised_raises_the_epoch_again() -> None:
+    leading, look = recovering()
+    claimed = replace(look, progress=KnownProgress().with_records(claims(2, 2)))
+    leading.decide(claimed)
+
+    (decision,) = leading.decide(claimed)
+
+    assert isinstance(decision, PublishAssignment)
+    assert decision.assignment.store_epoch == 3
+
+
+def test_a_new_leader_does_not_trust_an_unsealed_store_that_another_one_was_recovering() -> None:
+    _old, look = recovering()
+
+    (decision,) = Leading().decide(
+        replace(look, progress=KnownProgress().with_records(claims(2, 2)))
+    )
+
+    assert isinstance(decision, PublishAssignment)
+    assert decision.assignment.store_epoch == 3
+
+
+def test_a_reducer_that_saw_the_log_go_back_raises_the_epoch() -> None:
+    (decision,) = Leading().decide(view(went_back=frozenset({Bucket(1)})))
+
+    assert isinstance(decision, PublishAssignment)
+    assert decision.assignment.store_epoch == 2
+
+
+def test_a_new_task_is_initialised_at_its_start_offsets() -> None:
+    (decision,) = Leading().decide(view(heads={TASK: None}))
+
+    assert isinstance(decision, InitialiseTask)
+    assert decision.start.offsets == lanes(p0=10, p1=20)
+    assert decision.epoch == 1
+
+
+def test_a_task_with_progress_that_is_missing_from_a_sealed_store_raises_the_epoch() -> None:
+    known = KnownProgress().with_records([progress(0, lanes(p0=50, p1=70), lanes(p0=50, p1=70))])
+
+    (decision,) = Leading().decide(view(heads={TASK: None}, progress=known))
+
+    assert isinstance(decision, PublishAssignment)
+
+
+def test_pausing_and_resuming_is_carried_into_the_store() -> None:
+    paused = {TASK: task(state=TaskState.PAUSED)}
+
+    pause = Leading().decide(view(tasks=paused, copied=paused))
+    resume = Leading().decide(view(heads={TASK: head(active=False)}))
+
+    assert pause == [SetActive(TASK, StoreEpoch(1), active=False)]
+    assert resume == [SetActive(TASK, StoreEpoch(1), active=True)]
+
+
+def test_a_deleted_task_leaves_the_store() -> None:
+    deleted = {TASK: task(state=TaskState.DELETED)}
+
+    assert Leading().decide(view(tasks=deleted, copied=deleted)) == [DropTask(TASK)]
+
+
+def test_new_partitions_are_read_from_their_beginning() -> None:
+    decisions = Leading().decide(view(partitions={Topic("flows"): 4}))
+
+    assert decisions == [AddLanes(TASK, StoreEpoch(1), lanes(p2=0, p3=0))]
+
+
+def test_a_definition_that_control_lacks_is_copied() -> None:
+    assert Leading().decide(view(copied={})) == [CopyDefinition(task())]
+
+
+def test_a_new_version_first_stops_the_task_then_begins_where_the_store_stands() -> None:
+    pending = {TASK: task(version(starts=lanes(p0=10, p1=20)), version(2))}
+    stopped = head(
+        active=False, offsets=lanes(p0=90, p1=95), marks_ms=lanes(p0=130_000, p1=121_000)
+    )
+
+    stop = Leading().decide(view(tasks=pending, copied=pending))
+    begin = Leading().decide(view(tasks=pending, copied=pending, heads={TASK: stopped}))
+
+    assert stop == [SetActive(TASK, StoreEpoch(1), active=False)]
+    (decision,) = begin
+    assert isinstance(decision, BeginVersion)
+    old, new = decision.definition.versions
+    assert new.starts == lanes(p0=90, p1=95)
+    assert new.complete_from_ms == 130_001
+    assert old.complete_until_ms == 120_000
+
+
+def test_the_store_is_told_of_a_version_that_has_begun() -> None:
+    begun = {TASK: task(version(starts=lanes(p0=10, p1=20)), version(2, lanes(p0=90, p1=95)))}
+
+    decisions = Leading().decide(view(tasks=begun, copied=begun, heads={TASK: head(active=False)}))
+
+    assert decisions == [SwitchVersion(TASK, StoreEpoch(1), 2, lanes(p0=90, p1=95))]
+
+
+def test_an_older_version_that_is_done_does_not_hold_the_offsets_back() -> None:
+    leading, look = recovering()
+    both = {TASK: task(version(starts=lanes(p0=10, p1=20)), version(2, lanes(p0=90, p1=95)))}
+    records = [
+        *(progress(b, lanes(p0=90, p1=95), lanes(p0=90, p1=95)) for b in range(BUCKETS)),
+        *(
+            progress(b, lanes(p0=150, p1=160), lanes(p0=140, p1=160), number=2)
+            for b in range(BUCKETS)
+        ),
+        *claims(2, 2),
+    ]
+    look = replace(look, tasks=both, copied=both)
+
+    decisions = leading.decide(replace(look, progress=KnownProgress().with_records(records)))
+
+    assert isinstance(decisions[0], InitialiseTask)
+    assert decisions[0].start.offsets == lanes(p0=140, p1=160)
+    assert decisions[0].start.version == 2
+    assert decisions[0].start.bounds == lanes(p0=90, p1=95)
+
+
+def test_an_older_version_with_open_rows_is_read_again_from_where_it_needs_them() -> None:
+    leading, look = recovering()
+    both = {TASK: task(version(starts=lanes(p0=10, p1=20)), version(2, lanes(p0=90, p1=95)))}
+    records = [
+        *(progress(b, lanes(p0=95, p1=95), lanes(p0=80, p1=95), counted=3) for b in range(BUCKETS)),
+        *claims(2, 2),
+    ]
+    look = replace(look, tasks=both, copied=both)
+
+    decisions = leading.decide(replace(look, progress=KnownProgress().with_records(records)))
+
+    assert isinstance(decisions[0], InitialiseTask)
+    assert decisions[0].start.offsets == lanes(p0=80, p1=95)
+    assert decisions[0].start.cuts[Lane("0")] == (90, 95)

@@ -1,0 +1,263 @@
+"""The mapping machine around the store's twin: every row of every lane exactly once in the log."""
+
+from __future__ import annotations
+
+import pytest
+
+from mars.definitions import TaskState
+from mars.errors import TaskLimit
+from mars.machines import mapping
+from mars.machines.mapping_events import CATCH_UP, LIVE
+from mars.types import Lane, TaskName
+from tests.unit.machines.mapping_world import EPOCH, World, make_task, make_version, row
+
+P0 = Lane("0")
+
+
+def world(rows: int = 1_000, partitions: int = 1, **settings: int) -> World:
+    return World(
+        {number: [row(offset) for offset in range(rows)] for number in range(partitions)},
+        **settings,
+    )
+
+
+def test_every_row_is_in_the_log_once_when_two_partitions_are_read_to_their_end() -> None:
+    here = world(partitions=2)
+    here.add(make_task("a"))
+    here.assign(0, 1)
+
+    here.run()
+
+    assert here.counts("a") == here.expected()
+    assert here.offsets("a") == {Lane("0"): 1_000, Lane("1"): 1_000}
+
+
+def test_a_partition_is_read_from_where_the_store_says_not_from_its_beginning() -> None:
+    here = world()
+    here.add(make_task("a"), p0=400)
+    here.assign(0)
+
+    here.run()
+
+    assert here.counts("a") == here.expected(p0=400)
+    assert here.tiles("a", P0, first=400)
+
+
+def test_a_task_behind_the_others_is_served_by_the_catch_up_reader_and_meets_them() -> None:
+    here = world()
+    here.add(make_task("ahead"), p0=800)
+    here.add(make_task("behind"), p0=100)
+    here.assign(0)
+
+    here.run(rounds=2)
+    assert here.positions[LIVE, 0] > 800
+    assert (CATCH_UP, 0) in here.positions
+    here.run()
+
+    assert here.counts("ahead") == here.expected(p0=800)
+    assert here.counts("behind") == here.expected(p0=100)
+    assert (CATCH_UP, 0) not in here.positions
+
+
+def test_a_new_task_does_not_make_the_others_read_again() -> None:
+    here = world()
+    here.add(make_task("first"))
+    here.assign(0)
+    here.run()
+
+    here.add(make_task("second"), p0=0)
+    here.run()
+
+    assert here.counts("second") == here.expected()
+    assert here.tiles("first", P0)
+
+
+def test_an_answer_that_is_lost_after_its_effect_counts_nothing_twice() -> None:
+    here = world()
+    here.add(make_task("a"))
+    here.assign(0)
+    here.store.fail_next("append", before=False)
+    here.store.fail_next("append", before=True)
+    here.store.fail_next("append", before=False)
+
+    here.run()
+
+    assert here.counts("a") == here.expected()
+
+
+def test_two_mappers_on_the_same_partition_count_every_row_once() -> None:
+    here = world()
+    here.add(make_task("a"))
+    here.assign(0)
+    here.run(rounds=3)
+    zombie, here.machine = here.machine, here.new_machine()
+    here.change(make_task("a"))
+    here.assign(0)
+
+    for _ in range(20):
+        here.run(rounds=1)
+        here.machine, zombie = zombie, here.machine
+    here.run()
+
+    assert here.counts("a") == here.expected()
+
+
+def test_a_store_that_went_back_is_read_again_from_where_it_stands() -> None:
+    here = world()
+    here.add(make_task("a"))
+    here.assign(0)
+    here.run(rounds=3)
+    before = here.store.snapshot()
+    here.run(rounds=3)
+    here.store.restore(before)
+
+    here.run()
+
+    assert here.counts("a") == here.expected()
+
+
+def test_rows_of_a_paused_task_wait_and_come_after_it_is_resumed() -> None:
+    here = world()
+    here.add(make_task("a"))
+    here.add(make_task("b"))
+    here.assign(0)
+    here.run(rounds=2)
+    here.store.set_active(TaskName("a"), EPOCH, active=False)
+    here.change(make_task("a", state=TaskState.PAUSED))
+    here.run()
+    assert here.offsets("a")[P0] < 1_000
+    assert here.counts("b") == here.expected()
+
+    here.store.set_active(TaskName("a"), EPOCH, active=True)
+    here.change(make_task("a"))
+    here.run()
+
+    assert here.counts("a") == here.expected()
+
+
+def test_while_every_task_is_paused_the_partition_is_paused_and_nothing_is_lost() -> None:
+    here = world()
+    here.add(make_task("a"))
+    here.assign(0)
+    here.run(rounds=2)
+    here.store.set_active(TaskName("a"), EPOCH, active=False)
+    here.run(rounds=15)
+    assert (LIVE, 0) in here.paused
+
+    here.store.set_active(TaskName("a"), EPOCH, active=True)
+    here.run()
+
+    assert here.counts("a") == here.expected()
+    assert (LIVE, 0) not in here.paused
+
+
+def test_a_lane_that_is_ahead_waits_while_the_log_is_full_and_goes_on_when_it_is_emptied() -> None:
+    here = world(rows=2_000, partitions=2, log_bytes_max=3_000)
+    here.add(make_task("a"))
+    here.assign(0)
+    here.run(rounds=60)
+    stuck = here.offsets("a")[P0]
+
+    assert stuck < 2_000
+    assert (LIVE, 0) in here.paused
+    assert here.machine.readings()[0].state == "backpressure"
+
+    here.assign(1)
+    here.run(rounds=300)
+    assert here.offsets("a")[Lane("1")] > stuck
+
+
+def test_a_full_log_of_one_task_does_not_hold_the_others() -> None:
+    here = world(rows=2_000, partitions=2, log_bytes_max=3_000)
+    here.add(make_task("floods"))
+    here.assign(0)
+    here.run(rounds=60)
+    assert here.offsets("floods")[P0] < 2_000
+
+    here.add(make_task("fresh"))
+    here.run(rounds=15)
+
+    assert here.offsets("fresh")[P0] > 0
+
+
+def test_rows_before_a_new_versions_start_go_to_the_old_one_and_no_batch_mixes_them() -> None:
+    here = world()
+    both = make_task("a", make_version(1, {P0: 0}), make_version(2, {P0: 450}))
+    here.add(both)
+    here.assign(0)
+
+    here.run()
+
+    versions = {
+        version: [part for name, v, parts in here.appended if v == version for part in parts]
+        for version in (1, 2)
+    }
+    assert versions[1][-1].next == 450
+    assert versions[2][0].first == 450
+    assert here.counts("a") == here.expected()
+
+
+def test_a_task_over_a_limit_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = world()
+    here.add(make_task("sick"))
+    here.add(make_task("well"))
+    here.assign(0)
+    real = mapping.map_batch
+
+    def limited(plan, buckets, decoded):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+        if plan.task == "sick":
+            raise TaskLimit("too many distinct values in one group")
+        return real(plan, buckets, decoded)
+
+    monkeypatch.setattr(mapping, "map_batch", limited)
+    here.run()
+
+    assert here.failed == {TaskName("sick"): "too many distinct values in one group"}
+    assert here.counts("well") == here.expected()
+
+
+def test_a_silent_partition_is_leased_as_idle_after_idle_after_and_not_before() -> None:
+    here = world(rows=10)
+    here.add(make_task("a"))
+    here.assign(0)
+
+    here.run(rounds=45)  # 4.5 s
+    early = here.store.head([TaskName("a")])[TaskName("a")]
+    here.run(rounds=15)  # 6 s
+    late = here.store.head([TaskName("a")])[TaskName("a")]
+
+    assert early is not None
+    assert early.idle == frozenset()
+    assert late is not None
+    assert late.idle == frozenset({P0})
+
+
+def test_a_partition_that_gets_rows_again_is_not_idle_any_more() -> None:
+    here = world(rows=10)
+    here.add(make_task("a"))
+    here.assign(0)
+    here.run(rounds=70)
+
+    here.partitions[0].append(row(10))
+    here.run(rounds=2)
+
+    head = here.store.head([TaskName("a")])[TaskName("a")]
+    assert head is not None
+    assert head.idle == frozenset()
+
+
+def test_a_revoked_partition_is_forgotten_and_the_next_owner_goes_on_exactly() -> None:
+    here = world()
+    here.add(make_task("a"))
+    here.assign(0)
+    here.run(rounds=3)
+    here.revoke(0)
+    here.positions.clear()
+    here.machine = here.new_machine()
+    here.change(make_task("a"))
+    here.assign(0)
+
+    here.run()
+
+    assert here.counts("a") == here.expected()
+    assert here.tiles("a", P0)

@@ -1,0 +1,95 @@
+"""Options of a task, and durations."""
+
+from __future__ import annotations
+
+import pytest
+
+from mars.errors import Rejected
+from mars.plan import Options
+from mars.sql import parse_duration, parse_options
+from mars.types import TaskName
+from tests.unit.sql.compiling import FLOWS
+
+
+def options(**given: object) -> Options:
+    return parse_options(given, TaskName("by_sip"), FLOWS)
+
+
+def test_everything_has_a_default() -> None:
+    assert options() == Options(
+        output_topic="mars.results.by_sip", delay_ms=0, idle_after_ms=5_000, future_limit_ms=300_000
+    )
+
+
+def test_options_are_taken() -> None:
+    found = options(
+        delay="1.5s", idle_after="500ms", future_limit="1h", late="drop", output_topic="a.b-c_1"
+    )
+    assert found == Options("a.b-c_1", 1_500, 500, 3_600_000)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"dealy": "1s"}, "did you mean delay?"),
+        ({"x": 1}, "unknown option 'x'"),
+        ({"late": "revise"}, "not supported yet"),
+        ({"late": "never"}, "the only policy is 'drop'"),
+        ({"lateness": "1h"}, "option lateness is not supported yet"),
+        ({"max_keys": 5}, "option max_keys is not supported yet"),
+        ({"delay": 5}, "option delay: write a duration as text"),
+        ({"delay": None}, "option delay: write a duration as text"),
+        ({"delay": "5"}, "option delay: '5' is not a duration"),
+        ({"delay": "-1s"}, "is not a duration"),
+        ({"delay": "8d"}, "outside of 0 ms to 604800 s"),
+        ({"idle_after": "0s"}, "option idle_after: 0s is outside"),
+        ({"future_limit": "367d"}, "option future_limit"),
+        ({"output_topic": 5}, "as text"),
+        ({"output_topic": ""}, "no legal topic name"),
+        ({"output_topic": "a b"}, "no legal topic name"),
+        ({"output_topic": "x\n"}, "no legal topic name"),
+        ({"output_topic": ".."}, "no legal topic name"),
+        ({"output_topic": "x" * 250}, "no legal topic name"),
+        ({"output_topic": "mars.progress"}, "is reserved"),
+        ({"output_topic": "mars.blue.dead"}, "is reserved"),
+        ({"output_topic": "mars.control"}, "is reserved"),
+        ({"output_topic": "__consumer_offsets"}, "is reserved"),
+        ({"output_topic": "flows"}, "the topic that the task reads"),
+    ],
+)
+def test_unusable_options_are_refused_by_name(given: dict[str, object], says: str) -> None:
+    with pytest.raises(Rejected) as caught:
+        parse_options(given, TaskName("t"), FLOWS)
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("topic", ["mars.results.progress", "marsXprogress", "mars.progress2"])
+def test_topics_that_only_look_like_ours_are_free(topic: str) -> None:
+    assert options(output_topic=topic).output_topic == topic
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [
+        ("0s", 0),
+        ("500ms", 500),
+        ("1s", 1_000),
+        ("5 min", 300_000),
+        ("5MIN", 300_000),
+        ("2h", 7_200_000),
+        ("1d", 86_400_000),
+        ("0.25 s", 250),
+        (" 1 s ", 1_000),
+    ],
+)
+def test_duration_is_read(text: str, milliseconds: int) -> None:
+    assert parse_duration(text) == milliseconds
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "s", "1", "1 week", "1s 5s", "1e3s", "-1s", "0.0001 s", "1..5s", "١s", "9" * 16 + "s"],
+)
+def test_text_that_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(Rejected, match="is not a duration"):
+        parse_duration(text)

@@ -1,0 +1,394 @@
+"""Why a window has not come.
+
+The task counts rows per minute, waits 1 s for stragglers, and reads two partitions into two
+buckets. Times are in milliseconds after 0.
+
+    lane 0   ───────────────▶ mark 65,000
+    lane 1   ───────▶ mark 30,000                 the window [0, 60,000) waits for lane 1
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from mars.definitions import TaskDefinition, TaskState, TaskVersion
+from mars.machines.explaining import (
+    OPEN_WINDOWS_MAX,
+    BucketOwner,
+    Evidence,
+    Holder,
+    HoldReason,
+    LoggedRows,
+    OpenWindow,
+    Reading,
+    explain,
+)
+from mars.machines.explaining_words import moment, summarise
+from mars.plan import (
+    Aggregate,
+    AggregateFunction,
+    Field,
+    FieldType,
+    Format,
+    Options,
+    Plan,
+    Stream,
+    ValueType,
+    WindowShape,
+)
+from mars.ports import DeadLetter, Head, Ledger, Progress
+from mars.types import (
+    AssignmentEpoch,
+    Bucket,
+    MemberId,
+    RowCounts,
+    Sequence64,
+    StoreEpoch,
+    StreamName,
+    TaskName,
+    Topic,
+    live_lane,
+)
+
+MINUTE = 60_000
+TASK = TaskName("by_sip")
+STREAM = Stream(
+    name=StreamName("flows"),
+    topic="flows",
+    format=Format.JSON,
+    fields=(Field("at", FieldType.TIMESTAMP_MS),),
+    event_time="at",
+)
+PLAN = Plan(
+    task=TASK,
+    version=1,
+    stream=STREAM,
+    window=WindowShape(MINUTE, MINUTE),
+    keys=(),
+    aggregates=(Aggregate("a0", AggregateFunction.COUNT_ALL, None, None, ValueType.INT64),),
+    outputs=(),
+    options=Options(output_topic="mars.results.by_sip", delay_ms=1_000),
+)
+VERSION = TaskVersion(
+    version=1,
+    sql="SELECT count(*) FROM flows WINDOWING 60 s",
+    options={},
+    stream=STREAM,
+    topic_id="id",
+    created_ms=0,
+    starts={live_lane(0): 0, live_lane(1): 0},
+)
+DEFINITION = TaskDefinition(TASK, TaskState.RUNNING, (VERSION,))
+HEAD = Head(
+    epoch=StoreEpoch(4),
+    version=1,
+    active=True,
+    offsets={live_lane(0): 100, live_lane(1): 40},
+    marks_ms={live_lane(0): 65_000, live_lane(1): 30_000},
+    idle=frozenset(),
+    seq=Sequence64(7),
+    now_ms=66_000,
+    log_bytes=1_000,
+)
+MAPPER = MemberId("mapper-1")
+REDUCER = MemberId("reducer-1")
+OWNED = BucketOwner(REDUCER, "owning")
+
+
+def evidence_with(**changes: object) -> Evidence:
+    whole = Evidence(
+        definition=DEFINITION,
+        plans={1: PLAN},
+        buckets=2,
+        now_ms=66_000,
+        head=HEAD,
+        store_epoch=StoreEpoch(4),
+        ends={0: 100, 1: 40},
+        readings={0: Reading(MAPPER, "reading"), 1: Reading(MAPPER, "reading")},
+        owners={Bucket(0): OWNED, Bucket(1): OWNED},
+        mappers=1,
+        reducers=1,
+        logged=(LoggedRows(1, Bucket(0), {0: 5}), LoggedRows(1, Bucket(1), {0: 2})),
+    )
+    return replace(whole, **changes)
+
+
+def nothing_open(**changes: object) -> Evidence:
+    return evidence_with(**{"logged": (), **changes})
+
+
+def only_window(evidence: Evidence) -> OpenWindow:
+    (window,) = explain(evidence).windows
+    return window
+
+
+def holder(evidence: Evidence) -> Holder:
+    return only_window(evidence).held_by
+
+
+def words(evidence: Evidence) -> str:
+    return summarise(evidence, explain(evidence))
+
+
+def progress_of(bucket: int, *, closed_ms: int | None = None, **rows: int) -> Progress:
+    return Progress(
+        task=TASK,
+        version=1,
+        bucket=Bucket(bucket),
+        assignment_epoch=AssignmentEpoch(1),
+        store_epoch=StoreEpoch(4),
+        emit=1,
+        closed_ms=closed_ms,
+        merged={},
+        needed={},
+        ledger=Ledger(**rows),
+    )
+
+
+# ------------------------------------------------------------------------- which windows
+
+
+def test_window_shows_its_rows_of_all_buckets_and_the_watermark() -> None:
+    window = only_window(evidence_with())
+    assert (window.start_ms, window.end_ms, window.rows) == (0, MINUTE, 7)
+    assert window.watermark_ms == 29_000
+
+
+def test_window_is_left_out_once_all_buckets_have_closed_it() -> None:
+    closed = tuple(progress_of(bucket, closed_ms=MINUTE) for bucket in (0, 1))
+    assert explain(evidence_with(progress=closed)).windows == ()
+
+
+def test_window_shows_only_the_buckets_that_have_not_closed_it() -> None:
+    assert only_window(evidence_with(progress=(progress_of(0, closed_ms=MINUTE),))).rows == 2
+
+
+def test_pane_of_a_sliding_task_opens_every_window_that_holds_it() -> None:
+    #  pane [60, 120) of size 60 in windows of 120 s that start every 60 s: [0, 120) and [60, 180)
+    sliding = replace(PLAN, window=WindowShape(2 * MINUTE, MINUTE))
+    logged = (LoggedRows(1, Bucket(0), {MINUTE: 3}),)
+    windows = explain(evidence_with(plans={1: sliding}, logged=logged)).windows
+    assert [(window.start_ms, window.rows) for window in windows] == [(0, 3), (MINUTE, 3)]
+
+
+def test_windows_come_with_the_soonest_end_first_and_the_rest_is_counted() -> None:
+    panes = {MINUTE * number: 1 for number in reversed(range(OPEN_WINDOWS_MAX + 3))}
+    explanation = explain(evidence_with(logged=(LoggedRows(1, Bucket(0), panes),)))
+    assert [window.start_ms for window in explanation.windows] == [
+        MINUTE * number for number in range(OPEN_WINDOWS_MAX)
+    ]
+    assert explanation.more == 3
+
+
+# ----------------------------------------------------------------------------- who holds it
+
+
+def test_lowest_lane_holds_the_window_as_behind_until_it_is_read_to_its_end() -> None:
+    held = holder(evidence_with(ends={0: 100, 1: 4_040}))
+    assert held == Holder(
+        HoldReason.BEHIND, partition=1, member=MAPPER, watermark_ms=29_000, lag=4_000
+    )
+
+
+def test_lane_that_is_read_to_its_end_without_a_lease_is_silent() -> None:
+    assert holder(evidence_with()).reason is HoldReason.SILENT
+
+
+def test_lane_without_a_mark_holds_before_one_with_a_low_mark() -> None:
+    head = replace(HEAD, marks_ms={live_lane(0): 65_000})
+    held = holder(evidence_with(head=head))
+    assert (held.partition, held.watermark_ms) == (1, None)
+
+
+def test_idle_lane_does_not_hold() -> None:
+    head = replace(
+        HEAD,
+        idle=frozenset({live_lane(1)}),
+        marks_ms={live_lane(0): 50_000, live_lane(1): 30_000},
+    )
+    assert holder(evidence_with(head=head)).partition == 0
+
+
+def test_lane_with_a_lease_and_rows_to_read_is_behind_and_not_idle() -> None:
+    head = replace(HEAD, idle=frozenset({live_lane(1)}))
+    lane = only_window(evidence_with(head=head, ends={0: 100, 1: 41})).partitions[1]
+    assert (lane.idle, lane.reason) == (False, HoldReason.BEHIND)
+
+
+def test_window_closes_by_the_clock_when_all_lanes_are_idle() -> None:
+    head = replace(HEAD, idle=frozenset({live_lane(0), live_lane(1)}), now_ms=62_000)
+    window = only_window(evidence_with(head=head, now_ms=62_000))
+    assert window.held_by.reason is HoldReason.IDLE
+    assert window.expected_close_ms == MINUTE + 1_000 + 5_000
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [
+        ("backpressure", HoldReason.BACKPRESSURE),
+        ("paused", HoldReason.PAUSED),
+        ("starting", HoldReason.STARTING),
+        ("reading", HoldReason.BEHIND),
+    ],
+)
+def test_mapper_says_what_it_does_with_a_partition_that_has_rows(
+    state: str, reason: HoldReason
+) -> None:
+    readings = {0: Reading(MAPPER, "reading"), 1: Reading(MAPPER, state)}
+    assert holder(evidence_with(ends={0: 100, 1: 41}, readings=readings)).reason is reason
+
+
+def test_partition_that_no_mapper_reads_has_no_owner() -> None:
+    held = holder(evidence_with(readings={0: Reading(MAPPER, "reading")}))
+    assert (held.reason, held.partition, held.member) == (HoldReason.NO_OWNER, 1, None)
+
+
+def test_partition_that_the_store_does_not_know_is_starting() -> None:
+    lanes = only_window(evidence_with(ends={0: 100, 1: 40, 2: 9})).partitions
+    assert (lanes[2].partition, lanes[2].reason) == (2, HoldReason.STARTING)
+
+
+@pytest.mark.parametrize("state", [TaskState.PAUSED, TaskState.FAILED])
+def test_task_that_does_not_run_is_paused_whatever_its_lanes_do(state: TaskState) -> None:
+    held = holder(evidence_with(definition=replace(DEFINITION, state=state)))
+    assert held == Holder(HoldReason.PAUSED)
+
+
+def test_store_of_another_epoch_is_recovering() -> None:
+    assert holder(evidence_with(store_epoch=StoreEpoch(5))) == Holder(HoldReason.RECOVERING)
+
+
+def test_task_that_is_not_yet_active_in_the_store_is_starting() -> None:
+    head = replace(HEAD, active=False)
+    assert holder(evidence_with(head=head)) == Holder(HoldReason.STARTING)
+
+
+def test_bucket_without_a_live_reducer_has_no_owner() -> None:
+    held = holder(evidence_with(owners={Bucket(0): OWNED}))
+    assert held == Holder(HoldReason.NO_OWNER, bucket=Bucket(1))
+
+
+PASSED = replace(HEAD, marks_ms={live_lane(0): 65_000, live_lane(1): 61_000})
+"""The watermark stands exactly at the end of the window."""
+
+
+def test_window_that_the_watermark_has_passed_waits_for_its_reducer() -> None:
+    window = only_window(evidence_with(head=PASSED))
+    assert window.held_by == Holder(HoldReason.BEHIND, bucket=Bucket(0), member=REDUCER)
+    assert window.expected_close_ms == 66_000
+
+
+def test_bucket_that_is_being_taken_over_is_recovering() -> None:
+    taken = {Bucket(0): OWNED, Bucket(1): BucketOwner(REDUCER, "catching_up")}
+    held = holder(evidence_with(head=PASSED, owners=taken))
+    assert held == Holder(HoldReason.RECOVERING, bucket=Bucket(1), member=REDUCER)
+
+
+# -------------------------------------------------------------------------- when it closes
+
+
+def test_window_of_a_live_stream_should_close_at_its_end_and_delay() -> None:
+    head = replace(HEAD, marks_ms={live_lane(0): 40_000, live_lane(1): 39_900}, now_ms=40_000)
+    window = only_window(evidence_with(head=head, now_ms=40_000))
+    assert window.expected_close_ms == MINUTE + 1_000
+
+
+def test_window_behind_a_lane_that_fell_silent_waits_for_its_idleness() -> None:
+    assert only_window(evidence_with()).expected_close_ms == 66_000 + 5_000
+
+
+def test_nobody_can_say_when_a_lane_behind_will_be_done() -> None:
+    assert only_window(evidence_with(ends={0: 100, 1: 50})).expected_close_ms is None
+
+
+# ------------------------------------------------------------------------------ in words
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (
+            {"ends": {0: 100, 1: 50}},
+            "The window 1970-01-01 00:00:00Z to 1970-01-01 00:01:00Z waits: mapper-1 has 10 rows "
+            "of partition 1 still to read.",
+        ),
+        (
+            {"readings": {}},
+            "The window 1970-01-01 00:00:00Z to 1970-01-01 00:01:00Z waits: no mapper reads "
+            "partition 1; start one.",
+        ),
+        (
+            {"owners": {}},
+            "The window 1970-01-01 00:00:00Z to 1970-01-01 00:01:00Z waits: no reducer owns "
+            "bucket 0; start one.",
+        ),
+        (
+            {"head": PASSED},
+            "The window 1970-01-01 00:00:00Z to 1970-01-01 00:01:00Z waits: the watermark has "
+            "passed it, and reducer-1 is about to commit it.",
+        ),
+        (
+            {"missing": ("redis is not available: refused",)},
+            "Nothing can be said for certain: redis is not available: refused.",
+        ),
+    ],
+)
+def test_summary_names_who_holds_the_first_window(
+    changes: dict[str, object], sentence: str
+) -> None:
+    assert words(evidence_with(**changes)) == sentence
+
+
+def test_summary_of_a_failed_task_says_why_and_what_to_do() -> None:
+    failed = replace(DEFINITION, state=TaskState.FAILED, detail="the log needs 300 MB")
+    assert words(evidence_with(definition=failed)) == (
+        "The task has failed (the log needs 300 MB): mend the cause, then resume it."
+    )
+
+
+def test_summary_of_a_paused_task_says_to_resume_it() -> None:
+    paused = replace(DEFINITION, state=TaskState.PAUSED)
+    assert "resume" in words(evidence_with(definition=paused))
+
+
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [
+        ({"head": None, "reducers": 0}, "No reducer runs"),
+        ({"head": None}, "has not started the task"),
+        ({"head": None, "progress": (progress_of(0),)}, "being rebuilt from Kafka"),
+        ({"mappers": 0, "ends": {0: 103, 1: 40}}, "No mapper runs, and 3 rows of topic flows"),
+        ({"ends": {0: 103, 1: 40}}, "3 rows of topic flows wait to be read"),
+        ({}, "No row has come to topic flows"),
+    ],
+)
+def test_summary_says_why_nothing_was_read(changes: dict[str, object], part: str) -> None:
+    assert part in words(nothing_open(**changes))
+
+
+def test_summary_names_the_fates_of_rows_when_none_was_counted() -> None:
+    read = (progress_of(0, read=9, filtered=4, bad=3, late=2),)
+    dead = (DeadLetter(TASK, Topic("flows"), 1, 17, 18, "wrong_type", 1),)
+    assert words(nothing_open(progress=read, dead=dead)) == (
+        "No window is open: of 9 rows read, 4 filtered out by WHERE, 3 bad, 2 late (for example "
+        "wrong_type: partition 1, offset 17)."
+    )
+
+
+def test_summary_counts_rows_of_the_log_that_are_not_committed_yet() -> None:
+    logged = (LoggedRows(1, Bucket(0), {}, RowCounts(bad=6)),)
+    assert "of 6 rows read, 6 bad" in words(evidence_with(logged=logged))
+
+
+def test_summary_says_up_to_when_windows_are_closed() -> None:
+    done = (progress_of(0, closed_ms=MINUTE, read=5, counted=5, emitted=5),)
+    assert words(nothing_open(progress=done)) == (
+        "No window is open: all windows with rows are closed up to 1970-01-01 00:01:00Z; no newer "
+        "row has come."
+    )
+
+
+def test_moment_of_a_time_that_no_calendar_has_is_its_number() -> None:
+    assert moment(10**17) == f"{10**17} ms"

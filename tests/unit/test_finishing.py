@@ -1,0 +1,164 @@
+"""States to result rows: values, order, JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import polars as pl
+import pytest
+
+from mars.aggregates import state_schema
+from mars.finishing import Finished, ResultRow, finish, rows
+from mars.plan import (
+    Aggregate,
+    AggregateFunction,
+    Call,
+    Column,
+    Expression,
+    Function,
+    Literal,
+    Order,
+    Output,
+    Plan,
+    ValueType,
+)
+from tests.unit.codec.samples import LOAD, NAME, OK, SIZE, plan_of
+
+A = AggregateFunction
+V = ValueType
+COUNTS = Column("a0", V.INT64)
+
+
+def finished(plan: Plan, *states: tuple[object, ...]) -> Finished:
+    frame = pl.DataFrame([(0, *state) for state in states], schema=state_schema(plan), orient="row")
+    return finish(plan, frame, 60_000)
+
+
+def values_of(result: Finished) -> list[dict[str, object]]:
+    return [json.loads(value) for value in result.values]
+
+
+def test_row_has_the_window_then_the_items() -> None:
+    plan = plan_of(NAME)
+    result = finished(plan, ("a", 3))
+    assert result.window_start_ms == 60_000
+    assert result.keys == [b'[60000,"a"]']
+    assert result.values == [b'{"window_start":60000,"window_end":120000,"key0":"a","agg0":3}']
+
+
+def test_task_without_keys_has_the_window_alone_as_key() -> None:
+    assert finished(plan_of(), (3,)).keys == [b"[60000]"]
+
+
+def test_window_bounds_selected_as_items_appear_once() -> None:
+    bound = Output("window_start", Column("window_start", V.TIMESTAMP))
+    event_time = Output("at", Column("window_start", V.TIMESTAMP))
+    plan = replace(plan_of(), outputs=(event_time, bound))
+    assert finished(plan, (1,)).values == [b'{"window_start":60000,"window_end":120000,"at":60000}']
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "plain",
+        'quote " and \\ backslash / slash',
+        "".join(map(chr, range(0x20))) + "\x7f",
+        "é漢\U0001f600\u2028",
+        "null",
+    ],
+)
+def test_texts_are_escaped_as_json(text: str) -> None:
+    plan = plan_of(NAME)
+    result = finished(plan, (text, 1), ("other", 1))
+    assert text in [value["key0"] for value in values_of(result)]
+    assert [60_000, text] in [json.loads(key) for key in result.keys]
+
+
+def test_item_names_are_escaped_as_json() -> None:
+    plan = replace(plan_of(), outputs=(Output('a "b"\n{}', COUNTS),))
+    assert values_of(finished(plan, (5,)))[0]['a "b"\n{}'] == 5
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "text"),
+    [
+        (SIZE, 2**63 - 1, b"9223372036854775807"),
+        (SIZE, None, b"null"),
+        (Column("w", V.INTEGER), -(2**127), str(-(2**127)).encode()),
+        (LOAD, 0.1, b"0.1"),
+        (LOAD, 5.0, b"5.0"),
+        (LOAD, float("nan"), b"null"),
+        (LOAD, float("inf"), b"null"),
+        (LOAD, None, b"null"),
+        (OK, True, b"true"),
+        (OK, False, b"false"),
+        (OK, None, b"null"),
+        (NAME, None, b"null"),
+        (Column("t", V.TIMESTAMP), -1, b"-1"),
+    ],
+)
+def test_values_of_each_type_are_json(key: Expression, value: object, text: bytes) -> None:
+    result = finished(plan_of(key), (value, 1))
+    assert result.keys == [b"[60000," + text + b"]"]
+    assert b'"key0":' + text + b"," in result.values[0]
+
+
+@pytest.mark.parametrize(
+    "value", [1e16, 1e22, 1.7976931348623157e308, 5e-324, -1e-7, 2.0**53, 1 / 3]
+)
+def test_floats_read_back_as_the_same_number(value: float) -> None:
+    result = finished(plan_of(LOAD), (value, 1))
+    assert values_of(result)[0]["key0"] == value
+    assert len(json.loads(result.keys[0])) == 2
+
+
+def test_rows_are_sorted_by_key_with_null_last() -> None:
+    plan = plan_of(NAME, SIZE)
+    result = finished(plan, ("b", 1, 1), (None, 0, 1), ("a", None, 1), ("a", 10, 1), ("a", 9, 1))
+    assert [json.loads(key)[1:] for key in result.keys] == [
+        ["a", 9],
+        ["a", 10],
+        ["a", None],
+        ["b", 1],
+        [None, 0],
+    ]
+
+
+def test_order_and_limit_come_before_the_key() -> None:
+    plan = replace(plan_of(NAME), order_by=(Order(COUNTS, descending=True),), limit=3)
+    result = finished(plan, ("d", 1), ("c", 5), ("a", 2), ("b", 5))
+    assert [value["key0"] for value in values_of(result)] == ["b", "c", "a"]
+
+
+@pytest.mark.parametrize("descending", [False, True])
+def test_nulls_come_last_in_both_directions(*, descending: bool) -> None:
+    extreme = Aggregate("a0", A.MAX, SIZE, None, V.INT64)
+    plan = replace(plan_of(NAME, aggregates=[extreme]), order_by=(Order(COUNTS, descending),))
+    result = finished(plan, ("a", None), ("b", 1), ("c", 2))
+    assert values_of(result)[-1]["key0"] == "a"
+
+
+def test_having_keeps_groups_for_which_it_is_true() -> None:
+    having = Call(Function.GREATER, (COUNTS, Literal(1, V.INT64)), V.BOOL)
+    plan = replace(plan_of(NAME), having=having)
+    assert [value["key0"] for value in values_of(finished(plan, ("a", 1), ("b", 2)))] == ["b"]
+
+
+def test_items_may_be_expressions_over_aggregates_and_constants() -> None:
+    plan = plan_of(NAME)
+    twice = Output("twice", Call(Function.ADD, (COUNTS, COUNTS), V.INTEGER))
+    plan = replace(plan, outputs=(twice, Output("one", Literal(1, V.INT64))))
+    (value,) = values_of(finished(plan, ("a", 4)))
+    assert (value["twice"], value["one"]) == (8, 1)
+
+
+def test_window_without_groups_has_no_rows() -> None:
+    assert finished(plan_of(NAME)) == Finished(60_000, [], [])
+
+
+def test_rows_are_read_back() -> None:
+    plan = plan_of(NAME, SIZE)
+    (read,) = rows(plan, finished(plan, ("é", None, 2**40)))
+    assert read == ResultRow(60_000, 120_000, ("é", None), ("é", None, 2**40))
