@@ -10,13 +10,13 @@ import socket
 import sys
 import threading
 import time
-from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from types import FrameType
 
 import uvicorn
 
 from api.app import create_app
+from api.probes import KafkaProbe
 from api.routes.inside import Stopping
 from api.services.all import Services, build
 from api.services.context import Cluster, Ports
@@ -24,9 +24,9 @@ from api.services.health import Health
 from api.services.sampling import SAMPLE_INTERVAL_S, Sampler
 from mars.adapters.kafka import KafkaControlLog, KafkaProgressLog, KafkaTopicAdmin
 from mars.adapters.kafka.results import KafkaDeadLetters, KafkaResultTail
-from mars.adapters.probe import kafka_ready
 from mars.adapters.redis import RedisPartialLog
 from mars.adapters.zookeeper import ZooKeeperConnection, ZooKeeperCoordinator, ZooKeeperRegistry
+from mars.errors import SettingsError, Unavailable
 from mars.process import life as living
 from mars.process import logs
 from mars.process.command import settings_from_command_line
@@ -84,7 +84,7 @@ class _Process:
         self._reporter = Reporter(member, "api")
         self._health = Health(
             {
-                "kafka": partial(kafka_ready, settings),
+                "kafka": KafkaProbe(self._admin, settings),
                 "redis": self._partial_log.ping,
                 "zookeeper": self._registry.ping,
             }
@@ -105,7 +105,9 @@ class _Process:
         self._health.start()
         background = [
             threading.Thread(target=self._take_part, name="member", daemon=True),
-            threading.Thread(target=self._sample, args=(services.sampler,), name="sampler"),
+            threading.Thread(
+                target=self._sample, args=(services.sampler,), name="sampler", daemon=True
+            ),
         ]
         for thread in background:
             thread.start()
@@ -153,22 +155,29 @@ class _Process:
     # ---------------------------------------------------------------------------- background
 
     def _take_part(self) -> None:
-        """Make what a namespace needs, be a member, and report, as soon as servers answer."""
-        services = living.Services("api")
-        wanted = self._settings.cluster.buckets
-        buckets = services.insist(
-            self._life, "zookeeper", lambda: self._coordinator.buckets(wanted)
-        )
-        services.insist(
-            self._life,
-            "zookeeper",
-            lambda: self._coordinator.join(self._reporter.report(0, self._health.missing)),
-        )
-        if buckets is not None:
-            services.insist(self._life, "kafka", lambda: self._admin.ensure_internal(buckets))
+        """Be a member and make what a namespace needs, as soon as the servers answer."""
+        joined = made = False
         while not self._life.wait(REPORT_INTERVAL_S):
             report = self._reporter.report(0, self._health.missing)
-            services.attempt("zookeeper", partial(self._coordinator.report, report))
+            try:
+                if joined:
+                    self._coordinator.report(report)
+                else:
+                    self._coordinator.join(report)
+                    joined = True
+                if not made and "kafka" not in self._health.missing:
+                    self._make_topics()
+                    made = True
+            except Unavailable:
+                # The probes have logged which server is away.
+                continue
+
+    def _make_topics(self) -> None:
+        buckets = self._coordinator.buckets(self._settings.cluster.buckets)
+        try:
+            self._admin.ensure_internal(buckets)
+        except SettingsError as error:
+            logs.error(logs.logger("api"), str(error))
 
     def _sample(self, sampler: Sampler) -> None:
         while not self._life.wait(SAMPLE_INTERVAL_S):

@@ -43,8 +43,8 @@ def build(ports: Ports, cluster: Cluster, health: Health, version: str) -> Servi
     progress = ProgressTail(ports.progress, buckets)
     tasks = TaskService(ports, compiler, progress, buckets, cluster.results_partitions)
     logs = LogReader(ports.log)
-    sampler = Sampler(ports, compiler, progress)
-    members = ClusterService(ports, cluster, buckets, sampler, version)
+    sampler = Sampler(ports, compiler, progress, health.away)
+    members = ClusterService(ports, cluster, buckets, sampler, health.away, version)
     return Services(
         compiler=compiler,
         streams=StreamService(ports, compiler, cluster.namespace),
@@ -52,7 +52,7 @@ def build(ports: Ports, cluster: Cluster, health: Health, version: str) -> Servi
         progress=progress,
         windows=WindowService(ports, compiler, buckets, tasks, progress, logs),
         results=ResultService(ports, compiler, tasks),
-        why=WhyService(ports, compiler, buckets, tasks, progress, logs),
+        why=WhyService(ports, compiler, buckets, tasks, progress, logs, health.away),
         sampler=sampler,
         cluster=members,
         metrics=MetricService(ports, members, sampler, health),

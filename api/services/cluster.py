@@ -16,7 +16,7 @@ from api.schemas import (
     TaskBacklog,
 )
 from api.services.context import BucketCount, Cluster, Ports
-from api.services.missing import Missing
+from api.services.missing import Away, Missing
 from api.services.sampling import Sample, Sampler
 from mars.ports import Assignment, MemberInfo
 from mars.types import MemberId
@@ -39,12 +39,14 @@ class ClusterService:
         cluster: Cluster,
         buckets: BucketCount,
         sampler: Sampler,
+        away: Away,
         version: str,
     ) -> None:
         self._ports = ports
         self._cluster = cluster
         self._buckets = buckets
         self._sampler = sampler
+        self._away = away
         self._version = version
 
     def members(self, missing: Missing) -> dict[MemberId, MemberInfo]:
@@ -56,7 +58,7 @@ class ClusterService:
 
     def show(self) -> ClusterView:
         """The state of the cluster; what is away is named in `missing`."""
-        missing = Missing()
+        missing = Missing(self._away())
         coordinator = self._ports.coordinator
         buckets = missing.ask("zookeeper", self._buckets) or self._cluster.buckets_wanted
         assignment = missing.ask("zookeeper", coordinator.assignment)

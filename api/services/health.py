@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from threading import Event, Lock, Thread
 
 from api.schemas import Readiness
+from mars.errors import Unavailable
 
 PROBE_INTERVAL_S = 2.0
 """Between two probes of a server: what /readyz says is at most this old, and a probe's time."""
@@ -64,6 +65,15 @@ class Health:
         with self._lock:
             return tuple(service for service, found in self._found.items() if found is not None)
 
+    def away(self) -> dict[str, Unavailable]:
+        """The servers that did not answer when they were last asked."""
+        with self._lock:
+            return {
+                service: Unavailable(service, _without_name(service, found))
+                for service, found in self._found.items()
+                if found is not None and found != NOT_PROBED
+            }
+
     def readiness(self) -> Readiness:
         """Each server: ok, or what is missing."""
         with self._lock:
@@ -73,3 +83,8 @@ class Health:
             status="ready" if ready else "not ready",
             services={service: sentence or "ok" for service, sentence in found.items()},
         )
+
+
+def _without_name(service: str, sentence: str) -> str:
+    """Probes name the server as errors do; the error names it again."""
+    return sentence.removeprefix(f"{service} is not available: ")

@@ -59,7 +59,7 @@ class MetricService:
         return generate_latest(registry)
 
     def _metrics(self) -> Iterator[Metric]:
-        missing = Missing()
+        missing = Missing(self._health.away())
         tasks = self._sampler.latest().tasks
         members = self._cluster.members(missing)
         assignment = missing.ask("zookeeper", self._ports.coordinator.assignment)

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from mars.errors import Unavailable
 
 Answer = TypeVar("Answer")
 
+Away = Callable[[], Mapping[str, Unavailable]]
+"""Says which servers are known to be away."""
+
 
 class Missing:
-    """Collects which servers did not answer; each is asked no more after its first failure."""
+    """Collects which servers did not answer; each is asked no more after its first failure.
 
-    def __init__(self) -> None:
-        self._errors: dict[str, Unavailable] = {}
+    `away` are those known to be away, with what is known: nobody waits for their time-outs.
+    """
+
+    def __init__(self, away: Mapping[str, Unavailable]) -> None:
+        self._errors = dict(away)
 
     @property
     def sentences(self) -> tuple[str, ...]:

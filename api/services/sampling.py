@@ -11,7 +11,7 @@ from threading import Lock
 
 from api.services.compiling import Compiler
 from api.services.context import Ports
-from api.services.missing import Missing
+from api.services.missing import Away, Missing
 from api.services.progress import ProgressTail
 from mars.definitions import TaskDefinition, TaskState
 from mars.machines.explaining import level_of
@@ -71,11 +71,13 @@ class Sampler:
         ports: Ports,
         compiler: Compiler,
         progress: ProgressTail,
+        away: Away,
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._ports = ports
         self._compiler = compiler
         self._progress = progress
+        self._away = away
         self._monotonic_s = monotonic_s
         self._lock = Lock()
         self._points: dict[TaskName, deque[_Point]] = {}
@@ -92,7 +94,7 @@ class Sampler:
 
     def sample(self) -> Sample:
         """Look at all tasks now. Raises nothing: what is missing is named."""
-        missing = Missing()
+        missing = Missing(self._away())
         tasks = {
             name: task
             for name, task in (missing.ask("zookeeper", self._ports.registry.tasks) or {}).items()
@@ -120,7 +122,7 @@ class Sampler:
 
     def one(self, definition: TaskDefinition) -> tuple[TaskFigures, tuple[str, ...]]:
         """One task now, and the sentences of the servers that did not answer."""
-        missing = Missing()
+        missing = Missing(self._away())
         name, topic = definition.name, Topic(definition.current.stream.topic)
         head = missing.ask("redis", lambda: self._ports.log.head([name]).get(name))
         ends = self._ends({topic}, missing).get(topic)

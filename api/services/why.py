@@ -13,7 +13,7 @@ from api.services.logs import (
     drafts_of,
     merged_through,
 )
-from api.services.missing import Missing
+from api.services.missing import Away, Missing
 from api.services.progress import ProgressTail
 from api.services.tasks import TaskService
 from mars.definitions import TaskDefinition
@@ -46,6 +46,7 @@ class WhyService:
         tasks: TaskService,
         progress: ProgressTail,
         logs: LogReader,
+        away: Away,
     ) -> None:
         self._ports = ports
         self._compiler = compiler
@@ -53,6 +54,7 @@ class WhyService:
         self._tasks = tasks
         self._progress = progress
         self._logs = logs
+        self._away = away
 
     def why(self, name: str) -> Why:
         """The answer. Raises NotFound; servers that are away are named in the summary."""
@@ -63,7 +65,7 @@ class WhyService:
 
     def evidence(self, definition: TaskDefinition) -> Evidence:
         """One look at everything; the log is read before the progress that accounts for it."""
-        missing = Missing()
+        missing = Missing(self._away())
         ports, name = self._ports, definition.name
         topic = Topic(definition.current.stream.topic)
         buckets = self._buckets()

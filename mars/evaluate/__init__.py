@@ -24,6 +24,7 @@ A constant expression has length one: evaluate it with `with_columns`, not alone
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import reduce
 from types import MappingProxyType
 
@@ -51,13 +52,31 @@ __all__ = ["to_polars"]
 
 def to_polars(expression: Expression) -> pl.Expr:
     """The same expression for polars; its columns are looked up by the names in the plan."""
+    return _built(_folded(expression))
+
+
+def _folded(expression: Expression) -> Expression:
+    """The expression with all its constant parts computed.
+
+    Besides the work, it saves from polars taking the one value of a computed constant for a
+    whole column that is too short.
+    """
+    if not isinstance(expression, Call):
+        return expression
+    call = replace(expression, arguments=tuple(map(_folded, expression.arguments)))
+    if all(isinstance(argument, Literal) for argument in call.arguments):
+        return Literal(pl.select(_built(call)).item(), call.type)
+    return call
+
+
+def _built(expression: Expression) -> pl.Expr:
     match expression:
         case Column(name):
             return pl.col(name)
         case Literal(value, type_):
             return pl.lit(value, dtype=dtype_of(type_))
         case Call():
-            arguments = [to_polars(argument) for argument in expression.arguments]
+            arguments = [_built(argument) for argument in expression.arguments]
             return _BUILDERS[expression.function](expression, arguments)
 
 

@@ -28,17 +28,17 @@ def multiply(call: Call, arguments: list[pl.Expr]) -> pl.Expr:
     return _exact(call, arguments, operator.mul)
 
 
-def divide(call: Call, arguments: list[pl.Expr]) -> pl.Expr:
+def divide(_call: Call, arguments: list[pl.Expr]) -> pl.Expr:
     """Quotient as FLOAT64; NULL for a divisor of 0."""
     dividend, divisor = (argument.cast(pl.Float64) for argument in arguments)
-    return pl.when(divisor != 0).then(_by_numpy(call, np.divide, dividend, divisor))
+    return pl.when(divisor != 0).then(_by_numpy(np.divide, dividend, divisor))
 
 
 def modulo(call: Call, arguments: list[pl.Expr]) -> pl.Expr:
     """Remainder with the sign of the dividend; NULL for a divisor of 0."""
     dividend, divisor = common(call, arguments)
     if call.type is ValueType.FLOAT64:
-        return pl.when(divisor != 0).then(_by_numpy(call, np.fmod, dividend, divisor))
+        return pl.when(divisor != 0).then(_by_numpy(np.fmod, dividend, divisor))
     # polars rounds the quotient down, SQL rounds it towards zero.
     floored = dividend % divisor
     other_sign = (floored != 0) & ((floored < 0) != (dividend < 0))
@@ -73,7 +73,7 @@ def round_half_away(call: Call, arguments: list[pl.Expr]) -> pl.Expr:
     """Rounded to some digits after the point (before it if negative), halves away from zero."""
     value, digits = arguments[0], _digits(call)
     if call.type is ValueType.FLOAT64:
-        return _round_float(call, value, digits)
+        return _round_float(value, digits)
     return value if digits >= 0 else _round_integer(value, 10**-digits)
 
 
@@ -115,7 +115,7 @@ def _exact(
     )
 
 
-def _by_numpy(call: Call, function: np.ufunc, left: pl.Expr, right: pl.Expr) -> pl.Expr:
+def _by_numpy(function: np.ufunc, left: pl.Expr, right: pl.Expr) -> pl.Expr:
     """A function of two FLOAT64 columns where polars has no exact one.
 
     It has no remainder that is exact, and divides by a constant by multiplying with the inverse,
@@ -127,16 +127,7 @@ def _by_numpy(call: Call, function: np.ufunc, left: pl.Expr, right: pl.Expr) -> 
             return pl.Series(function(columns[0].to_numpy(), columns[1].to_numpy()))
 
     computed = pl.map_batches([left, right], of_columns, return_dtype=pl.Float64)
-    known = pl.when(left.is_not_null() & right.is_not_null()).then(computed)
-    # polars takes the one value of a mapped constant for a whole, too short column.
-    return known if _has_column(call) else pl.lit(pl.select(known).item(), dtype=pl.Float64())
-
-
-def _has_column(expression: Expression) -> bool:
-    match expression:
-        case Call(arguments=arguments):
-            return any(map(_has_column, arguments))
-    return isinstance(expression, Column)
+    return pl.when(left.is_not_null() & right.is_not_null()).then(computed)
 
 
 def _digits(call: Call) -> int:
@@ -146,15 +137,15 @@ def _digits(call: Call) -> int:
     return 0
 
 
-def _round_float(call: Call, value: pl.Expr, digits: int) -> pl.Expr:
+def _round_float(value: pl.Expr, digits: int) -> pl.Expr:
     scale = pl.lit(float(10 ** abs(digits)))
     if digits == 0:
         return value.round(0, mode="half_away_from_zero")
     if digits < 0:
-        scaled = _by_numpy(call, np.divide, value, scale)
+        scaled = _by_numpy(np.divide, value, scale)
         return scaled.round(0, mode="half_away_from_zero") * scale
     whole = (value * scale).round(0, mode="half_away_from_zero")
-    rounded = _by_numpy(call, np.divide, whole, scale)
+    rounded = _by_numpy(np.divide, whole, scale)
     # A value too large to be scaled has no digits after the point.
     return pl.when(rounded.is_finite()).then(rounded).otherwise(value)
 

@@ -54,7 +54,7 @@ class Source:
 
     def called(self, node: exp.Expr) -> str:
         """The name of the function that a node calls, as it is written; empty if it calls none."""
-        at = self._first_token(node)
+        at = self.index_of(node)
         if at is None or [token.text for token in self.tokens[at + 1 : at + 2]] != ["("]:
             return ""
         return self.text[self.tokens[at].start : self.tokens[at].end + 1]
@@ -66,14 +66,14 @@ class Source:
             return where.start
         node: exp.Expr | None = where
         while node is not None:
-            first = self._first_token(node)
+            first = self.index_of(node)
             if first is not None:
                 return self.tokens[first].start
             node = node.parent
         return 0
 
-    def _first_token(self, node: exp.Expr) -> int | None:
-        """Index of the token at which a node begins.
+    def index_of(self, node: exp.Expr) -> int | None:
+        """Index of the token at which a node begins, if the parser noted enough to know it.
 
         sqlglot notes the place of names, literals and functions only, so the place of anything
         else is that of its first part, less the words that stand before it.
@@ -81,7 +81,7 @@ class Source:
         start = node.meta.get("start")
         if start is not None:
             return self.places.get(start)
-        found = [self._first_token(child) for child in node.iter_expressions()]
+        found = [self.index_of(child) for child in node.iter_expressions()]
         parts = [at for at in found if at is not None]
         if not parts:
             return None

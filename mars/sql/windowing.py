@@ -81,7 +81,8 @@ def _duration(
 ) -> tuple[int, Sequence[Token]]:
     """The duration after a word, and what follows it."""
     where = following[0] if following else word
-    if len(following) >= 2 and following[0].token_type is TokenType.NUMBER:
+    kinds = [token.token_type for token in following[:2]]
+    if kinds == [TokenType.NUMBER, TokenType.VAR]:
         found = duration_ms(following[0].text, following[1].text)
         if found is not None:
             return found, following[2:]
@@ -99,12 +100,24 @@ def _window_call(names: Names, call: exp.Expr) -> WindowShape:
         raise source.error(
             arguments[0], f"the first argument is the stream's time, {names.stream.event_time}"
         )
-    size_ms = _interval(source, arguments[-1])
-    slide_ms = _interval(source, arguments[1])
-    return _checked(source, size_ms, slide_ms, arguments[-1], arguments[1])
+    places = _places(source, call)
+    size_ms = _interval(source, arguments[-1], places[-1])
+    slide_ms = _interval(source, arguments[1], places[1])
+    return _checked(source, size_ms, slide_ms, places[-1], places[1])
 
 
-def _interval(source: Source, node: exp.Expr) -> int:
+def _places(source: Source, call: exp.Expr) -> list[Token | exp.Expr]:
+    """Where the arguments of a call stand; the parser forgets it of `INTERVAL 60 SECOND`."""
+    begin = source.index_of(call) or 0
+    following = source.tokens[begin:]
+    intervals = (token for token in following if token.token_type is TokenType.INTERVAL)
+    return [
+        next(intervals, argument) if isinstance(argument, exp.Interval) else argument
+        for argument in call.expressions
+    ]
+
+
+def _interval(source: Source, node: exp.Expr, where: Token | exp.Expr) -> int:
     if isinstance(node, exp.Interval) and isinstance(node.this, exp.Literal):
         unit = node.args.get("unit")
         written = unit.name.upper().removesuffix("S") if isinstance(unit, exp.Var) else ""
@@ -112,7 +125,7 @@ def _interval(source: Source, node: exp.Expr) -> int:
         if found is not None:
             return found
     raise source.error(
-        node, "a duration is needed here, such as INTERVAL '60' SECOND, in units up to DAY"
+        where, "a duration is needed here, such as INTERVAL '60' SECOND, in units up to DAY"
     )
 
 

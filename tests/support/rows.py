@@ -57,11 +57,11 @@ def expected(
     rows: Sequence[Mapping[str, Any]], window_ms: int = 5_000
 ) -> dict[tuple[Any, ...], dict[str, Any]]:
     """What DuckDB computes for `QUERY` over the rows, by (window_start, sip, type)."""
-    table = pa.Table.from_pylist([dict(row) for row in rows])  # noqa: F841 -- DuckDB finds it
+    arrived = pa.Table.from_pylist([dict(row) for row in rows])  # noqa: F841 -- DuckDB finds it
     cursor = duckdb.sql(
         f"SELECT timestamp // {window_ms} * {window_ms} AS window_start, sip, type, "
         "count(*)::BIGINT AS count, sum(bytes)::BIGINT AS bytes, sum(id)::BIGINT AS ids, "
-        "sum(hash)::BIGINT AS hashes FROM table GROUP BY ALL"
+        "sum(hash)::BIGINT AS hashes FROM arrived GROUP BY ALL"
     )
     names = cursor.columns
     found = [dict(zip(names, line, strict=True)) for line in cursor.fetchall()]

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import cast
-
-from confluent_kafka import Message
+from collections.abc import Iterable, Iterator, Sequence
 
 from mars.codec.checksum import checksum
 from mars.codec.result_headers import BUCKET, EMIT, number
 from mars.ports import Emission
 from mars.types import Bucket
 
+Row = tuple[Sequence[tuple[str, object]], bytes | None]
+"""Headers and value of a record."""
 
-def difference(emission: Emission, bucket: Bucket, portions: Iterable[list[Message]]) -> str | None:
+
+def difference(emission: Emission, bucket: Bucket, rows: Iterable[Row]) -> str | None:
     """None if the rows of the bucket's emission are those recorded, else what differs.
 
-    `portions` holds the committed records between the emission's offsets. Rows of one bucket lie
-    between the rows of another, but never two emissions of one bucket between the same offsets.
+    `rows` are the committed records between the emission's offsets. Rows of other buckets may lie
+    among them, but never two emissions of one bucket between the same offsets.
     """
-    values = list(_values(emission, bucket, portions))
+    values = list(_values(emission, bucket, rows))
     found = checksum(values)
     if len(values) == emission.count and found == emission.checksum:
         return None
@@ -31,12 +31,13 @@ def difference(emission: Emission, bucket: Bucket, portions: Iterable[list[Messa
     return f"emission {emission.emit} at {place} has {detail}"
 
 
-def _values(
-    emission: Emission, bucket: Bucket, portions: Iterable[list[Message]]
-) -> Iterator[bytes]:
+def _values(emission: Emission, bucket: Bucket, rows: Iterable[Row]) -> Iterator[bytes]:
     wanted = {(BUCKET, number(bucket)), (EMIT, number(emission.emit))}
-    for portion in portions:
-        for message in portion:
-            headers = cast(list[tuple[str, bytes]], message.headers() or [])
-            if wanted.issubset(headers):
-                yield message.value() or b""
+    last: Sequence[tuple[str, object]] | None = None
+    ours = False
+    for headers, value in rows:
+        # Nearly all rows have the headers of the one before them.
+        if headers != last:
+            last, ours = headers, wanted.issubset(headers)
+        if ours:
+            yield value or b""

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from typing import cast
 
 from mars.adapters.kafka.admin import KafkaTopicAdmin
-from mars.adapters.kafka.audit import difference
+from mars.adapters.kafka.audit import Row, difference
 from mars.adapters.kafka.names import Names
 from mars.adapters.kafka.progress import KafkaProgressLog
 from mars.adapters.kafka.slices import SliceReader
@@ -97,7 +98,7 @@ class KafkaSink:
         (offset,) = producer.write_progress(self._names.progress, [claim])
         producer.commit()
         records = self._read_back(claim, offset, abandoned)
-        _refuse_newer(records, claim.assignment_epoch)
+        refuse_newer(records, claim.assignment_epoch)
         self._keep(bucket, claim.assignment_epoch, offset + 1, abandoned)
         return Claimed(records, offset + 1)
 
@@ -140,7 +141,8 @@ class KafkaSink:
             return None
         end = min(emission.last + 1, end)
         portions = self._results.read(emission.topic, emission.partition, emission.first, end)
-        return difference(emission, bucket, portions)
+        rows = ((row.headers() or [], row.value()) for portion in portions for row in portion)
+        return difference(emission, bucket, cast(Iterator[Row], rows))
 
     # ----------------------------------------------------------------------------------- commit
 
@@ -176,15 +178,8 @@ class KafkaSink:
             raise Interrupted(f"Bucket {bucket} was given back.") from error
 
     def _refuse_foreign(self, bucket: Bucket, slot: _Slot, end: int, known: int) -> None:
-        if end <= known or (end == known + 1 and slot.marker == known):
-            return
-        foreign = self._progress.between(bucket, known, end)
-        _refuse_newer(foreign, slot.epoch)
-        if foreign:
-            raise Interrupted(
-                f"Bucket {bucket}: an older owner wrote {len(foreign)} progress records; the "
-                "bucket is claimed again."
-            )
+        if may_hold_foreign(end, known, slot.marker):
+            refuse_foreign(self._progress.between(bucket, known, end), bucket, slot.epoch)
 
     def _write(self, transaction: Transaction, ready: _Ready, known: int) -> Committed:
         producer, bucket = ready.producer, transaction.bucket
@@ -194,11 +189,7 @@ class KafkaSink:
             producer.write_dead(self._names.dead, self._dead_partition(bucket), transaction.dead)
         progress = tuple(with_span(record, spans) for record in transaction.progress)
         offsets = producer.write_progress(self._names.progress, progress)
-        if offsets and offsets != list(range(ready.end, ready.end + len(offsets))):
-            raise Interrupted(
-                f"Bucket {bucket}: somebody wrote progress beside its owner, at an offset from "
-                f"{ready.end}; the bucket is claimed again."
-            )
+        refuse_strangers(offsets, ready.end, bucket)
         producer.commit()
         return Committed(progress, offsets[-1] + 1 if offsets else known)
 
@@ -250,9 +241,38 @@ class KafkaSink:
         self._progress.close()
 
 
-def _refuse_newer(records: Sequence[ProgressRecord], own: AssignmentEpoch) -> None:
+def may_hold_foreign(end: int, known: int, marker: int) -> bool:
+    """Whether a foreign record may lie in `[known, end)` of a progress partition.
+
+    `end` is the last stable offset, read after our own init; `marker` is the offset behind our
+    own last record. See `KafkaSink.commit`.
+    """
+    return end > known and not (end == known + 1 and marker == known)
+
+
+def refuse_foreign(records: Sequence[ProgressRecord], bucket: Bucket, own: AssignmentEpoch) -> None:
+    """Raise Fenced if a newer owner wrote one of them, Interrupted if an older one did."""
+    refuse_newer(records, own)
+    if records:
+        raise Interrupted(
+            f"Bucket {bucket}: an older owner wrote {len(records)} progress records; the bucket is "
+            "claimed again."
+        )
+
+
+def refuse_newer(records: Sequence[ProgressRecord], own: AssignmentEpoch) -> None:
+    """Raise Fenced if a newer owner wrote one of them."""
     newest = max((record.assignment_epoch for record in records), default=own)
     if newest > own:
         raise Fenced(
             f"A newer owner of the bucket has assignment epoch {newest}, this one has {own}."
+        )
+
+
+def refuse_strangers(offsets: Sequence[int], end: int, bucket: Bucket) -> None:
+    """Raise Interrupted if our records are not the next ones behind `end`, side by side."""
+    if list(offsets) != list(range(end, end + len(offsets))):
+        raise Interrupted(
+            f"Bucket {bucket}: somebody wrote progress beside its owner, at an offset from {end} "
+            "on; the bucket is claimed again."
         )

@@ -77,7 +77,7 @@ def test_process_without_any_server_answers_and_stops_when_asked(
     assert set(services) == {"kafka", "redis", "zookeeper"}
     assert "ok" not in services.values()
     assert client.get("/metrics").status_code == 200
-    assert client.get("/v1/cluster").json()["missing"] == ["zookeeper"]
+    assert client.get("/v1/cluster").json()["missing"] == ["kafka", "redis", "zookeeper"]
     process.send_signal(signal.SIGTERM)
     assert process.wait(WITHIN_S) == 0
     for service in services:

@@ -41,14 +41,14 @@ def compiles_or_complains(sql: str) -> None:
         assert len(error.detail) < 1_000
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(st.text(max_size=80))
 def test_any_text(text: str) -> None:
     compiles_or_complains(text)
     compiles_or_complains(f"SELECT {text} FROM S WINDOWING 60 s")
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(st.lists(st.sampled_from(WORDS), max_size=20))
 def test_any_words(words: list[str]) -> None:
     text = " ".join(words)
@@ -58,7 +58,7 @@ def test_any_words(words: list[str]) -> None:
     compiles_or_complains(f"SELECT count(*) FROM S WHERE {text} WINDOWING 60 s")
 
 
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=250)
 @given(st.sampled_from(QUERIES), st.randoms(use_true_random=False), st.integers(1, 4))
 def test_any_change_of_a_query(query: str, chance: random.Random, changes: int) -> None:
     words = query.split(" ")
@@ -88,19 +88,20 @@ def test_any_change_of_a_query(query: str, chance: random.Random, changes: int) 
         "count(DISTINCT ", "a::", "a:", ",", "a,", "/*", "--", "\"", "'", "EXISTS(", "ok = ",
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("times", [30, 3_000])
+@pytest.mark.parametrize("times", [30, 1_000])
 def test_any_repetition(piece: str, times: int) -> None:
     compiles_or_complains(f"SELECT count(*) FROM S WHERE {piece * times} WINDOWING 60 s")
     compiles_or_complains(f"SELECT {piece * times}1 AS x, count(*) FROM S WINDOWING 60 s")
 
 
-@given(st.text(alphabet="\r\n\t aé漢🤦'\"-/*", max_size=40))
 @settings(deadline=None)
+@given(st.text(alphabet="\r\n\t aé漢🤦-/*", max_size=40))
 def test_places_of_words_are_true(text: str) -> None:
     try:
-        source = tokenize(text + " wanted")
+        source = tokenize(text + "\n'wanted'")
     except SqlError:
         return
     for token in source.tokens:
         if token.text == "wanted":
-            assert text[token.start : token.end + 1] + "wanted" or token.start >= 0
+            error = source.error(token, "here")
+            assert (error.line, error.column) == (text.count("\n") + 2, 1)

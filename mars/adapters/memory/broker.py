@@ -1,0 +1,345 @@
+"""Kafka in memory: what the twins of the Kafka ports share.
+
+It keeps what our protocol rests on: offsets that are taken by markers and aborted records too, the
+last stable offset, fencing by producer epoch, groups that share partitions, and a commit that is
+delayed on its way. Nothing blocks and nothing is safe for threads.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from mars.types import Topic
+
+Headers = Sequence[tuple[str, bytes]]
+
+NO_TIME_MS = -1
+"""The timestamp of a record that has none."""
+
+
+class ProducerFenced(Exception):  # noqa: N818 -- what happened, as the broker would say it
+    """A newer producer of the same transactional id exists."""
+
+
+class UnknownTopic(Exception):  # noqa: N818
+    """There is no such topic or partition."""
+
+
+class Outcome(Enum):
+    """What became of a transaction."""
+
+    OPEN = "open"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+
+
+@dataclass(slots=True)
+class MemoryTransaction:
+    """One transaction, and the partitions it wrote to."""
+
+    outcome: Outcome = Outcome.OPEN
+    partitions: list[MemoryPartition] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRecord:
+    """One record of a partition; without a transaction it counts as committed."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp_ms: int
+    transaction: MemoryTransaction | None
+
+    @property
+    def committed(self) -> bool:
+        """Whether a reader of committed records sees it."""
+        return self.transaction is None or self.transaction.outcome is Outcome.COMMITTED
+
+
+class MemoryPartition:
+    """Records in offset order; some offsets hold none."""
+
+    def __init__(self) -> None:
+        self.start = 0
+        self.end = 0
+        self.records: list[StoredRecord] = []
+
+    def append(
+        self,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Headers,
+        timestamp_ms: int,
+        transaction: MemoryTransaction | None,
+    ) -> int:
+        """Add a record; its offset."""
+        offset = self.end
+        record = StoredRecord(offset, key, value, tuple(headers), timestamp_ms, transaction)
+        self.records.append(record)
+        self.end += 1
+        return offset
+
+    def mark(self) -> None:
+        """Take an offset for the marker that ends a transaction."""
+        self.end += 1
+
+    @property
+    def stable_end(self) -> int:
+        """The last stable offset: readers of committed records see what lies below."""
+        open_offsets = (
+            record.offset
+            for record in self.records
+            if record.transaction is not None and record.transaction.outcome is Outcome.OPEN
+        )
+        return min(open_offsets, default=self.end)
+
+    def committed(self, first: int, end: int) -> list[StoredRecord]:
+        """The committed records at `[first, end)`."""
+        return [
+            record for record in self.records if first <= record.offset < end and record.committed
+        ]
+
+    def truncate(self, before: int) -> None:
+        """Delete the records below `before`, as retention does."""
+        self.start = max(self.start, min(before, self.end))
+        self.records = [record for record in self.records if record.offset >= self.start]
+
+
+@dataclass(slots=True)
+class MemoryTopic:
+    """A topic, with an id that no topic of the same name had before."""
+
+    topic_id: str
+    partitions: list[MemoryPartition]
+
+
+@dataclass(slots=True)
+class _TransactionalId:
+    epoch: int = -1
+    current: MemoryTransaction | None = None
+
+
+class MemoryBroker:
+    """All topics, transactional ids and consumer groups; `clock` gives epoch ms."""
+
+    def __init__(self, clock: Callable[[], int] = lambda: 0) -> None:
+        self.clock = clock
+        self.topics: dict[Topic, MemoryTopic] = {}
+        self.groups: dict[str, MemoryGroup] = {}
+        self._ids: dict[str, _TransactionalId] = {}
+        self._delayed: list[tuple[str, int]] = []
+        self._made = itertools.count(1)
+
+    # ----------------------------------------------------------------------------------- topics
+
+    def create_topic(self, topic: Topic, partitions: int) -> MemoryTopic:
+        """Make a topic; one that exists stays as it is."""
+        if topic not in self.topics:
+            fresh = [MemoryPartition() for _number in range(partitions)]
+            self.topics[topic] = MemoryTopic(f"id-{next(self._made)}", fresh)
+            self.rebalance()
+        return self.topics[topic]
+
+    def add_partitions(self, topic: Topic, partitions: int) -> None:
+        """Let a topic grow to so many partitions."""
+        known = self.topics[topic].partitions
+        known += [MemoryPartition() for _number in range(partitions - len(known))]
+        self.rebalance()
+
+    def delete_topic(self, topic: Topic) -> None:
+        """Delete it with all records."""
+        del self.topics[topic]
+        self.rebalance()
+
+    def partition(self, topic: Topic, partition: int) -> MemoryPartition:
+        """Raises UnknownTopic."""
+        found = self.topics.get(topic)
+        if found is None or not 0 <= partition < len(found.partitions):
+            raise UnknownTopic(f"{topic}[{partition}]")
+        return found.partitions[partition]
+
+    def append(  # what any program may write to a topic
+        self,
+        topic: Topic,
+        partition: int,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Headers = (),
+        timestamp_ms: int | None = None,
+    ) -> int:
+        """Add a record outside of transactions; its offset. No time means now."""
+        time_ms = self.clock() if timestamp_ms is None else timestamp_ms
+        return self.partition(topic, partition).append(value, key, headers, time_ms, None)
+
+    def append_aborted(self, topic: Topic, partition: int, values: Iterable[bytes]) -> None:
+        """Leave a gap: records that nobody sees, and their marker."""
+        transaction = MemoryTransaction(Outcome.ABORTED)
+        target = self.partition(topic, partition)
+        for value in values:
+            target.append(value, None, (), self.clock(), transaction)
+        target.mark()
+
+    # ----------------------------------------------------------------------------- transactions
+
+    def producer(self, transactional_id: str) -> MemoryProducer:
+        """Init: fence the older producers of this id and abort their open transaction."""
+        known = self._ids.setdefault(transactional_id, _TransactionalId())
+        self._finish(known, Outcome.ABORTED)
+        known.epoch += 1
+        return MemoryProducer(self, transactional_id, known.epoch)
+
+    def begun(self, transactional_id: str, epoch: int) -> MemoryTransaction:
+        """The open transaction of a producer, begun if need be. Raises ProducerFenced."""
+        known = self._current(transactional_id, epoch)
+        if known.current is None:
+            known.current = MemoryTransaction()
+        return known.current
+
+    def finish(self, transactional_id: str, epoch: int, outcome: Outcome) -> None:
+        """EndTxn. Raises ProducerFenced."""
+        self._finish(self._current(transactional_id, epoch), outcome)
+
+    def delay_commit(self, transactional_id: str, epoch: int) -> None:
+        """Let a commit travel slowly: it arrives with `deliver_delayed`."""
+        self._delayed.append((transactional_id, epoch))
+
+    def deliver_delayed(self) -> None:
+        """Commits arrive: each ends whatever its producer has open by now, or is refused."""
+        delayed, self._delayed = self._delayed, []
+        for transactional_id, epoch in delayed:
+            if self._ids[transactional_id].epoch == epoch:
+                self.finish(transactional_id, epoch, Outcome.COMMITTED)
+
+    def _current(self, transactional_id: str, epoch: int) -> _TransactionalId:
+        known = self._ids[transactional_id]
+        if known.epoch != epoch:
+            raise ProducerFenced(f"{transactional_id} has epoch {known.epoch}, not {epoch}")
+        return known
+
+    @staticmethod
+    def _finish(known: _TransactionalId, outcome: Outcome) -> None:
+        if known.current is None:
+            return
+        known.current.outcome = outcome
+        for partition in known.current.partitions:
+            partition.mark()
+        known.current = None
+
+    # ----------------------------------------------------------------------------------- groups
+
+    def group(self, name: str) -> MemoryGroup:
+        """The consumer group of that name."""
+        return self.groups.setdefault(name, MemoryGroup(self))
+
+    def rebalance(self) -> None:
+        """Share the partitions of all groups anew."""
+        for group in self.groups.values():
+            group.rebalance()
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryProducer:
+    """One life of a transactional id."""
+
+    broker: MemoryBroker
+    transactional_id: str
+    epoch: int
+
+    def produce(
+        self,
+        topic: Topic,
+        partition: int,
+        value: bytes,
+        *,
+        key: bytes | None = None,
+        headers: Headers = (),
+    ) -> int:
+        """Add a record to the open transaction; its offset. Raises ProducerFenced, UnknownTopic."""
+        transaction = self.broker.begun(self.transactional_id, self.epoch)
+        target = self.broker.partition(topic, partition)
+        if target not in transaction.partitions:
+            transaction.partitions.append(target)
+        return target.append(value, key, headers, self.broker.clock(), transaction)
+
+    def commit(self) -> None:
+        """Raises ProducerFenced."""
+        self.broker.finish(self.transactional_id, self.epoch, Outcome.COMMITTED)
+
+    def commit_late(self) -> None:
+        """Send a commit that arrives with `MemoryBroker.deliver_delayed`."""
+        self.broker.delay_commit(self.transactional_id, self.epoch)
+
+    def abort(self) -> None:
+        """Raises ProducerFenced."""
+        self.broker.finish(self.transactional_id, self.epoch, Outcome.ABORTED)
+
+
+Place = tuple[Topic, int]
+
+
+@dataclass(slots=True)
+class MemoryMember:
+    """One member of a group; `changes` are (gained, lost) that it has not yet been told."""
+
+    topics: tuple[Topic, ...] = ()
+    owned: set[Place] = field(default_factory=set)
+    changes: list[tuple[tuple[Place, ...], tuple[Place, ...]]] = field(default_factory=list)
+
+
+class MemoryGroup:
+    """Shares the partitions of the subscribed topics; a member keeps what it has if it can."""
+
+    def __init__(self, broker: MemoryBroker) -> None:
+        self._broker = broker
+        self._members: list[MemoryMember] = []
+        self.offsets: dict[Place, int] = {}
+
+    def join(self, member: MemoryMember) -> None:
+        """A member comes."""
+        self._members.append(member)
+        self.rebalance()
+
+    def leave(self, member: MemoryMember) -> None:
+        """A member goes, or the group gives up a killed one."""
+        if member in self._members:
+            self._members.remove(member)
+            self.rebalance()
+
+    def rebalance(self) -> None:
+        """Let each member own nearly the same number of partitions, and move few."""
+        targets = self._targets()
+        for member, target in zip(self._members, targets, strict=True):
+            gained, lost = target - member.owned, member.owned - target
+            if gained or lost:
+                member.owned = target
+                member.changes.append((tuple(sorted(gained)), tuple(sorted(lost))))
+
+    def _targets(self) -> list[set[Place]]:
+        targets: list[set[Place]] = [set() for _member in self._members]
+        for place in sorted(self._places()):
+            candidates = [at for at, one in enumerate(self._members) if place[0] in one.topics]
+            fewest = min(len(targets[at]) for at in candidates)
+            share = -(-len(self._places()) // len(candidates))
+            keeper = [
+                at
+                for at in candidates
+                if place in self._members[at].owned and len(targets[at]) < share
+            ]
+            chosen = keeper or [at for at in candidates if len(targets[at]) == fewest]
+            targets[chosen[0]].add(place)
+        return targets
+
+    def _places(self) -> set[Place]:
+        wanted = {topic for member in self._members for topic in member.topics}
+        return {
+            (topic, number)
+            for topic in wanted
+            if topic in self._broker.topics
+            for number in range(len(self._broker.topics[topic].partitions))
+        }
