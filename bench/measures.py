@@ -112,6 +112,19 @@ def committed_s(samples: Sequence[Sample], offsets: Mapping[int, int]) -> float:
     raise ValueError("the last results were not committed while it was looked at")
 
 
+def committed_rate(windows: Sequence[tuple[float, int]]) -> float | None:
+    """Rows per second by when windows were committed: (second, rows of the window) of each.
+
+    From the first commit to the last, so the windows of the first commit are not counted. None
+    when there is but one commit.
+    """
+    times = [at_s for at_s, _ in windows]
+    if not times or max(times) == min(times):
+        return None
+    rows = sum(rows for at_s, rows in windows if at_s > min(times))
+    return rows / (max(times) - min(times))
+
+
 def rss_total_peak(samples: Sequence[Sample], names: Sequence[str]) -> int:
     """The most memory that the named processes held together at any look."""
     return max(

@@ -31,10 +31,10 @@ STALL_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came out. `last_offsets`: the highest of the closed windows' results, by partition."""
+    """What came out. `last_offsets`: of each window's results the highest, by partition."""
 
     windows: Mapping[int, WindowResult]
-    last_offsets: Mapping[int, int]
+    last_offsets: Mapping[int, Mapping[int, int]]
     problems: Sequence[str]
 
 
@@ -132,17 +132,15 @@ class _Measuring:
 
 def check(load: Load, topics: Topics, output: str) -> Outcome:
     """Read all that is committed and hold it against what was produced."""
-    closed = {window.start_ms for window in load.closed_windows(DELAY_S * 1000)}
-    last_offsets: dict[int, int] = {}
+    last_offsets: dict[int, dict[int, int]] = {}
     frames = []
     for messages in topics.read(output, topics.ends(output)):
         results = decode_results(message.value() or b"" for message in messages)
         frames.append(results)
         starts = results["start"].to_list()
         for message, start in zip(messages, starts, strict=True):
-            partition, offset = message.partition(), message.offset()
-            if start in closed and partition is not None and offset is not None:
-                last_offsets[partition] = max(offset, last_offsets.get(partition, -1))
+            # Offsets of a partition only grow, so the last one seen is the highest.
+            last_offsets.setdefault(start, {})[message.partition() or 0] = message.offset() or 0
     windows = by_window(pl.concat(frames)) if frames else {}
     return Outcome(windows, last_offsets, problems(load, windows))
 

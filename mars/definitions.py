@@ -52,13 +52,15 @@ class TaskDefinition:
     """A task: its state, and its versions in order, the last being the current one.
 
     Older versions stay until all their windows are closed. `detail` says why a task failed.
-    A deleted task keeps its last version, because version numbers of a name never restart.
+    A deleted task keeps its last version, because version numbers of a name never restart: those
+    of the task that now bears the name begin with `first_version`.
     """
 
     name: TaskName
     state: TaskState
     versions: tuple[TaskVersion, ...]
     detail: str = ""
+    first_version: int = 1
 
     @property
     def current(self) -> TaskVersion:

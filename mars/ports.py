@@ -271,7 +271,10 @@ class PartialLog(Protocol):
         """One look per task; None where the store does not know it."""
 
     def read(self, task: TaskName, bucket: Bucket, after: Sequence64, upto: Sequence64) -> LogSlice:
-        """The entries with `after < seq <= upto`, and the base where `after` is 0."""
+        """The entries with `after < seq <= upto`, and the base where `after` is 0.
+
+        Raises CorruptEntry for an entry that cannot be read.
+        """
 
     def read_many(self, requests: Sequence[ReadRequest]) -> list[LogSlice]:
         """Several reads at once, answered in the order of the requests."""
@@ -281,12 +284,11 @@ class PartialLog(Protocol):
     ) -> bool:
         """R9: delete these entries; False if the epoch is another."""
 
-    def compact(
-        self, task: TaskName, epoch: StoreEpoch, bucket: Bucket, base: Entry | None
-    ) -> bool:
+    def compact(self, task: TaskName, epoch: StoreEpoch, bucket: Bucket, base: Entry) -> bool:
         """R9: put `base` in place of all entries up to `base.seq` (and of the older base).
 
-        None removes the base. False if the epoch is another.
+        A base without rows stands for entries that nobody needs. False if the epoch is another,
+        or if the base that is there has a higher `seq`: the caller is a former owner.
         """
 
     def initialise(self, task: TaskName, epoch: StoreEpoch, start: TaskStart) -> bool:

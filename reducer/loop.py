@@ -14,6 +14,7 @@ import time
 from collections import deque
 from typing import assert_never
 
+from mars.codec.entry import CorruptEntry
 from mars.errors import Unavailable
 from mars.machines.events import (
     AssignmentRead,
@@ -154,10 +155,22 @@ class ReducerLoop:
         if not reads:
             return
         requests = [ReadRequest(each.task, each.bucket, each.after, each.upto) for each in reads]
-        slices = self._services.attempt("redis", lambda: self._store.read_many(requests))
+        try:
+            slices = self._services.attempt("redis", lambda: self._store.read_many(requests))
+        except CorruptEntry as problem:
+            self._read_apart(reads, problem)
+            return
         for read, piece in zip(reads, slices or (), strict=False):
             self._rows += sum(entry.partial.counts.read for entry in piece.entries)
             self._feed(LogRead(read, piece))
+
+    def _read_apart(self, reads: list[ReadLog], problem: CorruptEntry) -> None:
+        """One log cannot be read: its task fails, the others go on (I7)."""
+        if len(reads) == 1:
+            self._do(FailTask(reads[0].task, f"its log in the store cannot be read: {problem}"))
+            return
+        for read in reads:
+            self._read_logs([read])
 
     def _report(self) -> None:
         info = self._reporter.report(

@@ -64,7 +64,7 @@ def router(services: Services, stopping: Stopping) -> APIRouter:
     def ledger(name: str) -> Ledger:
         """Where the task's rows went, as committed; it balances at any moment."""
         task = services.tasks.show(name)
-        return ledger_view(services.progress.ledger(task.name))
+        return ledger_view(services.progress.ledger(task))
 
     @routes.get(
         "/results",

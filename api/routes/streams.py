@@ -26,17 +26,16 @@ BAD_BODY = (
 def router(services: Services) -> APIRouter:
     """The paths of streams."""
     routes = APIRouter(prefix="/v1/streams", tags=["streams"])
-    streams = services.streams
 
     @routes.get("", responses=problems(AWAY))
     def list_streams() -> StreamList:
         """List all streams."""
-        return StreamList(streams=[stream_view(stream) for stream in streams.list_all()])
+        return StreamList(streams=[stream_view(stream) for stream in services.streams.list_all()])
 
     @routes.get("/{name}", responses=problems(UNKNOWN, AWAY))
     def show_stream(name: str) -> StreamView:
         """Show one stream."""
-        return stream_view(streams.show(name))
+        return stream_view(services.streams.show(name))
 
     @routes.put(
         "/{name}",
@@ -52,7 +51,7 @@ def router(services: Services) -> APIRouter:
         response: Response,
     ) -> StreamView:
         """Declare a stream, or replace its declaration."""
-        stream, created = streams.put(name, body)
+        stream, created = services.streams.put(name, body)
         if created:
             response.status_code = HTTPStatus.CREATED
             response.headers["Location"] = f"/v1/streams/{name}"
@@ -63,6 +62,6 @@ def router(services: Services) -> APIRouter:
     )
     def delete_stream(name: str) -> None:
         """Remove a declaration that no task uses."""
-        streams.delete(name)
+        services.streams.delete(name)
 
     return routes

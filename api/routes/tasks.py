@@ -28,7 +28,6 @@ CHANGED = HTTPStatus.PRECONDITION_FAILED
 def router(services: Services) -> APIRouter:
     """The paths of tasks, but for those that look into one."""
     routes = APIRouter(prefix="/v1/tasks", tags=["tasks"])
-    tasks = services.tasks
 
     def answer(task: TaskDefinition, response: Response) -> TaskView:
         response.headers["ETag"] = f'"{task.current.version}"'
@@ -43,7 +42,7 @@ def router(services: Services) -> APIRouter:
         body: Annotated[ValidateRequest, Depends(body_of(ValidateRequest))],
     ) -> Validation:
         """Check a query: its plan and what its rows would look like. Touches nothing."""
-        return validation(tasks.validate(body))
+        return validation(services.tasks.validate(body))
 
     @routes.post(
         "",
@@ -55,7 +54,7 @@ def router(services: Services) -> APIRouter:
         body: Annotated[NewTaskRequest, Depends(body_of(NewTaskRequest))], response: Response
     ) -> TaskView:
         """Register a task."""
-        task = tasks.create(body)
+        task = services.tasks.create(body)
         response.headers["Location"] = f"/v1/tasks/{task.name}"
         return answer(task, response)
 
@@ -64,12 +63,12 @@ def router(services: Services) -> APIRouter:
         deleted: Annotated[bool, Query(description="list deleted ones too")] = False,
     ) -> TaskList:
         """List all tasks."""
-        return TaskList(tasks=[summary(task) for task in tasks.list_all(deleted=deleted)])
+        return TaskList(tasks=[summary(task) for task in services.tasks.list_all(deleted=deleted)])
 
     @routes.get("/{name}", responses=problems(UNKNOWN, AWAY))
     def show_task(name: str, response: Response) -> TaskView:
         """Show one task."""
-        return answer(tasks.show(name), response)
+        return answer(services.tasks.show(name), response)
 
     @routes.put(
         "/{name}",
@@ -83,23 +82,23 @@ def router(services: Services) -> APIRouter:
         if_match: Annotated[str | None, Header(description="the version in quotes")] = None,
     ) -> TaskView:
         """Make a new version of a task; the same query and options change nothing."""
-        return answer(tasks.change(name, body, if_match).definition, response)
+        return answer(services.tasks.change(name, body, if_match).definition, response)
 
     @routes.delete(
         "/{name}", status_code=HTTPStatus.NO_CONTENT, responses=problems(UNKNOWN, IN_USE, AWAY)
     )
     def delete_task(name: str) -> None:
         """End a task; its results stay."""
-        tasks.delete(name)
+        services.tasks.delete(name)
 
     @routes.post("/{name}/pause", responses=problems(UNKNOWN, IN_USE, AWAY))
     def pause_task(name: str, response: Response) -> TaskView:
         """Take no more rows until it is resumed."""
-        return answer(tasks.pause(name), response)
+        return answer(services.tasks.pause(name), response)
 
     @routes.post("/{name}/resume", responses=problems(UNKNOWN, IN_USE, AWAY))
     def resume_task(name: str, response: Response) -> TaskView:
         """Go on where it was paused, or failed."""
-        return answer(tasks.resume(name), response)
+        return answer(services.tasks.resume(name), response)
 
     return routes

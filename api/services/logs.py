@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from threading import BoundedSemaphore
 
 from mars.definitions import TaskDefinition
@@ -11,7 +12,7 @@ from mars.machines.explaining import LoggedRows
 from mars.machines.folding import Folding, StoreWentBack
 from mars.plan import Plan
 from mars.ports import Head, LogSlice, PartialLog, Progress
-from mars.types import Bucket, Entry, Lane, RowCounts, Sequence64
+from mars.types import Bucket, Entry, Lane, RowCounts, Sequence64, TaskName
 
 READERS_MAX = 2
 """Requests that read logs at once: each may hold the log of a bucket and all states of a task."""
@@ -24,15 +25,21 @@ class LogReader:
         self._log = log
         self._turn = BoundedSemaphore(READERS_MAX)
 
+    @contextmanager
     def slices(
         self, definition: TaskDefinition, head: Head, buckets: int
-    ) -> Iterator[tuple[Bucket, LogSlice]]:
+    ) -> Iterator[Iterator[tuple[Bucket, LogSlice]]]:
         """The log of each bucket up to the head, one at a time; empty ones are left out."""
         with self._turn:
-            for bucket in map(Bucket, range(buckets)):
-                piece = self._log.read(definition.name, bucket, Sequence64(0), head.seq)
-                if piece.base is not None or piece.entries:
-                    yield bucket, piece
+            yield self._slices(definition.name, head, buckets)
+
+    def _slices(
+        self, task: TaskName, head: Head, buckets: int
+    ) -> Iterator[tuple[Bucket, LogSlice]]:
+        for bucket in map(Bucket, range(buckets)):
+            piece = self._log.read(task, bucket, Sequence64(0), head.seq)
+            if piece.base is not None or piece.entries:
+                yield bucket, piece
 
 
 def all_entries(piece: LogSlice) -> tuple[Entry, ...]:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from threading import Lock
 
+from mars.definitions import TaskDefinition
 from mars.errors import Unavailable
 from mars.machines.explaining import total_ledger
 from mars.ports import Ledger, Progress, ProgressLog
@@ -40,17 +41,18 @@ class ProgressTail:
         self._away: Unavailable | None = None
         self._away_until_s = float("-inf")
 
-    def records(self, task: TaskName, *, fresh: bool = False) -> tuple[Progress, ...]:
-        """The newest records of a task that is not deleted, by version and bucket.
+    def records(self, task: TaskDefinition, *, fresh: bool = False) -> tuple[Progress, ...]:
+        """The newest records of all versions of a task, by version and bucket.
 
-        With `fresh` nothing older than the call is used.
+        Versions that are left out of the definition by now count too, those of an earlier task of
+        that name do not. With `fresh` nothing older than the call is used.
         """
         with self._lock:
             if fresh:
                 self._fresh_until_s = float("-inf")
             self._refresh()
-            records = self._records.get(task, {})
-            return tuple(records[key] for key in sorted(records))
+            records = self._records.get(task.name, {})
+            return tuple(records[key] for key in sorted(records) if key[0] >= task.first_version)
 
     def of_bucket(self, task: TaskName, bucket: Bucket) -> dict[int, Progress]:
         """The newest records of a task in one bucket by version, read just now."""
@@ -61,12 +63,12 @@ class ProgressTail:
                 version: record for (version, owned), record in records.items() if owned == bucket
             }
 
-    def ledger(self, task: TaskName) -> Ledger:
+    def ledger(self, task: TaskDefinition) -> Ledger:
         """Where the task's rows went, over all its versions; it balances at any moment."""
         return total_ledger(self.records(task))
 
     def finished(
-        self, task: TaskName, version: int, ends: Mapping[Lane, int], buckets: int
+        self, task: TaskDefinition, version: int, ends: Mapping[Lane, int], buckets: int
     ) -> bool:
         """True once every bucket has read a version up to `ends` and emitted all its windows."""
         done = {
@@ -97,13 +99,5 @@ class ProgressTail:
         self._next[bucket] = piece.next
         for record in piece.records:
             if isinstance(record, Progress):
-                self._take(record)
-
-    def _take(self, record: Progress) -> None:
-        records = self._records.setdefault(record.task, {})
-        if record.deleted:
-            records.pop((record.version, record.bucket), None)
-        else:
-            records[record.version, record.bucket] = record
-        if not records:
-            del self._records[record.task]
+                own = self._records.setdefault(record.task, {})
+                own[record.version, record.bucket] = record

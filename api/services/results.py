@@ -15,7 +15,7 @@ from api.services.compiling import Compiler
 from api.services.context import Ports
 from api.services.tasks import TaskService
 from mars.errors import Conflict, Unavailable
-from mars.plan import WINDOW_END, WINDOW_START
+from mars.plan import WINDOW_END, WINDOW_START, Plan
 from mars.ports import CommittedRow, ResultFollower
 from mars.types import TaskName, Topic
 
@@ -43,9 +43,13 @@ class ResultService:
 
     def recent(self, name: str, window_start_ms: int | None, limit: int) -> FinishedWindows:
         """The last finished windows, newest first. Raises NotFound, Unavailable."""
-        task, topic = self._output(name)
+        task, plan = self._current(name)
+        topic = Topic(plan.options.output_topic)
         # One more than wanted from each partition tells whether any were left out.
         rows = self._ports.results.recent(topic, task, limit + 1, window_start_ms)
+        if not plan.single_bucket:
+            # Of several partitions; a task with an order of its own has one.
+            rows.sort(key=lambda row: row.key)
         groups: dict[Group, list[dict[str, object]]] = {}
         for row in rows:
             value = msgspec.json.decode(row.value, type=dict[str, object])
@@ -60,14 +64,14 @@ class ResultService:
             windows.append(_finished(group, shown))
         return FinishedWindows(windows=windows, truncated=len(rows) > limit)
 
-    def _output(self, name: str) -> tuple[TaskName, Topic]:
+    def _current(self, name: str) -> tuple[TaskName, Plan]:
         definition = self._tasks.show(name)
         plan = self._compiler.plans(definition).get(definition.current.version)
         if plan is None:
             raise Conflict(
                 f"the query of task {name} is of another release and cannot be read by this one"
             )
-        return definition.name, Topic(plan.options.output_topic)
+        return definition.name, plan
 
     async def follow(self, name: str, gone: Callable[[], Awaitable[bool]]) -> AsyncIterator[bytes]:
         """Server-sent events from now on, until `gone` says so.
@@ -75,7 +79,8 @@ class ResultService:
         What can go wrong goes wrong before the first event. Raises NotFound, TooManyFollowers,
         Unavailable.
         """
-        task, topic = await anyio.to_thread.run_sync(self._output, name)
+        task, plan = await anyio.to_thread.run_sync(self._current, name)
+        topic = Topic(plan.options.output_topic)
         if not self._places.acquire(blocking=False):
             raise TooManyFollowers(
                 f"{FOLLOWERS_MAX} clients follow results already: read topic {topic} with a "

@@ -143,7 +143,7 @@ class Sampler:
         ends: Mapping[int, int] | None,
         missing: Missing,
     ) -> TaskFigures:
-        ledger = missing.ask("kafka", lambda: self._progress.ledger(task.name))
+        ledger = missing.ask("kafka", lambda: self._progress.ledger(task))
         plan = self._compiler.plans(task).get(task.begun[-1].version if task.begun else 0)
         messages = sum(head.offsets.values()) if head else None
         rows_rate, messages_rate = self._rates(task.name, ledger, messages)

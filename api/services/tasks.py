@@ -105,7 +105,9 @@ class TaskService:
         name = new_task_name(request.name)
         plan = self._compile(request.sql, request.options, name, self._next_version(name))
         version = self._first_version(request, plan)
-        definition = TaskDefinition(name, TaskState.RUNNING, (version,))
+        definition = TaskDefinition(
+            name, TaskState.RUNNING, (version,), first_version=version.version
+        )
         _check_size(definition)
         self._ensure_output(plan)
         if not self._ports.registry.create_task(definition):
@@ -134,7 +136,11 @@ class TaskService:
             if deleted.state is not TaskState.DELETED:
                 raise _taken(definition.name)
             number = deleted.current.version + 1
-            revived = replace(definition, versions=(replace(definition.current, version=number),))
+            revived = replace(
+                definition,
+                versions=(replace(definition.current, version=number),),
+                first_version=number,
+            )
             if self._ports.registry.replace_task(revived, expected):
                 return revived
         raise _contended(definition.name)
@@ -250,7 +256,7 @@ class TaskService:
             older.version
             for older, newer in pairwise(versions)
             if newer.starts is not None
-            and self._progress.finished(definition.name, older.version, newer.starts, buckets)
+            and self._progress.finished(definition, older.version, newer.starts, buckets)
         }
         return tuple(version for version in versions if version.version not in finished)
 

@@ -71,7 +71,7 @@ class WhyService:
         buckets = self._buckets()
         head = missing.ask("redis", lambda: ports.log.head([name]).get(name))
         drafts = missing.ask("redis", lambda: self._drafts(definition, head, buckets)) or []
-        records = missing.ask("kafka", lambda: self._progress.records(name, fresh=True)) or ()
+        records = missing.ask("kafka", lambda: self._progress.records(definition, fresh=True)) or ()
         ends = missing.ask("kafka", lambda: ports.admin.ends(topic)) or {}
         dead = missing.ask("kafka", lambda: ports.dead.recent(name, SAMPLES_MAX)) or []
         mappers = missing.ask("zookeeper", lambda: ports.coordinator.members("mapper")) or {}
@@ -108,11 +108,8 @@ class WhyService:
     ) -> list[LoggedRowsDraft]:
         if head is None:
             return []
-        return [
-            draft
-            for bucket, piece in self._logs.slices(definition, head, buckets)
-            for draft in drafts_of(bucket, piece)
-        ]
+        with self._logs.slices(definition, head, buckets) as slices:
+            return [draft for bucket, piece in slices for draft in drafts_of(bucket, piece)]
 
 
 def readings(mappers: Mapping[MemberId, MemberInfo], topic: Topic) -> dict[int, Reading]:

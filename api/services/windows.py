@@ -135,13 +135,14 @@ class WindowService:
         head = self._ports.log.head([definition.name]).get(definition.name)
         if head is None:
             return versions
-        for bucket, piece in self._logs.slices(definition, head, self._buckets()):
-            records = self._progress.of_bucket(definition.name, bucket)
-            for record in records.values():
-                check_rebuilt(head, record)
-            for number, version in versions.items():
-                own = records.get(number)
-                version.foldings.append(folded(definition, version.plan, bucket, piece, own))
+        with self._logs.slices(definition, head, self._buckets()) as slices:
+            for bucket, piece in slices:
+                records = self._progress.of_bucket(definition.name, bucket)
+                for record in records.values():
+                    check_rebuilt(head, record)
+                for number, version in versions.items():
+                    own = records.get(number)
+                    version.foldings.append(folded(definition, version.plan, bucket, piece, own))
         return versions
 
 

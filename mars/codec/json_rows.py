@@ -28,6 +28,10 @@ from mars.types import Reason, Records
 CHUNK_ROWS = 1_000
 """Rows parsed before their values go to columns: what fits into the second-level cache."""
 
+SERIES_ROWS = 5_000
+"""Rows whose values wait as Python objects; more of them fall out of the cache, fewer make many
+small series."""
+
 FIELD_SETS_REMEMBERED = 256
 """Generated parsers that are kept; there is one per topic."""
 
@@ -119,35 +123,68 @@ def _row_type(fields: tuple[Field, ...]) -> type[msgspec.Struct]:
 def decode_json(stream: Stream, fields: tuple[Field, ...], records: Records) -> Decoded:
     """Decode messages of the formats json and ndjson."""
     parser, faults = _parser(fields), Faults()
-    columns: list[list[object]] = [[] for _ in fields]
+    columns = _Columns(fields, parser.readers, faults)
     lines = np.ones(len(records.values), dtype=np.int64)
     if stream.format is Format.JSON:
         chunks = _messages(records.values, parser, faults)
     else:
         chunks = _lines(records.values, lines, parser, faults)
     for rows in chunks:
-        for column, values_of in zip(columns, parser.readers, strict=True):
-            column.extend(values_of(rows))
-    typed = [_typed(at, one, columns[at], faults) for at, one in enumerate(fields)]
-    return assemble(stream, fields, records, lines, typed, faults)
+        columns.add(rows)
+    return assemble(stream, fields, records, lines, columns.finished(), faults)
 
 
-def _typed(at: int, one: Field, values: list[object], faults: Faults) -> pl.Series:
-    column = convert(_raw(at, one, values, faults), one.type)
-    if column.invalid is not None:
-        faults.mark(at, column.invalid)
-    return column.values
+class _Columns:
+    """Values of rows, put away as polars series every SERIES_ROWS rows.
 
+    That frees the Python objects while they are still in the cache, and their memory is taken
+    again for the next ones.
+    """
 
-def _raw(at: int, one: Field, values: list[object], faults: Faults) -> pl.Series:
-    """The values as a column; integers beyond 64 bits are noted as faults."""
-    dtype = RAW_TYPES[one.type]
-    try:
-        return pl.Series(values, dtype=dtype)
-    except TypeError:
-        beyond = [row for row, value in enumerate(values) if not _is_storable(value)]
-        faults.invalid.setdefault(at, []).extend(beyond)
-        return pl.Series([value if _is_storable(value) else None for value in values], dtype=dtype)
+    def __init__(
+        self, fields: tuple[Field, ...], readers: tuple[_Reader, ...], faults: Faults
+    ) -> None:
+        self._fields = fields
+        self._readers = readers
+        self._faults = faults
+        self._values: list[list[object]] = [[] for _ in fields]
+        self._series: list[list[pl.Series]] = [[] for _ in fields]
+        self._first = 0
+
+    def add(self, rows: list[msgspec.Struct]) -> None:
+        """Take the values of some more rows."""
+        for values, values_of in zip(self._values, self._readers, strict=True):
+            values.extend(values_of(rows))
+        if len(self._values[0]) >= SERIES_ROWS:
+            self._put_away()
+
+    def _put_away(self) -> None:
+        for at, (one, values) in enumerate(zip(self._fields, self._values, strict=True)):
+            self._series[at].append(self._raw(at, one, values))
+        self._first += len(self._values[0])
+        self._values = [[] for _ in self._fields]
+
+    def _raw(self, at: int, one: Field, values: list[object]) -> pl.Series:
+        """The values as a column; integers beyond 64 bits are noted as faults."""
+        dtype = RAW_TYPES[one.type]
+        try:
+            return pl.Series(values, dtype=dtype)
+        except TypeError:
+            storable = [_is_storable(value) for value in values]
+            self._faults.mark(at, ~pl.Series(storable), self._first)
+            kept = [value if fine else None for value, fine in zip(values, storable, strict=True)]
+            return pl.Series(kept, dtype=dtype)
+
+    def finished(self) -> list[pl.Series]:
+        """One column per field, of the declared type."""
+        self._put_away()
+        columns = []
+        for at, (one, pieces) in enumerate(zip(self._fields, self._series, strict=True)):
+            column = convert(pl.concat(pieces, rechunk=True), one.type)
+            if column.invalid is not None:
+                self._faults.mark(at, column.invalid)
+            columns.append(column.values)
+        return columns
 
 
 def _is_storable(value: object) -> bool:

@@ -83,12 +83,26 @@ def _built(expression: Expression) -> pl.Expr:
 _Builder = Callable[[Call, list[pl.Expr]], pl.Expr]
 
 
-def _comparison(compare: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> _Builder:
+_Compare = Callable[[pl.Expr, pl.Expr], pl.Expr]
+
+
+def _comparison(compare: _Compare, mirrored: _Compare) -> _Builder:
+    """A comparison; `mirrored` says the same with the sides exchanged.
+
+    A constant goes to the right: where a column happens to have one value in all rows, polars
+    gives the result the length of the left side, and a constant's is one.
+    """
+
     def build(call: Call, arguments: list[pl.Expr]) -> pl.Expr:
         left, right = common(call, arguments)
+        if isinstance(call.arguments[0], Literal):
+            return mirrored(right, left)
         return compare(left, right)
 
     return build
+
+
+_equal = _comparison(pl.Expr.__eq__, pl.Expr.__eq__)
 
 
 def _and(_call: Call, arguments: list[pl.Expr]) -> pl.Expr:
@@ -110,11 +124,13 @@ def _is_null(_call: Call, arguments: list[pl.Expr]) -> pl.Expr:
 def _in(call: Call, arguments: list[pl.Expr]) -> pl.Expr:
     """A list of literals is one lookup; anything else is a chain of equalities."""
     value, *candidates = common(call, arguments)
-    literals = [kind.value for kind in call.arguments[1:] if isinstance(kind, Literal)]
-    if len(literals) < len(candidates) or None in literals:
-        return reduce(pl.Expr.__or__, [value == candidate for candidate in candidates])
-    dtype = common_dtype([argument.type for argument in call.arguments])
-    return value.is_in(pl.lit(pl.Series([pl.Series(literals, dtype=dtype)])))
+    literals = [one.value for one in call.arguments[1:] if isinstance(one, Literal)]
+    if len(literals) == len(candidates) and None not in literals:
+        dtype = common_dtype([argument.type for argument in call.arguments])
+        return value.is_in(pl.lit(pl.Series([pl.Series(literals, dtype=dtype)])))
+    if isinstance(call.arguments[0], Literal):
+        return reduce(pl.Expr.__or__, [candidate == value for candidate in candidates])
+    return reduce(pl.Expr.__or__, [value == candidate for candidate in candidates])
 
 
 def _case(call: Call, arguments: list[pl.Expr]) -> pl.Expr:
@@ -132,8 +148,7 @@ def _coalesce(call: Call, arguments: list[pl.Expr]) -> pl.Expr:
 
 
 def _nullif(call: Call, arguments: list[pl.Expr]) -> pl.Expr:
-    left, right = common(call, arguments)
-    return pl.when(left == right).then(None).otherwise(arguments[0])
+    return pl.when(_equal(call, arguments)).then(None).otherwise(arguments[0])
 
 
 _BUILDERS: Mapping[Function, _Builder] = MappingProxyType(
@@ -144,12 +159,12 @@ _BUILDERS: Mapping[Function, _Builder] = MappingProxyType(
         Function.DIVIDE: divide,
         Function.MODULO: modulo,
         Function.NEGATE: negate,
-        Function.EQUAL: _comparison(pl.Expr.__eq__),
-        Function.NOT_EQUAL: _comparison(pl.Expr.__ne__),
-        Function.LESS: _comparison(pl.Expr.__lt__),
-        Function.LESS_EQUAL: _comparison(pl.Expr.__le__),
-        Function.GREATER: _comparison(pl.Expr.__gt__),
-        Function.GREATER_EQUAL: _comparison(pl.Expr.__ge__),
+        Function.EQUAL: _equal,
+        Function.NOT_EQUAL: _comparison(pl.Expr.__ne__, pl.Expr.__ne__),
+        Function.LESS: _comparison(pl.Expr.__lt__, pl.Expr.__gt__),
+        Function.LESS_EQUAL: _comparison(pl.Expr.__le__, pl.Expr.__ge__),
+        Function.GREATER: _comparison(pl.Expr.__gt__, pl.Expr.__lt__),
+        Function.GREATER_EQUAL: _comparison(pl.Expr.__ge__, pl.Expr.__le__),
         Function.AND: _and,
         Function.OR: _or,
         Function.NOT: _not,

@@ -21,7 +21,9 @@ from mars.types import (
     Bucket,
     Entry,
     Lane,
+    Partial,
     Range,
+    RowCounts,
     Sequence64,
     StoreEpoch,
     Topic,
@@ -291,16 +293,26 @@ class BucketTask:
             needed = {lane: min(offset, low.get(lane, 0)) for lane, offset in needed.items()}
         return needed
 
-    def trim(self) -> tuple[tuple[Sequence64, ...], bool]:
-        """Entries that nobody needs any more, and whether the base is one; forgets them."""
+    def trim(self) -> tuple[Sequence64, ...]:
+        """The entries that nobody needs any more; forgets them."""
         needed = self._needed()
         gone = tuple(entry.seq for entry in self._log if entry.below(needed))
         if gone:
             self._log = [entry for entry in self._log if not entry.below(needed)]
-        base_gone = self._base is not None and self._base.below(needed)
-        if base_gone:
-            self._base = None
-        return gone, base_gone
+        return gone
+
+    def empty_base(self) -> Entry | None:
+        """A base without rows, to replace one that nobody needs any more; None if it is needed.
+
+        The store takes it only from an owner that has seen the base that is there, so a former
+        owner cannot take away what a newer one has merged.
+        """
+        base = self._base
+        if base is None or not base.below(self._needed()):
+            return None
+        self._base = None
+        nothing = Partial(self.owner.bucket, RowCounts(), (), b"")
+        return Entry(base.seq, self.task.definition.current.version, base.ranges, nothing)
 
     @property
     def compactable(self) -> bool:

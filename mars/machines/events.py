@@ -82,12 +82,14 @@ class TrimLog:
 
 @dataclass(frozen=True, slots=True)
 class CompactLog:
-    """Put `base` (None: nothing) in place of the entries merged into it (R9)."""
+    """Put `base` in place of the entries merged into it (R9); a base without rows replaces one
+    that nobody needs any more.
+    """
 
     bucket: Bucket
     task: TaskName
     store_epoch: StoreEpoch
-    base: Entry | None
+    base: Entry
 
 
 @dataclass(frozen=True, slots=True)

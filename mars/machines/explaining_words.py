@@ -23,7 +23,7 @@ def summarise(evidence: Evidence, explanation: Explanation) -> str:
     if stopped is not None:
         return stopped
     if explanation.windows:
-        return _first_window(explanation.windows[0])
+        return _first_window(explanation.windows[0], evidence.now_ms)
     return _nothing_open(evidence)
 
 
@@ -45,8 +45,11 @@ def _whole_task(evidence: Evidence) -> str | None:
     return "The leader has not started the task in the store yet; it goes on by itself."
 
 
-def _first_window(window: OpenWindow) -> str:
+def _first_window(window: OpenWindow, now_ms: int) -> str:
     name = f"The window {moment(window.start_ms)} to {moment(window.end_ms)}"
+    close_ms = window.expected_close_ms
+    if window.held_by.reason is HoldReason.SILENT and now_ms < window.end_ms and close_ms:
+        return f"{name} has not ended yet; it should close at about {moment(close_ms)}."
     return f"{name} waits: {_holder(window.held_by)}."
 
 

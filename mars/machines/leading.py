@@ -254,8 +254,7 @@ class Leading:
         return ""
 
     def _raise(self, view: View, reason: str) -> Decision:
-        before = view.assignment or view.floor
-        store_epoch = StoreEpoch(max(before.store_epoch, view.floor.store_epoch) + 1)
+        store_epoch = StoreEpoch(_highest_store_epoch(view) + 1)
         owners = view.assignment.owners if view.assignment else {}
         highest = _highest_epoch(view)
         targets = balance(view.buckets, {b: o.member for b, o in owners.items()}, view.reducers)
@@ -344,6 +343,16 @@ def _sealed(identity: StoreIdentity, assignment: Assignment) -> bool:
         identity.sealed_run_id == identity.run_id
         and identity.sealed_epoch == assignment.store_epoch
     )
+
+
+def _highest_store_epoch(view: View) -> int:
+    """The highest E that anything knows of: it must never be given twice."""
+    known = [view.floor.store_epoch, *(head.epoch for head in view.heads.values() if head)]
+    known += [view.assignment.store_epoch] if view.assignment else []
+    known += [claim.store_epoch for claim in view.progress.claims.values()]
+    if view.identity is not None and view.identity.sealed_epoch is not None:
+        known.append(view.identity.sealed_epoch)
+    return max(known)
 
 
 def _highest_epoch(view: View) -> int:

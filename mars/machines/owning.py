@@ -382,12 +382,13 @@ class Owning:
 
     def _trim(self, name: TaskName) -> list[Instruction]:
         part = self._parts[name]
-        gone, base_gone = part.trim()
+        gone = part.trim()
         instructions: list[Instruction] = []
         if gone:
             instructions.append(TrimLog(self.bucket, name, self._store_epoch, gone))
-        base = part.base() if name in self._compacting else None
-        if base is not None or base_gone:
+        merged = part.base() if name in self._compacting else None
+        base = merged or part.empty_base()
+        if base is not None:
             instructions.append(CompactLog(self.bucket, name, self._store_epoch, base))
         return instructions
 

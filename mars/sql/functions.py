@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from mars.plan import Function, Literal, ValueType
 from mars.sql.compiler import Compiler, Form, Forms
-from mars.sql.operands import INTEGERS, NUMBERS, Operand
+from mars.sql.operands import INTEGERS, NUMBERS, Operand, strip
 
 DIGITS_MAX: Final = 15
 """Most digits of ROUND, on either side of the point: a double has no more."""
@@ -34,9 +34,10 @@ _THIS: Final = frozenset(["this"])
 
 
 def _case(compiler: Compiler, node: exp.Case) -> Operand:
-    conditions = [_when(compiler, node.this, branch.this) for branch in node.args["ifs"]]
-    default = node.args.get("default") or exp.Null()
-    values = [*(branch.args["true"] for branch in node.args["ifs"]), default]
+    branches, default = node.args["ifs"], node.args.get("default") or exp.Null()
+    subject = None if node.this is None else compiler.operand(node.this)
+    conditions = [_when(compiler, subject, branch.this) for branch in branches]
+    values = [*(branch.args["true"] for branch in branches), default]
     type_, typed = compiler.rules.unified([compiler.operand(value) for value in values], "CASE")
     *values_of, otherwise = typed
     pairs = zip(conditions, values_of, strict=True)
@@ -44,11 +45,12 @@ def _case(compiler: Compiler, node: exp.Case) -> Operand:
     return compiler.bounded(compiler.rules.call(node, Function.CASE, type_, *parts, otherwise))
 
 
-def _when(compiler: Compiler, subject: exp.Expr | None, node: exp.Expr) -> Operand:
+def _when(compiler: Compiler, subject: Operand | None, node: exp.Expr) -> Operand:
+    """The condition of a branch; in `CASE x WHEN 1`, that x equals it."""
+    value = compiler.operand(node)
     if subject is None:
-        return compiler.rules.want(compiler.operand(node), "WHEN", ValueType.BOOL)
-    parts = compiler.operand(subject), compiler.operand(node)
-    return compiler.rules.compare(node, Function.EQUAL, *parts)
+        return compiler.rules.want(value, "WHEN", ValueType.BOOL)
+    return compiler.rules.compare(node, Function.EQUAL, subject, value)
 
 
 def _coalesce(compiler: Compiler, node: exp.Coalesce) -> Operand:
@@ -129,8 +131,8 @@ def _as_text(compiler: Compiler, operand: Operand) -> Operand:
 def _joined(compiler: Compiler, node: exp.DPipe) -> Operand:
     """`a || b ...`: like CONCAT, but NULL as soon as one of them is."""
     parts: list[exp.Expr] = [node]
-    while isinstance(parts[0], exp.DPipe):
-        parts[0:1] = [parts[0].this, parts[0].expression]
+    while isinstance(first := strip(parts[0]), exp.DPipe):
+        parts[0:1] = [first.this, first.expression]
     texts = [_as_text(compiler, compiler.operand(part)) for part in parts]
     whole = compiler.rules.call(node, Function.CONCAT, ValueType.STRING, *texts)
     nulls = [

@@ -62,11 +62,14 @@ def aggregate_call(node: exp.Expr) -> exp.Expr | None:
     return node if type(node) in _FUNCTIONS else None
 
 
+_Identity = tuple[AggregateFunction, Expression | None, Expression | None]
+
+
 class Slots:
     """The aggregates of a query; equal ones share a slot."""
 
     def __init__(self) -> None:
-        self._slots: dict[tuple[object, ...], Aggregate] = {}
+        self._slots: dict[_Identity, Aggregate] = {}
 
     @property
     def all(self) -> tuple[Aggregate, ...]:
@@ -81,8 +84,7 @@ class Slots:
         type_: ValueType,
     ) -> Column:
         """The column of an aggregate's results."""
-        # 1, 1.0 and TRUE are equal in Python, so the arguments are compared with their types.
-        identity = (function, repr(argument), repr(condition))
+        identity = (function, argument, condition)
         if identity not in self._slots:
             slot = f"a{len(self._slots)}"
             self._slots[identity] = Aggregate(slot, function, argument, condition, type_)
@@ -97,7 +99,7 @@ class GroupCompiler(Compiler):
     ) -> None:
         super().__init__(names.source, scope, FORMS)
         self._names = names
-        self._keys = {repr(key.expression): key for key in keys}
+        self._keys = {key.expression: key for key in keys}
         self._key_compiler = row_compiler(names.source, KeyScope(names))
         self._slots = slots
 
@@ -116,7 +118,7 @@ class GroupCompiler(Compiler):
             expression = self._key_compiler.expression(node)
         except SqlError:
             return None
-        key = self._keys.get(repr(expression))
+        key = self._keys.get(expression)
         return Column(key.slot, expression.type) if key else None
 
     def _aggregate(self, node: exp.Expr, call: exp.Expr) -> Operand:

@@ -34,7 +34,7 @@ def grouping_of(names: Names, group: exp.Expr | None, items: Sequence[Item]) -> 
     """The keys of a GROUP BY clause: those selected, in SELECT order, then the rest."""
     compiler = row_compiler(names.source, KeyScope(names))
     calls: list[exp.Expr] = []
-    keys: dict[str, Expression] = {}
+    keys: dict[Expression, None] = {}
     for written in _written(names, group, compiler.check_parts):
         node = _meant(names, written, items)
         if is_window_call(node):
@@ -43,13 +43,13 @@ def grouping_of(names: Names, group: exp.Expr | None, items: Sequence[Item]) -> 
             expression = compiler.expression(node)
             if not has_column(expression):
                 raise names.source.error(written, "a constant makes no groups; leave it out")
-            keys[repr(expression)] = expression
+            keys[expression] = None
     if len(keys) > KEYS_MAX:
         raise names.source.error(group or 0, f"a task has at most {KEYS_MAX} keys")
-    selected = [_identity(compiler.expression, item) for item in items]
-    order = [key for key in dict.fromkeys(selected) if key in keys]
+    selected = dict.fromkeys(_over_rows(compiler.expression, item) for item in items)
+    order = [key for key in selected if key is not None and key in keys]
     order += [key for key in keys if key not in order]
-    ordered = tuple(Key(f"k{at}", keys[key]) for at, key in enumerate(order))
+    ordered = tuple(Key(f"k{at}", key) for at, key in enumerate(order))
     return Grouping(ordered, tuple(calls))
 
 
@@ -95,8 +95,9 @@ def has_column(expression: Expression) -> bool:
     return isinstance(expression, Column)
 
 
-def _identity(compile_: Callable[[exp.Expr], Expression], item: Item) -> str | None:
+def _over_rows(compile_: Callable[[exp.Expr], Expression], item: Item) -> Expression | None:
+    """The item as an expression over rows, if it is one."""
     try:
-        return repr(compile_(item.node))
+        return compile_(item.node)
     except SqlError:
         return None

@@ -7,7 +7,7 @@ have exact places; after it, every node and every part of a node must be on a li
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Final
@@ -202,24 +202,38 @@ def parse(statement: Statement, stream: Stream) -> exp.Select:
 
 
 def _names_as_names(statement: Statement, fields: set[str]) -> tuple[Token, ...]:
-    """The tokens, those that name a field or the stream as if they stood in double quotes.
+    """The tokens, those that name the stream, a field or an item as if in double quotes.
 
     So `timestamp` is a column here, and still the type in CAST(x AS timestamp) and a call where
     a bracket or a string follows.
     """
     tokens, stream = statement.select, statement.stream
+    given = set(_given_names(tokens))
+    names = fields | {tokens[at].text.lower() for at in given}
     result = []
     for at, token in enumerate(tokens):
         following = tokens[at + 1].token_type if at + 1 < len(tokens) else None
-        before = tokens[at - 1].token_type
-        is_name = token is stream or (
-            token.text.lower() in fields
+        is_name = (
+            token.text.lower() in names
             and token.token_type not in _STRUCTURE
             and following not in (TokenType.L_PAREN, TokenType.STRING)
-            and before not in (TokenType.ALIAS, TokenType.DCOLON)
+            and tokens[at - 1].token_type not in (TokenType.ALIAS, TokenType.DCOLON)
         )
+        is_name = is_name or at in given or token is stream
         result.append(_renamed(token) if is_name and _is_word(token) else token)
     return tuple(result)
+
+
+def _given_names(tokens: Sequence[Token]) -> Iterator[int]:
+    """The indices of the names after AS, but not of the types in CAST(x AS type)."""
+    casts: list[bool] = []
+    for at, token in enumerate(tokens):
+        if token.token_type is TokenType.L_PAREN:
+            casts.append(tokens[at - 1].text.upper() in ("CAST", "TRY_CAST"))
+        elif token.token_type is TokenType.R_PAREN and casts:
+            casts.pop()
+        elif tokens[at - 1].token_type is TokenType.ALIAS and not (casts and casts[-1]):
+            yield at
 
 
 def _renamed(token: Token) -> Token:

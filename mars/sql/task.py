@@ -102,20 +102,29 @@ class _Query:
 
 def _read(statement: Statement, stream: Stream) -> _Query:
     tree = parse(statement, stream)
-    table = tree.args["from_"].this
+    table = _table(statement, tree)
     names = Names(statement.source, stream, frozenset([stream.name, table.alias_or_name]))
     rows = row_compiler(statement.source, RowScope(names, "WHERE"))
-    if tree.args.get("joins"):
-        raise statement.source.error(tree.args["joins"][0], ONE_STREAM)
     rows.check_parts(tree, _CLAUSES)
     rows.check_parts(table, ("this", "alias"))
     if table.args.get("alias"):
         rows.check_parts(table.args["alias"], ("this",))
-    if not isinstance(table.this, exp.Identifier):
-        raise statement.source.error(table, "a query reads a declared stream, by its name")
     items = items_of(names, tree)
     grouping = grouping_of(names, tree.args.get("group"), items)
     return _Query(names, tree, items, grouping, Slots())
+
+
+def _table(statement: Statement, tree: exp.Select) -> exp.Expr:
+    """What the query reads: the name of a stream."""
+    if tree.args.get("joins"):
+        raise statement.source.error(tree.args["joins"][0], ONE_STREAM)
+    clause = tree.args.get("from_")
+    table = clause.this if isinstance(clause, exp.From) else None
+    if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
+        raise statement.source.error(
+            statement.stream, "a query reads a declared stream, by its name"
+        )
+    return table
 
 
 def _filter(query: _Query) -> Expression | None:

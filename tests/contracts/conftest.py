@@ -1,6 +1,17 @@
 """Fixtures of the contract suites; each family of servers has a module of its own."""
 
+from tests.contracts.kafka_servers import cluster, kafka, kafka_cluster, proxied_cluster
 from tests.contracts.redis_servers import log, redis_store, store
 from tests.contracts.zookeeper_servers import ensemble, zookeeper_ensemble
 
-__all__ = ["ensemble", "log", "redis_store", "store", "zookeeper_ensemble"]
+__all__ = [
+    "cluster",
+    "ensemble",
+    "kafka",
+    "kafka_cluster",
+    "log",
+    "proxied_cluster",
+    "redis_store",
+    "store",
+    "zookeeper_ensemble",
+]

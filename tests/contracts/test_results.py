@@ -1,113 +1,80 @@
-"""Output topics and `mars.dead` as people read them, on a real Kafka."""
+"""Output topics and `mars.dead` as people read them, on the twin and on a real Kafka."""
 
 from __future__ import annotations
 
 import json
-import uuid
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 import msgspec
 import pytest
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from mars.adapters.kafka import results
 from mars.adapters.kafka.results import KafkaDeadLetters, KafkaResultTail
+from mars.adapters.memory.results import MemoryDeadLetters, MemoryResultTail
 from mars.codec.dead import DeadRange, DeadRow
+from mars.codec.result_headers import result_headers
 from mars.errors import Unavailable
-from mars.local.servers import KafkaServer
-from mars.ports import CommittedRow
+from mars.ports import CommittedRow, DeadLetters, ResultTail
 from mars.settings import KafkaSettings, Settings
-from mars.types import TaskName, Topic
+from mars.types import Bucket, TaskName, Topic
+from tests.contracts.kafka_servers import Cluster, KafkaCluster, MemoryCluster
 from tests.contracts.waiting import eventually
 
-pytestmark = pytest.mark.integration
-
 TASK = TaskName("by_sip")
-PARTITIONS = 2
+OTHER = TaskName("other")
 
 
-class Output:
-    """An output topic of its own, and somebody who writes to it in transactions."""
-
-    def __init__(self, server: KafkaServer) -> None:
-        self.namespace = f"n{uuid.uuid4().hex[:10]}"
-        self.topic = Topic(f"results-{self.namespace}")
-        self.settings = Settings(
-            namespace=self.namespace, kafka=KafkaSettings(bootstrap=server.bootstrap)
-        )
-        self._admin = AdminClient({"bootstrap.servers": server.bootstrap})
-        self._producer = Producer(
-            {"bootstrap.servers": server.bootstrap, "transactional.id": self.namespace}
-        )
-        self._producer.init_transactions()
-        self.make(self.topic)
-
-    def make(self, topic: str) -> None:
-        for made in self._admin.create_topics([NewTopic(topic, PARTITIONS, 1)]).values():
-            made.result(10)
-
-    def write(
-        self,
-        windows: list[tuple[int, str]],
-        *,
-        partition: int = 0,
-        task: str = TASK,
-        commit: bool = True,
-        complete: bool = True,
-    ) -> None:
-        """One row per window start and key."""
-        self._producer.begin_transaction()
-        for start, sip in windows:
-            self._producer.produce(
-                self.topic,
-                key=json.dumps([start, sip], separators=(",", ":")).encode(),
-                value=json.dumps({"window_start": start, "sip": sip}).encode(),
-                partition=partition,
-                headers={
-                    "mars-task": task,
-                    "mars-version": "3",
-                    "mars-revision": "1",
-                    "mars-complete": "1" if complete else "0",
-                    "mars-bucket": "0",
-                    "mars-emit": "1",
-                },
-            )
-        self._end(commit=commit)
-
-    def reject(self, *letters: DeadRow | DeadRange, partition: int = 0) -> None:
-        self._producer.begin_transaction()
-        for letter in letters:
-            value = msgspec.json.encode(letter)
-            self._producer.produce(f"mars.{self.namespace}.dead", value, partition=partition)
-        self._end(commit=True)
-
-    def _end(self, *, commit: bool) -> None:
-        if commit:
-            self._producer.commit_transaction(10)
-        else:
-            self._producer.flush(10)
-            self._producer.abort_transaction(10)
+def tail_of(cluster: Cluster) -> ResultTail:
+    if isinstance(cluster, MemoryCluster):
+        return MemoryResultTail(cluster.broker)
+    assert isinstance(cluster, KafkaCluster)
+    return KafkaResultTail(cluster.settings)
 
 
-@pytest.fixture
-def output(kafka_server: KafkaServer) -> Iterator[Output]:
-    return Output(kafka_server)
+def dead_of(cluster: Cluster) -> DeadLetters:
+    if isinstance(cluster, MemoryCluster):
+        return MemoryDeadLetters(cluster.broker)
+    assert isinstance(cluster, KafkaCluster)
+    return KafkaDeadLetters(cluster.settings)
 
 
-def names(rows: list[CommittedRow]) -> list[str]:
+def write(
+    cluster: Cluster,
+    topic: Topic,
+    window_start: int,
+    sips: Sequence[str],
+    *,
+    partition: int = 0,
+    task: TaskName = TASK,
+    complete: bool = True,
+) -> None:
+    """Result rows of one window; all of one key, as these tests do not look at it further."""
+    headers = result_headers(task, 3, Bucket(0), 1, complete=complete, revision=1)
+    values = [json.dumps({"window_start": window_start, "sip": sip}).encode() for sip in sips]
+    key = b"[%d,null]" % window_start
+    cluster.append(topic, partition, values, key=key, headers=headers)
+
+
+def write_aborted(cluster: Cluster, topic: Topic) -> None:
+    writer = cluster.writer()
+    writer.write(topic, 0, [b"{}"] * 3)
+    writer.abort()
+
+
+def sips(rows: Sequence[CommittedRow]) -> list[str]:
     return [json.loads(row.value)["sip"] for row in rows]
 
 
-def test_newest_rows_of_each_partition_come_in_offset_order(output: Output) -> None:
-    output.write([(0, f"a{number}") for number in range(5)])
-    output.write([(0, f"b{number}") for number in range(2)], partition=1)
-    rows = KafkaResultTail(output.settings).recent(output.topic, TASK, 3, None)
-    assert names(rows) == ["a2", "a3", "a4", "b0", "b1"]
+def test_newest_rows_of_each_partition_come_in_offset_order(cluster: Cluster) -> None:
+    topic = cluster.topic(2)
+    write(cluster, topic, 0, [f"a{number}" for number in range(5)])
+    write(cluster, topic, 0, ["b0", "b1"], partition=1)
+    rows = tail_of(cluster).recent(topic, TASK, 3, None)
+    assert sips(rows) == ["a2", "a3", "a4", "b0", "b1"]
     assert rows[0] == CommittedRow(
         partition=0,
         offset=2,
-        key=b'[0,"a2"]',
+        key=b"[0,null]",
         value=b'{"window_start": 0, "sip": "a2"}',
         version=3,
         revision=1,
@@ -115,81 +82,94 @@ def test_newest_rows_of_each_partition_come_in_offset_order(output: Output) -> N
     )
 
 
-def test_rows_of_other_tasks_and_aborted_ones_are_passed_over(output: Output) -> None:
-    output.write([(0, "mine")], complete=False)
-    output.write([(0, f"other{number}") for number in range(400)], task="other")
-    output.write([(0, "aborted")], commit=False)
-    (row,) = KafkaResultTail(output.settings).recent(output.topic, TASK, 1, None)
-    assert (row.value, row.complete) == (b'{"window_start": 0, "sip": "mine"}', False)
+def test_rows_of_other_tasks_and_aborted_ones_are_passed_over(cluster: Cluster) -> None:
+    topic = cluster.topic()
+    write(cluster, topic, 0, ["mine"], complete=False)
+    write(cluster, topic, 0, ["theirs"] * 400, task=OTHER)
+    write_aborted(cluster, topic)
+    (row,) = tail_of(cluster).recent(topic, TASK, 1, None)
+    assert (sips([row]), row.complete) == (["mine"], False)
 
 
-def test_window_is_found_behind_newer_ones(output: Output) -> None:
+def test_records_that_are_no_result_rows_are_passed_over(cluster: Cluster) -> None:
+    topic = cluster.topic()
+    cluster.append(topic, 0, [b"somebody else's", None], key=b"key")
+    cluster.append(topic, 0, [b"{}"], headers=result_headers(TASK, 1, Bucket(0), 1, complete=True))
+    assert tail_of(cluster).recent(topic, TASK, 10, None) == []
+
+
+def test_window_is_found_behind_newer_ones(cluster: Cluster) -> None:
+    topic = cluster.topic(2)
     for start in (-60_000, 0, 60_000, 120_000):
-        output.write([(start, f"{start}-{number}") for number in range(150)])
-    tail = KafkaResultTail(output.settings)
-    assert len(tail.recent(output.topic, TASK, 1_000, 0)) == 150
-    assert names(tail.recent(output.topic, TASK, 2, -60_000)) == ["-60000-148", "-60000-149"]
-    assert tail.recent(output.topic, TASK, 1_000, 180_000) == []
+        write(cluster, topic, start, [f"{start}-{number}" for number in range(150)])
+    tail = tail_of(cluster)
+    assert len(tail.recent(topic, TASK, 1_000, 0)) == 150
+    assert sips(tail.recent(topic, TASK, 2, -60_000)) == ["-60000-148", "-60000-149"]
+    assert tail.recent(topic, TASK, 1_000, 180_000) == []
 
 
-def test_search_for_a_window_ends_somewhere(
-    output: Output, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(results, "SCAN_MESSAGES_MAX", 120)
-    output.write([(0, "old")])
-    output.write([(60_000, f"new{number}") for number in range(200)])
-    assert KafkaResultTail(output.settings).recent(output.topic, TASK, 5, 0) == []
-
-
-def test_topic_that_does_not_exist_has_no_rows_and_nothing_to_follow(output: Output) -> None:
-    tail = KafkaResultTail(output.settings)
+def test_topic_that_does_not_exist_has_no_rows_and_nothing_to_follow(cluster: Cluster) -> None:
+    tail = tail_of(cluster)
     assert tail.recent(Topic("absent"), TASK, 5, None) == []
     with pytest.raises(Unavailable, match="no topic absent"):
         tail.follow(Topic("absent"), TASK)
 
 
-def test_follower_gives_what_is_committed_after_it_was_made(output: Output) -> None:
-    output.write([(0, "before")])
-    follower = KafkaResultTail(output.settings).follow(output.topic, TASK)
+def test_follower_gives_what_is_committed_after_it_was_made(cluster: Cluster) -> None:
+    topic = cluster.topic(2)
+    write(cluster, topic, 0, ["before"])
+    follower = tail_of(cluster).follow(topic, TASK)
     try:
-        output.write([(0, "aborted")], commit=False)
-        output.write([(60_000, "other")], task="other")
-        output.write([(60_000, "first")])
-        output.write([(60_000, "second")], partition=1)
+        write_aborted(cluster, topic)
+        write(cluster, topic, 60_000, ["theirs"], task=OTHER)
+        write(cluster, topic, 60_000, ["first"])
+        write(cluster, topic, 60_000, ["second"], partition=1)
         seen: list[str] = []
 
         def both() -> bool:
-            seen.extend(names(follower.poll(0.1)))
+            seen.extend(sips(follower.poll(0.1)))
             return len(seen) >= 2
 
         eventually(both)
         assert sorted(seen) == ["first", "second"]
+        assert follower.poll(0.0) == []
     finally:
         follower.close()
 
 
-def test_dead_letters_come_newest_first_and_are_read_on(output: Output) -> None:
-    dead = KafkaDeadLetters(output.settings)
+def test_dead_letters_come_newest_first_and_are_read_on(cluster: Cluster) -> None:
+    dead = dead_of(cluster)
     assert dead.recent(TASK, 10) == []
-    output.make(f"mars.{output.namespace}.dead")
-    output.reject(
-        DeadRow(TASK, 1, "flows", 1, 7, "wrong_type", "bytes: text", b"{}"),
-        DeadRow("other", 1, "flows", 1, 8, "wrong_type", "bytes: text", b"{}"),
-    )
-    assert [(letter.first, letter.next, letter.rows) for letter in dead.recent(TASK, 10)] == [
-        (7, 8, 1)
-    ]
-    output.reject(
-        DeadRange(TASK, 1, "flows", 1, 10, 30, "unreadable", 20),
-        DeadRange(TASK, 1, "flows", 1, 40, 90, "late", 3, window_start=60_000),
-        partition=1,
-    )
-    newest = dead.recent(TASK, 2)
-    assert [(each.first, each.reason, each.rows, each.window_start_ms) for each in newest] == [
-        (40, "late", 3, 60_000),
-        (10, "unreadable", 20, None),
-    ]
+    cluster.admin().ensure_internal(1)
+
+    def reject(record: DeadRow | DeadRange, at_ms: int) -> None:
+        value = msgspec.json.encode(record)
+        cluster.append(cluster.names.dead, 0, [value], timestamp_ms=at_ms)
+
+    reject(DeadRow(TASK, 1, "flows", 1, 7, "wrong_type", "bytes: text", b"{}"), 1_000)
+    reject(DeadRow(OTHER, 1, "flows", 1, 8, "wrong_type", "bytes: text", b"{}"), 1_001)
+    cluster.append(cluster.names.dead, 0, [b"not ours", None])
+    assert [(each.first, each.next, each.rows) for each in dead.recent(TASK, 10)] == [(7, 8, 1)]
+    reject(DeadRange(TASK, 1, "flows", 1, 10, 30, "unreadable", 20), 2_000)
+    reject(DeadRange(TASK, 1, "flows", 1, 40, 90, "late", 3, window_start=60_000), 2_001)
+    assert [
+        (each.first, each.reason, each.rows, each.window_start_ms) for each in dead.recent(TASK, 2)
+    ] == [(40, "late", 3, 60_000), (10, "unreadable", 20, None)]
     assert len(dead.recent(TASK, 10)) == 3
+
+
+# ------------------------------------------------------------------------------- Kafka alone
+
+
+@pytest.mark.integration
+def test_search_for_a_window_ends_somewhere(
+    kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results, "SCAN_MESSAGES_MAX", 120)
+    topic = kafka_cluster.topic()
+    write(kafka_cluster, topic, 0, ["old"])
+    write(kafka_cluster, topic, 60_000, ["new"] * 200)
+    assert tail_of(kafka_cluster).recent(topic, TASK, 5, 0) == []
 
 
 def test_no_error_of_the_client_escapes_when_nobody_listens(
@@ -197,10 +177,10 @@ def test_no_error_of_the_client_escapes_when_nobody_listens(
 ) -> None:
     monkeypatch.setattr(results, "CALL_TIMEOUT_S", 0.5)
     nobody = Settings(kafka=KafkaSettings(bootstrap="127.0.0.1:1"))
-    results_tail = KafkaResultTail(nobody)
+    tail = KafkaResultTail(nobody)
     for call in (
-        lambda: results_tail.recent(Topic("t"), TASK, 1, None),
-        lambda: results_tail.follow(Topic("t"), TASK),
+        lambda: tail.recent(Topic("t"), TASK, 1, None),
+        lambda: tail.follow(Topic("t"), TASK),
         lambda: KafkaDeadLetters(nobody).recent(TASK, 1),
     ):
         with pytest.raises(Unavailable):

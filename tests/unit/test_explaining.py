@@ -341,6 +341,14 @@ def test_summary_names_who_holds_the_first_window(
     assert words(evidence_with(**changes)) == sentence
 
 
+def test_summary_of_a_window_that_has_not_ended_says_when_it_should_close() -> None:
+    head = replace(HEAD, marks_ms={live_lane(0): 40_000, live_lane(1): 39_900}, now_ms=40_000)
+    assert words(evidence_with(head=head, now_ms=40_000)) == (
+        "The window 1970-01-01 00:00:00Z to 1970-01-01 00:01:00Z has not ended yet; it should "
+        "close at about 1970-01-01 00:01:01Z."
+    )
+
+
 def test_summary_of_a_failed_task_says_why_and_what_to_do() -> None:
     failed = replace(DEFINITION, state=TaskState.FAILED, detail="the log needs 300 MB")
     assert words(evidence_with(definition=failed)) == (

@@ -57,6 +57,17 @@ COMPACTED = {
 DELETED_BY_AGE = {"cleanup.policy": "delete"}
 
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+LEADER_WAIT_S = 5.0
+"""How long a partition may be without a leader that answers: it was made or has moved just now."""
+
+NO_LEADER = frozenset(
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+    }
+)
+
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 
 
@@ -163,13 +174,27 @@ class KafkaTopicAdmin:
     def _ask(
         self, topic: Topic, partitions: range | list[int], which: OffsetSpec
     ) -> dict[int, int]:
+        deadline = time.monotonic() + LEADER_WAIT_S
         with translated():
-            futures = self._client.list_offsets(
-                {TopicPartition(topic, partition): which for partition in partitions},
-                isolation_level=IsolationLevel.READ_COMMITTED,
-                request_timeout=ASK_TIMEOUT_S,
-            )
-            return {place.partition: _answer(future).offset for place, future in futures.items()}
+            while True:
+                try:
+                    return self._ask_once(topic, partitions, which)
+                except KafkaException as error:
+                    problem = kafka_error(error)
+                    moved = problem is not None and problem.code() in NO_LEADER
+                    if not moved or time.monotonic() > deadline:
+                        raise
+                time.sleep(LOOK_AGAIN_S)
+
+    def _ask_once(
+        self, topic: Topic, partitions: range | list[int], which: OffsetSpec
+    ) -> dict[int, int]:
+        futures = self._client.list_offsets(
+            {TopicPartition(topic, partition): which for partition in partitions},
+            isolation_level=IsolationLevel.READ_COMMITTED,
+            request_timeout=ASK_TIMEOUT_S,
+        )
+        return {place.partition: _answer(future).offset for place, future in futures.items()}
 
 
 def _answer(future: Future[Any]) -> Any:

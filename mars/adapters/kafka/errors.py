@@ -99,17 +99,22 @@ _SENTENCES: dict[int, str] = {
 }
 _OTHER = "the call failed, check the broker's log"
 
-TROUBLES = frozenset(
+AWAY = frozenset(
     {
         KafkaError._ALL_BROKERS_DOWN,
         KafkaError._RESOLVE,
         KafkaError._AUTHENTICATION,
         KafkaError._SSL,
+    }
+)
+"""No broker can be talked to; it is over when one answers. Lesser errors a client mends itself."""
+
+FORBIDDEN = frozenset(
+    {
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
         KafkaError.GROUP_AUTHORIZATION_FAILED,
     }
 )
-"""What a client cannot mend by itself soon; anything else it only mentions."""
 
 _CLIENT_ERRORS = (
     KafkaException,

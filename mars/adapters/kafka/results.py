@@ -13,14 +13,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import msgspec
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from mars.adapters.kafka.config import lone_reader_properties, slice_reader_properties
 from mars.adapters.kafka.errors import PARTITION_EOF, configured, translated
 from mars.adapters.kafka.names import Names
-from mars.codec import result_headers
-from mars.codec.dead import DeadRow, decode_dead
+from mars.adapters.kafka.rows import committed_row, dead_letter, window_start_of
 from mars.errors import Unavailable
 from mars.ports import CommittedRow, DeadLetter
 from mars.settings import Settings
@@ -166,7 +164,7 @@ class _Scan:
         return rows
 
     def _wanted(self, row: CommittedRow) -> bool:
-        return self._window is None or _window_start(row) == self._window
+        return self._window is None or window_start_of(row) == self._window
 
     def _enough(self, partition: int, span: int, rows: list[CommittedRow], rows_max: int) -> bool:
         """True if looking further back in the partition would find nothing that is wanted.
@@ -179,7 +177,7 @@ class _Scan:
             return True
         if self._window is None:
             return len(rows) >= rows_max
-        return any(_window_start(row) < self._window for row in rows)
+        return any(window_start_of(row) < self._window for row in rows)
 
 
 class KafkaDeadLetters:
@@ -215,7 +213,7 @@ class KafkaDeadLetters:
         self._next = {partition: first for partition, (first, _high) in spans.items()}
         for record in sorted(records, key=lambda each: each.timestamp_ms):
             self._next[record.partition] = max(self._next[record.partition], record.offset + 1)
-            letter = _letter(record.value)
+            letter = dead_letter(record.value)
             if letter is not None:
                 self._letters[letter.task].append(letter)
 
@@ -265,41 +263,8 @@ def _bytes(value: str | bytes | None) -> bytes | None:
 
 
 def _row(record: _Record, task: bytes) -> CommittedRow | None:
-    """A result row of the task; None for anything else that lies in the topic."""
-    headers = record.headers
-    if record.key is None or record.value is None or headers.get(result_headers.TASK) != task:
-        return None
-    return CommittedRow(
-        partition=record.partition,
-        offset=record.offset,
-        key=record.key,
-        value=record.value,
-        version=int(headers.get(result_headers.VERSION, b"0")),
-        revision=int(headers.get(result_headers.REVISION, b"0")),
-        complete=headers.get(result_headers.COMPLETE) == b"1",
-    )
-
-
-def _window_start(row: CommittedRow) -> int:
-    """The first element of a key `[window_start,...]`, without decoding the rest."""
-    return int(row.key[1:].partition(b",")[0].rstrip(b"]"))
-
-
-def _letter(raw: bytes | None) -> DeadLetter | None:
-    """A reference; None for what is none, which another release may have written."""
-    try:
-        record = decode_dead(raw or b"")
-    except msgspec.MsgspecError:
-        return None
-    return DeadLetter(
-        task=TaskName(record.task),
-        topic=Topic(record.topic),
-        partition=record.partition,
-        first=record.offset if isinstance(record, DeadRow) else record.first,
-        next=record.offset + 1 if isinstance(record, DeadRow) else record.next,
-        reason=record.reason,
-        rows=1 if isinstance(record, DeadRow) else record.rows,
-        window_start_ms=None if isinstance(record, DeadRow) else record.window_start,
+    return committed_row(
+        record.partition, record.offset, record.key, record.value, record.headers, task
     )
 
 

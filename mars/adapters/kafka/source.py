@@ -11,10 +11,10 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from mars.adapters.kafka.config import Properties, lone_reader_properties, mapper_properties
-from mars.adapters.kafka.errors import TROUBLES, configured, translated, unavailable
+from mars.adapters.kafka.errors import AWAY, FORBIDDEN, configured, translated, unavailable
 from mars.adapters.kafka.gathering import Gathering, Place
 from mars.errors import Unavailable
 from mars.ports import Assigned, OffsetGone, Revoked, SourceEvent
@@ -27,6 +27,9 @@ CONSUME_ROWS = 2_000
 WAIT_SLICE_S = 0.05
 """The client does not return for a rebalance, so a wait is cut into pieces."""
 
+PROBE_S = 0.2
+"""For the question whether a broker that was away is back."""
+
 ASK_TIMEOUT_S = 5.0
 """For a question about offsets; a healthy broker needs milliseconds."""
 
@@ -34,9 +37,9 @@ ASK_TIMEOUT_S = 5.0
 class KafkaReader:
     """`SourceReader` on Kafka; for one thread.
 
-    `poll` raises Unavailable once each time that all brokers are away or refuse us, and goes on by
-    itself when they are back: keep polling. Only where the text says "make a new reader" it does
-    not.
+    `poll` raises Unavailable as long as no broker can be talked to, and once for each other thing
+    that is wrong; it goes on by itself when all is well again, so keep polling. Only where the
+    text says "make a new reader" it does not.
     """
 
     def __init__(self, properties: Properties, *, grouped: bool) -> None:
@@ -47,10 +50,11 @@ class KafkaReader:
         self._gathering = Gathering(self._positions)
         self._rebalances: list[SourceEvent] = []
         self._lost: dict[Place, int] = {}
-        self._trouble: Unavailable | None = None
-        """What is wrong with the connection, unless records came since."""
+        self._away: Unavailable | None = None
+        """No broker can be talked to, as far as is known."""
+        self._fatal: Unavailable | None = None
         self._refusal: Unavailable | None = None
-        """Why a partition could not be read on."""
+        """What else is wrong, to be said once."""
         with configured():
             self._consumer = Consumer({**properties, "error_cb": self._on_error})
 
@@ -124,7 +128,7 @@ class KafkaReader:
             left = deadline - time.monotonic()
             if events:
                 return events
-            self._raise_trouble()
+            self._raise_if_away()
             if left <= 0:
                 return []
             with translated():
@@ -143,7 +147,7 @@ class KafkaReader:
     def _events(self) -> list[SourceEvent]:
         events = self._gathering.take_events()
         if events:
-            self._trouble = None
+            self._away = None
         try:
             self._set_aside()
         except Unavailable as problem:
@@ -177,21 +181,26 @@ class KafkaReader:
             try:
                 low, _high = self._ask_offsets(topic, partition)
             except Unavailable as problem:
-                self._trouble = problem
+                self._refusal = problem
                 continue
             del self._lost[topic, partition]
             events.append(OffsetGone(topic, partition, offset, low))
         return events
 
     def _raise_refusal(self) -> None:
-        refusal, self._refusal = self._refusal, None
+        refusal, self._refusal = self._fatal or self._refusal, None
         if refusal is not None:
             raise refusal
 
-    def _raise_trouble(self) -> None:
-        trouble, self._trouble = self._trouble, None
-        if trouble is not None:
-            raise trouble
+    def _raise_if_away(self) -> None:
+        """A reader at the end of all partitions hears nothing when the brokers are back: ask."""
+        if self._away is None:
+            return
+        try:
+            self._consumer.list_topics(timeout=PROBE_S)
+        except KafkaException as error:
+            raise self._away from error
+        self._away = None
 
     # ------------------------------------------------------------------------------- callbacks
 
@@ -214,11 +223,13 @@ class KafkaReader:
 
     def _on_error(self, error: KafkaError) -> None:
         if error.fatal():
-            self._trouble = Unavailable(
+            self._fatal = Unavailable(
                 "kafka", f"the client cannot go on, make a new reader ({error.str()})"
             )
-        elif error.code() in TROUBLES:
-            self._trouble = unavailable(error)
+        elif error.code() in AWAY:
+            self._away = unavailable(error)
+        elif error.code() in FORBIDDEN:
+            self._refusal = unavailable(error)
 
     # --------------------------------------------------------------------------------- offsets
 

@@ -8,23 +8,24 @@ delayed on its way. Nothing blocks and nothing is safe for threads.
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from operator import attrgetter
 
 from mars.types import Topic
 
 Headers = Sequence[tuple[str, bytes]]
 
-NO_TIME_MS = -1
-"""The timestamp of a record that has none."""
+_offset_of = attrgetter("offset")
 
 
-class ProducerFenced(Exception):  # noqa: N818 -- what happened, as the broker would say it
+class ProducerFenced(Exception):
     """A newer producer of the same transactional id exists."""
 
 
-class UnknownTopic(Exception):  # noqa: N818
+class UnknownTopic(Exception):
     """There is no such topic or partition."""
 
 
@@ -36,7 +37,7 @@ class Outcome(Enum):
     ABORTED = "aborted"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class MemoryTransaction:
     """One transaction, and the partitions it wrote to."""
 
@@ -68,6 +69,7 @@ class MemoryPartition:
         self.start = 0
         self.end = 0
         self.records: list[StoredRecord] = []
+        self._opened: dict[MemoryTransaction, int] = {}
 
     def append(
         self,
@@ -82,32 +84,29 @@ class MemoryPartition:
         record = StoredRecord(offset, key, value, tuple(headers), timestamp_ms, transaction)
         self.records.append(record)
         self.end += 1
+        if transaction is not None:
+            self._opened.setdefault(transaction, offset)
         return offset
 
-    def mark(self) -> None:
+    def mark(self, transaction: MemoryTransaction) -> None:
         """Take an offset for the marker that ends a transaction."""
+        self._opened.pop(transaction, None)
         self.end += 1
 
     @property
     def stable_end(self) -> int:
         """The last stable offset: readers of committed records see what lies below."""
-        open_offsets = (
-            record.offset
-            for record in self.records
-            if record.transaction is not None and record.transaction.outcome is Outcome.OPEN
-        )
-        return min(open_offsets, default=self.end)
+        return min(self._opened.values(), default=self.end)
 
     def committed(self, first: int, end: int) -> list[StoredRecord]:
         """The committed records at `[first, end)`."""
-        return [
-            record for record in self.records if first <= record.offset < end and record.committed
-        ]
+        low, high = (bisect_left(self.records, at, key=_offset_of) for at in (first, end))
+        return [record for record in self.records[low:high] if record.committed]
 
     def truncate(self, before: int) -> None:
         """Delete the records below `before`, as retention does."""
         self.start = max(self.start, min(before, self.end))
-        self.records = [record for record in self.records if record.offset >= self.start]
+        self.records = self.records[bisect_left(self.records, self.start, key=_offset_of) :]
 
 
 @dataclass(slots=True)
@@ -183,7 +182,7 @@ class MemoryBroker:
         target = self.partition(topic, partition)
         for value in values:
             target.append(value, None, (), self.clock(), transaction)
-        target.mark()
+        target.mark(transaction)
 
     # ----------------------------------------------------------------------------- transactions
 
@@ -228,7 +227,7 @@ class MemoryBroker:
             return
         known.current.outcome = outcome
         for partition in known.current.partitions:
-            partition.mark()
+            partition.mark(known.current)
         known.current = None
 
     # ----------------------------------------------------------------------------------- groups
@@ -283,7 +282,7 @@ class MemoryProducer:
 Place = tuple[Topic, int]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class MemoryMember:
     """One member of a group; `changes` are (gained, lost) that it has not yet been told."""
 
@@ -300,15 +299,20 @@ class MemoryGroup:
         self._members: list[MemoryMember] = []
         self.offsets: dict[Place, int] = {}
 
-    def join(self, member: MemoryMember) -> None:
-        """A member comes."""
-        self._members.append(member)
+    def update(self, member: MemoryMember) -> None:
+        """A member comes, or has changed what it wants; one that wants nothing goes."""
+        if not member.topics:
+            self.remove(member)
+        elif member not in self._members:
+            self._members.append(member)
         self.rebalance()
 
-    def leave(self, member: MemoryMember) -> None:
-        """A member goes, or the group gives up a killed one."""
+    def remove(self, member: MemoryMember) -> None:
+        """A member goes, or the group gives it up: it hears of that when it polls again."""
         if member in self._members:
             self._members.remove(member)
+            member.changes.append(((), tuple(sorted(member.owned))))
+            member.owned = set()
             self.rebalance()
 
     def rebalance(self) -> None:

@@ -58,6 +58,25 @@ def test_last_windows_come_newest_first(finished: World) -> None:
     assert answer["truncated"] is False
 
 
+def test_rows_of_one_window_from_several_partitions_are_in_order_of_their_keys(
+    finished: World,
+) -> None:
+    finished.kafka.rows = [
+        committed(0, sip, 1, partition=partition)
+        for partition, sip in ((0, "c"), (1, "a"), (1, "d"), (2, "b"))
+    ]
+    (window,) = finished.http.get("/v1/tasks/by_sip/results").json()["windows"]
+    assert [row["sip"] for row in window["rows"]] == ["a", "b", "c", "d"]
+
+
+def test_rows_of_a_query_with_an_order_keep_it(world: World) -> None:
+    sql = "SELECT sip, count(*) AS n FROM flows GROUP BY sip ORDER BY n LIMIT 2 WINDOWING 60 s"
+    assert world.register(sql=sql).status_code == 201
+    world.kafka.rows = [committed(0, "b", 1), committed(0, "a", 2)]
+    (window,) = world.http.get("/v1/tasks/by_sip/results").json()["windows"]
+    assert [row["sip"] for row in window["rows"]] == ["b", "a"]
+
+
 def test_one_window_can_be_asked_for(finished: World) -> None:
     answer = finished.http.get("/v1/tasks/by_sip/results", params={"window_start": 0}).json()
     assert [window["window_start"] for window in answer["windows"]] == [0]

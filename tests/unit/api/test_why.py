@@ -163,13 +163,21 @@ def test_ledger_sums_the_newest_record_of_each_bucket_and_balances(busy: World) 
     }
 
 
-def test_ledger_counts_all_versions_but_no_deleted_record(busy: World) -> None:
+def test_ledger_counts_all_versions_those_left_out_by_now_too(busy: World) -> None:
     busy.commit(0, version=1, read=5, counted=5)
+    busy.commit(0, version=1, read=5, counted=5, emitted=5, deleted=True)
     busy.commit(0, version=2, read=7, counted=7)
-    busy.commit(1, version=1, read=100, counted=100)
-    busy.commit(1, version=1, deleted=True)
     busy.commit(0, name="other", read=50, counted=50)
     assert busy.http.get("/v1/tasks/by_sip/ledger").json()["read"] == 12
+
+
+def test_ledger_of_an_earlier_task_of_that_name_does_not_count(busy: World) -> None:
+    busy.commit(0, version=1, read=5, counted=5)
+    assert busy.http.delete("/v1/tasks/by_sip").status_code == 204
+    assert busy.register().status_code == 201
+    busy.commit(0, version=1, read=5, counted=5, emitted=5, deleted=True)
+    busy.commit(0, version=2, read=7, counted=7)
+    assert busy.http.get("/v1/tasks/by_sip/ledger").json()["read"] == 7
 
 
 def test_ledger_is_read_again_only_after_a_while(busy: World) -> None:

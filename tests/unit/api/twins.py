@@ -12,7 +12,8 @@ import json
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import cache
+from typing import Any, cast
 
 import httpx
 
@@ -242,6 +243,40 @@ class LoopTransport(httpx.BaseTransport):
         self._loop.close()
 
 
+class Current:
+    """The services of the world in use: describing the paths of an application takes longer than
+    most tests, so all worlds share one application."""
+
+    world: World
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.world.services, name)
+
+
+class CurrentStopping(Stopping):
+    """The same for the word that the process stops."""
+
+    def __init__(self, current: Current) -> None:
+        self._current = current
+
+    @property
+    def is_set(self) -> bool:
+        return self._current.world.stopping.is_set
+
+
+CURRENT = Current()
+
+
+@cache
+def application() -> Any:
+    return create_app(
+        cast("Services", CURRENT),
+        version="1.2.3",
+        body_bytes_max=BODY_BYTES_MAX,
+        stopping=CurrentStopping(CURRENT),
+    )
+
+
 class World:
     """Everything around one API process. `now_ms` is the clock of all of it."""
 
@@ -256,13 +291,8 @@ class World:
         self.health = Health({"kafka": lambda: None, "redis": lambda: None})
         self.stopping = Stopping()
         self.services = self._services()
-        app = create_app(
-            self.services,
-            version="1.2.3",
-            body_bytes_max=BODY_BYTES_MAX,
-            stopping=self.stopping,
-        )
-        self.transport = LoopTransport(app)
+        CURRENT.world = self
+        self.transport = LoopTransport(application())
         self.http = httpx.Client(transport=self.transport, base_url="http://mars")
 
     def close(self) -> None:

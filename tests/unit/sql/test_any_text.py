@@ -30,15 +30,21 @@ WORDS = sorted(
 )
 
 
-def compiles_or_complains(sql: str) -> None:
+def complaint_about(sql: str) -> SqlError | None:
     try:
         compiled(sql)
     except SqlError as error:
+        return error
+    return None
+
+
+def compiles_or_complains(sql: str) -> None:
+    complaint = complaint_about(sql)
+    if complaint:
         lines = sql.split("\n")
-        assert 1 <= error.line <= len(lines)
-        assert 1 <= error.column <= len(lines[error.line - 1]) + 1
-        assert error.detail
-        assert len(error.detail) < 1_000
+        assert 1 <= complaint.line <= len(lines)
+        assert 1 <= complaint.column <= len(lines[complaint.line - 1]) + 1
+        assert 0 < len(complaint.detail) < 1_000
 
 
 @settings(deadline=None, max_examples=150)

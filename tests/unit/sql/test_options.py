@@ -88,7 +88,19 @@ def test_duration_is_read(text: str, milliseconds: int) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "s", "1", "1 week", "1s 5s", "1e3s", "-1s", "0.0001 s", "1..5s", "١s", "9" * 16 + "s"],
+    [
+        "",
+        "s",
+        "1",
+        "1 week",
+        "1s 5s",
+        "1e3s",
+        "-1s",
+        "0.0001 s",
+        "1..5s",
+        "\u0661s",
+        "9" * 16 + "s",
+    ],
 )
 def test_text_that_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(Rejected, match="is not a duration"):

@@ -261,6 +261,24 @@ def test_ordered_and_limited_tasks_live_in_one_bucket(tail: str) -> None:
     assert plan.single_bucket
 
 
+@pytest.mark.parametrize(
+    "name", ["window", "offset", "order", "end", "select", "map", "current_user"]
+)
+def test_any_word_may_be_given_as_a_name(name: str) -> None:
+    plan = compiled(f"SELECT sip, count(*) AS {name} FROM S GROUP BY sip WINDOWING 60 s")
+    assert plan.outputs[1].name == name
+
+
+@pytest.mark.parametrize("name", ["window", "offset", "map", "interval", "format", "current_user"])
+def test_a_given_name_can_be_used_though_it_is_a_word_of_sql(name: str) -> None:
+    plan = compiled(
+        f"SELECT lower(sip) AS {name}, max(CAST(sport AS bigint)) AS top FROM S GROUP BY {name} "
+        f"HAVING {name} <> 'x' ORDER BY {name} WINDOWING 60 s"
+    )
+    assert shown(plan.keys[0].expression) == "LOWER(sip)"
+    assert shown(plan.order_by[0].expression) == "k0"
+
+
 def test_source_name_is_known_before_the_stream_is() -> None:
     assert source_name("SELECT nothing FROM flows WINDOWING 60 s") == "flows"
     assert source_name('SELECT x FROM "two words" AS t') == "two words"

@@ -1,0 +1,109 @@
+"""A producer in a process of its own that sends rows at an exact rate; event time is the clock."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections import Counter
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+
+import msgspec
+from confluent_kafka import Producer
+
+from bench.errors import BenchError
+from bench.flows import Flows
+
+TICK_S = 0.01
+"""Rows are sent in bursts this far apart; a row waits as long at the most before it is sent."""
+
+DISORDER_MS = 500
+"""Rows are at most this late; half the delay of the queries."""
+
+FLUSH_S = 30.0
+READY_S = 60.0
+"""Longest start of the process: it makes the pieces of its rows first."""
+
+_PREFIX = b'{"timestamp":'
+_STAMP = slice(len(_PREFIX), len(_PREFIX) + 13)
+"""Where the generator puts a row's event time: 13 digits until the year 2286."""
+
+
+class Pace(msgspec.Struct, frozen=True):
+    """What to send. Times are seconds of the epoch."""
+
+    bootstrap: str
+    topic: str
+    partitions: int
+    rate: int
+    groups: int
+    window_ms: int
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """What was sent. `behind_s`: the most that a burst was late; `windows`: start -> rows."""
+
+    rows: int
+    behind_s: float
+    windows: dict[int, int]
+
+
+class Pacer:
+    """The process. `begin` waits until it is ready; `finish` says when to end, and waits."""
+
+    def __init__(self, pace: Pace) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._ours, theirs = context.Pipe()
+        self._process: BaseProcess = context.Process(target=_send, args=(pace, theirs))
+        self._process.daemon = True
+
+    def begin(self) -> None:
+        """Start; rows go out from now on. Raises BenchError."""
+        self._process.start()
+        if not self._ours.poll(READY_S):
+            raise BenchError(f"The producer was not ready within {READY_S:.0f} s.")
+        self._ours.recv()
+
+    def finish(self) -> Sent:
+        """End it, and get what it has sent. Raises BenchError when it has died."""
+        try:
+            self._ours.send("end")
+            if not self._ours.poll(FLUSH_S):
+                raise BenchError("The producer does not end; Kafka has not taken its rows.")
+            sent = self._ours.recv()
+        except (EOFError, OSError) as error:
+            raise BenchError("The producer has died; see its message above.") from error
+        self._process.join(FLUSH_S)
+        assert isinstance(sent, Sent)
+        return sent
+
+    def stop(self) -> None:
+        """End it whatever it does."""
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join(FLUSH_S)
+
+
+def _send(pace: Pace, parent: Connection) -> None:
+    """Burst after burst until the parent speaks."""
+    producer = Producer(
+        {"bootstrap.servers": pace.bootstrap, "linger.ms": 1, "compression.type": "lz4"}
+    )
+    flows = Flows(groups=pace.groups, disorder_ms=DISORDER_MS)
+    windows: Counter[int] = Counter()
+    parent.send("ready")
+    begun, sent, behind_s = time.time(), 0, 0.0
+    while not parent.poll():
+        now = time.time()
+        due = int((now - begun) * pace.rate) - sent
+        if due > 0:
+            rows = flows.messages(due, round((begun + sent / pace.rate) * 1000), pace.rate)
+            behind_s = max(behind_s, due / pace.rate - TICK_S)
+            for number, row in enumerate(rows):
+                producer.produce(pace.topic, row, partition=number % pace.partitions)
+            windows.update(int(row[_STAMP]) // pace.window_ms * pace.window_ms for row in rows)
+            sent += due
+        producer.poll(0)
+        time.sleep(max(0.0, TICK_S - (time.time() - now)))
+    producer.flush(FLUSH_S)
+    parent.send(Sent(sent, behind_s, dict(windows)))

@@ -1,0 +1,61 @@
+"""Records of output topics and of `mars.dead` as values; the twin in memory reads them so, too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from mars.codec import result_headers
+from mars.codec.dead import DeadRow, decode_dead
+from mars.ports import CommittedRow, DeadLetter
+from mars.types import TaskName, Topic
+
+
+def committed_row(
+    partition: int,
+    offset: int,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Mapping[str, bytes],
+    task: bytes,
+) -> CommittedRow | None:
+    """A result row of the task; None for anything else that lies in the topic."""
+    if key is None or value is None or headers.get(result_headers.TASK) != task:
+        return None
+    return CommittedRow(
+        partition=partition,
+        offset=offset,
+        key=key,
+        value=value,
+        version=int(headers.get(result_headers.VERSION, b"0")),
+        revision=int(headers.get(result_headers.REVISION, b"0")),
+        complete=headers.get(result_headers.COMPLETE) == b"1",
+    )
+
+
+def window_start_of(row: CommittedRow) -> int:
+    """The first element of a key `[window_start,...]`, without decoding the rest."""
+    return int(row.key[1:].partition(b",")[0].rstrip(b"]"))
+
+
+def dead_letter(raw: bytes | None) -> DeadLetter | None:
+    """A reference; None for what is none, which another release may have written."""
+    try:
+        record = decode_dead(raw or b"")
+    except msgspec.MsgspecError:
+        return None
+    task, topic = TaskName(record.task), Topic(record.topic)
+    if isinstance(record, DeadRow):
+        first, behind = record.offset, record.offset + 1
+        return DeadLetter(task, topic, record.partition, first, behind, record.reason, 1)
+    return DeadLetter(
+        task,
+        topic,
+        record.partition,
+        record.first,
+        record.next,
+        record.reason,
+        record.rows,
+        record.window_start,
+    )

@@ -1,0 +1,105 @@
+"""Output topics and `mars.dead` in memory, as people read them: the twins of Kafka's."""
+
+from __future__ import annotations
+
+from mars.adapters.kafka.names import DEFAULT_NAMESPACE, Names
+from mars.adapters.kafka.rows import committed_row, dead_letter, window_start_of
+from mars.adapters.memory.broker import MemoryBroker, MemoryPartition
+from mars.adapters.memory.faults import Faults, fallible
+from mars.errors import Unavailable
+from mars.ports import CommittedRow, DeadLetter
+from mars.types import TaskName, Topic
+
+
+class MemoryResultTail:
+    """`ResultTail` in memory."""
+
+    def __init__(self, broker: MemoryBroker) -> None:
+        self.faults = Faults("kafka")
+        self._broker = broker
+
+    def fail_next(self, method: str, *, before: bool = True) -> None:
+        """Let the next call of `method` raise `Unavailable`, before or after its effect."""
+        self.faults.plan(method, before=before)
+
+    @fallible
+    def recent(
+        self, topic: Topic, task: TaskName, rows_max: int, window_start_ms: int | None
+    ) -> list[CommittedRow]:
+        """The newest rows of a task (of one window), per partition in offset order."""
+        found: list[CommittedRow] = []
+        for number, partition in enumerate(_partitions(self._broker, topic)):
+            rows = _rows(partition, number, 0, task)
+            wanted = [row for row in rows if window_start_ms in {None, window_start_of(row)}]
+            found += wanted[-rows_max:]
+        return found
+
+    @fallible
+    def follow(self, topic: Topic, task: TaskName) -> MemoryResultFollower:
+        """Rows that are committed from now on; Unavailable if there is no such topic."""
+        if topic not in self._broker.topics:
+            raise Unavailable("kafka", f"there is no topic {topic}")
+        return MemoryResultFollower(self._broker, topic, task)
+
+
+class MemoryResultFollower:
+    """`ResultFollower` in memory; it waits for nothing."""
+
+    def __init__(self, broker: MemoryBroker, topic: Topic, task: TaskName) -> None:
+        self._partitions = _partitions(broker, topic)
+        self._next = [partition.stable_end for partition in self._partitions]
+        self._task = task
+
+    def poll(self, timeout_s: float) -> list[CommittedRow]:
+        """What was committed since the last call."""
+        found: list[CommittedRow] = []
+        for number, partition in enumerate(self._partitions):
+            found += _rows(partition, number, self._next[number], self._task)
+            self._next[number] = partition.stable_end
+        return found
+
+    def close(self) -> None:
+        """There is nothing to free."""
+
+
+class MemoryDeadLetters:
+    """`DeadLetters` in memory."""
+
+    def __init__(self, broker: MemoryBroker, namespace: str = DEFAULT_NAMESPACE) -> None:
+        self.faults = Faults("kafka")
+        self._broker = broker
+        self._topic = Names(namespace).dead
+
+    def fail_next(self, method: str, *, before: bool = True) -> None:
+        """Let the next call of `method` raise `Unavailable`, before or after its effect."""
+        self.faults.plan(method, before=before)
+
+    @fallible
+    def recent(self, task: TaskName, limit: int) -> list[DeadLetter]:
+        """The newest references of a task, newest first."""
+        records = [
+            record
+            for partition in _partitions(self._broker, self._topic)
+            for record in partition.committed(0, partition.stable_end)
+        ]
+        records.sort(key=lambda record: (record.timestamp_ms, record.offset), reverse=True)
+        letters = [dead_letter(record.value) for record in records]
+        return [letter for letter in letters if letter is not None and letter.task == task][:limit]
+
+
+def _partitions(broker: MemoryBroker, topic: Topic) -> list[MemoryPartition]:
+    found = broker.topics.get(topic)
+    return [] if found is None else found.partitions
+
+
+def _rows(
+    partition: MemoryPartition, number: int, first: int, task: TaskName
+) -> list[CommittedRow]:
+    records = partition.committed(first, partition.stable_end)
+    rows = [
+        committed_row(
+            number, record.offset, record.key, record.value, dict(record.headers), task.encode()
+        )
+        for record in records
+    ]
+    return [row for row in rows if row is not None]

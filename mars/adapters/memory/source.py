@@ -1,0 +1,157 @@
+"""The reader of topics in memory: the twin of Kafka's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from mars.adapters.memory.broker import MemoryBroker, MemoryMember, Place, UnknownTopic
+from mars.adapters.memory.faults import Faults, fallible
+from mars.ports import Assigned, EndReached, Fetched, OffsetGone, Revoked, SourceEvent
+from mars.types import Records, Topic, live_lane
+
+
+class MemorySource:
+    """`SourceReader` in memory, in the consumer group `group` or, without one, by itself.
+
+    `poll` does not wait. The end of a partition is told once, and again after new records.
+    """
+
+    def __init__(self, broker: MemoryBroker, group: str | None = None) -> None:
+        self.faults = Faults("kafka")
+        self._broker = broker
+        self._group = broker.group(group) if group is not None else None
+        self._member = MemoryMember()
+        self._positions: dict[Place, int] = {}
+        self._told_ends: dict[Place, int] = {}
+
+    # ------------------------------------------------------------------- what tests do to it
+
+    def fail_next(self, method: str, *, before: bool = True) -> None:
+        """Let the next call of `method` raise `Unavailable`, before or after its effect.
+
+        A poll fails before it takes effect only: the real one never loses what it has read.
+        """
+        if method == "poll" and not before:
+            raise ValueError("a poll that fails has read nothing")
+        self.faults.plan(method, before=before)
+
+    def expire(self) -> None:
+        """The group gives the member up: it was killed, or it stood still.
+
+        If it polls again it hears what it has lost, and joins anew.
+        """
+        if self._group is not None:
+            self._group.remove(self._member)
+
+    # ---------------------------------------------------------------------------- what to read
+
+    @fallible
+    def subscribe(self, topics: Sequence[Topic]) -> None:
+        """Read these topics as a group member."""
+        if self._group is None:
+            raise ValueError("a reader without a group is told its partitions by seek")
+        self._member.topics = tuple(topics)
+        self._group.update(self._member)
+
+    @fallible
+    def seek(self, topic: Topic, partition: int, offset: int) -> None:
+        """Go on from `offset`; nothing if the group gave the partition to somebody else."""
+        place = (topic, partition)
+        if self._group is None or place in self._member.owned:
+            self._positions[place] = offset
+            self._told_ends.pop(place, None)
+
+    @fallible
+    def drop(self, topic: Topic, partition: int) -> None:
+        """Stop to read a partition."""
+        self._positions.pop((topic, partition), None)
+
+    @fallible
+    def pause(self, topic: Topic, partition: int) -> None:
+        """Deliver no more records of a partition."""
+        self._positions.pop((topic, partition), None)
+
+    @fallible
+    def resume(self, topic: Topic, partition: int, offset: int) -> None:
+        """Deliver records of a partition again, from `offset`."""
+        self.seek(topic, partition, offset)
+
+    # --------------------------------------------------------------------------------- reading
+
+    @fallible
+    def poll(self, records_max: int, timeout_s: float) -> list[SourceEvent]:
+        """What there is now, at most `records_max` records; rebalances come last."""
+        changes, self._member.changes = self._member.changes, []
+        for _gained, lost in changes:
+            for place in lost:
+                self._positions.pop(place, None)
+        events = self._fetch(records_max)
+        for gained, lost in changes:
+            if lost:
+                events.append(Revoked(lost))
+            if gained:
+                events.append(Assigned(gained))
+        if self._group is not None and self._member.topics:
+            self._group.update(self._member)
+        return events
+
+    def _fetch(self, records_max: int) -> list[SourceEvent]:
+        events: list[SourceEvent] = []
+        room = records_max
+        for place in list(self._positions):
+            found = self._read(place, room)
+            events += found
+            room -= sum(len(one.records.values) for one in found if isinstance(one, Fetched))
+        return events
+
+    def _read(self, place: Place, room: int) -> list[SourceEvent]:
+        topic, partition = place
+        try:
+            log = self._broker.partition(topic, partition)
+        except UnknownTopic:
+            return []
+        first, end = self._positions[place], log.stable_end
+        if not log.start <= first <= log.end:
+            del self._positions[place]
+            return [OffsetGone(topic, partition, first, log.start)]
+        found = log.committed(first, end)[:room]
+        more = len(found) == room
+        after = found[-1].offset + 1 if more and found else max(first, end)
+        if more and not found:
+            return []
+        events: list[SourceEvent] = []
+        if after > first:
+            self._positions[place] = after
+            records = Records(
+                lane=live_lane(partition),
+                first=first,
+                next=after,
+                values=[record.value for record in found],
+                offsets=[record.offset for record in found],
+                timestamps_ms=[record.timestamp_ms for record in found],
+            )
+            events.append(Fetched(topic, records))
+        if not more and self._told_ends.get(place) != after:
+            self._told_ends[place] = after
+            events.append(EndReached(topic, partition, after))
+        return events
+
+    # --------------------------------------------------------------------------------- offsets
+
+    @fallible
+    def confirm_end(self, topic: Topic, partition: int, offset: int) -> bool:
+        """Whether nothing committed lies at or after `offset`."""
+        return self._broker.partition(topic, partition).stable_end <= offset
+
+    @fallible
+    def hint(self, positions: Mapping[tuple[Topic, int], int]) -> None:
+        """Commit group offsets of what is still ours."""
+        if self._group is not None:
+            owned = {place: at for place, at in positions.items() if place in self._member.owned}
+            self._group.offsets.update(owned)
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._member.topics = ()
+        self.expire()
+        self._positions.clear()

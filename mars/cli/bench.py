@@ -1,0 +1,183 @@
+"""`mars bench`: how fast it is on this machine, beside Flink if asked."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mars.cli.shared import json_option, messages, output, print_json
+
+if TYPE_CHECKING:
+    from bench.session import Finished
+
+PROCESSES = click.IntRange(1, 16)
+ROWS = click.IntRange(100_000, 1_000_000_000)
+"""Fewer are gone before anything can be measured."""
+
+_DURATION = re.compile(r"^(\d+)\s*(s|min|h)$")
+_SECONDS = {"s": 1, "min": 60, "h": 3600}
+
+
+class Duration(click.ParamType[int]):
+    """Whole seconds, written as in SQL: `10s`, `1 min`."""
+
+    name = "duration"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """Seconds."""
+        match = _DURATION.match(str(value).strip())
+        seconds = int(match[1]) * _SECONDS[match[2]] if match else 0
+        if seconds < 1:
+            self.fail(f"{value!r} is no duration; write 10s, 1min or 1h.", param, ctx)
+        return seconds
+
+
+peer_option = click.option(
+    "--peer", type=click.Choice(["flink"]), help="Measure this system on the same load."
+)
+mappers_option = click.option("--mappers", type=PROCESSES, default=2, show_default=True)
+reducers_option = click.option("--reducers", type=PROCESSES, default=2, show_default=True)
+data_option = click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder for the servers' data, kept for the next run [default: a temporary one].",
+)
+results_option = click.option(
+    "--results",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder for the figures [default: bench/results].",
+)
+
+
+@click.group()
+def bench() -> None:
+    """Measure throughput and latency, with servers and data of their own."""
+
+
+@bench.command()
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["json", "ndjson"]),
+    default="json",
+    show_default=True,
+    help="One object a message, or 1,000 lines.",
+)
+@click.option("--rows", type=ROWS, help="Rows in the topic [default: 12 M json, 30 M ndjson].")
+@click.option("--rows-per-window", type=click.IntRange(1_000), help="[default: a sixth]")
+@mappers_option
+@reducers_option
+@click.option("--batch-rows", type=click.IntRange(1), help="Most rows of a mapper's batch.")
+@click.option("--repeat", type=click.IntRange(1, 20), default=1, show_default=True)
+@peer_option
+@click.option("--sweep", is_flag=True, help="Batches of 500 to 50,000 rows, 1 and 2 mappers.")
+@click.option("--profile", is_flag=True, help="Record a mapper and a reducer with py-spy.")
+@data_option
+@results_option
+@json_option
+def throughput(
+    format_: str,
+    rows: int | None,
+    rows_per_window: int | None,
+    mappers: int,
+    reducers: int,
+    batch_rows: int | None,
+    repeat: int,
+    peer: str | None,
+    sweep: bool,
+    profile: bool,
+    data: Path | None,
+    results: Path | None,
+    as_json: bool,
+) -> int:
+    """Rows per second from a full topic to committed results, per CPU second too."""
+    if sweep and batch_rows is not None:
+        raise click.UsageError("--sweep tries batch sizes itself; leave --batch-rows out.")
+    from bench.results import FOLDER
+    from bench.session import Throughput, throughput_session
+    from mars.plan import Format
+
+    asked = Throughput(
+        format=Format(format_),
+        rows=rows,
+        rows_per_window=rows_per_window,
+        mappers=mappers,
+        reducers=reducers,
+        batch_rows=batch_rows,
+        repeat=repeat,
+        flink=peer == "flink",
+        sweep=sweep,
+        profile=profile,
+        data=data,
+        folder=results or FOLDER,
+    )
+    return _show(throughput_session(asked, messages().print), as_json=as_json)
+
+
+@bench.command()
+@click.option("--rate", type=click.IntRange(10, 1_000_000), default=20_000, show_default=True)
+@click.option("--window", type=Duration(), default="10s", show_default=True)
+@click.option("--seconds", type=click.IntRange(1), default=120, show_default=True)
+@click.option("--groups", type=click.IntRange(1), default=80_000, show_default=True)
+@mappers_option
+@reducers_option
+@peer_option
+@data_option
+@results_option
+@json_option
+def latency(
+    rate: int,
+    window: int,
+    seconds: int,
+    groups: int,
+    mappers: int,
+    reducers: int,
+    peer: str | None,
+    data: Path | None,
+    results: Path | None,
+    as_json: bool,
+) -> int:
+    """Time from a window's end to its results being readable, at a steady rate of rows."""
+    if seconds < window:
+        raise click.UsageError(f"--seconds {seconds} holds no window of {window} s.")
+    from bench.latency import LatencyPlan
+    from bench.results import FOLDER
+    from bench.session import Latency, latency_session
+
+    asked = Latency(
+        plan=LatencyPlan(rate, window, seconds, groups),
+        mappers=mappers,
+        reducers=reducers,
+        flink=peer == "flink",
+        data=data,
+        folder=results or FOLDER,
+    )
+    return _show(latency_session(asked, messages().print), as_json=as_json)
+
+
+def _show(finished: Finished, *, as_json: bool) -> int:
+    """Print the report; 1 when a contestant's results were wrong."""
+    from bench.plots import DOCS, plot_sweep
+    from bench.results import FOLDER, ThroughputReport
+    from bench.tables import grids, on_terminal, profile_grid
+
+    report = finished.report
+    if as_json:
+        print_json(report)
+    else:
+        screen = output()
+        for grid in [*grids(report), *map(profile_grid, finished.profiles)]:
+            screen.print(on_terminal(grid))
+    for note in [*report.notes, *(text for run in report.runs for text in run.problems)]:
+        messages().print(note, markup=False)
+    messages().print(f"Saved: {finished.path}", markup=False)
+    if isinstance(report, ThroughputReport) and report.sweep:
+        beside = finished.path.parent
+        for path in plot_sweep(report, DOCS if beside == FOLDER else beside):
+            messages().print(f"Plot: {path}", markup=False)
+    return 1 if any(run.problems for run in report.runs) else 0
