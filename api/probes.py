@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from mars.adapters.kafka.names import Names
 from mars.adapters.probe import kafka_ready
 from mars.errors import Unavailable
 from mars.ports import TopicAdmin
 from mars.settings import Settings
-from mars.types import Topic
 
 QUICK_S = 2.0
 """For a first look at Kafka: its client would wait longer for an address where nobody listens."""
-
-ANY_TOPIC = Topic("mars.control")
-"""Asking for it reaches a broker, whether it is there or not."""
 
 
 class KafkaProbe:
@@ -21,6 +18,9 @@ class KafkaProbe:
     def __init__(self, admin: TopicAdmin, settings: Settings) -> None:
         self._admin = admin
         self._settings = settings
+        # Asking for it reaches a broker, whether it is there or not; and it is one of our own
+        # topics, which we may see where we see no others.
+        self._topic = Names(settings.namespace).control
         self._answered = False
 
     def __call__(self) -> str | None:
@@ -30,7 +30,7 @@ class KafkaProbe:
             self._answered = found is None
             return found
         try:
-            self._admin.describe(ANY_TOPIC)
+            self._admin.describe(self._topic)
         except Unavailable as error:
             self._answered = False
             return str(error)

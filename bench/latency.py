@@ -217,15 +217,9 @@ class _Timing:
             cores_busy=cpu_s / (last_s - first_s) if last_s > first_s else 0.0,
             rss_peak_bytes=rss_total_peak(self.samples, [each.name for each in watched]),
             processes=processes,
-            problems=(*self.problems(sent), *_pacing_problems(sent)),
+            producer_behind_s=sent.behind_s,
+            problems=tuple(self.problems(sent)),
         )
-
-
-def _pacing_problems(sent: Sent) -> list[str]:
-    """A producer that was held up makes latencies that are not the contestant's."""
-    if sent.behind_s < 0.25:
-        return []
-    return [f"the producer was {sent.behind_s:.2f} s late once: the machine was too busy"]
 
 
 def latencies(arrivals: Sequence[Arrival], delay_ms: int) -> pl.DataFrame:

@@ -113,7 +113,11 @@ class WindowLatency(msgspec.Struct, frozen=True):
 
 
 class LatencyRun(msgspec.Struct, frozen=True):
-    """One contestant; `problems` are sentences, none when all rows of all windows came once."""
+    """One contestant; `problems` are sentences, none when all rows of all windows came once.
+
+    `producer_behind_s`: the most that a burst of rows was late. It is part of the latency of that
+    moment and not the contestant's doing.
+    """
 
     contestant: str
     version: str
@@ -124,6 +128,7 @@ class LatencyRun(msgspec.Struct, frozen=True):
     cores_busy: float
     rss_peak_bytes: int
     processes: tuple[ProcessFigures, ...]
+    producer_behind_s: float
     problems: tuple[str, ...]
 
 

@@ -56,6 +56,9 @@ LATENCY_CHECKPOINT_S = 1.0
 LATENCY_WATERMARK_MS = 50
 """Flink's for each purpose: seldom costs least, often is soonest."""
 
+BEHIND_S = 0.25
+"""A producer that was later than this once has made a latency that is told as its own."""
+
 KAFKA_READY_S = 90.0
 KAFKA_STOP_S = 20.0
 
@@ -113,8 +116,7 @@ def throughput_session(asked: Throughput, say: Say) -> Finished:
             try:
                 runs.append(_measured(contestant, load, repeat, profiler, say))
             except MarsError as error:
-                notes.append(f"{contestant.name}: {error}")
-                say(notes[-1])
+                _note(notes, f"{contestant.name}: {error}", say)
             if profiler is not None:
                 profiles.extend(profiler.finish())
     if not runs:
@@ -138,7 +140,7 @@ def _measured(
     raw = throughput.run_once(
         contestant,
         load,
-        f"{contestant.name}_{time.time_ns() // 1_000_000}",
+        _run_name(contestant),
         (lambda running: None) if profiler is None else profiler.begin,
     )
     run = figures(contestant, load, raw, repeat)
@@ -180,8 +182,7 @@ def _flink_is_there(notes: list[str], say: Say) -> bool:
     try:
         fetch()
     except MarsError as error:
-        notes.append(str(error))
-        say(f"{error} The measurement goes on without it.")
+        _note(notes, f"{error} The measurement went on without it.", say)
         return False
     return True
 
@@ -238,13 +239,10 @@ def latency_session(asked: Latency, say: Say) -> Finished:
         if asked.flink and _flink_is_there(notes, say):
             contestants.append(FlinkSide(data, Tuning(LATENCY_CHECKPOINT_S, LATENCY_WATERMARK_MS)))
         for contestant in contestants:
-            say(f"{contestant.name}: starting")
-            name = f"{contestant.name}_{time.time_ns() // 1_000_000}"
             try:
-                runs.append(latency.run_once(contestant, asked.plan, name, say))
+                runs.append(_timed(contestant, asked.plan, notes, say))
             except MarsError as error:
-                notes.append(f"{contestant.name}: {error}")
-                say(notes[-1])
+                _note(notes, f"{contestant.name}: {error}", say)
     if not runs:
         raise BenchError("Nothing could be measured; the reasons are above.")
     report = LatencyReport(
@@ -258,6 +256,27 @@ def latency_session(asked: Latency, say: Say) -> Finished:
         notes=tuple(notes),
     )
     return Finished(report, save(report, "latency", asked.folder))
+
+
+def _timed(
+    contestant: Contestant, plan: latency.LatencyPlan, notes: list[str], say: Say
+) -> LatencyRun:
+    say(f"{contestant.name}: starting")
+    run = latency.run_once(contestant, plan, _run_name(contestant), say)
+    if run.producer_behind_s > BEHIND_S:
+        late = f"{contestant.name}: the producer was {run.producer_behind_s:.2f} s late once"
+        _note(notes, f"{late}; the machine was busy with something else, measure again", say)
+    return run
+
+
+def _run_name(contestant: Contestant) -> str:
+    """New for each run: a task, a topic and a consumer group are called by it."""
+    return f"{contestant.name}_{time.time_ns() // 1_000_000}"
+
+
+def _note(notes: list[str], text: str, say: Say) -> None:
+    notes.append(text)
+    say(text)
 
 
 @contextmanager

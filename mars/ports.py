@@ -692,7 +692,7 @@ class MemberInfo:
     """A live process: what it says of itself, refreshed every few seconds.
 
     `missing` names the services it cannot reach. `load` holds figures in base units:
-    `rows_per_second`, `cpu_seconds_total`, `resident_bytes`.
+    `rows_per_second`, `cpu_seconds_total`, `resident_bytes`; and `leader_epoch` of the leader.
     """
 
     id: MemberId

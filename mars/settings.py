@@ -318,6 +318,11 @@ def _parse(name: str, text: str, kind: Any) -> Any:
 
 
 def _refuse_contradictions(settings: Settings) -> None:
+    if settings.namespace == "results":
+        raise SettingsError(
+            "namespace: 'results' would mix up topics (mars.results.progress is where a task named "
+            "progress writes); choose another name"
+        )
     kafka = settings.kafka
     if kafka.security_protocol.startswith("sasl_") and not kafka.sasl_mechanism:
         raise SettingsError(

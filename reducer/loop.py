@@ -174,7 +174,10 @@ class ReducerLoop:
 
     def _report(self) -> None:
         info = self._reporter.report(
-            self._rows, self._services.missing, buckets=self._machine.statuses()
+            self._rows,
+            self._services.missing,
+            buckets=self._machine.statuses(),
+            leader_epoch=self._coordinator.leading(),
         )
         self._services.attempt("zookeeper", lambda: self._coordinator.report(info))
 

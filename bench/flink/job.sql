@@ -4,10 +4,7 @@
 SET 'pipeline.name' = '${name}';
 
 CREATE TABLE source (
-  `timestamp` BIGINT, `sip` STRING, `dip` STRING, `type` STRING, `sport` BIGINT, `dport` BIGINT,
-  `bytes` BIGINT, `packets` BIGINT, `flags` BIGINT, `ttl` BIGINT, `loss` DOUBLE, `rtt` DOUBLE,
-  `ok` BOOLEAN, `vlan` BIGINT, `iface` STRING, `site` STRING, `asn` BIGINT, `tos` BIGINT,
-  `dur` BIGINT, `seq` BIGINT,
+  ${columns},
   event_time AS TO_TIMESTAMP_LTZ(`timestamp`, 3),
   WATERMARK FOR event_time AS event_time - INTERVAL '${delay_s}' SECOND
 ) WITH (

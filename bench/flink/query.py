@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mars.plan import Format
+from bench.flows import FIELDS
+from mars.plan import Field, FieldType, Format
 
 PARALLELISM = 2
 """One subtask of each kind a core."""
@@ -41,6 +42,21 @@ class Query:
     earliest: bool
 
 
+_TYPES = {
+    FieldType.STRING: "STRING",
+    FieldType.INT64: "BIGINT",
+    FieldType.FLOAT64: "DOUBLE",
+    FieldType.BOOL: "BOOLEAN",
+    FieldType.TIMESTAMP_MS: "BIGINT",
+}
+"""Of the generator's fields; the event time is made of milliseconds in the statements."""
+
+
+def columns(fields: Sequence[Field]) -> str:
+    """The fields as a column list; names may be reserved words, so all are quoted."""
+    return ", ".join(f"`{field.name}` {_TYPES[field.type]}" for field in fields)
+
+
 def statements(query: Query) -> str:
     """The SQL script of a query."""
     return string.Template(_STATEMENTS.read_text("utf-8")).substitute(
@@ -51,6 +67,7 @@ def statements(query: Query) -> str:
         format="json" if query.format is Format.JSON else "json-lines",
         window_s=str(query.window_s),
         delay_s=str(query.delay_s),
+        columns=columns(FIELDS),
         start="earliest-offset" if query.earliest else "latest-offset",
     )
 

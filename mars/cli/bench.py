@@ -173,8 +173,9 @@ def _show(finished: Finished, *, as_json: bool) -> int:
         screen = output()
         for grid in [*grids(report), *map(profile_grid, finished.profiles)]:
             screen.print(on_terminal(grid))
-    for note in [*report.notes, *(text for run in report.runs for text in run.problems)]:
-        messages().print(note, markup=False)
+    for run in report.runs:
+        for text in run.problems:
+            messages().print(f"{run.contestant}: {text}", markup=False)
     messages().print(f"Saved: {finished.path}", markup=False)
     if isinstance(report, ThroughputReport) and report.sweep:
         beside = finished.path.parent

@@ -30,8 +30,11 @@ TICK_S = 0.05
 DELAY_MS = 1_000
 """The feed's rows are at most this much out of order, so none is ever late."""
 
-QUIET_S = 0.5
+QUIET_S = 1.0
 """A window is shown once its rows have stopped coming for this long: eight buckets emit it."""
+
+LOOK_S = 0.25
+"""Between two looks at what has come."""
 
 STATUS_INTERVAL_S = 5.0
 """Between two lines about rate and lag."""
@@ -129,8 +132,9 @@ class _Window:
     start_ms: int
     end_ms: int
     rows: list[Row] = field(default_factory=list)
+    first_s: float = 0.0
     last_s: float = 0.0
-    """When its last row came, epoch seconds."""
+    """When its first and its last row came, epoch seconds."""
 
 
 class _Windows:
@@ -170,6 +174,7 @@ class _Windows:
         start = int(row["window_start"])
         window = self._open.setdefault((task, start), _Window(task, start, int(row["window_end"])))
         window.rows.append(row)
+        window.first_s = window.first_s or came_s
         window.last_s = came_s
 
 
@@ -183,7 +188,7 @@ def _show(
 ) -> None:
     status_s, sent = time.monotonic(), 0
     while not stop.is_set() and (deadline is None or time.monotonic() < deadline):
-        for window in windows.closed(QUIET_S):
+        for window in windows.closed(LOOK_S):
             _print_window(screen, window)
         now = time.monotonic()
         if now - status_s >= STATUS_INTERVAL_S:
@@ -192,14 +197,18 @@ def _show(
 
 
 def _print_window(screen: Console, window: _Window) -> None:
-    latency_ms = window.last_s * 1000 - window.end_ms - DELAY_MS
+    latency_ms = window.first_s * 1000 - window.end_ms - DELAY_MS
     screen.print(
-        f"[bold]{window.task}[/bold]  window {clock(window.start_ms)} UTC closed: "
-        f"{len(window.rows):,} rows, {latency_ms:,.0f} ms after its end and delay"
+        f"[bold]{window.task}[/bold]  window {clock(window.start_ms)} UTC: "
+        f"{len(window.rows):,} rows, the first {latency_ms:,.0f} ms after its end and delay"
     )
     columns = [name for name in window.rows[0] if name not in {"window_start", "window_end"}]
-    cells = [[str(row[name]) for name in columns] for row in window.rows[:ROWS_SHOWN]]
+    cells = [[_cell(row[name]) for name in columns] for row in window.rows[:ROWS_SHOWN]]
     screen.print(table(columns, cells))
+
+
+def _cell(value: object) -> str:
+    return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
 def _print_status(client: Client, screen: Console, rate: float) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mars.ports import BucketStatus, MemberInfo, PartitionReading
 from mars.settings import Settings
-from mars.types import MemberId
+from mars.types import LeaderEpoch, MemberId
 
 REPORT_INTERVAL_S = 1.0
 """How often the report is refreshed: what people and the leader see is at most this old."""
@@ -44,8 +44,12 @@ class Reporter:
         missing: tuple[str, ...],
         partitions: Sequence[PartitionReading] = (),
         buckets: Sequence[BucketStatus] = (),
+        leader_epoch: LeaderEpoch | None = None,
     ) -> MemberInfo:
-        """The report as of now; `rows_total` are the rows handled since the start."""
+        """The report as of now; `rows_total` are the rows handled since the start.
+
+        `leader_epoch` is given by the process that leads.
+        """
         now = time.monotonic()
         rate = (rows_total - self._last_rows) / max(now - self._last_s, 1e-3)
         self._last_s, self._last_rows = now, rows_total
@@ -60,6 +64,7 @@ class Reporter:
                 "rows_total": rows_total,
                 "cpu_seconds_total": round(time.process_time(), 2),
                 "resident_bytes": _resident_bytes(),
+                **({} if leader_epoch is None else {"leader_epoch": leader_epoch}),
             },
             missing=missing,
             partitions=tuple(partitions),

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from mars.adapters.kafka import (
     KafkaControlLog,
@@ -40,8 +40,11 @@ BUCKETS = 4
 STEP_S = 10.0
 """For each step of the tests' own clients."""
 
-QUICKLY = {"topic.metadata.refresh.interval.ms": 500}
-"""New topics and partitions are seen ten times as soon as users see them."""
+QUICKLY = {
+    "topic.metadata.refresh.interval.ms": 500,
+    "topic.metadata.propagation.max.ms": 500,
+}
+"""New topics and partitions, and missing ones, are seen ten times as soon as users see them."""
 
 Headers = Sequence[tuple[str, bytes]]
 
@@ -262,8 +265,11 @@ class KafkaCluster:
         self._client = AdminClient(quiet)
         self._producer = Producer({**quiet, "linger.ms": 1})
 
-    def topic(self, partitions: int = 1) -> Topic:
+    def topic(self, partitions: int = 1, config: Mapping[str, str] | None = None) -> Topic:
         name = Topic(f"{self.settings.namespace}.{uuid.uuid4().hex}")
+        if config is not None:
+            wanted = NewTopic(name, partitions, 1, config=dict(config))
+            self._client.create_topics([wanted])[name].result(STEP_S)
         self.admin().ensure_output(name, partitions)
         return name
 

@@ -6,7 +6,7 @@ import pytest
 
 from mars.adapters.kafka.wire import encode_progress, progress_key
 from mars.codec.result_headers import result_headers
-from mars.errors import Fenced, Interrupted, OutputRefused
+from mars.errors import Fenced, Interrupted, OutputRefused, Unavailable
 from mars.ports import Emission, Transaction
 from mars.types import Bucket, Topic
 from tests.contracts.kafka_servers import BUCKETS, Cluster
@@ -47,8 +47,9 @@ def test_a_claim_answers_with_all_records_before_it_and_itself(
     claimed = sink.claim(first)
     assert claimed.records == (first,)
     done = sink.commit(transaction(1, Rows(output, [[b"a"]])), claimed.next)
+    sink.release(BUCKET)
     second = claim(2, member="reducer-2")
-    again = cluster.sink().claim(second)
+    again = sink.claim(second)
     assert again.records == (first, *done.progress, second)
     assert again.next > done.next
 
@@ -281,10 +282,23 @@ def test_the_audit_does_not_see_rows_that_were_never_committed(
     rows = Rows(output, [[b"a"]])
     writer = cluster.writer()
     writer.write(output, 0, [b"a"])
-    recorded = replace(rows.emission(1), first=0, last=0)
-    sink = cluster.sink()
-    assert "0 rows of 1" in (sink.audit(recorded, BUCKET) or "")
     writer.abort()
+    recorded = replace(rows.emission(1), first=0, last=0)
+    assert "0 rows of 1" in (cluster.sink().audit(recorded, BUCKET) or "")
+
+
+def test_the_audit_waits_for_a_transaction_that_hides_the_rows(
+    cluster: Cluster, output: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mars.adapters.kafka.sink.VISIBLE_TIMEOUT_S", 0.2)
+    hiding = cluster.writer()
+    hiding.write(output, 0, [b"hides what follows"])
+    emission = emitted(cluster, Rows(output, [[b"a"]]))
+    with pytest.raises(Unavailable, match="open transaction"):
+        cluster.sink().audit(emission, BUCKET)
+    hiding.abort()
+    monkeypatch.undo()
+    assert cluster.sink().audit(emission, BUCKET) is None
 
 
 def test_the_audit_says_nothing_of_rows_that_retention_took(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from mars.codec.checksum import checksum
 from mars.codec.result_headers import result_headers
+from mars.errors import Interrupted
 from mars.ports import (
     Claim,
     Claimed,
@@ -30,6 +31,7 @@ from mars.types import (
 )
 from tests.contracts.kafka_servers import Cluster
 from tests.contracts.reading import Reading
+from tests.contracts.waiting import eventually
 
 BUCKET = Bucket(1)
 TASK = TaskName("by_sip")
@@ -130,8 +132,15 @@ def transaction(
 
 
 def own(sink: ResultSink, epoch: int = 1, bucket: Bucket = BUCKET) -> Claimed:
-    """Claim a bucket."""
-    return sink.claim(claim(epoch, bucket))
+    """Claim a bucket, again if an older owner was just making a producer: R1, as reducers do."""
+
+    def attempt() -> Claimed | None:
+        try:
+            return sink.claim(claim(epoch, bucket))
+        except Interrupted:
+            return None
+
+    return eventually(attempt)
 
 
 def committed(cluster: Cluster, topic: Topic, partition: int = 0) -> list[bytes | None]:

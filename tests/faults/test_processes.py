@@ -107,7 +107,7 @@ def test_results_are_exact_through(mars: MarsCluster, fault: str) -> None:
         "SELECT sip, type, timestamp, count(*), sum(bytes) AS bytes, sum(id) AS ids, "
         f"sum(hash) AS hashes FROM {name} GROUP BY sip, type, timestamp WINDOWING 5 s"
     )
-    mars.register(name, sql, idle_after="15s")
+    mars.register(name, sql, idle_after="5s")
     rows = flow_rows(0, ROWS_PER_S * FEED_S, int(time.time() * 1000), rows_per_s=ROWS_PER_S)
     feeding = threading.Thread(target=_feed, args=(mars, name, rows))
     feeding.start()

@@ -51,6 +51,7 @@ class MarsCluster:
     def __init__(self, data: Path, *arguments: str) -> None:
         self.data = data
         self.arguments = arguments
+        self._producer: tuple[str, Producer] | None = None
         self.up()
 
     def mars(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -132,16 +133,26 @@ class MarsCluster:
         admin = AdminClient({"bootstrap.servers": self.file["kafka"]})
         admin.create_topics([NewTopic(name, partitions, 1)])[name].result(20)
 
+    def _connected(self) -> Producer:
+        """One producer for all that a test feeds, made anew when Kafka has another address."""
+        kafka = str(self.file["kafka"])
+        if self._producer is None or self._producer[0] != kafka:
+            self._producer = (
+                kafka,
+                Producer(
+                    {
+                        "bootstrap.servers": kafka,
+                        "enable.idempotence": True,
+                        "linger.ms": 5,
+                        "message.max.bytes": 20_000_000,
+                    }
+                ),
+            )
+        return self._producer[1]
+
     def produce(self, topic: str, messages: Iterable[tuple[int, bytes | None]]) -> None:
         """Write (partition, value) pairs and wait until the broker has them."""
-        producer = Producer(
-            {
-                "bootstrap.servers": self.file["kafka"],
-                "enable.idempotence": True,
-                "linger.ms": 5,
-                "message.max.bytes": 20_000_000,
-            }
-        )
+        producer = self._connected()
         failures: list[KafkaError] = []
 
         def delivered(error: KafkaError | None, _message: object) -> None:

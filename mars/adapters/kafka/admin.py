@@ -56,7 +56,6 @@ COMPACTED = {
 }
 DELETED_BY_AGE = {"cleanup.policy": "delete"}
 
-_LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 LEADER_WAIT_S = 5.0
 """How long a partition may be without a leader that answers: it was made or has moved just now."""
 
@@ -68,6 +67,7 @@ NO_LEADER = frozenset(
     }
 )
 
+_LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 
 
@@ -159,7 +159,7 @@ class KafkaTopicAdmin:
             return found
         ends = self.ends(topic)
         return {
-            partition: offset if offset >= 0 else ends[partition]
+            partition: offset if offset >= 0 else ends.get(partition, 0)
             for partition, offset in found.items()
         }
 
@@ -167,18 +167,26 @@ class KafkaTopicAdmin:
         """The last stable offset of one partition."""
         return self._ask(topic, [partition], _LATEST)[partition]
 
+    def written_end(self, topic: Topic, partition: int) -> int:
+        """The offset behind the last record of one partition, committed or not."""
+        return self._ask(topic, [partition], _LATEST, IsolationLevel.READ_UNCOMMITTED)[partition]
+
     def _offsets(self, topic: Topic, which: OffsetSpec) -> dict[int, int]:
         found = self.describe(topic)
         return {} if found is None else self._ask(topic, range(found.partitions), which)
 
     def _ask(
-        self, topic: Topic, partitions: range | list[int], which: OffsetSpec
+        self,
+        topic: Topic,
+        partitions: range | list[int],
+        which: OffsetSpec,
+        isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
     ) -> dict[int, int]:
         deadline = time.monotonic() + LEADER_WAIT_S
         with translated():
             while True:
                 try:
-                    return self._ask_once(topic, partitions, which)
+                    return self._ask_once(topic, partitions, which, isolation)
                 except KafkaException as error:
                     problem = kafka_error(error)
                     moved = problem is not None and problem.code() in NO_LEADER
@@ -187,11 +195,15 @@ class KafkaTopicAdmin:
                 time.sleep(LOOK_AGAIN_S)
 
     def _ask_once(
-        self, topic: Topic, partitions: range | list[int], which: OffsetSpec
+        self,
+        topic: Topic,
+        partitions: range | list[int],
+        which: OffsetSpec,
+        isolation: IsolationLevel,
     ) -> dict[int, int]:
         futures = self._client.list_offsets(
             {TopicPartition(topic, partition): which for partition in partitions},
-            isolation_level=IsolationLevel.READ_COMMITTED,
+            isolation_level=isolation,
             request_timeout=ASK_TIMEOUT_S,
         )
         return {place.partition: _answer(future).offset for place, future in futures.items()}

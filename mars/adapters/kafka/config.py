@@ -1,20 +1,27 @@
 """The properties of our Kafka clients: one function per kind of client.
 
 What is a matter of taste can be changed by `kafka.extra`; what our correctness rests on cannot.
-Limits are set here, each with its reason. librdkafka writes to standard error by itself, so its
-log is off unless `kafka.extra` sets `log_level` (and `debug`): what goes wrong is reported to us,
-and raised as an error of ours.
+Limits are set here, each with its reason. What librdkafka has to say goes to the logger of that
+name, which is silent unless `kafka.extra` sets `log_level` or `debug`: what goes wrong is reported
+to us too, and raised as an error of ours.
 """
 
 from __future__ import annotations
+
+import logging
+from typing import Any
 
 from mars.adapters.kafka.names import Names
 from mars.adapters.probe import kafka_properties
 from mars.settings import Settings
 from mars.types import Bucket
 
-Property = str | int | float | bool
-Properties = dict[str, Property]
+Properties = dict[str, Any]
+"""Strings, numbers and booleans, as librdkafka reads them, and objects of its Python binding."""
+
+_silent = logging.getLogger("mars.adapters.kafka.silent")
+_silent.addHandler(logging.NullHandler())
+_silent.propagate = False
 
 SESSION_TIMEOUT_MS = 6_000
 """A killed mapper's partitions go to the others after this; the least that brokers allow."""
@@ -153,8 +160,14 @@ def admin_properties(settings: Settings, member: str) -> Properties:
 
 
 def _client_properties(settings: Settings, client: str) -> Properties:
+    def ignore(_error: object) -> None:
+        """Without this, a fatal error is thrown into whatever callback is running."""
+
+    wanted = {"log_level", "debug"} & settings.kafka.extra.keys()
     return {
+        "logger": logging.getLogger("librdkafka") if wanted else _silent,
         "log_level": 0,
+        "error_cb": ignore,
         "socket.timeout.ms": SOCKET_TIMEOUT_MS,
         "reconnect.backoff.max.ms": RECONNECT_MAX_MS,
         "topic.metadata.refresh.interval.ms": METADATA_REFRESH_MS,

@@ -24,7 +24,7 @@ from mars.adapters.kafka.transaction import BucketTransaction, with_span
 from mars.errors import Fenced, Interrupted, Unavailable
 from mars.ports import Claim, Claimed, Committed, Emission, ProgressRecord, Transaction
 from mars.settings import Settings
-from mars.types import AssignmentEpoch, Bucket, MemberId
+from mars.types import AssignmentEpoch, Bucket, MemberId, Topic
 
 PREPARE_THREADS = 4
 """Producers that are made at the same time; they wait for brokers nearly all the time."""
@@ -34,7 +34,7 @@ SETTLE_S = 0.05
 init that comes sooner is sent away for 500 ms."""
 
 VISIBLE_TIMEOUT_S = 30.0
-"""Until a committed claim can be read."""
+"""Until what is committed can be read: markers are written after the answer to the commit."""
 
 LOOK_AGAIN_S = 0.005
 """Between two looks at the end of a partition."""
@@ -132,17 +132,30 @@ class KafkaSink:
     def audit(self, emission: Emission, bucket: Bucket) -> str | None:
         """R4: count and checksum of the rows, read committed.
 
-        Nothing differs where the topic's own retention has taken rows of the emission.
+        Nothing differs where the topic's own retention has taken rows of the emission. Raises
+        Unavailable while somebody's open transaction hides the rows.
         """
-        end = self._admin.ends(emission.topic).get(emission.partition)
-        if end is None:
-            return f"emission {emission.emit}: there is no {emission.topic}[{emission.partition}]"
-        if self._admin.starts(emission.topic).get(emission.partition, 0) > emission.first:
+        topic, partition = emission.topic, emission.partition
+        start = self._admin.starts(topic).get(partition)
+        if start is None:
+            return f"emission {emission.emit}: there is no {topic}[{partition}]"
+        if start > emission.first:
             return None
-        end = min(emission.last + 1, end)
-        portions = self._results.read(emission.topic, emission.partition, emission.first, end)
+        end = min(emission.last + 1, self._stable_end(topic, partition, emission.last))
+        portions = self._results.read(topic, partition, emission.first, end)
         rows = ((row.headers() or [], row.value()) for portion in portions for row in portion)
         return difference(emission, bucket, cast(Iterator[Row], rows))
+
+    def _stable_end(self, topic: Topic, partition: int, last: int) -> int:
+        """The last stable offset, once it is behind `last` or will never be."""
+        deadline = time.monotonic() + VISIBLE_TIMEOUT_S
+        while (end := self._admin.end(topic, partition)) <= last:
+            if self._admin.written_end(topic, partition) <= last:
+                return end
+            if time.monotonic() > deadline:
+                raise hidden(topic, partition, end)
+            time.sleep(LOOK_AGAIN_S)
+        return end
 
     # ----------------------------------------------------------------------------------- commit
 
@@ -239,6 +252,15 @@ class KafkaSink:
         self._pool.shutdown(cancel_futures=True)
         self._results.close()
         self._progress.close()
+
+
+def hidden(topic: Topic, partition: int, end: int) -> Unavailable:
+    """Somebody's transaction stays open."""
+    return Unavailable(
+        "kafka",
+        f"an open transaction hides {topic}[{partition}] from offset {end} on; it ends "
+        "when its owner is back, or by its time-out",
+    )
 
 
 def may_hold_foreign(end: int, known: int, marker: int) -> bool:

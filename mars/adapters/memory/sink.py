@@ -9,6 +9,7 @@ from enum import Enum
 from mars.adapters.kafka.audit import difference
 from mars.adapters.kafka.names import DEFAULT_NAMESPACE, Names
 from mars.adapters.kafka.sink import (
+    hidden,
     may_hold_foreign,
     refuse_foreign,
     refuse_newer,
@@ -105,7 +106,10 @@ class MemorySink:
             return f"emission {emission.emit}: there is no {emission.topic}[{emission.partition}]"
         if log.start > emission.first:
             return None
-        records = log.committed(emission.first, min(emission.last + 1, log.stable_end))
+        end = log.stable_end
+        if end <= emission.last < log.end:
+            raise hidden(emission.topic, emission.partition, end)
+        records = log.committed(emission.first, min(emission.last + 1, end))
         return difference(emission, bucket, [(one.headers, one.value) for one in records])
 
     # ----------------------------------------------------------------------------------- commit

@@ -1,0 +1,223 @@
+"""What only the real sink can show: threads, limits, and brokers that go away."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pytest
+
+from mars.adapters.kafka.sink import KafkaSink, may_hold_foreign
+from mars.errors import Interrupted, OutputRefused, Unavailable
+from mars.ports import Committed, Progress, Transaction
+from mars.types import Bucket, Topic
+from tests.contracts.kafka_servers import ALL_BUCKETS, BUCKETS, KafkaCluster, ProxiedKafka
+from tests.contracts.transactions import (
+    BUCKET,
+    TASK,
+    Rows,
+    claim,
+    committed,
+    own,
+    transaction,
+)
+from tests.contracts.waiting import eventually
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def output(kafka_cluster: KafkaCluster) -> Topic:
+    kafka_cluster.admin().ensure_internal(BUCKETS)
+    return kafka_cluster.topic(2)
+
+
+def test_buckets_commit_side_by_side(kafka_cluster: KafkaCluster, output: Topic) -> None:
+    sink = kafka_cluster.sink()
+
+    def work(bucket: Bucket) -> Progress:
+        position = own(sink, bucket=bucket).next
+        for emit in (1, 2):
+            rows = Rows(output, [[b"%d" % bucket] * 20], bucket=bucket)
+            done = sink.commit(transaction(emit, rows, bucket=bucket), position)
+            position = done.next
+        return done.progress[0]
+
+    with ThreadPoolExecutor(len(ALL_BUCKETS)) as pool:
+        records = list(pool.map(work, ALL_BUCKETS))
+    # Each bucket's commit is answered before its marker hides nothing any more.
+    eventually(lambda: len(committed(kafka_cluster, output)) == 2 * 20 * len(ALL_BUCKETS))
+    for bucket, record in zip(ALL_BUCKETS, records, strict=True):
+        assert record.emission is not None
+        assert sink.audit(record.emission, bucket) is None
+
+
+def test_a_transaction_larger_than_the_queue_waits_for_room(
+    kafka_cluster: KafkaCluster, output: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mars.adapters.kafka.config.RESULT_ROWS_QUEUED_MAX", 500)
+    sink = kafka_cluster.sink()
+    position = own(sink).next
+    rows = Rows(output, [[b"%d" % number for number in range(5_000)]])
+    done = sink.commit(transaction(1, rows), position)
+    emission = done.progress[0].emission
+    assert emission is not None
+    assert (emission.first, emission.last) == (0, 4_999)
+    assert sink.audit(emission, BUCKET) is None
+
+
+def test_a_row_that_is_too_large_is_refused_with_its_topic(
+    kafka_cluster: KafkaCluster, output: Topic
+) -> None:
+    sink = kafka_cluster.sink()
+    position = own(sink).next
+    rows = Rows(output, [[b"a", b"x" * 2_000_000, b"b"]])
+    with pytest.raises(OutputRefused) as refused:
+        sink.commit(transaction(1, rows), position)
+    assert (refused.value.task, refused.value.topic) == (TASK, output)
+    assert committed(kafka_cluster, output) == []
+    sink.commit(transaction(1, Rows(output, [[b"a"]])), own(sink).next)
+
+
+def test_a_row_that_only_the_broker_finds_too_large_is_refused_with_its_topic(
+    kafka_cluster: KafkaCluster,
+) -> None:
+    kafka_cluster.admin().ensure_internal(BUCKETS)
+    small = kafka_cluster.topic(1, {"max.message.bytes": "2000"})
+    sink = kafka_cluster.sink()
+    position = own(sink).next
+    rows = Rows(small, [[b"%032x" % (number * 7919**9) for number in range(500)]])
+    with pytest.raises(OutputRefused) as refused:
+        sink.commit(transaction(1, rows), position)
+    assert refused.value.topic == small
+
+
+def test_a_producer_that_could_not_be_made_in_the_background_is_made_by_the_commit(
+    kafka_cluster: KafkaCluster, output: Topic
+) -> None:
+    sink = kafka_cluster.sink()
+    position = own(sink).next
+    failed: Future[object] = Future()
+    failed.set_exception(Unavailable("kafka", "told to fail"))
+    sink._slots[BUCKET].ready.result()
+    sink._slots[BUCKET].ready = failed  # type: ignore[assignment]
+    sink.commit(transaction(1, Rows(output, [[b"a"]])), position)
+    assert committed(kafka_cluster, output) == [b"a"]
+
+
+@pytest.fixture
+def far_output(proxied_cluster: KafkaCluster) -> Topic:
+    proxied_cluster.admin().ensure_internal(BUCKETS)
+    return proxied_cluster.topic(1)
+
+
+def in_background(sink: KafkaSink, work: Transaction, position: int) -> Future[Committed]:
+    """Commit in a thread of its own."""
+    outcome: Future[Committed] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(sink.commit(work, position))
+        except Exception as error:  # noqa: BLE001 -- it is the outcome
+            outcome.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return outcome
+
+
+@pytest.mark.parametrize("give_up", [KafkaSink.release, None])
+def test_a_commit_whose_brokers_stand_still_is_interrupted_when_the_bucket_is_given_back(
+    kafka: ProxiedKafka,
+    proxied_cluster: KafkaCluster,
+    far_output: Topic,
+    give_up: Callable[[KafkaSink, Bucket], None] | None,
+) -> None:
+    sink = proxied_cluster.sink()
+    position = own(sink).next
+    sink._slots[BUCKET].ready.result()
+    kafka.proxy.stall()
+    outcome = in_background(sink, transaction(1, Rows(far_output, [[b"a"]])), position)
+    eventually(lambda: BUCKET not in sink._slots)
+    if give_up is not None:
+        give_up(sink, BUCKET)
+    else:
+        proxied_cluster.opened.remove(sink)
+        sink.close()
+    assert isinstance(outcome.exception(10), Interrupted)
+    kafka.proxy.heal()
+    # Whoever claims the bucket next finds out: the transaction is in the topics wholly or not.
+    newer = proxied_cluster.sink()
+    records = own(newer, epoch=2).records
+    emitted = [record for record in records if isinstance(record, Progress)]
+    rows = committed(proxied_cluster, far_output)
+    assert (len(emitted), rows) in ((0, []), (1, [b"a"]))
+
+
+def test_a_transaction_that_outlived_its_time_is_not_committed(
+    kafka: ProxiedKafka, proxied_cluster: KafkaCluster, far_output: Topic
+) -> None:
+    sink = proxied_cluster.sink()
+    position = own(sink).next
+    with pytest.MonkeyPatch.context() as patch:
+        # As if the process had been stopped between the last record and the commit.
+        fenced = threading.Event()
+        patch.setattr(
+            "mars.adapters.kafka.transaction.BucketTransaction.commit",
+            _after(lambda: _fence(proxied_cluster, fenced)),
+        )
+        with pytest.raises(Interrupted):
+            sink.commit(transaction(1, Rows(far_output, [[b"late"]])), position)
+    assert fenced.is_set()
+    assert committed(proxied_cluster, far_output) == []
+    assert len(own(sink).records) == 2
+
+
+def _after(before: Callable[[], None]) -> Callable[[object], None]:
+    from mars.adapters.kafka.transaction import BucketTransaction
+
+    original = BucketTransaction.commit
+
+    def commit(self: BucketTransaction) -> None:
+        before()
+        original(self)
+
+    return commit  # type: ignore[return-value]
+
+
+def _fence(cluster: KafkaCluster, done: threading.Event) -> None:
+    """What the coordinator does to a transaction that is too old: it ends it with a new epoch."""
+    cluster.writer(cluster.names.transactional_id(BUCKET)).abort()
+    done.set()
+
+
+def test_a_claim_without_brokers_is_unavailable(
+    kafka: ProxiedKafka,
+    proxied_cluster: KafkaCluster,
+    far_output: Topic,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mars.adapters.kafka.transaction.CONNECT_TIMEOUT_S", 0.5)
+    sink = proxied_cluster.sink()
+    kafka.proxy.cut()
+    with pytest.raises(Unavailable):
+        sink.claim(claim())
+    kafka.proxy.heal()
+    own(sink)
+
+
+@pytest.mark.parametrize(
+    ("end", "known", "marker", "may"),
+    [
+        (10, 10, 10, False),  # nothing lies at or above `known`
+        (9, 10, 10, False),
+        (11, 10, 10, False),  # only our own marker
+        (11, 10, 9, True),  # the marker lies below: one offset is not explained
+        (12, 10, 10, True),
+        (12, 10, 11, True),
+    ],
+)
+def test_a_foreign_record_is_looked_for_wherever_an_offset_is_not_explained(
+    end: int, known: int, marker: int, may: bool
+) -> None:
+    assert may_hold_foreign(end, known, marker) is may

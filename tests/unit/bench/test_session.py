@@ -1,0 +1,82 @@
+"""What is measured, in which order, and how much is produced for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from bench.errors import BenchError
+from bench.load import CHUNK_ROWS, Load, LoadPlan
+from bench.session import Throughput, _order, groups_for, load_plan, loaded
+from mars.plan import Format
+
+
+def names(asked: Throughput) -> list[tuple[int, str]]:
+    return [
+        (repeat, contestant.name)
+        for repeat, contestant in _order(asked, Path(), [], lambda _: None)
+    ]
+
+
+def test_every_other_repeat_runs_in_the_opposite_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bench.session.fetch", lambda: None)
+    assert names(Throughput(flink=True, repeat=2)) == [
+        (1, "mars"),
+        (1, "flink"),
+        (2, "flink"),
+        (2, "mars"),
+    ]
+
+
+def test_without_flink_the_measurement_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails() -> None:
+        raise BenchError("Flink is not installed: there is no network.")
+
+    monkeypatch.setattr("bench.session.fetch", fails)
+    notes: list[str] = []
+    said: list[str] = []
+    found = list(_order(Throughput(flink=True), Path(), notes, said.append))
+    assert [contestant.name for _, contestant in found] == ["mars"]
+    assert notes == said
+    assert notes[0].startswith("Flink is not installed: ")
+
+
+def test_a_sweep_tries_every_batch_size_with_one_and_two_mappers() -> None:
+    settings = [c.settings() for _, c in _order(Throughput(sweep=True), Path(), [], lambda _: None)]
+    tried = {(each["mappers"], each["mapper.batch_rows_max"]) for each in settings}
+    assert len(tried) == 14
+    assert {("1", "500"), ("2", "50000")} <= tried
+
+
+def test_a_load_is_whole_chunks_in_every_partition() -> None:
+    plan = load_plan(Throughput(rows=1_000_001))
+    assert plan.rows_per_partition % CHUNK_ROWS == 0
+    assert plan.rows_per_partition * plan.partitions >= 1_000_001
+
+
+def test_several_windows_close_in_a_short_run() -> None:
+    assert load_plan(Throughput(rows=1_000_000)).rows_per_window == 250_000
+
+
+def test_more_groups_are_made_than_are_seen_in_a_window() -> None:
+    assert 185_000 < groups_for(185_000, 2_000_000) < 200_000
+
+
+def test_windows_too_small_for_so_many_groups_get_as_many_as_asked() -> None:
+    assert groups_for(185_000, 1_000) == 185_000
+
+
+def test_a_topic_that_is_full_is_used_again(tmp_path: Path) -> None:
+    plan = LoadPlan("t", Format.JSON, 10, 5, 3)
+    load = Load(plan, 10, 10, 0, ())
+    (tmp_path / "load.json").write_bytes(msgspec.json.encode(load))
+    assert loaded(tmp_path, plan, lambda _: None) == load
+
+
+def test_another_load_in_the_folder_is_refused(tmp_path: Path) -> None:
+    plan = LoadPlan("t", Format.JSON, 10, 5, 3)
+    (tmp_path / "load.json").write_bytes(msgspec.json.encode(Load(plan, 10, 10, 0, ())))
+    with pytest.raises(BenchError, match="holds another load"):
+        loaded(tmp_path, LoadPlan("t", Format.JSON, 20, 5, 3), lambda _: None)
