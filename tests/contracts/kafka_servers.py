@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from mars.adapters.kafka import (
@@ -34,7 +34,7 @@ from mars.settings import KafkaSettings, ReducerSettings, Settings
 from mars.types import Bucket, MemberId, Topic
 from tests.conftest import missing_kafka, need
 from tests.contracts.proxy import Proxy
-from tests.contracts.waiting import READY_WITHIN_S, started
+from tests.contracts.waiting import READY_WITHIN_S, eventually, started
 
 BUCKETS = 4
 STEP_S = 10.0
@@ -91,6 +91,12 @@ class Cluster(Protocol):
 
     def truncate(self, topic: Topic, partition: int, before: int) -> None:
         """Delete the records below `before`, as retention does."""
+
+    def settled_end(self, topic: Topic, partition: int) -> int:
+        """The end of a partition, once no transaction is open in it.
+
+        Markers are written some time after a commit or an abort is answered.
+        """
 
     def alone(self) -> SourceReader:
         """A reader outside of any group."""
@@ -168,6 +174,11 @@ class MemoryCluster:
     def truncate(self, topic: Topic, partition: int, before: int) -> None:
         self.broker.partition(topic, partition).truncate(before)
 
+    def settled_end(self, topic: Topic, partition: int) -> int:
+        log = self.broker.partition(topic, partition)
+        assert log.stable_end == log.end
+        return log.end
+
     def alone(self) -> MemorySource:
         return MemorySource(self.broker)
 
@@ -225,13 +236,18 @@ class ProxiedKafka:
         return cls(started(KafkaServer(data, port, properties=properties)), proxy)
 
 
+def delivered(error: KafkaError | None, _message: Message) -> None:
+    """The broker has taken a record."""
+    assert error is None, error
+
+
 @dataclass
 class KafkaWriter:
     producer: Producer
 
     def write(self, topic: Topic, partition: int, values: Sequence[bytes]) -> None:
         for value in values:
-            self.producer.produce(topic, value, None, partition)
+            self.producer.produce(topic, value, b"key", partition, on_delivery=delivered)
         assert self.producer.flush(STEP_S) == 0
 
     def commit(self) -> None:
@@ -298,6 +314,7 @@ class KafkaCluster:
                 partition,
                 timestamp=now_ms if timestamp_ms is None else timestamp_ms,
                 headers=[*headers],
+                on_delivery=delivered,
             )
         assert self._producer.flush(STEP_S) == 0
 
@@ -316,6 +333,11 @@ class KafkaCluster:
     def truncate(self, topic: Topic, partition: int, before: int) -> None:
         place = TopicPartition(topic, partition, before)
         self._client.delete_records([place])[place].result(STEP_S)
+
+    def settled_end(self, topic: Topic, partition: int) -> int:
+        admin = self.admin()
+        eventually(lambda: admin.end(topic, partition) == admin.written_end(topic, partition))
+        return admin.end(topic, partition)
 
     def alone(self) -> KafkaReader:
         return self._opened(KafkaReader.alone(self.settings, MemberId("test")))

@@ -19,7 +19,9 @@ from tests.contracts.transactions import (
     committed,
     own,
     progress,
+    progress_after,
     transaction,
+    visible,
 )
 from tests.contracts.waiting import eventually
 
@@ -110,7 +112,7 @@ def test_a_commit_writes_rows_references_and_progress_together(
     dead = cluster.names.dead
     partition = BUCKET % len(cluster.admin().ends(dead))
     assert committed(cluster, dead, partition) == [b"dead-1", b"dead-2"]
-    assert cluster.progress().read(BUCKET, claimed.next).records == done.progress
+    assert progress_after(cluster, claimed.next) == done.progress
     (record,) = done.progress
     assert record == replace(rows.progress(1), emission=replace(rows.emission(1), first=0, last=2))
 
@@ -122,7 +124,7 @@ def test_commits_follow_each_other_and_each_next_is_where_the_last_one_ended(
     position = own(sink).next
     for emit in (1, 2, 3, 4):
         done = sink.commit(transaction(emit, Rows(output, [[b"%d" % emit]])), position)
-        assert cluster.progress().read(BUCKET, position).records == done.progress
+        assert progress_after(cluster, position) == done.progress
         assert done.next > position
         position = done.next
     assert committed(cluster, output) == [b"1", b"2", b"3", b"4"]
@@ -172,7 +174,7 @@ def test_the_last_record_of_a_deleted_task_is_a_record(cluster: Cluster) -> None
     claimed = own(sink)
     last = progress(3, deleted=True)
     sink.commit(Transaction(BUCKET, (), (), (last,)), claimed.next)
-    assert cluster.progress().read(BUCKET, claimed.next).records == (last,)
+    assert progress_after(cluster, claimed.next) == (last,)
 
 
 def test_a_commit_without_progress_leaves_the_position(cluster: Cluster) -> None:
@@ -231,7 +233,7 @@ def test_a_record_that_somebody_else_wrote_stops_the_next_commit(
     )
     with pytest.raises((Fenced, Interrupted)):
         sink.commit(transaction(1, Rows(output, [[b"x"]])), claimed.next)
-    assert committed(cluster, output) == []
+    assert visible(cluster, output) == []
     if then is None:
         assert foreign in own(sink, epoch=1).records
     else:
@@ -328,6 +330,6 @@ def test_a_topic_that_is_gone_is_named_and_stops_no_other_task(
     with pytest.raises(OutputRefused) as refused:
         sink.commit(transaction(1, good, lost), claimed.next)
     assert (refused.value.task, refused.value.topic) == (OTHER_TASK, gone)
-    assert committed(cluster, output) == []
+    assert visible(cluster, output) == []
     sink.commit(transaction(1, good), own(sink).next)
     assert committed(cluster, output) == [b"good"]

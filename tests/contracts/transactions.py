@@ -15,6 +15,7 @@ from mars.ports import (
     Emission,
     Ledger,
     Progress,
+    ProgressRecord,
     ResultBatch,
     ResultSink,
     Transaction,
@@ -144,10 +145,24 @@ def own(sink: ResultSink, epoch: int = 1, bucket: Bucket = BUCKET) -> Claimed:
 
 
 def committed(cluster: Cluster, topic: Topic, partition: int = 0) -> list[bytes | None]:
-    """The committed values of a partition."""
+    """The committed values of a partition in which no transaction is open."""
+    return _values(cluster, topic, partition, cluster.settled_end(topic, partition))
+
+
+def visible(cluster: Cluster, topic: Topic, partition: int = 0) -> list[bytes | None]:
+    """The values that a reader sees at this moment."""
+    return _values(cluster, topic, partition, cluster.admin().ends(topic)[partition])
+
+
+def _values(cluster: Cluster, topic: Topic, partition: int, end: int) -> list[bytes | None]:
     reading = Reading(cluster.alone())
-    end = cluster.admin().ends(topic)[partition]
     reading.seek(topic, partition, 0)
     reading.until_end(topic, partition, end)
     reading.reader.drop(topic, partition)
     return reading.values(topic, partition)
+
+
+def progress_after(cluster: Cluster, position: int) -> tuple[ProgressRecord, ...]:
+    """The bucket's records from an offset on."""
+    cluster.settled_end(cluster.names.progress, BUCKET)
+    return cluster.progress().read(BUCKET, position).records

@@ -91,12 +91,11 @@ class KafkaControlLog:
                 on_delivery=lambda error, _message: outcome.append(error),
             )
             producer.flush(WRITE_TIMEOUT_S)
-            if outcome != [None]:
+            failed = outcome[0] if outcome else KafkaError(TIMED_OUT)
+            if failed is not None:
                 # A producer with a failed record may be unusable; the next call makes another.
                 self._producer = None
-                producer.purge()
-                failed = outcome[0] if outcome else None
-                raise KafkaException(failed or KafkaError(TIMED_OUT))
+                raise KafkaException(failed)
 
     def _opened(self) -> Producer:
         if self._producer is None:

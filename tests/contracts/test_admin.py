@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource
+
+from mars.errors import SettingsError
+from mars.types import Topic
+from tests.contracts.kafka_servers import BUCKETS, Cluster, KafkaCluster
+from tests.contracts.waiting import eventually
+
+NOWHERE = Topic("nowhere")
+
+
+def test_a_topic_that_does_not_exist_has_no_description_and_no_offsets(cluster: Cluster) -> None:
+    admin = cluster.admin()
+    assert admin.describe(NOWHERE) is None
+    assert admin.ends(NOWHERE) == admin.starts(NOWHERE) == admin.offsets_at(NOWHERE, 0) == {}
+
+
+def test_an_output_topic_is_made_once_and_stays_as_it_is(cluster: Cluster) -> None:
+    admin = cluster.admin()
+    topic = Topic(f"{cluster.topic()}.output")
+    made = admin.ensure_output(topic, 3)
+    assert made.partitions == 3
+    assert admin.ensure_output(topic, 5) == made == admin.describe(topic)
+
+
+def test_a_topic_made_again_has_another_id(cluster: Cluster) -> None:
+    admin = cluster.admin()
+    topic = Topic(f"{cluster.topic()}.again")
+    first = admin.ensure_output(topic, 1)
+    cluster.delete(topic)
+    eventually(lambda: admin.describe(topic) is None)
+    assert admin.ensure_output(topic, 1).topic_id != first.topic_id
+
+
+def test_partitions_are_counted_anew_when_there_are_more(cluster: Cluster) -> None:
+    topic = cluster.topic(1)
+    cluster.grow(topic, 3)
+    admin = cluster.admin()
+    grown = eventually(lambda: (found := admin.describe(topic)) and found.partitions == 3 and found)
+    assert grown.partitions == 3
+
+
+def test_the_internal_topics_are_made_and_found_again(cluster: Cluster) -> None:
+    admin = cluster.admin()
+    admin.ensure_internal(BUCKETS)
+    admin.ensure_internal(BUCKETS)
+    progress, control = (
+        admin.describe(name) for name in (cluster.names.progress, cluster.names.control)
+    )
+    assert progress is not None
+    assert control is not None
+    assert (progress.partitions, control.partitions) == (BUCKETS, 1)
+    assert admin.describe(cluster.names.dead) is not None
+
+
+def test_another_number_of_buckets_than_the_namespace_has_is_refused(cluster: Cluster) -> None:
+    admin = cluster.admin()
+    admin.ensure_internal(BUCKETS)
+    with pytest.raises(SettingsError, match=rf"{BUCKETS} partitions.*cluster\.buckets"):
+        admin.ensure_internal(BUCKETS + 1)
+
+
+def test_ends_are_those_of_committed_records(cluster: Cluster) -> None:
+    topic = cluster.topic(2)
+    admin = cluster.admin()
+    assert admin.ends(topic) == {0: 0, 1: 0}
+    cluster.append(topic, 1, [b"a", b"b"])
+    writer = cluster.writer()
+    writer.write(topic, 1, [b"c"])
+    cluster.append(topic, 1, [b"d"])
+    assert admin.ends(topic) == {0: 0, 1: 2}
+    writer.commit()
+    eventually(lambda: admin.ends(topic) == {0: 0, 1: 5})
+
+
+def test_starts_are_what_retention_has_left(cluster: Cluster) -> None:
+    topic = cluster.topic(2)
+    cluster.append(topic, 0, [b"a", b"b", b"c"])
+    cluster.truncate(topic, 0, 2)
+    assert cluster.admin().starts(topic) == {0: 2, 1: 0}
+
+
+def test_offsets_at_a_time_are_the_first_at_or_after_it_else_the_end(cluster: Cluster) -> None:
+    topic = cluster.topic(2)
+    for timestamp_ms in (1_000, 2_000, 3_000):
+        cluster.append(topic, 0, [b"row"], timestamp_ms=timestamp_ms)
+    admin = cluster.admin()
+    found = [admin.offsets_at(topic, at) for at in (0, 1_000, 1_001, 3_000, 3_001)]
+    assert found == [{0: offset, 1: 0} for offset in (0, 0, 1, 2, 3)]
+
+
+@pytest.mark.integration
+def test_several_processes_may_make_the_same_topics_at_once(kafka_cluster: KafkaCluster) -> None:
+    topic = Topic(f"{kafka_cluster.settings.namespace}.race")
+
+    def make(_number: int) -> str:
+        admin = kafka_cluster.admin()
+        admin.ensure_internal(BUCKETS)
+        return admin.ensure_output(topic, 2).topic_id
+
+    with ThreadPoolExecutor(4) as pool:
+        assert len(set(pool.map(make, range(4)))) == 1
+
+
+@pytest.mark.integration
+def test_progress_and_control_are_compacted_soon_and_in_small_segments(
+    kafka_cluster: KafkaCluster,
+) -> None:
+    kafka_cluster.admin().ensure_internal(BUCKETS)
+    client = AdminClient({"bootstrap.servers": kafka_cluster.bootstrap, "log_level": 0})
+    names = kafka_cluster.names
+    for topic in (names.progress, names.control):
+        resource = ConfigResource("topic", topic)
+        found = client.describe_configs([resource])[resource].result(10)
+        assert found["cleanup.policy"].value == "compact"
+        assert found["segment.bytes"].value == str(16 * 2**20)
+        assert found["min.cleanable.dirty.ratio"].value == "0.1"
+        assert found["max.compaction.lag.ms"].value == "60000"

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import pytest
+
+from mars.definitions import TaskDefinition, TaskState, TaskVersion
+from mars.errors import MarsError
+from mars.plan import Field, FieldType, Format, Stream
+from mars.ports import ControlState
+from mars.types import AssignmentEpoch, LeaderEpoch, StoreEpoch, StreamName, TaskName, live_lane
+from tests.contracts.kafka_servers import BUCKETS, Cluster, KafkaCluster
+
+
+@pytest.fixture
+def cluster(cluster: Cluster) -> Cluster:
+    """With the topics of Mars in it."""
+    cluster.admin().ensure_internal(BUCKETS)
+    return cluster
+
+
+def definition(name: str, state: TaskState = TaskState.RUNNING) -> TaskDefinition:
+    stream = Stream(
+        name=StreamName("flows"),
+        topic="flows",
+        format=Format.JSON,
+        fields=(Field("timestamp", FieldType.TIMESTAMP_MS),),
+        event_time="timestamp",
+    )
+    version = TaskVersion(
+        version=1,
+        sql="SELECT count(*) FROM flows WINDOWING 60 s",
+        options={"delay": "1s"},
+        stream=stream,
+        topic_id="id-1",
+        created_ms=1_000,
+        starts={live_lane(0): 17},
+        complete_from_ms=60_000,
+    )
+    return TaskDefinition(TaskName(name), state, (version,))
+
+
+def put_epochs(cluster: Cluster, leader: int, store: int, assignment: int) -> None:
+    cluster.control().put_epochs(
+        LeaderEpoch(leader), StoreEpoch(store), AssignmentEpoch(assignment)
+    )
+
+
+def test_a_fresh_topic_says_nothing(cluster: Cluster) -> None:
+    assert cluster.control().read() == ControlState()
+
+
+def test_the_newest_definition_of_each_task_and_the_epochs_come_back(cluster: Cluster) -> None:
+    control = cluster.control()
+    control.put_task(definition("a"))
+    control.put_task(definition("b"))
+    put_epochs(cluster, 1, 2, 3)
+    control.put_task(definition("a", TaskState.DELETED))
+    put_epochs(cluster, 4, 5, 6)
+    newest = {
+        TaskName("a"): definition("a", TaskState.DELETED),
+        TaskName("b"): definition("b"),
+    }
+    assert cluster.control().read() == ControlState(
+        newest, LeaderEpoch(4), StoreEpoch(5), AssignmentEpoch(6)
+    )
+
+
+@pytest.mark.integration
+def test_a_former_leader_cannot_lower_the_epochs_before_compaction(
+    kafka_cluster: KafkaCluster,
+) -> None:
+    kafka_cluster.admin().ensure_internal(BUCKETS)
+    put_epochs(kafka_cluster, 4, 5, 6)
+    put_epochs(kafka_cluster, 3, 9, 2)
+    state = kafka_cluster.control().read()
+    assert (state.leader_epoch, state.store_epoch, state.assignment_epoch) == (4, 9, 6)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("key", [b"epochs", b"task:a"])
+def test_a_record_that_cannot_be_read_is_refused_and_its_place_named(
+    kafka_cluster: KafkaCluster, key: bytes
+) -> None:
+    kafka_cluster.admin().ensure_internal(BUCKETS)
+    kafka_cluster.append(kafka_cluster.names.control, 0, [b"{"], key=key)
+    with pytest.raises(MarsError, match=r"control\[0\] offset 0"):
+        kafka_cluster.control().read()

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import pytest
+
+from mars.adapters.kafka.wire import encode_progress, progress_key
+from mars.errors import MarsError
+from mars.ports import ProgressRecord
+from mars.types import Bucket
+from tests.contracts.kafka_servers import BUCKETS, Cluster
+from tests.contracts.transactions import BUCKET, claim, progress
+
+OTHER = Bucket(2)
+
+
+@pytest.fixture
+def cluster(cluster: Cluster) -> Cluster:
+    """With the topics of Mars in it."""
+    cluster.admin().ensure_internal(BUCKETS)
+    return cluster
+
+
+def write(cluster: Cluster, *records: ProgressRecord, bucket: Bucket = BUCKET) -> None:
+    for record in records:
+        cluster.append(
+            cluster.names.progress, bucket, [encode_progress(record)], key=progress_key(record)
+        )
+
+
+def test_an_empty_partition_has_no_records(cluster: Cluster) -> None:
+    slice_ = cluster.progress().read(BUCKET, 0)
+    assert (slice_.records, slice_.next) == ((), 0)
+
+
+def test_records_come_as_they_were_written_and_the_next_read_goes_on_behind_them(
+    cluster: Cluster,
+) -> None:
+    log = cluster.progress()
+    first = (claim(1), progress(1), progress(2, deleted=True))
+    write(cluster, *first)
+    write(cluster, progress(77), bucket=OTHER)
+    slice_ = log.read(BUCKET, 0)
+    assert (slice_.records, slice_.next) == (first, 3)
+    assert log.read(BUCKET, 1).records == first[1:]
+    write(cluster, progress(3))
+    assert log.read(BUCKET, slice_.next).records == (progress(3),)
+    assert log.read(BUCKET, 4).records == ()
+
+
+def test_only_committed_records_are_read_and_the_rest_is_left_for_later(cluster: Cluster) -> None:
+    log = cluster.progress()
+    aborted = cluster.writer()
+    aborted.write(cluster.names.progress, BUCKET, [encode_progress(progress(1))])
+    aborted.abort()
+    cluster.settled_end(cluster.names.progress, BUCKET)
+    write(cluster, progress(2))
+    pending = cluster.writer()
+    pending.write(cluster.names.progress, BUCKET, [encode_progress(progress(3))])
+    slice_ = log.read(BUCKET, 0)
+    assert slice_.records == (progress(2),)
+    assert log.read(BUCKET, slice_.next).records == ()
+    pending.commit()
+    cluster.settled_end(cluster.names.progress, BUCKET)
+    assert log.read(BUCKET, slice_.next).records == (progress(3),)
+
+
+def test_a_gap_at_the_end_is_passed_over(cluster: Cluster) -> None:
+    log = cluster.progress()
+    write(cluster, progress(1))
+    aborted = cluster.writer()
+    aborted.write(cluster.names.progress, BUCKET, [b"x", b"y"])
+    aborted.abort()
+    end = cluster.settled_end(cluster.names.progress, BUCKET)
+    assert log.read(BUCKET, 0).next == end
+    assert log.read(BUCKET, 1).records == ()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"not json",
+        b'{"type":"progress","format":2,"record":{}}',
+        encode_progress(claim(1)).replace(b'"format":1', b'"format":2'),
+        b'{"type":"merger","format":1,"record":{}}',
+        b"",
+    ],
+)
+def test_a_record_of_a_newer_release_is_refused_and_its_place_named(
+    cluster: Cluster, value: bytes
+) -> None:
+    write(cluster, progress(1))
+    cluster.append(cluster.names.progress, BUCKET, [value], key=b"[]")
+    log = cluster.progress()
+    with pytest.raises(MarsError, match=rf"progress\[{BUCKET}\] offset 1"):
+        log.read(BUCKET, 0)
+    assert log.read(BUCKET, 2).records == ()
