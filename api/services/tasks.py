@@ -24,6 +24,12 @@ from mars.plan import Plan, Stream
 from mars.ports import TopicInfo
 from mars.types import StreamName, TaskName, Topic, live_lane
 
+TOPIC_POLL_S = 0.1
+"""How often a request looks for the topic of its stream."""
+
+TOPIC_LOOKS_MAX = 20
+"""How often it looks before the topic counts as missing: 2 s in all."""
+
 ATTEMPTS_MAX = 10
 """Compare-and-sets of one request: the leader and other requests write rarely, so more means that
 something is wrong."""
@@ -161,10 +167,13 @@ class TaskService:
         )
 
     def _described(self, topic: Topic) -> TopicInfo:
-        info = self._ports.admin.describe(topic)
-        if info is None:
-            raise Rejected(f"Kafka has no topic {topic}: create it first")
-        return info
+        """The topic; one that was made just now may take the brokers a moment to tell of."""
+        for _look in range(TOPIC_LOOKS_MAX):
+            info = self._ports.admin.describe(topic)
+            if info is not None:
+                return info
+            self._ports.sleep(TOPIC_POLL_S)
+        raise Rejected(f"Kafka has no topic {topic}: create it first")
 
     def _starts(self, topic: Topic, start: str | StartAt) -> tuple[dict[int, int], int | None]:
         """Start offsets per partition, and from when on windows are complete."""
