@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fastapi import FastAPI
+from fastapi_offline import FastAPIOffline
 
 from api import documenting, errors
 from api.body import BodyLimit
@@ -20,7 +21,7 @@ def create_app(
     services: Services, *, version: str, body_bytes_max: int, stopping: Stopping | None = None
 ) -> FastAPI:
     """The application; it does nothing until it is asked."""
-    app = FastAPI(
+    app = FastAPIOffline(  # its page needs nothing from outside
         title="Mars",
         version=version,
         description=DESCRIPTION,

@@ -233,6 +233,14 @@ def save(report: Report, name: str, folder: Path = FOLDER) -> Path:
 
 
 def newest(name: str, folder: Path = FOLDER) -> Report | None:
-    """The newest report of a name; None when there is none."""
+    """The newest report of a name; None when there is none. Raises BenchError."""
     paths = sorted(folder.glob(f"{name}-[0-9]*.json"))
-    return msgspec.json.decode(paths[-1].read_bytes(), type=Report) if paths else None
+    if not paths:
+        return None
+    try:
+        report: Report = msgspec.json.decode(paths[-1].read_bytes(), type=Report)
+    except msgspec.MsgspecError as error:
+        raise BenchError(
+            f"{paths[-1]} is not of this release ({error}); measure again or remove it."
+        ) from error
+    return report

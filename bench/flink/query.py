@@ -13,7 +13,7 @@ from mars.plan import Field, FieldType, Format
 PARALLELISM = 2
 """One subtask of each kind a core."""
 
-TASK_HEAP = "1024m"
+TASK_HEAP = "1400m"
 """Of the task manager's JVM: two windows of 185,000 groups and their checkpoints, with air."""
 
 MANAGED_MEMORY = "192m"

@@ -68,8 +68,12 @@ def bench() -> None:
     show_default=True,
     help="One object a message, or 1,000 lines.",
 )
-@click.option("--rows", type=ROWS, help="Rows in the topic [default: 12 M json, 30 M ndjson].")
-@click.option("--rows-per-window", type=click.IntRange(1_000), help="[default: a sixth]")
+@click.option("--rows", type=ROWS, help="Rows in the topic [default: 24 M json, 30 M ndjson].")
+@click.option(
+    "--rows-per-window",
+    type=click.IntRange(1_000),
+    help="[default: 3 M json, 5 M ndjson, at most a fourth]",
+)
 @mappers_option
 @reducers_option
 @click.option("--batch-rows", type=click.IntRange(1), help="Most rows of a mapper's batch.")

@@ -169,7 +169,7 @@ class _Columns:
         dtype = RAW_TYPES[one.type]
         try:
             return pl.Series(values, dtype=dtype)
-        except TypeError:
+        except (TypeError, OverflowError):  # beyond 64 bits, or even beyond 128
             storable = [_is_storable(value) for value in values]
             self._faults.mark(at, ~pl.Series(storable), self._first)
             kept = [value if fine else None for value, fine in zip(values, storable, strict=True)]

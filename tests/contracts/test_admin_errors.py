@@ -96,7 +96,6 @@ def nowhere(monkeypatch: pytest.MonkeyPatch) -> Settings:
     """A cluster that nobody listens for, and little patience."""
     for name in (
         "admin.ASK_TIMEOUT_S",
-        "source.ASK_TIMEOUT_S",
         "transaction.CONNECT_TIMEOUT_S",
     ):
         monkeypatch.setattr(f"mars.adapters.kafka.{name}", 0.3)

@@ -6,7 +6,7 @@ from mars.adapters.kafka.wire import encode_progress, progress_key
 from mars.errors import MarsError
 from mars.ports import ProgressRecord
 from mars.types import Bucket
-from tests.contracts.kafka_servers import BUCKETS, Cluster
+from tests.contracts.kafka_servers import BUCKETS, Cluster, KafkaCluster
 from tests.contracts.transactions import BUCKET, claim, progress
 
 OTHER = Bucket(2)
@@ -93,3 +93,12 @@ def test_a_record_of_a_newer_release_is_refused_and_its_place_named(
     with pytest.raises(MarsError, match=rf"progress\[{BUCKET}\] offset 1"):
         log.read(BUCKET, 0)
     assert log.read(BUCKET, 2).records == ()
+
+
+@pytest.mark.integration
+def test_the_first_read_of_a_long_partition_gets_all_of_it(kafka_cluster: KafkaCluster) -> None:
+    kafka_cluster.admin().ensure_internal(BUCKETS)
+    value = encode_progress(progress(1))
+    kafka_cluster.append(kafka_cluster.names.progress, BUCKET, [value] * 5_000, key=b"same")
+    slice_ = kafka_cluster.progress().read(BUCKET, 0)
+    assert len(slice_.records) == slice_.next == 5_000

@@ -97,6 +97,11 @@ class MarsCluster:
         """The process id that a child has now."""
         return int(next(each["pid"] for each in self.file["processes"] if each["name"] == name))
 
+    @property
+    def restarts(self) -> dict[str, int]:
+        """How often each child was started again."""
+        return {each["name"]: each["restarts"] for each in self.file["processes"]}
+
     def kill(self, name: str, number: int = signal.SIGKILL) -> int:
         """Send a signal to a child; returns its process id."""
         pid = self.pid(name)
@@ -128,10 +133,12 @@ class MarsCluster:
 
     # ------------------------------------------------------------------------------- Kafka
 
-    def topic(self, name: str, partitions: int) -> None:
-        """Make a topic."""
+    def topic(self, name: str, partitions: int, **config: str) -> None:
+        """Make a topic; `max_message_bytes` stands for the property `max.message.bytes`."""
+        properties = {key.replace("_", "."): value for key, value in config.items()}
         admin = AdminClient({"bootstrap.servers": self.file["kafka"]})
-        admin.create_topics([NewTopic(name, partitions, 1)])[name].result(20)
+        made = admin.create_topics([NewTopic(name, partitions, 1, config=properties)])
+        made[name].result(20)
 
     def _connected(self) -> Producer:
         """One producer for all that a test feeds, made anew when Kafka has another address."""

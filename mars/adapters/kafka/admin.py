@@ -167,6 +167,10 @@ class KafkaTopicAdmin:
         """The last stable offset of one partition."""
         return self._ask(topic, [partition], _LATEST)[partition]
 
+    def start(self, topic: Topic, partition: int) -> int:
+        """The lowest available offset of one partition."""
+        return self._ask(topic, [partition], _EARLIEST)[partition]
+
     def written_end(self, topic: Topic, partition: int) -> int:
         """The offset behind the last record of one partition, committed or not."""
         return self._ask(topic, [partition], _LATEST, IsolationLevel.READ_UNCOMMITTED)[partition]

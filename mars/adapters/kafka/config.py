@@ -52,15 +52,6 @@ RESULT_ROWS_QUEUED_MAX = 200_000
 RESULT_KBYTES_QUEUED_MAX = 131_072
 """Rows of one transaction that are on their way to the broker: whoever writes more waits."""
 
-RESULT_BATCH_BYTES = 1_000_000
-"""A produce request: below the broker's default limit of a message batch (1 MiB)."""
-
-RESULT_BATCH_ROWS = 100_000
-"""No limit beside the bytes: the default of 10,000 cost 10 % more CPU."""
-
-RESULT_LINGER_MS = 20
-"""Rows are collected into large batches; a flush does not wait for this."""
-
 UNKNOWN_TOPIC_MS = 5_000
 """A topic that the brokers do not know for so long does not exist."""
 
@@ -127,12 +118,11 @@ def slice_reader_properties(settings: Settings, member: str) -> Properties:
 def transaction_properties(settings: Settings, member: str, bucket: Bucket) -> Properties:
     """The producer of one bucket's transaction."""
     return {
+        # CPU of client and broker together, per row with its headers: none 5.7 us, lz4 4.9,
+        # zstd 4.7; other batch sizes and lingers made no difference.
         "compression.type": "lz4",
         "queue.buffering.max.messages": RESULT_ROWS_QUEUED_MAX,
         "queue.buffering.max.kbytes": RESULT_KBYTES_QUEUED_MAX,
-        "batch.size": RESULT_BATCH_BYTES,
-        "batch.num.messages": RESULT_BATCH_ROWS,
-        "linger.ms": RESULT_LINGER_MS,
         "topic.metadata.propagation.max.ms": UNKNOWN_TOPIC_MS,
         **_client_properties(settings, f"{member}-bucket-{bucket}"),
         "acks": "all",

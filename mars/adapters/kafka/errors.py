@@ -116,8 +116,12 @@ FORBIDDEN = frozenset(
     }
 )
 
+CALL_FAILED = (KafkaException, SystemError)
+"""What a call of the client raises when Kafka says no. The SystemError is a slip of the client's:
+it raises a fatal error in the middle of other callbacks, and the interpreter notices."""
+
 _CLIENT_ERRORS = (
-    KafkaException,
+    *CALL_FAILED,
     BufferError,
     FutureTimeoutError,
     ConcurrentModificationException,
@@ -145,8 +149,10 @@ def configured() -> Iterator[None]:
         raise SettingsError(f"[kafka] cannot be used: {text}; check kafka.extra too.") from error
 
 
-def kafka_error(error: Exception) -> KafkaError | None:
-    """The error that a KafkaException carries."""
+def kafka_error(error: BaseException) -> KafkaError | None:
+    """The error that a KafkaException carries, or the one behind a SystemError."""
+    if isinstance(error, SystemError) and error.__cause__ is not None:
+        return kafka_error(error.__cause__)
     first = error.args[0] if error.args else None
     return first if isinstance(first, KafkaError) else None
 

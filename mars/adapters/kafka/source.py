@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from mars.adapters.kafka.admin import KafkaTopicAdmin
 from mars.adapters.kafka.config import Properties, lone_reader_properties, mapper_properties
 from mars.adapters.kafka.errors import AWAY, FORBIDDEN, configured, translated, unavailable
 from mars.adapters.kafka.gathering import Gathering, Place
@@ -30,9 +31,6 @@ WAIT_SLICE_S = 0.05
 PROBE_S = 0.2
 """For the question whether a broker that was away is back."""
 
-ASK_TIMEOUT_S = 5.0
-"""For a question about offsets; a healthy broker needs milliseconds."""
-
 
 class KafkaReader:
     """`SourceReader` on Kafka; for one thread.
@@ -42,8 +40,11 @@ class KafkaReader:
     text says "make a new reader" it does not.
     """
 
-    def __init__(self, properties: Properties, *, grouped: bool) -> None:
+    def __init__(self, settings: Settings, properties: Properties, *, grouped: bool) -> None:
         self._grouped = grouped
+        # Has a connection of its own: on that of the consumer a question would wait behind the
+        # fetch, which the broker holds back at the end of a partition.
+        self._admin = KafkaTopicAdmin(settings)
         self._owned: set[Place] = set()
         self._positions: dict[Place, int] = {}
         self._topics: tuple[Topic, ...] = ()
@@ -61,12 +62,13 @@ class KafkaReader:
     @classmethod
     def in_group(cls, settings: Settings, member: MemberId) -> KafkaReader:
         """A member of the mappers' group. Raises SettingsError."""
-        return cls(mapper_properties(settings, member), grouped=True)
+        return cls(settings, mapper_properties(settings, member), grouped=True)
 
     @classmethod
     def alone(cls, settings: Settings, member: MemberId) -> KafkaReader:
         """A reader of the partitions that it is told to seek. Raises SettingsError."""
-        return cls(lone_reader_properties(settings, f"{member}-alone"), grouped=False)
+        properties = lone_reader_properties(settings, f"{member}-alone")
+        return cls(settings, properties, grouped=False)
 
     # ---------------------------------------------------------------------------- what to read
 
@@ -179,7 +181,7 @@ class KafkaReader:
         events: list[SourceEvent] = []
         for (topic, partition), offset in list(self._lost.items()):
             try:
-                low, _high = self._ask_offsets(topic, partition)
+                low = self._admin.start(topic, partition)
             except Unavailable as problem:
                 self._refusal = problem
                 continue
@@ -235,14 +237,7 @@ class KafkaReader:
 
     def confirm_end(self, topic: Topic, partition: int, offset: int) -> bool:
         """Whether the last stable offset is `offset` (or below); asks the partition's leader."""
-        _low, high = self._ask_offsets(topic, partition)
-        return high <= offset
-
-    def _ask_offsets(self, topic: Topic, partition: int) -> tuple[int, int]:
-        with translated():
-            return self._consumer.get_watermark_offsets(
-                TopicPartition(topic, partition), ASK_TIMEOUT_S
-            )
+        return self._admin.end(topic, partition) <= offset
 
     def hint(self, positions: Mapping[tuple[Topic, int], int]) -> None:
         """Commit what is still ours; nothing outside of a group."""

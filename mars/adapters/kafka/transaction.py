@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, Message, Producer
 
 from mars.adapters.kafka.config import transaction_properties
 from mars.adapters.kafka.errors import (
+    CALL_FAILED,
     OUTPUT_REFUSALS,
     configured,
     kafka_error,
@@ -116,7 +117,7 @@ class BucketTransaction:
         """Begin to write."""
         try:
             self._producer.begin_transaction()
-        except KafkaException as error:
+        except CALL_FAILED as error:
             raise self._interrupted(kafka_error(error)) from error
 
     # ------------------------------------------------------------------------------------ write
@@ -145,7 +146,7 @@ class BucketTransaction:
             self._write_between(batch, headers, cast(Report, written.between.setdefault))
             if end > 0:
                 self._write_row(batch, end, headers, written.last)
-        except KafkaException as error:
+        except CALL_FAILED as error:
             raise self._refused(batch, kafka_error(error)) from error
 
     def _write_between(self, batch: ResultBatch, headers: Headers, report: Report) -> None:
@@ -166,7 +167,7 @@ class BucketTransaction:
         try:
             for record in records:
                 self._produce(topic, partition, None, record)
-        except KafkaException as error:
+        except CALL_FAILED as error:
             raise self._interrupted(kafka_error(error)) from error
 
     def write_progress(self, topic: Topic, records: Sequence[ProgressRecord]) -> list[int]:
@@ -176,7 +177,7 @@ class BucketTransaction:
             for record, report in zip(records, reports, strict=True):
                 key, value = progress_key(record), encode_progress(record)
                 self._produce(topic, self._bucket, key, value, report=report)
-        except KafkaException as error:
+        except CALL_FAILED as error:
             raise self._interrupted(kafka_error(error)) from error
         self._wait_for_brokers(lambda: self._raise_undelivered(reports))
         self._raise_undelivered(reports)
@@ -188,7 +189,7 @@ class BucketTransaction:
         """Commit, however long it takes."""
         try:
             self._in_steps(self._producer.commit_transaction, None)
-        except KafkaException as error:
+        except CALL_FAILED as error:
             raise self._interrupted(kafka_error(error)) from error
 
     # ---------------------------------------------------------------------------------- waiting
@@ -218,7 +219,7 @@ class BucketTransaction:
         The client gives records up by itself after the time-out of the transaction.
         """
         deadline = time.monotonic() + 2 * self._timeout_s
-        while self._producer.flush(STEP_S) > 0:
+        while self._flush() > 0:
             self._stop_if_asked()
             look()
             if time.monotonic() > deadline:
@@ -227,6 +228,13 @@ class BucketTransaction:
                     f"within {2 * self._timeout_s:.0f} s; check them."
                 )
 
+    def _flush(self) -> int:
+        """How many records are still on their way after a while."""
+        try:
+            return self._producer.flush(STEP_S)
+        except CALL_FAILED as error:
+            raise self._interrupted(kafka_error(error)) from error
+
     def _in_steps(self, call: Callable[[float], None], within_s: float | None) -> None:
         """A call that the client lets us repeat until it is done; None: no time limit."""
         deadline = None if within_s is None else time.monotonic() + within_s
@@ -234,7 +242,7 @@ class BucketTransaction:
             self._stop_if_asked()
             try:
                 return call(STEP_S)
-            except KafkaException as error:
+            except CALL_FAILED as error:
                 problem = kafka_error(error)
                 again = problem is not None and problem.retriable()
                 if not again or (deadline is not None and time.monotonic() > deadline):

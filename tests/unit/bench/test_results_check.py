@@ -59,12 +59,16 @@ def test_a_missing_closed_window_is_noticed() -> None:
     assert found(ROWS[:2]) == [f"window {MINUTE} is missing"]
 
 
-def test_a_window_that_need_not_be_closed_may_be_missing_but_must_be_whole() -> None:
+def test_a_window_that_need_not_be_closed_may_be_there_in_part_but_not_more_than_once() -> None:
     early = load(last_ms=MINUTE + 1_000)
-    whole = by_window(decode_results(values(ROWS[:2])))
-    assert problems(early, whole) == []
-    torn = by_window(decode_results(values([*ROWS[:2], ("10.0.0.1", "dns", MINUTE, 3)])))
-    assert problems(early, torn) == [f"window {MINUTE} counts 3 rows of 4"]
+
+    def found_early(*last: tuple[str, str, int, int]) -> list[str]:
+        return problems(early, by_window(decode_results(values([*ROWS[:2], *last]))))
+
+    assert found_early() == []
+    assert found_early(("10.0.0.1", "dns", MINUTE, 3)) == []
+    assert found_early(("10.0.0.1", "dns", MINUTE, 5)) == [f"window {MINUTE} counts 5 rows of 4"]
+    assert found_early(ROWS[2], ROWS[2]) == [f"window {MINUTE} has 1 rows for groups that have one"]
 
 
 def test_a_missing_row_is_noticed() -> None:

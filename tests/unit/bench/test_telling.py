@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from bench.environment import Environment
+from bench.errors import BenchError
 from bench.load import LoadPlan
 from bench.plots import by_mappers, plot_sweep
 from bench.profiling import top
@@ -78,6 +81,12 @@ def test_the_newest_report_is_read_back_as_it_was_saved(tmp_path: Path) -> None:
 
 def test_there_is_no_newest_of_what_was_never_measured(tmp_path: Path) -> None:
     assert newest("throughput-json", tmp_path) is None
+
+
+def test_a_report_of_another_release_is_named(tmp_path: Path) -> None:
+    (tmp_path / "latency-20200101-000000.json").write_text("{}")
+    with pytest.raises(BenchError, match="latency-20200101-000000"):
+        newest("latency", tmp_path)
 
 
 def test_systems_stand_side_by_side() -> None:

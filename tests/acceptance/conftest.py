@@ -1,0 +1,26 @@
+"""One running Mars for the tests that do not break it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conftest import missing_kafka, missing_valkey, need
+from tests.support.cluster import MarsCluster
+
+LOG_BYTES_MAX = 1_000_000
+"""Bytes of partials that a task may hold: little, so that a test can fill it in a few seconds."""
+
+
+@pytest.fixture(scope="session")
+def shared_mars(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MarsCluster]:
+    """A cluster for the whole run; tests keep apart by names of topics, streams and tasks."""
+    need(missing_kafka())
+    need(missing_valkey())
+    folder = tmp_path_factory.mktemp("shared")
+    config = folder / "small.toml"
+    config.write_text(f"[cluster]\nlog_bytes_max = {LOG_BYTES_MAX}\n")
+    cluster = MarsCluster(folder / "data", "--config", str(config))
+    yield cluster
+    cluster.down()

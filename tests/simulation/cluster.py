@@ -1,0 +1,212 @@
+"""The servers in memory, and the processes: the real loops around the real machines."""
+
+from __future__ import annotations
+
+import queue
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from mapper.loop import MapperLoop
+from mars.adapters.memory.admin import MemoryTopicAdmin
+from mars.adapters.memory.broker import MemoryBroker
+from mars.adapters.memory.control import MemoryControlLog
+from mars.adapters.memory.coordinator import MemoryCoordinator, MemoryEnsemble
+from mars.adapters.memory.progress import MemoryProgressLog
+from mars.adapters.memory.registry import MemoryRegistry
+from mars.adapters.memory.store import MemoryStore
+from mars.machines.mapping import Mapping as MappingMachine
+from mars.machines.mapping_events import CATCH_UP, LIVE
+from mars.machines.owning import OwningLimits
+from mars.machines.reducing import Reducing
+from mars.process.life import Services
+from mars.process.member import Reporter
+from mars.process.tasks import TaskSource
+from mars.types import Bucket, MemberId, Topic
+from reducer.leader import LeaderLoop
+from reducer.loop import ReducerLoop
+from tests.simulation.stepping import Steps, Stepping, SteppingSink, SteppingSource
+from tests.simulation.strands import Host, Scheduler
+from tests.simulation.watching import Watch, WatchedLog
+
+BUCKETS = 4
+GROUP = "mappers"
+PROGRESS_INTERVAL_MS = 1_500
+LARGE_TASK_ROWS = 6
+LINGER_MS = 150
+BATCH_ROWS_MAX = 6
+
+
+class Servers:
+    """Kafka, Redis and ZooKeeper."""
+
+    def __init__(self, clock: Callable[[], int], log_bytes_max: int) -> None:
+        self.broker = MemoryBroker(clock)
+        self.store = MemoryStore(clock, BUCKETS, log_bytes_max)
+        self.ensemble = MemoryEnsemble()
+        self.registry = MemoryRegistry()
+        self.control = MemoryControlLog()
+        self.watch = Watch()
+        MemoryTopicAdmin(self.broker).ensure_internal(BUCKETS)
+
+
+class StrandPool:
+    """`SerialPool` on strands."""
+
+    def __init__(self, scheduler: Scheduler, host: Host) -> None:
+        self._scheduler = scheduler
+        self._host = host
+        self._queues: dict[Bucket, deque[Callable[[], None]]] = {}
+
+    def submit(self, bucket: Bucket, work: Callable[[], None]) -> None:
+        """Do the work after all earlier works of the bucket."""
+        if bucket in self._queues:
+            self._queues[bucket].append(work)
+            return
+        self._queues[bucket] = deque([work])
+        self._scheduler.start(self._host, f"bucket-{bucket}", lambda: self._drain(bucket))
+
+    def _drain(self, bucket: Bucket) -> None:
+        waiting = self._queues[bucket]
+        while waiting:
+            waiting.popleft()()
+        del self._queues[bucket]
+
+
+class SimulatedLife:
+    """`Life` whose waits are the scheduler's."""
+
+    stopping = False
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+
+    def wait(self, timeout_s: float) -> bool:
+        """Always False: processes end by being killed."""
+        self._scheduler.sleep(int(timeout_s * 1000))
+        return False
+
+
+@dataclass
+class Process:
+    """One process, and what of it the servers know."""
+
+    host: Host
+    role: str
+    member: MemberId
+    source: SteppingSource | None = None
+    parts: dict[str, Any] = field(default_factory=dict)
+
+
+class Cluster:
+    """Starts processes."""
+
+    def __init__(self, scheduler: Scheduler, world: Steps, servers: Servers) -> None:
+        self._scheduler = scheduler
+        self._world = world
+        self._servers = servers
+        self._log_bytes_max = servers.store.budget
+        self._numbers = 0
+
+    def _coordinator(self, member: MemberId) -> Stepping:
+        local = frozenset({"connected", "leading", "watch", "campaign", "report", "join"})
+        coordinator = MemoryCoordinator(self._servers.ensemble, member)
+        return Stepping(self._world, "zookeeper", coordinator, local)
+
+    def _registry(self) -> Stepping:
+        registry = self._servers.registry.connect()
+        return Stepping(self._world, "zookeeper", registry, frozenset({"watch_tasks"}))
+
+    def _store(self) -> Stepping:
+        log = WatchedLog(self._servers.store, self._servers.watch)
+        return Stepping(self._world, "redis", log, frozenset({"listen", "wait"}))
+
+    def _kafka(self, port: object) -> Stepping:
+        return Stepping(self._world, "kafka", port)
+
+    def _member(self, role: str) -> MemberId:
+        self._numbers += 1
+        return MemberId(f"{role}-{self._numbers}")
+
+    # --------------------------------------------------------------------------------- mapper
+
+    def mapper(self) -> Process:
+        """Start a mapper."""
+        member = self._member("mapper")
+        process = Process(Host(member), "mapper", member)
+        live = process.source = SteppingSource(self._world, self._servers.broker, GROUP)
+        reporter = Reporter(member, "mapper")
+        coordinator, registry = self._coordinator(member), self._registry()
+        coordinator.join(reporter.report(0, ()))
+        loop = MapperLoop(
+            MappingMachine(BUCKETS, rows_max=BATCH_ROWS_MAX, bytes_max=2**20, linger_ms=LINGER_MS),
+            readers={LIVE: live, CATCH_UP: SteppingSource(self._world, self._servers.broker, None)},
+            log=self._store(),
+            registry=registry,
+            coordinator=coordinator,
+            tasks=TaskSource(registry, "default"),
+            reporter=reporter,
+            services=Services("mapper"),
+            poll_s=0.0,
+        )
+        process.parts["loop"] = loop
+        self._scheduler.start(process.host, "main", lambda: self._map(loop))
+        return process
+
+    def _map(self, loop: MapperLoop) -> NoReturn:
+        while True:
+            self._scheduler.sleep(self._world.draw(40, 200))
+            loop.round()
+
+    # -------------------------------------------------------------------------------- reducer
+
+    def reducer(self) -> Process:
+        """Start a reducer, which stands for election too."""
+        member = self._member("reducer")
+        process = Process(Host(member), "reducer", member)
+        reporter = Reporter(member, "reducer")
+        coordinator, registry, store = self._coordinator(member), self._registry(), self._store()
+        admin = self._kafka(MemoryTopicAdmin(self._servers.broker))
+        coordinator.join(reporter.report(0, ()))
+        limits = OwningLimits(PROGRESS_INTERVAL_MS, LARGE_TASK_ROWS, self._log_bytes_max)
+        loop = ReducerLoop(
+            member,
+            Reducing(member, limits),
+            log=store,
+            sink=SteppingSink(self._world, self._servers.broker),
+            registry=registry,
+            coordinator=coordinator,
+            tasks=TaskSource(
+                registry, "default", lambda topic: admin.ensure_output(Topic(topic), 3).partitions
+            ),
+            reporter=reporter,
+            services=Services("reducer"),
+            poll_s=0.0,
+            threads=1,
+        )
+        loop._work._pool = StrandPool(self._scheduler, process.host)
+        leader = LeaderLoop(
+            BUCKETS,
+            log=store,
+            progress=self._kafka(MemoryProgressLog(self._servers.broker)),
+            control=self._kafka(self._servers.control),
+            registry=registry,
+            coordinator=coordinator,
+            admin=admin,
+            namespace="default",
+            services=Services("leader"),
+        )
+        process.parts["loop"], process.parts["leader"] = loop, leader
+        self._scheduler.start(process.host, "main", lambda: self._reduce(loop))
+        life = SimulatedLife(self._scheduler)
+        self._scheduler.start(process.host, "leader", lambda: leader.run(life))
+        return process
+
+    def _reduce(self, loop: ReducerLoop) -> NoReturn:
+        loop._coordinator.watch(loop._on_cluster_change)
+        assert isinstance(loop._inbox, queue.SimpleQueue)
+        while True:
+            self._scheduler.sleep(self._world.draw(40, 250))
+            loop._wait()
+            loop.round()

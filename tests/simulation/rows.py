@@ -1,0 +1,148 @@
+"""The rows that a simulation feeds, the queries over them, and what must come out."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from mars.plan import Field, FieldType, Format, Stream
+from mars.types import Lane, StreamName, live_lane
+
+TOPIC = "flows"
+STREAM = Stream(
+    StreamName("flows"),
+    TOPIC,
+    Format.JSON,
+    (
+        Field("ts", FieldType.TIMESTAMP_MS),
+        Field("k", FieldType.STRING),
+        Field("v", FieldType.INT64),
+    ),
+    "ts",
+)
+DELAY_MS = 2_000
+OPTIONS: Mapping[str, object] = {"delay": "2s", "idle_after": "60min"}
+"""No lane is ever idle, so the watermark is driven by rows alone and no row can be late."""
+
+EVENT_START_MS = 100_000
+LAST_MS = 900_000
+"""Event time of the row that ends each lane: every window before it closes."""
+
+KEYS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query, and its shape for the oracle; rows whose `v` this divides are filtered."""
+
+    sql: str
+    size_ms: int
+    slide_ms: int
+    refused_multiples: int = 0
+
+    def takes(self, value: int) -> bool:
+        """Whether the filter lets a row pass."""
+        return not self.refused_multiples or value % self.refused_multiples != 0
+
+
+TUMBLING = Query(
+    "SELECT k, ts, count(*) AS n, sum(v) AS total FROM flows GROUP BY k, ts WINDOWING 10 s",
+    10_000,
+    10_000,
+)
+FILTERED = Query(
+    "SELECT k, ts, count(*) AS n, sum(v) AS total FROM flows WHERE v % 3 <> 0 "
+    "GROUP BY k, ts WINDOWING 10 s",
+    10_000,
+    10_000,
+    3,
+)
+SLIDING = Query(
+    "SELECT k, ts, count(*) AS n, sum(v) AS total FROM flows GROUP BY k, ts "
+    "WINDOWING 20 s SLIDE 10 s",
+    20_000,
+    10_000,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One record; `key` is empty for one that cannot be read."""
+
+    time_ms: int
+    key: str
+    value: int
+
+    def encode(self) -> bytes:
+        """As it lies in the topic."""
+        if not self.key:
+            return b"\x00 not JSON"
+        return json.dumps({"ts": self.time_ms, "k": self.key, "v": self.value}).encode()
+
+
+def make_rows(chance: random.Random, count: int) -> list[Row]:
+    """One lane: event time goes on, each row is at most `DELAY_MS` behind the newest before it."""
+    rows: list[Row] = []
+    newest = EVENT_START_MS + chance.randrange(3_000)
+    for _ in range(count):
+        newest += chance.randrange(1_500)
+        time_ms = newest - chance.choice((0, 0, 0, chance.randrange(DELAY_MS + 1)))
+        key = f"k{chance.randrange(KEYS)}" if chance.random() > 0.03 else ""
+        rows.append(Row(time_ms, key, chance.randrange(1, 2**31)))
+    return rows
+
+
+def last_row() -> Row:
+    """The row that ends a lane."""
+    return Row(LAST_MS, "k0", 1)
+
+
+Place = tuple[str, int, int, str]
+"""Task, version, window start, key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What belongs to one version of a task: offsets `[starts, ends)`; no end: all that is there.
+
+    `whole` is False for a task that was deleted: what it emitted must be right, but not all of it
+    need be there.
+    """
+
+    task: str
+    version: int
+    query: Query
+    starts: Mapping[Lane, int]
+    ends: Mapping[Lane, int] | None
+    whole: bool
+
+
+Written = Mapping[int, Mapping[int, Row]]
+"""Partition -> offset -> row."""
+
+
+def rows_of(span: Span, written: Written) -> Iterable[Row]:
+    """The rows that belong to a version."""
+    for partition, rows in written.items():
+        lane = live_lane(partition)
+        end = None if span.ends is None else span.ends.get(lane, 0)
+        for offset, row in rows.items():
+            if offset >= span.starts.get(lane, 0) and (end is None or offset < end):
+                yield row
+
+
+def expected(span: Span, written: Written) -> dict[Place, tuple[int, int]]:
+    """The final rows: count and sum of every window that ends before the last row's."""
+    found: dict[Place, tuple[int, int]] = {}
+    query = span.query
+    for row in rows_of(span, written):
+        if not row.key or not query.takes(row.value) or row.time_ms >= LAST_MS - query.size_ms:
+            continue
+        newest = row.time_ms // query.slide_ms * query.slide_ms
+        for start in range(newest, newest - query.size_ms, -query.slide_ms):
+            place = (span.task, span.version, start, row.key)
+            count, total = found.get(place, (0, 0))
+            found[place] = (count + 1, total + row.value)
+    return found

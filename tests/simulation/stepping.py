@@ -1,0 +1,127 @@
+"""The memory adapters as the simulated processes see them: each call is a step that may go wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from mars.adapters.memory.broker import MemoryBroker, MemoryProducer
+from mars.adapters.memory.sink import Crash, MemorySink
+from mars.adapters.memory.source import MemorySource
+from mars.errors import Unavailable
+from mars.ports import Claim, Claimed, Committed, SourceEvent, Transaction
+from mars.types import Bucket
+from tests.simulation.weather import Fate
+
+POLL_RECORDS_MAX = 8
+"""Small batches: the fewer rows in each, the more places there are for a crash."""
+
+
+class Steps(Protocol):
+    """The world, as far as a port's call is concerned."""
+
+    def step(self, call: str, *, lossy: bool) -> Fate:
+        """Let the others go on; then, what becomes of this call."""
+
+    def down(self, service: str) -> bool:
+        """Whether a server is away."""
+
+    def crash(self) -> Crash | None:
+        """Where the next transaction breaks off."""
+
+    def die(self) -> None:
+        """The calling process dies."""
+
+    def draw(self, lowest: int, highest: int) -> int:
+        """A number, both ends included."""
+
+
+class Stepping:
+    """Any port of one service. Methods named `local` never leave the process."""
+
+    def __init__(
+        self, world: Steps, service: str, port: object, local: frozenset[str] = frozenset()
+    ) -> None:
+        self._world = world
+        self._service = service
+        self._port = port
+        self._local = local
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        method = getattr(self._port, name)
+        return method if name in self._local else self._stepping(name, method)
+
+    def _stepping(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        world, service = self._world, self._service
+
+        def call(*arguments: Any, **named: Any) -> Any:
+            fate = world.step(f"{service}.{name}", lossy=True)
+            if fate is Fate.LOST or world.down(service):
+                raise Unavailable(service, f"simulated: {name} did not arrive")
+            answer = method(*arguments, **named)
+            if fate is Fate.TWICE and service == "redis":
+                answer = method(*arguments, **named)
+            if fate is Fate.FATAL:
+                world.die()
+            if fate is Fate.UNANSWERED:
+                raise Unavailable(service, f"simulated: the answer to {name} was lost")
+            return answer
+
+        return call
+
+
+class SteppingSource(MemorySource):
+    """A reader that gives a few records at a time; a failed poll has read nothing."""
+
+    def __init__(self, world: Steps, broker: MemoryBroker, group: str | None) -> None:
+        super().__init__(broker, group)
+        self._world = world
+
+    def poll(self, records_max: int, timeout_s: float) -> list[SourceEvent]:
+        fate = self._world.step("kafka.poll", lossy=True)
+        if fate is Fate.LOST or self._world.down("kafka"):
+            raise Unavailable("kafka", "simulated: the poll failed")
+        return super().poll(self._world.draw(1, POLL_RECORDS_MAX), timeout_s)
+
+    def confirm_end(self, topic: str, partition: int, offset: int) -> bool:
+        self._world.step("kafka.confirm_end", lossy=False)
+        return super().confirm_end(topic, partition, offset)
+
+
+class SteppingSink(MemorySink):
+    """Transactions that others may get in between of: before init, write, commit, and the reads."""
+
+    def __init__(self, world: Steps, broker: MemoryBroker) -> None:
+        super().__init__(broker)
+        self._world = world
+
+    def claim(self, claim: Claim) -> Claimed:
+        self._call(f"claim bucket {claim.bucket} as A{claim.assignment_epoch} {claim.member}")
+        return super().claim(claim)
+
+    def audit(self, emission: Any, bucket: Bucket) -> str | None:
+        self._call("audit")
+        return super().audit(emission, bucket)
+
+    def commit(self, transaction: Transaction, next: int) -> Committed:
+        self._call(f"commit bucket {transaction.bucket}")
+        return super().commit(transaction, next)
+
+    def _call(self, name: str) -> None:
+        fate = self._world.step(f"kafka.{name}", lossy=True)
+        if fate is Fate.LOST or self._world.down("kafka"):
+            raise Unavailable("kafka", f"simulated: {name} did not arrive")
+        if fate is Fate.FATAL:
+            self._world.die()
+
+    def _producer(self, bucket: Bucket) -> MemoryProducer:
+        self._world.step(f"kafka.init bucket {bucket}", lossy=False)
+        return super()._producer(bucket)
+
+    def _commit(self, producer: MemoryProducer, bucket: Bucket) -> None:
+        self._world.step(f"kafka.end bucket {bucket}", lossy=False)
+        crash = self._world.crash()
+        if crash is not None:
+            self.crash_next(crash)
+        super()._commit(producer, bucket)
+        self._world.step(f"kafka.ended bucket {bucket}", lossy=False)

@@ -1,0 +1,178 @@
+"""Threads that run one at a time, in an order that a seed decides.
+
+The loops of Mars are ordinary blocking code. Here each of them runs in a thread of its own, a
+strand, which stops at every call to a port until the scheduler lets it go on:
+
+    scheduler ──go──▶ strand runs ... reaches a port ──back──▶ scheduler picks the next strand
+
+So two processes interleave between any two calls, nothing runs at the same time, and equal seeds
+give equal runs. Time is a number that the scheduler moves.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+
+GO_ON_SHARE = 0.6
+"""How often a strand goes on past a port without a switch: switching threads is what costs."""
+
+STEP_MS_MAX = 4
+"""Longest time that one call takes."""
+
+
+class Killed(BaseException):
+    """The strand's process is dead: unwind, touch nothing. Not an Exception: nobody catches it."""
+
+
+class Host:
+    """A process as the scheduler sees it: what freezes and dies together."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.frozen = False
+        self.dead = False
+        self.strands: list[Strand] = []
+
+
+class Strand:
+    """One thread of a process."""
+
+    def __init__(self, host: Host, name: str, body: Callable[[], None], back: threading.Lock):
+        self.host = host
+        self.name = f"{host.name}/{name}"
+        self.done = False
+        self.ready_at_ms = 0
+        self.problem: BaseException | None = None
+        self._body = body
+        self._back = back
+        self._go = threading.Lock()
+        self._go.acquire()
+        self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        self._go.acquire()
+        try:
+            if not self.host.dead:
+                self._body()
+        except Killed:
+            pass
+        except BaseException as problem:  # noqa: BLE001 -- told to whoever runs the scheduler
+            self.problem = problem
+        self.done = True
+        self._back.release()
+
+    def resume(self) -> None:
+        """Scheduler's side: let it run to its next stop."""
+        self._go.release()
+        self._back.acquire()
+
+    def stop(self) -> None:
+        """Strand's side: let the scheduler choose; raises Killed if the process died meanwhile."""
+        self._back.release()
+        self._go.acquire()
+        if self.host.dead:
+            raise Killed
+
+
+class Scheduler:
+    """Runs strands, and actions that are due at a time."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.chance = chance
+        self.now_ms = 1_000_000
+        self.steps = 0
+        self._back = threading.Lock()
+        self._back.acquire()
+        self._strands: list[Strand] = []
+        self._timers: list[tuple[int, int, Callable[[], None]]] = []
+        self._timer_number = 0
+        self._current: Strand | None = None
+
+    # ------------------------------------------------------------------------ from the outside
+
+    def start(self, host: Host, name: str, body: Callable[[], None]) -> None:
+        """A new strand of a process."""
+        strand = Strand(host, name, body, self._back)
+        host.strands.append(strand)
+        self._strands.append(strand)
+
+    def after(self, delay_ms: int, action: Callable[[], None]) -> None:
+        """Do something later; actions run between strands, never within one."""
+        self._timer_number += 1
+        self._timers.append((self.now_ms + delay_ms, self._timer_number, action))
+        self._timers.sort(key=lambda timer: timer[:2])
+
+    def kill(self, host: Host) -> None:
+        """End a process at whatever call its strands stand. Not from within a strand."""
+        host.dead = True
+        for strand in host.strands:
+            if not strand.done:
+                strand.resume()
+        self._forget_done()
+
+    def run(self, until: Callable[[], bool], steps_max: int) -> bool:
+        """Go on until the condition holds; False if it does not within so many switches."""
+        for _ in range(steps_max):
+            if until():
+                return True
+            self._switch()
+        return until()
+
+    def close(self) -> None:
+        """End all strands."""
+        for host in {id(strand.host): strand.host for strand in self._strands}.values():
+            self.kill(host)
+
+    # -------------------------------------------------------------------------- from a strand
+
+    def pause(self) -> None:
+        """A call to a port: time passes, somebody else may go on first."""
+        self.steps += 1
+        self.now_ms += self.chance.randint(0, STEP_MS_MAX)
+        strand = self._running()
+        if strand.host.dead:
+            raise Killed
+        if self.chance.random() >= GO_ON_SHARE:
+            strand.stop()
+
+    def sleep(self, duration_ms: int) -> None:
+        """Let the others go on for so long."""
+        strand = self._running()
+        strand.ready_at_ms = self.now_ms + duration_ms
+        strand.stop()
+
+    def die(self) -> None:
+        """The running strand's process dies right here."""
+        self._running().host.dead = True
+        raise Killed
+
+    def _running(self) -> Strand:
+        assert self._current is not None, "ports are called from strands only"
+        return self._current
+
+    # ------------------------------------------------------------------------------- within
+
+    def _switch(self) -> None:
+        while self._timers and self._timers[0][0] <= self.now_ms:
+            self._timers.pop(0)[2]()
+        awake = [strand for strand in self._strands if not strand.host.frozen]
+        ready = [strand for strand in awake if strand.ready_at_ms <= self.now_ms]
+        if not ready:
+            times = [strand.ready_at_ms for strand in awake] + [t[0] for t in self._timers[:1]]
+            self.now_ms = max(self.now_ms, min(times))
+            return
+        self._current = self.chance.choice(ready)
+        self._current.resume()
+        host = self._current.host
+        if self._current.problem is not None:
+            raise self._current.problem
+        self._current = None
+        if host.dead:
+            self.kill(host)
+        self._forget_done()
+
+    def _forget_done(self) -> None:
+        self._strands = [strand for strand in self._strands if not strand.done]

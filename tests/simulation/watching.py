@@ -1,0 +1,92 @@
+"""The store's connection of a simulated process, watched: what it took, and what refusals did."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mars.adapters.memory.partial_log import MemoryPartialLog
+from mars.adapters.memory.store import MemoryStore
+from mars.ports import AppendOutcome, Applied, TaskStart
+from mars.types import Bucket, Entry, Lane, Mapped, Sequence64, StoreEpoch, TaskName
+
+Life = tuple[TaskName, StoreEpoch, int]
+"""Task, store epoch, and how many times it was begun in that epoch."""
+
+
+@dataclass
+class Watch:
+    """I4 and I5 as they happen: one for all connections."""
+
+    lives: dict[TaskName, Life] = field(default_factory=dict)
+    reached: dict[tuple[Life, Lane], int] = field(default_factory=dict)
+    begun: int = 0
+    problems: list[str] = field(default_factory=list)
+    applied: int = 0
+    refused: int = 0
+
+    def initialised(self, task: TaskName, epoch: StoreEpoch, offsets: Mapping[Lane, int]) -> None:
+        """A life of a task begins at these offsets."""
+        self.begun += 1
+        life = self.lives[task] = (task, epoch, self.begun)
+        for lane, offset in offsets.items():
+            self.reached[life, lane] = offset
+
+    def took(self, task: TaskName, mapped: Mapped) -> None:
+        """A batch was applied: it must begin where the last one ended."""
+        self.applied += 1
+        life = self.lives[task]
+        for part in mapped.ranges:
+            at = self.reached.get((life, part.lane), 0)
+            if part.first != at:
+                self.problems.append(f"I4: {life} lane {part.lane}: {part} after offset {at}")
+            self.reached[life, part.lane] = part.next
+
+
+class WatchedLog(MemoryPartialLog):
+    """`MemoryPartialLog` that tells the watch what happens."""
+
+    def __init__(self, store: MemoryStore, watch: Watch) -> None:
+        super().__init__(store.clock, store=store)
+        self._watch = watch
+
+    def append(
+        self, task: TaskName, epoch: StoreEpoch, version: int, mapped: Mapped
+    ) -> AppendOutcome:
+        before = self.dump()
+        outcome = super().append(task, epoch, version, mapped)
+        if isinstance(outcome, Applied):
+            self._watch.took(task, mapped)
+        else:
+            self._unchanged(before, f"append of {task}: {outcome}")
+        return outcome
+
+    def initialise(self, task: TaskName, epoch: StoreEpoch, start: TaskStart) -> bool:
+        before = self.dump()
+        done = super().initialise(task, epoch, start)
+        if done:
+            self._watch.initialised(task, epoch, start.offsets)
+        else:
+            self._unchanged(before, f"initialise of {task}")
+        return done
+
+    def trim(
+        self, task: TaskName, epoch: StoreEpoch, bucket: Bucket, seqs: tuple[Sequence64, ...]
+    ) -> bool:
+        before = self.dump()
+        done = super().trim(task, epoch, bucket, seqs)
+        return done or self._unchanged(before, f"trim of {task}")
+
+    def compact(
+        self, task: TaskName, epoch: StoreEpoch, bucket: Bucket, base: Entry | None
+    ) -> bool:
+        before = self.dump()
+        done = super().compact(task, epoch, bucket, base)
+        return done or self._unchanged(before, f"compact of {task}")
+
+    def _unchanged(self, before: object, call: str) -> bool:
+        """Always False: the call was refused."""
+        self._watch.refused += 1
+        if self.dump() != before:
+            self._watch.problems.append(f"I5: a refused call changed the store: {call}")
+        return False
