@@ -1,7 +1,7 @@
 # One image for mapper, reducer and API: `mars mapper | reducer | api --config /etc/mars/mars.toml`.
 #
 # It holds what the live processes need, from the committed lock, each file checked by its hash; no
-# Java, no Spark and no Valkey, which are 600 MB and belong to `mars up` and to bulk jobs.
+# Java, no Spark and no Valkey, which are nearly 600 MB and belong to `mars up` and to bulk jobs.
 #
 # Behind mirrors: build arguments PIP_INDEX_URL, PIP_EXTRA_INDEX_URL, PIP_TRUSTED_HOST and
 # PYTHON_IMAGE; a pip.conf with a password is the secret `pip_conf`, authorities of your own (PEM)

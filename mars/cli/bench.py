@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,6 +58,8 @@ results_option = click.option(
 @click.group()
 def bench() -> None:
     """Measure throughput and latency, with servers and data of their own."""
+    # As Ctrl-C: servers are stopped and temporary folders removed.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 @bench.command()

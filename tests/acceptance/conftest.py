@@ -12,6 +12,17 @@ from tests.support.cluster import MarsCluster
 LOG_BYTES_MAX = 1_000_000
 """Bytes of partials that a task may hold: little, so that a test can fill it in a few seconds."""
 
+PROGRESS_INTERVAL_MS = 2_000
+"""Age at which buckets without results commit: what a ledger lacks, tests wait for."""
+
+SETTINGS = f"""
+[cluster]
+log_bytes_max = {LOG_BYTES_MAX}
+
+[reducer]
+progress_interval_ms = {PROGRESS_INTERVAL_MS}
+"""
+
 
 @pytest.fixture(scope="session")
 def shared_mars(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MarsCluster]:
@@ -20,7 +31,7 @@ def shared_mars(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MarsCluste
     need(missing_valkey())
     folder = tmp_path_factory.mktemp("shared")
     config = folder / "small.toml"
-    config.write_text(f"[cluster]\nlog_bytes_max = {LOG_BYTES_MAX}\n")
+    config.write_text(SETTINGS)
     cluster = MarsCluster(folder / "data", "--config", str(config))
     yield cluster
     cluster.down()

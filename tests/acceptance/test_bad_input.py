@@ -152,14 +152,14 @@ class Feed:
         self.mars.produce(self.bystander, messages(rows, PARTITIONS))
 
     def wait_taken(self) -> None:
-        """Until the mappers have taken every message of both topics."""
-        for name in (self.name, self.neighbour, self.bystander):
-            wait_for(f"{name} without lag", lambda name=name: self._lag(name) == 0, pause_s=0.02)
+        """Until the mappers have taken every message of the topic."""
 
-    def _lag(self, name: str) -> int | None:
-        found = self.mars.client.task(name).lag
-        assert self.mars.client.task(name).state == "running", self.mars.client.task(name).detail
-        return None if found is None else found.rows
+        def taken() -> bool:
+            task = self.mars.client.task(self.name)
+            assert task.state == "running", task.detail
+            return task.lag is not None and task.lag.rows == 0
+
+        wait_for(f"{self.name} without lag", taken, pause_s=0.02)
 
     def bad_for(self, *, reads: frozenset[str]) -> Counter[str]:
         """How many kinds the ledger of a task counts in which place."""
@@ -334,7 +334,7 @@ def test_rows_of_the_future_move_no_watermark(shared_mars: MarsCluster) -> None:
     declare(mars, name)
     ahead = now_ms() + 3_600_000
     mars.produce(name, [(0, flow("a", ahead)), (1, flow("a", ahead))])
-    wait_for("the future rows", lambda: len(dead(mars, name)) == 2, pause_s=0.5)
+    wait_for("the future rows", lambda: mars.client.ledger(name).future == 2)
 
     mars.produce(name, [(0, flow("a", now_ms())), (1, flow("b", now_ms()))])
 
@@ -342,6 +342,8 @@ def test_rows_of_the_future_move_no_watermark(shared_mars: MarsCluster) -> None:
     assert [value["count"] for _key, value, _headers in results] == [1, 1]
     ledger = mars.client.ledger(name)
     assert (ledger.read, ledger.future, ledger.late, ledger.emitted) == (4, 2, 0, 2)
+    records = dead(mars, name)
+    assert [(record["offset"], record["reason"]) for record in records] == [(0, "future")] * 2
 
 
 def test_many_bad_rows_are_named_in_ranges(shared_mars: MarsCluster) -> None:

@@ -149,6 +149,16 @@ class Scheduler:
         self._running().host.dead = True
         raise Killed
 
+    @property
+    def running_host(self) -> Host:
+        """The process whose strand runs."""
+        return self._running().host
+
+    @property
+    def running_name(self) -> str:
+        """The strand that runs, for people."""
+        return self._current.name if self._current is not None else ""
+
     def _running(self) -> Strand:
         assert self._current is not None, "ports are called from strands only"
         return self._current

@@ -1,0 +1,190 @@
+"""The invariants, checked on what lies in Kafka and in the store when all is done."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from mars.adapters.kafka.wire import decode_progress
+from mars.ports import Claim, Ledger, Progress
+from mars.types import Bucket, TaskName, Topic, live_lane
+from tests.simulation.cluster import BUCKETS, Servers
+from tests.simulation.rows import Place, Row, Span, expected, rows_of
+from tests.simulation.users import Users
+
+
+class Checks:
+    """What must hold at the end of a run, and whether it has come to its end."""
+
+    def __init__(self, servers: Servers, users: Users, written: dict[int, dict[int, Row]]) -> None:
+        self._servers = servers
+        self._users = users
+        self._written = written
+        self._spans: list[Span] = []
+        self._wanted: dict[Place, tuple[int, int]] = {}
+        self._allowed: dict[Place, tuple[int, int]] = {}
+
+    def begin(self) -> None:
+        """All rows are written, all versions have begun: what is wanted is known."""
+        self._spans = self._users.spans()
+        for span in self._spans:
+            (self._wanted if span.whole else self._allowed).update(expected(span, self._written))
+
+    # ---------------------------------------------------------------------------------- the end
+
+    def drained(self) -> bool:
+        """Each bucket of each version has accounted for all rows and emitted all windows."""
+        newest = self._newest()
+        return all(
+            self._bucket_done(newest.get((TaskName(span.task), span.version, Bucket(bucket))), span)
+            for span in self._spans
+            if span.whole
+            for bucket in range(BUCKETS)
+        )
+
+    def _bucket_done(self, record: Progress | None, span: Span) -> bool:
+        if record is None:
+            return False
+        last = span.ends is None
+        for number in self._written:
+            lane = live_lane(number)
+            log = self._servers.broker.partition(Topic("flows"), number)
+            end = log.stable_end if span.ends is None else span.ends.get(lane, 0)
+            if record.merged.get(lane, 0) < end:
+                return False
+        return last or record.ledger.open == 0
+
+    def standing(self) -> str:
+        """Where everything is, for a run that does not come to its end."""
+        newest = self._newest()
+        lines = [f"spans {self._spans}", f"assignment {self._servers.ensemble.assignment}"]
+        lines += [f"{key} {record}" for key, record in sorted(newest.items())]
+        for name, task in sorted(self._servers.store.tasks.items()):
+            lines.append(
+                f"store {name}: E{task.epoch} v{task.version} active={task.active} "
+                f"{task.offsets} seq={task.seq} bytes={task.log_bytes()} cuts={task.cuts} "
+                f"bounds={task.bounds} marks={task.marks_ms}"
+            )
+        lines.append(f"sealed {self._servers.store.sealed} run {self._servers.store.run_id}")
+        lines += [f"{name}: {info}" for name, info in self._servers.ensemble.registered.items()]
+        lines += [str(task) for task in self._servers.registry.tasks().values()]
+        return "\n".join(lines)
+
+    # ------------------------------------------------------------------------------- invariants
+
+    def all(self) -> None:
+        """Raises AssertionError."""
+        self._results()
+        for bucket in range(BUCKETS):
+            self._progress(Bucket(bucket))
+        for span in self._spans:
+            if span.whole:
+                self._ledger(span)
+        assert not self._servers.watch.problems, self._servers.watch.problems[:5]
+
+    def _results(self) -> None:
+        """I1."""
+        found: dict[Place, tuple[int, int]] = {}
+        doubled: list[Place] = []
+        for place, value in self._emitted():
+            doubled += [place] if place in found else []
+            found[place] = value
+        assert not doubled, f"I1: emitted twice: {sorted(doubled)[:5]} of {len(doubled)}"
+        lost = self._wanted.keys() - found.keys()
+        assert not lost, f"I1: never emitted: {sorted(lost)[:5]} of {len(lost)}"
+        right = self._wanted | self._allowed
+        strange = found.keys() - right.keys()
+        assert not strange, f"I1: not in the data: {sorted(strange)[:5]} of {len(strange)}"
+        wrong = {place: (found[place], right[place]) for place in found}
+        wrong = {place: pair for place, pair in wrong.items() if pair[0] != pair[1]}
+        assert not wrong, f"I1: emitted, wanted: {sorted(wrong.items())[:5]} of {len(wrong)}"
+
+    def _emitted(self) -> Iterator[tuple[Place, tuple[int, int]]]:
+        for topic, log in self._servers.broker.topics.items():
+            if not topic.startswith("mars.results."):
+                continue
+            for partition in log.partitions:
+                for record in partition.committed(0, partition.stable_end):
+                    headers = dict(record.headers)
+                    start, key = json.loads(record.key or b"")
+                    value = json.loads(record.value or b"")
+                    place = (
+                        headers["mars-task"].decode(),
+                        int(headers["mars-version"]),
+                        start,
+                        key,
+                    )
+                    yield place, (value["n"], value["total"])
+
+    def _records(self, bucket: Bucket) -> Iterator[Progress | Claim]:
+        partition = self._servers.broker.partition(Topic("mars.progress"), bucket)
+        for record in partition.committed(0, partition.stable_end):
+            assert record.value is not None
+            yield decode_progress(record.value, "progress")
+
+    def _newest(self) -> dict[tuple[TaskName, int, Bucket], Progress]:
+        return {
+            (record.task, record.version, record.bucket): record
+            for bucket in range(BUCKETS)
+            for record in self._records(Bucket(bucket))
+            if isinstance(record, Progress)
+        }
+
+    def _progress(self, bucket: Bucket) -> None:
+        """I2, I3 on the records of one bucket, in the order in which they were committed."""
+        last: dict[tuple[TaskName, int], Progress] = {}
+        for record in self._records(bucket):
+            if isinstance(record, Claim):
+                continue
+            _check_balance(record)
+            older = last.get((record.task, record.version))
+            if older is not None:
+                _check_forward(older, record)
+            last[record.task, record.version] = record
+
+    def _ledger(self, span: Span) -> None:
+        """I2: the sum of the ledgers says what became of every row of a version."""
+        newest = self._newest()
+        ledgers = [
+            newest[TaskName(span.task), span.version, Bucket(bucket)].ledger
+            for bucket in range(BUCKETS)
+        ]
+        rows = list(rows_of(span, self._written))
+        bad = sum(not row.key for row in rows)
+        filtered = sum(bool(row.key) and not span.query.takes(row.value) for row in rows)
+        total = {name: sum(getattr(one, name) for one in ledgers) for name in _NAMES}
+        wanted = {
+            "read": len(rows),
+            "bad": bad,
+            "filtered": filtered,
+            "future": 0,
+            "late": 0,
+            "counted": len(rows) - bad - filtered,
+        }
+        for name, amount in wanted.items():
+            assert total[name] == amount, f"I2: {span.task} v{span.version} {name}: {total}, {wanted}"
+
+
+_NAMES = ("read", "bad", "filtered", "future", "late", "counted")
+
+
+def _check_balance(record: Progress) -> None:
+    ledger: Ledger = record.ledger
+    fates = ledger.counted + ledger.filtered + ledger.bad + ledger.future + ledger.late
+    assert ledger.read == fates, f"I2: {record}"
+    assert 0 <= ledger.emitted <= ledger.counted, f"I2: {record}"
+    assert ledger.late == 0, f"I1: rows within the delay are never late: {record}"
+
+
+def _check_forward(older: Progress, newer: Progress) -> None:
+    both = f"{older} then {newer}"
+    assert newer.emit == older.emit + 1, f"I3: emit numbers: {both}"
+    assert newer.assignment_epoch >= older.assignment_epoch, f"I3: owners: {both}"
+    closed = -1 if older.closed_ms is None else older.closed_ms
+    assert older.closed_ms is None or (newer.closed_ms or -1) >= closed, f"I3: C: {both}"
+    for lane, offset in older.merged.items():
+        assert newer.merged.get(lane, -1) >= offset, f"I3: M of lane {lane}: {both}"
+    for lane, offset in older.needed.items():
+        assert newer.needed.get(lane, -1) >= offset, f"I3: L of lane {lane}: {both}"
+    for lane, offset in newer.merged.items():
+        assert newer.needed.get(lane, 0) <= offset, f"I3: L <= M of lane {lane}: {both}"

@@ -1,0 +1,167 @@
+"""What users do meanwhile: tasks are made, paused, resumed, changed, deleted and made again."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from mars.definitions import TaskDefinition, TaskState, TaskVersion
+from mars.types import Lane, TaskName, Topic, live_lane
+from tests.simulation.cluster import Servers
+from tests.simulation.rows import (
+    FILTERED,
+    OPTIONS,
+    SLIDING,
+    STREAM,
+    TOPIC,
+    TUMBLING,
+    Query,
+    Span,
+)
+from tests.simulation.strands import Scheduler
+
+FLAT = TaskName("flat")
+"""The task that exists from the start; the others come and go."""
+
+TASKS_MAX = 3
+
+
+class Users:
+    """Does what the API does, at once and without failing."""
+
+    def __init__(
+        self, servers: Servers, scheduler: Scheduler, note: Callable[[str], None]
+    ) -> None:
+        self._servers = servers
+        self._scheduler = scheduler
+        self._note = note
+        self._queries: dict[tuple[TaskName, int], Query] = {}
+        self._gone: list[tuple[TaskDefinition, dict[int, Query]]] = []
+
+    # ------------------------------------------------------------------------------- requests
+
+    def create(self) -> None:
+        """The first task, from the beginning of the topic."""
+        self._create(FLAT, TUMBLING, self._starts(latest=False))
+
+    def ask(self, chance: random.Random) -> None:
+        """Some request."""
+        tasks = self._servers.registry.tasks()
+        request = chance.choice((self._toggle, self._toggle, self._change, self._renew, self._add))
+        request(chance, tasks)
+
+    def _toggle(self, chance: random.Random, tasks: Mapping[TaskName, TaskDefinition]) -> None:
+        name = chance.choice(sorted(tasks))
+        state = tasks[name].state
+        if state is TaskState.RUNNING:
+            self._write(replace(tasks[name], state=TaskState.PAUSED))
+        elif state is TaskState.PAUSED:
+            self._write(replace(tasks[name], state=TaskState.RUNNING))
+
+    def _change(self, chance: random.Random, tasks: Mapping[TaskName, TaskDefinition]) -> None:
+        task = tasks[chance.choice(sorted(tasks))]
+        if task.state is TaskState.DELETED or task.current.starts is None:
+            return
+        query = chance.choice((TUMBLING, FILTERED, SLIDING))
+        number = task.current.version + 1
+        self._queries[task.name, number] = query
+        version = _version(number, query, None)
+        self._write(replace(task, versions=(*task.versions, version)))
+
+    def _renew(self, chance: random.Random, tasks: Mapping[TaskName, TaskDefinition]) -> None:
+        """Delete a task; most often make it again at once."""
+        name = chance.choice(sorted(tasks))
+        if tasks[name].state is TaskState.DELETED or name == FLAT:
+            return
+        self._delete(tasks[name])
+        if chance.random() < 0.7:
+            self._create(name, SLIDING, self._starts(latest=chance.random() < 0.5))
+
+    def _add(self, chance: random.Random, tasks: Mapping[TaskName, TaskDefinition]) -> None:
+        name = TaskName(f"other{chance.randrange(TASKS_MAX - 1)}")
+        if name in tasks and tasks[name].state is not TaskState.DELETED:
+            return
+        query = chance.choice((TUMBLING, SLIDING))
+        self._create(name, query, self._starts(latest=chance.random() < 0.5))
+
+    def resume_all(self) -> None:
+        """At the end everything runs."""
+        for task in self._servers.registry.tasks().values():
+            if task.state is TaskState.PAUSED:
+                self._write(replace(task, state=TaskState.RUNNING))
+
+    # ---------------------------------------------------------------------------- what they do
+
+    def _starts(self, *, latest: bool) -> dict[Lane, int]:
+        partitions = self._servers.broker.topics[Topic(TOPIC)].partitions
+        return {
+            live_lane(number): partition.stable_end if latest else 0
+            for number, partition in enumerate(partitions)
+        }
+
+    def _create(self, name: TaskName, query: Query, starts: Mapping[Lane, int]) -> None:
+        registry = self._servers.registry
+        found = registry.task(name)
+        number = 1 if found is None else found[0].current.version + 1
+        self._queries[name, number] = query
+        version = _version(number, query, starts)
+        task = TaskDefinition(name, TaskState.RUNNING, (version,), first_version=number)
+        if found is None:
+            self._note(f"USER creates {name} at {dict(starts)}")
+            assert registry.create_task(task)
+        else:
+            self._write(task)
+
+    def _delete(self, task: TaskDefinition) -> None:
+        versions = {one.version: self._queries[task.name, one.version] for one in task.begun}
+        self._gone.append((task, versions))
+        self._write(replace(task, state=TaskState.DELETED, versions=task.versions[-1:]))
+
+    def _write(self, task: TaskDefinition) -> None:
+        versions = [(one.version, one.starts and dict(one.starts)) for one in task.versions]
+        self._note(f"USER writes {task.name} {task.state} {versions}")
+        found = self._servers.registry.task(task.name)
+        assert found is not None
+        assert self._servers.registry.replace_task(task, found[1])
+
+    # --------------------------------------------------------------------------- what is there
+
+    def all_begun(self) -> bool:
+        """Every version of every living task has its start."""
+        tasks = self._servers.registry.tasks().values()
+        assert not any(task.state is TaskState.FAILED for task in tasks), f"a task failed: {tasks}"
+        return all(
+            task.current.starts is not None
+            for task in tasks
+            if task.state is not TaskState.DELETED
+        )
+
+    def spans(self) -> list[Span]:
+        """All versions that ever took rows."""
+        living = [
+            task
+            for task in self._servers.registry.tasks().values()
+            if task.state is not TaskState.DELETED
+        ]
+        spans = [span for task in living for span in self._spans(task, whole=True)]
+        return spans + [span for task, _ in self._gone for span in self._spans(task, whole=False)]
+
+    def _spans(self, task: TaskDefinition, *, whole: bool) -> list[Span]:
+        begun = task.begun
+        ends = [version.starts for version in begun[1:]]
+        return [
+            Span(
+                task.name,
+                version.version,
+                self._queries[task.name, version.version],
+                version.starts or {},
+                end,
+                whole,
+            )
+            for version, end in zip(begun, [*ends, None], strict=True)
+        ]
+
+
+def _version(number: int, query: Query, starts: Mapping[Lane, int] | None) -> TaskVersion:
+    return TaskVersion(number, query.sql, OPTIONS, STREAM, "topic-id", 0, starts)

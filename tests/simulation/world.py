@@ -1,0 +1,357 @@
+"""One run: a cluster, rows, users and mishaps, all out of one seed; then healing, and the checks."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from unittest.mock import patch
+
+import mapper.loop
+import mars.process.life
+import mars.process.member
+import mars.process.tasks
+import reducer.leader
+import reducer.loop
+from mars.adapters.memory.sink import Crash
+from mars.definitions import TaskVersion
+from mars.plan import Plan
+from mars.process.compiling import compile_version
+from mars.types import MemberId, TaskName, Topic
+from tests.simulation.checks import Checks
+from tests.simulation.cluster import BUCKETS, Cluster, Process, Servers
+from tests.simulation.rows import TOPIC, Row, last_row, make_rows
+from tests.simulation.strands import Scheduler
+from tests.simulation.users import Users
+from tests.simulation.weather import Fate, Weather
+
+STORM_MS = 12_000
+"""How long things go wrong."""
+
+STEPS_MAX = 60_000
+"""Switches after which a run that is not done never will be (a usual one needs 3,000)."""
+
+AFTERWARDS_MS = 4_000
+"""The run goes on for so long when all is done: what is emitted twice shows by then."""
+
+TRACE_LINES = 40
+
+
+class _Time:
+    """What the loops take for the module `time`."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self.process_time = time.process_time
+
+    def monotonic(self) -> float:
+        return self._scheduler.now_ms / 1000
+
+    time = monotonic
+
+
+_plans: dict[tuple[object, ...], Plan] = {}
+
+
+def _compile(task: TaskName, version: TaskVersion, namespace: str) -> Plan:
+    """`compile_version`, remembered: every process calls it for every version of every run."""
+    key = (task, version.version, version.sql)
+    if key not in _plans:
+        _plans[key] = compile_version(task, version, namespace)
+    return _plans[key]
+
+
+class World:
+    """Everything of one seed."""
+
+    def __init__(self, seed: int, tell: Callable[[str], None] | None = None) -> None:
+        self.seed = seed
+        self.chance = random.Random(seed)
+        self.scheduler = Scheduler(self.chance)
+        self.weather = Weather.draw(self.chance)
+        budget = self.chance.choice((3_000, 20_000, 10**8))
+        self.servers = Servers(lambda: self.scheduler.now_ms, budget)
+        self.cluster = Cluster(self.scheduler, self, self.servers)
+        self.processes: list[Process] = []
+        self.lines: deque[str] = deque(maxlen=TRACE_LINES)
+        self._tell = tell
+        self._down: set[str] = set()
+        self._storm = True
+        partitions = self.chance.randint(2, 4)
+        self.servers.broker.create_topic(Topic(TOPIC), partitions)
+        self._waiting: list[list[Row]] = [
+            make_rows(self.chance, self.chance.randint(15, 45)) for _ in range(partitions)
+        ]
+        self.written: dict[int, dict[int, Row]] = {number: {} for number in range(partitions)}
+        self.users = Users(self.servers, self.scheduler, self.note)
+        self.checks = Checks(self.servers, self.users, self.written)
+
+    # ------------------------------------------------------------------------------- the run
+
+    def run(self) -> None:
+        """Raises AssertionError if an invariant does not hold."""
+        with self._patched():
+            try:
+                self._run()
+            finally:
+                self.scheduler.close()
+
+    def _run(self) -> None:
+        self._begin()
+        self._go_on(self._calm, "the storm passes")
+        self._heal()
+        self._go_on(self.users.all_begun, "every version has begun")
+        self._feed_rest()
+        self._go_on(self.checks.drained, "all rows are accounted and all windows emitted")
+        end_ms = self.scheduler.now_ms + AFTERWARDS_MS
+        self._go_on(lambda: self.scheduler.now_ms >= end_ms, "time passes")
+        self.checks.all()
+
+    def _go_on(self, until: Callable[[], bool], what: str) -> None:
+        if not self.scheduler.run(until, STEPS_MAX):
+            raise AssertionError(f"never: {what}\n{self.checks.standing()}")
+
+    @contextmanager
+    def _patched(self) -> Iterator[None]:
+        clock = _Time(self.scheduler)
+        modules = (
+            mapper.loop,
+            reducer.loop,
+            mars.process.life,
+            mars.process.member,
+            mars.process.tasks,
+        )
+        with ExitStack() as stack:
+            for module in modules:
+                stack.enter_context(patch.object(module, "time", clock))
+            for module in (mars.process.tasks, reducer.leader):
+                stack.enter_context(patch.object(module, "compile_version", _compile))
+            yield
+
+    def _begin(self) -> None:
+        self.users.create()
+        for _ in range(self.chance.randint(1, 2)):
+            self.processes.append(self.cluster.mapper())
+        for _ in range(self.chance.randint(1, 3)):
+            self.processes.append(self.cluster.reducer())
+        self.scheduler.after(0, self._feed)
+        weather = self.weather
+        for pause_ms, mishap in (
+            (weather.kill_ms, self._kill_one),
+            (weather.freeze_ms, self._freeze_one),
+            (weather.session_ms, self._cut_session),
+            (weather.group_ms, self._expire_from_group),
+            (weather.outage_ms, self._outage),
+            (weather.flush_ms, self._lose_store),
+            (weather.user_ms, self._ask),
+            (700, self.servers.broker.deliver_delayed),
+        ):
+            if pause_ms:
+                self._again_and_again(pause_ms, mishap)
+
+    def _again_and_again(self, pause_ms: int, mishap: Callable[[], None]) -> None:
+        def happen() -> None:
+            if self._storm:
+                mishap()
+                self.scheduler.after(self.draw(pause_ms // 4, 2 * pause_ms), happen)
+
+        self.scheduler.after(self.draw(0, 2 * pause_ms), happen)
+
+    def _calm(self) -> bool:
+        return self.scheduler.now_ms >= 1_000_000 + STORM_MS
+
+    # ----------------------------------------------------------------------------------- rows
+
+    def _feed(self) -> None:
+        """Some rows now, and some later."""
+        lanes = [number for number, rows in enumerate(self._waiting) if rows]
+        if not lanes or not self._storm:
+            return
+        for number in lanes:
+            for _ in range(self.draw(0, 3)):
+                self._append(number)
+        self.scheduler.after(self.draw(50, 900), self._feed)
+
+    def _append(self, number: int, row: Row | None = None) -> None:
+        broker, topic = self.servers.broker, Topic(TOPIC)
+        if self.chance.random() < 0.1:
+            broker.append_aborted(topic, number, [b"never seen"])
+        if row is None and not self._waiting[number]:
+            return
+        fed = row or self._waiting[number].pop(0)
+        offset = broker.append(topic, number, fed.encode(), timestamp_ms=-1)
+        self.written[number][offset] = fed
+
+    def _feed_rest(self) -> None:
+        for number in self.written:
+            while self._waiting[number]:
+                self._append(number)
+            self._append(number, last_row())
+        self.checks.begin()
+
+    # -------------------------------------------------------------------------------- mishaps
+
+    def _living(self, role: str = "") -> list[Process]:
+        return [one for one in self.processes if not one.host.dead and one.role.startswith(role)]
+
+    def _kill_one(self) -> None:
+        if living := self._living():
+            self._kill(self.chance.choice(living))
+
+    def _kill(self, process: Process) -> None:
+        self.note(f"KILL {process.member}")
+        self.scheduler.kill(process.host)
+        self._bury(process)
+
+    def _bury(self, process: Process) -> None:
+        """The servers notice sooner or later; somebody else takes the place."""
+        process.host.frozen = False
+        self.scheduler.after(self.draw(0, 1_500), lambda: self._expire(process))
+        start = self.cluster.mapper if process.role == "mapper" else self.cluster.reducer
+        self.scheduler.after(self.draw(0, 2_000), lambda: self.processes.append(start()))
+
+    def _expire(self, process: Process) -> None:
+        self.note(f"EXPIRE {process.member}")
+        if self.servers.ensemble.sessions[process.member].alive:
+            self.servers.ensemble.expire(process.member, noticed=False)
+        if process.source is not None:
+            process.source.expire()
+
+    def _freeze_one(self) -> None:
+        """A process stands still, perhaps long enough to be given up; then it goes on."""
+        living = [one for one in self._living() if not one.host.frozen]
+        if not living:
+            return
+        process = self.chance.choice(living)
+        self.note(f"FREEZE {process.member}")
+        process.host.frozen = True
+        if self.chance.random() < 0.7:
+            self.scheduler.after(self.draw(0, 1_000), lambda: self._expire(process))
+        self.scheduler.after(self.draw(200, 5_000), lambda: self._thaw(process))
+
+    def _thaw(self, process: Process) -> None:
+        if process.host.dead or not process.host.frozen:
+            return
+        self.note(f"THAW {process.member}")
+        process.host.frozen = False
+        self.scheduler.after(self.draw(0, 1_500), lambda: self._reconnect(process.member))
+
+    def _reconnect(self, member: MemberId) -> None:
+        host = next(one.host for one in self.processes if one.member == member)
+        session = self.servers.ensemble.sessions[member]
+        if not host.dead and not (session.alive and session.connected):
+            self.note(f"RECONNECT {member}")
+            self.servers.ensemble.heal(member)
+
+    def _cut_session(self) -> None:
+        living = [one for one in self._living("reducer") if not one.host.frozen]
+        if not living:
+            return
+        member = self.chance.choice(living).member
+        if not self.servers.ensemble.sessions[member].alive:
+            return
+        if self.chance.random() < 0.5:
+            self.note(f"SUSPEND {member}")
+            self.servers.ensemble.suspend(member)
+        else:
+            self.note(f"SESSION EXPIRED {member}")
+            self.servers.ensemble.expire(member)
+        self.scheduler.after(self.draw(100, 2_500), lambda: self._reconnect(member))
+
+    def _expire_from_group(self) -> None:
+        if living := self._living("mapper"):
+            process = self.chance.choice(living)
+            self.note(f"OUT OF THE GROUP {process.member}")
+            assert process.source is not None
+            process.source.expire()
+
+    def _outage(self) -> None:
+        service = self.chance.choice(("redis", "kafka", "zookeeper"))
+        self.note(f"DOWN {service}")
+        self._down.add(service)
+        self.scheduler.after(self.draw(100, 2_000), lambda: self._up(service))
+
+    def _up(self, service: str) -> None:
+        self.note(f"UP {service}")
+        self._down.discard(service)
+
+    def _lose_store(self) -> None:
+        store = self.servers.store
+        restart = self.chance.random() < 0.5
+        self.note("STORE RESTARTS" if restart else "FLUSHALL")
+        store.tasks.clear()
+        store.sealed = None
+        store.starts += restart
+
+    def _ask(self) -> None:
+        self.users.ask(self.chance)
+
+    def _heal(self) -> None:
+        """Nothing goes wrong any more; the processes that stood still go on as zombies."""
+        self._storm = False
+        self.note("HEALED")
+        self._down.clear()
+        self.weather = Weather.calm()
+        self.users.resume_all()
+        for process in self._living():
+            if process.host.frozen:
+                self._thaw(process)
+            else:
+                self._reconnect(process.member)
+        for role, start in (("mapper", self.cluster.mapper), ("reducer", self.cluster.reducer)):
+            if not self._living(role):
+                self.processes.append(start())
+        self.servers.broker.deliver_delayed()
+
+    # -------------------------------------------------------------- what a port's call asks for
+
+    def step(self, call: str, *, lossy: bool) -> Fate:
+        """See `stepping.Steps`."""
+        self.scheduler.pause()
+        fate = self.weather.fate(self.chance) if lossy else Fate.FINE
+        self.note(f"{call} {'' if fate is Fate.FINE else fate.name}")
+        return fate
+
+    def down(self, service: str) -> bool:
+        """See `stepping.Steps`."""
+        return service in self._down
+
+    def crash(self) -> Crash | None:
+        """See `stepping.Steps`."""
+        drawn = self.chance.random()
+        for crash, share in (
+            (Crash.BEFORE_COMMIT, self.weather.commit_lost),
+            (Crash.AFTER_COMMIT, self.weather.commit_unanswered),
+            (Crash.COMMIT_DELAYED, self.weather.commit_delayed),
+        ):
+            if drawn < share:
+                self.note(crash.name)
+                return crash
+            drawn -= share
+        return None
+
+    def die(self) -> None:
+        """See `stepping.Steps`."""
+        host = self.scheduler.running_host
+        process = next(one for one in self.processes if one.host is host)
+        self.note(f"DIES {process.member}")
+        self.scheduler.after(0, lambda: self._bury(process))
+        self.scheduler.die()
+
+    def draw(self, lowest: int, highest: int) -> int:
+        """See `stepping.Steps`."""
+        return self.chance.randint(lowest, highest)
+
+    # ------------------------------------------------------------------------------ for people
+
+    def note(self, text: str) -> None:
+        """A line of the trace."""
+        line = f"{self.scheduler.now_ms - 1_000_000:6d} {self.scheduler.running_name:22s} {text}"
+        self.lines.append(line)
+        if self._tell is not None:
+            self._tell(line)
+
+
+__all__ = ["BUCKETS", "World"]
