@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import assert_never
 
 from mars.errors import Unavailable
@@ -110,7 +111,8 @@ class MapperLoop:
         info = self._reporter.report(
             self._machine.rows_mapped, self._services.missing, partitions=self._machine.readings()
         )
-        self._services.attempt("zookeeper", lambda: self._coordinator.report(info))
+        with suppress(Unavailable):  # best effort; the next one comes in a second
+            self._coordinator.report(info)
 
     # --------------------------------------------------------------------------------- acting
 

@@ -12,6 +12,7 @@ import queue
 import threading
 import time
 from collections import deque
+from contextlib import suppress
 from typing import assert_never
 
 from mars.codec.entry import CorruptEntry
@@ -179,7 +180,8 @@ class ReducerLoop:
             buckets=self._machine.statuses(),
             leader_epoch=self._coordinator.leading(),
         )
-        self._services.attempt("zookeeper", lambda: self._coordinator.report(info))
+        with suppress(Unavailable):  # best effort; the next one comes in a second
+            self._coordinator.report(info)
 
     # --------------------------------------------------------------------------------- acting
 
