@@ -12,6 +12,7 @@ from mars.process import logs
 from mars.process.command import settings_from_command_line
 from mars.process.life import Life, Services
 from mars.process.member import Reporter, member_id
+from mars.process.memory import settle_garbage_collection
 from mars.process.tasks import TaskSource
 from mars.settings import Settings
 
@@ -55,6 +56,7 @@ def _serve(
         rows_max=limits.batch_rows_max,
         bytes_max=limits.batch_bytes_max,
         linger_ms=limits.linger_ms_max,
+        rest_ms=limits.poll_ms,
     )
     log = RedisPartialLog.open(settings, buckets)
     loop = MapperLoop(
@@ -71,6 +73,7 @@ def _serve(
         services=services,
         poll_s=limits.poll_ms / 1000,
     )
+    settle_garbage_collection()
     logs.info(logs.logger("mapper"), "mapper runs", member=member, buckets=buckets)
     try:
         loop.run(life)

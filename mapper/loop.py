@@ -41,6 +41,10 @@ from mars.process.life import Life, Services
 from mars.process.member import Reporter
 from mars.process.tasks import TaskSource, fail_task
 
+NEAR_THE_END_MESSAGES = 2_000
+"""A reader with less than this ahead of it has caught up: it stops collecting large batches. About
+what arrives while a batch is mapped at a modest load."""
+
 POLL_RECORDS_MAX = 20_000
 """Messages taken in one poll: large enough that the cost of a poll vanishes, small enough that a
 poll at full speed takes about 20 ms."""
@@ -97,7 +101,7 @@ class MapperLoop:
             self._report()
 
     def _poll(self, name: ReaderName, timeout_s: float) -> ReaderName | None:
-        """Poll one reader; its name if it had no more to give."""
+        """Poll one reader; its name if it is near the end of what is there."""
         reader = self._readers[name]
         events = self._services.attempt("kafka", lambda: reader.poll(POLL_RECORDS_MAX, timeout_s))
         records = 0
@@ -105,7 +109,8 @@ class MapperLoop:
             if isinstance(event, Fetched):
                 records += len(event.records.values)
             self._feed(Sourced(name, event))
-        return name if records < POLL_RECORDS_MAX else None
+        near = records < POLL_RECORDS_MAX and reader.behind() < NEAR_THE_END_MESSAGES
+        return name if near else None
 
     def _report(self) -> None:
         info = self._reporter.report(

@@ -13,6 +13,7 @@ from mars.process import logs
 from mars.process.command import settings_from_command_line
 from mars.process.life import Life, Services
 from mars.process.member import Reporter, member_id
+from mars.process.memory import settle_garbage_collection
 from mars.process.tasks import TaskSource
 from mars.settings import Settings
 from mars.types import MemberId, Topic
@@ -77,6 +78,7 @@ class _Reducer:
         log = RedisPartialLog.open(self._settings, self._buckets)
         leader = threading.Thread(target=self._leader(log).run, args=(self._life,), name="leader")
         leader.start()
+        settle_garbage_collection()
         logs.info(
             logs.logger("reducer"), "reducer runs", member=self._member, buckets=self._buckets
         )

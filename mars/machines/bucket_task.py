@@ -237,7 +237,7 @@ class BucketTask:
             emit=last.emit + 1 if last else 1,
             closed_ms=closed_ms,
             merged=merged,
-            needed=folding.needed(merged, closed_ms),
+            needed=_forward(folding.needed(merged, closed_ms), last),
             ledger=folding.ledger(closed_ms),
             watermark_ms=level,
         )
@@ -338,3 +338,13 @@ class BucketTask:
     def ledgers(self) -> Mapping[int, Ledger]:
         """The committed ledger of each version."""
         return {version: record.ledger for version, record in self.records.items()}
+
+
+def _forward(needed: Mapping[Lane, int], last: Progress | None) -> dict[Lane, int]:
+    """L, not below that of the last record.
+
+    Rows are read again in other batches than before; one that begins further back makes a pane
+    seem to need rows that it never had.
+    """
+    older = last.needed if last is not None else {}
+    return {lane: max(offset, older.get(lane, 0)) for lane, offset in needed.items()}

@@ -99,15 +99,18 @@ Partition = tuple[Topic, int]
 class Mapping:
     """The machine of a mapper process.
 
-    `rows_max` and `bytes_max` bound what one reader holds, `linger_ms` how long it waits while
-    records keep coming.
+    `rows_max` and `bytes_max` bound what one reader holds. While records lie ahead it collects up
+    to that, or for `linger_ms`; near the end of what is there, for `rest_ms` only.
     """
 
-    def __init__(self, buckets: int, *, rows_max: int, bytes_max: int, linger_ms: int) -> None:
+    def __init__(
+        self, buckets: int, *, rows_max: int, bytes_max: int, linger_ms: int, rest_ms: int = 0
+    ) -> None:
         self._buckets = buckets
         self._rows_max = rows_max
         self._bytes_max = bytes_max
         self._linger_ms = linger_ms
+        self._rest_ms = rest_ms
         self._now_ms = 0
         self._views: dict[TaskName, TaskView] = {}
         self._buffers: dict[ReaderName, dict[Partition, LaneBuffer]] = {LIVE: {}, CATCH_UP: {}}
@@ -308,8 +311,8 @@ class Mapping:
         for key, buffer in list(buffers.items()):
             if buffer.empty or buffer.outstanding or self._now_ms < buffer.retry_at_ms:
                 continue
-            old = self._now_ms - buffer.oldest_ms >= self._linger_ms
-            if buffer.closed or full or drained or old:
+            age_ms = self._now_ms - buffer.oldest_ms
+            if buffer.closed or full or age_ms >= (self._rest_ms if drained else self._linger_ms):
                 instructions += self._offer(reader, key, buffer)
         return instructions
 

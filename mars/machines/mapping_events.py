@@ -153,7 +153,7 @@ class EndConfirmed:
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """The process's monotonic clock; `drained` are the readers that had nothing more to give."""
+    """The process's monotonic clock; `drained` are the readers that are near the end of what is."""
 
     now_ms: int
     drained: frozenset[ReaderName]

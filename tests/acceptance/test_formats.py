@@ -103,7 +103,7 @@ FORMATS = {
 class Shape:
     """A query for Mars, and one for DuckDB with the same columns and `window_start`.
 
-    DuckDB reads `windowed`: the rows with a column `slot`, the second they are of.
+    DuckDB reads `seconds`: the rows with a column `slot`, the second they are of.
     """
 
     mars: str
@@ -147,7 +147,8 @@ SHAPES = {
     "top": Shape(
         "SELECT sip, sum(bytes) AS bytes FROM shapes GROUP BY sip "
         "ORDER BY bytes DESC, sip LIMIT 3 WINDOWING 1 s",
-        "SELECT slot * 1000 AS window_start, sip, sum(bytes) AS bytes FROM seconds GROUP BY ALL "
+        "SELECT slot * 1000 AS window_start, sip, sum(bytes) AS bytes FROM seconds "
+        "GROUP BY slot, sip "
         "QUALIFY row_number() OVER (PARTITION BY slot ORDER BY sum(bytes) DESC NULLS LAST, sip) "
         "<= 3",
     ),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, TypeVar
 
 from mars.adapters.memory.broker import MemoryBroker, MemoryProducer
 from mars.adapters.memory.sink import Crash, MemorySink
@@ -12,6 +12,8 @@ from mars.errors import Unavailable
 from mars.ports import Claim, Claimed, Committed, SourceEvent, Transaction
 from mars.types import Bucket
 from tests.simulation.weather import Fate
+
+Item = TypeVar("Item")
 
 POLL_RECORDS_MAX = 8
 """Small batches: the fewer rows in each, the more places there are for a crash."""
@@ -34,6 +36,9 @@ class Steps(Protocol):
 
     def draw(self, lowest: int, highest: int) -> int:
         """A number, both ends included."""
+
+    def shuffled(self, items: Iterable[Item]) -> list[Item]:
+        """The items in any order."""
 
 
 class Stepping:
@@ -81,6 +86,7 @@ class SteppingSource(MemorySource):
         fate = self._world.step("kafka.poll", lossy=True)
         if fate is Fate.LOST or self._world.down("kafka"):
             raise Unavailable("kafka", "simulated: the poll failed")
+        self._positions = dict(self._world.shuffled(self._positions.items()))
         return super().poll(self._world.draw(1, POLL_RECORDS_MAX), timeout_s)
 
     def confirm_end(self, topic: str, partition: int, offset: int) -> bool:

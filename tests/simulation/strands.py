@@ -18,6 +18,9 @@ from collections.abc import Callable
 GO_ON_SHARE = 0.6
 """How often a strand goes on past a port without a switch: switching threads is what costs."""
 
+SWITCHES_BETWEEN_LOOKS = 20
+"""How often it is looked whether a run is done: looking costs as much as some switches."""
+
 STEP_MS_MAX = 4
 """Longest time that one call takes."""
 
@@ -115,8 +118,8 @@ class Scheduler:
 
     def run(self, until: Callable[[], bool], steps_max: int) -> bool:
         """Go on until the condition holds; False if it does not within so many switches."""
-        for _ in range(steps_max):
-            if until():
+        for step in range(steps_max):
+            if step % SWITCHES_BETWEEN_LOOKS == 0 and until():
                 return True
             self._switch()
         return until()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from typing import TypeVar
 from unittest.mock import patch
 
 import mapper.loop
@@ -30,13 +31,15 @@ from tests.simulation.weather import Fate, Weather
 STORM_MS = 12_000
 """How long things go wrong."""
 
-STEPS_MAX = 60_000
+STEPS_MAX = 15_000
 """Switches after which a run that is not done never will be (a usual one needs 3,000)."""
 
 AFTERWARDS_MS = 4_000
 """The run goes on for so long when all is done: what is emitted twice shows by then."""
 
 TRACE_LINES = 40
+
+Item = TypeVar("Item")
 
 
 class _Time:
@@ -343,6 +346,10 @@ class World:
     def draw(self, lowest: int, highest: int) -> int:
         """See `stepping.Steps`."""
         return self.chance.randint(lowest, highest)
+
+    def shuffled(self, items: Iterable[Item]) -> list[Item]:
+        """See `stepping.Steps`."""
+        return self.chance.sample(found := list(items), len(found))
 
     # ------------------------------------------------------------------------------ for people
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, cast
 
 from confluent_kafka import (
     IsolationLevel,
@@ -83,64 +83,80 @@ class KafkaTopicAdmin:
     # ----------------------------------------------------------------------------------- topics
 
     def describe(self, topic: Topic) -> TopicInfo | None:
-        """The topic's id and size; a topic is there once all its partitions have a leader."""
+        """The topic's id and size; None if there is no such topic."""
+        found = self._description(topic)
+        return None if found is None else _info(found)
+
+    def _description(self, topic: Topic) -> TopicDescription | None:
         with translated():
             futures = self._client.describe_topics(
                 TopicCollection([topic]), request_timeout=ASK_TIMEOUT_S
             )
             try:
-                found: TopicDescription = _answer(futures[topic])
+                return cast(TopicDescription, _answer(futures[topic]))
             except KafkaException as error:
                 problem = kafka_error(error)
                 if problem is not None and problem.code() in UNKNOWN_TOPIC:
                     return None
                 raise
-        if any(partition.leader is None for partition in found.partitions):
-            return None
-        return TopicInfo(str(found.topic_id), len(found.partitions))
 
     def ensure_internal(self, buckets: int) -> None:
         """Make what is missing; raises SettingsError if progress has another number of buckets."""
-        self._ensure(self._names.control, 1, COMPACTED)
-        self._ensure(self._names.dead, DEAD_PARTITIONS, DELETED_BY_AGE)
-        progress = self._ensure(self._names.progress, buckets, COMPACTED)
+        names = self._names
+        progress, _control, _dead = self._ensure(
+            self._new(names.progress, buckets, COMPACTED),
+            self._new(names.control, 1, COMPACTED),
+            self._new(names.dead, DEAD_PARTITIONS, DELETED_BY_AGE),
+        )
         if progress.partitions != buckets:
             raise SettingsError(
-                f"Topic {self._names.progress} has {progress.partitions} partitions, one for each "
+                f"Topic {names.progress} has {progress.partitions} partitions, one for each "
                 f"bucket, but cluster.buckets is {buckets}: set it to {progress.partitions}, or "
                 "choose another namespace."
             )
 
     def ensure_output(self, topic: Topic, partitions: int) -> TopicInfo:
         """Make an output topic where it is missing; one that is there stays as it is."""
-        return self._ensure(topic, partitions, DELETED_BY_AGE)
+        (output,) = self._ensure(self._new(topic, partitions, DELETED_BY_AGE))
+        return output
 
-    def _ensure(self, topic: Topic, partitions: int, config: Mapping[str, str]) -> TopicInfo:
-        found = self.describe(topic)
-        if found is not None:
-            return found
-        self._create(NewTopic(topic, partitions, self._copies, config=dict(config)))
+    def _new(self, topic: Topic, partitions: int, config: Mapping[str, str]) -> NewTopic:
+        return NewTopic(topic, partitions, self._copies, config=dict(config))
+
+    def _ensure(self, *wanted: NewTopic) -> list[TopicInfo]:
+        """The topics as they are, those that are missing made and ready for use."""
+        found = {new.topic: self.describe(Topic(new.topic)) for new in wanted}
+        missing = [new for new in wanted if found[new.topic] is None]
+        if missing:
+            self._create(missing)
+        return [info or self._until_usable(Topic(name)) for name, info in found.items()]
+
+    def _until_usable(self, topic: Topic) -> TopicInfo:
+        """Wait until each partition has a leader."""
         deadline = time.monotonic() + MAKE_TIMEOUT_S
-        while (found := self.describe(topic)) is None:
+        while True:
+            found = self._description(topic)
+            if found is not None and all(one.leader is not None for one in found.partitions):
+                return _info(found)
             if time.monotonic() > deadline:
                 raise Unavailable(
-                    "kafka", f"topic {topic} has no leader {MAKE_TIMEOUT_S:.0f} s after it was made"
+                    "kafka", f"topic {topic} has partitions without a leader, check the brokers"
                 )
             time.sleep(LOOK_AGAIN_S)
-        return found
 
-    def _create(self, topic: NewTopic) -> None:
+    def _create(self, topics: list[NewTopic]) -> None:
         with translated():
             futures = self._client.create_topics(
-                [topic], request_timeout=ASK_TIMEOUT_S, operation_timeout=ASK_TIMEOUT_S
+                topics, request_timeout=ASK_TIMEOUT_S, operation_timeout=ASK_TIMEOUT_S
             )
-            try:
-                _answer(futures[topic.topic])
-            except KafkaException as error:
-                problem = kafka_error(error)
-                # Somebody else was faster, which is as good.
-                if problem is None or problem.code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise
+            for future in futures.values():
+                try:
+                    _answer(future)
+                except KafkaException as error:
+                    problem = kafka_error(error)
+                    # Somebody else was faster, which is as good.
+                    if problem is None or problem.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                        raise
 
     # ---------------------------------------------------------------------------------- offsets
 
@@ -211,6 +227,10 @@ class KafkaTopicAdmin:
             request_timeout=ASK_TIMEOUT_S,
         )
         return {place.partition: _answer(future).offset for place, future in futures.items()}
+
+
+def _info(found: TopicDescription) -> TopicInfo:
+    return TopicInfo(str(found.topic_id), len(found.partitions))
 
 
 def _answer(future: Future[Any]) -> Any:

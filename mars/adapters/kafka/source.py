@@ -235,6 +235,17 @@ class KafkaReader:
 
     # --------------------------------------------------------------------------------- offsets
 
+    def behind(self) -> int:
+        """By the high watermarks of the last answers to fetches; what is open counts too."""
+        ahead = 0
+        for (topic, partition), position in self._positions.items():
+            with translated():
+                _low, high = self._consumer.get_watermark_offsets(
+                    TopicPartition(topic, partition), cached=True
+                )
+            ahead += max(0, high - position)
+        return ahead
+
     def confirm_end(self, topic: Topic, partition: int, offset: int) -> bool:
         """Whether the last stable offset is `offset` (or below); asks the partition's leader."""
         return self._admin.end(topic, partition) <= offset
