@@ -23,6 +23,9 @@ from mars.process import logs
 from mars.types import MemberId, TaskName
 from reducer.serial_pool import SerialPool
 
+LAST_COMMITS_S = 5.0
+"""How long commits that are under way may take once the process is to stop."""
+
 Slow = ClaimBucket | AuditEmissions | CommitTransaction | ReleaseBucket
 
 
@@ -43,9 +46,14 @@ class BucketWork:
         self._pool.submit(instruction.bucket, lambda: self._run(instruction))
 
     def close(self) -> None:
-        """Let running commits end, then throw all producers away."""
-        self._pool.close()
+        """Let running commits end, then throw all producers away.
+
+        A commit that waits for a broker that is away is given up: its outcome is unknown, and the
+        next owner finds out.
+        """
+        self._pool.drain(LAST_COMMITS_S)
         self._sink.close()
+        self._pool.close()
 
     def _run(self, instruction: Slow) -> None:
         try:

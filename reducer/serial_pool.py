@@ -18,6 +18,7 @@ class SerialPool:
     def __init__(self, threads: int) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="bucket")
         self._lock = threading.Lock()
+        self._idle = threading.Condition(self._lock)
         self._queues: dict[Bucket, deque[Work]] = {}
 
     def submit(self, bucket: Bucket, work: Work) -> None:
@@ -36,13 +37,18 @@ class SerialPool:
                 queue = self._queues[bucket]
                 if not queue:
                     del self._queues[bucket]
+                    self._idle.notify_all()
                     return
                 work = queue.popleft()
             work()
 
-    def close(self) -> None:
-        """Wait for the works that run, drop those that wait."""
+    def drain(self, timeout_s: float) -> None:
+        """Drop the works that wait, and wait for those that run, for so long at most."""
         with self._lock:
             for queue in self._queues.values():
                 queue.clear()
+            self._idle.wait_for(lambda: not self._queues, timeout_s)
+
+    def close(self) -> None:
+        """Wait for the works that run."""
         self._pool.shutdown(wait=True)

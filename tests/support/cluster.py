@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from mars.client import Client
 from mars.errors import MarsError
@@ -139,6 +139,21 @@ class MarsCluster:
         admin = AdminClient({"bootstrap.servers": self.file["kafka"]})
         made = admin.create_topics([NewTopic(name, partitions, 1, config=properties)])
         made[name].result(20)
+
+    def add_partitions(self, name: str, partitions: int) -> None:
+        """Give a topic more partitions; `produce` knows them from then on."""
+        admin = AdminClient({"bootstrap.servers": self.file["kafka"]})
+        admin.create_partitions([NewPartitions(name, partitions)])[name].result(20)
+        self._producer = None
+        wait_for(
+            f"{partitions} partitions of {name}",
+            lambda: len(admin.list_topics(name, 10).topics[name].partitions) == partitions,
+        )
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic behind the back of whoever uses it."""
+        admin = AdminClient({"bootstrap.servers": self.file["kafka"]})
+        admin.delete_topics([name])[name].result(20)
 
     def _connected(self) -> Producer:
         """One producer for all that a test feeds, made anew when Kafka has another address."""
