@@ -128,7 +128,8 @@ class LeaderLoop:
         tasks = self._look_for_tasks()
         identity, heads = self._look_at_store(tasks)
         living = [heads.get(name) for name, task in tasks.items() if not _deleted(task)]
-        if self._progress_needed(assignment, identity, living):
+        beginning = any(task.current.starts is None for task in tasks.values())
+        if beginning or self._progress_needed(assignment, identity, living):
             self._read_progress()
         return View(
             leader_epoch=epoch,

@@ -161,9 +161,13 @@ class ReducerLoop:
         except CorruptEntry as problem:
             self._read_apart(reads, problem)
             return
-        for read, piece in zip(reads, slices or (), strict=False):
+        if slices is None:
+            return
+        names = list(dict.fromkeys(read.task for read in reads))
+        heads = self._services.attempt("redis", lambda: self._store.head(names)) or {}
+        for read, piece in zip(reads, slices, strict=True):
             self._rows += sum(entry.partial.counts.read for entry in piece.entries)
-            self._feed(LogRead(read, piece))
+            self._feed(LogRead(read, piece, heads.get(read.task)))
 
     def _read_apart(self, reads: list[ReadLog], problem: CorruptEntry) -> None:
         """One log cannot be read: its task fails, the others go on (I7)."""

@@ -94,6 +94,18 @@ class BucketTask:
         kept = {version.version for version, _ in begun}
         self._foldings = {key: value for key, value in self._foldings.items() if key in kept}
 
+    def same_life(self, task: RunnableTask) -> bool:
+        """False for a task that was made anew under the name of a deleted one."""
+        return task.definition.first_version == self.task.definition.first_version
+
+    def knows(self, version: int) -> bool:
+        """True if this version, current in the store, is one whose entries can be absorbed.
+
+        A newer one's entries would be passed over while its definition has not come yet; an older
+        one's belong to a deleted task of the same name.
+        """
+        return version in self._foldings
+
     def _begin(self, version: TaskVersion, plan: Plan) -> Folding:
         record = self.records.get(version.version)
         if record is None:

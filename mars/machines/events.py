@@ -196,10 +196,15 @@ class HeadsRead:
 
 @dataclass(frozen=True, slots=True)
 class LogRead:
-    """The answer to a `ReadLog`."""
+    """The answer to a `ReadLog`.
+
+    `after` is the task's head, read after the slice: it tells whether the log was still there while
+    it was read, because a store that has just been lost answers with no entries at all.
+    """
 
     request: ReadLog
     slice: LogSlice
+    after: Head | None
 
 
 @dataclass(frozen=True, slots=True)

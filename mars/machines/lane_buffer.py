@@ -11,7 +11,6 @@ from mars.kernel import Decoded
 from mars.plan import Stream
 from mars.types import Lane, Mapped, Records, TaskName
 
-
 SIZE_STRIDE = 16
 """To look at every value cost 2 % of a mapper's time."""
 
@@ -22,7 +21,8 @@ class LaneBuffer:
 
     `sought` is False until the reader was told where to begin. `closed` is True once the buffer is
     being offered to tasks: nothing is added to it any more. `retry_at_ms` holds back a buffer that
-    nobody takes at the moment.
+    nobody takes at the moment. `gone`: Kafka does not have these records any more. `offers` holds
+    what was made for a task, and for which of its versions.
     """
 
     lane: Lane
@@ -37,9 +37,10 @@ class LaneBuffer:
     bytes: int = 0
     end: int | None = None
     skipped: bool = False
+    gone: bool = False
     pieces: list[Records] = field(default_factory=list)
     decoded: dict[Stream, tuple[frozenset[str], Decoded]] = field(default_factory=dict)
-    offers: dict[TaskName, Mapped] = field(default_factory=dict)
+    offers: dict[TaskName, tuple[int, Mapped]] = field(default_factory=dict)
     outstanding: int = 0
 
     def seek(self, offset: int) -> None:
@@ -55,7 +56,7 @@ class LaneBuffer:
         self._forget()
 
     def _forget(self) -> None:
-        self.closed = False
+        self.closed = self.gone = False
         self.retry_at_ms = self.rows = self.bytes = 0
         self.pieces, self.offers, self.decoded = [], {}, {}
         self.outstanding = 0

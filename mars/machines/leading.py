@@ -145,11 +145,17 @@ class KnownProgress:
     records: Mapping[tuple[TaskName, int, Bucket], Progress] = field(default_factory=dict)
 
     def with_records(self, records: Iterable[ProgressRecord]) -> KnownProgress:
-        """The same after further records."""
+        """The same after further records.
+
+        A former owner may claim in an older epoch after a newer one: it commits that claim before
+        it finds out. The newer claim stands.
+        """
         claims, newest = dict(self.claims), dict(self.records)
         for record in records:
             if isinstance(record, Claim):
-                claims[record.bucket] = record
+                present = claims.get(record.bucket)
+                if present is None or record.assignment_epoch >= present.assignment_epoch:
+                    claims[record.bucket] = record
             else:
                 newest[record.task, record.version, record.bucket] = record
         return KnownProgress(claims, newest)
@@ -298,7 +304,7 @@ class Leading:
         decisions: list[Decision] = []
         for name, definition in view.tasks.items():
             head = view.heads.get(name)
-            if definition.state is TaskState.DELETED:
+            if definition.state is TaskState.DELETED or _of_former_task(definition, head):
                 decisions += [DropTask(name)] if head is not None else []
                 self._initialised.discard(name)
             elif head is None or head.epoch < assignment.store_epoch:
@@ -381,13 +387,16 @@ def _rebalance(view: View, assignment: Assignment) -> Decision | None:
     return PublishAssignment(Assignment(view.leader_epoch, assignment.store_epoch, owners), reason)
 
 
+def _of_former_task(definition: TaskDefinition, head: Head | None) -> bool:
+    """True if what the store holds is of a deleted task that bore the name before."""
+    return head is not None and head.version < definition.first_version
+
+
 def _tend_task(view: View, definition: TaskDefinition, head: Head) -> list[Decision]:
     """Make the store agree with the definition of one task."""
     name, epoch = definition.name, head.epoch
     if definition.current.starts is None:
-        if head.active:
-            return [SetActive(name, epoch, active=False)]
-        return [BeginVersion(_begin_version(definition, head, view.plans[name]))]
+        return _towards_new_version(view, definition, head)
     if head.version < definition.current.version:
         return [SwitchVersion(name, epoch, definition.current.version, definition.current.starts)]
     wanted = definition.state is TaskState.RUNNING
@@ -400,6 +409,33 @@ def _tend_task(view: View, definition: TaskDefinition, head: Head) -> list[Decis
     if missing:
         decisions.append(AddLanes(name, epoch, missing))
     return decisions
+
+
+def _towards_new_version(view: View, definition: TaskDefinition, head: Head) -> list[Decision]:
+    """Let the version before come to where it has been, stop it, then let the new one begin.
+
+    After a loss of the store a task goes on from L. The rows between L and M are accounted to the
+    version before, which builds its open panes from them again: they must not become rows of the
+    new one.
+    """
+    name, epoch = definition.name, head.epoch
+    wanted = definition.state is TaskState.RUNNING
+    if not _caught_up(view, definition, head):
+        return [SetActive(name, epoch, active=wanted)] if head.active is not wanted else []
+    if head.active:
+        return [SetActive(name, epoch, active=False)]
+    return [BeginVersion(_begin_version(definition, head, view.plans[name]))]
+
+
+def _caught_up(view: View, definition: TaskDefinition, head: Head) -> bool:
+    """True if the store's offsets have reached what every bucket has accounted."""
+    return all(
+        head.offsets.get(lane, 0) >= offset
+        for version in definition.begun
+        for bucket in range(view.buckets)
+        if (record := view.progress.records.get((definition.name, version.version, Bucket(bucket))))
+        for lane, offset in record.merged.items()
+    )
 
 
 def _begin_version(definition: TaskDefinition, head: Head, plan: Plan) -> TaskDefinition:

@@ -78,6 +78,7 @@ from mars.types import (
     RowCounts,
     TaskName,
     Topic,
+    lane_partition,
     live_lane,
 )
 
@@ -153,8 +154,10 @@ class Mapping:
         return [*instructions, *self._ask_heads(self._views.values())]
 
     def _ask_heads(self, views: Iterable[TaskView]) -> list[Instruction]:
+        """Whoever is asked for is not known until the answer comes, which it may not at once."""
         asked = [view for view in views if view.task.begun()]
         for view in asked:
+            view.unlearn()
             view.asked_ms = self._now_ms
         return [ReadHeads(tuple(view.name for view in asked))] if asked else []
 
@@ -230,16 +233,7 @@ class Mapping:
             return []
         buffer.seek(event.offset)
         buffer.next = event.available
-        buffer.closed = True
-        lane = live_lane(event.partition)
-        bucket = Bucket(event.partition % self._buckets)
-        for view in self._within(key, buffer):
-            first = view.offsets[lane]
-            gone = RejectedRange(lane, first, event.available, Reason.GONE, event.available - first)
-            partial = Partial(bucket, RowCounts(), (), b"", Rejections((), (gone,)))
-            buffer.offers[view.name] = Mapped(
-                (Range(lane, first, event.available),), None, (partial,)
-            )
+        buffer.closed = buffer.gone = True
         text = (
             f"{event.topic} partition {event.partition}: offsets {event.offset} to "
             f"{event.available - 1} are no longer in Kafka; their rows are missing from the results"
@@ -350,16 +344,16 @@ class Mapping:
         offset = view.offsets[buffer.lane]
         version, boundary = view.task.definition.version_at(buffer.lane, offset)
         try:
-            mapped = buffer.offers.get(view.name)
-            if mapped is None or mapped.ranges[0].first != offset:
-                plan = view.task.plans[version]
-                whole = self._decoded(buffer, plan, takers)
-                mapped = self._map(plan, whole, view, buffer, offset, boundary)
+            known, mapped = buffer.offers.get(view.name, (None, None))
+            if mapped is None or known != version or mapped.ranges[0].first != offset:
+                ends = [end for end in (boundary, view.cuts.get(buffer.lane)) if end is not None]
+                end = min([end for end in ends if offset < end] + [buffer.next])
+                mapped = self._map(view.task.plans[version], buffer, takers, offset, end)
         except TaskLimit as problem:
             return self._fail(view, str(problem))
         except Exception as problem:  # noqa: BLE001 -- whatever it is, only this task stops (I7)
             return self._fail(view, f"unexpected {type(problem).__name__}: {problem}")
-        buffer.offers[view.name] = mapped
+        buffer.offers[view.name] = version, mapped
         return [Offer(reader, key[0], key[1], view.name, view.epoch, version, mapped)]
 
     def _fail(self, view: TaskView, detail: str) -> list[Instruction]:
@@ -379,19 +373,24 @@ class Mapping:
         return decoded
 
     def _map(
-        self,
-        plan: Plan,
-        whole: Decoded,
-        view: TaskView,
-        buffer: LaneBuffer,
-        offset: int,
-        boundary: int | None,
+        self, plan: Plan, buffer: LaneBuffer, takers: list[TaskView], offset: int, end: int
     ) -> Mapped:
-        ends = [end for end in (boundary, view.cuts.get(buffer.lane)) if end is not None]
-        rows = whole if offset == buffer.first else whole.from_offset(offset)
-        if ends and offset < min(ends) < buffer.next:
-            rows = rows.until(min(ends))
+        """What the rows `[offset, end)` of the buffer add to a task."""
+        if buffer.gone:
+            return self._map_gone(Range(buffer.lane, offset, end))
+        rows = self._decoded(buffer, plan, takers)
+        if offset != buffer.first:
+            rows = rows.from_offset(offset)
+        if end < buffer.next:
+            rows = rows.until(end)
         return map_batch(plan, self._buckets, rows)
+
+    def _map_gone(self, part: Range) -> Mapped:
+        """A reference to rows that cannot be read any more."""
+        gone = RejectedRange(part.lane, part.first, part.next, Reason.GONE, part.next - part.first)
+        bucket = Bucket((lane_partition(part.lane) or 0) % self._buckets)
+        partial = Partial(bucket, RowCounts(), (), b"", Rejections((), (gone,)))
+        return Mapped((part,), None, (partial,))
 
     def _offered(self, event: Offered) -> list[Instruction]:
         offer = event.offer
@@ -437,11 +436,27 @@ class Mapping:
         if any(not view.blocked(buffer.lane, self._now_ms) for view in within):
             return self._offer(reader, key, buffer)
         ready = self._ready(key)
-        passed = any(view.offsets[buffer.lane] >= buffer.next for view in ready)
-        if (within and not passed) or not ready:
+        if (within and not self._wanted_elsewhere(reader, key, buffer)) or not ready:
             return self._hold(reader, key, buffer)
         buffer.release()
         return self._go_on(reader, key, buffer) + self._steer(key)
+
+    def _wanted_elsewhere(self, reader: ReaderName, key: Partition, buffer: LaneBuffer) -> bool:
+        """True if somebody whom the reader serves needs it to leave this buffer.
+
+        A task that the live reader serves does not need the catch-up reader: to leave for it would
+        be to come back at once and read the same records again.
+        """
+        offsets = {view: view.offsets[buffer.lane] for view in self._ready(key)}
+        if reader == LIVE:
+            return any(offset >= buffer.next for offset in offsets.values())
+        live = self._buffers[LIVE][key]
+        return any(
+            offset < live.first
+            and not buffer.first <= offset < buffer.next
+            and not view.blocked(buffer.lane, self._now_ms)
+            for view, offset in offsets.items()
+        )
 
     def _hold(self, reader: ReaderName, key: Partition, buffer: LaneBuffer) -> list[Instruction]:
         """Nobody can take the buffer now: keep it, read no further, stay in the group."""

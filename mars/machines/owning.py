@@ -193,9 +193,10 @@ class Owning:
             if task.deleted or task.failed:
                 self._sick.discard(name)
                 self._parts.pop(name, None)
-            elif name in self._parts:
+            elif name in self._parts and self._parts[name].same_life(task):
                 self._parts[name].update(task)
             elif task.begun():
+                self._pending.pop(name, None)
                 self._parts[name] = self._part(task)
         for name in [name for name in self._parts if name not in tasks]:
             del self._parts[name]
@@ -219,7 +220,7 @@ class Owning:
         reads: list[Instruction] = []
         for name, part in self._healthy().items():
             head = heads.get(name)
-            if head is None or head.epoch != self._store_epoch:
+            if head is None or head.epoch != self._store_epoch or not part.knows(head.version):
                 continue
             if head.seq > part.last_seq:
                 self._pending[name] = head
@@ -241,6 +242,8 @@ class Owning:
             return []
         head = self._pending.pop(request.task, None)
         if head is None or head.seq != request.upto or part.last_seq != request.after:
+            return []
+        if not _still_there(part, head, event.after):
             return []
 
         def take() -> None:
@@ -404,3 +407,10 @@ class Owning:
 
 def _prepare(part: BucketTask, prepared: list[Prepared]) -> None:
     prepared.append(part.prepare())
+
+
+def _still_there(part: BucketTask, before: Head, after: Head | None) -> bool:
+    """Whether the log was, while it was read, that of the head it was read for."""
+    if after is None or after.epoch != before.epoch:
+        return False
+    return after.seq >= before.seq and part.knows(after.version)

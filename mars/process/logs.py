@@ -47,14 +47,18 @@ class _JsonFormatter(logging.Formatter):
 
 
 def configure(settings: LoggingSettings) -> None:
-    """Send all logs to standard error in the chosen form; client libraries only warn."""
+    """Send all logs to standard error in the chosen form; client libraries only warn.
+
+    ZooKeeper's not even that: it tells each attempt to connect, and we say what is missing.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonFormatter() if settings.format == "json" else _TextFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(settings.level.upper())
-    for noisy in ("kazoo", "httpx", "httpcore", "uvicorn.access"):
+    for noisy in ("httpx", "httpcore", "uvicorn.access"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
+    logging.getLogger("kazoo").setLevel(logging.ERROR)
 
 
 def logger(name: str) -> logging.Logger:

@@ -162,7 +162,9 @@ class Checks:
             "counted": len(rows) - bad - filtered,
         }
         for name, amount in wanted.items():
-            assert total[name] == amount, f"I2: {span.task} v{span.version} {name}: {total}, {wanted}"
+            assert total[name] == amount, (
+                f"I2: {span.task} v{span.version} {name}: {total}, {wanted}"
+            )
 
 
 _NAMES = ("read", "bad", "filtered", "future", "late", "counted")

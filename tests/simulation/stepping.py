@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from mars.adapters.memory.broker import MemoryBroker, MemoryProducer
@@ -37,6 +37,9 @@ class Steps(Protocol):
     def draw(self, lowest: int, highest: int) -> int:
         """A number, both ends included."""
 
+    def tell(self, call: str, arguments: Sequence[object], answer: object) -> None:
+        """What came of a call, for the trace."""
+
     def shuffled(self, items: Iterable[Item]) -> list[Item]:
         """The items in any order."""
 
@@ -66,6 +69,7 @@ class Stepping:
             answer = method(*arguments, **named)
             if fate is Fate.TWICE and service == "redis":
                 answer = method(*arguments, **named)
+            world.tell(name, arguments, answer)
             if fate is Fate.FATAL:
                 world.die()
             if fate is Fate.UNANSWERED:
@@ -102,8 +106,10 @@ class SteppingSink(MemorySink):
         self._world = world
 
     def claim(self, claim: Claim) -> Claimed:
-        self._call(f"claim bucket {claim.bucket} as A{claim.assignment_epoch} {claim.member}")
-        return super().claim(claim)
+        self._call(f"claim bucket {claim.bucket}")
+        claimed = super().claim(claim)
+        self._world.tell("claimed", (claim,), claimed.next)
+        return claimed
 
     def audit(self, emission: Any, bucket: Bucket) -> str | None:
         self._call("audit")
@@ -111,7 +117,9 @@ class SteppingSink(MemorySink):
 
     def commit(self, transaction: Transaction, next: int) -> Committed:
         self._call(f"commit bucket {transaction.bucket}")
-        return super().commit(transaction, next)
+        committed = super().commit(transaction, next)
+        self._world.tell("committed", (), committed.progress)
+        return committed
 
     def _call(self, name: str) -> None:
         fate = self._world.step(f"kafka.{name}", lossy=True)

@@ -30,9 +30,7 @@ TASKS_MAX = 3
 class Users:
     """Does what the API does, at once and without failing."""
 
-    def __init__(
-        self, servers: Servers, scheduler: Scheduler, note: Callable[[str], None]
-    ) -> None:
+    def __init__(self, servers: Servers, scheduler: Scheduler, note: Callable[[str], None]) -> None:
         self._servers = servers
         self._scheduler = scheduler
         self._note = note
@@ -132,9 +130,7 @@ class Users:
         tasks = self._servers.registry.tasks().values()
         assert not any(task.state is TaskState.FAILED for task in tasks), f"a task failed: {tasks}"
         return all(
-            task.current.starts is not None
-            for task in tasks
-            if task.state is not TaskState.DELETED
+            task.current.starts is not None for task in tasks if task.state is not TaskState.DELETED
         )
 
     def spans(self) -> list[Span]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TypeVar
 from unittest.mock import patch
@@ -25,6 +25,7 @@ from tests.simulation.checks import Checks
 from tests.simulation.cluster import BUCKETS, Cluster, Process, Servers
 from tests.simulation.rows import TOPIC, Row, last_row, make_rows
 from tests.simulation.strands import Scheduler
+from tests.simulation.telling import told
 from tests.simulation.users import Users
 from tests.simulation.weather import Fate, Weather
 
@@ -346,6 +347,11 @@ class World:
     def draw(self, lowest: int, highest: int) -> int:
         """See `stepping.Steps`."""
         return self.chance.randint(lowest, highest)
+
+    def tell(self, call: str, arguments: Sequence[object], answer: object) -> None:
+        """See `stepping.Steps`."""
+        if self._tell is not None:
+            self.note(f"  {call} {told(*arguments)} -> {told(answer)}")
 
     def shuffled(self, items: Iterable[Item]) -> list[Item]:
         """See `stepping.Steps`."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -24,7 +25,8 @@ from mars.errors import Unavailable
 from mars.settings import ZooKeeperSettings
 
 CONNECT_WAIT_S = 1.0
-"""How long a call waits for a connection that is not there: over a short reconnect, no longer."""
+"""How long after its loss calls wait for the connection: over a short reconnect. Later ones fail at
+once, so that whoever asks again and again is not slowed down while the server is away."""
 
 REPLY_TIMEOUT_S = 5.0
 """How long a call waits for its answer; a healthy ensemble needs milliseconds."""
@@ -100,6 +102,7 @@ class ZooKeeperConnection:
         self._link = Link(connected=False, generation=0)
         self._duties: list[Duty] = []
         self._connected = threading.Event()
+        self._absent_since_s = time.monotonic()
         self._woken = threading.Event()
         self._closing = threading.Event()
         self._renewing = threading.RLock()
@@ -115,6 +118,7 @@ class ZooKeeperConnection:
     def start(self) -> None:
         """Begin to connect, in the background."""
         self._client.add_listener(self._on_state)
+        self._absent_since_s = time.monotonic()
         self._client.start_async()
         self._keeper.start()
 
@@ -160,7 +164,8 @@ class ZooKeeperConnection:
 
     def send(self, request: Callable[[KazooClient], Reply]) -> Reply:
         """Send one request, whose answer is waited for later; the server keeps the order."""
-        if self._closing.is_set() or not self._connected.wait(CONNECT_WAIT_S):
+        absent_s = time.monotonic() - self._absent_since_s
+        if self._closing.is_set() or not self._connected.wait(max(0.0, CONNECT_WAIT_S - absent_s)):
             raise Unavailable(
                 "zookeeper", "no connection, check that it runs, zookeeper.hosts and the TLS files"
             )
@@ -252,6 +257,8 @@ class ZooKeeperConnection:
             self._link = Link(connected=True, generation=self._link.generation + 1)
             self._connected.set()
         else:
+            if self._connected.is_set():
+                self._absent_since_s = time.monotonic()
             self._connected.clear()
             self._link = Link(connected=False, generation=self._link.generation)
         self._woken.set()
