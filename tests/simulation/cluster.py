@@ -26,7 +26,7 @@ from mars.process.tasks import TaskSource
 from mars.types import Bucket, MemberId, Topic
 from reducer.leader import LeaderLoop
 from reducer.loop import ReducerLoop
-from tests.simulation.stepping import Steps, Stepping, SteppingSink, SteppingSource
+from tests.simulation.stepping import Stepping, SteppingSink, SteppingSource, Steps
 from tests.simulation.strands import Host, Scheduler
 from tests.simulation.watching import Watch, WatchedLog
 

@@ -1,4 +1,4 @@
-"""Runs one seed again and tells what happens: `python -m tests.simulation.replay SEED`."""
+"""Runs one seed and tells each step: `python -m tests.simulation.replay SEED`."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ from tests.simulation.world import World
 def main(arguments: list[str]) -> int:
     """Exit 0 if the run holds all invariants, 1 if not, 2 for a wrong call."""
     if len(arguments) != 1 or not arguments[0].isdigit():
-        print("usage: python -m tests.simulation.replay SEED", file=sys.stderr)
+        sys.stderr.write("usage: python -m tests.simulation.replay SEED\n")
         return 2
+
+    def tell(line: str) -> None:
+        sys.stdout.write(line + "\n")
+
     try:
-        World(int(arguments[0]), tell=print).run()
+        World(int(arguments[0]), tell=tell).run()
     except AssertionError as problem:
-        print(f"seed {arguments[0]} fails: {problem}")
+        tell(f"FAILS {problem}")
         return 1
-    print(f"seed {arguments[0]} holds")
+    tell(f"seed {arguments[0]} holds")
     return 0
 
 

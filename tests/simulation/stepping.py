@@ -1,4 +1,4 @@
-"""The memory adapters as the simulated processes see them: each call is a step that may go wrong."""
+"""The memory adapters as simulated processes see them: each call is a step that may go wrong."""
 
 from __future__ import annotations
 

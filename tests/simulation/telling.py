@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from mars.definitions import TaskDefinition
-from mars.ports import Assignment, Claim, Head, LogSlice, Progress, ReadRequest, TaskStart
+from mars.ports import (
+    Assignment,
+    Claim,
+    Head,
+    LogSlice,
+    MemberInfo,
+    Progress,
+    ProgressSlice,
+    ReadRequest,
+    TaskStart,
+)
 from mars.types import Entry, Mapped, Range
 
 LENGTH_MAX = 400
@@ -42,6 +52,10 @@ def _one(value: object) -> str:  # noqa: C901, PLR0911, PLR0912 -- one way per k
         case TaskDefinition():
             starts = [f"v{one.version} {_one(one.starts)}" for one in value.versions]
             return f"{value.name} {value.state} {starts}"
+        case MemberInfo():
+            return f"{value.role} {[(one.bucket, one.state) for one in value.buckets]}"
+        case ProgressSlice():
+            return f"{_one(value.records)} next {value.next}"
         case ReadRequest():
             return f"{value.task}/{value.bucket} ({value.after},{value.upto}]"
         case Assignment():
@@ -52,6 +66,8 @@ def _one(value: object) -> str:  # noqa: C901, PLR0911, PLR0912 -- one way per k
         case Mapping():
             pairs = sorted(value.items(), key=lambda pair: str(pair[0]))
             return "{" + ", ".join(f"{key}: {_one(one)}" for key, one in pairs) + "}"
+        case frozenset():
+            return _one(sorted(value))
         case Sequence() if not isinstance(value, bytes):
             return "[" + ", ".join(_one(one) for one in value) + "]"
         case _:

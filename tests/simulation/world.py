@@ -1,7 +1,8 @@
-"""One run: a cluster, rows, users and mishaps, all out of one seed; then healing, and the checks."""
+"""One run out of one seed: a cluster, rows, users and mishaps; then healing, and the checks."""
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections import deque
@@ -22,7 +23,7 @@ from mars.plan import Plan
 from mars.process.compiling import compile_version
 from mars.types import MemberId, TaskName, Topic
 from tests.simulation.checks import Checks
-from tests.simulation.cluster import BUCKETS, Cluster, Process, Servers
+from tests.simulation.cluster import Cluster, Process, Servers
 from tests.simulation.rows import TOPIC, Row, last_row, make_rows
 from tests.simulation.strands import Scheduler
 from tests.simulation.telling import told
@@ -56,6 +57,14 @@ class _Time:
     time = monotonic
 
 
+class _Listener(logging.Handler):
+    """Hands records on."""
+
+    def __init__(self, hear: Callable[[logging.LogRecord], None]) -> None:
+        super().__init__()
+        self.emit = hear  # type: ignore[method-assign]
+
+
 _plans: dict[tuple[object, ...], Plan] = {}
 
 
@@ -81,6 +90,7 @@ class World:
         self.processes: list[Process] = []
         self.lines: deque[str] = deque(maxlen=TRACE_LINES)
         self._tell = tell
+        self._errors: list[str] = []
         self._down: set[str] = set()
         self._storm = True
         partitions = self.chance.randint(2, 4)
@@ -96,11 +106,40 @@ class World:
 
     def run(self) -> None:
         """Raises AssertionError if an invariant does not hold."""
-        with self._patched():
+        with self._patched(), self._listening():
             try:
                 self._run()
+            except Exception as problem:
+                raise AssertionError(self._told(problem)) from problem
             finally:
                 self.scheduler.close()
+
+    def _told(self, problem: Exception) -> str:
+        kind = "" if isinstance(problem, AssertionError) else f"{type(problem).__name__}: "
+        last = "\n".join(self.lines)
+        return (
+            f"seed {self.seed}: {kind}{problem}\n"
+            f"again, with all its steps: python -m tests.simulation.replay {self.seed}\n{last}"
+        )
+
+    @contextmanager
+    def _listening(self) -> Iterator[None]:
+        """What the processes log: errors are not expected, the rest goes into the trace."""
+        handler = _Listener(self._hear)
+        root = logging.getLogger()
+        before, disabled = root.handlers[:], logging.root.manager.disable
+        root.handlers[:] = [handler]
+        logging.disable(logging.NOTSET if self._tell is not None else logging.WARNING)
+        try:
+            yield
+        finally:
+            root.handlers[:] = before
+            logging.disable(disabled)
+
+    def _hear(self, record: logging.LogRecord) -> None:
+        self.note(f"{record.levelname} {record.getMessage()} {getattr(record, 'mars_fields', '')}")
+        if record.levelno >= logging.ERROR:
+            self._errors.append(f"{record.getMessage()} {getattr(record, 'mars_fields', '')}")
 
     def _run(self) -> None:
         self._begin()
@@ -111,6 +150,7 @@ class World:
         self._go_on(self.checks.drained, "all rows are accounted and all windows emitted")
         end_ms = self.scheduler.now_ms + AFTERWARDS_MS
         self._go_on(lambda: self.scheduler.now_ms >= end_ms, "time passes")
+        assert not self._errors, f"the processes complain: {self._errors[:3]}"
         self.checks.all()
 
     def _go_on(self, until: Callable[[], bool], what: str) -> None:
@@ -365,6 +405,3 @@ class World:
         self.lines.append(line)
         if self._tell is not None:
             self._tell(line)
-
-
-__all__ = ["BUCKETS", "World"]

@@ -1,0 +1,178 @@
+"""Tasks, log entries and heads for tests of the reducing side, made with the real kernel."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from mars.definitions import TaskDefinition, TaskState, TaskVersion
+from mars.kernel import decode, map_batch
+from mars.machines.bucket_task import Ownership
+from mars.machines.runnable import RunnableTask
+from mars.plan import (
+    Aggregate,
+    AggregateFunction,
+    Column,
+    Field,
+    FieldType,
+    Format,
+    Key,
+    Options,
+    Output,
+    Plan,
+    Stream,
+    ValueType,
+    WindowShape,
+)
+from mars.ports import Emission, Head, Ledger, LogSlice, Progress
+from mars.types import (
+    AssignmentEpoch,
+    Bucket,
+    Entry,
+    Lane,
+    Records,
+    Sequence64,
+    StoreEpoch,
+    StreamName,
+    TaskName,
+    Topic,
+)
+
+E1 = StoreEpoch(1)
+A1 = AssignmentEpoch(1)
+BUCKET = Bucket(0)
+NAME = TaskName("a")
+P0, P1 = Lane("0"), Lane("1")
+TUMBLING = WindowShape(10_000, 10_000)
+SLIDING = WindowShape(20_000, 10_000)
+STREAM = Stream(
+    StreamName("flows"),
+    "flows",
+    Format.JSON,
+    (Field("ts", FieldType.TIMESTAMP_MS), Field("k", FieldType.STRING)),
+    "ts",
+)
+OWNER = Ownership(BUCKET, A1, E1)
+
+RowSpec = tuple[int, str]
+"""Event time in seconds, and key; an empty key makes a row that cannot be read."""
+
+
+def make_plan(
+    name: str = NAME, version: int = 1, window: WindowShape = TUMBLING, **options: object
+) -> Plan:
+    """Rows per key and window."""
+    topic = f"mars.results.{name}"
+    return Plan(
+        task=TaskName(name),
+        version=version,
+        stream=STREAM,
+        window=window,
+        keys=(Key("k0", Column("k", ValueType.STRING)),),
+        aggregates=(Aggregate("a0", AggregateFunction.COUNT_ALL, None, None, ValueType.INT64),),
+        outputs=(
+            Output("k", Column("k0", ValueType.STRING)),
+            Output("n", Column("a0", ValueType.INT64)),
+        ),
+        options=replace(Options(topic), **options),  # type: ignore[arg-type]
+        fields=STREAM.fields,
+    )
+
+
+def make_version(
+    number: int = 1, starts: Mapping[Lane, int] | None = None, **changes: object
+) -> TaskVersion:
+    """A version that has begun at `starts`; {}: at the beginning of every lane."""
+    begun = {} if starts is None else starts
+    made = TaskVersion(number, "", {}, STREAM, "topic-id", 0, begun)
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def make_task(
+    *versions: TaskVersion,
+    name: str = NAME,
+    state: TaskState = TaskState.RUNNING,
+    window: WindowShape = TUMBLING,
+    first_version: int = 1,
+    **options: object,
+) -> RunnableTask:
+    """A task with plans of all its versions and two output partitions."""
+    kept = versions or (make_version(),)
+    definition = TaskDefinition(TaskName(name), state, kept, first_version=first_version)
+    plans = {one.version: make_plan(name, one.version, window, **options) for one in kept}
+    return RunnableTask(definition, plans, {f"mars.results.{name}": 2})
+
+
+def message(row: RowSpec) -> bytes:
+    """A row as it lies in the topic."""
+    seconds, key = row
+    return json.dumps({"ts": seconds * 1000, "k": key}).encode() if key else b"not JSON"
+
+
+def make_entry(
+    seq: int, first: int, rows: Sequence[RowSpec], lane: Lane = P0, plan: Plan | None = None
+) -> Entry:
+    """The log entry of a batch of rows that begins at offset `first`, in a single bucket."""
+    plan = plan or make_plan()
+    offsets = range(first, first + len(rows))
+    values = [message(row) for row in rows]
+    records = Records(lane, first, offsets.stop, values, offsets, [-1] * len(rows))
+    mapped = map_batch(plan, 1, decode(STREAM, plan.fields, records))
+    (partial,) = mapped.partials
+    return Entry(Sequence64(seq), plan.version, mapped.ranges, partial)
+
+
+def make_slice(*entries: Entry, base: Entry | None = None) -> LogSlice:
+    """What a read of the log gives."""
+    return LogSlice(base, entries)
+
+
+def make_head(
+    seq: int, offsets: Mapping[Lane, int], mark_s: int | None = None, **changes: object
+) -> Head:
+    """A look at a task whose lanes all have one mark, in seconds."""
+    marks = {} if mark_s is None else dict.fromkeys(offsets, mark_s * 1000)
+    head = Head(E1, 1, True, dict(offsets), marks, frozenset(), Sequence64(seq), 0, 0)
+    return replace(head, **changes)  # type: ignore[arg-type]
+
+
+def make_progress(
+    merged: Mapping[Lane, int], name: str = NAME, version: int = 1, **changes: object
+) -> Progress:
+    """A record of an earlier owner."""
+    record = Progress(
+        task=TaskName(name),
+        version=version,
+        bucket=BUCKET,
+        assignment_epoch=A1,
+        store_epoch=E1,
+        emit=1,
+        closed_ms=None,
+        merged=merged,
+        needed=merged,
+        ledger=Ledger(),
+    )
+    return replace(record, **changes)  # type: ignore[arg-type]
+
+
+def make_emission(name: str = NAME, emit: int = 1) -> Emission:
+    """Some rows that an earlier owner wrote."""
+    return Emission(Topic(f"mars.results.{name}"), 0, emit, 0, 0, 1, 7)
+
+
+def counts_of(values: Iterable[bytes]) -> dict[tuple[int, str], int]:
+    """(window start in seconds, key) -> n."""
+    found: dict[tuple[int, str], int] = {}
+    for value in values:
+        row = json.loads(value)
+        place = (row["window_start"] // 1000, row["k"])
+        assert place not in found, f"emitted twice: {place}"
+        found[place] = row["n"]
+    return found
+
+
+def balanced(ledger: Ledger) -> bool:
+    """I2."""
+    fates = ledger.counted + ledger.filtered + ledger.bad + ledger.future + ledger.late
+    return ledger.read == fates and 0 <= ledger.emitted <= ledger.counted

@@ -1,0 +1,191 @@
+"""Reducing machines around the twins of store and sink; hands do at once what they ask for."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+
+from mars.adapters.memory.admin import MemoryTopicAdmin
+from mars.adapters.memory.broker import MemoryBroker
+from mars.adapters.memory.partial_log import MemoryPartialLog
+from mars.adapters.memory.sink import MemorySink
+from mars.errors import Fenced, MarsError, OutputRefused
+from mars.kernel import decode, map_batch
+from mars.machines.events import (
+    AssignmentRead,
+    AuditEmissions,
+    BucketClaimed,
+    BucketCommitted,
+    BucketFailed,
+    ClaimBucket,
+    CommitTransaction,
+    CompactLog,
+    EmissionsAudited,
+    Event,
+    FailTask,
+    HeadsRead,
+    Instruction,
+    LogRead,
+    ReadAssignment,
+    ReadLog,
+    ReleaseBucket,
+    Report,
+    TasksChanged,
+    Ticked,
+    TrimLog,
+)
+from mars.machines.owning import OwningLimits
+from mars.machines.reducing import Reducing
+from mars.machines.runnable import RunnableTask
+from mars.ports import Applied, Assignment, Claim, Owner, ReadRequest, TaskStart
+from mars.types import (
+    AssignmentEpoch,
+    Bucket,
+    Lane,
+    LeaderEpoch,
+    MemberId,
+    Records,
+    TaskName,
+    Topic,
+)
+from tests.unit.machines.reducing_rows import E1, STREAM, RowSpec, message
+
+BUCKETS = 3
+OUTPUT_PARTITIONS = 2
+
+
+class World:
+    """Store, topics and assignment; reducers come and go."""
+
+    def __init__(self, *tasks: RunnableTask, log_bytes_max: int = 10**9) -> None:
+        self.now_ms = 1_000
+        self.broker = MemoryBroker(lambda: self.now_ms)
+        MemoryTopicAdmin(self.broker).ensure_internal(BUCKETS)
+        self.store = MemoryPartialLog(
+            lambda: self.now_ms, buckets=BUCKETS, log_bytes_max=log_bytes_max
+        )
+        self.limits = OwningLimits(10_000, 1_000, log_bytes_max)
+        self.tasks = {task.name: task for task in tasks}
+        self.assignment = Assignment(LeaderEpoch(1), E1, {})
+        self._epoch = 0
+        for task in tasks:
+            for version in task.plans.values():
+                self.broker.create_topic(Topic(version.options.output_topic), OUTPUT_PARTITIONS)
+            offsets = {Lane("0"): 0, Lane("1"): 0}
+            self.store.initialise(task.name, E1, TaskStart(1, True, offsets, {}, {}))
+
+    def assign(self, owners: Mapping[int, str]) -> None:
+        """Give buckets away, each under a higher epoch."""
+        self._epoch += 1
+        moved = {
+            Bucket(bucket): Owner(MemberId(member), AssignmentEpoch(self._epoch))
+            for bucket, member in owners.items()
+        }
+        self.assignment = Assignment(LeaderEpoch(1), E1, {**self.assignment.owners, **moved})
+
+    def append(self, name: str, lane: str, first: int, rows: Sequence[RowSpec]) -> None:
+        """A batch of a mapper."""
+        task = self.tasks[TaskName(name)]
+        plan = task.plans[task.definition.current.version]
+        offsets = range(first, first + len(rows))
+        values = [message(row) for row in rows]
+        records = Records(Lane(lane), first, offsets.stop, values, offsets, [-1] * len(rows))
+        mapped = map_batch(plan, BUCKETS, decode(STREAM, plan.fields, records))
+        outcome = self.store.append(task.name, E1, plan.version, mapped)
+        assert isinstance(outcome, Applied), outcome
+
+    def emitted(self, name: str) -> dict[tuple[int, str], int]:
+        """All committed rows of a task: (window start in seconds, key) -> n."""
+        found: dict[tuple[int, str], int] = {}
+        for partition in self.broker.topics[Topic(f"mars.results.{name}")].partitions:
+            for record in partition.committed(0, partition.stable_end):
+                row = json.loads(record.value or b"")
+                place = (row["window_start"] // 1000, row["k"])
+                assert place not in found, f"emitted twice: {place}"
+                found[place] = row["n"]
+        return found
+
+
+class Reducer:
+    """One process."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world = world
+        self.name = MemberId(name)
+        self.machine = Reducing(self.name, world.limits)
+        self.sink = MemorySink(world.broker)
+        self.store = world.store.connect()
+        self.reports: list[str] = []
+        self.failed: dict[TaskName, str] = {}
+        self.feed(TasksChanged(world.tasks))
+        self.feed(AssignmentRead(world.assignment))
+
+    def run(self, rounds: int = 1, elapsed_ms: int = 100) -> None:
+        """Look at the heads and tick."""
+        for _ in range(rounds):
+            self.world.now_ms += elapsed_ms
+            watched = self.machine.watched()
+            if watched:
+                self.feed(HeadsRead(self.store.head(watched)))
+            self.feed(Ticked(self.world.now_ms))
+
+    def feed(self, event: Event) -> None:
+        waiting = deque(self.machine.handle(event))
+        while waiting:
+            outcome = self._act(waiting.popleft())
+            if outcome is not None:
+                waiting.extend(self.machine.handle(outcome))
+
+    def _act(self, instruction: Instruction) -> Event | None:
+        match instruction:
+            case ReadAssignment():
+                return AssignmentRead(self.world.assignment)
+            case ReadLog():
+                return self._read(instruction)
+            case ClaimBucket() | AuditEmissions() | CommitTransaction():
+                return self._act_on_sink(instruction)
+            case ReleaseBucket(bucket=bucket):
+                self.sink.release(bucket)
+            case TrimLog(bucket=bucket, task=task, store_epoch=epoch, seqs=seqs):
+                self.store.trim(task, epoch, bucket, seqs)
+            case CompactLog(bucket=bucket, task=task, store_epoch=epoch, base=base):
+                self.store.compact(task, epoch, bucket, base)
+            case FailTask(task=task, detail=detail):
+                self.failed[task] = detail
+            case Report(kind=kind):
+                self.reports.append(kind)
+        return None
+
+    def _read(self, read: ReadLog) -> Event:
+        request = ReadRequest(read.task, read.bucket, read.after, read.upto)
+        (piece,) = self.store.read_many([request])
+        return LogRead(read, piece, self.store.head([read.task])[read.task])
+
+    def _act_on_sink(self, instruction: ClaimBucket | AuditEmissions | CommitTransaction) -> Event:
+        bucket, term = instruction.bucket, instruction.term
+        try:
+            match instruction:
+                case ClaimBucket(epoch=epoch, store_epoch=store_epoch):
+                    claim = Claim(bucket, epoch, store_epoch, f"{self.name}-{term}", self.name)
+                    return BucketClaimed(bucket, term, self.sink.claim(claim))
+                case AuditEmissions(emissions=emissions):
+                    found = (self.sink.audit(emission, bucket) for emission in emissions)
+                    return EmissionsAudited(bucket, term, tuple(text for text in found if text))
+                case CommitTransaction(transaction=transaction, next=known):
+                    return BucketCommitted(bucket, term, self.sink.commit(transaction, known))
+        except OutputRefused as problem:
+            culprit = TaskName(problem.task)
+            return BucketFailed(bucket, term, False, str(problem), culprit)
+        except MarsError as problem:
+            return BucketFailed(bucket, term, isinstance(problem, Fenced), str(problem))
+
+
+def counted(rows: Iterable[RowSpec], until_s: int, size_s: int = 10) -> dict[tuple[int, str], int]:
+    """What tumbling windows that end by then must hold."""
+    found: dict[tuple[int, str], int] = {}
+    for seconds, key in rows:
+        place = (seconds // size_s * size_s, key)
+        if key and place[0] + size_s <= until_s:
+            found[place] = found.get(place, 0) + 1
+    return found

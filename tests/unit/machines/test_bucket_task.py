@@ -1,0 +1,363 @@
+"""One task in one bucket: its log as read so far, and what it has to commit."""
+
+from __future__ import annotations
+
+import pytest
+
+from mars.codec.checksum import checksum
+from mars.machines.bucket_task import BucketTask
+from mars.machines.folding import StoreWentBack
+from mars.ports import Head, Ledger, Progress
+from mars.types import Bucket, Entry, Lane, Sequence64, Topic
+from tests.unit.machines.reducing_rows import (
+    OWNER,
+    P0,
+    P1,
+    counts_of,
+    make_emission,
+    make_entry,
+    make_head,
+    make_plan,
+    make_progress,
+    make_slice,
+    make_task,
+    make_version,
+)
+
+
+def begin(*records: Progress, **task: object) -> BucketTask:
+    """A task of an owner who has read nothing yet."""
+    made = make_task(**task)  # type: ignore[arg-type]
+    return BucketTask(made, OWNER, {record.version: record for record in records})
+
+
+def read(part: BucketTask, head: Head, *entries: Entry, base: Entry | None = None) -> None:
+    """Take entries, then go forward to the head."""
+    part.absorb(make_slice(*entries, base=base))
+    part.drained(head)
+
+
+def commit(part: BucketTask) -> list[Progress]:
+    """Prepare and take it as durable."""
+    records = list(part.prepare().progress)
+    for record in records:
+        part.committed(record)
+    return records
+
+
+def emitted(part: BucketTask) -> dict[tuple[int, str], int]:
+    """What would be committed now."""
+    return counts_of(value for batch in part.prepare().results for value in batch.values)
+
+
+# -------------------------------------------------------------------------------- what is due
+
+
+def test_a_window_is_due_when_all_lanes_have_passed_its_end_by_the_delay() -> None:
+    part = begin(delay_ms=2_000)
+    read(part, make_head(1, {P0: 2}, mark_s=11), make_entry(1, 0, [(1, "x"), (11, "y")]))
+    assert part.due_rows() is None
+
+    part.drained(make_head(1, {P0: 2}, mark_s=12))
+    assert part.due_rows() is not None
+    assert emitted(part) == {(0, "x"): 1}
+
+
+def test_a_lane_without_a_mark_holds_everything() -> None:
+    part = begin()
+    head = make_head(1, {P0: 1, P1: 0}, marks_ms={P0: 50_000})
+    read(part, head, make_entry(1, 0, [(1, "x")]))
+
+    assert part.due_rows() is None
+
+
+def test_when_all_lanes_are_idle_the_stores_clock_closes_windows() -> None:
+    part = begin(delay_ms=1_000, idle_after_ms=5_000)
+    entry = make_entry(1, 0, [(3, "x")])
+    idle = make_head(1, {P0: 1}, mark_s=3, idle=frozenset({P0}), now_ms=15_999)
+    read(part, idle, entry)
+    assert part.due_rows() is None
+
+    part.drained(make_head(1, {P0: 1}, mark_s=3, idle=frozenset({P0}), now_ms=16_000))
+    assert emitted(part) == {(0, "x"): 1}
+
+
+def test_a_paused_task_closes_nothing_though_its_marks_have_passed() -> None:
+    part = begin()
+    read(part, make_head(1, {P0: 1}, mark_s=30, active=False), make_entry(1, 0, [(1, "x")]))
+
+    (record,) = part.prepare().progress
+    assert part.due_rows() is None
+    assert record.closed_ms is None
+    assert record.merged == {P0: 1}
+
+
+def test_nothing_is_due_before_all_that_was_accounted_has_been_read_again() -> None:
+    part = begin(make_progress({P0: 2, P1: 3}, needed={P0: 0, P1: 0}))
+    read(part, make_head(1, {P0: 2, P1: 2}, mark_s=60), make_entry(1, 0, [(1, "x"), (2, "x")]))
+    assert not part.caught_up
+    assert part.due_rows() is None
+    assert not part.stale()
+
+    rest = make_entry(2, 0, [(3, "x"), (4, "x"), (5, "x")], lane=P1)
+    read(part, make_head(2, {P0: 2, P1: 3}, mark_s=60), rest)
+    assert part.caught_up
+    assert emitted(part) == {(0, "x"): 5}
+
+
+# ------------------------------------------------------------------------------------ records
+
+
+def test_a_record_goes_one_on_from_the_last_and_says_what_was_emitted() -> None:
+    part = begin()
+    read(part, make_head(1, {P0: 3}, mark_s=12), make_entry(1, 0, [(1, "y"), (1, "x"), (12, "z")]))
+
+    prepared = part.prepare()
+    (batch,) = prepared.results
+    (record,) = prepared.progress
+
+    assert (record.emit, record.closed_ms, record.watermark_ms) == (1, 10_000, 12_000)
+    assert (record.merged, record.needed) == ({P0: 3}, {P0: 0})
+    assert record.ledger == Ledger(read=3, counted=3, emitted=2)
+    assert record.emission is not None
+    assert (record.emission.emit, record.emission.count) == (1, 2)
+    assert record.emission.checksum == checksum(batch.values)
+    assert dict(batch.headers)["mars-emit"] == b"1"
+
+
+def test_a_record_without_rows_keeps_naming_the_last_emission() -> None:
+    part = begin(make_progress({P0: 0}, emit=4, emission=make_emission(emit=3)))
+    read(part, make_head(1, {P0: 1}, mark_s=1), make_entry(1, 0, [(1, "x")]))
+
+    (record,) = part.prepare().progress
+
+    assert record.emit == 5
+    assert record.emission == make_emission(emit=3)
+
+
+def test_a_record_has_something_new_to_say_until_it_is_committed() -> None:
+    part = begin()
+    read(part, make_head(1, {P0: 1}, mark_s=1), make_entry(1, 0, [(1, "x")]))
+    assert part.stale()
+
+    commit(part)
+    assert not part.stale()
+    part.drained(make_head(1, {P0: 4}, mark_s=1))
+    assert part.stale()
+
+
+def test_references_are_committed_once() -> None:
+    part = begin()
+    read(part, make_head(1, {P0: 1}, mark_s=1), make_entry(1, 0, [(0, "")]))
+
+    assert len(part.prepare().dead) == 1
+    commit(part)
+    assert part.prepare().dead == ()
+
+
+def test_complete_and_incomplete_windows_go_apart_with_their_headers() -> None:
+    part = BucketTask(make_task(make_version(complete_from_ms=10_000)), OWNER, {})
+    read(part, make_head(1, {P0: 2}, mark_s=20), make_entry(1, 0, [(1, "x"), (11, "x")]))
+
+    batches = part.prepare().results
+    complete = {dict(batch.headers)["mars-complete"]: counts_of(batch.values) for batch in batches}
+
+    assert complete == {b"0": {(0, "x"): 1}, b"1": {(10, "x"): 1}}
+
+
+def test_all_rows_of_a_bucket_go_to_one_output_partition() -> None:
+    owner = OWNER.__class__(Bucket(3), OWNER.epoch, OWNER.store_epoch)
+    part = BucketTask(make_task(), owner, {})
+    read(part, make_head(1, {P0: 2}, mark_s=20), make_entry(1, 0, [(1, "x"), (11, "x")]))
+
+    places = {(batch.topic, batch.partition) for batch in part.prepare().results}
+
+    assert places == {(Topic("mars.results.a"), 1)}
+
+
+def test_what_is_needed_does_not_go_back_when_rows_come_again_in_longer_batches() -> None:
+    # The earlier owner's batch began at 6; after a loss of the store, one from 2 holds it all.
+    record = make_progress({P0: 8}, needed={P0: 6}, closed_ms=10_000, ledger=Ledger(8, counted=8))
+    part = begin(record)
+    again = [(1, "x")] * 4 + [(11, "x")] * 2
+    read(part, make_head(1, {P0: 8}, mark_s=11), make_entry(1, 2, again))
+
+    (renewed,) = part.prepare().progress
+    assert renewed.needed == {P0: 6}
+
+
+# ----------------------------------------------------------------------- a store that went back
+
+
+def test_an_offset_below_one_that_was_seen_means_that_the_store_went_back() -> None:
+    part = begin()
+    part.drained(make_head(3, {P0: 9}))
+
+    with pytest.raises(StoreWentBack, match="was 9"):
+        part.drained(make_head(3, {P0: 8}))
+
+
+def test_a_lane_that_vanished_means_that_the_store_went_back() -> None:
+    part = begin()
+    part.drained(make_head(3, {P0: 9}))
+
+    with pytest.raises(StoreWentBack):
+        part.drained(make_head(3, {P1: 9}))
+
+
+def test_an_entry_below_one_that_was_read_means_that_the_store_went_back() -> None:
+    part = begin()
+    read(part, make_head(1, {P0: 3}), make_entry(1, 0, [(1, "x")] * 3))
+
+    with pytest.raises(StoreWentBack, match="below 3"):
+        part.absorb(make_slice(make_entry(2, 2, [(1, "x")] * 3)))
+
+
+# ------------------------------------------------------------------------------- two versions
+
+
+def two_versions() -> BucketTask:
+    """Version 2 begins at offset 2; version 1 has rows in the window from 0."""
+    part = BucketTask(make_task(make_version(1), make_version(2, {P0: 2})), OWNER, {})
+    new = make_plan(version=2)
+    entries = (make_entry(1, 0, [(1, "x"), (2, "x")]), make_entry(2, 2, [(3, "x")], plan=new))
+    read(part, make_head(2, {P0: 3}, mark_s=5), *entries)
+    return part
+
+
+def test_each_version_counts_and_emits_its_own_rows() -> None:
+    part = two_versions()
+    part.drained(make_head(2, {P0: 3}, mark_s=10))
+
+    batches = part.prepare().results
+    versions = {batch.version: counts_of(batch.values) for batch in batches}
+
+    assert versions == {1: {(0, "x"): 2}, 2: {(0, "x"): 1}}
+    assert [(one.version, one.ledger.read) for one in commit(part)] == [(1, 2), (2, 1)]
+
+
+def test_an_older_version_is_done_once_its_rows_are_emitted() -> None:
+    part = two_versions()
+    assert [record.version for record in commit(part)] == [1, 2]
+    assert not part.compactable
+
+    part.drained(make_head(2, {P0: 3}, mark_s=10))
+    commit(part)
+    part.drained(make_head(2, {P0: 9}, mark_s=30))
+
+    assert [record.version for record in commit(part)] == [2]
+
+
+def test_an_older_version_that_never_committed_says_once_that_it_has_nothing() -> None:
+    part = BucketTask(make_task(make_version(1), make_version(2, {P0: 0})), OWNER, {})
+    part.drained(make_head(0, {P0: 0}))
+
+    assert [record.version for record in commit(part)] == [1, 2]
+    assert [record.version for record in commit(part)] == [2]
+
+
+def test_a_version_that_begins_while_the_log_is_read_takes_its_rows_from_there() -> None:
+    part = begin()
+    read(part, make_head(1, {P0: 2}, mark_s=5), make_entry(1, 0, [(1, "x"), (2, "x")]))
+    part.update(make_task(make_version(1), make_version(2, {P0: 2})))
+    new = make_entry(2, 2, [(3, "x")], plan=make_plan(version=2))
+    read(part, make_head(2, {P0: 3}, mark_s=10, version=2), new)
+
+    versions = {one.version: counts_of(one.values) for one in part.prepare().results}
+    assert versions == {1: {(0, "x"): 2}, 2: {(0, "x"): 1}}
+
+
+def test_a_version_whose_definition_has_not_come_is_not_known() -> None:
+    part = begin()
+
+    assert part.knows(1)
+    assert not part.knows(2)
+    part.update(make_task(make_version(1), make_version(2, {P0: 2})))
+    assert part.knows(2)
+
+
+def test_a_task_made_again_under_the_name_of_a_deleted_one_is_another_life() -> None:
+    part = begin()
+
+    assert part.same_life(make_task(make_version(1), make_version(2)))
+    assert not part.same_life(make_task(make_version(2), first_version=2))
+
+
+# ----------------------------------------------------------------------------------- trimming
+
+
+def test_entries_are_trimmed_after_the_commit_that_closes_their_windows_and_not_before() -> None:
+    part = begin()
+    entries = make_entry(1, 0, [(1, "x")]), make_entry(2, 1, [(12, "x")])
+    read(part, make_head(2, {P0: 2}, mark_s=12), *entries)
+    assert part.trim() == ()
+
+    commit(part)
+    assert part.trim() == (1,)
+    assert part.trim() == ()
+
+
+def test_an_entry_stays_while_an_older_version_needs_it() -> None:
+    part = two_versions()
+    commit(part)
+
+    assert part.trim() == ()
+    part.drained(make_head(2, {P0: 3}, mark_s=10))
+    commit(part)
+    assert part.trim() == (1, 2)
+
+
+def test_a_base_stands_for_all_entries_of_an_only_version() -> None:
+    part = begin()
+    entries = make_entry(1, 0, [(1, "x")]), make_entry(2, 1, [(12, "x")])
+    read(part, make_head(2, {P0: 2}, mark_s=5), *entries)
+    commit(part)
+
+    base = part.base()
+
+    assert base is not None
+    assert (base.seq, [pane.start_ms for pane in base.partial.panes]) == (2, [0, 10_000])
+    assert not part.compactable
+    assert part.base() is None
+    assert part.empty_base() is None
+
+
+def test_a_base_that_nobody_needs_any_more_is_replaced_by_an_empty_one() -> None:
+    part = begin()
+    entries = make_entry(1, 0, [(1, "x")]), make_entry(2, 1, [(2, "x")])
+    read(part, make_head(2, {P0: 2}, mark_s=5), *entries)
+    commit(part)
+    assert part.base() is not None
+    part.drained(make_head(2, {P0: 2}, mark_s=10))
+    commit(part)
+
+    empty = part.empty_base()
+
+    assert empty is not None
+    assert (empty.seq, empty.partial.panes, empty.partial.states) == (2, (), b"")
+    assert part.empty_base() is None
+
+
+def test_a_new_owner_goes_on_from_a_base_and_the_entries_behind_it() -> None:
+    first = begin()
+    entries = make_entry(1, 0, [(1, "x")]), make_entry(2, 1, [(12, "x")])
+    read(first, make_head(2, {P0: 2}, mark_s=5), *entries)
+    (record,) = commit(first)
+    base = first.base()
+
+    part = begin(record)
+    rest = make_entry(3, 2, [(4, "x"), (13, "y")])
+    read(part, make_head(3, {P0: 4}, mark_s=13), rest, base=base)
+
+    assert emitted(part) == {(0, "x"): 2}
+    assert commit(part)[0].ledger == Ledger(read=4, counted=4, emitted=2)
+    part.drained(make_head(3, {P0: 4}, mark_s=20))
+    assert emitted(part) == {(10, "x"): 1, (10, "y"): 1}
+
+
+def test_reading_goes_on_behind_the_last_entry_or_the_head_if_that_is_further() -> None:
+    part = begin()
+    read(part, make_head(7, {P0: 3}), make_entry(1, 0, [(1, "x")] * 3))
+
+    assert part.last_seq == Sequence64(7)
+    assert part.through == {Lane("0"): 3}

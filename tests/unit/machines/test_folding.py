@@ -1,0 +1,308 @@
+"""The open panes of one bucket: what entries do to them, and what comes out."""
+
+from __future__ import annotations
+
+import pytest
+
+from mars.codec.dead import decode_dead
+from mars.machines import folding as folding_module
+from mars.machines.folding import Bounds, Folding, StoreWentBack
+from mars.plan import Plan
+from mars.ports import Ledger
+from mars.types import Entry, Lane, Sequence64
+from tests.unit.machines.reducing_rows import (
+    BUCKET,
+    P0,
+    P1,
+    SLIDING,
+    balanced,
+    counts_of,
+    make_entry,
+    make_plan,
+)
+
+
+def fold(plan: Plan | None = None, closed_s: int | None = None, **merged: int) -> Folding:
+    """A folding whose last commit had these merged-through offsets (`p0=5`)."""
+    closed_ms = None if closed_s is None else closed_s * 1000
+    lanes = {Lane(name[1:]): offset for name, offset in merged.items()}
+    return Folding(plan or make_plan(), BUCKET, merged=lanes, closed_ms=closed_ms)
+
+
+def closed(folding: Folding, watermark_s: int) -> dict[tuple[int, str], int]:
+    """The rows of the windows that are due."""
+    windows = folding.close(folding.due(watermark_s * 1000))
+    return counts_of(value for window in windows for value in window.finished.values)
+
+
+def commit(folding: Folding, watermark_s: int, **through: int) -> Ledger:
+    """Close and commit, as an owner does."""
+    merged = {Lane(name[1:]): offset for name, offset in through.items()}
+    closed_ms = folding.closed_by(watermark_s * 1000)
+    ledger = folding.ledger(closed_ms)
+    folding.committed(merged, closed_ms, ledger)
+    return ledger
+
+
+# ----------------------------------------------------------------------------------- closing
+#
+#   time     0         10        20        30 s
+#   rows      x  y  x    x          y
+#   windows  |=========|=========|=========|
+
+
+def test_a_tumbling_window_has_the_rows_of_its_time_and_is_due_at_its_end() -> None:
+    folding = fold()
+    folding.absorb(make_entry(1, 0, [(1, "x"), (4, "y"), (7, "x"), (12, "x"), (23, "y")]))
+
+    assert closed(folding, 9) == {}
+    assert closed(folding, 10) == {(0, "x"): 2, (0, "y"): 1}
+    assert closed(folding, 20) == {(0, "x"): 2, (0, "y"): 1, (10, "x"): 1}
+
+
+def test_a_window_gathers_rows_of_all_entries_and_lanes() -> None:
+    folding = fold()
+    folding.absorb(make_entry(1, 0, [(1, "x"), (11, "x")]))
+    folding.absorb(make_entry(2, 0, [(2, "x"), (3, "y")], lane=P1))
+    folding.absorb(make_entry(3, 2, [(4, "x")]))
+
+    assert closed(folding, 10) == {(0, "x"): 3, (0, "y"): 1}
+
+
+#   time     0         10        20        30        40 s
+#   rows      x         x y
+#   windows  |===================|
+#                      |===================|
+#            (one from -10)      (one from 20)
+
+
+def test_a_sliding_window_is_made_of_panes_that_other_windows_use_too() -> None:
+    folding = fold(make_plan(window=SLIDING))
+    folding.absorb(make_entry(1, 0, [(1, "x"), (11, "x"), (14, "y")], plan=folding.plan))
+
+    assert closed(folding, 40) == {
+        (-10, "x"): 1,
+        (0, "x"): 2,
+        (0, "y"): 1,
+        (10, "x"): 1,
+        (10, "y"): 1,
+    }
+
+
+def test_a_sliding_window_that_was_closed_is_not_closed_again_though_its_panes_stay() -> None:
+    folding = fold(make_plan(window=SLIDING))
+    folding.absorb(make_entry(1, 0, [(1, "x"), (11, "x")], plan=folding.plan))
+
+    assert closed(folding, 20) == {(-10, "x"): 1, (0, "x"): 2}
+    commit(folding, 20, p0=2)
+
+    assert closed(folding, 30) == {(10, "x"): 1}
+    assert folding.open_windows() == [10_000]
+
+
+def test_nothing_is_due_without_a_watermark() -> None:
+    folding = fold(closed_s=0)
+    folding.absorb(make_entry(1, 0, [(1, "x")]))
+
+    assert folding.due(None) == []
+    assert folding.closed_by(None) == 0
+
+
+def test_closed_up_to_never_goes_back() -> None:
+    assert fold(closed_s=30).closed_by(12_000) == 30_000
+    assert fold(closed_s=30).closed_by(47_000) == 40_000
+
+
+def test_windows_outside_of_the_bounds_are_incomplete() -> None:
+    folding = fold()
+    folding.bounds = Bounds(from_ms=10_000, until_ms=30_000)
+    folding.absorb(make_entry(1, 0, [(5, "x"), (15, "x"), (25, "x"), (35, "x")]))
+
+    windows = folding.close(folding.due(40_000))
+
+    assert [(window.start_ms, window.complete) for window in windows] == [
+        (0, False),
+        (10_000, True),
+        (20_000, True),
+        (30_000, False),
+    ]
+
+
+def test_many_states_are_merged_early_without_a_difference(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(folding_module, "MERGE_ROWS_MIN", 1)
+    folding = fold()
+    for number in range(6):
+        folding.absorb(make_entry(number + 1, 2 * number, [(1, "x"), (2, f"y{number % 2}")]))
+
+    assert folding.groups([0]) <= 5
+    assert closed(folding, 10) == {(0, "x"): 6, (0, "y0"): 3, (0, "y1"): 3}
+
+
+# -------------------------------------------------------------------------------------- late
+
+
+def test_late_rows_are_dropped_counted_and_referenced() -> None:
+    folding = fold(closed_s=20, p0=5)
+    folding.absorb(make_entry(7, 5, [(12, "x"), (13, "y"), (21, "x")]))
+
+    ledger = folding.ledger(folding.closed_ms)
+    (reference,) = [decode_dead(raw) for raw in folding.dead]
+
+    assert (ledger.read, ledger.late, ledger.counted) == (3, 2, 1)
+    assert balanced(ledger)
+    assert (reference.reason, reference.rows) == ("late", 2)
+    assert (reference.first, reference.next, reference.window_start) == (5, 8, 10_000)
+    assert closed(folding, 30) == {(20, "x"): 1}
+
+
+def test_a_row_is_late_only_when_no_sliding_window_takes_it() -> None:
+    folding = fold(make_plan(window=SLIDING), closed_s=20, p0=5)
+    folding.absorb(make_entry(7, 5, [(5, "x"), (15, "y"), (25, "z")], plan=folding.plan))
+
+    ledger = folding.ledger(folding.closed_ms)
+
+    assert (ledger.read, ledger.late, ledger.counted, ledger.late_partly) == (3, 1, 2, 1)
+    assert balanced(ledger)
+    assert closed(folding, 30) == {(10, "y"): 1, (10, "z"): 1}
+
+
+def test_rows_that_cannot_be_read_are_counted_and_named() -> None:
+    folding = fold()
+    folding.absorb(make_entry(1, 0, [(1, "x"), (0, "")]))
+
+    (reference,) = [decode_dead(raw) for raw in folding.dead]
+    ledger = folding.ledger(None)
+
+    assert (ledger.read, ledger.bad, ledger.counted) == (2, 1, 1)
+    assert reference.offset == 1
+
+
+# --------------------------------------------------------------------------------- accounted
+
+
+def test_accounted_entries_build_panes_again_and_touch_nothing_else() -> None:
+    before = Ledger(read=4, bad=1, counted=3)
+    folding = Folding(make_plan(), BUCKET, merged={P0: 4}, closed_ms=0, ledger=before)
+    folding.absorb(make_entry(1, 0, [(1, "x"), (2, "x"), (0, ""), (12, "y")]))
+
+    assert folding.ledger(0) == before
+    assert folding.dead == []
+    assert closed(folding, 20) == {(0, "x"): 2, (10, "y"): 1}
+
+
+def test_accounted_rows_of_closed_windows_are_not_late_a_second_time() -> None:
+    folding = fold(closed_s=10, p0=3)
+    folding.absorb(make_entry(1, 0, [(1, "x"), (2, "x"), (12, "y")]))
+
+    assert folding.ledger(10_000).late == 0
+    assert closed(folding, 20) == {(10, "y"): 1}
+
+
+def test_accounted_rows_that_missed_some_windows_are_not_counted_so_again() -> None:
+    folding = fold(make_plan(window=SLIDING), closed_s=20, p0=1)
+    folding.absorb(make_entry(1, 0, [(15, "x")], plan=folding.plan))
+
+    assert folding.ledger(20_000).late_partly == 0
+
+
+def test_an_entry_on_both_sides_of_what_is_accounted_means_that_the_store_went_back() -> None:
+    folding = fold(p0=3)
+
+    with pytest.raises(StoreWentBack, match="straddles"):
+        folding.absorb(make_entry(1, 0, [(1, "x")] * 5))
+
+
+def test_an_entry_that_begins_where_the_accounted_ones_end_is_new() -> None:
+    folding = fold(p0=3)
+    folding.absorb(make_entry(1, 3, [(1, "x")] * 2))
+
+    assert folding.ledger(None).read == 2
+
+
+# ------------------------------------------------------------------------------ ledger and L
+
+
+def test_the_ledger_balances_at_every_commit() -> None:
+    folding = fold(make_plan(window=SLIDING))
+    rows = [(1, "x"), (0, ""), (14, "y"), (22, "x"), (3, "z"), (31, "y"), (15, "x"), (48, "z")]
+    for at, row in enumerate(rows):
+        folding.absorb(make_entry(at + 1, at, [row], plan=folding.plan))
+        ledger = commit(folding, row[0], p0=at + 1)
+        assert balanced(ledger), f"after row {at}: {ledger}"
+        assert ledger.read == at + 1
+    assert ledger.late == 2
+    assert ledger.open == 2
+
+
+def test_rows_are_emitted_once_all_their_windows_are_closed() -> None:
+    folding = fold(make_plan(window=SLIDING))
+    folding.absorb(make_entry(1, 0, [(5, "x"), (15, "x")], plan=folding.plan))
+
+    assert folding.ledger(10_000).emitted == 0
+    assert folding.ledger(20_000).emitted == 1
+    assert folding.ledger(30_000).emitted == 2
+
+
+def test_what_is_needed_is_the_first_offset_of_the_panes_that_stay_open() -> None:
+    folding = fold()
+    folding.absorb(make_entry(1, 0, [(1, "x"), (2, "x")]))
+    folding.absorb(make_entry(2, 2, [(11, "x")]))
+    folding.absorb(make_entry(3, 0, [(12, "x")], lane=P1))
+    through = {P0: 3, P1: 1}
+
+    assert folding.needed(through, None) == {P0: 0, P1: 0}
+    assert folding.needed(through, 10_000) == {P0: 2, P1: 0}
+    assert folding.needed(through, 20_000) == through
+
+
+# ----------------------------------------------------------------------------------- the base
+
+
+def merged_entries() -> tuple[Folding, Entry]:
+    """A folding with rows in two open windows, committed, and its base."""
+    folding = fold()
+    folding.absorb(make_entry(1, 0, [(1, "x"), (12, "x"), (13, "y")]))
+    folding.absorb(make_entry(2, 0, [(22, "x")], lane=P1))
+    commit(folding, 10, p0=3, p1=1)
+    return folding, folding.base(Sequence64(2))
+
+
+def test_a_new_owner_builds_the_same_panes_from_a_base() -> None:
+    folding, base = merged_entries()
+    ledger = folding.ledger(10_000)
+    other = Folding(make_plan(), BUCKET, merged={P0: 3, P1: 1}, closed_ms=10_000, ledger=ledger)
+    other.absorb(base)
+
+    assert closed(other, 30) == closed(folding, 30) == {(10, "x"): 1, (10, "y"): 1, (20, "x"): 1}
+    assert other.ledger(10_000) == ledger == Ledger(read=4, counted=4, emitted=1)
+    assert other.needed({P0: 3, P1: 1}, 10_000) == folding.needed({P0: 3, P1: 1}, 10_000)
+
+
+def test_a_new_owner_goes_on_behind_a_base() -> None:
+    _folding, base = merged_entries()
+    other = fold(closed_s=10, p0=3, p1=1)
+    other.absorb(base)
+    other.absorb(make_entry(3, 3, [(14, "x"), (2, "x")]))
+
+    ledger = other.ledger(10_000)
+    assert (ledger.read, ledger.late) == (2, 1)
+    assert closed(other, 20) == {(10, "x"): 2, (10, "y"): 1}
+
+
+def test_an_owner_that_has_closed_more_since_takes_from_a_base_what_is_open() -> None:
+    _folding, base = merged_entries()
+    other = fold(closed_s=20, p0=5, p1=4)
+    other.absorb(base)
+
+    assert closed(other, 30) == {(20, "x"): 1}
+    assert other.ledger(20_000).late == 0
+
+
+def test_a_base_of_nothing_holds_no_panes() -> None:
+    folding = fold(p0=3)
+    base = folding.base(Sequence64(2))
+
+    assert base.partial.panes == ()
+    assert base.partial.states == b""

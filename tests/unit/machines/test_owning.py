@@ -1,0 +1,485 @@
+"""One bucket of a reducer, told by hand what came of what it asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import pytest
+
+from mars.definitions import TaskState
+from mars.errors import TaskLimit
+from mars.machines.bucket_task import BucketTask
+from mars.machines.events import (
+    AuditEmissions,
+    BucketClaimed,
+    BucketCommitted,
+    BucketFailed,
+    ClaimBucket,
+    CommitTransaction,
+    CompactLog,
+    EmissionsAudited,
+    FailTask,
+    Instruction,
+    LogRead,
+    ReadAssignment,
+    ReadLog,
+    ReleaseBucket,
+    Report,
+    TrimLog,
+)
+from mars.machines.owning import RETRY_PAUSE_MS, Owning, OwningLimits, OwnState
+from mars.machines.runnable import RunnableTask
+from mars.ports import Claim, Claimed, Committed, Head, LogSlice, Owner, Progress
+from mars.types import AssignmentEpoch, Entry, MemberId, Sequence64, StoreEpoch, TaskName
+from tests.unit.machines.reducing_rows import (
+    A1,
+    BUCKET,
+    E1,
+    NAME,
+    P0,
+    make_emission,
+    make_entry,
+    make_head,
+    make_plan,
+    make_progress,
+    make_slice,
+    make_task,
+    make_version,
+)
+
+LIMITS = OwningLimits(progress_interval_ms=10_000, large_task_rows=3, log_bytes_max=1_000)
+OTHER = TaskName("other")
+Asked = TypeVar("Asked")
+
+
+def owner(epoch: int = 1) -> Owner:
+    return Owner(MemberId("reducer-1"), AssignmentEpoch(epoch))
+
+
+def only(instructions: Sequence[Instruction], kind: type[Asked]) -> Asked:
+    """The one instruction of a kind."""
+    (found,) = [each for each in instructions if isinstance(each, kind)]
+    return found
+
+
+class Bucket:
+    """A bucket's machine, and its outcomes as they come."""
+
+    def __init__(self, *tasks: RunnableTask) -> None:
+        self.machine = Owning(BUCKET, LIMITS)
+        self.term = 0
+        self.position = 0
+        self.tasks = {task.name: task for task in tasks or (make_task(),)}
+        self.machine.tasks_changed(self.tasks)
+        self.machine.ticked(0)
+
+    def change(self, *tasks: RunnableTask) -> None:
+        self.tasks = {**self.tasks, **{task.name: task for task in tasks}}
+        self.machine.tasks_changed(self.tasks)
+
+    def assign(self, epoch: int = 1, store_epoch: int = 1) -> ClaimBucket:
+        claim = only(self.machine.assigned(owner(epoch), StoreEpoch(store_epoch)), ClaimBucket)
+        self.term = claim.term
+        return claim
+
+    def claim(self, *records: Progress) -> list[Instruction]:
+        """The claim is durable, with these records before it."""
+        own = Claim(BUCKET, A1, E1, "nonce", MemberId("reducer-1"))
+        self.position = len(records) + 1
+        claimed = Claimed((*records, own), self.position)
+        return self.machine.claimed(BucketClaimed(BUCKET, self.term, claimed))
+
+    def own(self, *records: Progress) -> None:
+        self.assign()
+        self.claim(*records)
+        assert self.machine.state is OwnState.OWNING
+
+    def read(self, head: Head, *entries: Entry, name: TaskName = NAME) -> list[Instruction]:
+        """Look at one head, read what it asks for."""
+        asked = self.machine.heads_read({name: head})
+        reads = [each for each in asked if isinstance(each, ReadLog)]
+        given = [each for each in asked if not isinstance(each, ReadLog)]
+        for read in reads:
+            given += self.machine.log_read(LogRead(read, make_slice(*entries), head))
+        return given
+
+    def commit(self, commit: CommitTransaction) -> list[Instruction]:
+        """The transaction is durable."""
+        progress = commit.transaction.progress
+        self.position += len(progress)
+        committed = Committed(progress, self.position)
+        return self.machine.committed(BucketCommitted(BUCKET, commit.term, committed))
+
+    def fail(self, *, fenced: bool = False, culprit: TaskName | None = None) -> list[Instruction]:
+        return self.machine.failed(BucketFailed(BUCKET, self.term, fenced, "why", culprit))
+
+
+def names(commit: CommitTransaction) -> list[str]:
+    """The tasks whose progress a transaction holds."""
+    return [record.task for record in commit.transaction.progress]
+
+
+# ------------------------------------------------------------------------------------- claims
+
+
+def test_an_assigned_bucket_gives_its_old_producer_back_and_claims() -> None:
+    given = Bucket().machine.assigned(owner(3), StoreEpoch(2))
+
+    assert given == [
+        ReleaseBucket(BUCKET),
+        ClaimBucket(BUCKET, 1, AssignmentEpoch(3), StoreEpoch(2)),
+    ]
+
+
+def test_the_same_assignment_again_changes_nothing() -> None:
+    here = Bucket()
+    here.own()
+
+    assert here.machine.assigned(owner(), E1) == []
+
+
+def test_a_higher_assignment_epoch_claims_again_from_any_state() -> None:
+    here = Bucket()
+    here.own()
+
+    assert here.assign(epoch=2).epoch == 2
+    assert here.machine.state is OwnState.CLAIMING
+
+
+def test_the_last_emissions_are_audited_before_anything_is_read() -> None:
+    here = Bucket()
+    here.assign()
+    given = here.claim(
+        make_progress({P0: 1}, emission=make_emission(emit=1)),
+        make_progress({P0: 2}, emit=2, emission=make_emission(emit=2)),
+        make_progress({P0: 2}, "gone", emission=make_emission("gone"), deleted=True),
+    )
+
+    assert given == [AuditEmissions(BUCKET, here.term, (make_emission(emit=2),))]
+    assert here.machine.heads_read({NAME: make_head(1, {P0: 3})}) == []
+
+
+def test_an_audit_mismatch_is_reported_and_the_record_stays_the_truth() -> None:
+    here = Bucket()
+    here.assign()
+    here.claim(make_progress({P0: 1}, emission=make_emission()))
+
+    given = here.machine.audited(EmissionsAudited(BUCKET, here.term, ("2 rows, not 1",)))
+
+    assert given == [Report("audit_mismatch", "bucket 0: 2 rows, not 1")]
+    assert here.machine.state is OwnState.OWNING
+
+
+def test_an_unassigned_bucket_gives_its_producer_back_once() -> None:
+    here = Bucket()
+    here.own()
+
+    assert here.machine.unassigned() == [ReleaseBucket(BUCKET)]
+    assert here.machine.unassigned() == []
+    assert here.machine.ticked(60_000) == []
+
+
+# ----------------------------------------------------------------------------------- failures
+
+
+def test_after_an_unknown_outcome_the_bucket_goes_through_the_assignment_again() -> None:
+    here = Bucket()
+    here.own()
+
+    assert here.fail() == [
+        ReleaseBucket(BUCKET),
+        Report("bucket_interrupted", "bucket 0: why"),
+    ]
+    assert here.machine.ticked(RETRY_PAUSE_MS - 1) == []
+    assert here.machine.assigned(owner(), E1) == []
+    assert here.machine.ticked(RETRY_PAUSE_MS) == [ReadAssignment()]
+    assert here.assign().term > 1
+
+
+def test_a_fenced_bucket_waits_for_a_higher_epoch() -> None:
+    here = Bucket()
+    here.own()
+
+    here.fail(fenced=True)
+
+    assert here.machine.ticked(60_000) == []
+    assert here.machine.assigned(owner(), E1) == []
+    assert here.assign(epoch=2).epoch == 2
+
+
+def test_outcomes_of_earlier_terms_are_ignored() -> None:
+    here = Bucket()
+    here.own()
+    old = here.term
+    here.assign(epoch=2)
+
+    claimed = Claimed((make_progress({P0: 9}),), 1)
+    assert here.machine.claimed(BucketClaimed(BUCKET, old, claimed)) == []
+    assert here.machine.audited(EmissionsAudited(BUCKET, old, ("x",))) == []
+    assert here.machine.committed(BucketCommitted(BUCKET, old, Committed((), 9))) == []
+    assert here.machine.failed(BucketFailed(BUCKET, old, True, "late")) == []
+    request = ReadLog(BUCKET, old, NAME, Sequence64(0), Sequence64(1))
+    late = LogRead(request, LogSlice(None, ()), make_head(1, {P0: 1}))
+    assert here.machine.log_read(late) == []
+    assert here.machine.state is OwnState.CLAIMING
+
+
+def test_a_task_whose_output_is_refused_fails_alone() -> None:
+    here = Bucket(make_task(), make_task(name=OTHER))
+    here.own()
+
+    assert FailTask(NAME, "why") in here.fail(culprit=NAME)
+    here.machine.ticked(RETRY_PAUSE_MS)
+    here.own()
+    heads = {NAME: make_head(1, {P0: 1}), OTHER: make_head(1, {P0: 1})}
+    asked = here.machine.heads_read(heads)
+
+    assert [each.task for each in asked if isinstance(each, ReadLog)] == [OTHER]
+
+
+@pytest.mark.parametrize(
+    ("problem", "detail"),
+    [(TaskLimit("too many keys"), "too many keys"), (ValueError("odd"), "unexpected ValueError")],
+)
+def test_a_task_that_cannot_be_folded_fails_alone(
+    problem: Exception, detail: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = Bucket(make_task(), make_task(name=OTHER))
+    here.own()
+    real = BucketTask.absorb
+
+    def absorb(part: BucketTask, piece: LogSlice) -> None:
+        if part.task.name == NAME:
+            raise problem
+        real(part, piece)
+
+    monkeypatch.setattr(BucketTask, "absorb", absorb)
+    failed = only(here.read(make_head(1, {P0: 1}), make_entry(1, 0, [(1, "x")])), FailTask)
+    assert failed.task == NAME
+    assert failed.detail.startswith(detail)
+
+    entry = make_entry(1, 0, [(1, "x")], plan=make_plan(OTHER))
+    assert here.read(make_head(1, {P0: 1}, mark_s=10), entry, name=OTHER) == []
+    assert names(only(here.machine.ticked(1), CommitTransaction)) == [OTHER]
+
+
+def test_a_failed_task_is_read_from_the_start_once_it_is_resumed() -> None:
+    here = Bucket()
+    here.own()
+    here.read(make_head(1, {P0: 1}), make_entry(1, 0, [(1, "x")]))
+    here.change(make_task(state=TaskState.FAILED))
+    assert here.machine.heads_read({NAME: make_head(2, {P0: 2})}) == []
+
+    here.change(make_task())
+    (read,) = here.machine.heads_read({NAME: make_head(2, {P0: 2})})
+
+    assert isinstance(read, ReadLog)
+    assert read.after == 0
+
+
+def test_a_store_that_went_back_is_reported_and_stops_the_bucket() -> None:
+    here = Bucket()
+    here.own()
+    here.read(make_head(1, {P0: 3}), make_entry(1, 0, [(1, "x")] * 3))
+
+    given = here.read(make_head(1, {P0: 2}))
+
+    assert given[0] == ReleaseBucket(BUCKET)
+    assert only(given, Report).kind == "store_went_back"
+    assert here.machine.status == "store_went_back"
+    assert here.machine.ticked(60_000) == []
+    assert here.machine.assigned(owner(), E1) == []
+    assert here.assign(epoch=2, store_epoch=2).store_epoch == 2
+
+
+# ------------------------------------------------------------------------------------ reading
+
+
+def test_what_is_new_in_the_log_is_read_up_to_the_head() -> None:
+    here = Bucket()
+    here.own()
+    here.read(make_head(2, {P0: 1}), make_entry(1, 0, [(1, "x")]))
+
+    (read,) = here.machine.heads_read({NAME: make_head(5, {P0: 4})})
+
+    assert read == ReadLog(BUCKET, here.term, NAME, Sequence64(2), Sequence64(5))
+
+
+def test_a_store_of_another_epoch_is_not_read() -> None:
+    here = Bucket()
+    here.own()
+
+    assert here.machine.heads_read({NAME: make_head(1, {P0: 1}, epoch=StoreEpoch(2))}) == []
+    assert here.machine.heads_read({NAME: None}) == []
+
+
+def test_a_log_with_a_version_that_is_not_known_yet_waits_for_its_definition() -> None:
+    here = Bucket()
+    here.own()
+    head = make_head(1, {P0: 1}, version=2)
+    assert here.machine.heads_read({NAME: head}) == []
+
+    here.change(make_task(make_version(1), make_version(2, {P0: 0})))
+
+    assert [type(each) for each in here.machine.heads_read({NAME: head})] == [ReadLog]
+
+
+@pytest.mark.parametrize(
+    "after",
+    [None, make_head(0, {P0: 0}), make_head(9, {P0: 9}, epoch=StoreEpoch(2))],
+    ids=["gone", "begun again", "of another epoch"],
+)
+def test_what_is_read_of_a_log_that_was_lost_meanwhile_counts_for_nothing(
+    after: Head | None,
+) -> None:
+    here = Bucket()
+    here.own()
+    head = make_head(1, {P0: 1}, mark_s=10)
+    (read,) = here.machine.heads_read({NAME: head})
+    assert isinstance(read, ReadLog)
+
+    here.machine.log_read(LogRead(read, LogSlice(None, ()), after))
+    assert here.machine.ticked(20_000) == []
+
+    here.read(head, make_entry(1, 0, [(1, "x")]))
+    commit = only(here.machine.ticked(20_000), CommitTransaction)
+    assert commit.transaction.progress[0].ledger.emitted == 1
+
+
+def test_a_task_made_again_under_the_name_of_a_deleted_one_is_read_from_the_start() -> None:
+    here = Bucket()
+    here.own()
+    here.read(make_head(5, {P0: 7}), make_entry(5, 0, [(1, "x")] * 7))
+
+    here.change(make_task(make_version(2), first_version=2))
+    assert here.machine.heads_read({NAME: make_head(6, {P0: 8})}) == []
+    (read,) = here.machine.heads_read({NAME: make_head(6, {P0: 8}, version=2)})
+
+    assert isinstance(read, ReadLog)
+    assert read.after == 0
+
+
+# --------------------------------------------------------------------------------- committing
+
+
+def test_a_due_window_is_committed_with_progress_at_the_known_end() -> None:
+    here = Bucket()
+    here.own(make_progress({P0: 0}, emit=4))
+    here.read(make_head(1, {P0: 1}, mark_s=10), make_entry(1, 0, [(1, "x")]))
+
+    commit = only(here.machine.ticked(1), CommitTransaction)
+
+    assert (commit.term, commit.next) == (here.term, 2)
+    assert [len(batch.values) for batch in commit.transaction.results] == [1]
+    assert [record.emit for record in commit.transaction.progress] == [5]
+
+
+def test_nothing_is_read_or_committed_while_a_commit_is_under_way() -> None:
+    here = Bucket()
+    here.own()
+    here.read(make_head(1, {P0: 1}, mark_s=10), make_entry(1, 0, [(1, "x")]))
+    here.machine.ticked(1)
+
+    assert here.machine.heads_read({NAME: make_head(2, {P0: 2})}) == []
+    assert here.machine.ticked(60_000) == []
+    assert here.machine.status == "committing"
+
+
+def test_after_a_commit_entries_that_nobody_needs_are_trimmed() -> None:
+    here = Bucket()
+    here.own()
+    here.read(make_head(1, {P0: 1}, mark_s=10), make_entry(1, 0, [(1, "x")]))
+
+    given = here.commit(only(here.machine.ticked(1), CommitTransaction))
+
+    assert given == [TrimLog(BUCKET, NAME, E1, (Sequence64(1),))]
+    assert here.machine.state is OwnState.OWNING
+
+
+def test_progress_is_committed_without_rows_once_it_is_old_and_not_before() -> None:
+    here = Bucket()
+    here.own()
+    here.read(make_head(1, {P0: 1}, mark_s=1), make_entry(1, 0, [(1, "x")]))
+    assert here.machine.ticked(9_999) == []
+
+    commit = only(here.machine.ticked(10_000), CommitTransaction)
+    assert commit.transaction.results == ()
+    assert commit.transaction.progress[0].merged == {P0: 1}
+
+    here.commit(commit)
+    assert here.machine.ticked(20_000) == []
+
+
+def test_a_large_task_gets_a_transaction_of_its_own_after_the_small_ones() -> None:
+    here = Bucket(make_task(), make_task(name=OTHER))
+    here.own()
+    many = [(1, f"k{number}") for number in range(4)]
+    here.read(make_head(1, {P0: 4}, mark_s=10), make_entry(1, 0, many))
+    few = make_entry(1, 0, [(1, "x")], plan=make_plan(OTHER))
+    here.read(make_head(1, {P0: 1}, mark_s=10), few, name=OTHER)
+
+    first = only(here.machine.ticked(1), CommitTransaction)
+    second = only(here.commit(first), CommitTransaction)
+
+    assert (names(first), names(second)) == ([OTHER], [NAME])
+
+
+def test_small_tasks_share_a_transaction() -> None:
+    here = Bucket(make_task(), make_task(name=OTHER))
+    here.own()
+    for name in (NAME, OTHER):
+        entry = make_entry(1, 0, [(1, "x")], plan=make_plan(name))
+        here.read(make_head(1, {P0: 1}, mark_s=10), entry, name=name)
+
+    assert names(only(here.machine.ticked(1), CommitTransaction)) == [NAME, OTHER]
+
+
+def test_a_crowded_log_is_committed_and_merged_though_no_window_is_due() -> None:
+    here = Bucket()
+    here.own()
+    entries = make_entry(1, 0, [(1, "x")]), make_entry(2, 1, [(2, "x")])
+    here.read(make_head(2, {P0: 2}, mark_s=2, log_bytes=501), *entries)
+
+    commit = only(here.machine.ticked(1), CommitTransaction)
+    compact = only(here.commit(commit), CompactLog)
+
+    assert compact.base.seq == 2
+    assert [pane.rows for pane in compact.base.partial.panes] == [2]
+    assert here.machine.ticked(2) == []
+
+
+def test_a_base_is_taken_away_when_its_windows_are_closed() -> None:
+    here = Bucket()
+    here.own()
+    entries = make_entry(1, 0, [(1, "x")]), make_entry(2, 1, [(2, "x")])
+    here.read(make_head(2, {P0: 2}, mark_s=2, log_bytes=501), *entries)
+    here.commit(only(here.machine.ticked(1), CommitTransaction))
+    here.read(make_head(2, {P0: 2}, mark_s=10))
+
+    compact = only(here.commit(only(here.machine.ticked(2), CommitTransaction)), CompactLog)
+
+    assert compact.base.partial.panes == ()
+
+
+def test_a_deleted_task_commits_a_last_record_and_is_dropped() -> None:
+    here = Bucket()
+    here.own(make_progress({P0: 3}, emit=4))
+    here.change(make_task(state=TaskState.DELETED))
+
+    commit = only(here.machine.ticked(1), CommitTransaction)
+    (record,) = commit.transaction.progress
+    assert (record.deleted, record.emit) == (True, 5)
+
+    assert here.commit(commit) == []
+    assert here.machine.heads_read({NAME: make_head(1, {P0: 4})}) == []
+    assert here.machine.ticked(60_000) == []
+
+
+def test_a_bucket_that_waits_for_what_it_has_read_once_says_so() -> None:
+    here = Bucket()
+    here.own(make_progress({P0: 3}))
+    assert here.machine.status == "catching_up"
+
+    here.read(make_head(1, {P0: 3}), make_entry(1, 0, [(1, "x")] * 3))
+    assert here.machine.status == "owning"

@@ -1,0 +1,79 @@
+"""What a mapper knows of one task."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mars.definitions import TaskState
+from mars.machines.task_view import TaskView
+from tests.unit.machines.reducing_rows import E1, P0, P1, make_head, make_task, make_version
+
+
+def known() -> TaskView:
+    view = TaskView(make_task())
+    view.learn(make_head(1, {P0: 5}))
+    return view
+
+
+def test_a_task_is_offered_nothing_before_the_store_has_told_where_it_is() -> None:
+    view = TaskView(make_task())
+    assert not view.ready(P0)
+
+    view.learn(make_head(1, {P0: 5}))
+    assert view.ready(P0)
+    assert not view.ready(P1)
+    assert (view.epoch, view.offsets) == (E1, {P0: 5})
+
+
+def test_a_head_that_is_missing_or_inactive_leaves_the_task_unknown() -> None:
+    view = known()
+    view.learn(None)
+    assert not view.ready(P0)
+
+    view.learn(make_head(1, {P0: 5}, active=False))
+    assert not view.ready(P0)
+
+
+def test_a_task_that_is_not_running_is_offered_nothing_though_the_store_would_take_it() -> None:
+    view = known()
+
+    for state in (TaskState.PAUSED, TaskState.FAILED):
+        assert not view.updated(make_task(state=state)).ready(P0)
+    assert view.updated(make_task()).ready(P0)
+
+
+def test_a_stopped_task_needs_the_stores_word_again() -> None:
+    view = known()
+    view.stop()
+    assert not view.ready(P0)
+
+    view.learn(make_head(1, {P0: 6}))
+    assert view.ready(P0)
+
+
+def test_a_refused_lane_is_offered_again_after_its_pause() -> None:
+    view = known()
+    view.block(P0, until_ms=200)
+
+    assert view.blocked(P0, 199)
+    assert not view.blocked(P0, 200)
+    assert not view.blocked(P1, 0)
+
+
+def test_what_another_mapper_may_have_done_to_a_lane_is_forgotten() -> None:
+    view = known()
+    view.cuts[P0] = 7
+    view.block(P0, until_ms=200)
+    view.saw_rows(P0, 150)
+
+    view.forget_lane(P0)
+
+    assert (view.cuts, view.blocked(P0, 0), view.row_seen_ms(P0)) == ({}, False, 0)
+
+
+def test_the_idle_time_is_that_of_the_newest_version_that_has_begun() -> None:
+    task = make_task(make_version(1), make_version(2, {P0: 9}), idle_after_ms=7_000)
+    older, newer = task.plans[1], task.plans[2]
+    plans = {1: older, 2: replace(newer, options=replace(newer.options, idle_after_ms=9_000))}
+
+    assert TaskView(replace(task, plans=plans)).idle_after_ms == 9_000
