@@ -85,6 +85,10 @@ from mars.types import (
 RETRY_PAUSE_MS = 100
 """Pause before a refused batch is offered again, or an unknown head read again."""
 
+HEAD_INTERVAL_MS = 1_000
+"""How often every head is read: while no rows come, nothing else tells that the store was lost and
+that the task is to be read again from further back."""
+
 UNKNOWN_LANE_PAUSE_MS = 1_000
 """Pause before a lane that the task does not have yet is offered again: the leader adds it."""
 
@@ -476,12 +480,12 @@ class Mapping:
     # ------------------------------------------------------------------------- heads and idleness
 
     def _refresh_heads(self) -> list[Instruction]:
-        """Ask again for the heads of tasks that are not known, or were found inactive."""
-        pause = RETRY_PAUSE_MS
+        """Ask again for all heads, the sooner where one is not known or was found inactive."""
         return self._ask_heads(
             view
             for view in self._views.values()
-            if view.task.running and not view.known and self._now_ms - view.asked_ms >= pause
+            if view.task.running
+            and self._now_ms - view.asked_ms >= (HEAD_INTERVAL_MS if view.known else RETRY_PAUSE_MS)
         )
 
     def _idle(self) -> list[Instruction]:

@@ -82,10 +82,10 @@ class Row:
         return json.dumps({"ts": self.time_ms, "k": self.key, "v": self.value}).encode()
 
 
-def make_rows(chance: random.Random, count: int) -> list[Row]:
+def make_rows(chance: random.Random, count: int, newest_ms: int = EVENT_START_MS) -> list[Row]:
     """One lane: event time goes on, each row is at most `DELAY_MS` behind the newest before it."""
     rows: list[Row] = []
-    newest = EVENT_START_MS + chance.randrange(3_000)
+    newest = newest_ms + chance.randrange(3_000)
     for _ in range(count):
         newest += chance.randrange(1_500)
         time_ms = newest - chance.choice((0, 0, 0, chance.randrange(DELAY_MS + 1)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -193,3 +194,12 @@ def test_description_has_every_schema_it_refers_to(world: World) -> None:
 
 def test_documentation_is_served(world: World) -> None:
     assert world.http.get("/docs").status_code == 200
+
+
+def test_the_documentation_page_needs_nothing_from_outside(world: World) -> None:
+    page = world.http.get("/docs").text
+
+    parts = re.findall(r'(?:src|href)="([^"]+)"', page)
+    assert len(parts) >= 2
+    assert all(part.startswith("/") for part in parts)
+    assert all(world.http.get(part).status_code == 200 for part in parts)

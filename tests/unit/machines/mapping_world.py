@@ -207,7 +207,7 @@ class World:
             case Offer():
                 return Offered(instruction, self._append(instruction))
             case ReadHeads(tasks=tasks):
-                return HeadsRead(self.store.head(tasks))
+                return self._read_heads(tasks)
             case SeekLane(reader=reader, partition=number, offset=offset):
                 self.positions[reader, number] = offset
             case ResumeLane(reader=reader, partition=number, offset=offset):
@@ -232,6 +232,12 @@ class World:
             case _:
                 pass
         return None
+
+    def _read_heads(self, tasks: tuple[TaskName, ...]) -> Event | None:
+        try:
+            return HeadsRead(self.store.head(tasks))
+        except Unavailable:
+            return None
 
     def _append(self, offer: Offer) -> object:
         try:

@@ -1,0 +1,75 @@
+"""The leader and versions: after a loss of the store, and of tasks made again under an old name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mars.definitions import TaskState
+from mars.machines.leading import (
+    BeginVersion,
+    DropTask,
+    InitialiseTask,
+    KnownProgress,
+    Leading,
+    SetActive,
+)
+from mars.types import StoreEpoch
+from tests.unit.machines.test_leading import TASK, claims, head, lanes, progress, task, version, view
+
+PENDING = task(version(starts=lanes(p0=10, p1=20)), version(2))
+MERGED = KnownProgress().with_records([progress(0, lanes(p0=50, p1=70), lanes(p0=30, p1=40))])
+
+
+def look(state: TaskState = TaskState.RUNNING, **changes: object) -> object:
+    """A version waits to begin, after a recovery has set the task back to L."""
+    tasks = {TASK: replace(PENDING, state=state)}
+    made = view(tasks=tasks, copied=tasks, progress=MERGED)
+    return replace(made, heads={TASK: head(**changes)})
+
+
+def test_after_a_recovery_the_version_before_is_first_read_up_to_where_it_was() -> None:
+    offsets = lanes(p0=30, p1=40)
+
+    go_on = Leading().decide(look(active=False, offsets=offsets))  # type: ignore[arg-type]
+    wait = Leading().decide(look(active=True, offsets=lanes(p0=50, p1=69)))  # type: ignore[arg-type]
+
+    assert go_on == [SetActive(TASK, StoreEpoch(1), active=True)]
+    assert wait == []
+
+
+def test_a_version_begins_once_everything_accounted_has_been_read_again() -> None:
+    offsets = lanes(p0=52, p1=70)
+
+    stop = Leading().decide(look(active=True, offsets=offsets))  # type: ignore[arg-type]
+    (begin,) = Leading().decide(look(active=False, offsets=offsets))  # type: ignore[arg-type]
+
+    assert stop == [SetActive(TASK, StoreEpoch(1), active=False)]
+    assert isinstance(begin, BeginVersion)
+    assert begin.definition.current.starts == offsets
+
+
+def test_a_paused_task_is_not_set_going_to_let_a_version_begin() -> None:
+    behind = look(TaskState.PAUSED, active=False, offsets=lanes(p0=30, p1=40))
+
+    assert Leading().decide(behind) == []  # type: ignore[arg-type]
+
+
+def test_what_the_store_holds_of_a_deleted_task_does_not_become_that_of_the_next() -> None:
+    again = {TASK: replace(task(version(2, lanes(p0=0, p1=0))), first_version=2)}
+    leading = Leading()
+    leading.decide(view())
+
+    drop = leading.decide(view(tasks=again, copied=again))
+    (initialise,) = leading.decide(view(tasks=again, copied=again, heads={TASK: None}))
+
+    assert drop == [DropTask(TASK)]
+    assert isinstance(initialise, InitialiseTask)
+    assert initialise.start.offsets == lanes(p0=0, p1=0)
+
+
+def test_a_claim_of_a_former_owner_does_not_hide_the_newer_one_before_it() -> None:
+    newer, older = claims(2, 2), claims(1, 1)
+
+    known = KnownProgress().with_records([*newer, *older])
+
+    assert list(known.claims.values()) == newer

@@ -1,0 +1,128 @@
+"""A mapper after answers were lost, the store was lost, or a task has changed meanwhile."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from mars.definitions import TaskState
+from mars.machines.mapping_events import CATCH_UP, LIVE, Sourced
+from mars.plan import WindowShape
+from mars.ports import OffsetGone, TaskStart
+from mars.types import Bucket, Lane, Reason, Sequence64, StoreEpoch, TaskName
+from tests.unit.machines.mapping_world import (
+    BUCKETS,
+    EPOCH,
+    TOPIC,
+    World,
+    make_plan,
+    make_task,
+    make_version,
+    row,
+)
+
+P0 = Lane("0")
+A = TaskName("a")
+
+
+def world(rows: int = 1_000, **settings: int) -> World:
+    return World({0: [row(offset) for offset in range(rows)]}, **settings)
+
+
+def test_a_partition_is_read_though_the_head_could_not_be_when_it_was_assigned() -> None:
+    here = world()
+    here.add(make_task("a"))
+    here.store.fail_next("head")
+    here.assign(0)
+    assert not here.positions
+
+    here.run()
+
+    assert here.counts("a") == here.expected()
+
+
+def test_a_lost_store_is_noticed_though_no_rows_come() -> None:
+    here = world(rows=10)
+    here.add(make_task("a"))
+    here.assign(0)
+    here.run(rounds=5)
+    here.store.restart()
+    offsets = {P0: 3}
+    here.store.initialise(A, StoreEpoch(2), TaskStart(1, True, offsets, {}, {P0: (7,)}))
+
+    here.run(rounds=20)
+
+    assert here.offsets("a") == {P0: 10}
+    assert here.counts("a") == here.expected(p0=3)
+
+
+def test_a_batch_that_was_refused_is_mapped_anew_for_the_version_that_has_begun_since() -> None:
+    here = world(rows=2_000, log_bytes_max=1)
+    here.partitions[1] = []
+    here.add(make_task("a"))
+    here.assign(0)
+    here.run(rounds=30)
+    start = here.offsets("a")[P0]
+    assert 0 < start < 2_000
+    assert here.machine.readings()[0].state == "backpressure"
+
+    shorter = replace(make_plan("a", 2), window=WindowShape(30_000, 30_000))
+    both = make_task("a", make_version(1, {}), make_version(2, {P0: start}))
+    here.store.switch_version(A, EPOCH, 2, {P0: start})
+    here.change(replace(both, plans={**both.plans, 2: shorter}))
+    here.store._store.budget = 10**9
+    here.run()
+
+    wanted = Counter(
+        (number * 1_000 // length * length, f"10.0.0.{number % 7}")
+        for length, numbers in ((60_000, range(start)), (30_000, range(start, 2_000)))
+        for number in numbers
+    )
+    assert here.counts("a") == wanted
+
+
+def test_rows_that_kafka_lost_are_named_though_the_first_answer_was_lost() -> None:
+    here = world(rows=100)
+    here.add(make_task("a"))
+    here.assign(0)
+    here.store.fail_next("append", before=True)
+
+    here.feed(Sourced(LIVE, OffsetGone(TOPIC, 0, 0, 40)))
+    here.run()
+
+    named = [
+        rejected
+        for number in range(BUCKETS)
+        for entry in here.store.read(A, Bucket(number), Sequence64(0), Sequence64(2**40)).entries
+        for rejected in entry.partial.rejections.ranges
+    ]
+    assert [(one.first, one.next, one.reason) for one in named] == [(0, 40, Reason.GONE)]
+    assert here.counts("a") == here.expected(p0=40)
+
+
+def test_a_task_behind_the_others_is_not_read_again_and_again_while_its_log_is_full() -> None:
+    here = world(rows=200, log_bytes_max=10**9, step=20)
+    here.partitions[1] = [row(offset) for offset in range(10)]
+    here.add(make_task("ahead"), p0=200)
+    here.add(make_task("behind"), p0=0)
+    here.store._store.budget = 1
+    here.assign(0, 1)
+    here.run(rounds=20)
+    assert (CATCH_UP, 0) in here.paused
+
+    for _ in range(20):
+        here.run(rounds=1)
+        assert (CATCH_UP, 0) in here.paused
+
+
+def test_a_task_that_is_resumed_is_offered_what_it_missed() -> None:
+    here = world(rows=50)
+    here.add(make_task("a", state=TaskState.PAUSED))
+    here.assign(0)
+    here.run(rounds=5)
+    assert here.counts("a") == {}
+
+    here.change(make_task("a"))
+    here.run(rounds=5)
+
+    assert here.counts("a") == here.expected()
