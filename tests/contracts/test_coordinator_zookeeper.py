@@ -338,6 +338,21 @@ def test_absent_server_is_unavailable_in_time_whatever_is_called(
 
 
 @pytest.mark.integration
+def test_calls_wait_for_an_absent_server_only_soon_after_its_loss() -> None:
+    connection = ZooKeeperConnection.open(ZooKeeperSettings(hosts=f"127.0.0.1:{free_port()}"))
+    registry = ZooKeeperRegistry(connection, NAMESPACE)
+    with pytest.raises(Unavailable):
+        registry.tasks()  # waits until the loss is CONNECT_WAIT_S old
+
+    began = time.monotonic()
+    for _ in range(20):
+        with pytest.raises(Unavailable):
+            registry.tasks()
+
+    assert time.monotonic() - began < CONNECT_WAIT_S
+    connection.close()
+
+
 def test_definition_that_would_end_the_session_is_rejected(
     zookeeper_ensemble: ZooKeeperUnderTest,
 ) -> None:
