@@ -14,7 +14,16 @@ from mars.machines.leading import (
     SetActive,
 )
 from mars.types import StoreEpoch
-from tests.unit.machines.test_leading import TASK, claims, head, lanes, progress, task, version, view
+from tests.unit.machines.test_leading import (
+    TASK,
+    claims,
+    head,
+    lanes,
+    progress,
+    task,
+    version,
+    view,
+)
 
 PENDING = task(version(starts=lanes(p0=10, p1=20)), version(2))
 MERGED = KnownProgress().with_records([progress(0, lanes(p0=50, p1=70), lanes(p0=30, p1=40))])
