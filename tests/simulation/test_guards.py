@@ -15,9 +15,8 @@ from mars.definitions import TaskDefinition
 from mars.machines import leading, owning
 from mars.machines.bucket_task import BucketTask
 from mars.machines.folding import Folding
-from mars.machines.leading import KnownProgress, Leading, View
-from mars.machines.mapping import Mapping as MappingMachine
-from mars.ports import AppendOutcome, Claim, ProgressRecord, Stale, TaskStart
+from mars.machines.leading import Leading, View
+from mars.ports import AppendOutcome, Claim, Stale, TaskStart
 from mars.types import Range
 from tests.simulation.world import World
 
@@ -89,28 +88,9 @@ def logs_lost_while_they_are_read(patch: Patch) -> None:
     patch.setattr(owning, "_still_there", lambda part, before, after: True)
 
 
-def lives_of_one_name(patch: Patch) -> None:
-    """A task made again goes on in what the deleted one left."""
-    patch.setattr(leading, "_of_former_task", lambda definition, head: False)
-    patch.setattr(BucketTask, "same_life", lambda self, task: True)
-    patch.setattr(BucketTask, "knows", lambda self, version: True)
-
-
 def versions_begin_behind_what_is_accounted(patch: Patch) -> None:
     """A version begins where a recovery has set the store back to."""
     patch.setattr(leading, "_caught_up", lambda view, definition, head: True)
-
-
-def newest_claims_stand(patch: Patch) -> None:
-    """The claim that a former owner commits too late counts."""
-    real = KnownProgress.with_records
-
-    def with_records(self: KnownProgress, records: Sequence[ProgressRecord]) -> KnownProgress:
-        last = {record.bucket: record for record in records if isinstance(record, Claim)}
-        known = real(self, records)
-        return KnownProgress({**known.claims, **last}, known.records)
-
-    patch.setattr(KnownProgress, "with_records", with_records)
 
 
 def heads_are_read_without_rows(patch: Patch) -> None:
@@ -129,9 +109,7 @@ GUARDS: Mapping[str, Callable[[Patch], None]] = {
         owners_are_fenced,
         cuts,
         logs_lost_while_they_are_read,
-        lives_of_one_name,
         versions_begin_behind_what_is_accounted,
-        newest_claims_stand,
         heads_are_read_without_rows,
     )
 }
@@ -151,6 +129,3 @@ def test_without_a_guard_the_simulation_fails(guard: str, monkeypatch: Patch) ->
     GUARDS[guard](monkeypatch)
 
     assert any(fails(seed) for seed in range(SEEDS))
-
-
-assert MappingMachine
