@@ -416,7 +416,7 @@ def test_a_partition_that_is_added_is_read_from_its_begin(shared_mars: MarsClust
 
     with store(shared_mars) as keys:
         lane = lambda: keys.hget(f"mars:{{{flow.name}}}:offsets", "2")  # noqa: E731
-        wait_for("the third lane", lambda: int(lane() or 0) > 0, seconds=30)
+        wait_for("the third lane", lambda: int(lane() or 0) > 0, seconds=90)
     wanted = list(flow.rows)
     flow.burst(ahead_ms=10_000)
 

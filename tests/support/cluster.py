@@ -94,8 +94,11 @@ class MarsCluster:
         return found
 
     def pid(self, name: str) -> int:
-        """The process id that a child has now."""
-        return int(next(each["pid"] for each in self.file["processes"] if each["name"] == name))
+        """The process id of a child; one that has died is waited for until it runs again."""
+        return wait_for(f"{name} to run", lambda: self._pids().get(name, 0))
+
+    def _pids(self) -> dict[str, int]:
+        return {each["name"]: int(each["pid"]) for each in self.file["processes"]}
 
     @property
     def restarts(self) -> dict[str, int]:
