@@ -12,10 +12,10 @@ import pytest
 
 from mars.adapters.memory import partial_log, sink
 from mars.definitions import TaskDefinition
-from mars.machines import leading
+from mars.machines import leading, owning
 from mars.machines.bucket_task import BucketTask
 from mars.machines.folding import Folding
-from mars.machines.leading import View
+from mars.machines.leading import Leading, View
 from mars.ports import AppendOutcome, Claim, Stale, TaskStart
 from mars.types import Range
 from tests.simulation.world import World
@@ -45,6 +45,11 @@ def accounted_rows_only_rebuild(patch: Patch) -> None:
 def catch_up_barrier(patch: Patch) -> None:
     """R6: windows are emitted as soon as the watermark says so."""
     patch.setattr(BucketTask, "caught_up", property(lambda self: self.head is not None))
+
+
+def recovery_waits_for_all_claims(patch: Patch) -> None:
+    """The leader begins a new life while former owners may still commit."""
+    patch.setattr(Leading, "_all_claimed", staticmethod(lambda view, assignment: True))
 
 
 def claims_read_the_progress(patch: Patch) -> None:
@@ -78,9 +83,19 @@ def cuts(patch: Patch) -> None:
     patch.setattr(leading, "task_start", start)
 
 
+def logs_lost_while_they_are_read(patch: Patch) -> None:
+    """R5: the answer of a store that was just emptied is taken for a log without entries."""
+    patch.setattr(owning, "_still_there", lambda part, before, after: True)
+
+
 def versions_begin_behind_what_is_accounted(patch: Patch) -> None:
     """A version begins where a recovery has set the store back to."""
     patch.setattr(leading, "_caught_up", lambda view, definition, head: True)
+
+
+def heads_are_read_without_rows(patch: Patch) -> None:
+    """A mapper at the end of its lanes does not notice that the store was lost."""
+    patch.setattr("mars.machines.mapping.HEAD_INTERVAL_MS", 10**12)
 
 
 GUARDS: Mapping[str, Callable[[Patch], None]] = {
@@ -89,10 +104,13 @@ GUARDS: Mapping[str, Callable[[Patch], None]] = {
         offsets_compared_and_set,
         accounted_rows_only_rebuild,
         catch_up_barrier,
+        recovery_waits_for_all_claims,
         claims_read_the_progress,
         owners_are_fenced,
         cuts,
+        logs_lost_while_they_are_read,
         versions_begin_behind_what_is_accounted,
+        heads_are_read_without_rows,
     )
 }
 

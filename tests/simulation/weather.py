@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import Enum
 
 
@@ -15,6 +15,15 @@ class Fate(Enum):
     UNANSWERED = "it takes effect, the answer is lost"
     TWICE = "it arrives twice, the second answer comes back"
     FATAL = "it takes effect, and its process dies of it"
+    FROZEN = "its process stands still just before it"
+    EMPTIED = "the store loses everything just before it"
+
+
+TOUCHY = ("redis.read_many", "redis.compact", "redis.initialise", "redis.seal", "kafka.end")
+"""Calls before which a process stands still, or the store is lost, more often than before others:
+what was looked at a moment ago is relied upon here."""
+
+TOUCHY_TIMES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +34,8 @@ class Weather:
     unanswered: float
     twice: float
     fatal: float
+    frozen: float
+    emptied: float
     commit_lost: float
     commit_unanswered: float
     commit_delayed: float
@@ -51,6 +62,8 @@ class Weather:
             unanswered=share(0.03),
             twice=share(0.03),
             fatal=share(0.003),
+            frozen=share(0.004),
+            emptied=share(0.002),
             commit_lost=share(0.2),
             commit_unanswered=share(0.2),
             commit_delayed=share(0.2),
@@ -66,16 +79,19 @@ class Weather:
     @staticmethod
     def calm() -> Weather:
         """Nothing goes wrong, and nobody asks for anything."""
-        return Weather(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+        return Weather(*[0 for _ in fields(Weather)])
 
-    def fate(self, chance: random.Random) -> Fate:
+    def fate(self, chance: random.Random, call: str) -> Fate:
         """What becomes of the next call."""
         drawn = chance.random()
+        times = TOUCHY_TIMES if call.startswith(TOUCHY) else 1
         for fate, share in (
             (Fate.LOST, self.lost),
             (Fate.UNANSWERED, self.unanswered),
             (Fate.TWICE, self.twice),
             (Fate.FATAL, self.fatal),
+            (Fate.FROZEN, self.frozen * times),
+            (Fate.EMPTIED, self.emptied * times),
         ):
             if drawn < share:
                 return fate

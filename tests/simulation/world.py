@@ -39,6 +39,9 @@ STEPS_MAX = 15_000
 AFTERWARDS_MS = 4_000
 """The run goes on for so long when all is done: what is emitted twice shows by then."""
 
+LAST_LOSS_SHARE = 0.3
+"""How often the store is lost once more when no further row comes."""
+
 TRACE_LINES = 40
 
 Item = TypeVar("Item")
@@ -79,11 +82,16 @@ def _compile(task: TaskName, version: TaskVersion, namespace: str) -> Plan:
 class World:
     """Everything of one seed."""
 
-    def __init__(self, seed: int, tell: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self,
+        seed: int,
+        tell: Callable[[str], None] | None = None,
+        tune: Callable[[Weather], Weather] = lambda drawn: drawn,
+    ) -> None:
         self.seed = seed
         self.chance = random.Random(seed)
         self.scheduler = Scheduler(self.chance)
-        self.weather = Weather.draw(self.chance)
+        self.weather = tune(Weather.draw(self.chance))
         budget = self.chance.choice((3_000, 20_000, 10**8))
         self.servers = Servers(lambda: self.scheduler.now_ms, budget)
         self.cluster = Cluster(self.scheduler, self, self.servers)
@@ -247,6 +255,8 @@ class World:
             while self._waiting[number]:
                 self._append(number)
             self._append(number, last_row())
+        if self.chance.random() < LAST_LOSS_SHARE:
+            self.scheduler.after(self.draw(0, 3_000), self._lose_store)
         self.checks.begin()
 
     # -------------------------------------------------------------------------------- mishaps
@@ -279,10 +289,10 @@ class World:
 
     def _freeze_one(self) -> None:
         """A process stands still, perhaps long enough to be given up; then it goes on."""
-        living = [one for one in self._living() if not one.host.frozen]
-        if not living:
-            return
-        process = self.chance.choice(living)
+        if living := [one for one in self._living() if not one.host.frozen]:
+            self._freeze(self.chance.choice(living))
+
+    def _freeze(self, process: Process) -> None:
         self.note(f"FREEZE {process.member}")
         process.host.frozen = True
         if self.chance.random() < 0.7:
@@ -368,9 +378,17 @@ class World:
     def step(self, call: str, *, lossy: bool) -> Fate:
         """See `stepping.Steps`."""
         self.scheduler.pause()
-        fate = self.weather.fate(self.chance) if lossy else Fate.FINE
+        fate = self.weather.fate(self.chance, call)
         self.note(f"{call} {'' if fate is Fate.FINE else fate.name}")
-        return fate
+        if fate is Fate.FROZEN:
+            self._freeze(self._running())
+            self.scheduler.sleep(0)
+        elif fate is Fate.EMPTIED and call.startswith("redis."):
+            self._lose_store()
+        return fate if lossy else Fate.FINE
+
+    def _running(self) -> Process:
+        return next(one for one in self.processes if one.host is self.scheduler.running_host)
 
     def down(self, service: str) -> bool:
         """See `stepping.Steps`."""
@@ -392,8 +410,7 @@ class World:
 
     def die(self) -> None:
         """See `stepping.Steps`."""
-        host = self.scheduler.running_host
-        process = next(one for one in self.processes if one.host is host)
+        process = self._running()
         self.note(f"DIES {process.member}")
         self.scheduler.after(0, lambda: self._bury(process))
         self.scheduler.die()
