@@ -1,6 +1,7 @@
 # make install   .venv and the jars of the embedded cluster; quick when nothing changed
 # make check     format, lint, types, import rules and the tests that need nothing but Python
 # make test      check, then every test there is
+# make simulate SEEDS=n   n runs of the simulation; one again: python -m tests.simulation.replay SEED
 # make demo      the whole of Mars on this machine, with data, until Ctrl-C (or DEMO_SECONDS=n)
 # make format    write the format and the fixes that are safe
 # make lock      new lock files from pyproject.toml
@@ -8,7 +9,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := install
-.PHONY: install jars check test demo format lock clean
+.PHONY: install jars check test simulate demo format lock clean
 
 CODE := $(wildcard mars mapper reducer api bench)
 # In the order of what they cost; the folders that need only Python.
@@ -50,6 +51,10 @@ check: $(STAMP)
 
 test: install check
 	$(RUN)/pytest tests $(addprefix --ignore=,$(QUICK_TESTS)) -m "not bench"
+
+SEEDS ?= 1000
+simulate: $(STAMP)
+	@$(RUN)/python -m tests.simulation.many $(SEEDS)
 
 demo: install
 	@$(RUN)/mars up --demo

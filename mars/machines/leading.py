@@ -428,13 +428,18 @@ def _towards_new_version(view: View, definition: TaskDefinition, head: Head) -> 
 
 
 def _caught_up(view: View, definition: TaskDefinition, head: Head) -> bool:
-    """True if the store's offsets have reached what every bucket has accounted."""
+    """True if the store's offsets have reached what every bucket has accounted, and the last start.
+
+    A version never begins before the one before it does.
+    """
+    reached: list[Mapping[Lane, int]] = []
+    for version in definition.begun:
+        reached.append(version.starts or {})
+        for bucket in range(view.buckets):
+            record = view.progress.records.get((definition.name, version.version, Bucket(bucket)))
+            reached += [record.merged] if record is not None else []
     return all(
-        head.offsets.get(lane, 0) >= offset
-        for version in definition.begun
-        for bucket in range(view.buckets)
-        if (record := view.progress.records.get((definition.name, version.version, Bucket(bucket))))
-        for lane, offset in record.merged.items()
+        head.offsets.get(lane, 0) >= offset for each in reached for lane, offset in each.items()
     )
 
 

@@ -1,27 +1,33 @@
 """Each guard of the protocol is needed: without it the simulation fails within some seeds.
 
-Every guard is left out by itself, and the seeds are tried in order until one fails.
+Every guard is left out by itself, in a weather that lets it show, and the seeds are tried in order
+until one fails. With the guard in place the same seeds hold.
+
+Two guards do not show here, because another one heals what they let pass, and have unit tests: that
+a recovery waits for all claims (the check for straddling entries begins another one), and that the
+newest claim stands (it takes a former owner who claims between two looks of the leader).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
 from mars.adapters.memory import partial_log, sink
 from mars.definitions import TaskDefinition
-from mars.machines import leading, owning
+from mars.machines import leading, mapping, owning
 from mars.machines.bucket_task import BucketTask
 from mars.machines.folding import Folding
-from mars.machines.leading import Leading, View
+from mars.machines.leading import View
 from mars.ports import AppendOutcome, Claim, Stale, TaskStart
 from mars.types import Range
+from tests.simulation.weather import Weather
 from tests.simulation.world import World
 
 SEEDS = 60
-"""The rarest of these shows in one of twelve seeds."""
+"""The rarest of these shows in about one of ten seeds."""
 
 Patch = pytest.MonkeyPatch
 
@@ -47,11 +53,6 @@ def catch_up_barrier(patch: Patch) -> None:
     patch.setattr(BucketTask, "caught_up", property(lambda self: self.head is not None))
 
 
-def recovery_waits_for_all_claims(patch: Patch) -> None:
-    """The leader begins a new life while former owners may still commit."""
-    patch.setattr(Leading, "_all_claimed", staticmethod(lambda view, assignment: True))
-
-
 def claims_read_the_progress(patch: Patch) -> None:
     """R3: an owner begins from nothing."""
     real = sink.MemorySink.claim
@@ -63,7 +64,7 @@ def claims_read_the_progress(patch: Patch) -> None:
 
 
 def owners_are_fenced(patch: Patch) -> None:
-    """R2: a former owner's producer goes on writing."""
+    """R2, R8: a former owner's producer goes on writing, and nobody looks for foreign records."""
     patch.setattr(sink.MemoryBroker, "_current", _any_epoch)
     for check in ("refuse_newer", "refuse_foreign", "refuse_strangers"):
         patch.setattr(sink, check, lambda *given: None)
@@ -88,6 +89,13 @@ def logs_lost_while_they_are_read(patch: Patch) -> None:
     patch.setattr(owning, "_still_there", lambda part, before, after: True)
 
 
+def lives_of_one_name(patch: Patch) -> None:
+    """A task made again goes on in what the deleted one left."""
+    patch.setattr(leading, "_of_former_task", lambda definition, head: False)
+    patch.setattr(BucketTask, "same_life", lambda self, task: True)
+    patch.setattr(BucketTask, "knows", lambda self, version: True)
+
+
 def versions_begin_behind_what_is_accounted(patch: Patch) -> None:
     """A version begins where a recovery has set the store back to."""
     patch.setattr(leading, "_caught_up", lambda view, definition, head: True)
@@ -95,37 +103,53 @@ def versions_begin_behind_what_is_accounted(patch: Patch) -> None:
 
 def heads_are_read_without_rows(patch: Patch) -> None:
     """A mapper at the end of its lanes does not notice that the store was lost."""
-    patch.setattr("mars.machines.mapping.HEAD_INTERVAL_MS", 10**12)
+    patch.setattr(mapping, "HEAD_INTERVAL_MS", 10**12)
 
 
-GUARDS: Mapping[str, Callable[[Patch], None]] = {
-    guard.__name__: guard
-    for guard in (
-        offsets_compared_and_set,
-        accounted_rows_only_rebuild,
-        catch_up_barrier,
-        recovery_waits_for_all_claims,
-        claims_read_the_progress,
-        owners_are_fenced,
-        cuts,
-        logs_lost_while_they_are_read,
-        versions_begin_behind_what_is_accounted,
-        heads_are_read_without_rows,
-    )
-}
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """What is left out, and what must be likely for it to show; else the usual weather."""
+
+    leave_out: Callable[[Patch], None]
+    mishaps: Mapping[str, float] | None = None
+
+    def weather(self, drawn: Weather) -> Weather:
+        """The weather of a run."""
+        if self.mishaps is None:
+            return drawn
+        return replace(Weather.calm(), **self.mishaps)  # type: ignore[arg-type]
 
 
-def fails(seed: int) -> bool:
-    """Whether a run breaks an invariant."""
-    try:
-        World(seed).run()
-    except AssertionError:
-        return True
-    return False
+GUARDS = (
+    Guard(offsets_compared_and_set),
+    Guard(accounted_rows_only_rebuild),
+    Guard(catch_up_barrier),
+    Guard(claims_read_the_progress),
+    Guard(owners_are_fenced),
+    Guard(cuts),
+    Guard(logs_lost_while_they_are_read, {"emptied": 0.01}),
+    Guard(lives_of_one_name, {"user_ms": 250}),
+    Guard(versions_begin_behind_what_is_accounted),
+    Guard(heads_are_read_without_rows),
+)
 
 
-@pytest.mark.parametrize("guard", GUARDS)
-def test_without_a_guard_the_simulation_fails(guard: str, monkeypatch: Patch) -> None:
-    GUARDS[guard](monkeypatch)
+def failing_seed(guard: Guard) -> int | None:
+    """The first seed that breaks an invariant."""
+    for seed in range(SEEDS):
+        try:
+            World(seed, tune=guard.weather).run()
+        except AssertionError:
+            return seed
+    return None
 
-    assert any(fails(seed) for seed in range(SEEDS))
+
+@pytest.mark.parametrize("guard", GUARDS, ids=lambda guard: guard.leave_out.__name__)
+def test_without_a_guard_the_simulation_fails(guard: Guard, monkeypatch: Patch) -> None:
+    guard.leave_out(monkeypatch)
+
+    first = failing_seed(guard)
+
+    assert first is not None, f"none of {SEEDS} seeds shows that it is missing"
+    monkeypatch.undo()
+    World(first, tune=guard.weather).run()

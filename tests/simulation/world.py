@@ -33,8 +33,8 @@ from tests.simulation.weather import Fate, Weather
 STORM_MS = 12_000
 """How long things go wrong."""
 
-STEPS_MAX = 15_000
-"""Switches after which a run that is not done never will be (a usual one needs 3,000)."""
+STEPS_MAX = 6_000
+"""Switches after which a stage that is not done never will be (the longest ones need 1,700)."""
 
 AFTERWARDS_MS = 4_000
 """The run goes on for so long when all is done: what is emitted twice shows by then."""

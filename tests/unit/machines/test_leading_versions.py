@@ -57,6 +57,17 @@ def test_a_version_begins_once_everything_accounted_has_been_read_again() -> Non
     assert begin.definition.current.starts == offsets
 
 
+def test_a_version_does_not_begin_before_the_one_before_it_though_nothing_is_accounted() -> None:
+    tasks = {
+        TASK: task(version(starts=lanes(p0=0, p1=0)), version(2, lanes(p0=9, p1=9)), version(3))
+    }
+    lost = view(
+        tasks=tasks, copied=tasks, heads={TASK: head(active=False, offsets=lanes(p0=0, p1=0))}
+    )
+
+    assert Leading().decide(lost) == [SetActive(TASK, StoreEpoch(1), active=True)]
+
+
 def test_a_paused_task_is_not_set_going_to_let_a_version_begin() -> None:
     behind = look(TaskState.PAUSED, active=False, offsets=lanes(p0=30, p1=40))
 
