@@ -14,7 +14,7 @@ from itertools import pairwise
 import msgspec
 
 from mars.plan import Stream
-from mars.types import Lane, TaskName
+from mars.types import Lane, Range, TaskName
 
 
 class TaskState(StrEnum):
@@ -48,12 +48,75 @@ class TaskVersion:
 
 
 @dataclass(frozen=True, slots=True)
+class HistoryFile:
+    """A file of a backfill: offsets `[first, next)` of the lane lie in it.
+
+    An offset is a row for Parquet, a byte for text. `earliest_ms`: no row's event time lies before
+    it; None where that is not known.
+    """
+
+    path: str
+    first: int
+    next: int
+    earliest_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FileHistory:
+    """Files as a task's history: rows with event times before `until_ms` (None: all) are its input.
+
+    `format` is one of `parquet`, `ndjson`, `csv`.
+    """
+
+    format: str
+    files: tuple[HistoryFile, ...]
+    csv_header: bool = False
+    until_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LaneSpan:
+    """Offsets `[first, end)` of a backfill's lane; `end` is the fence."""
+
+    first: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Backfill:
+    """History that Spark maps, in lanes of its own, before a task's live rows (`3@b1`, `f@b2`).
+
+    It is read in `chunks` steps, each of which takes an equal share of every lane: so equal offsets
+    mean equal chunks, whoever reads them and however often. `files` is None for what lies in the
+    task's topic.
+    """
+
+    id: str
+    lanes: Mapping[Lane, LaneSpan]
+    chunks: int
+    created_ms: int
+    files: FileHistory | None = None
+
+    def chunk(self, number: int) -> tuple[Range, ...]:
+        """The ranges of a chunk, 0 to `chunks` - 1; a lane without offsets in it is left out."""
+        ranges = []
+        for lane, span in self.lanes.items():
+            size = span.end - span.first
+            first = span.first + size * number // self.chunks
+            after = span.first + size * (number + 1) // self.chunks
+            if first < after:
+                ranges.append(Range(lane, first, after))
+        return tuple(ranges)
+
+
+@dataclass(frozen=True, slots=True)
 class TaskDefinition:
     """A task: its state, and its versions in order, the last being the current one.
 
     Older versions stay until all their windows are closed. `detail` says why a task failed.
     A deleted task keeps its last version, because version numbers of a name never restart: those
-    of the task that now bears the name begin with `first_version`.
+    of the task that now bears the name begin with `first_version`. `backfills` are those of that
+    task, fixed when it was registered.
     """
 
     name: TaskName
@@ -61,6 +124,7 @@ class TaskDefinition:
     versions: tuple[TaskVersion, ...]
     detail: str = ""
     first_version: int = 1
+    backfills: tuple[Backfill, ...] = ()
 
     @property
     def current(self) -> TaskVersion:
@@ -71,6 +135,13 @@ class TaskDefinition:
     def begun(self) -> tuple[TaskVersion, ...]:
         """The versions whose start is decided, oldest first."""
         return tuple(version for version in self.versions if version.starts is not None)
+
+    @property
+    def ends(self) -> Mapping[Lane, int]:
+        """Where the lanes of backfills end."""
+        return {
+            lane: span.end for backfill in self.backfills for lane, span in backfill.lanes.items()
+        }
 
     def version_at(self, lane: Lane, offset: int) -> tuple[int, int | None]:
         """Which version a row belongs to, and the offset at which the next one begins (or None)."""

@@ -3,11 +3,13 @@
     MarsError
     ├── SettingsError          a configuration file or environment variable is wrong
     ├── LocalClusterError      the embedded cluster cannot start or stop
-    ├── Unavailable            Kafka, Redis or ZooKeeper does not answer; waiting helps
+    ├── Unavailable            Kafka, Redis, ZooKeeper or Spark does not answer; waiting helps
     ├── Fenced                 somebody newer owns what the caller thought it owned
     ├── Interrupted            an outcome is unknown: the caller must look before it goes on
     ├── TaskLimit              one task went over a limit; the others are not concerned
     ├── OutputRefused          one task's output topic does not take its rows
+    ├── JobFailed              a Spark job cannot succeed, however often it is tried
+    ├── JobCancelled           a Spark job was stopped because somebody asked for it
     └── RequestError           what a user asked for cannot be done as asked
         ├── NotFound           no such stream or task
         ├── Conflict           the name is taken, or the thing is in use
@@ -37,7 +39,7 @@ class LocalClusterError(MarsError):
 class Unavailable(MarsError):
     """A server does not answer; the same call may succeed later.
 
-    `service` is one of `kafka`, `redis`, `zookeeper`, `api`.
+    `service` is one of `kafka`, `redis`, `zookeeper`, `spark`, `api`.
     """
 
     def __init__(self, service: str, detail: str) -> None:
@@ -69,6 +71,14 @@ class OutputRefused(MarsError):
         self.task = task
         self.topic = topic
         self.detail = detail
+
+
+class JobFailed(MarsError):
+    """The rows or the plan of a Spark job are at fault: trying again will not help."""
+
+
+class JobCancelled(MarsError):
+    """A Spark job was stopped because somebody asked for it."""
 
 
 class RequestError(MarsError):

@@ -45,7 +45,7 @@ _ALL_ROWS = _Argument(None, None)
 
 
 def map_batch(plan: Plan, buckets: int, decoded: Decoded) -> Mapped:
-    """What a batch adds to a task: partials by bucket, and the mark it leaves.
+    """What a batch adds to a task: partials by bucket, and the marks it leaves.
 
     `decoded` must hold all fields of the plan; what else it holds makes no difference. Equal input
     gives equal bytes. Raises TaskLimit where a state outgrows its limit.
@@ -64,7 +64,7 @@ def map_batch(plan: Plan, buckets: int, decoded: Decoded) -> Mapped:
         partials = _with_rest(partials, home, rest, usable)
     return Mapped(
         ranges=(Range(records.lane, records.first, records.next),),
-        mark_ms=usable.mark_ms,
+        marks_ms={} if usable.mark_ms is None else {records.lane: usable.mark_ms},
         partials=tuple(partials),
     )
 

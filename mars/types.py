@@ -38,6 +38,21 @@ def live_lane(partition: int) -> Lane:
     return Lane(str(partition))
 
 
+def backfill_lane(partition: int, backfill: str) -> Lane:
+    """The lane in which a backfill reads a partition up to its fence."""
+    return Lane(f"{partition}@{backfill}")
+
+
+def file_lane(backfill: str) -> Lane:
+    """The lane in which a backfill reads its files, one after the other."""
+    return Lane(f"f@{backfill}")
+
+
+def lane_backfill(lane: Lane) -> str | None:
+    """The backfill that a lane belongs to, or None for a live lane."""
+    return lane.partition("@")[2] or None
+
+
 def lane_partition(lane: Lane) -> int | None:
     """The partition a lane reads, or None for a file lane (`f@b2`)."""
     head = lane.partition("@")[0]
@@ -168,13 +183,14 @@ class Partial:
 
 @dataclass(frozen=True, slots=True)
 class Mapped:
-    """A batch as one task sees it: its partials by bucket, and the mark it leaves.
+    """A batch as one task sees it: its partials by bucket, and the marks it leaves.
 
-    `mark_ms` is the highest usable event time, of filtered rows too; None if there was none.
+    `marks_ms` holds, per lane of the ranges, the highest usable event time, of filtered rows too;
+    a lane that had none is not named.
     """
 
     ranges: tuple[Range, ...]
-    mark_ms: int | None
+    marks_ms: Mapping[Lane, int]
     partials: tuple[Partial, ...]
 
 

@@ -34,13 +34,12 @@ def _check_ranges(mapped: Mapped) -> None:
         raise ValueError(f"two ranges of one lane in a batch, join them: {mapped.ranges}")
     if any(not 0 <= part.first < part.next <= NUMBER_MAX for part in mapped.ranges):
         raise ValueError(f"a range must hold an offset: {mapped.ranges}")
-    # The mark of one lane may not raise that of another, whose rows would come late by it.
-    if len(lanes) > 1 and mapped.mark_ms is not None:
-        raise ValueError(f"a mark belongs to one lane, this batch has {lanes}")
-    if mapped.mark_ms is not None and abs(mapped.mark_ms) > NUMBER_MAX:
-        raise ValueError(f"the mark {mapped.mark_ms} ms is out of range")
+    if not mapped.marks_ms.keys() <= set(lanes):
+        raise ValueError(f"marks of lanes that the batch {lanes} does not have: {mapped.marks_ms}")
+    if any(abs(mark) > NUMBER_MAX for mark in mapped.marks_ms.values()):
+        raise ValueError(f"a mark is out of range: {mapped.marks_ms} ms")
 
 
 def has_rows(mapped: Mapped) -> bool:
     """Whether the batch ends the idleness of its lanes: a mark or any row."""
-    return mapped.mark_ms is not None or any(part.counts.read for part in mapped.partials)
+    return bool(mapped.marks_ms) or any(part.counts.read for part in mapped.partials)

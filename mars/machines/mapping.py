@@ -394,7 +394,7 @@ class Mapping:
         gone = RejectedRange(part.lane, part.first, part.next, Reason.GONE, part.next - part.first)
         bucket = Bucket((lane_partition(part.lane) or 0) % self._buckets)
         partial = Partial(bucket, RowCounts(), (), b"", Rejections((), (gone,)))
-        return Mapped((part,), None, (partial,))
+        return Mapped((part,), {}, (partial,))
 
     def _offered(self, event: Offered) -> list[Instruction]:
         offer = event.offer
@@ -418,7 +418,7 @@ class Mapping:
             case Applied():
                 view.offsets[lane] = mapped.ranges[0].next
                 self.rows_mapped += sum(partial.counts.read for partial in mapped.partials)
-                if mapped.mark_ms is not None:
+                if lane in mapped.marks_ms:
                     view.saw_rows(lane, self._now_ms)
             case Stale(current=current) if current < 0:
                 view.block(lane, self._now_ms + UNKNOWN_LANE_PAUSE_MS)

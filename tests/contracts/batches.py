@@ -52,18 +52,19 @@ def batch(
 ) -> Mapped:
     """The rows `[first, after)` of one lane, with a partial for each of `buckets`."""
     partials = tuple(partial(bucket, first, lane, size) for bucket in buckets)
-    return Mapped((Range(lane, first, after),), mark_ms, partials)
+    marks_ms = {} if mark_ms is None else {lane: mark_ms}
+    return Mapped((Range(lane, first, after),), marks_ms, partials)
 
 
 def gap(first: int, after: int, lane: Lane = LANE) -> Mapped:
     """Offsets that hold no rows, as a transaction leaves them."""
-    return Mapped((Range(lane, first, after),), None, ())
+    return Mapped((Range(lane, first, after),), {}, ())
 
 
 def both_lanes(first: int, after: int, other_first: int, other_after: int) -> Mapped:
     """One batch of two lanes, which are taken or refused together."""
     ranges = (Range(LANE, first, after), Range(OTHER_LANE, other_first, other_after))
-    return Mapped(ranges, None, (partial(0),))
+    return Mapped(ranges, {}, (partial(0),))
 
 
 def start(

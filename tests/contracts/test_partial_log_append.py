@@ -333,7 +333,7 @@ def test_gap_without_rows_leaves_a_lane_idle(log: PartialLog) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        Mapped((), None, ()),
+        Mapped((), {}, ()),
         batch(5, 5),
         batch(5, 4),
         batch(-1, 4),
@@ -341,8 +341,8 @@ def test_gap_without_rows_leaves_a_lane_idle(log: PartialLog) -> None:
         batch(0, 9, mark_ms=2**53),
         batch(0, 9, buckets=(1, 1)),
         batch(0, 9, buckets=(BUCKETS,)),
-        Mapped((Range(LANE, 0, 5), Range(LANE, 5, 9)), None, (partial(0),)),
-        Mapped((Range(LANE, 0, 5), Range(OTHER_LANE, 0, 9)), 100, (partial(0),)),
+        Mapped((Range(LANE, 0, 5), Range(LANE, 5, 9)), {}, (partial(0),)),
+        Mapped((Range(LANE, 0, 5),), {OTHER_LANE: 100}, (partial(0),)),
     ],
     ids=[
         "no range",

@@ -161,9 +161,9 @@ def write(found: StoredTask, mapped: Mapped, stored: Mapping[Bucket, Stored]) ->
         found.logs.setdefault(bucket, {})[entry.entry.seq] = entry
     for part in mapped.ranges:
         found.offsets[part.lane] = part.next
-        if mapped.mark_ms is not None:
-            older = found.marks_ms.get(part.lane, mapped.mark_ms)
-            found.marks_ms[part.lane] = max(older, mapped.mark_ms)
+        mark = mapped.marks_ms.get(part.lane)
+        if mark is not None:
+            found.marks_ms[part.lane] = max(found.marks_ms.get(part.lane, mark), mark)
         if has_rows(mapped):
             found.leases_ms.pop(part.lane, None)
 

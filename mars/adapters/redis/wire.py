@@ -27,11 +27,10 @@ def append_arguments(
     epoch: StoreEpoch, version: int, mapped: Mapped, budget: int
 ) -> list[Argument]:
     """The arguments of `lua/append.lua`."""
-    mark: Argument = "" if mapped.mark_ms is None else mapped.mark_ms
-    arguments: list[Argument] = [epoch, version, budget, ENTRY_OVERHEAD_BYTES, mark]
+    arguments: list[Argument] = [epoch, version, budget, ENTRY_OVERHEAD_BYTES]
     arguments += [int(has_rows(mapped)), len(mapped.ranges)]
     for part in mapped.ranges:
-        arguments += [part.lane, part.first, part.next]
+        arguments += [part.lane, part.first, part.next, mapped.marks_ms.get(part.lane, "")]
     for partial in mapped.partials:
         arguments += encode_entry(version, mapped.ranges, partial)
     return arguments

@@ -16,22 +16,24 @@
 --   11, 13 ...  sizes of that log: hash, seq -> bytes that the entry counts for
 -- ARGV
 --   1 store epoch     2 version     3 budget, bytes     4 bytes that an entry counts for besides
---   its content       5 mark, ms, or empty     6 1 if the batch has rows     7 number of ranges
---   then lane, first, next of each range; then header, states of each log
+--   its content       5 1 if the batch has rows     6 number of ranges
+--   then lane, first, next, mark (ms, or empty) of each range; then header, states of each log
 -- Answers
 --   APPLIED seq | NO_TASK | WRONG_EPOCH current | PAUSED | STALE lane current (-1: no such lane)
 --   WRONG_VERSION current | CUT lane offset | BACKPRESSURE
 
-local RANGES_AT, LOGS_AT = 8, 10
-local mark, range_count = ARGV[5], tonumber(ARGV[7])
+local RANGES_AT, LOGS_AT = 7, 10
+local range_count = tonumber(ARGV[6])
 local ranges, logs = {}, {}
 for i = 0, range_count - 1 do
-  local at = RANGES_AT + 3 * i
-  ranges[i + 1] = { lane = ARGV[at], first = ARGV[at + 1], next = ARGV[at + 2] }
+  local at = RANGES_AT + 4 * i
+  ranges[i + 1] = {
+    lane = ARGV[at], first = ARGV[at + 1], next = ARGV[at + 2], mark = ARGV[at + 3],
+  }
 end
 local added = 0
 for key = LOGS_AT, #KEYS, 2 do
-  local at = RANGES_AT + 3 * range_count + (key - LOGS_AT)
+  local at = RANGES_AT + 4 * range_count + (key - LOGS_AT)
   local size = #ARGV[at] + #ARGV[at + 1] + tonumber(ARGV[4])
   logs[#logs + 1] = {
     log = KEYS[key], sizes = KEYS[key + 1], header = ARGV[at], states = ARGV[at + 1], size = size,
@@ -113,13 +115,13 @@ end
 redis.call('INCRBY', KEYS[6], string.format('%.0f', added))
 for _, range in ipairs(ranges) do
   redis.call('HSET', KEYS[2], range.lane, range.next)
-  if mark ~= '' then
+  if range.mark ~= '' then
     local older = redis.call('HGET', KEYS[3], range.lane)
-    if not older or tonumber(mark) > tonumber(older) then
-      redis.call('HSET', KEYS[3], range.lane, mark)
+    if not older or tonumber(range.mark) > tonumber(older) then
+      redis.call('HSET', KEYS[3], range.lane, range.mark)
     end
   end
-  if ARGV[6] == '1' then redis.call('HDEL', KEYS[4], range.lane) end
+  if ARGV[5] == '1' then redis.call('HDEL', KEYS[4], range.lane) end
 end
 redis.pcall('SPUBLISH', KEYS[9], seq)
 return { 'APPLIED', seq }

@@ -1,0 +1,142 @@
+"""What the machines need from outside, as Protocols; `mars.adapters` has the real ones and a twin
+of each in memory.
+
+Every method may raise `Unavailable` (the server does not answer; a write may still have taken
+effect) and nothing else, unless its docstring says so. Calls block, for at most the time-outs that
+the adapter states.
+
+    source        SourceReader   Kafka topics of the users, read by mappers
+    partial_log   PartialLog     Redis: offsets, marks, SEQ and the partial logs
+    results       ResultSink     Kafka transactions of the reducers: results, dead letters, progress
+                  ProgressLog    the topic `mars.progress`, read
+    reading       ResultTail     output topics, read for people
+                  DeadLetters    the topic `mars.dead`, read for people
+    control       ControlLog     the topic `mars.control`
+                  TopicAdmin     topics, partitions and offsets
+    cluster       Registry       ZooKeeper: streams, tasks
+                  Coordinator    ZooKeeper: members, election, assignment
+    bulk          BulkEngine     Spark: jobs that map much at once
+"""
+
+from __future__ import annotations
+
+from mars.ports.bulk import BulkEngine, MapJob, QueryAnswer, QueryJob
+from mars.ports.cluster import (
+    Assignment,
+    BucketStatus,
+    Coordinator,
+    MemberInfo,
+    Owner,
+    PartitionReading,
+    Registry,
+)
+from mars.ports.control import (
+    ControlLog,
+    ControlState,
+    TopicAdmin,
+    TopicInfo,
+)
+from mars.ports.partial_log import (
+    AppendOutcome,
+    Applied,
+    Backpressure,
+    Cut,
+    Head,
+    LogSlice,
+    NoTask,
+    PartialLog,
+    ReadRequest,
+    Stale,
+    StoreIdentity,
+    TaskPaused,
+    TaskStart,
+    WrongEpoch,
+    WrongVersion,
+)
+from mars.ports.reading import (
+    CommittedRow,
+    DeadLetter,
+    DeadLetters,
+    ResultFollower,
+    ResultTail,
+)
+from mars.ports.results import (
+    Claim,
+    Claimed,
+    Committed,
+    Emission,
+    Ledger,
+    Progress,
+    ProgressLog,
+    ProgressRecord,
+    ProgressSlice,
+    ResultBatch,
+    ResultSink,
+    Transaction,
+)
+from mars.ports.source import (
+    Assigned,
+    EndReached,
+    Fetched,
+    OffsetGone,
+    Revoked,
+    SourceEvent,
+    SourceReader,
+)
+
+__all__ = [
+    "AppendOutcome",
+    "Applied",
+    "Assigned",
+    "Assignment",
+    "Backpressure",
+    "BucketStatus",
+    "BulkEngine",
+    "Claim",
+    "Claimed",
+    "Committed",
+    "CommittedRow",
+    "ControlLog",
+    "ControlState",
+    "Coordinator",
+    "Cut",
+    "DeadLetter",
+    "DeadLetters",
+    "Emission",
+    "EndReached",
+    "Fetched",
+    "Head",
+    "Ledger",
+    "LogSlice",
+    "MapJob",
+    "MemberInfo",
+    "NoTask",
+    "OffsetGone",
+    "Owner",
+    "PartialLog",
+    "PartitionReading",
+    "Progress",
+    "ProgressLog",
+    "ProgressRecord",
+    "ProgressSlice",
+    "QueryAnswer",
+    "QueryJob",
+    "ReadRequest",
+    "Registry",
+    "ResultBatch",
+    "ResultFollower",
+    "ResultSink",
+    "ResultTail",
+    "Revoked",
+    "SourceEvent",
+    "SourceReader",
+    "Stale",
+    "StoreIdentity",
+    "TaskPaused",
+    "TaskStart",
+    "TopicAdmin",
+    "TopicInfo",
+    "Transaction",
+    "WrongEpoch",
+    "WrongVersion",
+]

@@ -1,0 +1,145 @@
+"""What lies in ZooKeeper: definitions, members, the election, the assignment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from mars.definitions import TaskDefinition
+from mars.plan import Stream
+from mars.types import (
+    AssignmentEpoch,
+    Bucket,
+    LeaderEpoch,
+    MemberId,
+    StoreEpoch,
+    StreamName,
+    TaskName,
+    Topic,
+)
+
+
+class Registry(Protocol):
+    """Streams and tasks in ZooKeeper. Versions are the registry's own, for compare-and-set."""
+
+    def streams(self) -> dict[StreamName, Stream]: ...
+
+    def stream(self, name: StreamName) -> Stream | None: ...
+
+    def put_stream(self, stream: Stream) -> None: ...
+
+    def delete_stream(self, name: StreamName) -> bool:
+        """False if there was none."""
+
+    def tasks(self) -> dict[TaskName, TaskDefinition]:
+        """All definitions, deleted ones included."""
+
+    def task(self, name: TaskName) -> tuple[TaskDefinition, int] | None:
+        """A definition and the registry's version of it."""
+
+    def create_task(self, definition: TaskDefinition) -> bool:
+        """False if the name exists (a deleted task's name exists, see `replace_task`)."""
+
+    def replace_task(self, definition: TaskDefinition, expected: int) -> bool:
+        """Write a definition if the registry's version still is `expected`; else False."""
+
+    def watch_tasks(self, changed: Callable[[], None]) -> None:
+        """Call `changed` (from another thread) after any change of any task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who owns a bucket, and since which assignment epoch."""
+
+    member: MemberId
+    epoch: AssignmentEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Which reducer owns which bucket in which life of the store; one znode."""
+
+    leader_epoch: LeaderEpoch
+    store_epoch: StoreEpoch
+    owners: Mapping[Bucket, Owner]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReading:
+    """How far a mapper is in a partition: `position` is the next offset it will map.
+
+    `state` is one of `starting`, `reading`, `idle`, `paused`, `backpressure`.
+    """
+
+    topic: Topic
+    partition: int
+    position: int
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class BucketStatus:
+    """What a reducer does with a bucket it owns.
+
+    `state` is one of `claiming`, `auditing`, `catching_up`, `owning`, `committing`, `waiting`.
+    """
+
+    bucket: Bucket
+    epoch: AssignmentEpoch
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemberInfo:
+    """A live process: what it says of itself, refreshed every few seconds.
+
+    `missing` names the services it cannot reach. `load` holds figures in base units:
+    `rows_per_second`, `cpu_seconds_total`, `resident_bytes`; and `leader_epoch` of the leader.
+    """
+
+    id: MemberId
+    role: str
+    host: str
+    pid: int
+    started_ms: int
+    load: Mapping[str, float] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
+    partitions: tuple[PartitionReading, ...] = ()
+    buckets: tuple[BucketStatus, ...] = ()
+
+
+class Coordinator(Protocol):
+    """Who is alive, who leads, who owns what."""
+
+    def connected(self) -> bool:
+        """False from the moment the session is suspended."""
+
+    def buckets(self, wanted: int) -> int:
+        """B of this namespace: `wanted` if it is being made just now, else what was fixed."""
+
+    def join(self, info: MemberInfo) -> None:
+        """Register (and, after an expired session, register again) this process."""
+
+    def report(self, info: MemberInfo) -> None:
+        """Refresh what is known of this process, best effort."""
+
+    def members(self, role: str) -> dict[MemberId, MemberInfo]: ...
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Call `changed` (from another thread) when members, assignment or connection change."""
+
+    def assignment(self) -> Assignment | None:
+        """The current assignment, read after a sync with the ZooKeeper leader."""
+
+    def campaign(self) -> None:
+        """Stand for election in the background, for as long as the process lives."""
+
+    def leading(self) -> LeaderEpoch | None:
+        """This process's own leader epoch while it leads, else None (at once when suspended)."""
+
+    def publish(self, assignment: Assignment) -> bool:
+        """Write the assignment if this process still leads in `assignment.leader_epoch`."""
+
+    def close(self) -> None:
+        """Leave: members and election nodes vanish at once."""

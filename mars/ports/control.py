@@ -1,0 +1,65 @@
+"""The topic `mars.control`, and topics, partitions and offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from mars.definitions import TaskDefinition
+from mars.types import AssignmentEpoch, LeaderEpoch, StoreEpoch, TaskName, Topic
+
+
+class ControlLog(Protocol):
+    """The compacted topic `mars.control`: what survives the loss of ZooKeeper."""
+
+    def put_task(self, definition: TaskDefinition) -> None:
+        """Copy a definition; returns once the broker has it."""
+
+    def put_epochs(
+        self, leader: LeaderEpoch, store: StoreEpoch, assignment: AssignmentEpoch
+    ) -> None:
+        """Note the highest epochs in use; returns once the broker has them."""
+
+    def read(self) -> ControlState:
+        """Everything in the topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControlState:
+    """What `mars.control` says: definitions by name, and the highest epochs."""
+
+    tasks: Mapping[TaskName, TaskDefinition] = field(default_factory=dict)
+    leader_epoch: LeaderEpoch = LeaderEpoch(0)
+    store_epoch: StoreEpoch = StoreEpoch(0)
+    assignment_epoch: AssignmentEpoch = AssignmentEpoch(0)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """A topic's unique id and its number of partitions."""
+
+    topic_id: str
+    partitions: int
+
+
+class TopicAdmin(Protocol):
+    """Topics, partitions and offsets of Kafka."""
+
+    def describe(self, topic: Topic) -> TopicInfo | None:
+        """None if there is no such topic."""
+
+    def ensure_internal(self, buckets: int) -> None:
+        """Make `mars.progress`, `mars.control` and `mars.dead` where they are missing."""
+
+    def ensure_output(self, topic: Topic, partitions: int) -> TopicInfo:
+        """Make an output topic where it is missing."""
+
+    def ends(self, topic: Topic) -> dict[int, int]:
+        """The offset behind the last committed record, per partition."""
+
+    def starts(self, topic: Topic) -> dict[int, int]:
+        """The lowest available offset per partition."""
+
+    def offsets_at(self, topic: Topic, timestamp_ms: int) -> dict[int, int]:
+        """The first offset at or after a time, per partition; the end where there is none."""

@@ -1,0 +1,214 @@
+"""The scratchpad in Redis: what the tasks have seen, and the partials not yet emitted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from mars.types import Bucket, Entry, Lane, Mapped, Sequence64, StoreEpoch, TaskName
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The batch is in the log under `seq`."""
+
+    seq: Sequence64
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    """The task's next offset of `lane` is `current`, not the batch's first."""
+
+    lane: Lane
+    current: int
+
+
+@dataclass(frozen=True, slots=True)
+class NoTask:
+    """The store knows no such task (yet, any more, or since it was lost)."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrongEpoch:
+    """The store lives in another epoch than the caller believes."""
+
+    current: StoreEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class WrongVersion:
+    """These offsets belong to another version of the task; `current` is the newest."""
+
+    current: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPaused:
+    """The task takes no rows at the moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The batch straddles `offset` of `lane`: send what lies before it by itself."""
+
+    lane: Lane
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Backpressure:
+    """The task's log is over its budget and the lane does not hold the watermark."""
+
+
+AppendOutcome = (
+    Applied | Stale | NoTask | WrongEpoch | WrongVersion | TaskPaused | Cut | Backpressure
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """One consistent look at a task in the store.
+
+    `marks_ms` holds lanes that have one. `idle` are the lanes whose idle lease has not expired.
+    `now_ms` is the store's clock. `log_bytes` is the size of the task's logs. `ends` names the
+    lanes that have an end (those of backfills), with the offset at which they are finished.
+    """
+
+    epoch: StoreEpoch
+    version: int
+    active: bool
+    offsets: Mapping[Lane, int]
+    marks_ms: Mapping[Lane, int]
+    idle: frozenset[Lane]
+    seq: Sequence64
+    now_ms: int
+    log_bytes: int
+    ends: Mapping[Lane, int] = field(default_factory=dict)
+
+    @property
+    def finished(self) -> frozenset[Lane]:
+        """The lanes that are read to their end; they no longer hold the watermark."""
+        return frozenset(
+            lane for lane, end in self.ends.items() if self.offsets.get(lane, -1) >= end
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LogSlice:
+    """What was read of one bucket's log: `base` (merged entries, R9), then entries in SEQ order.
+
+    `base` is given only to a reader that starts from nothing (`after == 0`); its `seq` is that of
+    the last entry merged into it.
+    """
+
+    base: Entry | None
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRequest:
+    """Entries `after < seq <= upto` of one bucket's log, and the base where `after` is 0."""
+
+    task: TaskName
+    bucket: Bucket
+    after: Sequence64
+    upto: Sequence64
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStart:
+    """How a task begins a life in the store.
+
+    `bounds`: the first offset per lane of the current version. `cuts`: offsets that no batch may
+    straddle (merged-through offsets of all buckets, starts of versions). `ends`: the offset at
+    which a backfill's lane is finished; nothing beyond it is taken.
+    """
+
+    version: int
+    active: bool
+    offsets: Mapping[Lane, int]
+    bounds: Mapping[Lane, int]
+    cuts: Mapping[Lane, tuple[int, ...]]
+    ends: Mapping[Lane, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreIdentity:
+    """Which store answers: the server's run id, and what the last recovery left in it."""
+
+    run_id: str
+    sealed_run_id: str | None
+    sealed_epoch: StoreEpoch | None
+
+
+class PartialLog(Protocol):
+    """The scratchpad: what the tasks have seen, and the partials not yet emitted.
+
+    Writes are never retried by the adapter. Every write is guarded by the store epoch; a refused
+    write changes nothing.
+    """
+
+    def identity(self) -> StoreIdentity: ...
+
+    def seal(self, epoch: StoreEpoch, run_id: str) -> None:
+        """Leave the sentinel that says: all tasks of this store are of `epoch`."""
+
+    def append(
+        self, task: TaskName, epoch: StoreEpoch, version: int, mapped: Mapped
+    ) -> AppendOutcome:
+        """M3: compare-and-set all ranges, number, store the partials, set the marks."""
+
+    def renew_idle(self, task: TaskName, epoch: StoreEpoch, lane: Lane, offset: int) -> bool:
+        """Lease the lane as idle for 3 s, if its next offset is still `offset`; else False."""
+
+    def head(self, tasks: Sequence[TaskName]) -> dict[TaskName, Head | None]:
+        """One look per task; None where the store does not know it."""
+
+    def read(self, task: TaskName, bucket: Bucket, after: Sequence64, upto: Sequence64) -> LogSlice:
+        """The entries with `after < seq <= upto`, and the base where `after` is 0.
+
+        Raises CorruptEntry for an entry that cannot be read.
+        """
+
+    def read_many(self, requests: Sequence[ReadRequest]) -> list[LogSlice]:
+        """Several reads at once, answered in the order of the requests."""
+
+    def trim(
+        self, task: TaskName, epoch: StoreEpoch, bucket: Bucket, seqs: Sequence[Sequence64]
+    ) -> bool:
+        """R9: delete these entries; False if the epoch is another."""
+
+    def compact(self, task: TaskName, epoch: StoreEpoch, bucket: Bucket, base: Entry) -> bool:
+        """R9: put `base` in place of all entries up to `base.seq` (and of the older base).
+
+        A base without rows stands for entries that nobody needs. False if the epoch is another,
+        or if the base that is there has a higher `seq`: the caller is a former owner.
+        """
+
+    def initialise(self, task: TaskName, epoch: StoreEpoch, start: TaskStart) -> bool:
+        """Begin a life: unlink all keys of the task and set them anew.
+
+        Nothing happens, and the answer is False, where the task already is of this epoch or of a
+        later one.
+        """
+
+    def set_active(self, task: TaskName, epoch: StoreEpoch, *, active: bool) -> bool:
+        """Pause or resume; a resume clears the idle leases. False if epoch or task is missing."""
+
+    def switch_version(
+        self, task: TaskName, epoch: StoreEpoch, version: int, bounds: Mapping[Lane, int]
+    ) -> bool:
+        """Make `version` the current one from these offsets on, and the task active again."""
+
+    def add_lanes(self, task: TaskName, epoch: StoreEpoch, lanes: Mapping[Lane, int]) -> bool:
+        """Add lanes at these offsets where the task has none of that name."""
+
+    def drop(self, task: TaskName) -> None:
+        """Unlink all keys of a deleted task."""
+
+    def listen(self, tasks: Sequence[TaskName]) -> None:
+        """Hear the doorbells of these tasks from now on."""
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for a doorbell; True if one rang. Best effort: callers poll besides."""

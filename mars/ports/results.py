@@ -1,0 +1,174 @@
+"""Transactions of the reducers, and the progress that they commit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from mars.types import AssignmentEpoch, Bucket, Lane, MemberId, StoreEpoch, TaskName, Topic
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """Where rows went. read = counted + filtered + bad + future + late; counted = emitted + open.
+
+    `late_partly` rows are among the counted: they missed some of their windows.
+    """
+
+    read: int = 0
+    filtered: int = 0
+    bad: int = 0
+    future: int = 0
+    late: int = 0
+    counted: int = 0
+    emitted: int = 0
+    late_partly: int = 0
+
+    @property
+    def open(self) -> int:
+        """Counted rows of which some window is still to be emitted."""
+        return self.counted - self.emitted
+
+
+@dataclass(frozen=True, slots=True)
+class Emission:
+    """Results that a transaction wrote to one partition: between two offsets, inclusive.
+
+    `checksum` is the sum modulo 2**64 of xxh3_64 over the values; other buckets' rows may lie in
+    between, so a reader selects by the headers `mars-bucket` and `mars-emit`.
+    """
+
+    topic: Topic
+    partition: int
+    emit: int
+    first: int
+    last: int
+    count: int
+    checksum: int
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a bucket of a task version has emitted: the record of truth (R3, R7).
+
+    `closed_ms` (C): windows ending at or before it are closed; None: none yet. `merged` (M): rows
+    below these offsets are accounted. `needed` (L): rows below these are never read again.
+    `watermark_ms` is that of the commit, for people. `deleted`: the task is gone.
+    """
+
+    task: TaskName
+    version: int
+    bucket: Bucket
+    assignment_epoch: AssignmentEpoch
+    store_epoch: StoreEpoch
+    emit: int
+    closed_ms: int | None
+    merged: Mapping[Lane, int]
+    needed: Mapping[Lane, int]
+    ledger: Ledger
+    watermark_ms: int | None = None
+    emission: Emission | None = None
+    deleted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A reducer says that it owns a bucket (R3)."""
+
+    bucket: Bucket
+    assignment_epoch: AssignmentEpoch
+    store_epoch: StoreEpoch
+    nonce: str
+    member: MemberId
+
+
+ProgressRecord = Progress | Claim
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressSlice:
+    """Committed records of one bucket's partition, and the offset at which to read on."""
+
+    records: tuple[ProgressRecord, ...]
+    next: int
+
+
+class ProgressLog(Protocol):
+    """The topic `mars.progress`: one partition per bucket."""
+
+    def read(self, bucket: Bucket, first: int) -> ProgressSlice:
+        """Everything committed from `first` to the partition's end at the time of the call."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResultBatch:
+    """Rows of one task version for one output partition: `keys[i]` goes with `values[i]`.
+
+    `headers` are the same for all rows.
+    """
+
+    task: TaskName
+    version: int
+    topic: Topic
+    partition: int
+    keys: Sequence[bytes]
+    values: Sequence[bytes]
+    headers: tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """What a bucket commits at once.
+
+    For each progress record whose `emission` is of its own emit number, the sink replaces `first`
+    and `last` by the offsets that its rows (the result batches of that task version, all of one
+    partition) got. An emission of an earlier emit number is carried on as it is.
+    """
+
+    bucket: Bucket
+    results: tuple[ResultBatch, ...]
+    dead: tuple[bytes, ...]
+    progress: tuple[Progress, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The transaction is durable; `progress` as written, `next` the progress offset behind it."""
+
+    progress: tuple[Progress, ...]
+    next: int
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The claim is durable and everything before it is known: `records`, read from offset 0."""
+
+    records: tuple[ProgressRecord, ...]
+    next: int
+
+
+class ResultSink(Protocol):
+    """Transactions with id `mars.<ns>.<bucket>`; one producer per transaction (R2, R8)."""
+
+    def claim(self, claim: Claim) -> Claimed:
+        """R2, R3: fence any older owner, commit the claim, read progress until the nonce is back.
+
+        Raises Fenced if a higher assignment epoch was seen, Interrupted if the outcome is unknown.
+        """
+
+    def audit(self, emission: Emission, bucket: Bucket) -> str | None:
+        """R4: None if the emission is in the output as recorded, else what differs."""
+
+    def commit(self, transaction: Transaction, next: int) -> Committed:
+        """R7, R8: write and commit; then make the next producer and look for foreign records.
+
+        `next` is the offset up to which the progress partition is known. Raises Fenced if somebody
+        else wrote to it, Interrupted if the outcome is unknown.
+        """
+
+    def release(self, bucket: Bucket) -> None:
+        """Throw the bucket's producer away."""
+
+    def close(self) -> None:
+        """Throw all producers away."""
