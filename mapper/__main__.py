@@ -56,7 +56,7 @@ def _serve(
         rows_max=limits.batch_rows_max,
         bytes_max=limits.batch_bytes_max,
         linger_ms=limits.linger_ms_max,
-        rest_ms=limits.poll_ms,
+        rest_ms=limits.rest_ms_max,
     )
     log = RedisPartialLog.open(settings, buckets)
     loop = MapperLoop(

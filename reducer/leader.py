@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import assert_never
 
 from mars.definitions import TaskDefinition, TaskState
 from mars.errors import MarsError, Unavailable
-from mars.machines.leading import (
+from mars.machines.leading import Leading
+from mars.machines.leading_view import (
     AddLanes,
     BeginVersion,
     CopyDefinition,
@@ -16,7 +18,6 @@ from mars.machines.leading import (
     DropTask,
     InitialiseTask,
     KnownProgress,
-    Leading,
     PublishAssignment,
     SealStore,
     SetActive,
@@ -294,4 +295,4 @@ def _deleted(task: TaskDefinition) -> bool:
 
 def _with_state_of(definition: TaskDefinition, newest: TaskDefinition) -> TaskDefinition:
     """The leader decides where versions begin, users decide the state: keep both."""
-    return TaskDefinition(newest.name, newest.state, definition.versions, newest.detail)
+    return replace(newest, versions=definition.versions)

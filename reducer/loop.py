@@ -129,14 +129,16 @@ class ReducerLoop:
         """One turn: assignment, tasks, heads, logs, time, report."""
         if self._assignment_changed.is_set():
             self._assignment_changed.clear()
-            if not self._do(ReadAssignment()):
+            if not self._read_assignment():
                 self._assignment_changed.set()
         tasks = self._services.attempt("zookeeper", self._tasks.poll)
         if tasks is not None:
             self._feed(TasksChanged(tasks))
             self._store.listen([name for name, task in tasks.items() if not task.deleted])
         self._look()
-        self._feed(Ticked(int(time.monotonic() * 1000)))
+        now_ms = int(time.monotonic() * 1000)
+        for bucket in self._machine.buckets():
+            self._feed(Ticked(now_ms, bucket))
         self._catch_up_undone()
         if self._reporter.due():
             self._report()
@@ -206,7 +208,8 @@ class ReducerLoop:
         """Do or start one thing; False if a server did not answer."""
         match instruction:
             case ReadAssignment():
-                return self._read_assignment()
+                # In the next round, once for all buckets that ask.
+                self._on_cluster_change()
             case ClaimBucket() | AuditEmissions() | CommitTransaction() | ReleaseBucket():
                 self._work.start(instruction)
             case ReadLog():

@@ -209,9 +209,13 @@ class LogRead:
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """The process's own monotonic clock, in milliseconds: for pauses, never for windows."""
+    """It is the turn of a bucket to commit what is due.
+
+    `now_ms` is the process's own monotonic clock, in milliseconds: for pauses, never for windows.
+    """
 
     now_ms: int
+    bucket: Bucket
 
 
 Event = (

@@ -33,6 +33,7 @@ class LaneBuffer:
     closed: bool = False
     retry_at_ms: int = 0
     oldest_ms: int = 0
+    newest_ms: int = 0
     rows: int = 0
     bytes: int = 0
     end: int | None = None
@@ -65,6 +66,7 @@ class LaneBuffer:
         """Take the next records of the lane."""
         if not self.pieces:
             self.oldest_ms = now_ms
+        self.newest_ms = now_ms
         self.pieces.append(records)
         self.next = records.next
         self.rows += len(records.values)

@@ -105,7 +105,8 @@ class Mapping:
     """The machine of a mapper process.
 
     `rows_max` and `bytes_max` bound what one reader holds. While records lie ahead it collects up
-    to that, or for `linger_ms`; near the end of what is there, for `rest_ms` only.
+    to that, or for `linger_ms`; near the end of what is there, for `rest_ms`, and not at all if the
+    rows may close a window.
     """
 
     def __init__(
@@ -309,10 +310,22 @@ class Mapping:
         for key, buffer in list(buffers.items()):
             if buffer.empty or buffer.outstanding or self._now_ms < buffer.retry_at_ms:
                 continue
-            age_ms = self._now_ms - buffer.oldest_ms
-            if buffer.closed or full or age_ms >= (self._rest_ms if drained else self._linger_ms):
+            if buffer.closed or full or self._ripe(key, buffer, drained=drained):
                 instructions += self._offer(reader, key, buffer)
         return instructions
+
+    def _ripe(self, key: Partition, buffer: LaneBuffer, *, drained: bool) -> bool:
+        """Whether a buffer has collected long enough.
+
+        A small batch costs as much as one of some thousand rows, in the reducers too: only where a
+        window waits for it is it worth that.
+        """
+        age_ms = self._now_ms - buffer.oldest_ms
+        if not drained:
+            return age_ms >= self._linger_ms
+        return age_ms >= self._rest_ms or any(
+            view.may_close(buffer.lane, buffer.newest_ms) for view in self._within(key, buffer)
+        )
 
     def _within(self, key: Partition, buffer: LaneBuffer) -> list[TaskView]:
         lane = buffer.lane
@@ -420,6 +433,7 @@ class Mapping:
                 self.rows_mapped += sum(partial.counts.read for partial in mapped.partials)
                 if lane in mapped.marks_ms:
                     view.saw_rows(lane, self._now_ms)
+                    view.marked(lane, mapped.marks_ms[lane], buffer.newest_ms)
             case Stale(current=current) if current < 0:
                 view.block(lane, self._now_ms + UNKNOWN_LANE_PAUSE_MS)
                 view.unlearn()

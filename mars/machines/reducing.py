@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import assert_never
 
 from mars.machines.events import (
@@ -15,7 +15,6 @@ from mars.machines.events import (
     HeadsRead,
     Instruction,
     LogRead,
-    ReadAssignment,
     TasksChanged,
     Ticked,
 )
@@ -29,7 +28,8 @@ class Reducing:
     """The machine of a reducer process.
 
     The loop around it does what it is told and feeds the outcomes back, and in every round reads
-    the heads of `watched()` and then ticks.
+    the heads of `watched()` and then ticks for each of `buckets()`: what one of them has to commit
+    is under way before the next is asked.
     """
 
     def __init__(self, member: MemberId, limits: OwningLimits) -> None:
@@ -54,19 +54,17 @@ class Reducing:
             case BucketFailed():
                 return self._bucket(event.bucket).failed(event)
             case HeadsRead():
-                return self._each(lambda bucket: bucket.heads_read(event.heads))
+                return [
+                    given
+                    for bucket in self._buckets.values()
+                    for given in bucket.heads_read(event.heads)
+                ]
             case LogRead():
                 return self._bucket(event.request.bucket).log_read(event)
             case Ticked():
-                return self._each(lambda bucket: bucket.ticked(event.now_ms))
+                return self._bucket(event.bucket).ticked(event.now_ms)
             case _:
                 assert_never(event)
-
-    def _each(self, ask: Callable[[Owning], list[Instruction]]) -> list[Instruction]:
-        instructions = [given for bucket in self._buckets.values() for given in ask(bucket)]
-        others = [given for given in instructions if not isinstance(given, ReadAssignment)]
-        once = [ReadAssignment()] if len(others) < len(instructions) else []
-        return others + once
 
     def _bucket(self, bucket: Bucket) -> Owning:
         owning = self._buckets.get(bucket)
@@ -91,6 +89,10 @@ class Reducing:
         for bucket in self._buckets.values():
             bucket.tasks_changed(tasks)
         return []
+
+    def buckets(self) -> tuple[Bucket, ...]:
+        """The buckets that this reducer knows."""
+        return tuple(self._buckets)
 
     def watched(self) -> list[TaskName]:
         """The tasks whose heads the next round needs; empty while no bucket is owned."""

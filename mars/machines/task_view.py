@@ -5,6 +5,7 @@ from __future__ import annotations
 from mars.machines.runnable import RunnableTask
 from mars.ports import Head
 from mars.types import Lane, StoreEpoch, TaskName, Topic
+from mars.windows import closed_up_to
 
 
 class TaskView:
@@ -20,6 +21,7 @@ class TaskView:
         self.asked_ms = 0
         self._blocked_ms: dict[Lane, int] = {}
         self._row_seen_ms: dict[Lane, int] = {}
+        self._marks: dict[Lane, tuple[int, int]] = {}
 
     @property
     def name(self) -> TaskName:
@@ -67,6 +69,7 @@ class TaskView:
         self.cuts.pop(lane, None)
         self._blocked_ms.pop(lane, None)
         self._row_seen_ms.pop(lane, None)
+        self._marks.pop(lane, None)
 
     def block(self, lane: Lane, until_ms: int) -> None:
         """Offer no rows of the lane before this time."""
@@ -79,6 +82,25 @@ class TaskView:
     def saw_rows(self, lane: Lane, now_ms: int) -> None:
         """Rows with an event time came, or reading began anew."""
         self._row_seen_ms[lane] = now_ms
+
+    def marked(self, lane: Lane, mark_ms: int, read_ms: int) -> None:
+        """The mark of rows that were read at `read_ms`."""
+        self._marks[lane] = mark_ms, read_ms
+
+    def may_close(self, lane: Lane, read_ms: int) -> bool:
+        """True if rows read at this time may close a window: event time is taken to go on as time
+
+        does since the last mark. Without a mark anything may be.
+        """
+        if lane not in self._marks:
+            return True
+        mark_ms, seen_ms = self._marks[lane]
+        expected_ms = mark_ms + read_ms - seen_ms
+        return any(
+            closed_up_to(plan.window, mark_ms - plan.options.delay_ms)
+            < closed_up_to(plan.window, expected_ms - plan.options.delay_ms)
+            for _version, plan in self.task.begun()
+        )
 
     def row_seen_ms(self, lane: Lane) -> int:
         """When `saw_rows` was last told so."""

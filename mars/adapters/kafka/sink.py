@@ -83,6 +83,7 @@ class KafkaSink:
         self._preparing: dict[Bucket, Future[_Ready]] = {}
         self._pool = ThreadPoolExecutor(PREPARE_THREADS, thread_name_prefix="producer")
         self._dead_partitions: int | None = None
+        self._turn = threading.Lock()
 
     # ------------------------------------------------------------------------------------ claim
 
@@ -232,7 +233,7 @@ class KafkaSink:
         return _Ready(producer, self._progress.end(bucket))
 
     def _new_producer(self, bucket: Bucket, abandoned: threading.Event) -> BucketTransaction:
-        producer = BucketTransaction(self._settings, self._member, bucket, abandoned)
+        producer = BucketTransaction(self._settings, self._member, bucket, abandoned, self._turn)
         producer.connect(self._names.progress)
         return producer
 

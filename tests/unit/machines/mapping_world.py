@@ -121,6 +121,7 @@ class World:
 
     partitions: dict[int, list[bytes]]
     rows_max: int = 1000
+    rest_ms: int = 0
     log_bytes_max: int = 10**9
     now_ms: int = 1_000_000
     step: int = 100
@@ -139,7 +140,13 @@ class World:
         self.paused: set[tuple[ReaderName, int]] = set()
 
     def new_machine(self) -> MappingMachine:
-        return MappingMachine(BUCKETS, rows_max=self.rows_max, bytes_max=10**9, linger_ms=1_000)
+        return MappingMachine(
+            BUCKETS,
+            rows_max=self.rows_max,
+            bytes_max=10**9,
+            linger_ms=1_000,
+            rest_ms=self.rest_ms,
+        )
 
     # ------------------------------------------------------------------------ what tests do
 

@@ -128,7 +128,8 @@ class Reducer:
             watched = self.machine.watched()
             if watched:
                 self.feed(HeadsRead(self.store.head(watched)))
-            self.feed(Ticked(self.world.now_ms))
+            for bucket in self.machine.buckets():
+                self.feed(Ticked(self.world.now_ms, bucket))
 
     def feed(self, event: Event) -> None:
         waiting = deque(self.machine.handle(event))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from mars.definitions import TaskState
@@ -261,3 +263,35 @@ def test_a_revoked_partition_is_forgotten_and_the_next_owner_goes_on_exactly() -
 
     assert here.counts("a") == here.expected()
     assert here.tiles("a", P0)
+
+
+def feed_slowly(here: World, seconds: int, rows_a_second: int = 10) -> list[int]:
+    """Rows come as time goes on, one at a time; the offsets behind each batch."""
+    for _ in range(seconds * rows_a_second):
+        here.partitions[0].append(
+            json.dumps({"timestamp": here.now_ms, "sip": "10.0.0.1"}).encode()
+        )
+        here.run(rounds=1, elapsed_ms=1000 // rows_a_second)
+    return [ranges[0].next for _name, _version, ranges in here.appended]
+
+
+def test_rows_at_the_end_of_a_topic_rest_until_a_batch_is_worth_it() -> None:
+    here = World({0: []}, rest_ms=500, now_ms=1_200_000)
+    here.add(make_task("a"))
+    here.assign(0)
+
+    behind = feed_slowly(here, seconds=10)
+
+    assert len(behind) < 30
+    assert here.counts("a").total() == behind[-1]
+
+
+def test_rows_that_may_close_a_window_do_not_rest() -> None:
+    here = World({0: []}, rest_ms=10_000, now_ms=1_200_000 - 5_050)
+    here.add(make_task("a"))
+    here.assign(0)
+
+    feed_slowly(here, seconds=6)
+
+    # 51 rows lie before the minute; the next one closes the window, and is sent as it comes.
+    assert 52 in [ranges[0].next for _name, _version, ranges in here.appended]

@@ -179,7 +179,7 @@ def test_heads_are_watched_only_while_a_bucket_is_owned_and_for_living_tasks() -
     assert reducer.machine.watched() == [TaskName(NAME)]
 
 
-def test_several_buckets_ask_for_the_assignment_once() -> None:
+def test_buckets_whose_outcome_is_unknown_ask_for_the_assignment_after_a_pause() -> None:
     here = world()
     reducer = Reducer(here, "r1")
     feed(here, 0, 40)
@@ -187,9 +187,11 @@ def test_several_buckets_ask_for_the_assignment_once() -> None:
         reducer.sink.crash_next(Crash.BEFORE_COMMIT)
     reducer.run(1)
 
-    given = reducer.machine.handle(Ticked(here.now_ms + RETRY_PAUSE_MS))
-
-    assert given == [ReadAssignment()]
+    for bucket in reducer.machine.buckets():
+        soon = Ticked(here.now_ms + RETRY_PAUSE_MS - 1, bucket)
+        later = Ticked(here.now_ms + RETRY_PAUSE_MS, bucket)
+        assert reducer.machine.handle(soon) == []
+        assert reducer.machine.handle(later) == [ReadAssignment()]
 
 
 def test_a_task_that_is_new_to_a_running_reducer_is_read_from_its_start() -> None:
