@@ -7,7 +7,7 @@ query as text. A process compiles them into plans as soon as it has read them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
 
@@ -116,7 +116,8 @@ class TaskDefinition:
     Older versions stay until all their windows are closed. `detail` says why a task failed.
     A deleted task keeps its last version, because version numbers of a name never restart: those
     of the task that now bears the name begin with `first_version`. `backfills` are those of that
-    task, fixed when it was registered.
+    task, fixed when it was registered. Below the offsets of `catch_up` lanes are a bulk process's,
+    and mappers leave them alone.
     """
 
     name: TaskName
@@ -125,6 +126,7 @@ class TaskDefinition:
     detail: str = ""
     first_version: int = 1
     backfills: tuple[Backfill, ...] = ()
+    catch_up: Mapping[Lane, int] = field(default_factory=dict)
 
     @property
     def current(self) -> TaskVersion:

@@ -62,7 +62,9 @@ class TaskView:
 
     def ready(self, lane: Lane) -> bool:
         """True if rows of the lane may be offered."""
-        return self.known and self.task.running and lane in self.offsets
+        if not (self.known and self.task.running and lane in self.offsets):
+            return False
+        return self.offsets[lane] >= self.task.definition.catch_up.get(lane, 0)
 
     def forget_lane(self, lane: Lane) -> None:
         """Another mapper reads the lane now."""

@@ -1,0 +1,224 @@
+"""The loop of a bulk process: does what the backfilling machine asks, and tells it what came of it.
+
+main thread    tasks, heads, appends, decisions
+job threads    wait for Spark                    (one per job that runs ahead)
+query thread   ad-hoc queries                    (queries.py)
+
+Several processes may stand by; the one that has lived longest works. Where two believe that they
+are it for a moment, the compare-and-set takes each batch once.
+"""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections import deque
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from typing import assert_never
+
+from mars.definitions import TaskState
+from mars.errors import JobCancelled, JobFailed, MarsError, Unavailable
+from mars.machines.backfilling import Backfilling
+from mars.machines.bulk_events import (
+    Append,
+    Appended,
+    CancelJob,
+    EndsRead,
+    Event,
+    FailTask,
+    HeadsRead,
+    Instruction,
+    JobEnded,
+    ReadEnds,
+    ReadHeads,
+    Report,
+    SetCatchUp,
+    StartJob,
+    TasksChanged,
+    Ticked,
+)
+from mars.ports import BulkEngine, Coordinator, MapJob, PartialLog, Registry, TopicAdmin
+from mars.process import logs
+from mars.process.life import Life, Services
+from mars.process.member import Reporter
+from mars.process.tasks import TaskSource, fail_task
+from mars.types import Lane, MemberId, TaskName, Topic
+
+ROUND_S = 0.1
+"""Longest wait for the outcome of a job before the rest is looked at."""
+
+ROLE = "bulk"
+
+CATCH_UP_ATTEMPTS = 10
+"""Tries to write a definition that others change at the same time."""
+
+
+class BulkLoop:
+    """Goes round at every outcome, and every ROUND_S besides."""
+
+    def __init__(  # noqa: PLR0913 -- the ports of a process
+        self,
+        member: MemberId,
+        machine: Backfilling,
+        *,
+        engine: BulkEngine,
+        log: PartialLog,
+        registry: Registry,
+        coordinator: Coordinator,
+        admin: TopicAdmin,
+        tasks: TaskSource,
+        reporter: Reporter,
+        services: Services,
+        jobs: int,
+    ) -> None:
+        self._member = member
+        self._machine = machine
+        self._engine = engine
+        self._store = log
+        self._registry = registry
+        self._coordinator = coordinator
+        self._admin = admin
+        self._tasks = tasks
+        self._reporter = reporter
+        self._services = services
+        self._log = logs.logger("bulk")
+        self._inbox: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._pool = ThreadPoolExecutor(jobs, thread_name_prefix="job")
+        self._working = False
+
+    def run(self, life: Life) -> None:
+        """Go round until asked to stop."""
+        try:
+            while not life.stopping:
+                self.round(ROUND_S)
+        finally:
+            self._carry_out(self._machine.stop())
+            self._engine.close()
+            self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def round(self, wait_s: float) -> None:
+        """One turn: outcomes, tasks, time, report."""
+        for event in self._outcomes(wait_s):
+            self._feed(event)
+        tasks = self._services.attempt("zookeeper", self._tasks.poll)
+        if tasks is not None:
+            self._feed(TasksChanged(tasks))
+        if self._is_our_turn():
+            self._feed(Ticked(int(time.monotonic() * 1000)))
+        elif self._working:
+            self._carry_out(self._machine.stop())
+        if self._reporter.due():
+            self._report()
+
+    def _outcomes(self, wait_s: float) -> list[Event]:
+        events: list[Event] = []
+        with suppress(queue.Empty):
+            events.append(self._inbox.get(timeout=wait_s))
+            while True:
+                events.append(self._inbox.get_nowait())
+        return events
+
+    def _is_our_turn(self) -> bool:
+        """Whether this is the bulk process that has lived longest; asked once a report."""
+        if not self._coordinator.connected():
+            return self._working
+        if self._reporter.due():
+            members = self._services.attempt("zookeeper", lambda: self._coordinator.members(ROLE))
+            if members:
+                first = min(members.values(), key=lambda info: (info.started_ms, info.id))
+                self._working = first.id == self._member
+        return self._working
+
+    def _report(self) -> None:
+        info = self._reporter.report(self._machine.rows_mapped, self._services.missing)
+        with suppress(Unavailable):  # best effort; the next one comes in a second
+            self._coordinator.report(info)
+
+    # --------------------------------------------------------------------------------- acting
+
+    def _feed(self, event: Event) -> None:
+        waiting = deque(self._machine.handle(event))
+        while waiting:
+            outcome = self._act(waiting.popleft())
+            if outcome is not None:
+                waiting.extend(self._machine.handle(outcome))
+
+    def _carry_out(self, instructions: list[Instruction]) -> None:
+        for instruction in instructions:
+            self._act(instruction)
+
+    def _act(self, instruction: Instruction) -> Event | None:
+        match instruction:
+            case StartJob(job=job):
+                self._pool.submit(self._run_job, job)
+            case CancelJob(job_id=job_id):
+                self._engine.cancel(job_id)
+            case Append() | ReadHeads() | ReadEnds():
+                return self._ask(instruction)
+            case SetCatchUp(task=task, fences=fences):
+                self._services.attempt("zookeeper", lambda: self._set_catch_up(task, fences))
+            case FailTask(task=task, detail=detail):
+                logs.error(self._log, "a task failed", task=task, detail=detail)
+                self._services.attempt("zookeeper", lambda: fail_task(self._registry, task, detail))
+            case Report(detail=detail):
+                logs.warning(self._log, detail)
+            case _:
+                assert_never(instruction)
+        return None
+
+    def _ask(self, instruction: Append | ReadHeads | ReadEnds) -> Event | None:
+        store = self._store
+        match instruction:
+            case Append(task=task, epoch=epoch, version=version, mapped=mapped):
+                outcome = self._services.attempt(
+                    "redis", lambda: store.append(task, epoch, version, mapped)
+                )
+                return Appended(instruction, outcome)
+            case ReadHeads(tasks=names):
+                heads = self._services.attempt("redis", lambda: store.head(names))
+                return None if heads is None else HeadsRead(heads)
+            case ReadEnds(topics=topics):
+                ends = self._services.attempt("kafka", lambda: self._ends(topics))
+                return None if ends is None else EndsRead(ends)
+            case _:
+                assert_never(instruction)
+
+    def _ends(self, topics: tuple[Topic, ...]) -> dict[Topic, dict[int, int]]:
+        return {topic: self._admin.ends(topic) for topic in topics}
+
+    def _set_catch_up(self, name: TaskName, fences: Mapping[Lane, int]) -> None:
+        for _attempt in range(CATCH_UP_ATTEMPTS):
+            found = self._registry.task(name)
+            if found is None or found[0].state is not TaskState.RUNNING:
+                return
+            definition, expected = found
+            if definition.catch_up == fences:
+                return
+            if self._registry.replace_task(replace(definition, catch_up=fences), expected):
+                what = "catches up" if fences else "has caught up"
+                logs.info(self._log, f"a task that was far behind {what}", task=name)
+                return
+
+    def _run_job(self, job: MapJob) -> None:
+        """In a thread: run a job, tell how it ended."""
+        try:
+            ended = JobEnded(job.id, self._engine.map(job))
+            self._services.found("spark")
+        except JobCancelled:
+            return
+        except JobFailed as problem:
+            ended = JobEnded(job.id, None, str(problem), lasting=True)
+        except Unavailable as problem:
+            self._services.lost(problem)
+            ended = JobEnded(job.id, None, str(problem))
+        except MarsError as problem:
+            ended = JobEnded(job.id, None, str(problem), lasting=True)
+        except Exception as problem:  # noqa: BLE001 -- whatever it is, only this task stops (I7)
+            logs.error(self._log, "unexpected error", trace=True, job=job.id)
+            ended = JobEnded(
+                job.id, None, f"unexpected {type(problem).__name__}: {problem}", lasting=True
+            )
+        self._inbox.put(ended)

@@ -1,0 +1,249 @@
+"""The machine of a bulk process: every row of a history exactly once in the log, in order."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from mars.definitions import FileHistory, HistoryFile, LaneSpan, TaskState
+from mars.machines.bulk_events import TasksChanged
+from mars.machines.task_view import TaskView
+from mars.types import Lane, Range, file_lane, live_lane
+from tests.unit.machines.backfilling_world import (
+    B1,
+    NAME,
+    Backfill,
+    Bulk,
+    World,
+    history,
+    make_task,
+    topic,
+)
+
+SPANS = {0: (10, 400), 1: (0, 250)}
+LIVE = {0: 400, 1: 250}
+P0, P1 = Lane("0@b1"), Lane("1@b1")
+
+
+def world(chunks: int = 7, **settings: int) -> World:
+    return World(topic(500), make_task(history(SPANS, chunks), live=LIVE), **settings)
+
+
+def test_a_history_is_mapped_chunk_by_chunk_up_to_its_fences() -> None:
+    here = world()
+
+    Bulk(here).run()
+
+    assert here.counts() == here.expected(SPANS)
+    assert here.offsets() == {P0: 400, P1: 250, Lane("0"): 400, Lane("1"): 250}
+    assert here.appended == [history(SPANS, 7).chunk(number) for number in range(7)]
+
+
+def test_jobs_run_ahead_but_their_batches_are_appended_in_order() -> None:
+    here = world()
+    bulk = Bulk(here)
+    bulk.tick()
+    assert here.started == [history(SPANS, 7).chunk(0), history(SPANS, 7).chunk(1)]
+
+    first, second = bulk.jobs.values()
+    bulk.jobs = {second.id: second, first.id: first}
+    bulk.spark()
+    assert here.appended == []
+    bulk.spark()
+    assert here.appended == [first.ranges, second.ranges]
+
+
+def test_a_process_goes_on_where_the_last_one_ended() -> None:
+    here = world()
+    Bulk(here).run(rounds=3)
+    done = len(here.appended)
+    assert 0 < done < 7
+
+    Bulk(here).run()
+
+    assert here.counts() == here.expected(SPANS)
+    assert len(here.appended) == 7
+
+
+def test_two_processes_at_once_map_nothing_twice() -> None:
+    here = world()
+    one, other = Bulk(here), Bulk(here)
+
+    for _ in range(60):
+        one.run(rounds=1)
+        other.run(rounds=1)
+
+    assert here.counts() == here.expected(SPANS)
+
+
+def test_a_lost_answer_counts_nothing_twice() -> None:
+    here = world()
+    here.store.fail_next("append", before=False)
+    here.store.fail_next("append", before=True)
+    here.store.fail_next("append", before=False)
+
+    Bulk(here).run()
+
+    assert here.counts() == here.expected(SPANS)
+
+
+def test_a_store_that_was_lost_gets_the_same_chunks_again() -> None:
+    here = world()
+    bulk = Bulk(here)
+    bulk.run(rounds=4)
+    chunk = history(SPANS, 7).chunk(1)
+    offsets = {**here.offsets(), **{part.lane: part.first for part in chunk}}
+    here.recover(offsets)
+
+    bulk.run()
+
+    assert here.appended == [history(SPANS, 7).chunk(number) for number in range(1, 7)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_lanes_are_set_back_no_range_straddles_a_boundary_between_chunks(
+    seed: int,
+) -> None:
+    chance = random.Random(seed)
+    backfill = history(SPANS, 7)
+    here = world()
+    bulk = Bulk(here)
+    bulk.run(rounds=chance.randrange(1, 9))
+    boundaries = {
+        lane: [backfill.lanes[lane].first, *(_next(backfill, n, lane) for n in range(7))]
+        for lane in backfill.lanes
+    }
+    back = {lane: chance.choice(boundaries[lane][:4]) for lane in backfill.lanes}
+    here.recover({**here.offsets(), **back}, {lane: tuple(at) for lane, at in boundaries.items()})
+
+    bulk.run()
+
+    assert here.counts() == here.expected({0: (back[P0], 400), 1: (back[P1], 250)})
+    for ranges in here.appended:
+        numbers = {boundaries[part.lane].index(part.next) for part in ranges}
+        assert len(numbers) == 1
+
+
+def _next(backfill: Backfill, number: int, lane: Lane) -> int:
+    return next(part.next for part in backfill.chunk(number) if part.lane == lane)
+
+
+def test_a_cut_that_lies_within_a_chunk_is_kept() -> None:
+    here = world(chunks=2)
+    here.recover(here.offsets(), {P0: (100,)})
+
+    Bulk(here).run()
+
+    assert here.counts() == here.expected(SPANS)
+    assert Range(P0, 10, 100) in here.appended[0]
+
+
+def test_a_paused_task_waits_and_goes_on_when_it_is_resumed() -> None:
+    here = world()
+    bulk = Bulk(here)
+    bulk.run(rounds=2)
+    running = here.task
+    here.task = replace(running, definition=replace(running.definition, state=TaskState.PAUSED))
+    bulk.feed(TasksChanged(here.tasks))
+    before = len(here.appended)
+    bulk.run(rounds=20)
+    assert (len(here.appended), bulk.jobs) == (before, {})
+
+    here.task = running
+    bulk.feed(TasksChanged(here.tasks))
+    bulk.run()
+    assert here.counts() == here.expected(SPANS)
+
+
+def test_a_job_that_fails_for_now_is_tried_again_after_a_pause() -> None:
+    here = world()
+    bulk = Bulk(here)
+    bulk.tick()
+
+    bulk.spark(jobs=2, problem="an executor was lost")
+    bulk.tick()
+    assert bulk.jobs == {}
+    bulk.run()
+
+    assert here.counts() == here.expected(SPANS)
+    assert here.failed == {}
+
+
+def test_a_job_that_can_never_succeed_fails_its_task() -> None:
+    here = world()
+    bulk = Bulk(here)
+    bulk.tick()
+
+    bulk.spark(problem="more than 1,000,000 distinct values", lasting=True)
+
+    assert here.failed == {NAME: "more than 1,000,000 distinct values"}
+
+
+def test_a_process_whose_turn_is_over_gives_up_its_jobs() -> None:
+    here = world()
+    bulk = Bulk(here)
+    bulk.tick()
+    assert bulk.jobs
+
+    bulk.stop()
+    assert bulk.jobs == {}
+    bulk.feed(TasksChanged(here.tasks))
+    assert bulk.jobs == {}
+
+
+def test_histories_of_topic_and_files_come_on_together() -> None:
+    files = FileHistory("ndjson", (HistoryFile("a", 0, 120),))
+    lane = file_lane("b2")
+    old = Backfill("b2", {lane: LaneSpan(0, 120)}, 4, 0, files)
+    here = World(topic(500), make_task(history(SPANS, 4), old, live=LIVE))
+    bulk = Bulk(here)
+
+    bulk.tick()
+
+    assert {part.lane for ranges in here.started for part in ranges} == {P0, P1, lane}
+    assert {job.files for job in bulk.jobs.values()} == {None, files}
+
+
+def test_a_lane_of_files_is_marked_by_what_all_unread_files_lie_above() -> None:
+    files = FileHistory(
+        "parquet", (HistoryFile("new", 0, 50, 9_000), HistoryFile("old", 50, 100, 4_000))
+    )
+    lane = file_lane("b2")
+    here = World(
+        topic(100, partitions=1),
+        make_task(Backfill("b2", {lane: LaneSpan(0, 100)}, 2, 0, files), live={0: 0}),
+    )
+    bulk = Bulk(here)
+    bulk.tick()
+    bulk.spark()
+
+    head = here.store.head([NAME])[NAME]
+    assert head is not None
+    assert head.marks_ms[lane] == 3_999
+
+
+def test_a_task_far_behind_is_caught_up_in_batches_of_one_lane_and_then_left_to_mappers() -> None:
+    here = World(topic(500), make_task(live={0: 100, 1: 0}), catch_up_rows_min=300)
+    bulk = Bulk(here)
+
+    bulk.tick()
+    view = TaskView(here.task)
+    view.learn(here.store.head([NAME])[NAME])
+    assert here.task.definition.catch_up == {live_lane(0): 500, live_lane(1): 500}
+    assert not view.ready(live_lane(0))
+    bulk.run()
+
+    assert here.counts() == here.expected({0: (100, 500), 1: (0, 500)})
+    assert all(len(ranges) == 1 for ranges in here.appended)
+    assert here.task.definition.catch_up == {}
+    assert B1 not in str(here.appended)
+
+
+def test_a_task_a_little_behind_is_left_to_mappers() -> None:
+    here = World(topic(100), make_task(live={0: 0, 1: 0}), catch_up_rows_min=201)
+
+    Bulk(here).run()
+
+    assert (here.appended, here.task.definition.catch_up) == ([], {})
