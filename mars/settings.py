@@ -103,6 +103,9 @@ class MapperSettings:
     """Raw bytes held per reader: with decoding, about 300 MiB of memory at the most."""
     linger_ms_max: Natural = 1_000
     """Longest wait for a batch to fill; part of the close latency of a busy topic."""
+    rest_ms_max: Natural = 200
+    """The same near the end of the topic. Rows that may close a window do not wait at all; others
+    are so much fresher in the answers about open windows, for some CPU time a batch."""
     poll_ms: Positive = 50
     """Longest wait for records in one poll: how late an idle mapper notices anything else."""
 
@@ -119,6 +122,36 @@ class ReducerSettings:
     """Age at which progress is committed without rows, so that a replay stays short."""
     large_task_rows: Positive = 50_000
     """Due rows from which a task gets a transaction of its own, after the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class BulkSettings:
+    """How Spark is reached, and how much of a history it takes at once."""
+
+    master: str = "local[*]"
+    """`local[*]` (the cores of this machine), `spark://host:port`, `yarn` or `k8s://...`."""
+    driver_memory_mb: Positive = 1024
+    """Heap of the driver, MiB. With `local[*]` it is the only Java machine: the partials of some
+    chunks pass through it, tens of megabytes each."""
+    executor_memory_mb: Positive = 1024
+    """Heap of each executor on a cluster, MiB: it holds the shuffle's blocks."""
+    executor_overhead_mb: Positive = 1024
+    """Memory of each executor beside its heap, MiB: a Python process of about 300 per core."""
+    chunk_rows: Positive = 2_000_000
+    """Messages of one chunk of a backfill: seconds of work, and larger ones no longer shrink keys
+    noticeably."""
+    chunks_ahead: Positive = 2
+    """Chunks mapped at once, so that no core waits for the last task of a chunk or for Redis."""
+    task_rows: Positive = 250_000
+    """Most messages of one Spark task: about half a second of a core, with 20 ms to start it."""
+    task_bytes: Positive = 64 * MIB
+    """Most bytes of one Spark task; what it holds at a time is a fraction of it."""
+    history_rows_min: Natural = 100_000
+    """Messages from which a new task's history is Spark's; fewer, a mapper reads in a second."""
+    catch_up_rows_min: Positive = 5_000_000
+    """Messages by which a task must be behind before Spark helps: mappers need ten seconds."""
+    spark: dict[str, str | int | float | bool] = field(default_factory=dict, repr=False)
+    """Further properties of Spark (`spark.executor.instances`), handed on as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +186,7 @@ class Settings:
     cluster: ClusterSettings = field(default_factory=ClusterSettings)
     mapper: MapperSettings = field(default_factory=MapperSettings)
     reducer: ReducerSettings = field(default_factory=ReducerSettings)
+    bulk: BulkSettings = field(default_factory=BulkSettings)
     api: ApiSettings = field(default_factory=ApiSettings)
     logging: LoggingSettings = field(default_factory=LoggingSettings)
 

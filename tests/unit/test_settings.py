@@ -60,6 +60,8 @@ def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
         ("MARS_API_HOST", "0.0.0.0", "api", "host", "0.0.0.0"),
         ("MARS_REDIS_PASSWORD", '{"a', "redis", "password", '{"a'),
         ("MARS_KAFKA_EXTRA", '{"a.b": 1}', "kafka", "extra", {"a.b": 1}),
+        ("MARS_BULK_CHUNK_ROWS", "5000", "bulk", "chunk_rows", 5000),
+        ("MARS_BULK_SPARK", '{"spark.a": "2"}', "bulk", "spark", {"spark.a": "2"}),
     ],
 )
 def test_environment_values_are_read_by_the_type_of_the_setting(
@@ -82,6 +84,8 @@ def test_variables_that_are_no_settings_are_left_alone() -> None:
         ("[mapper]\npoll_ms = 'soon'", "`mapper.poll_ms`"),
         ("[mapper]\npoll_ms = 0", "`mapper.poll_ms`"),
         ("[api]\nport = 70000", "`api.port`"),
+        ("[bulk]\nchunk_rows = 0", "`bulk.chunk_rows`"),
+        ("[bulk]\nmastr = 'yarn'", "`bulk.mastr`"),
         ("[logging]\nformat = 'xml'", "`logging.format`"),
         ("kafka = 3", "`kafka`"),
         ("namespace = '1st'", "`namespace`"),
