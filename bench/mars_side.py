@@ -92,6 +92,7 @@ class MarsSide:
             data=self.data,
             mappers=self.mappers,
             reducers=self.reducers,
+            bulk=0,
             buckets=OUTPUT_PARTITIONS,
             api_port=0,
             kafka_port=0,

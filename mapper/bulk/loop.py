@@ -89,6 +89,11 @@ class BulkLoop:
         self._pool = ThreadPoolExecutor(jobs, thread_name_prefix="job")
         self._working = False
 
+    @property
+    def working(self) -> bool:
+        """True while it is this process's turn."""
+        return self._working
+
     def run(self, life: Life) -> None:
         """Go round until asked to stop."""
         try:

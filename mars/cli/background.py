@@ -69,6 +69,7 @@ def _command(options: Options, data: Path, pipe: int) -> Sequence[str]:
         "--data": data,
         "--mappers": options.mappers,
         "--reducers": options.reducers,
+        "--bulk": options.bulk,
         "--buckets": options.buckets,
         "--api-port": options.api_port,
         "--kafka-port": options.kafka_port,

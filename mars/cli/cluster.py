@@ -19,6 +19,13 @@ PORT = click.IntRange(0, 65_535)
 @click.option("--mappers", type=PROCESSES, default=2, show_default=True)
 @click.option("--reducers", type=PROCESSES, default=2, show_default=True)
 @click.option(
+    "--bulk",
+    type=PROCESSES,
+    default=1,
+    show_default=True,
+    help="Drivers of PySpark jobs; Java starts with the first job.",
+)
+@click.option(
     "--buckets",
     type=click.IntRange(1, 4096),
     default=None,
@@ -42,6 +49,7 @@ def up(
     data: Path,
     mappers: int,
     reducers: int,
+    bulk: int,
     buckets: int | None,
     api_port: int | None,
     kafka_port: int,
@@ -68,6 +76,7 @@ def up(
         data=data,
         mappers=mappers,
         reducers=reducers,
+        bulk=bulk,
         buckets=buckets,
         api_port=api_port,
         kafka_port=kafka_port,

@@ -44,6 +44,7 @@ class Options:
     data: Path
     mappers: int = 2
     reducers: int = 2
+    bulk: int = 1
     buckets: int | None = None
     api_port: int | None = None
     kafka_port: int = 9092
@@ -192,6 +193,7 @@ def _supervisor(
     ]
     names = [("mapper", index) for index in range(1, options.mappers + 1)]
     names += [("reducer", index) for index in range(1, options.reducers + 1)]
+    names += [("bulk", index) for index in range(1, options.bulk + 1)]
     workers = [
         RoleProcess(f"{role}-{index}", role, config, logs / f"{role}-{index}.log", command)
         for role, index in names

@@ -1,4 +1,4 @@
-"""Our own processes as children: mapper, reducer, API."""
+"""Our own processes as children: mapper, reducer, bulk, API."""
 
 from __future__ import annotations
 
@@ -14,17 +14,21 @@ from mars.settings import ApiSettings, environment_for_child
 ANSWER_S = 2.0
 """Longest answer of the API to the question whether it is ready."""
 
+_MODULES = {"bulk": "mapper.bulk"}
+"""Where a role is that has not its name."""
+
 RoleCommand = Callable[[str, Path], Sequence[str]]
 """What to run for a role with a configuration file."""
 
 
 def role_command(role: str, config: Path) -> Sequence[str]:
     """The role's own package, in this Python; `-P`: not one of that name in the current folder."""
-    return [sys.executable, "-P", "-m", role, "--config", str(config)]
+    module = _MODULES.get(role, role)
+    return [sys.executable, "-P", "-m", module, "--config", str(config)]
 
 
 class RoleProcess(Child):
-    """One mapper or reducer. It waits for the servers by itself, so it is ready when it runs."""
+    """A mapper, reducer or bulk process. It waits for the servers itself, so it is ready at once."""
 
     def __init__(
         self, name: str, role: str, config: Path, log: Path, command: RoleCommand = role_command
