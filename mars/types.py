@@ -100,7 +100,11 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RejectedRow:
-    """One row that was not counted, with the first bytes of its message."""
+    """One row that was not counted, with its first bytes.
+
+    `offset` is that of its message, which other rows may share. `payload` begins with the row's
+    line where the format has lines (ndjson, csv), else with the message.
+    """
 
     lane: Lane
     offset: int

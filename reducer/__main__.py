@@ -119,6 +119,7 @@ class _Reducer:
                 progress_interval_ms=limits.progress_interval_ms,
                 large_task_rows=limits.large_task_rows,
                 log_bytes_max=self._settings.cluster.log_bytes_max,
+                buckets=self._buckets,
             ),
         )
         return ReducerLoop(

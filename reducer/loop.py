@@ -257,8 +257,8 @@ class ReducerLoop:
         match instruction:
             case TrimLog(bucket=bucket, task=task, store_epoch=epoch, seqs=seqs):
                 self._store.trim(task, epoch, bucket, seqs)
-            case CompactLog(bucket=bucket, task=task, store_epoch=epoch, base=base):
-                self._store.compact(task, epoch, bucket, base)
+            case CompactLog(bucket=bucket, task=task, store_epoch=epoch, base=base, older=older):
+                self._store.compact(task, epoch, bucket, base, older)
             case FailTask(task=task, detail=detail):
                 logs.error(self._log, "a task failed", task=task, detail=detail)
                 fail_task(self._registry, task, detail)

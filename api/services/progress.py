@@ -8,7 +8,7 @@ from threading import Lock
 
 from mars.definitions import TaskDefinition
 from mars.errors import Unavailable
-from mars.machines.explaining import total_ledger
+from mars.machines.evidence import total_ledger
 from mars.ports import Ledger, Progress, ProgressLog
 from mars.types import Bucket, Lane, TaskName
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
@@ -14,9 +14,10 @@ from api.services.context import Ports
 from api.services.missing import Away, Missing
 from api.services.progress import ProgressTail
 from mars.definitions import TaskDefinition, TaskState
-from mars.machines.explaining import level_of
+from mars.machines.evidence import level_of
+from mars.machines.history import History, history_of, state_for_people
 from mars.ports import Head, Ledger
-from mars.types import TaskName, Topic, live_lane
+from mars.types import TaskName, Topic, lane_partition, live_lane
 
 SAMPLE_INTERVAL_S = 2.0
 """Between two samples: what /metrics and /v1/cluster say is at most this old."""
@@ -33,11 +34,12 @@ RATE_STEP_S = 0.5
 class TaskFigures:
     """One task at one moment; None where the server that knows did not answer.
 
-    `lag`: messages not yet taken, per partition. `rows_per_second` counts rows read as committed,
-    `messages_per_second` offsets taken.
+    `state` as it is shown (`state_for_people`). `lag`: messages not yet taken live, per partition.
+    `rows_per_second` counts rows read as committed, `messages_per_second` offsets taken of the
+    topic, `history_per_second` those of backfills; a task without one has no `history`.
     """
 
-    state: TaskState
+    state: str
     version: int
     ledger: Ledger | None = None
     lag: Mapping[int, int] | None = None
@@ -46,6 +48,16 @@ class TaskFigures:
     now_ms: int | None = None
     rows_per_second: float | None = None
     messages_per_second: float | None = None
+    history: History | None = None
+    history_per_second: float | None = None
+
+    @property
+    def history_end_ms(self) -> int | None:
+        """When the history should be mapped, by the store's clock; None: it is, or who knows."""
+        rate, history = self.history_per_second, self.history
+        if history is None or history.finished or self.now_ms is None or not rate:
+            return None
+        return self.now_ms + round((history.total - history.done) / rate * 1_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +71,7 @@ class Sample:
 @dataclass(frozen=True, slots=True)
 class _Point:
     at_s: float
-    rows: int | None
-    messages: int | None
+    counts: tuple[int | None, ...]
 
 
 class Sampler:
@@ -128,6 +139,17 @@ class Sampler:
         ends = self._ends({topic}, missing).get(topic)
         return self._figures(definition, head, ends, missing), missing.sentences
 
+    def states(self, tasks: Iterable[TaskDefinition]) -> dict[TaskName, str]:
+        """The states of tasks as they are shown."""
+        tasks = list(tasks)
+        missing = Missing(self._away())
+        names = [task.name for task in tasks if task.backfills and task.state is TaskState.RUNNING]
+        heads = missing.ask("redis", lambda: self._ports.log.head(names)) if names else {}
+        return {
+            task.name: state_for_people(task, None if heads is None else _history(task, heads))
+            for task in tasks
+        }
+
     def _ends(self, topics: set[Topic], missing: Missing) -> dict[Topic, dict[int, int]]:
         ends = {}
         for topic in topics:
@@ -145,10 +167,18 @@ class Sampler:
     ) -> TaskFigures:
         ledger = missing.ask("kafka", lambda: self._progress.ledger(task))
         plan = self._compiler.plans(task).get(task.begun[-1].version if task.begun else 0)
-        messages = sum(head.offsets.values()) if head else None
-        rows_rate, messages_rate = self._rates(task.name, ledger, messages)
+        # Without the store nobody can say how far a history is.
+        history = None if "redis" in missing.services else history_of(task, head)
+        rows_rate, messages_rate, history_rate = self._rates(
+            task.name,
+            (
+                ledger.read if ledger else None,
+                _messages(head) if head else None,
+                history.done if history and head else None,
+            ),
+        )
         return TaskFigures(
-            state=task.state,
+            state=state_for_people(task, history),
             version=task.current.version,
             ledger=ledger,
             lag=_lag(head, ends),
@@ -157,12 +187,13 @@ class Sampler:
             now_ms=head.now_ms if head else None,
             rows_per_second=rows_rate,
             messages_per_second=messages_rate,
+            history=history,
+            history_per_second=history_rate,
         )
 
-    def _rates(
-        self, name: TaskName, ledger: Ledger | None, messages: int | None
-    ) -> tuple[float | None, float | None]:
-        point = _Point(self._monotonic_s(), ledger.read if ledger else None, messages)
+    def _rates(self, name: TaskName, counts: tuple[int | None, ...]) -> list[float | None]:
+        """How fast each of the counts grows."""
+        point = _Point(self._monotonic_s(), counts)
         with self._lock:
             points = self._points.setdefault(name, deque())
             while points and point.at_s - points[0].at_s > RATE_SPAN_S:
@@ -170,10 +201,10 @@ class Sampler:
             remembered = (*points, point)
             if not points or point.at_s - points[-1].at_s >= RATE_STEP_S:
                 points.append(point)
-        return (
-            _rate([(each.at_s, each.rows) for each in remembered]),
-            _rate([(each.at_s, each.messages) for each in remembered]),
-        )
+        return [
+            _rate([(each.at_s, each.counts[place]) for each in remembered])
+            for place in range(len(counts))
+        ]
 
 
 def _rate(points: Sequence[tuple[float, int | None]]) -> float | None:
@@ -183,6 +214,15 @@ def _rate(points: Sequence[tuple[float, int | None]]) -> float | None:
         return None
     span_s, grown = known[-1][0] - known[0][0], known[-1][1] - known[0][1]
     return round(grown / span_s, 1) if span_s > 0 and grown >= 0 else None
+
+
+def _history(task: TaskDefinition, heads: Mapping[TaskName, Head | None]) -> History | None:
+    return history_of(task, heads.get(task.name))
+
+
+def _messages(head: Head) -> int:
+    """Offsets taken of the topic, live or by a backfill."""
+    return sum(offset for lane, offset in head.offsets.items() if lane_partition(lane) is not None)
 
 
 def _lag(head: Head | None, ends: Mapping[int, int] | None) -> dict[int, int] | None:

@@ -17,16 +17,8 @@ from api.services.missing import Away, Missing
 from api.services.progress import ProgressTail
 from api.services.tasks import TaskService
 from mars.definitions import TaskDefinition
-from mars.machines.explaining import (
-    BucketOwner,
-    Evidence,
-    Explanation,
-    Holder,
-    LaneView,
-    OpenWindow,
-    Reading,
-    explain,
-)
+from mars.machines.evidence import BucketOwner, Evidence, Reading
+from mars.machines.explaining import Explanation, Holder, LaneView, OpenWindow, explain
 from mars.machines.explaining_words import summarise
 from mars.ports import Assignment, Head, MemberInfo
 from mars.types import Bucket, MemberId, Topic
@@ -76,6 +68,7 @@ class WhyService:
         dead = missing.ask("kafka", lambda: ports.dead.recent(name, SAMPLES_MAX)) or []
         mappers = missing.ask("zookeeper", lambda: ports.coordinator.members("mapper")) or {}
         reducers = missing.ask("zookeeper", lambda: ports.coordinator.members("reducer")) or {}
+        bulk = self._bulk(definition, missing)
         assignment = missing.ask("zookeeper", ports.coordinator.assignment)
         committed = {(record.version, record.bucket): record for record in records}
         return Evidence(
@@ -90,6 +83,7 @@ class WhyService:
             owners=owners(assignment, reducers),
             mappers=len(mappers),
             reducers=len(reducers),
+            bulk=bulk,
             progress=records,
             logged=tuple(
                 draft.against(
@@ -102,6 +96,14 @@ class WhyService:
             dead=tuple(dead),
             missing=missing.sentences,
         )
+
+    def _bulk(self, definition: TaskDefinition, missing: Missing) -> MemberId | None:
+        """Who works on the backfills of a task: of several, the one that has lived longest."""
+        if not definition.backfills:
+            return None
+        coordinator = self._ports.coordinator
+        members = missing.ask("zookeeper", lambda: coordinator.members("bulk")) or {}
+        return min(members, key=lambda name: (members[name].started_ms, name), default=None)
 
     def _drafts(
         self, definition: TaskDefinition, head: Head | None, buckets: int
@@ -187,6 +189,7 @@ def _window(window: OpenWindow) -> WindowWhy:
 
 def _holder(holder: Holder) -> HeldBy:
     return HeldBy(
+        lane=holder.lane,
         partition=holder.partition,
         bucket=holder.bucket,
         reason=holder.reason,
@@ -198,6 +201,7 @@ def _holder(holder: Holder) -> HeldBy:
 
 def _partition(lane: LaneView) -> PartitionWhy:
     return PartitionWhy(
+        lane=lane.lane,
         partition=lane.partition,
         watermark=lane.watermark_ms,
         lag=lane.lag,

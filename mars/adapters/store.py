@@ -11,6 +11,10 @@ ENTRY_OVERHEAD_BYTES = 128
 """What an entry counts for besides header and states: the store's own bookkeeping of it
 (measured on Valkey 9.1: 50 to 145 bytes), so that a budget also holds for many small entries."""
 
+HOLDER_BUDGETS = 2
+"""How many budgets a task's log may fill with rows of the lane that holds the watermark: others are
+refused over one. Without a limit a log would grow for as long as no reducer runs."""
+
 NUMBER_MAX = 2**53 - 1
 """The highest offset, mark or epoch: Lua's numbers are doubles, exact up to here. A lane at a
 million rows a second gets there in 285 years."""
@@ -38,6 +42,11 @@ def _check_ranges(mapped: Mapped) -> None:
         raise ValueError(f"marks of lanes that the batch {lanes} does not have: {mapped.marks_ms}")
     if any(abs(mark) > NUMBER_MAX for mark in mapped.marks_ms.values()):
         raise ValueError(f"a mark is out of range: {mapped.marks_ms} ms")
+
+
+def holder_limit(budget: int) -> int:
+    """Bytes up to which a log takes batches of the lane that holds the watermark."""
+    return HOLDER_BUDGETS * budget
 
 
 def has_rows(mapped: Mapped) -> bool:

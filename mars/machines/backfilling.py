@@ -15,7 +15,8 @@ task that fell behind is given is different each time, so there each batch is of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import assert_never
@@ -115,6 +116,7 @@ class Backfilling:
         self._heads: dict[TaskName, Head] = {}
         self._cuts: dict[Lane, int] = {}
         self._task: TaskName | None = None
+        self._pressed = False
         self._pieces: dict[str, _Piece] = {}
         self._jobs = 0
         self._wait_until_ms = 0
@@ -209,7 +211,8 @@ class Backfilling:
         task, head = self._chosen()
         if task is None or head is None:
             return self._drop(list(self._pieces))
-        steps = list(islice(_steps(task, head, self._cuts, self._limits), self._limits.ahead))
+        coming = _steps(task, head, self._cuts, self._limits, pressed=self._pressed)
+        steps = list(islice(coming, self._limits.ahead))
         if not steps and task.definition.catch_up:
             return [*self._drop(list(self._pieces)), SetCatchUp(task.name, {})]
         wanted = [(step.version, step.ranges) for step in steps]
@@ -231,7 +234,7 @@ class Backfilling:
             head = self._heads.get(task.name)
             if head is not None and _unfinished(task.definition, head):
                 if task.name != self._task:
-                    self._task, self._cuts = task.name, {}
+                    self._task, self._cuts, self._pressed = task.name, {}, False
                 return task, head
         self._task = None
         return None, None
@@ -309,6 +312,8 @@ class Backfilling:
                 self._heads[name] = replace(head, offsets={**head.offsets, lane: current})
                 return self._work()
             case Backpressure() | None:
+                # A full log takes only the lane that holds the watermark: go on with that one.
+                self._pressed |= event.outcome is not None
                 self._wait_until_ms = self._now_ms + REFUSED_PAUSE_MS
                 return []
             case _:
@@ -333,22 +338,59 @@ def _unfinished(definition: TaskDefinition, head: Head) -> bool:
 
 
 def _steps(
-    task: RunnableTask, head: Head, cuts: Mapping[Lane, int], limits: Limits
+    task: RunnableTask, head: Head, cuts: Mapping[Lane, int], limits: Limits, *, pressed: bool
 ) -> Iterator[Step]:
-    """What is to be appended next, and after that, and so on."""
+    """What is to be appended next, and after that, and so on.
+
+    Where the log is `pressed`, the lanes with the lowest marks come first, whatever is left.
+    """
     definition = task.definition
     plans = {version.version for version, _plan in task.begun()}
-    ranges: Iterator[tuple[Ranges, Backfill | None]] = _chunks(definition, head)
-    if not any(True for _ in islice(_chunks(definition, head), 1)):
-        ranges = _behind(definition, head, limits)
-    for whole, backfill in ranges:
+    level = _level_in(head) if pressed else _no_level
+    for whole, backfill in _ranges(definition, head, limits, level):
         for version, part in _by_version(definition, whole, cuts):
             if version not in plans:
                 return
             yield Step(version, part, backfill)
 
 
-def _chunks(definition: TaskDefinition, head: Head) -> Iterator[tuple[Ranges, Backfill | None]]:
+Level = Callable[[Iterable[Lane]], float]
+"""How early the slowest of some lanes is; equal for all where that does not matter."""
+
+
+def _no_level(_lanes: Iterable[Lane]) -> float:
+    return 0.0
+
+
+def _level_in(head: Head) -> Level:
+    def level(lanes: Iterable[Lane]) -> float:
+        going_on = [lane for lane in lanes if lane not in head.finished]
+        return min((head.marks_ms.get(lane, -math.inf) for lane in going_on), default=math.inf)
+
+    return level
+
+
+def _ranges(
+    definition: TaskDefinition, head: Head, limits: Limits, level: Level
+) -> Iterator[tuple[Ranges, Backfill | None]]:
+    """History first, then what a task is behind; where levels count, whatever is earlier."""
+    history = next(_chunks(definition, head, level), None)
+    behind = next(_behind(definition, head, limits, level), None)
+    if history is None or (behind is not None and level(_lanes(behind)) < level(_lanes(history))):
+        yield from _behind(definition, head, limits, level)
+    else:
+        yield from _chunks(definition, head, level)
+
+
+def _lanes(found: tuple[Ranges, Backfill | None]) -> list[Lane]:
+    """The lanes of some ranges; those of a backfill go on together."""
+    ranges, backfill = found
+    return [part.lane for part in ranges] if backfill is None else list(backfill.lanes)
+
+
+def _chunks(
+    definition: TaskDefinition, head: Head, level: Level
+) -> Iterator[tuple[Ranges, Backfill | None]]:
     """The chunks of all backfills that lie above the head, those that are least far first."""
     numbers = {
         backfill.id: next(
@@ -361,7 +403,7 @@ def _chunks(definition: TaskDefinition, head: Head) -> Iterator[tuple[Ranges, Ba
         left = [one for one in by_id.values() if numbers[one.id] < one.chunks]
         if not left:
             return
-        backfill = min(left, key=lambda one: numbers[one.id] / one.chunks)
+        backfill = min(left, key=lambda one: (level(one.lanes), numbers[one.id] / one.chunks))
         ranges = _above(backfill.chunk(numbers[backfill.id]), head)
         numbers[backfill.id] += 1
         if ranges:
@@ -378,15 +420,14 @@ def _above(ranges: Ranges, head: Head) -> Ranges:
 
 
 def _behind(
-    definition: TaskDefinition, head: Head, limits: Limits
+    definition: TaskDefinition, head: Head, limits: Limits, level: Level
 ) -> Iterator[tuple[Ranges, Backfill | None]]:
     """Pieces of the lanes that are caught up, in turn."""
-    at = {lane: head.offsets[lane] for lane in definition.catch_up if lane in head.offsets}
-    while at:
-        lane = max(at, key=lambda lane: definition.catch_up[lane] - at[lane])
-        after = min(definition.catch_up[lane], at[lane] + limits.chunk_rows)
-        if after <= at[lane]:
-            return
+    fences = definition.catch_up
+    at = {lane: head.offsets[lane] for lane in fences if lane in head.offsets}
+    while left := [lane for lane in at if at[lane] < fences[lane]]:
+        lane = min(left, key=lambda lane: (level([lane]), at[lane] - fences[lane]))
+        after = min(fences[lane], at[lane] + limits.chunk_rows)
         yield (Range(lane, at[lane], after),), None
         at[lane] = after
 

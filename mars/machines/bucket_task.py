@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mars.codec.checksum import checksum
+from mars.codec.entry import encode_entry
 from mars.codec.result_headers import result_headers
 from mars.definitions import TaskVersion
 from mars.machines.folding import Bounds, ClosedWindow, Folding, StoreWentBack
@@ -29,6 +30,9 @@ from mars.types import (
     Topic,
 )
 from mars.windows import watermark
+
+STORE_OVERHEAD_BYTES = 256
+"""At least what a store counts for an entry besides its content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,8 @@ class BucketTask:
         self._foldings: dict[int, Folding] = {}
         self._log: list[_LogEntry] = []
         self._base: _LogEntry | None = None
+        self._base_bytes = 0
+        self._base_is_tight = False
         self._highest: dict[Lane, int] = {}
         self.update(task)
 
@@ -123,11 +129,25 @@ class BucketTask:
     def absorb(self, piece: LogSlice) -> None:
         """Take what was read of the log. Raises StoreWentBack if it contradicts earlier reads."""
         if piece.base is not None:
-            self._base = _LogEntry(piece.base.seq, piece.base.ranges)
-            self._absorb_entry(piece.base)
+            self._absorb_bases((piece.base, *piece.older))
         for entry in piece.entries:
             self._log.append(_LogEntry(entry.seq, entry.ranges))
             self._absorb_entry(entry)
+
+    def _absorb_bases(self, bases: Sequence[Entry]) -> None:
+        """Merged entries: those of two versions may cover the same offsets."""
+        ranges = tuple(part for base in bases for part in base.ranges)
+        self._base, self._base_is_tight = _LogEntry(bases[0].seq, ranges), False
+        for part in ranges:
+            self._highest[part.lane] = max(part.next, self._highest.get(part.lane, 0))
+        self.last_seq = bases[0].seq
+        for base in bases:
+            self._fold(base)
+
+    def _fold(self, entry: Entry) -> None:
+        folding = self._foldings.get(entry.version)
+        if folding is not None:
+            folding.absorb(entry)
 
     def _absorb_entry(self, entry: Entry) -> None:
         for part in entry.ranges:
@@ -138,9 +158,7 @@ class BucketTask:
                 )
             self._highest[part.lane] = part.next
         self.last_seq = entry.seq
-        folding = self._foldings.get(entry.version)
-        if folding is not None:
-            folding.absorb(entry)
+        self._fold(entry)
 
     def drained(self, head: Head) -> None:
         """Everything up to `head.seq` is absorbed: go forward to the head's offsets."""
@@ -166,7 +184,7 @@ class BucketTask:
 
     def _watermark(self, plan: Plan) -> int | None:
         head = self.head
-        if head is None or not head.active:
+        if head is None or not head.active or not self.caught_up:
             return None
         options = plan.options
         return watermark(
@@ -176,6 +194,7 @@ class BucketTask:
             delay_ms=options.delay_ms,
             idle_after_ms=options.idle_after_ms,
             now_ms=head.now_ms,
+            finished=head.finished,
         )
 
     def _open(self) -> Iterator[tuple[TaskVersion, Plan, Folding]]:
@@ -222,7 +241,11 @@ class BucketTask:
     # ---------------------------------------------------------------------------- committing
 
     def prepare(self) -> Prepared:
-        """Everything that this task can commit now: due windows, references, progress."""
+        """Everything that this task can commit now: due windows, references, progress.
+
+        Before it is caught up it can commit progress only (R6): what was read again may be merged
+        then, else a log that is filled anew could be full before it says what it said before.
+        """
         results: list[ResultBatch] = []
         dead: list[bytes] = []
         progress: list[Progress] = []
@@ -249,10 +272,18 @@ class BucketTask:
             emit=last.emit + 1 if last else 1,
             closed_ms=closed_ms,
             merged=merged,
-            needed=_forward(folding.needed(merged, closed_ms), last),
+            needed=_forward(folding.needed(self._read(version, merged), closed_ms), last),
             ledger=folding.ledger(closed_ms),
             watermark_ms=level,
         )
+
+    def _read(self, version: TaskVersion, merged: Mapping[Lane, int]) -> dict[Lane, int]:
+        """What of `merged` was read in this life: rows beyond it are still to be read again."""
+        starts = version.starts or {}
+        return {
+            lane: max(min(offset, self.through.get(lane, offset)), starts.get(lane, 0))
+            for lane, offset in merged.items()
+        }
 
     def _batches(self, plan: Plan, emit: int, closed: Sequence[ClosedWindow]) -> list[ResultBatch]:
         topic = Topic(plan.options.output_topic)
@@ -291,8 +322,10 @@ class BucketTask:
         """A progress record of this task is durable."""
         self.records[record.version] = record
         folding = self._foldings.get(record.version)
-        if folding is not None:
-            folding.committed(record.merged, record.closed_ms, record.ledger)
+        if folding is not None and folding.committed(
+            record.merged, record.closed_ms, record.ledger
+        ):
+            self._base_is_tight = False
 
     # ------------------------------------------------------------------------------- trimming
 
@@ -322,28 +355,47 @@ class BucketTask:
         base = self._base
         if base is None or not base.below(self._needed()):
             return None
-        self._base = None
+        self._base, self._base_bytes = None, 0
         nothing = Partial(self.owner.bucket, RowCounts(), (), b"")
         return Entry(base.seq, self.task.definition.current.version, base.ranges, nothing)
 
-    @property
-    def compactable(self) -> bool:
-        """True if there are entries that one entry could stand for.
+    def compactable(self, budget: int) -> bool:
+        """True if there are entries that one entry of each version could stand for.
 
-        Only a task with a single open version can be compacted: the older one of two is about to
-        finish anyway.
+        Over the budget any entry is worth it, and so is a base that holds what is closed by now.
         """
-        return len(self._log) > 1 and len(list(self._open())) == 1
+        over = self.head is not None and self.head.log_bytes > budget
+        return len(self._log) > 1 or (over and not self._is_merged)
 
-    def base(self) -> Entry | None:
-        """One entry in place of all absorbed ones, right after a commit; None if it is no use."""
-        if not self.compactable:
-            return None
-        _version, _plan, folding = next(self._open())
-        base = folding.base(self._log[-1].seq)
-        self._base = _LogEntry(base.seq, base.ranges)
+    @property
+    def _is_merged(self) -> bool:
+        """True if merging again what is in the log would change nothing."""
+        return not self._log and (self._base is None or self._base_is_tight)
+
+    def overfull(self, budget: int, buckets: int) -> bool:
+        """True if the task's log is over its budget although this bucket's part of it is merged.
+
+        Other buckets may not have merged theirs: only one that holds more than its share can tell.
+        If the merged logs of all buckets are over the budget, there is such a bucket.
+        """
+        over = self.head is not None and self.head.log_bytes > budget
+        return over and self._is_merged and self._base_bytes * buckets > budget
+
+    def bases(self) -> tuple[Entry, ...]:
+        """Entries in place of all absorbed ones, right after a commit; none if they are no use.
+
+        There is one of each version that is not emitted to the end, the newest first.
+        """
+        last = self._log[-1] if self._log else self._base
+        if last is None or self._is_merged:
+            return ()
+        open_ones = reversed([folding for _version, _plan, folding in self._open()])
+        bases = tuple(folding.base(last.seq, self.through) for folding in open_ones)
+        ranges = tuple(part for base in bases for part in base.ranges)
+        self._base, self._base_is_tight = _LogEntry(last.seq, ranges), True
+        self._base_bytes = sum(map(_stored_bytes, bases))
         self._log = []
-        return base
+        return bases
 
     # ---------------------------------------------------------------------------- for people
 
@@ -360,3 +412,9 @@ def _forward(needed: Mapping[Lane, int], last: Progress | None) -> dict[Lane, in
     """
     older = last.needed if last is not None else {}
     return {lane: max(offset, older.get(lane, 0)) for lane, offset in needed.items()}
+
+
+def _stored_bytes(entry: Entry) -> int:
+    """At least what an entry counts for in the store."""
+    header, states = encode_entry(entry.version, entry.ranges, entry.partial)
+    return len(header) + len(states) + STORE_OVERHEAD_BYTES

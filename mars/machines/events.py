@@ -82,14 +82,15 @@ class TrimLog:
 
 @dataclass(frozen=True, slots=True)
 class CompactLog:
-    """Put `base` in place of the entries merged into it (R9); a base without rows replaces one
-    that nobody needs any more.
+    """Put `base`, and those of `older` versions, in place of the entries merged into them (R9); a
+    base without rows replaces one that nobody needs any more.
     """
 
     bucket: Bucket
     task: TaskName
     store_epoch: StoreEpoch
     base: Entry
+    older: tuple[Entry, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,21 +13,14 @@ buckets to have a reducer, the watermark (that is, one lane), the bucket's reduc
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass
 
-from mars.definitions import TaskDefinition, TaskState
+from mars.definitions import TaskState
+from mars.machines.evidence import Evidence, HoldReason, Reading, level_of
+from mars.machines.history import HistoryLane
 from mars.plan import Plan, WindowShape
-from mars.ports import DeadLetter, Head, Ledger, Progress
-from mars.types import (
-    Bucket,
-    MemberId,
-    RowCounts,
-    StoreEpoch,
-    lane_partition,
-    live_lane,
-)
-from mars.windows import watermark, window_starts
+from mars.types import Bucket, Lane, MemberId, lane_partition, live_lane
+from mars.windows import window_starts
 
 OPEN_WINDOWS_MAX = 100
 """Open windows explained in one answer, those that close first: more help nobody."""
@@ -37,110 +30,37 @@ SETTLED_BUCKET_STATES = frozenset({"owning", "committing"})
 """
 
 
-class HoldReason(StrEnum):
-    """Why a lane or a bucket keeps a window open."""
-
-    BEHIND = "behind"
-    SILENT = "silent"
-    IDLE = "idle"
-    PAUSED = "paused"
-    BACKPRESSURE = "backpressure"
-    RECOVERING = "recovering"
-    STARTING = "starting"
-    NO_OWNER = "no_owner"
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """Which mapper reads a partition, and what it says of it (see `PartitionReading.state`)."""
-
-    member: MemberId
-    state: str
-
-
-@dataclass(frozen=True, slots=True)
-class BucketOwner:
-    """Which live reducer owns a bucket; `state` as in `BucketStatus`, None: not reported yet."""
-
-    member: MemberId
-    state: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class LoggedRows:
-    """What the partial log of one bucket holds of one task version.
-
-    `panes`: rows by start of their pane. `pending`: rows that no progress record accounts yet.
-    """
-
-    version: int
-    bucket: Bucket
-    panes: Mapping[int, int]
-    pending: RowCounts = field(default=RowCounts())
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """One look at everything that has a say in when a task's windows close.
-
-    `plans`: by version. `ends`: per partition, the offset behind the last committed record.
-    `store_epoch` is that of the assignment. `missing`: sentences, one for each server that did not
-    answer; what would have come from it is empty. `now_ms` is the store's clock where it answered.
-    """
-
-    definition: TaskDefinition
-    plans: Mapping[int, Plan]
-    buckets: int
-    now_ms: int
-    head: Head | None = None
-    store_epoch: StoreEpoch | None = None
-    ends: Mapping[int, int] = field(default_factory=dict)
-    readings: Mapping[int, Reading] = field(default_factory=dict)
-    owners: Mapping[Bucket, BucketOwner] = field(default_factory=dict)
-    mappers: int = 0
-    reducers: int = 0
-    progress: tuple[Progress, ...] = ()
-    logged: tuple[LoggedRows, ...] = ()
-    dead: tuple[DeadLetter, ...] = ()
-    missing: tuple[str, ...] = ()
-
-    @property
-    def ledger(self) -> Ledger:
-        """Where the task's rows went, as committed."""
-        return total_ledger(self.progress)
-
-    @property
-    def pending(self) -> RowCounts:
-        """Rows in the log that no progress record accounts yet."""
-        return sum((rows.pending for rows in self.logged), RowCounts())
-
-
 @dataclass(frozen=True, slots=True)
 class LaneView:
-    """One partition as a window sees it.
+    """One partition, or the unfinished history of one, as a window sees it.
 
     `watermark_ms` is its mark less the task's delay. `lag`: rows between the task's next offset and
-    the partition's end (None: not known). `reason` is why it does not go forward faster.
+    the lane's end (None: not known). `reason` is why it does not go forward faster. `percent`: how
+    much of a history is mapped, None for what comes live. History in files has no partition.
     """
 
-    partition: int
+    lane: Lane
+    partition: int | None
     watermark_ms: int | None
     lag: int | None
     idle: bool
     reason: HoldReason
     member: MemberId | None
+    percent: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """What keeps a window open: a partition, or a bucket, or (neither named) the whole task."""
+    """What keeps a window open: a lane, or a bucket, or (neither named) the whole task."""
 
     reason: HoldReason
+    lane: Lane | None = None
     partition: int | None = None
     bucket: Bucket | None = None
     member: MemberId | None = None
     watermark_ms: int | None = None
     lag: int | None = None
+    percent: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,29 +83,6 @@ class Explanation:
 
     windows: tuple[OpenWindow, ...]
     more: int
-
-
-def total_ledger(records: tuple[Progress, ...]) -> Ledger:
-    """The sum of the newest progress records of a task; it balances because each of them does."""
-    return Ledger(
-        **{
-            name: sum(getattr(record.ledger, name) for record in records)
-            for name in Ledger.__dataclass_fields__
-        }
-    )
-
-
-def level_of(head: Head, plan: Plan) -> int | None:
-    """The watermark of a task version, in epoch milliseconds; None: some lane has none yet."""
-    options = plan.options
-    return watermark(
-        lanes=head.offsets.keys(),
-        marks_ms=head.marks_ms,
-        idle=head.idle,
-        delay_ms=options.delay_ms,
-        idle_after_ms=options.idle_after_ms,
-        now_ms=head.now_ms,
-    )
 
 
 def explain(evidence: Evidence) -> Explanation:
@@ -246,7 +143,7 @@ def _explain_window(
 
 
 def lane_views(evidence: Evidence, plan: Plan) -> Iterator[LaneView]:
-    """Every partition that the task or Kafka knows, in order."""
+    """Every partition that the task or Kafka knows, in order; then the history still to map."""
     head = evidence.head
     known = set(evidence.ends) | {
         partition
@@ -255,6 +152,28 @@ def lane_views(evidence: Evidence, plan: Plan) -> Iterator[LaneView]:
     }
     for partition in sorted(known):
         yield _lane_view(evidence, plan, partition)
+    history = evidence.history
+    for lane in history.lanes if history is not None else ():
+        if not lane.finished:
+            yield _history_view(evidence, plan, lane)
+
+
+def _history_view(evidence: Evidence, plan: Plan, lane: HistoryLane) -> LaneView:
+    mark = evidence.head.marks_ms.get(lane.lane) if evidence.head else None
+    if evidence.head is None:
+        reason = HoldReason.STARTING
+    else:
+        reason = HoldReason.NO_OWNER if evidence.bulk is None else HoldReason.BEHIND
+    return LaneView(
+        lane=lane.lane,
+        partition=lane_partition(lane.lane),
+        watermark_ms=None if mark is None else mark - plan.options.delay_ms,
+        lag=lane.end - lane.next,
+        idle=False,
+        reason=reason,
+        member=evidence.bulk,
+        percent=lane.percent,
+    )
 
 
 def _lane_view(evidence: Evidence, plan: Plan, partition: int) -> LaneView:
@@ -266,6 +185,7 @@ def _lane_view(evidence: Evidence, plan: Plan, partition: int) -> LaneView:
     idle = head is not None and lane in head.idle and not lag
     reading = evidence.readings.get(partition)
     return LaneView(
+        lane=lane,
         partition=partition,
         watermark_ms=None if mark is None else mark - plan.options.delay_ms,
         lag=lag,
@@ -317,10 +237,12 @@ def _holder(
     if (level is None or level < end_ms) and slowest is not None:
         return Holder(
             slowest.reason,
+            lane=slowest.lane,
             partition=slowest.partition,
             member=slowest.member,
             watermark_ms=slowest.watermark_ms,
             lag=slowest.lag,
+            percent=slowest.percent,
         )
     return _bucket_holder(evidence, buckets)
 
@@ -344,8 +266,9 @@ def slowest_lane(lanes: tuple[LaneView, ...]) -> LaneView | None:
     return min(awake, key=_slowness, default=None)
 
 
-def _slowness(lane: LaneView) -> tuple[bool, int, int]:
-    return lane.watermark_ms is not None, lane.watermark_ms or 0, lane.partition
+def _slowness(lane: LaneView) -> tuple[bool, int, bool]:
+    """Of lanes that are equally slow, history comes first: live rows wait for it anyway."""
+    return lane.watermark_ms is not None, lane.watermark_ms or 0, lane.percent is None
 
 
 def _bucket_holder(evidence: Evidence, buckets: tuple[Bucket, ...]) -> Holder:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from mars.definitions import TaskState
+from mars.machines.evidence import Evidence, HoldReason
 from mars.machines.explaining import (
-    Evidence,
     Explanation,
     Holder,
-    HoldReason,
     OpenWindow,
     closed_through,
     waiting_rows,
     whole_task_reason,
 )
+from mars.types import MemberId
 
 
 def summarise(evidence: Evidence, explanation: Explanation) -> str:
@@ -50,7 +50,19 @@ def _first_window(window: OpenWindow, now_ms: int) -> str:
     close_ms = window.expected_close_ms
     if window.held_by.reason is HoldReason.SILENT and now_ms < window.end_ms and close_ms:
         return f"{name} has not ended yet; it should close at about {moment(close_ms)}."
-    return f"{name} waits: {_holder(window.held_by)}."
+    held_by = window.held_by
+    if held_by.percent is not None:
+        return f"{name} waits for {_history(held_by, held_by.percent)}."
+    return f"{name} waits: {_holder(held_by)}."
+
+
+def _history(holder: Holder, percent: float) -> str:
+    what = "files" if holder.partition is None else f"partition {holder.partition}"
+    return f"the backfill of {what}, which is at {percent:g} % ({_worker(holder.member)})"
+
+
+def _worker(bulk: MemberId | None) -> str:
+    return "no bulk process runs; start one" if bulk is None else f"{bulk} works on it"
 
 
 def _holder(holder: Holder) -> str:
@@ -86,6 +98,10 @@ def _lane(holder: Holder) -> str:
 
 
 def _nothing_open(evidence: Evidence) -> str:
+    history = evidence.history
+    if history is not None and not history.finished:
+        worker = _worker(evidence.bulk)
+        return f"No window is open yet: the backfill is at {history.percent:g} % ({worker})."
     ledger, pending = evidence.ledger, evidence.pending
     read = ledger.read + pending.read
     waiting = waiting_rows(evidence)

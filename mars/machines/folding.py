@@ -304,19 +304,25 @@ class Folding:
                 needed[lane] = min(first, needed.get(lane, first))
         return needed
 
-    def committed(self, merged: Mapping[Lane, int], closed_ms: int | None, ledger: Ledger) -> None:
-        """The progress record with these values is durable: forget what it closed."""
-        for start in self._gone(closed_ms):
+    def committed(self, merged: Mapping[Lane, int], closed_ms: int | None, ledger: Ledger) -> bool:
+        """The progress record with these values is durable: forget what it closed.
+
+        True if that was anything.
+        """
+        gone = self._gone(closed_ms)
+        for start in gone:
             del self._panes[start]
         self.merged = dict(merged)
         self.closed_ms = closed_ms
         self._ledger = ledger
         self.dead = []
+        return bool(gone)
 
-    def base(self, seq: Sequence64) -> Entry:
+    def base(self, seq: Sequence64, through: Mapping[Lane, int]) -> Entry:
         """One entry with all open panes, in place of every entry up to `seq` (R9).
 
-        Everything in it must be accounted: call it right after a commit.
+        Everything in it must be accounted: call it right after a commit. It covers the offsets
+        `through` which the log was read; what lies between them and M is still to come again.
         """
         parts = [
             states
@@ -326,10 +332,9 @@ class Folding:
         panes = tuple(
             PaneRows(start, pane.rows, dict(pane.first)) for start, pane in self._panes.items()
         )
-        needed = self.needed(self.merged, self.closed_ms)
-        ranges = tuple(
-            Range(lane, min(needed[lane], merged), merged) for lane, merged in self.merged.items()
-        )
+        read = {lane: min(at, through.get(lane, at)) for lane, at in self.merged.items()}
+        needed = self.needed(read, self.closed_ms)
+        ranges = tuple(Range(lane, min(needed[lane], at), at) for lane, at in read.items())
         partial = Partial(
             bucket=self.bucket,
             counts=RowCounts(),

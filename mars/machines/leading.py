@@ -16,183 +16,22 @@ The one recovery path, for every way in which the store can be lost or go back, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
 
-from mars.definitions import TaskDefinition, TaskState, TaskVersion
+from mars.definitions import TaskDefinition, TaskState
 from mars.machines.balancing import balance
-from mars.plan import Plan
-from mars.ports import (
-    Assignment,
-    Claim,
-    ControlState,
-    Head,
-    Owner,
-    Progress,
-    ProgressRecord,
-    StoreIdentity,
-    TaskStart,
+from mars.machines.leading_tasks import of_former_task, task_start, tend_task
+from mars.machines.leading_view import (
+    CopyDefinition,
+    Decision,
+    DropTask,
+    InitialiseTask,
+    PublishAssignment,
+    SealStore,
+    View,
 )
-from mars.types import (
-    AssignmentEpoch,
-    Bucket,
-    Lane,
-    LeaderEpoch,
-    MemberId,
-    StoreEpoch,
-    TaskName,
-    Topic,
-    live_lane,
-)
-
-# ----------------------------------------------------------------------------------- decisions
-
-
-@dataclass(frozen=True, slots=True)
-class PublishAssignment:
-    """Write the assignment, guarded by the leader epoch; note its epochs in mars.control."""
-
-    assignment: Assignment
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class InitialiseTask:
-    """Begin a task's life in the store."""
-
-    task: TaskName
-    epoch: StoreEpoch
-    start: TaskStart
-
-
-@dataclass(frozen=True, slots=True)
-class SealStore:
-    """Leave the sentinel: all tasks of this store are of this epoch."""
-
-    epoch: StoreEpoch
-    run_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class SetActive:
-    """Pause or resume a task in the store."""
-
-    task: TaskName
-    epoch: StoreEpoch
-    active: bool
-
-
-@dataclass(frozen=True, slots=True)
-class BeginVersion:
-    """Write a definition in which the newest version has begun, and copy it to mars.control."""
-
-    definition: TaskDefinition
-
-
-@dataclass(frozen=True, slots=True)
-class SwitchVersion:
-    """Make a version the current one in the store."""
-
-    task: TaskName
-    epoch: StoreEpoch
-    version: int
-    bounds: Mapping[Lane, int]
-
-
-@dataclass(frozen=True, slots=True)
-class AddLanes:
-    """Let a task read partitions that its topic has got since."""
-
-    task: TaskName
-    epoch: StoreEpoch
-    lanes: Mapping[Lane, int]
-
-
-@dataclass(frozen=True, slots=True)
-class DropTask:
-    """Unlink a deleted task's keys."""
-
-    task: TaskName
-
-
-@dataclass(frozen=True, slots=True)
-class CopyDefinition:
-    """Repair the copy of a definition in mars.control."""
-
-    definition: TaskDefinition
-
-
-Decision = (
-    PublishAssignment
-    | InitialiseTask
-    | SealStore
-    | SetActive
-    | BeginVersion
-    | SwitchVersion
-    | AddLanes
-    | DropTask
-    | CopyDefinition
-)
-
-# ---------------------------------------------------------------------------------------- view
-
-
-@dataclass(frozen=True, slots=True)
-class KnownProgress:
-    """The newest records of `mars.progress`."""
-
-    claims: Mapping[Bucket, Claim] = field(default_factory=dict)
-    records: Mapping[tuple[TaskName, int, Bucket], Progress] = field(default_factory=dict)
-
-    def with_records(self, records: Iterable[ProgressRecord]) -> KnownProgress:
-        """The same after further records.
-
-        A former owner may claim in an older epoch after a newer one: it commits that claim before
-        it finds out. The newer claim stands.
-        """
-        claims, newest = dict(self.claims), dict(self.records)
-        for record in records:
-            if isinstance(record, Claim):
-                present = claims.get(record.bucket)
-                if present is None or record.assignment_epoch >= present.assignment_epoch:
-                    claims[record.bucket] = record
-            else:
-                newest[record.task, record.version, record.bucket] = record
-        return KnownProgress(claims, newest)
-
-    def knows(self, definition: TaskDefinition) -> bool:
-        """True if any bucket has committed progress of one of the definition's versions."""
-        versions = {version.version for version in definition.versions}
-        return any(
-            record.task == definition.name and record.version in versions and not record.deleted
-            for record in self.records.values()
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """Everything the leader sees at one moment.
-
-    `floor` are the highest epochs that mars.control knows. `identity` is None while the store does
-    not answer; then `heads` is empty. `progress` is as of after the heads were read. `copied` are
-    the definitions as they stand in mars.control. `went_back`: buckets whose owner says, in the
-    current assignment epoch, that the log contradicts what it read before. `plans` has the newest
-    begun version's plan of each task, `partitions` the number of partitions of each source topic.
-    """
-
-    leader_epoch: LeaderEpoch
-    buckets: int
-    reducers: frozenset[MemberId]
-    assignment: Assignment | None
-    floor: ControlState
-    identity: StoreIdentity | None
-    heads: Mapping[TaskName, Head | None]
-    tasks: Mapping[TaskName, TaskDefinition]
-    plans: Mapping[TaskName, Plan]
-    copied: Mapping[TaskName, TaskDefinition]
-    progress: KnownProgress
-    partitions: Mapping[Topic, int]
-    went_back: frozenset[Bucket] = frozenset()
+from mars.ports import Assignment, Owner, StoreIdentity
+from mars.types import AssignmentEpoch, StoreEpoch, TaskName
 
 
 class Leading:
@@ -304,14 +143,14 @@ class Leading:
         decisions: list[Decision] = []
         for name, definition in view.tasks.items():
             head = view.heads.get(name)
-            if definition.state is TaskState.DELETED or _of_former_task(definition, head):
+            if definition.state is TaskState.DELETED or of_former_task(definition, head):
                 decisions += [DropTask(name)] if head is not None else []
                 self._initialised.discard(name)
             elif head is None or head.epoch < assignment.store_epoch:
                 decisions += self._begin(view, definition, assignment)
             else:
                 self._initialised.add(name)
-                decisions += _tend_task(view, definition, head)
+                decisions += tend_task(view, definition, head)
         return decisions
 
     def _begin(
@@ -385,138 +224,3 @@ def _rebalance(view: View, assignment: Assignment) -> Decision | None:
     moved = sorted(bucket for bucket, member in targets.items() if current.get(bucket) != member)
     reason = f"buckets {moved} move" if moved else "a new leader confirms the assignment"
     return PublishAssignment(Assignment(view.leader_epoch, assignment.store_epoch, owners), reason)
-
-
-def _of_former_task(definition: TaskDefinition, head: Head | None) -> bool:
-    """True if what the store holds is of a deleted task that bore the name before."""
-    return head is not None and head.version < definition.first_version
-
-
-def _tend_task(view: View, definition: TaskDefinition, head: Head) -> list[Decision]:
-    """Make the store agree with the definition of one task."""
-    name, epoch = definition.name, head.epoch
-    if definition.current.starts is None:
-        return _towards_new_version(view, definition, head)
-    if head.version < definition.current.version:
-        return [SwitchVersion(name, epoch, definition.current.version, definition.current.starts)]
-    wanted = definition.state is TaskState.RUNNING
-    decisions: list[Decision] = []
-    if head.active is not wanted:
-        decisions.append(SetActive(name, epoch, active=wanted))
-    known = view.partitions.get(Topic(definition.current.stream.topic), 0)
-    lanes = {live_lane(number): 0 for number in range(known)}
-    missing = {lane: 0 for lane in lanes if lane not in head.offsets}
-    if missing:
-        decisions.append(AddLanes(name, epoch, missing))
-    return decisions
-
-
-def _towards_new_version(view: View, definition: TaskDefinition, head: Head) -> list[Decision]:
-    """Let the version before come to where it has been, stop it, then let the new one begin.
-
-    After a loss of the store a task goes on from L. The rows between L and M are accounted to the
-    version before, which builds its open panes from them again: they must not become rows of the
-    new one.
-    """
-    name, epoch = definition.name, head.epoch
-    wanted = definition.state is TaskState.RUNNING
-    if not _caught_up(view, definition, head):
-        return [SetActive(name, epoch, active=wanted)] if head.active is not wanted else []
-    if head.active:
-        return [SetActive(name, epoch, active=False)]
-    return [BeginVersion(_begin_version(definition, head, view.plans[name]))]
-
-
-def _caught_up(view: View, definition: TaskDefinition, head: Head) -> bool:
-    """True if the store's offsets have reached what every bucket has accounted, and the last start.
-
-    A version never begins before the one before it does.
-    """
-    reached: list[Mapping[Lane, int]] = []
-    for version in definition.begun:
-        reached.append(version.starts or {})
-        for bucket in range(view.buckets):
-            record = view.progress.records.get((definition.name, version.version, Bucket(bucket)))
-            reached += [record.merged] if record is not None else []
-    return all(
-        head.offsets.get(lane, 0) >= offset for each in reached for lane, offset in each.items()
-    )
-
-
-def _begin_version(definition: TaskDefinition, head: Head, plan: Plan) -> TaskDefinition:
-    """The newest version begins where the store stands now.
-
-    Rows below these offsets belong to the version before. A window of the new version may lack rows
-    that went to the old one if it begins at or before the highest mark; a window of the old one may
-    lack rows if it ends after what every lane has passed by the delay.
-    """
-    marks = head.marks_ms
-    newest = max(marks.values()) + 1 if marks else None
-    complete = all(lane in marks for lane in head.offsets) and bool(marks)
-    passed = min(marks.values()) - plan.options.delay_ms if complete else None
-    old, new = definition.versions[-2], definition.versions[-1]
-    until = passed if passed is not None else _LONG_AGO_MS
-    old = replace(old, complete_until_ms=until)
-    starts = dict(head.offsets)
-    began = max(
-        (value for value in (newest, old.complete_from_ms) if value is not None), default=None
-    )
-    new = replace(new, starts=starts, complete_from_ms=began)
-    return replace(definition, versions=(*definition.versions[:-2], old, new))
-
-
-_LONG_AGO_MS = -(2**62)
-"""Before every window: a version that ends before any mark has no complete window."""
-
-
-def task_start(definition: TaskDefinition, view: View) -> TaskStart:
-    """Where a task goes on in a new life of the store: offsets = lowest L, cuts = all M."""
-    lanes = _lanes(definition, view)
-    low: dict[Lane, int] = {}
-    cuts: dict[Lane, set[int]] = {lane: set() for lane in lanes}
-    versions = definition.begun
-    for position, version in enumerate(versions):
-        newer = versions[position + 1] if position + 1 < len(versions) else None
-        for bucket in range(view.buckets):
-            record = view.progress.records.get((definition.name, version.version, Bucket(bucket)))
-            if record is not None and newer is not None and _done(record, newer):
-                continue
-            needed, merged = _positions(record, version, lanes)
-            for lane in lanes:
-                low[lane] = min(needed[lane], low.get(lane, needed[lane]))
-                cuts[lane] |= {merged[lane], (version.starts or {}).get(lane, 0)}
-    return TaskStart(
-        version=versions[-1].version,
-        active=definition.state is TaskState.RUNNING and definition.current.starts is not None,
-        offsets=low,
-        bounds=versions[-1].starts or {},
-        cuts={lane: tuple(sorted(c for c in cuts[lane] if c > low[lane])) for lane in lanes},
-    )
-
-
-def _lanes(definition: TaskDefinition, view: View) -> set[Lane]:
-    lanes = {lane for version in definition.begun for lane in version.starts or {}}
-    for (name, _version, _bucket), record in view.progress.records.items():
-        if name == definition.name:
-            lanes |= set(record.merged)
-    count = view.partitions.get(Topic(definition.current.stream.topic), 0)
-    return lanes | {live_lane(number) for number in range(count)}
-
-
-def _done(record: Progress, newer: TaskVersion) -> bool:
-    """True if a bucket has emitted everything of an older version."""
-    ends = newer.starts or {}
-    return record.ledger.open == 0 and all(
-        record.merged.get(lane, 0) >= end for lane, end in ends.items()
-    )
-
-
-def _positions(
-    record: Progress | None, version: TaskVersion, lanes: set[Lane]
-) -> tuple[dict[Lane, int], dict[Lane, int]]:
-    starts = {lane: (version.starts or {}).get(lane, 0) for lane in lanes}
-    if record is None:
-        return starts, starts
-    needed = {lane: record.needed.get(lane, starts[lane]) for lane in lanes}
-    merged = {lane: record.merged.get(lane, starts[lane]) for lane in lanes}
-    return needed, merged

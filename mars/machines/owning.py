@@ -44,6 +44,10 @@ RETRY_PAUSE_MS = 500
 """Pause before a bucket whose outcome is unknown goes through R1 again: lets a broker that is
 being restarted come back without a storm of producers."""
 
+OVER_BUDGET_MS = 5_000
+"""How long a task may be over its budget although a bucket has merged what it can: the other
+buckets close and merge at about the same time, not at the same moment."""
+
 
 @dataclass(frozen=True, slots=True)
 class OwningLimits:
@@ -51,12 +55,13 @@ class OwningLimits:
 
     `progress_interval_ms`: M is committed without rows once it is this old. `large_task_rows`: a
     task with more due rows gets a transaction of its own, after the others. `log_bytes_max`: the
-    budget of a task's log; over half of it, entries are merged (R9).
+    budget of a task's log; over half of it, entries are merged (R9). `buckets`: B.
     """
 
     progress_interval_ms: int
     large_task_rows: int
     log_bytes_max: int
+    buckets: int
 
 
 class OwnState(StrEnum):
@@ -92,6 +97,7 @@ class Owning:
         self._sick: set[TaskName] = set()
         self._pending: dict[TaskName, Head] = {}
         self._compacting: set[TaskName] = set()
+        self._over_since_ms: dict[TaskName, int] = {}
 
     # ----------------------------------------------------------------------------- assignment
 
@@ -114,7 +120,7 @@ class Owning:
         self._term += 1
         self.state = state
         self._parts, self._records, self._pending = {}, {}, {}
-        self._compacting = set()
+        self._compacting, self._over_since_ms = set(), {}
 
     def unassigned(self) -> list[Instruction]:
         """The assignment gives the bucket to somebody else, or to nobody."""
@@ -278,7 +284,7 @@ class Owning:
             return [ReadAssignment()]
         if self.state is not OwnState.OWNING:
             return []
-        return self._commit_due() or self._commit_progress()
+        return self._commit_due() or self._commit_progress() or self._fail_overfull()
 
     def _commit_due(self) -> list[Instruction]:
         due = {
@@ -290,7 +296,10 @@ class Owning:
             return []
         limit = self._limits.large_task_rows
         small = [name for name, rows in due.items() if rows <= limit]
-        return self._commit(small or [min(due, key=lambda name: due[name])])
+        chosen = small or [min(due, key=lambda name: due[name])]
+        for name in chosen:
+            self._over_since_ms.pop(name, None)
+        return self._commit(chosen)
 
     def _commit_progress(self) -> list[Instruction]:
         crowded = self._crowded()
@@ -310,15 +319,26 @@ class Owning:
 
     def _crowded(self) -> set[TaskName]:
         """Tasks whose log is over half its budget and can be merged (R9)."""
-        half = self._limits.log_bytes_max // 2
+        budget = self._limits.log_bytes_max
         return {
             name
             for name, part in self._healthy().items()
             if part.head is not None
-            and part.head.log_bytes > half
-            and part.compactable
-            and part.caught_up
+            and part.head.log_bytes > budget // 2
+            and part.compactable(budget)
         }
+
+    def _fail_overfull(self) -> list[Instruction]:
+        """R9: a task whose merged states do not fit into its budget will not go on by itself."""
+        limits, failed = self._limits, []
+        for name, part in self._healthy().items():
+            if part.head is None or not part.overfull(limits.log_bytes_max, limits.buckets):
+                self._over_since_ms.pop(name, None)
+                continue
+            since_ms = self._over_since_ms.setdefault(name, self._now_ms)
+            if self._now_ms - since_ms >= OVER_BUDGET_MS:
+                failed += self._fail(name, _needs_more(part.head.log_bytes, limits.log_bytes_max))
+        return failed
 
     def _deleted_records(self) -> tuple[Progress, ...]:
         """Last records of tasks that were deleted since."""
@@ -389,10 +409,11 @@ class Owning:
         instructions: list[Instruction] = []
         if gone:
             instructions.append(TrimLog(self.bucket, name, self._store_epoch, gone))
-        merged = part.base() if name in self._compacting else None
-        base = merged or part.empty_base()
+        bases = part.bases() if name in self._compacting else ()
+        base, *older = bases or (part.empty_base(),)
         if base is not None:
-            instructions.append(CompactLog(self.bucket, name, self._store_epoch, base))
+            compact = CompactLog(self.bucket, name, self._store_epoch, base, tuple(older))
+            instructions.append(compact)
         return instructions
 
     # ------------------------------------------------------------------------------ for people
@@ -403,6 +424,14 @@ class Owning:
         if self.state is OwnState.OWNING and not all(p.caught_up for p in self._parts.values()):
             return "catching_up"
         return self.state.value
+
+
+def _needs_more(log_bytes: int, log_bytes_max: int) -> str:
+    return (
+        f"its open windows need {log_bytes} bytes in the store, merged as they are, and a task may "
+        f"hold {log_bytes_max}: raise cluster.log_bytes_max and start all processes again, or ask "
+        "for fewer groups or smaller windows"
+    )
 
 
 def _prepare(part: BucketTask, prepared: list[Prepared]) -> None:

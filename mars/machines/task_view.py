@@ -104,6 +104,6 @@ class TaskView:
             for _version, plan in self.task.begun()
         )
 
-    def row_seen_ms(self, lane: Lane) -> int:
-        """When `saw_rows` was last told so."""
-        return self._row_seen_ms.get(lane, 0)
+    def row_seen_ms(self, lane: Lane, now_ms: int) -> int:
+        """When `saw_rows` was last told so; a silence that nobody knew of begins now."""
+        return self._row_seen_ms.setdefault(lane, now_ms)

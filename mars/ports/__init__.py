@@ -16,6 +16,9 @@ the adapter states.
     cluster       Registry       ZooKeeper: streams, tasks
                   Coordinator    ZooKeeper: members, election, assignment
     bulk          BulkEngine     Spark: jobs that map much at once
+    queries       QueryRegistry  ZooKeeper: ad-hoc queries
+                  QueryRows      their answers, in the topic `mars.queries`
+                  ListHistory    files of a backfill or a query
 """
 
 from __future__ import annotations
@@ -53,6 +56,21 @@ from mars.ports.partial_log import (
     WrongEpoch,
     WrongVersion,
 )
+from mars.ports.queries import (
+    Answer,
+    AnswerPlace,
+    AnswerSlot,
+    ListHistory,
+    OutputRow,
+    OutputRows,
+    Query,
+    QueryId,
+    QueryRecord,
+    QueryRegistry,
+    QueryRows,
+    QueryState,
+    Written,
+)
 from mars.ports.reading import (
     CommittedRow,
     DeadLetter,
@@ -85,6 +103,9 @@ from mars.ports.source import (
 )
 
 __all__ = [
+    "Answer",
+    "AnswerPlace",
+    "AnswerSlot",
     "AppendOutcome",
     "Applied",
     "Assigned",
@@ -107,11 +128,14 @@ __all__ = [
     "Fetched",
     "Head",
     "Ledger",
+    "ListHistory",
     "LogSlice",
     "MapJob",
     "MemberInfo",
     "NoTask",
     "OffsetGone",
+    "OutputRow",
+    "OutputRows",
     "Owner",
     "PartialLog",
     "PartitionReading",
@@ -119,8 +143,14 @@ __all__ = [
     "ProgressLog",
     "ProgressRecord",
     "ProgressSlice",
+    "Query",
     "QueryAnswer",
+    "QueryId",
     "QueryJob",
+    "QueryRecord",
+    "QueryRegistry",
+    "QueryRows",
+    "QueryState",
     "ReadRequest",
     "Registry",
     "ResultBatch",
@@ -137,6 +167,7 @@ __all__ = [
     "TopicAdmin",
     "TopicInfo",
     "Transaction",
+    "Written",
     "WrongEpoch",
     "WrongVersion",
 ]

@@ -47,10 +47,14 @@ class QueryJob:
 
 @dataclass(frozen=True, slots=True)
 class QueryAnswer:
-    """Result rows as JSON texts, in the order of windows and keys, and where the rows went."""
+    """Result rows as JSON texts, in the order of windows and keys, and where the rows went.
+
+    `keys[i]` is the Kafka key of `rows[i]`, both as `mars.finishing` writes them.
+    """
 
     rows: tuple[bytes, ...]
     counts: RowCounts = field(default=RowCounts())
+    keys: tuple[bytes, ...] = ()
 
 
 class BulkEngine(Protocol):

@@ -50,7 +50,10 @@ class TaskPaused:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The batch straddles `offset` of `lane`: send what lies before it by itself."""
+    """The batch straddles `offset` of `lane`: send what lies before it by itself.
+
+    Where `offset` is the lane's end, nothing beyond it is ever taken.
+    """
 
     lane: Lane
     offset: int
@@ -58,7 +61,9 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Backpressure:
-    """The task's log is over its budget and the lane does not hold the watermark."""
+    """The task's log is over its budget and the lane does not hold the watermark, or it is over
+    twice its budget.
+    """
 
 
 AppendOutcome = (
@@ -99,11 +104,13 @@ class LogSlice:
     """What was read of one bucket's log: `base` (merged entries, R9), then entries in SEQ order.
 
     `base` is given only to a reader that starts from nothing (`after == 0`); its `seq` is that of
-    the last entry merged into it.
+    the last entry merged into it. `older` are the same for the versions before the base's that were
+    not yet emitted to the end.
     """
 
     base: Entry | None
     entries: tuple[Entry, ...]
+    older: tuple[Entry, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,11 +186,19 @@ class PartialLog(Protocol):
     ) -> bool:
         """R9: delete these entries; False if the epoch is another."""
 
-    def compact(self, task: TaskName, epoch: StoreEpoch, bucket: Bucket, base: Entry) -> bool:
-        """R9: put `base` in place of all entries up to `base.seq` (and of the older base).
+    def compact(
+        self,
+        task: TaskName,
+        epoch: StoreEpoch,
+        bucket: Bucket,
+        base: Entry,
+        older: Sequence[Entry] = (),
+    ) -> bool:
+        """R9: put `base` in place of all entries up to `base.seq` (and of the base before).
 
-        A base without rows stands for entries that nobody needs. False if the epoch is another,
-        or if the base that is there has a higher `seq`: the caller is a former owner.
+        `older` are those of older versions, with the same `seq`: an entry holds one version. A base
+        without rows stands for entries that nobody needs. False if the epoch is another, or if the
+        base that is there has a higher `seq`: the caller is a former owner.
         """
 
     def initialise(self, task: TaskName, epoch: StoreEpoch, start: TaskStart) -> bool:

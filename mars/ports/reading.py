@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -25,7 +26,11 @@ class CommittedRow:
 
 
 class ResultFollower(Protocol):
-    """Result rows of one task as they are committed, from the moment it was made."""
+    """Result rows of one task as they are committed, from some offsets on."""
+
+    @property
+    def starts(self) -> Mapping[int, int]:
+        """The offset per partition at which it began."""
 
     def poll(self, timeout_s: float) -> list[CommittedRow]:
         """What was committed since the last call; waits up to `timeout_s` for something."""
@@ -46,8 +51,13 @@ class ResultTail(Protocol):
         for among the newest rows only: the adapter states among how many.
         """
 
-    def follow(self, topic: Topic, task: TaskName) -> ResultFollower:
-        """Rows that are committed from now on."""
+    def follow(
+        self, topic: Topic, task: TaskName, after: Mapping[int, int] | None = None
+    ) -> ResultFollower:
+        """Rows that are committed from now on; in the partitions of `after`, those from there on.
+
+        What Kafka has deleted meanwhile is passed over.
+        """
 
 
 @dataclass(frozen=True, slots=True)

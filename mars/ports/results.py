@@ -98,7 +98,11 @@ class ProgressLog(Protocol):
     """The topic `mars.progress`: one partition per bucket."""
 
     def read(self, bucket: Bucket, first: int) -> ProgressSlice:
-        """Everything committed from `first` to the partition's end at the time of the call."""
+        """Everything committed from `first` to the partition's end at the time of the call.
+
+        Raises Unavailable if the brokers do not answer, and a plain MarsError, naming the place,
+        for a record that this release cannot read.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,26 +153,38 @@ class Claimed:
 
 
 class ResultSink(Protocol):
-    """Transactions with id `mars.<ns>.<bucket>`; one producer per transaction (R2, R8)."""
+    """Transactions with id `mars.<ns>.<bucket>`; one producer per transaction (R2, R8).
+
+    Besides what they name, `claim` and `commit` raise SettingsError where no producer can be made
+    of the settings. After any error of theirs the bucket's producer is gone: claim again. Nothing
+    here reads the partial log, so nothing raises CorruptEntry.
+    """
 
     def claim(self, claim: Claim) -> Claimed:
         """R2, R3: fence any older owner, commit the claim, read progress until the nonce is back.
 
-        Raises Fenced if a higher assignment epoch was seen, Interrupted if the outcome is unknown.
+        Raises Fenced if a higher assignment epoch was seen, Interrupted if the outcome is unknown,
+        Unavailable if the brokers do not answer, and a plain MarsError, naming the place, for a
+        record that this release cannot read.
         """
 
     def audit(self, emission: Emission, bucket: Bucket) -> str | None:
-        """R4: None if the emission is in the output as recorded, else what differs."""
+        """R4: None if the emission is in the output as recorded, else what differs.
+
+        Raises Unavailable if the brokers do not answer, or while an open transaction hides rows.
+        """
 
     def commit(self, transaction: Transaction, next: int) -> Committed:
         """R7, R8: write and commit; then make the next producer and look for foreign records.
 
-        `next` is the offset up to which the progress partition is known. Raises Fenced if somebody
-        else wrote to it, Interrupted if the outcome is unknown.
+        `next` is the offset up to which the progress partition is known. Raises Fenced if a newer
+        owner wrote to it, Interrupted if an older one did or if the outcome is unknown, and
+        Unavailable if the brokers do not answer; OutputRefused, naming the task, if an output topic
+        is gone or does not take a row: nothing was committed, and the others can go on without it.
         """
 
     def release(self, bucket: Bucket) -> None:
-        """Throw the bucket's producer away."""
+        """Throw the bucket's producer away. Raises nothing."""
 
     def close(self) -> None:
-        """Throw all producers away."""
+        """Throw all producers away. Raises nothing."""

@@ -61,10 +61,18 @@ def gap(first: int, after: int, lane: Lane = LANE) -> Mapped:
     return Mapped((Range(lane, first, after),), {}, ())
 
 
-def both_lanes(first: int, after: int, other_first: int, other_after: int) -> Mapped:
+def both_lanes(
+    first: int,
+    after: int,
+    other_first: int,
+    other_after: int,
+    *,
+    lanes: tuple[Lane, Lane] = (LANE, OTHER_LANE),
+    marks_ms: dict[Lane, int] | None = None,
+) -> Mapped:
     """One batch of two lanes, which are taken or refused together."""
-    ranges = (Range(LANE, first, after), Range(OTHER_LANE, other_first, other_after))
-    return Mapped(ranges, {}, (partial(0),))
+    ranges = (Range(lanes[0], first, after), Range(lanes[1], other_first, other_after))
+    return Mapped(ranges, marks_ms or {}, (partial(0),))
 
 
 def start(
@@ -74,6 +82,7 @@ def start(
     active: bool = True,
     bounds: dict[Lane, int] | None = None,
     cuts: dict[Lane, tuple[int, ...]] | None = None,
+    ends: dict[Lane, int] | None = None,
 ) -> TaskStart:
     """How the tests' tasks begin: with two lanes at 0, unless told otherwise."""
     return TaskStart(
@@ -82,6 +91,7 @@ def start(
         offsets=offsets or {LANE: 0, OTHER_LANE: 0},
         bounds=bounds or {},
         cuts=cuts or {},
+        ends=ends or {},
     )
 
 

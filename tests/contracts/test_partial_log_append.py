@@ -7,7 +7,6 @@ import pytest
 from mars.ports import (
     AppendOutcome,
     Applied,
-    Backpressure,
     Cut,
     Head,
     NoTask,
@@ -213,73 +212,6 @@ def test_reasons_come_in_the_order_of_the_protocol(store: Store) -> None:
     assert log.append(TASK, EPOCH, 3, everything_wrong) == Stale(LANE, 0)
     assert log.append(TASK, EPOCH, 3, batch(0, 50)) == WrongVersion(2)
     assert log.append(TASK, EPOCH, 1, batch(0, 50)) == Cut(LANE, 7)
-
-
-# --------------------------------------------------------------------------- backpressure
-
-
-def test_full_log_refuses_a_lane_that_does_not_hold_the_watermark(store: Store) -> None:
-    log = store.open(log_bytes_max=1_000)
-    log.initialise(TASK, EPOCH, start())
-    log.append(TASK, EPOCH, 1, batch(0, 1, mark_ms=200, size=1))
-    log.append(TASK, EPOCH, 1, batch(0, 1, lane=OTHER_LANE, mark_ms=100, size=1))
-    assert refusal(store, log, 1, batch(1, 2, mark_ms=300, size=900)) == Backpressure()
-    ahead = batch(1, 2, lane=OTHER_LANE, mark_ms=150, size=900)
-    assert log.append(TASK, EPOCH, 1, ahead) == Applied(3)
-
-
-def test_batch_that_just_fits_into_the_budget_is_taken(store: Store) -> None:
-    def sized(log: PartialLog) -> Mapped:
-        log.initialise(TASK, EPOCH, start())
-        log.append(TASK, EPOCH, 1, batch(0, 1, lane=OTHER_LANE, mark_ms=1, size=1))
-        log.append(TASK, EPOCH, 1, batch(0, 1, mark_ms=9, size=1))
-        return batch(1, 2, mark_ms=10, size=100)
-
-    log = store.with_budget(10_000)
-    assert log.append(TASK, EPOCH, 1, sized(log)) == Applied(3)
-    needed = head_of(log).log_bytes
-    log.drop(TASK)
-    for budget, expected in ((needed, Applied(3)), (needed - 1, Backpressure())):
-        log = store.with_budget(budget)
-        assert log.append(TASK, EPOCH, 1, sized(log)) == expected
-        log.drop(TASK)
-
-
-def test_lane_without_a_mark_holds_the_watermark_before_all_others(store: Store) -> None:
-    log = store.open(log_bytes_max=1)
-    log.initialise(TASK, EPOCH, start())
-    assert log.append(TASK, EPOCH, 1, batch(0, 1, mark_ms=100)) == Applied(1)
-    assert refusal(store, log, 1, batch(1, 2, mark_ms=200)) == Backpressure()
-    assert log.append(TASK, EPOCH, 1, batch(0, 1, lane=OTHER_LANE)) == Applied(2)
-
-
-def test_lanes_with_the_same_lowest_mark_all_hold_the_watermark(store: Store) -> None:
-    log = store.open(log_bytes_max=1)
-    log.initialise(TASK, EPOCH, start())
-    log.append(TASK, EPOCH, 1, batch(0, 1, mark_ms=100))
-    log.append(TASK, EPOCH, 1, batch(0, 1, lane=OTHER_LANE, mark_ms=100))
-    assert log.append(TASK, EPOCH, 1, batch(1, 2)) == Applied(3)
-    assert log.append(TASK, EPOCH, 1, batch(1, 2, lane=OTHER_LANE)) == Applied(4)
-
-
-def test_idle_lane_does_not_hold_the_watermark_until_its_lease_expires(store: Store) -> None:
-    log = store.open(log_bytes_max=1)
-    log.initialise(TASK, EPOCH, start())
-    log.append(TASK, EPOCH, 1, batch(0, 1, mark_ms=100))
-    log.append(TASK, EPOCH, 1, batch(0, 1, lane=OTHER_LANE, mark_ms=50))
-    assert log.renew_idle(TASK, EPOCH, OTHER_LANE, 1)
-    assert refusal(store, log, 1, batch(1, 2, lane=OTHER_LANE)) == Backpressure()
-    assert log.append(TASK, EPOCH, 1, batch(1, 2)) == Applied(3)
-    store.let_leases_expire()
-    assert refusal(store, log, 1, batch(2, 3)) == Backpressure()
-    assert log.append(TASK, EPOCH, 1, batch(1, 2, lane=OTHER_LANE)) == Applied(4)
-
-
-def test_batch_is_admitted_where_one_of_its_lanes_holds_the_watermark(store: Store) -> None:
-    log = store.open(log_bytes_max=1)
-    log.initialise(TASK, EPOCH, start())
-    log.append(TASK, EPOCH, 1, batch(0, 1, mark_ms=100))
-    assert log.append(TASK, EPOCH, 1, both_lanes(1, 2, 0, 1)) == Applied(2)
 
 
 # ------------------------------------------------------------------------------ idle leases

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mars.ports import Head, LogSlice, PartialLog, ReadRequest
 from mars.types import Bucket, Entry, Sequence64, StoreEpoch, TaskName
 from tests.contracts.batches import (
@@ -242,3 +244,36 @@ def test_second_process_reads_what_the_first_wrote(store: Store, log: PartialLog
     fresh = store.open().read(TASK, BUCKET, NOTHING_YET, ALL)
     assert fresh.base == base(2)
     assert seqs(list(fresh.entries)) == [3]
+
+
+# -------------------------------------------------------------------- bases of several versions
+
+
+def test_bases_of_older_versions_are_read_with_the_newest_and_count_as_well(
+    log: PartialLog,
+) -> None:
+    log.append(TASK, EPOCH, 1, batch(0, 10))
+    newest, older, oldest = (replace(base(1), version=number) for number in (3, 2, 1))
+    log.compact(TASK, EPOCH, BUCKET, newest)
+    alone = head_of(log).log_bytes
+
+    assert log.compact(TASK, EPOCH, BUCKET, newest, (older, oldest))
+
+    found = log.read(TASK, BUCKET, NOTHING_YET, ALL)
+    assert (found.base, found.entries, found.older) == (newest, (), (older, oldest))
+    assert log.read(TASK, BUCKET, Sequence64(1), ALL).older == ()
+    assert head_of(log).log_bytes == 3 * alone
+
+
+def test_bases_of_older_versions_go_with_the_next_base(log: PartialLog) -> None:
+    log.append(TASK, EPOCH, 1, batch(0, 10))
+    log.append(TASK, EPOCH, 1, batch(10, 20))
+    log.compact(TASK, EPOCH, BUCKET, base(1), (replace(base(1), version=0),))
+    assert log.compact(TASK, EPOCH, BUCKET, base(2))
+    found = log.read(TASK, BUCKET, NOTHING_YET, ALL)
+    assert (found.base, found.older) == (base(2), ())
+
+    log.compact(TASK, EPOCH, BUCKET, base(2), (replace(base(2), version=0),))
+    assert log.compact(TASK, EPOCH, BUCKET, None)
+    assert log.read(TASK, BUCKET, NOTHING_YET, ALL).older == ()
+    assert head_of(log).log_bytes == 0

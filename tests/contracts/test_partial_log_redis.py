@@ -250,7 +250,9 @@ def test_everything_runs_in_a_cluster_because_a_task_is_one_hash_slot(
     valkey_server: ValkeyServer, tmp_path: Path
 ) -> None:
     assert valkey_server.running
-    server = started(ValkeyServer(tmp_path / "valkey", options=["--cluster-enabled", "yes"]))
+    # Its own choice, 10,000 above the other one, may be no port at all.
+    cluster = ["--cluster-enabled", "yes", "--cluster-port", str(free_port())]
+    server = started(ValkeyServer(tmp_path / "valkey", options=cluster))
     admin = redis.Redis.from_url(server.url)
     admin.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16_383)
     eventually(lambda: b"cluster_state:ok" in admin.execute_command("CLUSTER", "INFO"))

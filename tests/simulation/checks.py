@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from mars.adapters.kafka.wire import decode_progress
 from mars.ports import Claim, Ledger, Progress
-from mars.types import Bucket, TaskName, Topic, live_lane
+from mars.types import Bucket, TaskName, Topic, lane_partition, live_lane
 from tests.simulation.cluster import BUCKETS, Servers
 from tests.simulation.rows import Place, Row, Span, expected, rows_of
 from tests.simulation.users import Users
@@ -45,14 +45,14 @@ class Checks:
     def _bucket_done(self, record: Progress | None, span: Span) -> bool:
         if record is None:
             return False
-        last = span.ends is None
-        for number in self._written:
-            lane = live_lane(number)
-            log = self._servers.broker.partition(Topic("flows"), number)
-            end = log.stable_end if span.ends is None else span.ends.get(lane, 0)
+        for lane in [*map(live_lane, self._written), *span.fences]:
+            end = span.through(lane)
+            if end is None:
+                log = self._servers.broker.partition(Topic("flows"), lane_partition(lane) or 0)
+                end = log.stable_end
             if record.merged.get(lane, 0) < end:
                 return False
-        return last or record.ledger.open == 0
+        return span.ends is None or record.ledger.open == 0
 
     def standing(self) -> str:
         """Where everything is, for a run that does not come to its end."""

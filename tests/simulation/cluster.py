@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+from mapper.bulk.loop import BulkLoop
 from mapper.loop import MapperLoop
 from mars.adapters.memory.admin import MemoryTopicAdmin
 from mars.adapters.memory.broker import MemoryBroker
@@ -16,17 +17,25 @@ from mars.adapters.memory.coordinator import MemoryCoordinator, MemoryEnsemble
 from mars.adapters.memory.progress import MemoryProgressLog
 from mars.adapters.memory.registry import MemoryRegistry
 from mars.adapters.memory.store import MemoryStore
+from mars.machines.backfilling import Backfilling, Limits
 from mars.machines.mapping import Mapping as MappingMachine
 from mars.machines.mapping_events import CATCH_UP, LIVE
 from mars.machines.owning import OwningLimits
 from mars.machines.reducing import Reducing
+from mars.ports import MapJob
 from mars.process.life import Services
 from mars.process.member import Reporter
 from mars.process.tasks import TaskSource
 from mars.types import Bucket, MemberId, Topic
 from reducer.leader import LeaderLoop
 from reducer.loop import ReducerLoop
-from tests.simulation.stepping import Stepping, SteppingSink, SteppingSource, Steps
+from tests.simulation.stepping import (
+    Stepping,
+    SteppingEngine,
+    SteppingSink,
+    SteppingSource,
+    Steps,
+)
 from tests.simulation.strands import Host, Scheduler
 from tests.simulation.watching import Watch, WatchedLog
 
@@ -36,6 +45,9 @@ PROGRESS_INTERVAL_MS = 1_500
 LARGE_TASK_ROWS = 6
 LINGER_MS = 150
 BATCH_ROWS_MAX = 6
+JOBS_AHEAD = 2
+CATCH_UP_ROWS = 7
+CATCH_UP_ROWS_MIN = 10
 
 
 class Servers:
@@ -72,6 +84,20 @@ class StrandPool:
         while waiting:
             waiting.popleft()()
         del self._queues[bucket]
+
+
+class JobStrands:
+    """The bulk process's pool of job threads, on strands."""
+
+    def __init__(self, scheduler: Scheduler, host: Host) -> None:
+        self._scheduler = scheduler
+        self._host = host
+        self._jobs = 0
+
+    def submit(self, work: Callable[[MapJob], None], job: MapJob) -> None:
+        """Run a job beside everything else."""
+        self._jobs += 1
+        self._scheduler.start(self._host, f"job-{self._jobs}", lambda: work(job))
 
 
 class SimulatedLife:
@@ -159,6 +185,41 @@ class Cluster:
             self._scheduler.sleep(self._world.draw(40, 200))
             loop.round()
 
+    # ----------------------------------------------------------------------------------- bulk
+
+    def bulk(self) -> Process:
+        """Start a bulk process: a standby, if another one lives."""
+        member = self._member("bulk")
+        process = Process(Host(member), "bulk", member)
+        reporter = Reporter(member, "bulk")
+        coordinator, registry = self._coordinator(member), self._registry()
+        coordinator.join(reporter.report(0, ()))
+        limits = Limits(
+            BUCKETS, CATCH_UP_ROWS, JOBS_AHEAD, self._world.draw(CATCH_UP_ROWS_MIN, 100)
+        )
+        loop = BulkLoop(
+            member,
+            Backfilling(limits),
+            engine=SteppingEngine(self._world, self._servers.broker),
+            log=self._store(),
+            registry=registry,
+            coordinator=coordinator,
+            admin=self._kafka(MemoryTopicAdmin(self._servers.broker)),
+            tasks=TaskSource(registry, "default"),
+            reporter=reporter,
+            services=Services("bulk"),
+            jobs=JOBS_AHEAD,
+        )
+        loop._pool = JobStrands(self._scheduler, process.host)
+        process.parts["loop"] = loop
+        self._scheduler.start(process.host, "main", lambda: self._backfill(loop))
+        return process
+
+    def _backfill(self, loop: BulkLoop) -> NoReturn:
+        while True:
+            self._scheduler.sleep(self._world.draw(40, 250))
+            loop.round(0.0)
+
     # -------------------------------------------------------------------------------- reducer
 
     def reducer(self) -> Process:
@@ -169,7 +230,7 @@ class Cluster:
         coordinator, registry, store = self._coordinator(member), self._registry(), self._store()
         admin = self._kafka(MemoryTopicAdmin(self._servers.broker))
         coordinator.join(reporter.report(0, ()))
-        limits = OwningLimits(PROGRESS_INTERVAL_MS, LARGE_TASK_ROWS, self._log_bytes_max)
+        limits = OwningLimits(PROGRESS_INTERVAL_MS, LARGE_TASK_ROWS, self._log_bytes_max, BUCKETS)
         loop = ReducerLoop(
             member,
             Reducing(member, limits),

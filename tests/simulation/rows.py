@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mars.plan import Field, FieldType, Format, Stream
-from mars.types import Lane, StreamName, live_lane
+from mars.types import Lane, StreamName, lane_partition, live_lane
 
 TOPIC = "flows"
 STREAM = Stream(
@@ -107,8 +107,8 @@ Place = tuple[str, int, int, str]
 class Span:
     """What belongs to one version of a task: offsets `[starts, ends)`; no end: all that is there.
 
-    `whole` is False for a task that was deleted: what it emitted must be right, but not all of it
-    need be there.
+    `fences` is where the lanes of backfills end. `whole` is False for a task that was deleted: what
+    it emitted must be right, but not all of it need be there.
     """
 
     task: str
@@ -117,6 +117,20 @@ class Span:
     starts: Mapping[Lane, int]
     ends: Mapping[Lane, int] | None
     whole: bool
+    fences: Mapping[Lane, int] = field(default_factory=dict)
+
+    def through(self, lane: Lane) -> int | None:
+        """Where the version's part of a lane ends; None: where the lane does."""
+        fence = self.fences.get(lane)
+        if self.ends is None:
+            return fence
+        end = self.ends.get(lane, 0)
+        return end if fence is None else min(end, fence)
+
+    def holds(self, lane: Lane, offset: int) -> bool:
+        """Whether an offset of a lane belongs to the version."""
+        end = self.through(lane)
+        return offset >= self.starts.get(lane, 0) and (end is None or offset < end)
 
 
 Written = Mapping[int, Mapping[int, Row]]
@@ -124,12 +138,11 @@ Written = Mapping[int, Mapping[int, Row]]
 
 
 def rows_of(span: Span, written: Written) -> Iterable[Row]:
-    """The rows that belong to a version."""
+    """The rows that belong to a version, live or by a backfill."""
     for partition, rows in written.items():
-        lane = live_lane(partition)
-        end = None if span.ends is None else span.ends.get(lane, 0)
+        lanes = [lane for lane in span.fences if lane_partition(lane) == partition]
         for offset, row in rows.items():
-            if offset >= span.starts.get(lane, 0) and (end is None or offset < end):
+            if any(span.holds(lane, offset) for lane in (live_lane(partition), *lanes)):
                 yield row
 
 

@@ -6,14 +6,18 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from mars.adapters.memory.broker import MemoryBroker, MemoryProducer
+from mars.adapters.memory.bulk import MemoryBulkEngine
 from mars.adapters.memory.sink import Crash, MemorySink
 from mars.adapters.memory.source import MemorySource
 from mars.errors import Unavailable
-from mars.ports import Claim, Claimed, Committed, SourceEvent, Transaction
-from mars.types import Bucket
+from mars.ports import Claim, Claimed, Committed, MapJob, SourceEvent, Transaction
+from mars.types import Bucket, Mapped
 from tests.simulation.weather import Fate
 
 Item = TypeVar("Item")
+
+JOB_MS_MAX = 800
+"""Longest time that a job on Spark takes."""
 
 POLL_RECORDS_MAX = 8
 """Small batches: the fewer rows in each, the more places there are for a crash."""
@@ -36,6 +40,9 @@ class Steps(Protocol):
 
     def draw(self, lowest: int, highest: int) -> int:
         """A number, both ends included."""
+
+    def rest(self, highest_ms: int) -> None:
+        """Let the others go on for some time."""
 
     def tell(self, call: str, arguments: Sequence[object], answer: object) -> None:
         """What came of a call, for the trace."""
@@ -96,6 +103,33 @@ class SteppingSource(MemorySource):
     def confirm_end(self, topic: str, partition: int, offset: int) -> bool:
         self._world.step("kafka.confirm_end", lossy=False)
         return super().confirm_end(topic, partition, offset)
+
+
+class SteppingEngine:
+    """Spark: a job takes its time, may fail or be for nothing; its process may die of it."""
+
+    def __init__(self, world: Steps, broker: MemoryBroker) -> None:
+        self._world = world
+        self._engine = MemoryBulkEngine(broker)
+
+    def map(self, job: MapJob) -> Mapped:
+        fate = self._world.step(f"spark.map {job.id}", lossy=True)
+        if fate is Fate.LOST or self._world.down("kafka"):
+            raise Unavailable("spark", "simulated: the job failed")
+        mapped = self._engine.map(job)
+        self._world.tell("mapped", (job.id,), job.ranges)
+        self._world.rest(JOB_MS_MAX)
+        if fate is Fate.FATAL:
+            self._world.die()
+        if fate is Fate.UNANSWERED:
+            raise Unavailable("spark", "simulated: what the job made was lost")
+        return mapped
+
+    def cancel(self, job_id: str) -> None:
+        """A job that is over by the time nobody wants it."""
+
+    def close(self) -> None:
+        """Simulated processes end by being killed."""
 
 
 class SteppingSink(MemorySink):

@@ -16,12 +16,14 @@ from dataclasses import dataclass, replace
 import pytest
 
 from mars.adapters.memory import partial_log, sink
-from mars.definitions import TaskDefinition
-from mars.machines import leading, mapping, owning
+from mars.definitions import Backfill, TaskDefinition
+from mars.machines import leading, leading_tasks, mapping, owning
+from mars.machines.backfilling import Backfilling
 from mars.machines.bucket_task import BucketTask
+from mars.machines.bulk_events import Event, Instruction
 from mars.machines.folding import Folding
-from mars.machines.leading import View
-from mars.ports import AppendOutcome, Claim, Stale, TaskStart
+from mars.machines.leading_view import View
+from mars.ports import AppendOutcome, Claim, Head, Stale, TaskStart
 from mars.types import Range
 from tests.simulation.weather import Weather
 from tests.simulation.world import World
@@ -49,8 +51,9 @@ def accounted_rows_only_rebuild(patch: Patch) -> None:
 
 
 def catch_up_barrier(patch: Patch) -> None:
-    """R6: windows are emitted as soon as the watermark says so."""
+    """R6: after a loss a bucket goes on as if it had read again all that it accounted for."""
     patch.setattr(BucketTask, "caught_up", property(lambda self: self.head is not None))
+    patch.setattr(BucketTask, "_read", lambda self, version, merged: dict(merged))
 
 
 def claims_read_the_progress(patch: Patch) -> None:
@@ -91,19 +94,60 @@ def logs_lost_while_they_are_read(patch: Patch) -> None:
 
 def lives_of_one_name(patch: Patch) -> None:
     """A task made again goes on in what the deleted one left."""
-    patch.setattr(leading, "_of_former_task", lambda definition, head: False)
+    patch.setattr(leading, "of_former_task", lambda definition, head: False)
     patch.setattr(BucketTask, "same_life", lambda self, task: True)
     patch.setattr(BucketTask, "knows", lambda self, version: True)
 
 
 def versions_begin_behind_what_is_accounted(patch: Patch) -> None:
     """A version begins where a recovery has set the store back to."""
-    patch.setattr(leading, "_caught_up", lambda view, definition, head: True)
+    patch.setattr(leading_tasks, "_caught_up", lambda view, definition, head: True)
 
 
 def heads_are_read_without_rows(patch: Patch) -> None:
     """A mapper at the end of its lanes does not notice that the store was lost."""
     patch.setattr(mapping, "HEAD_INTERVAL_MS", 10**12)
+
+
+def unfinished_history_holds_the_watermark(patch: Patch) -> None:
+    """Lanes with an end never hold it, as if they were finished from the start."""
+    patch.setattr(Head, "finished", property(lambda self: frozenset(self.ends)))
+
+
+def finished_history_is_put_aside(patch: Patch) -> None:
+    """Lanes that are read to their end go on holding the watermark by their last mark."""
+    patch.setattr(Head, "finished", property(lambda self: frozenset()))
+
+
+def chunks_are_the_same_again(patch: Patch) -> None:
+    """Each process takes shares of the lanes of its own: of every second one less at first."""
+    powers: dict[int, int] = {}
+    current = [1]
+    handle = Backfilling.handle
+
+    def handled(self: Backfilling, event: Event) -> list[Instruction]:
+        current[0] = powers.setdefault(id(self), len(powers) % 4 + 1)
+        return handle(self, event)
+
+    def chunk(self: Backfill, number: int) -> tuple[Range, ...]:
+        ranges = []
+        for place, (lane, span) in enumerate(self.lanes.items()):
+            power = current[0] if place % 2 else 1
+            shares = ((at / self.chunks) ** power for at in (number, number + 1))
+            first, after = (span.first + int((span.end - span.first) * at) for at in shares)
+            ranges += [Range(lane, first, after)] if first < after else []
+        return tuple(ranges)
+
+    patch.setattr(Backfilling, "handle", handled)
+    patch.setattr(Backfill, "chunk", chunk)
+
+
+def full_logs_are_merged_while_they_are_read_again(patch: Patch) -> None:
+    """R9: a log that is filled anew is merged only once all that was accounted is in it."""
+    real = BucketTask.compactable
+    patch.setattr(
+        BucketTask, "compactable", lambda self, budget: self.caught_up and real(self, budget)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +175,10 @@ GUARDS = (
     Guard(lives_of_one_name, {"user_ms": 250}),
     Guard(versions_begin_behind_what_is_accounted),
     Guard(heads_are_read_without_rows),
+    Guard(unfinished_history_holds_the_watermark),
+    Guard(finished_history_is_put_aside),
+    Guard(chunks_are_the_same_again, {"flush_ms": 1_500, "kill_ms": 1_500}),
+    Guard(full_logs_are_merged_while_they_are_read_again),
 )
 
 

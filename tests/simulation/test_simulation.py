@@ -11,7 +11,7 @@ import pytest
 from tests.simulation.world import World
 
 SEEDS = 100
-"""About half a minute; `make simulate SEEDS=n` runs others."""
+"""More than a minute; `make simulate SEEDS=n` runs others."""
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

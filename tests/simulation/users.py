@@ -6,8 +6,8 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from mars.definitions import TaskDefinition, TaskState, TaskVersion
-from mars.types import Lane, TaskName, Topic, live_lane
+from mars.definitions import Backfill, LaneSpan, TaskDefinition, TaskState, TaskVersion
+from mars.types import Lane, TaskName, Topic, backfill_lane, lane_partition, live_lane
 from tests.simulation.cluster import Servers
 from tests.simulation.rows import (
     FILTERED,
@@ -39,9 +39,9 @@ class Users:
 
     # ------------------------------------------------------------------------------- requests
 
-    def create(self) -> None:
+    def create(self, chance: random.Random) -> None:
         """The first task, from the beginning of the topic."""
-        self._create(FLAT, TUMBLING, self._starts(latest=False))
+        self._create(FLAT, TUMBLING, self._starts(latest=False), _chunks(chance))
 
     def ask(self, chance: random.Random) -> None:
         """Some request."""
@@ -64,7 +64,7 @@ class Users:
         query = chance.choice((TUMBLING, FILTERED, SLIDING))
         number = task.current.version + 1
         self._queries[task.name, number] = query
-        version = _version(number, query, None)
+        version = self._version(number, query, None)
         self._write(replace(task, versions=(*task.versions, version)))
 
     def _renew(self, chance: random.Random, tasks: Mapping[TaskName, TaskDefinition]) -> None:
@@ -74,14 +74,16 @@ class Users:
             return
         self._delete(tasks[name])
         if chance.random() < 0.7:
-            self._create(name, SLIDING, self._starts(latest=chance.random() < 0.5))
+            latest = chance.random() < 0.5
+            self._create(name, SLIDING, self._starts(latest=latest), _chunks(chance))
 
     def _add(self, chance: random.Random, tasks: Mapping[TaskName, TaskDefinition]) -> None:
         name = TaskName(f"other{chance.randrange(TASKS_MAX - 1)}")
         if name in tasks and tasks[name].state is not TaskState.DELETED:
             return
         query = chance.choice((TUMBLING, SLIDING))
-        self._create(name, query, self._starts(latest=chance.random() < 0.5))
+        latest = chance.random() < 0.5
+        self._create(name, query, self._starts(latest=latest), _chunks(chance))
 
     def resume_all(self) -> None:
         """At the end everything runs."""
@@ -98,18 +100,42 @@ class Users:
             for number, partition in enumerate(partitions)
         }
 
-    def _create(self, name: TaskName, query: Query, starts: Mapping[Lane, int]) -> None:
+    def _create(
+        self, name: TaskName, query: Query, starts: Mapping[Lane, int], chunks: int
+    ) -> None:
+        """A task; what lies in the topic between `starts` and now is a backfill of so many chunks,
+        unless they are 0.
+        """
         registry = self._servers.registry
         found = registry.task(name)
         number = 1 if found is None else found[0].current.version + 1
         self._queries[name, number] = query
-        version = _version(number, query, starts)
-        task = TaskDefinition(name, TaskState.RUNNING, (version,), first_version=number)
+        backfills = self._backfills(starts, chunks)
+        for backfill in backfills:
+            fences = {lane: self._fence(lane) for lane in starts}
+            starts = {**fences, **{lane: span.first for lane, span in backfill.lanes.items()}}
+        version = self._version(number, query, starts)
+        task = TaskDefinition(
+            name, TaskState.RUNNING, (version,), first_version=number, backfills=backfills
+        )
         if found is None:
             self._note(f"USER creates {name} at {dict(starts)}")
             assert registry.create_task(task)
         else:
             self._write(task)
+
+    def _fence(self, lane: Lane) -> int:
+        number = lane_partition(lane)
+        assert number is not None
+        return self._servers.broker.partition(Topic(TOPIC), number).stable_end
+
+    def _backfills(self, starts: Mapping[Lane, int], chunks: int) -> tuple[Backfill, ...]:
+        spans = {
+            backfill_lane(int(lane), "b1"): LaneSpan(first, self._fence(lane))
+            for lane, first in starts.items()
+            if first < self._fence(lane)
+        }
+        return (Backfill("b1", spans, chunks, 0),) if chunks and spans else ()
 
     def _delete(self, task: TaskDefinition) -> None:
         versions = {one.version: self._queries[task.name, one.version] for one in task.begun}
@@ -143,6 +169,10 @@ class Users:
         spans = [span for task in living for span in self._spans(task, whole=True)]
         return spans + [span for task, _ in self._gone for span in self._spans(task, whole=False)]
 
+    def _version(self, number: int, query: Query, starts: Mapping[Lane, int] | None) -> TaskVersion:
+        topic_id = self._servers.broker.topics[Topic(TOPIC)].topic_id
+        return TaskVersion(number, query.sql, OPTIONS, STREAM, topic_id, 0, starts)
+
     def _spans(self, task: TaskDefinition, *, whole: bool) -> list[Span]:
         begun = task.begun
         ends = [version.starts for version in begun[1:]]
@@ -154,10 +184,12 @@ class Users:
                 version.starts or {},
                 end,
                 whole,
+                task.ends,
             )
             for version, end in zip(begun, [*ends, None], strict=True)
         ]
 
 
-def _version(number: int, query: Query, starts: Mapping[Lane, int] | None) -> TaskVersion:
-    return TaskVersion(number, query.sql, OPTIONS, STREAM, "topic-id", 0, starts)
+def _chunks(chance: random.Random) -> int:
+    """In how many chunks history is mapped; 0: the mappers read all of it."""
+    return chance.choice((0, 1, 2, 3, 7))

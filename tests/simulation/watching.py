@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mars.adapters.memory.partial_log import MemoryPartialLog
@@ -78,10 +78,15 @@ class WatchedLog(MemoryPartialLog):
         return done or self._unchanged(before, f"trim of {task}")
 
     def compact(
-        self, task: TaskName, epoch: StoreEpoch, bucket: Bucket, base: Entry | None
+        self,
+        task: TaskName,
+        epoch: StoreEpoch,
+        bucket: Bucket,
+        base: Entry | None,
+        older: Sequence[Entry] = (),
     ) -> bool:
         before = self.dump()
-        done = super().compact(task, epoch, bucket, base)
+        done = super().compact(task, epoch, bucket, base, older)
         return done or self._unchanged(before, f"compact of {task}")
 
     def _unchanged(self, before: object, call: str) -> bool:

@@ -11,7 +11,9 @@ from contextlib import ExitStack, contextmanager
 from typing import TypeVar
 from unittest.mock import patch
 
+import mapper.bulk.loop
 import mapper.loop
+import mars.adapters.memory.bulk
 import mars.process.life
 import mars.process.member
 import mars.process.tasks
@@ -41,6 +43,12 @@ AFTERWARDS_MS = 4_000
 
 LAST_LOSS_SHARE = 0.3
 """How often the store is lost once more when no further row comes."""
+
+HISTORY_SHARE = 0.6
+"""How often rows lie in the topic before the first task is made."""
+
+HISTORY_ROWS_MAX = 20
+"""Rows of history, per partition."""
 
 TRACE_LINES = 40
 
@@ -92,15 +100,21 @@ class World:
         self.chance = random.Random(seed)
         self.scheduler = Scheduler(self.chance)
         self.weather = tune(Weather.draw(self.chance))
-        budget = self.chance.choice((3_000, 20_000, 10**8))
+        budget = self.chance.choice((16_000, 24_000, 10**8))
         self.servers = Servers(lambda: self.scheduler.now_ms, budget)
         self.cluster = Cluster(self.scheduler, self, self.servers)
+        self._starters = {
+            "mapper": self.cluster.mapper,
+            "reducer": self.cluster.reducer,
+            "bulk": self.cluster.bulk,
+        }
         self.processes: list[Process] = []
         self.lines: deque[str] = deque(maxlen=TRACE_LINES)
         self._tell = tell
         self._errors: list[str] = []
         self._down: set[str] = set()
         self._storm = True
+        self._with_history = self.chance.random() < HISTORY_SHARE
         self._ended = False
         partitions = self.chance.randint(2, 4)
         self.servers.broker.create_topic(Topic(TOPIC), partitions)
@@ -171,6 +185,7 @@ class World:
     def _patched(self) -> Iterator[None]:
         clock = _Time(self.scheduler)
         modules = (
+            mapper.bulk.loop,
             mapper.loop,
             reducer.loop,
             mars.process.life,
@@ -180,16 +195,22 @@ class World:
         with ExitStack() as stack:
             for module in modules:
                 stack.enter_context(patch.object(module, "time", clock))
+            stack.enter_context(patch.object(mars.adapters.memory.bulk, "TASK_OFFSETS", 3))
             for module in (mars.process.tasks, reducer.leader):
                 stack.enter_context(patch.object(module, "compile_version", _compile))
             yield
 
     def _begin(self) -> None:
-        self.users.create()
+        for number in self.written:
+            for _ in range(self.draw(0, HISTORY_ROWS_MAX) if self._with_history else 0):
+                self._append(number)
+        self.users.create(self.chance)
         for _ in range(self.chance.randint(1, 2)):
             self.processes.append(self.cluster.mapper())
         for _ in range(self.chance.randint(1, 3)):
             self.processes.append(self.cluster.reducer())
+        for _ in range(self.chance.randint(1, 2)):
+            self.processes.append(self.cluster.bulk())
         self.scheduler.after(0, self._feed)
         weather = self.weather
         for pause_ms, mishap in (
@@ -277,7 +298,7 @@ class World:
         """The servers notice sooner or later; somebody else takes the place."""
         process.host.frozen = False
         self.scheduler.after(self.draw(0, 1_500), lambda: self._expire(process))
-        start = self.cluster.mapper if process.role == "mapper" else self.cluster.reducer
+        start = self._starters[process.role]
         self.scheduler.after(self.draw(0, 2_000), lambda: self.processes.append(start()))
 
     def _expire(self, process: Process) -> None:
@@ -286,6 +307,8 @@ class World:
             self.servers.ensemble.expire(process.member, noticed=False)
         if process.source is not None:
             process.source.expire()
+        if not self._storm:
+            self.scheduler.after(self.draw(0, 1_500), lambda: self._reconnect(process.member))
 
     def _freeze_one(self) -> None:
         """A process stands still, perhaps long enough to be given up; then it goes on."""
@@ -314,7 +337,7 @@ class World:
             self.servers.ensemble.heal(member)
 
     def _cut_session(self) -> None:
-        living = [one for one in self._living("reducer") if not one.host.frozen]
+        living = [one for one in self._living() if one.role != "mapper" and not one.host.frozen]
         if not living:
             return
         member = self.chance.choice(living).member
@@ -368,7 +391,7 @@ class World:
                 self._thaw(process)
             else:
                 self._reconnect(process.member)
-        for role, start in (("mapper", self.cluster.mapper), ("reducer", self.cluster.reducer)):
+        for role, start in self._starters.items():
             if not self._living(role):
                 self.processes.append(start())
         self.servers.broker.deliver_delayed()
@@ -418,6 +441,10 @@ class World:
     def draw(self, lowest: int, highest: int) -> int:
         """See `stepping.Steps`."""
         return self.chance.randint(lowest, highest)
+
+    def rest(self, highest_ms: int) -> None:
+        """See `stepping.Steps`."""
+        self.scheduler.sleep(self.draw(0, highest_ms))
 
     def tell(self, call: str, arguments: Sequence[object], answer: object) -> None:
         """See `stepping.Steps`."""

@@ -14,17 +14,8 @@ from dataclasses import replace
 import pytest
 
 from mars.definitions import TaskDefinition, TaskState, TaskVersion
-from mars.machines.explaining import (
-    OPEN_WINDOWS_MAX,
-    BucketOwner,
-    Evidence,
-    Holder,
-    HoldReason,
-    LoggedRows,
-    OpenWindow,
-    Reading,
-    explain,
-)
+from mars.machines.evidence import BucketOwner, Evidence, HoldReason, LoggedRows, Reading
+from mars.machines.explaining import OPEN_WINDOWS_MAX, Holder, OpenWindow, explain
 from mars.machines.explaining_words import moment, summarise
 from mars.plan import (
     Aggregate,
@@ -188,7 +179,12 @@ def test_windows_come_with_the_soonest_end_first_and_the_rest_is_counted() -> No
 def test_lowest_lane_holds_the_window_as_behind_until_it_is_read_to_its_end() -> None:
     held = holder(evidence_with(ends={0: 100, 1: 4_040}))
     assert held == Holder(
-        HoldReason.BEHIND, partition=1, member=MAPPER, watermark_ms=29_000, lag=4_000
+        HoldReason.BEHIND,
+        lane=live_lane(1),
+        partition=1,
+        member=MAPPER,
+        watermark_ms=29_000,
+        lag=4_000,
     )
 
 

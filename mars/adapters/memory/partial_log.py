@@ -22,7 +22,7 @@ from mars.adapters.memory.store import (
     stored_entries,
     write,
 )
-from mars.adapters.store import IDLE_LEASE_MS, check_batch
+from mars.adapters.store import IDLE_LEASE_MS, check_batch, holder_limit
 from mars.ports import (
     AppendOutcome,
     Applied,
@@ -34,7 +34,16 @@ from mars.ports import (
     StoreIdentity,
     TaskStart,
 )
-from mars.types import Bucket, Entry, Lane, Mapped, Sequence64, StoreEpoch, TaskName
+from mars.types import (
+    Bucket,
+    Entry,
+    Lane,
+    Mapped,
+    Sequence64,
+    StoreEpoch,
+    TaskName,
+    lane_backfill,
+)
 
 BUDGET_BYTES = 256 * 1024 * 1024
 """The budget of a task's logs where a test does not name one; the same as the real default."""
@@ -168,7 +177,12 @@ class MemoryPartialLog:
 
     @fallible
     def compact(
-        self, task: TaskName, epoch: StoreEpoch, bucket: Bucket, base: Entry | None
+        self,
+        task: TaskName,
+        epoch: StoreEpoch,
+        bucket: Bucket,
+        base: Entry | None,
+        older: Sequence[Entry] = (),
     ) -> bool:
         """R9. Also False if a base of a higher `seq` is there: the bucket has a newer owner."""
         found = self._store.task(task, epoch)
@@ -176,11 +190,13 @@ class MemoryPartialLog:
             return False
         if base is None:
             found.bases.pop(bucket, None)
+            found.older.pop(bucket, None)
             return True
         present = found.bases.get(bucket)
         if present is not None and present.entry.seq > base.seq:
             return False
         found.bases[bucket] = Stored(base, entry_size(base))
+        found.older[bucket] = tuple(Stored(one, entry_size(one)) for one in older)
         log = found.logs.get(bucket, {})
         found.logs[bucket] = {seq: entry for seq, entry in log.items() if seq > base.seq}
         return True
@@ -200,6 +216,7 @@ class MemoryPartialLog:
             offsets=dict(start.offsets),
             bounds=dict(start.bounds),
             cuts=dict(start.cuts),
+            ends=dict(start.ends),
         )
         return True
 
@@ -261,20 +278,29 @@ class MemoryPartialLog:
     def _refused_size(
         self, found: StoredTask, mapped: Mapped, stored: Iterable[Stored]
     ) -> AppendOutcome | None:
-        needed = found.log_bytes() + sum(entry.size for entry in stored)
-        if needed <= self._store.budget:
+        used, budget = found.log_bytes(), self._store.budget
+        needed = used + sum(entry.size for entry in stored)
+        if needed <= budget:
             return None
+        if used > budget and needed > holder_limit(budget):
+            return Backpressure()
         holders = found.holders(self._store.clock())
-        held = any(part.lane in holders for part in mapped.ranges)
+        held = any((lane_backfill(part.lane) or part.lane) in holders for part in mapped.ranges)
         return None if held else Backpressure()
 
     def _slice(self, request: ReadRequest) -> LogSlice:
         found = self._store.tasks.get(request.task)
         if found is None:
             return LogSlice(None, ())
-        base = found.bases.get(request.bucket) if request.after == 0 else None
+        fresh = request.after == 0
+        base = found.bases.get(request.bucket) if fresh else None
+        older = found.older.get(request.bucket, ()) if fresh else ()
         log = found.logs.get(request.bucket, {})
         entries = [
             stored.entry for seq, stored in log.items() if request.after < seq <= request.upto
         ]
-        return LogSlice(None if base is None else base.entry, tuple(entries))
+        return LogSlice(
+            None if base is None else base.entry,
+            tuple(entries),
+            tuple(one.entry for one in older),
+        )

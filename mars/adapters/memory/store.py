@@ -8,7 +8,17 @@ from dataclasses import dataclass, field, replace
 from mars.adapters.store import ENTRY_OVERHEAD_BYTES, has_rows
 from mars.codec.entry import encode_entry
 from mars.ports import AppendOutcome, Cut, Head, Stale, TaskPaused, WrongEpoch, WrongVersion
-from mars.types import Bucket, Entry, Lane, Mapped, Range, Sequence64, StoreEpoch, TaskName
+from mars.types import (
+    Bucket,
+    Entry,
+    Lane,
+    Mapped,
+    Range,
+    Sequence64,
+    StoreEpoch,
+    TaskName,
+    lane_backfill,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +39,13 @@ class StoredTask:
     offsets: dict[Lane, int]
     bounds: dict[Lane, int]
     cuts: dict[Lane, tuple[int, ...]]
+    ends: dict[Lane, int] = field(default_factory=dict)
     marks_ms: dict[Lane, int] = field(default_factory=dict)
     leases_ms: dict[Lane, int] = field(default_factory=dict)
     seq: int = 0
     logs: dict[Bucket, dict[Sequence64, Stored]] = field(default_factory=dict)
     bases: dict[Bucket, Stored] = field(default_factory=dict)
+    older: dict[Bucket, tuple[Stored, ...]] = field(default_factory=dict)
 
     def copy(self) -> StoredTask:
         """The same task, sharing nothing that changes."""
@@ -42,24 +54,36 @@ class StoredTask:
             offsets=dict(self.offsets),
             bounds=dict(self.bounds),
             cuts=dict(self.cuts),
+            ends=dict(self.ends),
             marks_ms=dict(self.marks_ms),
             leases_ms=dict(self.leases_ms),
             logs={bucket: dict(log) for bucket, log in self.logs.items()},
             bases=dict(self.bases),
+            older=dict(self.older),
         )
 
     def log_bytes(self) -> int:
         """The size of all entries and bases."""
         stored = [entry for log in self.logs.values() for entry in log.values()]
-        return sum(entry.size for entry in [*stored, *self.bases.values()])
+        merged = [*self.bases.values(), *(one for some in self.older.values() for one in some)]
+        return sum(entry.size for entry in [*stored, *merged])
 
     def idle(self, now_ms: int) -> frozenset[Lane]:
         """The lanes whose lease has not expired."""
         return frozenset(lane for lane, end_ms in self.leases_ms.items() if end_ms > now_ms)
 
-    def holders(self, now_ms: int) -> frozenset[Lane]:
-        """The lanes that hold the watermark; see `lua/append.lua`."""
-        lanes = self.offsets.keys() - self.idle(now_ms)
+    def finished(self) -> frozenset[Lane]:
+        """The lanes that are read to their end."""
+        return frozenset(
+            lane for lane, end in self.ends.items() if self.offsets.get(lane, -1) >= end
+        )
+
+    def holders(self, now_ms: int) -> frozenset[str]:
+        """The lanes and backfills that hold the watermark; see `lua/append.lua`."""
+        return frozenset(lane_backfill(lane) or lane for lane in self._slowest(now_ms))
+
+    def _slowest(self, now_ms: int) -> frozenset[Lane]:
+        lanes = self.offsets.keys() - self.idle(now_ms) - self.finished()
         if unmarked := lanes - self.marks_ms.keys():
             return frozenset(unmarked)
         lowest = min((self.marks_ms[lane] for lane in lanes), default=0)
@@ -140,10 +164,11 @@ def refused_ranges(
     if not all(_fits_version(found, version, part) for part in ranges):
         return WrongVersion(found.version)
     for part in ranges:
-        cuts = found.cuts.get(part.lane, ())
-        inside = [cut for cut in cuts if part.first < cut < part.next]
-        if inside:
-            return Cut(part.lane, min(inside))
+        cuts = [cut for cut in found.cuts.get(part.lane, ()) if part.first < cut < part.next]
+        end = found.ends.get(part.lane)
+        beyond = [end] if end is not None and end < part.next else []
+        if cuts or beyond:
+            return Cut(part.lane, min(cuts + beyond))
     return None
 
 
@@ -182,4 +207,5 @@ def head_of(found: StoredTask | None, now_ms: int) -> Head | None:
         seq=Sequence64(found.seq),
         now_ms=now_ms,
         log_bytes=found.log_bytes(),
+        ends=dict(found.ends),
     )

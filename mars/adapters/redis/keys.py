@@ -70,6 +70,11 @@ class TaskKeys:
         return f"{self.prefix}:cuts"
 
     @property
+    def ends(self) -> str:
+        """Where the lanes of backfills are finished."""
+        return f"{self.prefix}:ends"
+
+    @property
     def bell(self) -> str:
         """The channel of the doorbell; no key, but of the same hash slot."""
         return f"{self.prefix}:bell"
@@ -87,8 +92,8 @@ class TaskKeys:
         return f"{self.prefix}:base:{bucket}"
 
     def all(self, buckets: int) -> list[str]:
-        """Every key; the first four are those that `lua/initialise.lua` sets."""
-        found = [self.meta, self.offsets, self.bounds, self.cuts]
+        """Every key; the first five are those that `lua/initialise.lua` sets."""
+        found = [self.meta, self.offsets, self.bounds, self.cuts, self.ends]
         found += [self.marks, self.idle, self.seq, self.bytes]
         for number in range(buckets):
             bucket = Bucket(number)

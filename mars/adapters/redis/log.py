@@ -14,6 +14,7 @@ from mars.adapters.redis.scripts import Argument, Script
 from mars.adapters.redis.wire import (
     append_arguments,
     append_outcome,
+    base_entries,
     log_entries,
     pairs,
     read_head,
@@ -22,8 +23,9 @@ from mars.adapters.store import (
     ENTRY_OVERHEAD_BYTES,
     IDLE_LEASE_MS,
     check_batch,
+    holder_limit,
 )
-from mars.codec.entry import decode_entry, encode_entry
+from mars.codec.entry import encode_entry
 from mars.ports import AppendOutcome, Head, LogSlice, ReadRequest, StoreIdentity, TaskStart
 from mars.settings import Settings
 from mars.types import Bucket, Entry, Lane, Mapped, Sequence64, StoreEpoch, TaskName
@@ -118,17 +120,16 @@ class RedisPartialLog:
         the task were over its budget. Raises ValueError for a batch that no mapper may send.
         """
         check_batch(mapped, self._buckets)
-        keys = self._append_keys(task, mapped)
+        keys, budget = self._append_keys(task, mapped), self._budget
+        limit = holder_limit(budget)
         with translated():
             try:
-                answer = _APPEND.run(
-                    self._client, keys, append_arguments(epoch, version, mapped, self._budget)
-                )
+                arguments = append_arguments(epoch, version, mapped, budget, limit)
+                answer = _APPEND.run(self._client, keys, arguments)
             except OutOfMemoryError:
                 # The server ran nothing. Without any budget, only holders get past the check.
-                answer = _APPEND_WITHOUT_MEMORY.run(
-                    self._client, keys, append_arguments(epoch, version, mapped, budget=0)
-                )
+                arguments = append_arguments(epoch, version, mapped, 0, limit)
+                answer = _APPEND_WITHOUT_MEMORY.run(self._client, keys, arguments)
         return append_outcome(answer)
 
     def renew_idle(self, task: TaskName, epoch: StoreEpoch, lane: Lane, offset: int) -> bool:
@@ -176,7 +177,12 @@ class RedisPartialLog:
         )
 
     def compact(
-        self, task: TaskName, epoch: StoreEpoch, bucket: Bucket, base: Entry | None
+        self,
+        task: TaskName,
+        epoch: StoreEpoch,
+        bucket: Bucket,
+        base: Entry | None,
+        older: Sequence[Entry] = (),
     ) -> bool:
         """R9. Also False if a base of a higher `seq` is there: the bucket has a newer owner.
 
@@ -184,9 +190,11 @@ class RedisPartialLog:
         """
         keys = self._keys(task)
         names = [keys.meta, keys.bytes, keys.log(bucket), keys.sizes(bucket), keys.base(bucket)]
-        arguments: list[Argument] = [epoch, "", b"", b"", ENTRY_OVERHEAD_BYTES]
+        arguments: list[Argument] = [epoch, "", ENTRY_OVERHEAD_BYTES]
         if base is not None:
-            arguments[1:4] = [base.seq, *encode_entry(base.version, base.ranges, base.partial)]
+            arguments[1] = base.seq
+            for one in (base, *older):
+                arguments += encode_entry(one.version, one.ranges, one.partial)
         return self._done(_COMPACT, names, arguments)
 
     # --------------------------------------------------------------------------- the leader
@@ -198,7 +206,7 @@ class RedisPartialLog:
             for lane, offsets in start.cuts.items()
         }
         arguments: list[Argument] = [epoch, start.version, int(start.active), self._buckets]
-        for values in (start.offsets, start.bounds, cuts):
+        for values in (start.offsets, start.bounds, cuts, start.ends):
             arguments += [len(values), *pairs(values)]
         return self._done(_INITIALISE, self._keys(task).all(self._buckets), arguments)
 
@@ -247,14 +255,14 @@ class RedisPartialLog:
     def _append_keys(self, task: TaskName, mapped: Mapped) -> list[str]:
         keys = self._keys(task)
         found = [keys.meta, keys.offsets, keys.marks, keys.idle, keys.seq, keys.bytes]
-        found += [keys.bounds, keys.cuts, keys.bell]
+        found += [keys.bounds, keys.cuts, keys.ends, keys.bell]
         for partial in mapped.partials:
             found += [keys.log(partial.bucket), keys.sizes(partial.bucket)]
         return found
 
     def _head_keys(self, task: TaskName) -> list[str]:
         keys = self._keys(task)
-        return [keys.meta, keys.offsets, keys.marks, keys.idle, keys.seq, keys.bytes]
+        return [keys.meta, keys.offsets, keys.marks, keys.idle, keys.seq, keys.bytes, keys.ends]
 
     def _follow(self, requests: Sequence[ReadRequest]) -> list[LogSlice]:
         if not requests:
@@ -270,8 +278,8 @@ class RedisPartialLog:
         keys = self._keys(request.task)
         # A transaction instead of a script: Lua would copy every entry twice.
         with translated(), self._client.pipeline(transaction=True) as pipeline:
-            pipeline.hmget(keys.base(request.bucket), "seq", "h", "d")
+            pipeline.hgetall(keys.base(request.bucket))
             pipeline.xrange(keys.log(request.bucket), "-", f"{request.upto}-0")
-            (seq, header, states), entries = pipeline.execute()
-        base = None if seq is None else decode_entry(Sequence64(int(seq)), header, states)
-        return LogSlice(base, log_entries(entries))
+            merged, entries = pipeline.execute()
+        bases = base_entries(merged)
+        return LogSlice(bases[0] if bases else None, log_entries(entries), tuple(bases[1:]))

@@ -24,11 +24,11 @@ from mars.types import Entry, Lane, Mapped, Sequence64, StoreEpoch
 
 
 def append_arguments(
-    epoch: StoreEpoch, version: int, mapped: Mapped, budget: int
+    epoch: StoreEpoch, version: int, mapped: Mapped, budget: int, holder_max: int
 ) -> list[Argument]:
-    """The arguments of `lua/append.lua`."""
-    arguments: list[Argument] = [epoch, version, budget, ENTRY_OVERHEAD_BYTES]
-    arguments += [int(has_rows(mapped)), len(mapped.ranges)]
+    """The arguments of `lua/append.lua`; `budget` and `holder_max` in bytes."""
+    arguments: list[Argument] = [epoch, version, budget, holder_max]
+    arguments += [ENTRY_OVERHEAD_BYTES, int(has_rows(mapped)), len(mapped.ranges)]
     for part in mapped.ranges:
         arguments += [part.lane, part.first, part.next, mapped.marks_ms.get(part.lane, "")]
     for partial in mapped.partials:
@@ -60,7 +60,7 @@ def append_outcome(answer: Any) -> AppendOutcome:
 
 def read_head(answer: Sequence[Any]) -> Head:
     """What `lua/head.lua` answered, where it knew the task."""
-    epoch, version, active, offsets, marks, idle, seq, now_ms, log_bytes = answer
+    epoch, version, active, offsets, marks, idle, seq, now_ms, log_bytes, ends = answer
     return Head(
         epoch=StoreEpoch(int(epoch)),
         version=int(version),
@@ -71,6 +71,7 @@ def read_head(answer: Sequence[Any]) -> Head:
         seq=Sequence64(int(seq)),
         now_ms=int(now_ms),
         log_bytes=int(log_bytes),
+        ends=_lanes(ends),
     )
 
 
@@ -86,6 +87,19 @@ def log_entries(answer: Iterable[tuple[bytes, dict[bytes, bytes]]]) -> tuple[Ent
         decode_entry(Sequence64(int(number.partition(b"-")[0])), fields[b"h"], fields[b"d"])
         for number, fields in answer
     )
+
+
+def base_entries(found: Mapping[bytes, bytes]) -> list[Entry]:
+    """The entries in a base as `lua/compact.lua` keeps it, the newest version's first."""
+    if not found:
+        return []
+    seq = Sequence64(int(found[b"seq"]))
+    numbers = [b"", *(b"%d" % number for number in range(1, len(found)))]
+    return [
+        decode_entry(seq, found[b"h" + number], found[b"d" + number])
+        for number in numbers
+        if b"h" + number in found
+    ]
 
 
 def pairs(values: Mapping[Lane, int] | Mapping[Lane, str]) -> list[Argument]:

@@ -139,6 +139,14 @@ class World:
         self.positions: dict[tuple[ReaderName, int], int] = {}
         self.paused: set[tuple[ReaderName, int]] = set()
 
+    def empty_log(self, name: str) -> None:
+        """What reducers do once they have emitted everything."""
+        head = self.store.head([TaskName(name)])[TaskName(name)]
+        assert head is not None
+        seqs = [Sequence64(number) for number in range(1, head.seq + 1)]
+        for bucket in range(BUCKETS):
+            self.store.trim(TaskName(name), EPOCH, Bucket(bucket), seqs)
+
     def new_machine(self) -> MappingMachine:
         return MappingMachine(
             BUCKETS,

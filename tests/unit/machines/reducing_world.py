@@ -65,7 +65,7 @@ class World:
         self.store = MemoryPartialLog(
             lambda: self.now_ms, buckets=BUCKETS, log_bytes_max=log_bytes_max
         )
-        self.limits = OwningLimits(10_000, 1_000, log_bytes_max)
+        self.limits = OwningLimits(10_000, 1_000, log_bytes_max, BUCKETS)
         self.tasks = {task.name: task for task in tasks}
         self.assignment = Assignment(LeaderEpoch(1), E1, {})
         self._epoch = 0
@@ -150,8 +150,8 @@ class Reducer:
                 self.sink.release(bucket)
             case TrimLog(bucket=bucket, task=task, store_epoch=epoch, seqs=seqs):
                 self.store.trim(task, epoch, bucket, seqs)
-            case CompactLog(bucket=bucket, task=task, store_epoch=epoch, base=base):
-                self.store.compact(task, epoch, bucket, base)
+            case CompactLog(bucket=bucket, task=task, store_epoch=epoch, base=base, older=older):
+                self.store.compact(task, epoch, bucket, base, older)
             case FailTask(task=task, detail=detail):
                 self.failed[task] = detail
             case Report(kind=kind):

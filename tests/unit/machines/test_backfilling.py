@@ -241,6 +241,47 @@ def test_a_task_far_behind_is_caught_up_in_batches_of_one_lane_and_then_left_to_
     assert B1 not in str(here.appended)
 
 
+def behind(**settings: int) -> World:
+    """A task of which lane 1 is further behind than lane 0; neither has a mark."""
+    made = make_task(live={0: 400, 1: 0})
+    return World(topic(500), made, catch_up_rows_min=300, **settings)
+
+
+def lanes_appended(here: World) -> list[str]:
+    return [ranges[0].lane for ranges in here.appended]
+
+
+def test_into_a_full_log_goes_the_lane_that_holds_the_watermark() -> None:
+    free = behind()
+    Bulk(free).run(rounds=2)
+    assert lanes_appended(free) == ["1", "1"]
+    head = free.store.head([NAME])[NAME]
+    assert head is not None
+
+    here = behind(log_bytes_max=head.log_bytes * 3 // 4)
+    Bulk(here).run(rounds=30)
+
+    assert lanes_appended(here) == ["1", "0"]
+
+
+def test_where_a_full_log_waits_for_what_is_behind_its_history_waits_too() -> None:
+    here = World(topic(500), make_task(history({0: (0, 400)}, 8), live={0: 400, 1: 0}))
+    here.set_catch_up({live_lane(0): 500, live_lane(1): 500})
+    bulk = Bulk(here)
+    bulk.run(rounds=1)
+    assert lanes_appended(here) == [P0]
+    head = here.store.head([NAME])[NAME]
+    assert head is not None
+
+    full = World(
+        here.partitions, here.task, log_bytes_max=head.log_bytes * 3 // 2, catch_up_rows_min=10**9
+    )
+    Bulk(full).run(rounds=40)
+
+    assert lanes_appended(full)[0] == P0
+    assert set(lanes_appended(full)[1:]) == {"1"}
+
+
 def test_a_task_a_little_behind_is_left_to_mappers() -> None:
     here = World(topic(100), make_task(live={0: 0, 1: 0}), catch_up_rows_min=201)
 

@@ -7,7 +7,7 @@ import pytest
 from mars.codec.checksum import checksum
 from mars.machines.bucket_task import BucketTask
 from mars.machines.folding import StoreWentBack
-from mars.ports import Head, Ledger, Progress
+from mars.ports import Head, Ledger, LogSlice, Progress
 from mars.types import Bucket, Entry, Lane, Sequence64, Topic
 from tests.unit.machines.reducing_rows import (
     OWNER,
@@ -239,7 +239,6 @@ def test_each_version_counts_and_emits_its_own_rows() -> None:
 def test_an_older_version_is_done_once_its_rows_are_emitted() -> None:
     part = two_versions()
     assert [record.version for record in commit(part)] == [1, 2]
-    assert not part.compactable
 
     part.drained(make_head(2, {P0: 3}, mark_s=10))
     commit(part)
@@ -313,12 +312,11 @@ def test_a_base_stands_for_all_entries_of_an_only_version() -> None:
     read(part, make_head(2, {P0: 2}, mark_s=5), *entries)
     commit(part)
 
-    base = part.base()
+    (base,) = part.bases()
 
-    assert base is not None
     assert (base.seq, [pane.start_ms for pane in base.partial.panes]) == (2, [0, 10_000])
-    assert not part.compactable
-    assert part.base() is None
+    assert not part.compactable(budget=0)
+    assert part.bases() == ()
     assert part.empty_base() is None
 
 
@@ -327,7 +325,7 @@ def test_a_base_that_nobody_needs_any_more_is_replaced_by_an_empty_one() -> None
     entries = make_entry(1, 0, [(1, "x")]), make_entry(2, 1, [(2, "x")])
     read(part, make_head(2, {P0: 2}, mark_s=5), *entries)
     commit(part)
-    assert part.base() is not None
+    assert part.bases()
     part.drained(make_head(2, {P0: 2}, mark_s=10))
     commit(part)
 
@@ -338,12 +336,36 @@ def test_a_base_that_nobody_needs_any_more_is_replaced_by_an_empty_one() -> None
     assert part.empty_base() is None
 
 
+def test_over_the_budget_any_entry_is_merged_and_a_base_again_once_it_holds_what_is_closed() -> (
+    None
+):
+    part = begin()
+    entries = make_entry(1, 0, [(1, "x")]), make_entry(2, 1, [(12, "x")])
+    read(part, make_head(2, {P0: 2}, mark_s=5, log_bytes=900), entries[0])
+    commit(part)
+    assert not part.compactable(budget=900)
+    assert part.compactable(budget=899)
+
+    assert part.bases()
+    part.absorb(make_slice(entries[1]))
+    part.drained(make_head(2, {P0: 2}, mark_s=10, log_bytes=900))
+    commit(part)
+    (both,) = part.bases()
+    assert [pane.start_ms for pane in both.partial.panes] == [10_000]
+    assert not part.compactable(budget=899)
+
+    part.drained(make_head(2, {P0: 2}, mark_s=20, log_bytes=900))
+    commit(part)
+    assert part.compactable(budget=899)
+    assert not part.compactable(budget=900)
+
+
 def test_a_new_owner_goes_on_from_a_base_and_the_entries_behind_it() -> None:
     first = begin()
     entries = make_entry(1, 0, [(1, "x")]), make_entry(2, 1, [(12, "x")])
     read(first, make_head(2, {P0: 2}, mark_s=5), *entries)
     (record,) = commit(first)
-    base = first.base()
+    (base,) = first.bases()
 
     part = begin(record)
     rest = make_entry(3, 2, [(4, "x"), (13, "y")])
@@ -361,3 +383,94 @@ def test_reading_goes_on_behind_the_last_entry_or_the_head_if_that_is_further() 
 
     assert part.last_seq == Sequence64(7)
     assert part.through == {Lane("0"): 3}
+
+
+def test_the_bases_of_two_versions_stand_for_all_entries_of_both() -> None:
+    part = two_versions()
+    records = commit(part)
+
+    newer, older = part.bases()
+
+    assert [(base.version, base.seq) for base in (newer, older)] == [(2, 2), (1, 2)]
+    assert not part.compactable(budget=0)
+    task = make_task(make_version(1), make_version(2, {P0: 2}))
+    successor = BucketTask(task, OWNER, {record.version: record for record in records})
+    successor.absorb(LogSlice(newer, (), (older,)))
+    successor.drained(make_head(2, {P0: 3}, mark_s=30))
+    part.drained(make_head(2, {P0: 3}, mark_s=30))
+    assert results_by_version(successor) == results_by_version(part)
+    assert set(results_by_version(part)) == {1, 2}
+
+
+def test_entries_behind_the_bases_of_two_versions_are_read_on() -> None:
+    part = two_versions()
+    records = commit(part)
+    newer, older = part.bases()
+    task = make_task(make_version(1), make_version(2, {P0: 2}))
+    successor = BucketTask(task, OWNER, {record.version: record for record in records})
+    rest = make_entry(3, 3, [(4, "y")], plan=make_plan(version=2))
+
+    successor.absorb(LogSlice(newer, (rest,), (older,)))
+
+    assert successor.last_seq == 3
+    with pytest.raises(StoreWentBack, match="below 4"):
+        successor.absorb(make_slice(make_entry(4, 2, [(4, "y")], plan=make_plan(version=2))))
+
+
+def results_by_version(part: BucketTask) -> dict[int, dict[tuple[int, str], int]]:
+    """What would be committed now, by version."""
+    return {one.version: counts_of(one.values) for one in part.prepare().results}
+
+
+# ------------------------------------------------------------------ merging what is read again
+
+
+def lost_store() -> tuple[BucketTask, Progress]:
+    """A bucket that had accounted offsets 0 to 4 of both lanes, and has read lane 0 again."""
+    record = make_progress(
+        {P0: 4, P1: 4}, needed={P0: 0, P1: 0}, ledger=Ledger(read=4, counted=4), emit=7
+    )
+    part = begin(record)
+    entries = make_entry(1, 0, [(1, "x"), (2, "x")]), make_entry(2, 2, [(3, "x"), (13, "x")])
+    ahead = make_entry(3, 4, [(14, "x")])
+    read(part, make_head(3, {P0: 5, P1: 0}, mark_s=60), *entries, ahead)
+    return part, record
+
+
+def test_a_task_that_is_not_caught_up_commits_progress_and_no_rows() -> None:
+    part, _record = lost_store()
+    assert not part.caught_up
+
+    prepared = part.prepare()
+    (record,) = prepared.progress
+
+    assert prepared.results == ()
+    assert (record.closed_ms, record.watermark_ms, record.emit) == (None, None, 8)
+    assert (record.merged, record.needed) == ({P0: 5, P1: 4}, {P0: 0, P1: 0})
+    assert (record.ledger.read, record.ledger.emitted) == (5, 0)
+
+
+def test_what_was_read_again_is_merged_before_all_of_it_is_there() -> None:
+    part, _record = lost_store()
+    assert part.compactable(budget=0)
+    (record,) = commit(part)
+
+    (base,) = part.bases()
+
+    assert {one.lane: (one.first, one.next) for one in base.ranges} == {P0: (0, 5), P1: (0, 0)}
+    rest = make_entry(4, 0, [(5, "y"), (6, "y"), (7, "y"), (15, "y")], lane=P1)
+    successor = begin(record)
+    head = make_head(4, {P0: 5, P1: 4}, mark_s=60)
+    read(successor, head, rest, base=base)
+    read(part, head, rest)
+    assert successor.caught_up
+    assert (
+        emitted(successor)
+        == emitted(part)
+        == {
+            (0, "x"): 3,
+            (0, "y"): 3,
+            (10, "x"): 2,
+            (10, "y"): 1,
+        }
+    )

@@ -266,7 +266,7 @@ def merged_entries() -> tuple[Folding, Entry]:
     folding.absorb(make_entry(1, 0, [(1, "x"), (12, "x"), (13, "y")]))
     folding.absorb(make_entry(2, 0, [(22, "x")], lane=P1))
     commit(folding, 10, p0=3, p1=1)
-    return folding, folding.base(Sequence64(2))
+    return folding, folding.base(Sequence64(2), folding.merged)
 
 
 def test_a_new_owner_builds_the_same_panes_from_a_base() -> None:
@@ -302,7 +302,7 @@ def test_an_owner_that_has_closed_more_since_takes_from_a_base_what_is_open() ->
 
 def test_a_base_of_nothing_holds_no_panes() -> None:
     folding = fold(p0=3)
-    base = folding.base(Sequence64(2))
+    base = folding.base(Sequence64(2), folding.merged)
 
     assert base.partial.panes == ()
     assert base.partial.states == b""

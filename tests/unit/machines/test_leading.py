@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from mars.definitions import TaskDefinition, TaskState, TaskVersion
-from mars.machines.leading import (
+from mars.machines.leading import Leading
+from mars.machines.leading_view import (
     AddLanes,
     BeginVersion,
     CopyDefinition,
     DropTask,
     InitialiseTask,
     KnownProgress,
-    Leading,
     PublishAssignment,
     SealStore,
     SetActive,

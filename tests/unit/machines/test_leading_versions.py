@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mars.definitions import TaskState
-from mars.machines.leading import (
+from mars.machines.leading import Leading
+from mars.machines.leading_view import (
     BeginVersion,
     DropTask,
     InitialiseTask,
     KnownProgress,
-    Leading,
     SetActive,
 )
 from mars.types import StoreEpoch

@@ -8,7 +8,7 @@ import pytest
 
 from mars.definitions import TaskState
 from mars.errors import TaskLimit
-from mars.machines import mapping
+from mars.machines import mapping_batches
 from mars.machines.mapping_events import CATCH_UP, LIVE
 from mars.types import Lane, TaskName
 from tests.unit.machines.mapping_world import EPOCH, World, make_task, make_version, row
@@ -32,6 +32,18 @@ def test_every_row_is_in_the_log_once_when_two_partitions_are_read_to_their_end(
 
     assert here.counts("a") == here.expected()
     assert here.offsets("a") == {Lane("0"): 1_000, Lane("1"): 1_000}
+
+
+def test_lanes_of_backfills_are_left_to_others() -> None:
+    here = world()
+    here.add(make_task("a"), p0=400)
+    here.store.add_lanes(TaskName("a"), EPOCH, {Lane("0@b1"): 0, Lane("f@b2"): 0})
+    here.assign(0)
+
+    here.run()
+
+    assert here.offsets("a") == {P0: 1_000, Lane("0@b1"): 0, Lane("f@b2"): 0}
+    assert {part.lane for _name, _version, ranges in here.appended for part in ranges} == {P0}
 
 
 def test_a_partition_is_read_from_where_the_store_says_not_from_its_beginning() -> None:
@@ -154,7 +166,7 @@ def test_while_every_task_is_paused_the_partition_is_paused_and_nothing_is_lost(
 
 
 def test_a_lane_that_is_ahead_waits_while_the_log_is_full_and_goes_on_when_it_is_emptied() -> None:
-    here = world(rows=2_000, partitions=2, log_bytes_max=3_000)
+    here = world(rows=2_000, partitions=2, log_bytes_max=12_000)
     here.add(make_task("a"))
     here.assign(0)
     here.run(rounds=60)
@@ -165,8 +177,12 @@ def test_a_lane_that_is_ahead_waits_while_the_log_is_full_and_goes_on_when_it_is
     assert here.machine.readings()[0].state == "backpressure"
 
     here.assign(1)
-    here.run(rounds=300)
-    assert here.offsets("a")[Lane("1")] > stuck
+    here.run(rounds=60)
+    assert 0 < here.offsets("a")[Lane("1")] < 2_000
+
+    here.empty_log("a")
+    here.run(rounds=60)
+    assert here.offsets("a")[P0] > stuck
 
 
 def test_a_full_log_of_one_task_does_not_hold_the_others() -> None:
@@ -204,14 +220,14 @@ def test_a_task_over_a_limit_fails_alone(monkeypatch: pytest.MonkeyPatch) -> Non
     here.add(make_task("sick"))
     here.add(make_task("well"))
     here.assign(0)
-    real = mapping.map_batch
+    real = mapping_batches.map_batch
 
     def limited(plan, buckets, decoded):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
         if plan.task == "sick":
             raise TaskLimit("too many distinct values in one group")
         return real(plan, buckets, decoded)
 
-    monkeypatch.setattr(mapping, "map_batch", limited)
+    monkeypatch.setattr(mapping_batches, "map_batch", limited)
     here.run()
 
     assert here.failed == {TaskName("sick"): "too many distinct values in one group"}
@@ -227,6 +243,24 @@ def test_a_silent_partition_is_leased_as_idle_after_idle_after_and_not_before() 
     early = here.store.head([TaskName("a")])[TaskName("a")]
     here.run(rounds=15)  # 6 s
     late = here.store.head([TaskName("a")])[TaskName("a")]
+
+    assert early is not None
+    assert early.idle == frozenset()
+    assert late is not None
+    assert late.idle == frozenset({P0})
+
+
+def test_a_partition_is_not_idle_at_once_for_a_task_that_has_seen_no_row_of_it() -> None:
+    here = world(rows=10)
+    here.add(make_task("first"))
+    here.assign(0)
+    here.run(rounds=100)
+
+    here.add(make_task("new"), p0=10)
+    here.run(rounds=45)
+    early = here.store.head([TaskName("new")])[TaskName("new")]
+    here.run(rounds=15)
+    late = here.store.head([TaskName("new")])[TaskName("new")]
 
     assert early is not None
     assert early.idle == frozenset()

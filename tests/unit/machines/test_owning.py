@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import pytest
@@ -28,7 +29,13 @@ from mars.machines.events import (
     Report,
     TrimLog,
 )
-from mars.machines.owning import RETRY_PAUSE_MS, Owning, OwningLimits, OwnState
+from mars.machines.owning import (
+    OVER_BUDGET_MS,
+    RETRY_PAUSE_MS,
+    Owning,
+    OwningLimits,
+    OwnState,
+)
 from mars.machines.runnable import RunnableTask
 from mars.ports import Claim, Claimed, Committed, Head, LogSlice, Owner, Progress
 from mars.types import AssignmentEpoch, Entry, MemberId, Sequence64, StoreEpoch, TaskName
@@ -48,7 +55,10 @@ from tests.unit.machines.reducing_rows import (
     make_version,
 )
 
-LIMITS = OwningLimits(progress_interval_ms=10_000, large_task_rows=3, log_bytes_max=1_000)
+BUCKETS = 2
+LIMITS = OwningLimits(
+    progress_interval_ms=10_000, large_task_rows=3, log_bytes_max=1_000, buckets=BUCKETS
+)
 OTHER = TaskName("other")
 Asked = TypeVar("Asked")
 
@@ -66,8 +76,8 @@ def only(instructions: Sequence[Instruction], kind: type[Asked]) -> Asked:
 class Bucket:
     """A bucket's machine, and its outcomes as they come."""
 
-    def __init__(self, *tasks: RunnableTask) -> None:
-        self.machine = Owning(BUCKET, LIMITS)
+    def __init__(self, *tasks: RunnableTask, limits: OwningLimits = LIMITS) -> None:
+        self.machine = Owning(BUCKET, limits)
         self.term = 0
         self.position = 0
         self.tasks = {task.name: task for task in tasks or (make_task(),)}
@@ -103,6 +113,10 @@ class Bucket:
         for read in reads:
             given += self.machine.log_read(LogRead(read, make_slice(*entries), head))
         return given
+
+    def look(self, log_bytes: int) -> list[Instruction]:
+        """Look at the head after two entries; nothing new is in the log."""
+        return self.machine.heads_read({NAME: make_head(2, {P0: 2}, mark_s=2, log_bytes=log_bytes)})
 
     def commit(self, commit: CommitTransaction) -> list[Instruction]:
         """The transaction is durable."""
@@ -460,6 +474,58 @@ def test_a_base_is_taken_away_when_its_windows_are_closed() -> None:
     compact = only(here.commit(only(here.machine.ticked(2), CommitTransaction)), CompactLog)
 
     assert compact.base.partial.panes == ()
+
+
+def merged(here: Bucket, log_bytes: int) -> None:
+    """Two entries are merged, and the store says that the task holds so much after that."""
+    entries = make_entry(1, 0, [(1, "x")]), make_entry(2, 1, [(2, "x")])
+    here.read(make_head(2, {P0: 2}, mark_s=2, log_bytes=log_bytes), *entries)
+    here.commit(only(here.machine.ticked(1), CommitTransaction))
+    assert here.look(log_bytes) == []
+
+
+def test_a_task_that_is_over_its_budget_when_it_is_merged_fails_and_says_what_to_do() -> None:
+    here = Bucket()
+    here.own()
+    merged(here, 1_001)
+
+    assert here.machine.ticked(OVER_BUDGET_MS) == []
+    (failed,) = here.machine.ticked(OVER_BUDGET_MS + 1)
+
+    assert isinstance(failed, FailTask)
+    assert failed.task == NAME
+    assert "1001 bytes" in failed.detail
+    assert "1000" in failed.detail
+    assert "cluster.log_bytes_max" in failed.detail
+    assert here.machine.ticked(OVER_BUDGET_MS + 2) == []
+
+
+def test_a_task_at_its_budget_goes_on() -> None:
+    here = Bucket()
+    here.own()
+    merged(here, 1_000)
+
+    assert here.machine.ticked(OVER_BUDGET_MS + 1) == []
+
+
+def test_a_task_that_came_down_to_its_budget_meanwhile_goes_on() -> None:
+    here = Bucket()
+    here.own()
+    merged(here, 1_001)
+    here.look(1_000)
+    here.machine.ticked(OVER_BUDGET_MS)
+    here.look(1_001)
+
+    assert here.machine.ticked(OVER_BUDGET_MS + 1) == []
+
+
+def test_a_bucket_with_less_than_its_share_waits_for_the_others_to_merge() -> None:
+    limits = replace(LIMITS, log_bytes_max=100_000)
+    here = Bucket(limits=limits)
+    here.own()
+    merged(here, 150_000)
+
+    assert here.machine.ticked(OVER_BUDGET_MS + 1) == []
 
 
 def test_a_deleted_task_commits_a_last_record_and_is_dropped() -> None:

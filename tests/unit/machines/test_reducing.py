@@ -102,7 +102,7 @@ def test_an_unknown_outcome_loses_and_doubles_nothing(crash: Crash) -> None:
 
 
 def test_merged_entries_are_read_by_the_next_owner() -> None:
-    here = world(log_bytes_max=4_000)
+    here = world(log_bytes_max=8_000)
     first = Reducer(here, "r1")
     for number in range(0, 16, 2):
         feed(here, number, number + 2)

@@ -68,7 +68,7 @@ def test_what_another_mapper_may_have_done_to_a_lane_is_forgotten() -> None:
 
     view.forget_lane(P0)
 
-    assert (view.cuts, view.blocked(P0, 0), view.row_seen_ms(P0)) == ({}, False, 0)
+    assert (view.cuts, view.blocked(P0, 0), view.row_seen_ms(P0, 900)) == ({}, False, 900)
 
 
 def test_the_idle_time_is_that_of_the_newest_version_that_has_begun() -> None:

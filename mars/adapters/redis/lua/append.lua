@@ -1,5 +1,5 @@
 #!lua
--- append, version 1: take a batch of a task, or say why not (M3). All checks come before the first
+-- append, version 2: take a batch of a task, or say why not (M3). All checks come before the first
 -- write, so a refused batch changes nothing.
 --
 -- KEYS
@@ -11,19 +11,21 @@
 --   6 bytes     counter: size of all entries and bases of the task
 --   7 bounds    hash: lane -> first offset of the current version; absent means 0
 --   8 cuts      hash: lane -> offsets that no batch may straddle, ascending, joined by commas
---   9 bell      sharded channel: rung after each entry
---   10, 12 ...  log of a bucket: stream; id <seq>-0, fields h (header), d (states)
---   11, 13 ...  sizes of that log: hash, seq -> bytes that the entry counts for
+--   9 ends      hash: lane of a backfill -> offset at which it is finished
+--   10 bell     sharded channel: rung after each entry
+--   11, 13 ...  log of a bucket: stream; id <seq>-0, fields h (header), d (states)
+--   12, 14 ...  sizes of that log: hash, seq -> bytes that the entry counts for
 -- ARGV
---   1 store epoch     2 version     3 budget, bytes     4 bytes that an entry counts for besides
---   its content       5 1 if the batch has rows     6 number of ranges
+--   1 store epoch     2 version     3 budget, bytes     4 bytes up to which a batch of the lane that
+--   holds the watermark is taken    5 bytes that an entry counts for besides its content
+--   6 1 if the batch has rows     7 number of ranges
 --   then lane, first, next, mark (ms, or empty) of each range; then header, states of each log
 -- Answers
 --   APPLIED seq | NO_TASK | WRONG_EPOCH current | PAUSED | STALE lane current (-1: no such lane)
 --   WRONG_VERSION current | CUT lane offset | BACKPRESSURE
 
-local RANGES_AT, LOGS_AT = 7, 10
-local range_count = tonumber(ARGV[6])
+local RANGES_AT, LOGS_AT = 8, 11
+local range_count = tonumber(ARGV[7])
 local ranges, logs = {}, {}
 for i = 0, range_count - 1 do
   local at = RANGES_AT + 4 * i
@@ -34,7 +36,7 @@ end
 local added = 0
 for key = LOGS_AT, #KEYS, 2 do
   local at = RANGES_AT + 4 * range_count + (key - LOGS_AT)
-  local size = #ARGV[at] + #ARGV[at + 1] + tonumber(ARGV[4])
+  local size = #ARGV[at] + #ARGV[at + 1] + tonumber(ARGV[5])
   logs[#logs + 1] = {
     log = KEYS[key], sizes = KEYS[key + 1], header = ARGV[at], states = ARGV[at + 1], size = size,
   }
@@ -62,12 +64,18 @@ for _, range in ipairs(ranges) do
   if not fits_version(range) then return { 'WRONG_VERSION', meta[2] } end
 end
 
+-- The end of a lane is a cut that nothing goes beyond, not even a range that begins there.
 local function cut_inside(range)
+  local lane_end = redis.call('HGET', KEYS[9], range.lane)
+  local lowest = lane_end and tonumber(lane_end) < tonumber(range.next) and lane_end or nil
   local cuts = redis.call('HGET', KEYS[8], range.lane) or ''
   for cut in string.gmatch(cuts, '%d+') do
     local offset = tonumber(cut)
-    if offset > tonumber(range.first) and offset < tonumber(range.next) then return cut end
+    if offset > tonumber(range.first) and offset < tonumber(range.next) then
+      if not lowest or offset < tonumber(lowest) then lowest = cut end
+    end
   end
+  return lowest
 end
 
 for _, range in ipairs(ranges) do
@@ -81,30 +89,47 @@ local function as_table(pairs_list)
   return values
 end
 
--- A lane that holds the watermark is always admitted: its rows are those that let windows close,
--- and so the log empty. Holders are the lanes with the lowest mark, one without any mark being
--- lowest of all; a lane with a lease holds nothing.
+-- The rows of a lane that holds the watermark are those that let windows close, and so the log
+-- empty. Holders are the lanes with the lowest mark, one without any mark being lowest of all; a lane
+-- that has a lease or is read to its end holds nothing. The lanes of a backfill (3@b1, 4@b1) hold it
+-- together: their rows come in a fixed order, so those of one may have to come before another's.
+local function group(lane) return string.match(lane, '@.*$') or lane end
+
 local function holds_watermark()
   local now = redis.call('TIME')
   local now_ms = tonumber(now[1]) * 1000 + math.floor(tonumber(now[2]) / 1000)
   local marks = as_table(redis.call('HGETALL', KEYS[3]))
   local leases = as_table(redis.call('HGETALL', KEYS[4]))
+  local ends = as_table(redis.call('HGETALL', KEYS[9]))
   local NO_MARK = -math.huge
   local lowest, held = math.huge, {}
-  for _, lane in ipairs(redis.call('HKEYS', KEYS[2])) do
-    if (leases[lane] or 0) <= now_ms then
+  for lane, offset in pairs(as_table(redis.call('HGETALL', KEYS[2]))) do
+    local finished = ends[lane] and offset >= ends[lane]
+    if (leases[lane] or 0) <= now_ms and not finished then
       held[lane] = marks[lane] or NO_MARK
       lowest = math.min(lowest, held[lane])
     end
   end
+  local groups = {}
+  for lane, mark in pairs(held) do
+    if mark == lowest then groups[group(lane)] = true end
+  end
   for _, range in ipairs(ranges) do
-    if held[range.lane] == lowest then return true end
+    if groups[group(range.lane)] then return true end
   end
   return false
 end
 
-local used = tonumber(redis.call('GET', KEYS[6]) or 0)
-if used + added > tonumber(ARGV[3]) and not holds_watermark() then return { 'BACKPRESSURE' } end
+-- A holder is taken beyond the budget, up to a limit: while no reducer runs nothing empties the log.
+-- In a log that is within the budget any batch of it is taken, however large: no merging of what is
+-- there would make more room for it.
+local used, budget = tonumber(redis.call('GET', KEYS[6]) or 0), tonumber(ARGV[3])
+local function has_room()
+  if used + added <= budget then return true end
+  return (used <= budget or used + added <= tonumber(ARGV[4])) and holds_watermark()
+end
+
+if not has_room() then return { 'BACKPRESSURE' } end
 
 -- Everything is checked: from here on, only writes that cannot fail.
 local seq = string.format('%.0f', redis.call('INCR', KEYS[5]))
@@ -121,7 +146,7 @@ for _, range in ipairs(ranges) do
       redis.call('HSET', KEYS[3], range.lane, range.mark)
     end
   end
-  if ARGV[5] == '1' then redis.call('HDEL', KEYS[4], range.lane) end
+  if ARGV[6] == '1' then redis.call('HDEL', KEYS[4], range.lane) end
 end
-redis.pcall('SPUBLISH', KEYS[9], seq)
+redis.pcall('SPUBLISH', KEYS[10], seq)
 return { 'APPLIED', seq }

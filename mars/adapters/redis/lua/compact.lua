@@ -1,12 +1,14 @@
 #!lua flags=allow-oom
--- compact, version 1: put one entry of merged panes (the base) in place of all entries up to it, or
--- take the base away (R9). A base never goes back: one below the present one comes from somebody
+-- compact, version 2: put one entry of merged panes (the base) in place of all entries up to it, or
+-- take the base away (R9); of each version that has open panes there is one. A base never goes back: one below the present one comes from somebody
 -- who owned the bucket once. Allowed without memory: it frees some.
 --
 -- KEYS   1 meta   2 bytes   3 log   4 sizes of that log (see append.lua)
---        5 base   hash: seq of the last entry merged, n (bytes that it counts for), h, d
--- ARGV   1 store epoch   2 seq, or empty to take the base away   3 header   4 states
---        5 bytes that an entry counts for besides its content
+--        5 base   hash: seq of the last entry merged, n (bytes that it counts for), h and d; then
+--        h1 and d1 ... of older versions
+-- ARGV   1 store epoch   2 seq, or empty to take the base away
+--        3 bytes that an entry counts for besides its content   4 header   5 states   6 ... those
+--        of older versions
 -- Answers   1 done | 0 refused: no such task or epoch, or a newer base is there
 
 if redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[1] then return 0 end
@@ -30,7 +32,13 @@ for i = 1, #sizes, 2 do
   end
 end
 redis.call('XTRIM', KEYS[3], 'MINID', '=', string.format('%.0f-0', seq + 1))
-local size = #ARGV[3] + #ARGV[4] + tonumber(ARGV[5])
-redis.call('HSET', KEYS[5], 'seq', ARGV[2], 'n', size, 'h', ARGV[3], 'd', ARGV[4])
+redis.call('UNLINK', KEYS[5])
+local size = 0
+for i = 4, #ARGV, 2 do
+  local number = i > 4 and string.format('%.0f', (i - 4) / 2) or ''
+  size = size + #ARGV[i] + #ARGV[i + 1] + tonumber(ARGV[3])
+  redis.call('HSET', KEYS[5], 'h' .. number, ARGV[i], 'd' .. number, ARGV[i + 1])
+end
+redis.call('HSET', KEYS[5], 'seq', ARGV[2], 'n', size)
 redis.call('INCRBY', KEYS[2], string.format('%.0f', change + size))
 return 1

@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- initialise, version 1: begin a life of a task: unlink all that there is of it, set it anew.
+-- initialise, version 2: begin a life of a task: unlink all that there is of it, set it anew.
 --
--- KEYS   1 meta   2 offsets   3 bounds   4 cuts (see append.lua)
---        5 ... every other key of the task
+-- KEYS   1 meta   2 offsets   3 bounds   4 cuts   5 ends (see append.lua)
+--        6 ... every other key of the task
 -- ARGV   1 store epoch   2 version   3 active (1 or 0)   4 number of buckets
---        then three lists, each as its length followed by that many pairs:
---        lane, offset | lane, bound | lane, cuts joined by commas
+--        then four lists, each as its length followed by that many pairs:
+--        lane, offset | lane, bound | lane, cuts joined by commas | lane, end
 -- Answers   1 done | 0 refused: the task is of this epoch or of a later one
 
 local epoch = redis.call('HGET', KEYS[1], 'epoch')
@@ -15,7 +15,7 @@ for _, key in ipairs(KEYS) do redis.call('UNLINK', key) end
 redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'version', ARGV[2], 'active', ARGV[3])
 redis.call('HSET', KEYS[1], 'buckets', ARGV[4])
 local at = 5
-for key = 2, 4 do
+for key = 2, 5 do
   local length = tonumber(ARGV[at])
   for i = 1, length do
     redis.call('HSET', KEYS[key], ARGV[at + 2 * i - 1], ARGV[at + 2 * i])

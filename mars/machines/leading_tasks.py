@@ -1,0 +1,177 @@
+"""What the leader does for one task: where it begins, its versions, its lanes.
+
+a new life of the store   ──task_start──▶  offsets = lowest L, cuts = all M, ends of backfills
+a life that goes on       ──tend_task───▶  pause, resume, new version, new partitions
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from mars.definitions import TaskDefinition, TaskState, TaskVersion
+from mars.machines.leading_view import (
+    AddLanes,
+    BeginVersion,
+    Decision,
+    SetActive,
+    SwitchVersion,
+    View,
+)
+from mars.plan import Plan
+from mars.ports import Head, Progress, TaskStart
+from mars.types import Bucket, Lane, Topic, live_lane
+
+
+def of_former_task(definition: TaskDefinition, head: Head | None) -> bool:
+    """True if what the store holds is of a deleted task that bore the name before."""
+    return head is not None and head.version < definition.first_version
+
+
+def tend_task(view: View, definition: TaskDefinition, head: Head) -> list[Decision]:
+    """Make the store agree with the definition of one task."""
+    name, epoch = definition.name, head.epoch
+    if definition.current.starts is None:
+        return _towards_new_version(view, definition, head)
+    if head.version < definition.current.version:
+        return [SwitchVersion(name, epoch, definition.current.version, definition.current.starts)]
+    wanted = definition.state is TaskState.RUNNING
+    decisions: list[Decision] = []
+    if head.active is not wanted:
+        decisions.append(SetActive(name, epoch, active=wanted))
+    known = view.partitions.get(Topic(definition.current.stream.topic), 0)
+    lanes = {live_lane(number): 0 for number in range(known)}
+    missing = {lane: 0 for lane in lanes if lane not in head.offsets}
+    if missing:
+        decisions.append(AddLanes(name, epoch, missing))
+    return decisions
+
+
+def _towards_new_version(view: View, definition: TaskDefinition, head: Head) -> list[Decision]:
+    """Let the version before come to where it has been, stop it, then let the new one begin.
+
+    After a loss of the store a task goes on from L. The rows between L and M are accounted to the
+    version before, which builds its open panes from them again: they must not become rows of the
+    new one.
+    """
+    name, epoch = definition.name, head.epoch
+    wanted = definition.state is TaskState.RUNNING
+    if not _caught_up(view, definition, head):
+        return [SetActive(name, epoch, active=wanted)] if head.active is not wanted else []
+    if head.active:
+        return [SetActive(name, epoch, active=False)]
+    return [BeginVersion(_begin_version(definition, head, view.plans[name]))]
+
+
+def _caught_up(view: View, definition: TaskDefinition, head: Head) -> bool:
+    """True if the store's offsets have reached what every bucket has accounted, and the last start.
+
+    A version never begins before the one before it does.
+    """
+    reached: list[Mapping[Lane, int]] = []
+    for version in definition.begun:
+        reached.append(version.starts or {})
+        for bucket in range(view.buckets):
+            record = view.progress.records.get((definition.name, version.version, Bucket(bucket)))
+            reached += [record.merged] if record is not None else []
+    return all(
+        head.offsets.get(lane, 0) >= offset for each in reached for lane, offset in each.items()
+    )
+
+
+def _begin_version(definition: TaskDefinition, head: Head, plan: Plan) -> TaskDefinition:
+    """The newest version begins where the store stands now.
+
+    Rows below these offsets belong to the version before. A window of the new version may lack rows
+    that went to the old one if it begins at or before the newest of them; a window of the old one
+    may lack rows if it ends after what every lane has passed by the delay.
+    """
+    old, new = definition.versions[-2], definition.versions[-1]
+    old = replace(old, complete_until_ms=_passed(head, plan.options.delay_ms))
+    known = [old.complete_from_ms] if old.complete_from_ms is not None else []
+    began = max([*known, *_newest(definition, head)], default=None)
+    new = replace(new, starts=dict(head.offsets), complete_from_ms=began)
+    return replace(definition, versions=(*definition.versions[:-2], old, new))
+
+
+def _passed(head: Head, delay_ms: int) -> int:
+    """Up to when no lane that still goes on has rows to come, by its mark and the delay."""
+    going_on = head.offsets.keys() - head.finished
+    if not going_on or not going_on <= head.marks_ms.keys():
+        return _LONG_AGO_MS
+    return min(head.marks_ms[lane] for lane in going_on) - delay_ms
+
+
+def _newest(definition: TaskDefinition, head: Head) -> list[int]:
+    """Behind the newest rows that were taken: after each mark, and after files that were begun.
+
+    The mark of a lane of files says what is still to come of them, not what has come; they hold
+    nothing from after their own bound, or else after they were handed in.
+    """
+    newest = [max(head.marks_ms.values()) + 1] if head.marks_ms else []
+    for backfill in definition.backfills:
+        begun = any(head.offsets.get(lane, 0) > span.first for lane, span in backfill.lanes.items())
+        if backfill.files is not None and begun:
+            until_ms = backfill.files.until_ms
+            newest.append(backfill.created_ms if until_ms is None else until_ms)
+    return newest
+
+
+_LONG_AGO_MS = -(2**62)
+"""Before every window: a version that ends before any mark has no complete window."""
+
+
+def task_start(definition: TaskDefinition, view: View) -> TaskStart:
+    """Where a task goes on in a new life of the store: offsets = lowest L, cuts = all M."""
+    lanes = _lanes(definition, view)
+    low: dict[Lane, int] = {}
+    cuts: dict[Lane, set[int]] = {lane: set() for lane in lanes}
+    versions = definition.begun
+    for position, version in enumerate(versions):
+        newer = versions[position + 1] if position + 1 < len(versions) else None
+        for bucket in range(view.buckets):
+            record = view.progress.records.get((definition.name, version.version, Bucket(bucket)))
+            if record is not None and newer is not None and _done(record, newer):
+                continue
+            needed, merged = _positions(record, version, lanes)
+            for lane in lanes:
+                low[lane] = min(needed[lane], low.get(lane, needed[lane]))
+                cuts[lane] |= {merged[lane], (version.starts or {}).get(lane, 0)}
+    return TaskStart(
+        version=versions[-1].version,
+        active=definition.state is TaskState.RUNNING and definition.current.starts is not None,
+        offsets=low,
+        bounds=versions[-1].starts or {},
+        cuts={lane: tuple(sorted(c for c in cuts[lane] if c > low[lane])) for lane in lanes},
+        ends=definition.ends,
+    )
+
+
+def _lanes(definition: TaskDefinition, view: View) -> set[Lane]:
+    """All lanes of a task; those of a deleted one that bore its name are not among them."""
+    lanes = {lane for version in definition.begun for lane in version.starts or {}}
+    versions = {version.version for version in definition.begun}
+    for (name, number, _bucket), record in view.progress.records.items():
+        if name == definition.name and number in versions:
+            lanes |= set(record.merged)
+    count = view.partitions.get(Topic(definition.current.stream.topic), 0)
+    return lanes | {live_lane(number) for number in range(count)}
+
+
+def _done(record: Progress, newer: TaskVersion) -> bool:
+    """True if a bucket has emitted everything of an older version."""
+    ends = newer.starts or {}
+    return record.ledger.open == 0 and all(
+        record.merged.get(lane, 0) >= end for lane, end in ends.items()
+    )
+
+
+def _positions(
+    record: Progress | None, version: TaskVersion, lanes: set[Lane]
+) -> tuple[dict[Lane, int], dict[Lane, int]]:
+    starts = {lane: (version.starts or {}).get(lane, 0) for lane in lanes}
+    if record is None:
+        return starts, starts
+    needed = {lane: record.needed.get(lane, starts[lane]) for lane in lanes}
+    merged = {lane: record.merged.get(lane, starts[lane]) for lane in lanes}
+    return needed, merged

@@ -1,0 +1,169 @@
+"""What the leader sees, and what it may decide to change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from mars.definitions import TaskDefinition
+from mars.plan import Plan
+from mars.ports import (
+    Assignment,
+    Claim,
+    ControlState,
+    Head,
+    Progress,
+    ProgressRecord,
+    StoreIdentity,
+    TaskStart,
+)
+from mars.types import Bucket, Lane, LeaderEpoch, MemberId, StoreEpoch, TaskName, Topic
+
+# ----------------------------------------------------------------------------------- decisions
+
+
+@dataclass(frozen=True, slots=True)
+class PublishAssignment:
+    """Write the assignment, guarded by the leader epoch; note its epochs in mars.control."""
+
+    assignment: Assignment
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class InitialiseTask:
+    """Begin a task's life in the store."""
+
+    task: TaskName
+    epoch: StoreEpoch
+    start: TaskStart
+
+
+@dataclass(frozen=True, slots=True)
+class SealStore:
+    """Leave the sentinel: all tasks of this store are of this epoch."""
+
+    epoch: StoreEpoch
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetActive:
+    """Pause or resume a task in the store."""
+
+    task: TaskName
+    epoch: StoreEpoch
+    active: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BeginVersion:
+    """Write a definition in which the newest version has begun, and copy it to mars.control."""
+
+    definition: TaskDefinition
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchVersion:
+    """Make a version the current one in the store."""
+
+    task: TaskName
+    epoch: StoreEpoch
+    version: int
+    bounds: Mapping[Lane, int]
+
+
+@dataclass(frozen=True, slots=True)
+class AddLanes:
+    """Let a task read partitions that its topic has got since."""
+
+    task: TaskName
+    epoch: StoreEpoch
+    lanes: Mapping[Lane, int]
+
+
+@dataclass(frozen=True, slots=True)
+class DropTask:
+    """Unlink a deleted task's keys."""
+
+    task: TaskName
+
+
+@dataclass(frozen=True, slots=True)
+class CopyDefinition:
+    """Repair the copy of a definition in mars.control."""
+
+    definition: TaskDefinition
+
+
+Decision = (
+    PublishAssignment
+    | InitialiseTask
+    | SealStore
+    | SetActive
+    | BeginVersion
+    | SwitchVersion
+    | AddLanes
+    | DropTask
+    | CopyDefinition
+)
+
+# ---------------------------------------------------------------------------------------- view
+
+
+@dataclass(frozen=True, slots=True)
+class KnownProgress:
+    """The newest records of `mars.progress`."""
+
+    claims: Mapping[Bucket, Claim] = field(default_factory=dict)
+    records: Mapping[tuple[TaskName, int, Bucket], Progress] = field(default_factory=dict)
+
+    def with_records(self, records: Iterable[ProgressRecord]) -> KnownProgress:
+        """The same after further records.
+
+        A former owner may claim in an older epoch after a newer one: it commits that claim before
+        it finds out. The newer claim stands.
+        """
+        claims, newest = dict(self.claims), dict(self.records)
+        for record in records:
+            if isinstance(record, Claim):
+                present = claims.get(record.bucket)
+                if present is None or record.assignment_epoch >= present.assignment_epoch:
+                    claims[record.bucket] = record
+            else:
+                newest[record.task, record.version, record.bucket] = record
+        return KnownProgress(claims, newest)
+
+    def knows(self, definition: TaskDefinition) -> bool:
+        """True if any bucket has committed progress of one of the definition's versions."""
+        versions = {version.version for version in definition.versions}
+        return any(
+            record.task == definition.name and record.version in versions and not record.deleted
+            for record in self.records.values()
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Everything the leader sees at one moment.
+
+    `floor` are the highest epochs that mars.control knows. `identity` is None while the store does
+    not answer; then `heads` is empty. `progress` is as of after the heads were read. `copied` are
+    the definitions as they stand in mars.control. `went_back`: buckets whose owner says, in the
+    current assignment epoch, that the log contradicts what it read before. `plans` has the newest
+    begun version's plan of each task, `partitions` the number of partitions of each source topic.
+    """
+
+    leader_epoch: LeaderEpoch
+    buckets: int
+    reducers: frozenset[MemberId]
+    assignment: Assignment | None
+    floor: ControlState
+    identity: StoreIdentity | None
+    heads: Mapping[TaskName, Head | None]
+    tasks: Mapping[TaskName, TaskDefinition]
+    plans: Mapping[TaskName, Plan]
+    copied: Mapping[TaskName, TaskDefinition]
+    progress: KnownProgress
+    partitions: Mapping[Topic, int]
+    went_back: frozenset[Bucket] = frozenset()

@@ -1,0 +1,83 @@
+"""What a mapper makes of a buffer (M2): decoded once for all tasks, mapped once for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mars.kernel import Decoded, decode, map_batch
+from mars.machines.lane_buffer import LaneBuffer
+from mars.machines.task_view import TaskView
+from mars.plan import Field, Plan, Stream
+from mars.types import (
+    Bucket,
+    Mapped,
+    Partial,
+    Range,
+    Reason,
+    RejectedRange,
+    Rejections,
+    RowCounts,
+    lane_partition,
+)
+
+
+class Batches:
+    """Makes batches for B buckets. Pure: equal buffers give equal batches."""
+
+    def __init__(self, buckets: int) -> None:
+        self._buckets = buckets
+
+    def make(
+        self, view: TaskView, buffer: LaneBuffer, takers: list[TaskView]
+    ) -> tuple[int, Mapped]:
+        """The version and the rows from the task's next offset on, up to the next boundary.
+
+        What was made before is used again. `takers` are all tasks that are offered the buffer.
+        Raises TaskLimit.
+        """
+        offset = view.offsets[buffer.lane]
+        version, boundary = view.task.definition.version_at(buffer.lane, offset)
+        known, mapped = buffer.offers.get(view.name, (None, None))
+        if mapped is None or known != version or mapped.ranges[0].first != offset:
+            ends = [end for end in (boundary, view.cuts.get(buffer.lane)) if end is not None]
+            end = min([end for end in ends if offset < end] + [buffer.next])
+            mapped = self._map(view.task.plans[version], buffer, takers, offset, end)
+        return version, mapped
+
+    def _decoded(self, buffer: LaneBuffer, plan: Plan, takers: list[TaskView]) -> Decoded:
+        """The buffer's rows, decoded once for all tasks that read the stream alike (M2)."""
+        stream = plan.stream
+        known = buffer.decoded.get(stream)
+        names = frozenset(field.name for field in plan.fields)
+        if known is not None and names <= known[0]:
+            return known[1]
+        fields = _union(stream, (p for view in takers for p in view.task.plans.values()))
+        decoded = decode(stream, fields, buffer.joined())
+        buffer.decoded[stream] = (frozenset(field.name for field in fields), decoded)
+        return decoded
+
+    def _map(
+        self, plan: Plan, buffer: LaneBuffer, takers: list[TaskView], offset: int, end: int
+    ) -> Mapped:
+        """What the rows `[offset, end)` of the buffer add to a task."""
+        if buffer.gone:
+            return self._map_gone(Range(buffer.lane, offset, end))
+        rows = self._decoded(buffer, plan, takers)
+        if offset != buffer.first:
+            rows = rows.from_offset(offset)
+        if end < buffer.next:
+            rows = rows.until(end)
+        return map_batch(plan, self._buckets, rows)
+
+    def _map_gone(self, part: Range) -> Mapped:
+        """A reference to rows that cannot be read any more."""
+        gone = RejectedRange(part.lane, part.first, part.next, Reason.GONE, part.next - part.first)
+        bucket = Bucket((lane_partition(part.lane) or 0) % self._buckets)
+        partial = Partial(bucket, RowCounts(), (), b"", Rejections((), (gone,)))
+        return Mapped((part,), {}, (partial,))
+
+
+def _union(stream: Stream, plans: Iterable[Plan]) -> tuple[Field, ...]:
+    """The fields that any of the plans reads from this very stream, in declared order."""
+    names = {field.name for plan in plans if plan.stream == stream for field in plan.fields}
+    return tuple(field for field in stream.fields if field.name in names)

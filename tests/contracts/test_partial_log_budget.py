@@ -1,0 +1,204 @@
+"""The budget of a task's log: who is refused over it, and how far beyond it the log may grow.
+
+Entries here count for some 250 to 300 bytes each, unless they are told to be larger.
+
+    used   0 ──────────── budget ──────────── 2 x budget
+    any lane taken ──────▶│
+    holder of the watermark taken ───────────▶│            where the log is within the budget,
+                                                           whatever the size of the batch
+"""
+
+from __future__ import annotations
+
+from mars.ports import AppendOutcome, Applied, Backpressure, Head, PartialLog
+from mars.types import Bucket, Lane, Mapped, Sequence64
+from tests.contracts.batches import (
+    EPOCH,
+    LANE,
+    OTHER_LANE,
+    TASK,
+    base,
+    batch,
+    both_lanes,
+    start,
+)
+from tests.contracts.redis_servers import Store
+
+BUDGET = 1_000
+HISTORY, OTHER_HISTORY = Lane("0@b1"), Lane("1@b1")
+
+
+def head_of(log: PartialLog) -> Head:
+    head = log.head([TASK])[TASK]
+    assert head is not None
+    return head
+
+
+def begun(store: Store, budget: int = BUDGET, **changes: object) -> PartialLog:
+    """A store with this budget, and a task of two lanes."""
+    log = store.open(log_bytes_max=budget)
+    assert log.initialise(TASK, EPOCH, start(**changes))  # type: ignore[arg-type]
+    return log
+
+
+def refused(store: Store, log: PartialLog, mapped: Mapped) -> bool:
+    """Whether the batch is held back, after a look at whether nothing at all has changed."""
+    before = store.dump()
+    outcome = log.append(TASK, EPOCH, 1, mapped)
+    assert store.dump() == before or isinstance(outcome, Applied)
+    return outcome == Backpressure()
+
+
+def fill(log: PartialLog, lane: Lane, mark_ms: int, size: int = BUDGET) -> AppendOutcome:
+    """The first rows of a lane: more than the budget, which a log within it takes."""
+    return log.append(TASK, EPOCH, 1, batch(0, 1, lane=lane, mark_ms=mark_ms, size=size))
+
+
+# ------------------------------------------------------------------------------ over the budget
+
+
+def test_full_log_refuses_a_lane_that_does_not_hold_the_watermark(store: Store) -> None:
+    log = begun(store)
+    log.append(TASK, EPOCH, 1, batch(0, 1, mark_ms=200, size=1))
+    log.append(TASK, EPOCH, 1, batch(0, 1, lane=OTHER_LANE, mark_ms=100, size=1))
+    assert refused(store, log, batch(1, 2, mark_ms=300, size=900))
+    ahead = batch(1, 2, lane=OTHER_LANE, mark_ms=150, size=900)
+    assert log.append(TASK, EPOCH, 1, ahead) == Applied(3)
+
+
+def test_batch_that_just_fits_into_the_budget_is_taken(store: Store) -> None:
+    def sized(log: PartialLog) -> Mapped:
+        log.initialise(TASK, EPOCH, start())
+        log.append(TASK, EPOCH, 1, batch(0, 1, lane=OTHER_LANE, mark_ms=1, size=1))
+        log.append(TASK, EPOCH, 1, batch(0, 1, mark_ms=9, size=1))
+        return batch(1, 2, mark_ms=10, size=100)
+
+    log = store.with_budget(10_000)
+    assert log.append(TASK, EPOCH, 1, sized(log)) == Applied(3)
+    needed = head_of(log).log_bytes
+    log.drop(TASK)
+    for budget, expected in ((needed, Applied(3)), (needed - 1, Backpressure())):
+        log = store.with_budget(budget)
+        assert log.append(TASK, EPOCH, 1, sized(log)) == expected
+        log.drop(TASK)
+
+
+def test_holder_of_the_watermark_that_just_fits_into_two_budgets_is_taken(store: Store) -> None:
+    def sized(log: PartialLog) -> Mapped:
+        log.initialise(TASK, EPOCH, start({LANE: 0}))
+        log.append(TASK, EPOCH, 1, batch(0, 1, mark_ms=1, size=700))
+        log.append(TASK, EPOCH, 1, batch(1, 2, mark_ms=2, size=700))
+        return batch(2, 3, mark_ms=10, size=500)
+
+    log = store.with_budget(10_000)
+    assert log.append(TASK, EPOCH, 1, sized(log)) == Applied(3)
+    needed = head_of(log).log_bytes
+    log.drop(TASK)
+    assert needed % 2 == 0
+    for budget, expected in ((needed // 2, Applied(3)), (needed // 2 - 1, Backpressure())):
+        log = store.with_budget(budget)
+        assert log.append(TASK, EPOCH, 1, sized(log)) == expected
+        log.drop(TASK)
+
+
+def test_log_stays_bounded_while_no_reducer_empties_it(store: Store) -> None:
+    log = begun(store, offsets={LANE: 0})
+    for number in range(100):
+        log.append(TASK, EPOCH, 1, batch(number, number + 1, mark_ms=number, size=100))
+    assert BUDGET < head_of(log).log_bytes <= 2 * BUDGET
+    seq = head_of(log).seq
+    assert refused(store, log, batch(seq, seq + 1, mark_ms=500, size=100))
+
+    log.trim(TASK, EPOCH, Bucket(0), [Sequence64(number + 1) for number in range(seq)])
+    assert log.append(TASK, EPOCH, 1, batch(seq, seq + 1, mark_ms=500)) == Applied(seq + 1)
+
+
+def test_merging_makes_room_for_the_holder_again(store: Store) -> None:
+    log = begun(store, offsets={LANE: 0})
+    while not refused(store, log, batch(at := head_of(log).offsets[LANE], at + 10)):
+        pass
+    seq = head_of(log).seq
+    log.compact(TASK, EPOCH, Bucket(0), base(seq))
+    assert log.append(TASK, EPOCH, 1, batch(seq * 10, seq * 10 + 10)) == Applied(seq + 1)
+
+
+def test_log_within_its_budget_takes_a_batch_of_the_holder_that_is_larger_than_two(
+    store: Store,
+) -> None:
+    log = begun(store)
+    log.append(TASK, EPOCH, 1, batch(0, 1, mark_ms=100, size=1))
+    assert refused(store, log, batch(1, 2, mark_ms=200, size=5 * BUDGET))
+    huge = batch(0, 1, lane=OTHER_LANE, mark_ms=50, size=5 * BUDGET)
+    assert log.append(TASK, EPOCH, 1, huge) == Applied(2)
+    assert refused(store, log, batch(1, 2, lane=OTHER_LANE, mark_ms=60, size=1))
+
+
+# ------------------------------------------------------------------------ who holds the watermark
+
+
+def test_lane_without_a_mark_holds_the_watermark_before_all_others(store: Store) -> None:
+    log = begun(store)
+    assert fill(log, LANE, 100) == Applied(1)
+    assert refused(store, log, batch(1, 2, mark_ms=200))
+    assert log.append(TASK, EPOCH, 1, batch(0, 1, lane=OTHER_LANE)) == Applied(2)
+
+
+def test_lanes_with_the_same_lowest_mark_all_hold_the_watermark(store: Store) -> None:
+    log = begun(store)
+    log.append(TASK, EPOCH, 1, batch(0, 1, lane=OTHER_LANE, mark_ms=100))
+    assert fill(log, LANE, 100) == Applied(2)
+    assert log.append(TASK, EPOCH, 1, batch(1, 2)) == Applied(3)
+    assert log.append(TASK, EPOCH, 1, batch(1, 2, lane=OTHER_LANE)) == Applied(4)
+
+
+def test_idle_lane_does_not_hold_the_watermark_until_its_lease_expires(store: Store) -> None:
+    log = begun(store)
+    log.append(TASK, EPOCH, 1, batch(0, 1, mark_ms=100))
+    assert fill(log, OTHER_LANE, 50) == Applied(2)
+    assert log.renew_idle(TASK, EPOCH, OTHER_LANE, 1)
+    assert refused(store, log, batch(1, 2, lane=OTHER_LANE))
+    assert log.append(TASK, EPOCH, 1, batch(1, 2)) == Applied(3)
+    store.let_leases_expire()
+    assert refused(store, log, batch(2, 3))
+    assert log.append(TASK, EPOCH, 1, batch(1, 2, lane=OTHER_LANE, buckets=())) == Applied(4)
+
+
+def test_batch_is_admitted_where_one_of_its_lanes_holds_the_watermark(store: Store) -> None:
+    log = begun(store)
+    assert fill(log, LANE, 100) == Applied(1)
+    assert log.append(TASK, EPOCH, 1, both_lanes(1, 2, 0, 1)) == Applied(2)
+
+
+def with_history(store: Store) -> PartialLog:
+    """A live lane with a mark that is far ahead, two of a backfill and one of files, all at 0."""
+    files = Lane("f@b2")
+    offsets = {LANE: 10, HISTORY: 0, OTHER_HISTORY: 0, files: 0}
+    log = begun(store, offsets=offsets, ends={HISTORY: 4, OTHER_HISTORY: 9, files: 5})
+    log.append(TASK, EPOCH, 1, batch(10, 11, mark_ms=900, size=1))
+    log.append(TASK, EPOCH, 1, batch(0, 1, lane=files, mark_ms=800, size=1))
+    return log
+
+
+def test_unfinished_history_holds_the_watermark_and_finished_history_does_not(
+    store: Store,
+) -> None:
+    log = with_history(store)
+    log.append(TASK, EPOCH, 1, batch(1, 5, lane=Lane("f@b2"), mark_ms=900, buckets=()))
+    live = batch(11, 12, mark_ms=950, size=BUDGET)
+    assert refused(store, log, live)
+    marks = {HISTORY: 20, OTHER_HISTORY: 30}
+    whole = both_lanes(0, 4, 0, 4, lanes=(HISTORY, OTHER_HISTORY), marks_ms=marks)
+    assert log.append(TASK, EPOCH, 1, whole) == Applied(4)
+    assert refused(store, log, live)
+    rest = batch(4, 9, lane=OTHER_HISTORY, mark_ms=40, buckets=())
+    assert log.append(TASK, EPOCH, 1, rest) == Applied(5)
+    assert log.append(TASK, EPOCH, 1, live) == Applied(6)
+
+
+def test_lanes_of_a_backfill_hold_the_watermark_together(store: Store) -> None:
+    """Their rows come chunk by chunk: those of the slowest may be in a later chunk."""
+    log = with_history(store)
+    log.append(TASK, EPOCH, 1, batch(0, 1, lane=HISTORY, mark_ms=700, buckets=()))
+    ahead = batch(1, 2, lane=HISTORY, mark_ms=710, size=BUDGET)
+    assert refused(store, log, batch(1, 2, lane=Lane("f@b2"), size=BUDGET))
+    assert log.append(TASK, EPOCH, 1, ahead) == Applied(4)
