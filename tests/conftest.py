@@ -18,6 +18,7 @@ from mars.local import jars
 from mars.local.child import Child
 from mars.local.java import find_java
 from mars.local.servers import KafkaServer, ValkeyServer, ZooKeeperServer, find_valkey
+from tests.support.spark import SparkShelf
 
 READY_S = 120.0
 """Longest start of a server on a machine that does other things too."""
@@ -118,6 +119,15 @@ def valkey_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeySe
     """A Valkey for the whole run."""
     need(missing_valkey())
     yield from running(ValkeyServer(tmp_path_factory.mktemp("valkey")))
+
+
+@pytest.fixture(scope="session")
+def spark_shelf() -> Iterator[SparkShelf]:
+    """The engine on Spark, one session for as long as the same settings are asked for."""
+    need(missing_java())
+    shelf = SparkShelf()
+    yield shelf
+    shelf.close()
 
 
 @pytest.fixture(scope="session")

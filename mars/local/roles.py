@@ -28,7 +28,7 @@ def role_command(role: str, config: Path) -> Sequence[str]:
 
 
 class RoleProcess(Child):
-    """A mapper, reducer or bulk process. It waits for the servers itself, so it is ready at once."""
+    """A mapper, reducer or bulk process; it waits for servers itself, so it is ready at once."""
 
     def __init__(
         self, name: str, role: str, config: Path, log: Path, command: RoleCommand = role_command

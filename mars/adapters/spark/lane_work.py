@@ -1,0 +1,187 @@
+"""The work of a mapper in a round: a range of a lane, read once, mapped for all who want it.
+
+    offsets   ──── a ────────── b ───────────── c ───▶
+                   ├ share of task x ───────────┤       one reading, one decoding per stream;
+                               ├ share of y ────┤       a Mapped per share goes to the driver
+
+Runs on an executor and holds nothing that is not in `mars`. It raises nothing: what goes wrong with
+one task or one partition is told to the driver, and the other works of the round go on.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import msgspec
+
+from mars.adapters.spark.reading import consumer_of, read_range
+from mars.adapters.spark.work import map_gone
+from mars.combining import combine
+from mars.errors import JobFailed, SettingsError, TaskLimit, Unavailable
+from mars.kernel import Decoded, decode, map_batch
+from mars.plan import Field, Plan, Stream
+from mars.settings import Settings
+from mars.types import Mapped, Range, Records, StoreEpoch, TaskName, Topic
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The rows of a lane that one version of a task takes; `epoch` is the store's as planned."""
+
+    task: TaskName
+    epoch: StoreEpoch
+    version: int
+    plan: Plan
+    part: Range
+
+
+class Added(msgspec.Struct, frozen=True, tag="added"):
+    """What the rows of a share add to its task, to be appended. It may end before the share."""
+
+    topic: Topic
+    task: TaskName
+    epoch: StoreEpoch
+    version: int
+    mapped: Mapped
+
+
+class Refused(msgspec.Struct, frozen=True, tag="refused"):
+    """A task cannot take its rows, whoever tries."""
+
+    task: TaskName
+    detail: str
+
+
+class Unread(msgspec.Struct, frozen=True, tag="unread"):
+    """Rows could not be read; they will be asked for again."""
+
+    detail: str
+
+
+Outcome = Added | Refused | Unread
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[Outcome] = msgspec.msgpack.Decoder(Outcome)
+
+
+def encode_outcome(outcome: Outcome) -> bytes:
+    """As it travels to the driver."""
+    return _encoder.encode(outcome)
+
+
+def decode_outcome(raw: bytes) -> Outcome:
+    """What `encode_outcome` wrote."""
+    return _decoder.decode(raw)
+
+
+@dataclass(frozen=True, slots=True)
+class LaneWork:
+    """Reads `part`, which covers all shares, until `bytes_max` bytes or its end are reached.
+
+    Of the settings only Kafka's are read, and only these should be given.
+    """
+
+    settings: Settings
+    topic: Topic
+    part: Range
+    buckets: int
+    bytes_max: int
+    shares: tuple[Share, ...]
+
+    def __call__(self) -> Iterator[bytes]:
+        """The outcomes, encoded."""
+        try:
+            batches = read_range(consumer_of(self.settings), self.topic, self.part)
+        except SettingsError as problem:
+            yield encode_outcome(Unread(str(problem)))
+            return
+        yield from map(encode_outcome, self.outcomes(batches))
+
+    def outcomes(self, batches: Iterable[Records | Range]) -> Iterator[Outcome]:
+        """What batches that tile the range, or as much of it as could be read, add to the tasks."""
+        mapping = _Mapping(self)
+        size = 0
+        try:
+            for batch in batches:
+                mapping.add(batch)
+                size += _bytes_of(batch)
+                if size >= self.bytes_max:
+                    break
+        except Unavailable as problem:
+            yield Unread(problem.detail)
+        except JobFailed as problem:
+            yield Unread(str(problem))
+        yield from mapping.outcomes()
+
+
+@dataclass(slots=True)
+class _Mapping:
+    """What has been mapped so far, per task."""
+
+    work: LaneWork
+    pieces: defaultdict[TaskName, list[Mapped]] = field(default_factory=lambda: defaultdict(list))
+    refused: dict[TaskName, str] = field(default_factory=dict)
+
+    def add(self, batch: Records | Range) -> None:
+        """Map a batch for every share that has rows of it; a failure concerns its task only."""
+        decoded: dict[Stream, Decoded] = {}
+        for share in self.work.shares:
+            first = max(share.part.first, batch.first)
+            after = min(share.part.next, batch.next)
+            if first >= after or share.task in self.refused:
+                continue
+            part = Range(share.part.lane, first, after)
+            try:
+                self.pieces[share.task].append(self._mapped(share, batch, part, decoded))
+            except TaskLimit as problem:
+                self.refused[share.task] = str(problem)
+            except Exception as problem:  # noqa: BLE001 -- whatever it is, only this task stops (I7)
+                self.refused[share.task] = _unexpected(problem)
+
+    def _mapped(
+        self, share: Share, batch: Records | Range, part: Range, decoded: dict[Stream, Decoded]
+    ) -> Mapped:
+        if isinstance(batch, Range):
+            return map_gone(share.plan, self.work.buckets, part)
+        stream = share.plan.stream
+        if stream not in decoded:
+            decoded[stream] = decode(stream, fields_of(stream, self.work.shares), batch)
+        rows = decoded[stream].from_offset(part.first).until(part.next)
+        return map_batch(share.plan, self.work.buckets, rows)
+
+    def outcomes(self) -> Iterator[Outcome]:
+        """One for each task that has rows."""
+        for share in self.work.shares:
+            pieces = self.pieces.get(share.task)
+            if share.task not in self.refused and pieces:
+                yield self._combined(share, pieces)
+        for task, detail in self.refused.items():
+            yield Refused(task, detail)
+
+    def _combined(self, share: Share, pieces: list[Mapped]) -> Outcome:
+        try:
+            mapped = combine(share.plan, pieces)
+        except TaskLimit as problem:
+            return Refused(share.task, str(problem))
+        except Exception as problem:  # noqa: BLE001 -- whatever it is, only this task stops (I7)
+            return Refused(share.task, _unexpected(problem))
+        return Added(self.work.topic, share.task, share.epoch, share.version, mapped)
+
+
+def fields_of(stream: Stream, shares: Iterable[Share]) -> tuple[Field, ...]:
+    """The fields that any of the shares reads from this very stream, in declared order."""
+    plans = [share.plan for share in shares if share.plan.stream == stream]
+    names = {one.name for plan in plans for one in plan.fields}
+    return tuple(one for one in stream.fields if one.name in names)
+
+
+def _bytes_of(batch: Records | Range) -> int:
+    if isinstance(batch, Range):
+        return 0
+    return sum(len(value) for value in batch.values if value is not None)
+
+
+def _unexpected(problem: Exception) -> str:
+    return f"unexpected {type(problem).__name__}: {problem}"

@@ -1,0 +1,109 @@
+"""A job cut into tasks, and the plan that its tasks run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import pairwise
+
+from mars.definitions import FileHistory
+from mars.errors import JobFailed, RequestError
+from mars.plan import Call, Column, Expression, Format, Function, Literal, Plan, Stream, ValueType
+from mars.ports import MapJob, QueryJob
+from mars.sql import compile_task
+from mars.types import Range, TaskName
+
+Task = tuple[Range, ...]
+"""What one Spark task reads, in this order."""
+
+FILE_FORMATS = {"parquet": Format.ARROW, "ndjson": Format.NDJSON, "csv": Format.CSV}
+"""How the codec reads what `file_reading` makes of a file."""
+
+
+def divide(ranges: Iterable[Range], offsets_max: int) -> list[Task]:
+    """Tasks of at most `offsets_max` offsets, all of about the same size where a lane is long.
+
+    It depends on nothing but its arguments, so a job that is run again has the same tasks.
+    """
+    tasks: list[Task] = []
+    task: list[Range] = []
+    room = offsets_max
+    for piece in _pieces(ranges, offsets_max):
+        size = piece.next - piece.first
+        if size > room:
+            tasks.append(tuple(task))
+            task, room = [], offsets_max
+        task.append(piece)
+        room -= size
+    return [*tasks, tuple(task)] if task else tasks
+
+
+def _pieces(ranges: Iterable[Range], offsets_max: int) -> Iterator[Range]:
+    """Each range in equal pieces of at most `offsets_max`."""
+    for whole in ranges:
+        size = whole.next - whole.first
+        count = -(-size // offsets_max)
+        bounds = [whole.first + size * at // count for at in range(count + 1)] if count else []
+        for first, after in pairwise(bounds):
+            yield Range(whole.lane, first, after)
+
+
+def plan_of_map(job: MapJob) -> Plan:
+    """The plan of a map job. Raises JobFailed where this release cannot compile it."""
+    version = job.version
+    plan = _compiled(job.task, version.version, version.sql, version.options, version.stream)
+    if job.files is None:
+        return plan
+    return until(over_files(plan, job.files), job.files.until_ms)
+
+
+def plan_of_query(job: QueryJob) -> Plan:
+    """The plan of a query, with its bounds of time as a filter. Raises JobFailed."""
+    plan = _compiled(TaskName(job.id), 1, job.sql, job.options, job.stream)
+    plan = until(since(plan, job.from_ms), job.until_ms)
+    if job.files is None:
+        return plan
+    return until(over_files(plan, job.files), job.files.until_ms)
+
+
+def over_files(plan: Plan, files: FileHistory) -> Plan:
+    """The same plan over what is in files instead of the stream's topic."""
+    format_ = FILE_FORMATS.get(files.format)
+    if format_ is None:
+        known = ", ".join(FILE_FORMATS)
+        raise JobFailed(f"Files of the format {files.format!r} cannot be read; there is {known}.")
+    header = format_ is Format.CSV and files.csv_header
+    return replace(plan, stream=replace(plan.stream, format=format_, csv_header=header))
+
+
+def since(plan: Plan, time_ms: int | None) -> Plan:
+    """The plan for rows at or after a time (None: all); earlier ones count as filtered."""
+    return _narrowed(plan, Function.GREATER_EQUAL, time_ms)
+
+
+def until(plan: Plan, time_ms: int | None) -> Plan:
+    """The plan for rows before a time (None: all); later ones count as filtered."""
+    return _narrowed(plan, Function.LESS, time_ms)
+
+
+def _narrowed(plan: Plan, comparison: Function, time_ms: int | None) -> Plan:
+    if time_ms is None:
+        return plan
+    time = Column(plan.stream.event_time, ValueType.TIMESTAMP)
+    bound = Literal(time_ms, ValueType.TIMESTAMP)
+    inside: Expression = Call(comparison, (time, bound), ValueType.BOOL)
+    if plan.filter is not None:
+        inside = Call(Function.AND, (inside, plan.filter), ValueType.BOOL)
+    return replace(plan, filter=inside)
+
+
+def _compiled(
+    task: TaskName, version: int, sql: str, options: Mapping[str, object], stream: Stream
+) -> Plan:
+    def declared(name: str) -> Stream | None:
+        return stream if name == stream.name else None
+
+    try:
+        return compile_task(sql, task=task, version=version, stream_of=declared, options=options)
+    except RequestError as error:
+        raise JobFailed(f"The query of {task} cannot be compiled: {error}") from error

@@ -1,0 +1,221 @@
+"""What the tasks of a job do; nothing here knows Spark.
+
+    ranges ──read──▶ decoded ──kernel──▶ a Mapped per batch ──combine──▶ a partial per bucket
+                                                                               │ by bucket
+    answer ◀──finish── states of a bucket ◀──combine── partials of all tasks ◀─┘
+
+Objects of these classes travel to the executors, with all that they hold.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from mars.adapters.spark.planning import Task
+from mars.aggregates import PANE, merge_panes
+from mars.codec.canonical import bucket_of_lane, bucket_of_task
+from mars.codec.decoded import Decoded
+from mars.codec.states import decode_states
+from mars.combining import Placed, combine, combine_partials, join_marks, join_ranges
+from mars.errors import JobFailed, Unavailable
+from mars.finishing import finish
+from mars.kernel import map_batch
+from mars.plan import Plan
+from mars.ports import QueryAnswer
+from mars.types import (
+    Bucket,
+    Lane,
+    Mapped,
+    Partial,
+    Range,
+    Reason,
+    RejectedRange,
+    Rejections,
+    RowCounts,
+)
+from mars.windows import window_starts
+
+NO_BUCKET = Bucket(-1)
+"""The key of what concerns no bucket."""
+
+
+class Source(Protocol):
+    """Where rows are; it travels to the executors."""
+
+    def batches(self, plan: Plan, part: Range) -> Iterator[Decoded | Range]:
+        """The rows of a range, decoded, in batches that tile it and are the same every time.
+
+        A Range in their place stands for rows that are no longer there.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Accounted:
+    """What one task has read, and the marks that it leaves."""
+
+    ranges: tuple[Range, ...]
+    marks_ms: Mapping[Lane, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The result rows of one bucket: start of the window, key, value; in order within a window.
+
+    There are at most one more than the query may have. `counts` are the bucket's.
+    """
+
+    counts: RowCounts
+    rows: tuple[tuple[int, bytes, bytes], ...]
+
+
+Sent = tuple[Bucket, Placed | Accounted]
+"""What the tasks of the first stage send to those of the second."""
+
+
+@dataclass(frozen=True, slots=True)
+class MapWork:
+    """The first stage: ranges to partials by bucket."""
+
+    plan: Plan
+    buckets: int
+    source: Source
+
+    def __call__(self, tasks: Iterable[Task]) -> Iterator[Sent]:
+        """What some tasks add. Raises TaskLimit, and what the source raises."""
+        for task in tasks:
+            mapped = combine(self.plan, list(self._mapped(task)))
+            yield NO_BUCKET, Accounted(mapped.ranges, mapped.marks_ms)
+            for partial in mapped.partials:
+                yield partial.bucket, Placed(mapped.ranges, partial)
+
+    def _mapped(self, task: Task) -> Iterator[Mapped]:
+        for part in task:
+            for batch in self.source.batches(self.plan, part):
+                if isinstance(batch, Range):
+                    yield map_gone(self.plan, self.buckets, batch)
+                else:
+                    yield map_batch(self.plan, self.buckets, batch)
+
+
+@dataclass(frozen=True, slots=True)
+class MergeWork:
+    """The second stage of a map job: the partials of a bucket to one."""
+
+    plan: Plan
+
+    def __call__(self, sent: Iterable[Sent]) -> Iterator[Partial | Accounted]:
+        """One partial per bucket among those sent. Raises TaskLimit."""
+        accounted, by_bucket = sort_out(sent)
+        yield from accounted
+        for bucket in sorted(by_bucket):
+            yield combine_partials(self.plan, by_bucket.pop(bucket))
+
+
+@dataclass(frozen=True, slots=True)
+class FinishWork:
+    """The second stage of a query: the partials of a bucket to finished rows."""
+
+    plan: Plan
+    rows_max: int
+
+    def __call__(self, sent: Iterable[Sent]) -> Iterator[Finished | Accounted]:
+        """The rows of each bucket among those sent. Raises TaskLimit."""
+        accounted, by_bucket = sort_out(sent)
+        yield from accounted
+        for bucket in sorted(by_bucket):
+            yield self._finished(combine_partials(self.plan, by_bucket.pop(bucket)))
+
+    def _finished(self, partial: Partial) -> Finished:
+        rows: list[tuple[int, bytes, bytes]] = []
+        states = decode_states(partial.states)
+        panes = states.get_column(PANE).unique().to_list() if states.width else []
+        shape = self.plan.window
+        for start in sorted({start for pane in panes for start in window_starts(shape, pane)}):
+            window = finish(self.plan, merge_panes(self.plan, states, start), start)
+            rows += [(start, *row) for row in zip(window.keys, window.values, strict=True)]
+            if len(rows) > self.rows_max:
+                break
+        return Finished(partial.counts, tuple(rows[: self.rows_max + 1]))
+
+
+def sort_out(sent: Iterable[Sent]) -> tuple[list[Accounted], dict[Bucket, list[Placed]]]:
+    """What was sent, by what it is and by bucket."""
+    accounted: list[Accounted] = []
+    by_bucket: defaultdict[Bucket, list[Placed]] = defaultdict(list)
+    for bucket, piece in sent:
+        if isinstance(piece, Placed):
+            by_bucket[bucket].append(piece)
+        else:
+            accounted.append(piece)
+    return accounted, dict(by_bucket)
+
+
+def map_gone(plan: Plan, buckets: int, part: Range) -> Mapped:
+    """A batch of rows that are no longer there: a reference to them, and no counts."""
+    single = plan.single_bucket
+    bucket = bucket_of_task(plan.task, buckets) if single else bucket_of_lane(part.lane, buckets)
+    gone = RejectedRange(part.lane, part.first, part.next, Reason.GONE, part.next - part.first)
+    partial = Partial(bucket, RowCounts(), (), b"", Rejections((), (gone,)))
+    return Mapped((part,), {}, (partial,))
+
+
+def mapped_of(ranges: Iterable[Range], results: Iterable[Partial | Accounted]) -> Mapped:
+    """The results of a map job's tasks, put together.
+
+    Raises Unavailable where they do not account for exactly the ranges that were asked for.
+    """
+    partials: list[Partial] = []
+    accounted: list[Accounted] = []
+    for result in results:
+        if isinstance(result, Partial):
+            partials.append(result)
+        else:
+            accounted.append(result)
+    return Mapped(
+        ranges=_complete(ranges, accounted),
+        marks_ms=join_marks(one.marks_ms for one in accounted),
+        partials=tuple(sorted(partials, key=lambda one: one.bucket)),
+    )
+
+
+def answer_of(
+    plan: Plan, rows_max: int, ranges: Iterable[Range], results: Iterable[Finished | Accounted]
+) -> QueryAnswer:
+    """The results of a query's tasks, put together. Raises JobFailed for more than `rows_max`."""
+    finished: list[Finished] = []
+    accounted: list[Accounted] = []
+    for result in results:
+        if isinstance(result, Finished):
+            finished.append(result)
+        else:
+            accounted.append(result)
+    _complete(ranges, accounted)
+    rows = [row for one in finished for row in one.rows]
+    if len(rows) > rows_max:
+        raise JobFailed(
+            f"The query has more than {rows_max} result rows; ask for a shorter time, filter "
+            "groups with HAVING, or raise its limit of rows."
+        )
+    if not plan.single_bucket:
+        rows.sort(key=_place)
+    counts = sum((one.counts for one in finished), RowCounts())
+    keys = tuple(key for _start, key, _value in rows)
+    return QueryAnswer(tuple(value for _start, _key, value in rows), counts, keys)
+
+
+def _place(row: tuple[int, bytes, bytes]) -> tuple[int, list[tuple[bool, object]]]:
+    """Windows in order of time, rows of a window in order of their keys, NULLs last."""
+    start, key, _value = row
+    return start, [(part is None, part) for part in msgspec.json.decode(key)[1:]]
+
+
+def _complete(ranges: Iterable[Range], accounted: Iterable[Accounted]) -> tuple[Range, ...]:
+    read = join_ranges(part for one in accounted for part in one.ranges)
+    if read != join_ranges(part for part in ranges if part.first < part.next):
+        raise Unavailable("spark", "a job's tasks have not read what they were told, run it again")
+    return read

@@ -1,0 +1,64 @@
+"""How a job is cut into tasks, and what its plan becomes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mars.adapters.spark.planning import divide, plan_of_map, plan_of_query
+from mars.combining import join_ranges
+from mars.definitions import FileHistory, HistoryFile
+from mars.errors import JobFailed
+from mars.plan import Format
+from mars.types import Lane, Range
+from tests.contracts.bulk_jobs import map_job, query_job
+
+RANGES = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 5_000)), max_size=6).map(
+    lambda spans: [Range(Lane(str(at)), first, first + n) for at, (first, n) in enumerate(spans)]
+)
+
+
+@given(RANGES, st.integers(1, 700))
+def test_tasks_tile_the_ranges_and_keep_to_their_size(ranges: list[Range], size: int) -> None:
+    tasks = divide(ranges, size)
+    assert all(sum(part.next - part.first for part in task) <= size for task in tasks)
+    assert all(task for task in tasks)
+    pieces = join_ranges(part for task in tasks for part in task)
+    assert pieces == join_ranges(part for part in ranges if part.first < part.next)
+
+
+def test_short_ranges_share_a_task_and_long_ones_are_cut_evenly() -> None:
+    def span(lane: str, first: int, after: int) -> Range:
+        return Range(Lane(lane), first, after)
+
+    short = [span(str(at), 0, 10) for at in range(4)]
+    assert divide(short, 25) == [tuple(short[:2]), tuple(short[2:])]
+    assert divide([span("0", 5, 35)], 20) == [(span("0", 5, 20),), (span("0", 20, 35),)]
+
+
+FILES = FileHistory("csv", (HistoryFile("/x.csv", 0, 9),), csv_header=True, until_ms=50)
+
+
+def test_files_change_how_rows_are_read_and_which_are_taken() -> None:
+    plan = plan_of_map(map_job("t", "", files=FILES))
+    assert (plan.stream.format, plan.stream.csv_header) == (Format.CSV, True)
+    assert plan.filter is not None
+    parquet = plan_of_map(map_job("t", "", files=replace(FILES, format="parquet", until_ms=None)))
+    assert (parquet.stream.format, parquet.stream.csv_header) == (Format.ARROW, False)
+    assert parquet.filter is None
+
+
+def test_a_format_of_files_that_is_unknown_fails_the_job() -> None:
+    with pytest.raises(JobFailed, match="'orc'"):
+        plan_of_map(map_job("t", "", files=replace(FILES, format="orc")))
+
+
+def test_bounds_of_a_query_are_added_to_its_own_filter() -> None:
+    sql = "SELECT at, count(*) FROM s WHERE size > 3 GROUP BY at WINDOWING 1 s"
+    alone = plan_of_query(query_job("t", sql=sql))
+    bounded = plan_of_query(query_job("t", sql=sql, from_ms=5, until_ms=9))
+    assert alone.filter != bounded.filter
+    assert repr(alone.filter) in repr(bounded.filter)
