@@ -14,6 +14,7 @@ from mars.settings import load
 
 _MODULES = {
     "mapper": "mapper.__main__",
+    "mapper on Spark": "mapper.on_spark.__main__",
     "reducer": "reducer.__main__",
     "api": "api.__main__",
     "bulk": "mapper.bulk.__main__",
@@ -32,9 +33,16 @@ def config_option(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.command()
 @config_option
-def mapper(config: Path | None) -> None:
+@click.option(
+    "--engine",
+    type=click.Choice(["python", "spark"]),
+    default="python",
+    show_default=True,
+    help="spark: a streaming query on the cluster of [bulk] maps instead of this process.",
+)
+def mapper(config: Path | None, engine: str) -> None:
     """Run one mapper until it is told to end."""
-    _run("mapper", config)
+    _run("mapper on Spark" if engine == "spark" else "mapper", config)
 
 
 @click.command()

@@ -1,8 +1,9 @@
 """Is the process beside this one well? `python -m mars.process.health --config FILE ROLE`.
 
 For health checks of containers: run it where the process runs, with the same file and environment.
-A mapper or reducer is well when its report in ZooKeeper is being refreshed and names no server that
-it waits for; the API when `/readyz` says so. Exit 0, or 1 after a sentence that says what is wrong.
+A mapper, reducer or bulk process is well when its report in ZooKeeper is being refreshed and names
+no server that it waits for (Spark is one for a bulk process); the API when `/readyz` says so. Exit
+0, or 1 after a sentence that says what is wrong.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ def main() -> int:
     """Judge the role named on the command line. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m mars.process.health")
     parser.add_argument("--config", type=Path, help="the TOML file of the process")
-    parser.add_argument("role", choices=["mapper", "reducer", "api"])
+    parser.add_argument("role", choices=["mapper", "reducer", "bulk", "api"])
     arguments = parser.parse_args()
     try:
         problem = problem_of(arguments.role, load(arguments.config))

@@ -56,7 +56,7 @@ def configure(settings: LoggingSettings) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(settings.level.upper())
-    for noisy in ("httpx", "httpcore", "uvicorn.access"):
+    for noisy in ("httpx", "httpcore", "uvicorn.access", "py4j"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     logging.getLogger("kazoo").setLevel(logging.ERROR)
 
