@@ -16,16 +16,27 @@ from types import FrameType
 import uvicorn
 
 from api.app import create_app
-from api.probes import KafkaProbe
 from api.routes.inside import Stopping
 from api.services.all import Services, build
 from api.services.context import Cluster, Ports
 from api.services.health import Health
 from api.services.sampling import SAMPLE_INTERVAL_S, Sampler
-from mars.adapters.kafka import KafkaControlLog, KafkaProgressLog, KafkaTopicAdmin
+from mars.adapters.kafka import (
+    KafkaControlLog,
+    KafkaProgressLog,
+    KafkaQueryRows,
+    KafkaTopicAdmin,
+)
 from mars.adapters.kafka.results import KafkaDeadLetters, KafkaResultTail
+from mars.adapters.kafka.watch import KafkaWatch
 from mars.adapters.redis import RedisPartialLog
-from mars.adapters.zookeeper import ZooKeeperConnection, ZooKeeperCoordinator, ZooKeeperRegistry
+from mars.adapters.spark.files import list_history
+from mars.adapters.zookeeper import (
+    ZooKeeperConnection,
+    ZooKeeperCoordinator,
+    ZooKeeperQueryRegistry,
+    ZooKeeperRegistry,
+)
 from mars.errors import SettingsError, Unavailable
 from mars.process import life as living
 from mars.process import logs
@@ -78,13 +89,14 @@ class _Process:
         self._life = life
         self._coordinator = ZooKeeperCoordinator(connection, settings.namespace, member)
         self._registry = ZooKeeperRegistry(connection, settings.namespace)
+        self._queries = ZooKeeperQueryRegistry(connection, settings.namespace)
         self._admin = KafkaTopicAdmin(settings)
         # The number of buckets matters for writing only, and the API does not write there.
         self._partial_log = RedisPartialLog.open(settings, settings.cluster.buckets)
         self._reporter = Reporter(member, "api")
         self._health = Health(
             {
-                "kafka": KafkaProbe(self._admin, settings),
+                "kafka": KafkaWatch(settings),
                 "redis": self._partial_log.ping,
                 "zookeeper": self._registry.ping,
             }
@@ -98,6 +110,8 @@ class _Process:
                 namespace=self._settings.namespace,
                 buckets_wanted=self._settings.cluster.buckets,
                 results_partitions=self._settings.kafka.results_partitions,
+                history_rows_min=self._settings.bulk.history_rows_min,
+                chunk_rows=self._settings.bulk.chunk_rows,
             ),
             self._health,
             _version(),
@@ -129,6 +143,9 @@ class _Process:
             progress=KafkaProgressLog(self._settings),
             dead=KafkaDeadLetters(self._settings),
             results=KafkaResultTail(self._settings),
+            queries=self._queries,
+            answers=KafkaQueryRows(self._settings),
+            list_history=list_history,
             now_ms=lambda: time.time_ns() // 1_000_000,
             sleep=time.sleep,
         )

@@ -7,7 +7,7 @@ from fastapi_offline import FastAPIOffline
 
 from api import documenting, errors
 from api.body import BodyLimit
-from api.routes import cluster, inside, streams, tasks
+from api.routes import cluster, inside, queries, streams, tasks
 from api.routes.inside import Stopping
 from api.services.all import Services
 
@@ -30,12 +30,14 @@ def create_app(
         openapi_tags=[
             {"name": "streams", "description": "Kafka topics with declared fields"},
             {"name": "tasks", "description": "registered queries"},
+            {"name": "queries", "description": "queries that run once, now, on Spark"},
             {"name": "results", "description": "windows, open and finished"},
             {"name": "service", "description": "the state of the service itself"},
         ],
     )
     app.include_router(streams.router(services))
     app.include_router(tasks.router(services))
+    app.include_router(queries.router(services))
     app.include_router(inside.router(services, stopping or Stopping()))
     app.include_router(cluster.router(services))
     app.add_middleware(BodyLimit, bytes_max=body_bytes_max)

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from api.errors import PROBLEM_MEDIA_TYPE, TITLE_OF
+from api.query_schemas import QUERY_REQUESTS
 from api.schemas import REQUESTS, Problem
 
 REFERENCE = "#/components/schemas/{model}"
@@ -58,7 +59,10 @@ def _described(app: FastAPI) -> dict[str, Any]:
         tags=app.openapi_tags,
     )
     _, extra = models_json_schema(
-        [*((model, "validation") for model in REQUESTS), (Problem, "serialization")],
+        [
+            *((model, "validation") for model in (*REQUESTS, *QUERY_REQUESTS)),
+            (Problem, "serialization"),
+        ],
         ref_template=REFERENCE,
     )
     schemas = description.setdefault("components", {}).setdefault("schemas", {})

@@ -44,6 +44,10 @@ class TooManyFollowers(RequestError):
     """All places for event streams are taken; another try later may find one."""
 
 
+class TooManyQueries(RequestError):
+    """All places for ad-hoc queries are taken; another try later may find one."""
+
+
 class WrongMembers(Rejected):
     """Members of the body are unknown, missing or of a wrong type; `problems` names each."""
 
@@ -59,6 +63,7 @@ STATUS_OF: Mapping[type[MarsError], HTTPStatus] = {
     VersionMismatch: HTTPStatus.PRECONDITION_FAILED,
     TooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     TooManyFollowers: HTTPStatus.TOO_MANY_REQUESTS,
+    TooManyQueries: HTTPStatus.TOO_MANY_REQUESTS,
     Rejected: HTTPStatus.UNPROCESSABLE_ENTITY,
     TaskLimit: HTTPStatus.UNPROCESSABLE_ENTITY,
     Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
@@ -75,7 +80,7 @@ TITLE_OF: Mapping[HTTPStatus, str] = {
     HTTPStatus.PRECONDITION_FAILED: "Another version is current",
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "Body too large",
     HTTPStatus.UNPROCESSABLE_ENTITY: "Wrong content",
-    HTTPStatus.TOO_MANY_REQUESTS: "Too many event streams",
+    HTTPStatus.TOO_MANY_REQUESTS: "Too many at once",
     HTTPStatus.INTERNAL_SERVER_ERROR: "Internal error",
     HTTPStatus.SERVICE_UNAVAILABLE: "A server is not available",
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from mars.errors import NotFound, Rejected
+from mars.ports import QueryId
 from mars.types import StreamName, TaskName
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,62}", re.ASCII)
@@ -50,3 +51,17 @@ def no_stream(name: str) -> NotFound:
 def no_task(name: str) -> NotFound:
     """There is no such task."""
     return NotFound(f"there is no task {name[:80]!a}; GET /v1/tasks lists all of them")
+
+
+def known_query_id(text: str) -> QueryId:
+    """An id that may exist. Raises NotFound for one that cannot."""
+    if NAME.fullmatch(text):
+        return QueryId(text)
+    raise no_query(text)
+
+
+def no_query(text: str) -> NotFound:
+    """There is no such query, or no more."""
+    return NotFound(
+        f"there is no query {text[:80]!a} (any more); GET /v1/queries lists those that are kept"
+    )

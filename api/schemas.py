@@ -61,13 +61,37 @@ class StartAt(Request):
     timestamp: int = Field(ge=0, le=2**53, description="epoch milliseconds")
 
 
+class HistoryRequest(Request):
+    """Files with rows that the topic no longer holds, as the API and Spark see them."""
+
+    files: str = Field(
+        min_length=1, max_length=4_096, description="a directory, or a pattern such as /data/*.csv"
+    )
+    format: Literal["parquet", "ndjson", "csv"]
+    csv_header: bool = Field(default=False, description="each CSV file begins with one")
+    until: int | None = Field(
+        default=None,
+        ge=-(2**53),
+        le=2**53,
+        description="epoch ms: rows with later event times are left out",
+    )
+
+
 class NewTaskRequest(Request):
     """A task to register."""
 
     name: str
     sql: str
-    start: Literal["latest", "earliest"] | StartAt = "latest"
+    start: Literal["latest", "earliest"] | StartAt = Field(
+        default="latest",
+        description="of the topic's rows; what lies between it and now is computed by Spark if it "
+        "is much",
+    )
     options: dict[str, Any] = Field(default_factory=dict)
+    history: HistoryRequest | None = Field(
+        default=None,
+        description="files that hold all rows before the topic's; windows from them are complete",
+    )
 
 
 class TaskRequest(Request):
@@ -212,6 +236,29 @@ class Lag(Answer):
     partitions: dict[str, int]
 
 
+class BackfillLane(Answer):
+    """One lane of a backfill: offsets from first to end, of which those below next are done."""
+
+    lane: str = Field(description="3@b1 is of partition 3, f@b2 of files")
+    first: int
+    next: int
+    end: int
+
+
+class BackfillView(Answer):
+    """How far the history is that Spark computes for a task.
+
+    Rows are offsets: messages of the topic, rows of Parquet files, bytes of text files.
+    """
+
+    rows_done: int
+    rows_total: int
+    percent: float = Field(description="rounded down: 100 means done")
+    rows_per_second: float | None
+    expected_end: int | None = Field(description="null: done, or nobody can say")
+    lanes: list[BackfillLane]
+
+
 class VersionView(Answer):
     """One version of a task that may still have open windows."""
 
@@ -226,7 +273,7 @@ class TaskSummary(Answer):
 
     name: str
     version: int
-    state: str
+    state: str = Field(description="running, backfilling, paused, failed or deleted")
     detail: str
     sql: str
     options: dict[str, Any]
@@ -243,6 +290,7 @@ class TaskView(TaskSummary):
     rates: Rates
     lag: Lag | None
     watermark: int | None
+    backfill: BackfillView | None = Field(description="null: the task has no history of its own")
     ledger: Ledger | None
     log_bytes: int | None
     missing: list[str]
@@ -292,8 +340,9 @@ class FinishedWindows(Answer):
 
 
 class HeldBy(Answer):
-    """What keeps a window open: a partition, a bucket, or the whole task."""
+    """What keeps a window open: a lane, a bucket, or the whole task."""
 
+    lane: str | None = Field(description="3 is partition 3, 3@b1 its backfill, f@b2 that of files")
     partition: int | None
     bucket: int | None
     reason: str
@@ -303,9 +352,10 @@ class HeldBy(Answer):
 
 
 class PartitionWhy(Answer):
-    """One partition as a window sees it."""
+    """One partition as a window sees it, or what is left of its backfill."""
 
-    partition: int
+    lane: str = Field(description="3 is partition 3, 3@b1 its backfill, f@b2 that of files")
+    partition: int | None = Field(description="null for a backfill from files")
     watermark: int | None
     lag: int | None
     idle: bool

@@ -124,6 +124,26 @@ class Lag(_Answer, frozen=True):
     partitions: dict[str, int]
 
 
+class BackfillLane(_Answer, frozen=True):
+    """One lane of a backfill: offsets from `first` to `end`, those below `next` are done."""
+
+    lane: str
+    first: int
+    next: int
+    end: int
+
+
+class Backfill(_Answer, frozen=True):
+    """How far the history of a task is; `expected_end` None: done, or nobody can say."""
+
+    rows_done: int
+    rows_total: int
+    percent: float
+    rows_per_second: float | None
+    expected_end: int | None
+    lanes: list[BackfillLane]
+
+
 class TaskVersion(_Answer, frozen=True):
     """One version of a task that may still have open windows."""
 
@@ -158,12 +178,72 @@ class Task(TaskSummary, frozen=True):
     ledger: Ledger | None
     log_bytes: int | None
     missing: list[str]
+    backfill: Backfill | None = None
 
 
 class Tasks(_Answer, frozen=True):
     """All tasks."""
 
     tasks: list[TaskSummary]
+
+
+class QueryCounts(_Answer, frozen=True):
+    """Where the rows of a query went; those outside of its range of time are filtered."""
+
+    read: int
+    counted: int
+    filtered: int
+    bad: int
+    future: int
+
+
+class QueryProgress(_Answer, frozen=True):
+    """How far a query is: how much it reads, and for how long it has run."""
+
+    input: int | None
+    elapsed_ms: int | None
+
+
+class Query(_Answer, frozen=True):
+    """An ad-hoc query; `state` is waiting, running, done, failed or cancelled."""
+
+    id: str
+    state: str
+    detail: str
+    error: str | None
+    sql: str
+    options: dict[str, Any]
+    stream: str
+    files: str | None
+    rows_max: int
+    timeout: float
+    output_topic: str | None
+    created: int
+    started: int | None
+    ended: int | None
+    attempt: int
+    member: str | None
+    rows: int | None
+    counts: QueryCounts | None
+    progress: QueryProgress
+    from_ms: int | None = msgspec.field(name="from", default=None)
+    until_ms: int | None = msgspec.field(name="until", default=None)
+
+    @property
+    def ended_well(self) -> bool:
+        """Whether its rows are there."""
+        return self.state == "done"
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether there is something to wait for."""
+        return self.state in {"waiting", "running"}
+
+
+class Queries(_Answer, frozen=True):
+    """Ad-hoc queries, newest first."""
+
+    queries: list[Query]
 
 
 class OpenWindow(_Answer, frozen=True):
@@ -212,17 +292,19 @@ class HeldBy(_Answer, frozen=True):
     member: str | None
     watermark: int | None
     lag: int | None
+    lane: str | None = None
 
 
 class PartitionWhy(_Answer, frozen=True):
-    """One partition as a window sees it."""
+    """One partition as a window sees it, or what is left of its backfill (`3@b1`)."""
 
-    partition: int
+    partition: int | None
     watermark: int | None
     lag: int | None
     idle: bool
     reason: str
     member: str | None
+    lane: str = ""
 
 
 class WindowWhy(_Answer, frozen=True):
@@ -350,11 +432,12 @@ class Readiness(_Answer, frozen=True):
 
 
 class ResultEvent(msgspec.Struct, frozen=True):
-    """One result row as it was committed; `raw` is its JSON."""
+    """One result row as it was committed; `raw` is its JSON, `id` what `Client.tail` goes on by."""
 
     partition: int
     offset: int
     raw: bytes
+    id: str = ""
 
     @property
     def row(self) -> Row:

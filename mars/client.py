@@ -23,8 +23,11 @@ from mars.answers import (
     FinishedWindows,
     Ledger,
     OpenWindows,
+    Queries,
+    Query,
     Readiness,
     ResultEvent,
+    Row,
     Stream,
     Streams,
     Task,
@@ -127,14 +130,20 @@ class Client:
         *,
         start: str | int = "latest",
         options: Mapping[str, object] | None = None,
+        history: Mapping[str, object] | None = None,
     ) -> Task:
-        """Register a task; `start` is `latest`, `earliest` or a time."""
-        body = {
+        """Register a task; `start` is `latest`, `earliest` or a time.
+
+        `history` names files to be read before: `files`, `format`, `csv_header`, `until`.
+        """
+        body: dict[str, object] = {
             "name": name,
             "sql": sql,
             "start": {"timestamp": start} if isinstance(start, int) else start,
             "options": options or {},
         }
+        if history is not None:
+            body["history"] = history
         return self._call("POST", "/v1/tasks", Task, body=body)
 
     def tasks(self, *, deleted: bool = False) -> list[TaskSummary]:
@@ -209,15 +218,17 @@ class Client:
         query = {"window_start": window_start, "limit": limit}
         return self._call("GET", f"{_task(name)}/results", FinishedWindows, query=query)
 
-    def tail(self, name: str) -> Iterator[ResultEvent]:
+    def tail(self, name: str, *, after: str | None = None) -> Iterator[ResultEvent]:
         """Result rows as they are committed, from now on; close the iterator to end it.
 
-        The connection is made by the first `next`. Raises Unavailable when the API goes away.
+        `after` is the `id` of an event: rows behind it come first. The connection is made by the
+        first `next`. Raises Unavailable when the API goes away.
         """
+        resumed = {} if after is None else {"Last-Event-ID": after}
         request = self._http.build_request(
             "GET",
             f"{_task(name)}/results",
-            headers={"Accept": "text/event-stream"},
+            headers={"Accept": "text/event-stream", **resumed},
             timeout=httpx.Timeout(SILENCE_S, connect=CONNECT_TIMEOUT_S),
         )
         with self._talking():
@@ -229,6 +240,38 @@ class Client:
                 yield from _events(response.iter_bytes())
             finally:
                 response.close()
+
+    # --------------------------------------------------------------------------- queries
+
+    def create_query(self, sql: str, **members: object) -> Query:
+        """Run a query once, now.
+
+        `members` are those of the request: `from`, `until`, `files`, `rows_max`, `timeout`,
+        `output_topic`, `options`; one that is None is left out.
+        """
+        given = {name: value for name, value in members.items() if value is not None}
+        return self._call("POST", "/v1/queries", Query, body={"sql": sql, **given})
+
+    def queries(self) -> list[Query]:
+        """The queries that are kept, newest first."""
+        return self._call("GET", "/v1/queries", Queries).queries
+
+    def query(self, query: str) -> Query:
+        """One query."""
+        return self._call("GET", _query(query), Query)
+
+    def query_rows(self, query: str) -> list[Row]:
+        """The rows of a query that is done."""
+        return self._call("GET", f"{_query(query)}/rows", list[Row])
+
+    def query_arrow(self, query: str) -> bytes:
+        """The same as an Arrow IPC stream."""
+        headers = {"Accept": "application/vnd.apache.arrow.stream"}
+        return self._send("GET", f"{_query(query)}/rows", headers=headers).content
+
+    def cancel_query(self, query: str) -> None:
+        """Stop a query; nothing happens to one that has ended."""
+        self._send("DELETE", _query(query))
 
     # --------------------------------------------------------------------------- the service
 
@@ -292,6 +335,10 @@ def _segment(name: str) -> str:
     return quote(name, safe="")
 
 
+def _query(query: str) -> str:
+    return f"/v1/queries/{_segment(query)}"
+
+
 def _task(name: str) -> str:
     return f"/v1/tasks/{_segment(name)}"
 
@@ -334,8 +381,8 @@ def _events(pieces: Iterable[bytes]) -> Iterator[ResultEvent]:
                 data = value
             case b"":
                 if event == b"result":
-                    partition, _, offset = identity.partition(b":")
-                    yield ResultEvent(int(partition), int(offset), data)
+                    partition, _, offset = identity.partition(b"/")[0].partition(b":")
+                    yield ResultEvent(int(partition), int(offset), data, identity.decode())
                 event, identity, data = b"", b"", b""
             case _:
                 pass

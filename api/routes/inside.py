@@ -5,7 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
@@ -72,8 +72,8 @@ def router(services: Services, stopping: Stopping) -> APIRouter:
         responses={
             200: {
                 "description": "The last finished windows; or, if asked for, result rows as "
-                "they are committed: events named result, with partition:offset as id and the "
-                "row as data",
+                "they are committed: events named result, with partition:offset/positions as id "
+                "and the row as data; Last-Event-ID goes on behind an event",
                 "content": {EVENT_STREAM: {"schema": {"type": "string"}}},
             },
             **problems(UNKNOWN, WRONG, IN_USE, HTTPStatus.TOO_MANY_REQUESTS, AWAY),
@@ -86,6 +86,9 @@ def router(services: Services, stopping: Stopping) -> APIRouter:
             int | None, Query(ge=-TIME_MAX, le=TIME_MAX, description="epoch ms: this one only")
         ] = None,
         limit: Limit = LIMIT_DEFAULT,
+        last_event_id: Annotated[
+            str | None, Header(description="of a stream: the id of the last event that was seen")
+        ] = None,
     ) -> Response | FinishedWindows:
         """The last finished windows, newest first, or a stream of server-sent events."""
         if EVENT_STREAM not in request.headers.get("accept", ""):
@@ -94,7 +97,7 @@ def router(services: Services, stopping: Stopping) -> APIRouter:
         async def gone() -> bool:
             return stopping.is_set or await request.is_disconnected()
 
-        events = await services.results.follow(name, gone)
+        events = await services.results.follow(name, gone, last_event_id)
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(events, media_type=EVENT_STREAM, headers=headers)
 

@@ -63,7 +63,9 @@ def router(services: Services) -> APIRouter:
         deleted: Annotated[bool, Query(description="list deleted ones too")] = False,
     ) -> TaskList:
         """List all tasks."""
-        return TaskList(tasks=[summary(task) for task in services.tasks.list_all(deleted=deleted)])
+        tasks = services.tasks.list_all(deleted=deleted)
+        states = services.sampler.states(tasks)
+        return TaskList(tasks=[summary(task, states[task.name]) for task in tasks])
 
     @routes.get("/{name}", responses=problems(UNKNOWN, AWAY))
     def show_task(name: str, response: Response) -> TaskView:

@@ -11,6 +11,7 @@ from api.services.health import Health
 from api.services.logs import LogReader
 from api.services.metrics import MetricService
 from api.services.progress import ProgressTail
+from api.services.queries import QueryService
 from api.services.results import ResultService
 from api.services.sampling import Sampler
 from api.services.streams import StreamService
@@ -27,6 +28,7 @@ class Services:
     streams: StreamService
     tasks: TaskService
     progress: ProgressTail
+    queries: QueryService
     windows: WindowService
     results: ResultService
     why: WhyService
@@ -41,7 +43,7 @@ def build(ports: Ports, cluster: Cluster, health: Health, version: str) -> Servi
     compiler = Compiler(cluster.namespace)
     buckets = BucketCount(ports.coordinator, cluster.buckets_wanted)
     progress = ProgressTail(ports.progress, buckets)
-    tasks = TaskService(ports, compiler, progress, buckets, cluster.results_partitions)
+    tasks = TaskService(ports, compiler, progress, buckets, cluster)
     logs = LogReader(ports.log)
     sampler = Sampler(ports, compiler, progress, health.away)
     members = ClusterService(ports, cluster, buckets, sampler, health.away, version)
@@ -50,6 +52,7 @@ def build(ports: Ports, cluster: Cluster, health: Health, version: str) -> Servi
         streams=StreamService(ports, compiler, cluster.namespace),
         tasks=tasks,
         progress=progress,
+        queries=QueryService(ports, compiler, buckets, cluster),
         windows=WindowService(ports, compiler, buckets, tasks, progress, logs),
         results=ResultService(ports, compiler, tasks),
         why=WhyService(ports, compiler, buckets, tasks, progress, logs, health.away),

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from threading import Lock
 
 from mars.definitions import TaskDefinition, TaskVersion
 from mars.errors import RequestError
 from mars.plan import Plan, Stream
-from mars.process.compiling import results_topic
-from mars.sql import compile_task
-from mars.types import StreamName, TaskName
+from mars.process.compiling import StreamOf, compile_request, compile_version
+from mars.types import TaskName
 
 PLANS_KEPT = 1_000
 """Plans of stored versions kept in memory, a few KiB each."""
-
-StreamOf = Callable[[str], Stream | None]
 
 
 class Compiler:
@@ -36,13 +34,13 @@ class Compiler:
         stream_of: StreamOf,
     ) -> Plan:
         """The plan of a query. Raises SqlError, Rejected."""
-        return compile_task(
+        return compile_request(
             sql,
+            options,
             task=task,
             version=version,
             stream_of=stream_of,
-            options=options,
-            default_topic=results_topic(self._namespace, task),
+            namespace=self._namespace,
         )
 
     def stored(self, name: TaskName, version: TaskVersion) -> Plan:
@@ -60,17 +58,7 @@ class Compiler:
 
     def against(self, name: TaskName, version: TaskVersion, stream: Stream) -> Plan:
         """The plan that a stored version would have over another declaration of its stream."""
-
-        def declared(asked: str) -> Stream | None:
-            return stream if StreamName(asked) == stream.name else None
-
-        return self.compile(
-            version.sql,
-            version.options,
-            task=name,
-            version=version.version,
-            stream_of=declared,
-        )
+        return compile_version(name, replace(version, stream=stream), self._namespace)
 
     def plans(self, definition: TaskDefinition) -> dict[int, Plan]:
         """The plans of all versions that this release can still compile."""

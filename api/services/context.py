@@ -9,8 +9,11 @@ from mars.ports import (
     ControlLog,
     Coordinator,
     DeadLetters,
+    ListHistory,
     PartialLog,
     ProgressLog,
+    QueryRegistry,
+    QueryRows,
     Registry,
     ResultTail,
     TopicAdmin,
@@ -29,6 +32,9 @@ class Ports:
     progress: ProgressLog
     dead: DeadLetters
     results: ResultTail
+    queries: QueryRegistry
+    answers: QueryRows
+    list_history: ListHistory
     now_ms: Callable[[], int]
     sleep: Callable[[float], None]
 
@@ -53,9 +59,12 @@ class Cluster:
     """What is fixed for a namespace.
 
     `buckets_wanted` (B) counts only where the namespace is made just now. `results_partitions`:
-    of output topics that are made here; 0: as many as buckets.
+    of output topics that are made here; 0: as many as buckets. A history of more than
+    `history_rows_min` messages is left to Spark, which reads `chunk_rows` at a time.
     """
 
     namespace: str
     buckets_wanted: int
     results_partitions: int = 0
+    history_rows_min: int = 100_000
+    chunk_rows: int = 2_000_000

@@ -9,7 +9,7 @@ from threading import Event, Lock, Thread
 from api.schemas import Readiness
 from mars.errors import Unavailable
 
-PROBE_INTERVAL_S = 2.0
+PROBE_INTERVAL_S = 1.0
 """Between two probes of a server: what /readyz says is at most this old, and a probe's time."""
 
 NOT_PROBED = "not asked yet"

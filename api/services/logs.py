@@ -8,7 +8,7 @@ from threading import BoundedSemaphore
 
 from mars.definitions import TaskDefinition
 from mars.errors import Unavailable
-from mars.machines.explaining import LoggedRows
+from mars.machines.evidence import LoggedRows
 from mars.machines.folding import Folding, StoreWentBack
 from mars.plan import Plan
 from mars.ports import Head, LogSlice, PartialLog, Progress
@@ -44,7 +44,7 @@ class LogReader:
 
 def all_entries(piece: LogSlice) -> tuple[Entry, ...]:
     """The base, if there is one, and the entries, in SEQ order."""
-    return piece.entries if piece.base is None else (piece.base, *piece.entries)
+    return piece.entries if piece.base is None else (*piece.older, piece.base, *piece.entries)
 
 
 def merged_through(

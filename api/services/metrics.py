@@ -115,7 +115,7 @@ def _task_gauges(tasks: Figures) -> Iterator[Metric]:
         "mars_task_state", "1 for the state it is in.", labels=["task", "state"]
     )
     for name, figures in tasks.items():
-        state.add_metric([name, figures.state.value], 1)
+        state.add_metric([name, figures.state], 1)
         for partition, rows in (figures.lag or {}).items():
             lag.add_metric([name, str(partition)], rows)
         if figures.watermark_ms is not None and figures.now_ms is not None:

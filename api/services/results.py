@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from threading import BoundedSemaphore
 
 import anyio
@@ -14,7 +15,7 @@ from api.schemas import FinishedWindow, FinishedWindows
 from api.services.compiling import Compiler
 from api.services.context import Ports
 from api.services.tasks import TaskService
-from mars.errors import Conflict, Unavailable
+from mars.errors import Conflict, Rejected, Unavailable
 from mars.plan import WINDOW_END, WINDOW_START, Plan
 from mars.ports import CommittedRow, ResultFollower
 from mars.types import TaskName, Topic
@@ -29,6 +30,11 @@ HEARTBEAT_S = 15.0
 """A comment is sent when nothing else was for so long, because proxies cut silent streams."""
 
 Group = tuple[int, int, int, bool]
+
+# Digits of what a 64-bit offset holds; the second half is left out by who knows the place only.
+_EVENT_ID = re.compile(
+    r"(?:(\d{1,9}):(\d{1,18})|(?=/))(?:/(\d{1,18}(?:,\d{1,18}){0,9999}))?", re.ASCII
+)
 
 
 class ResultService:
@@ -73,12 +79,15 @@ class ResultService:
             )
         return definition.name, plan
 
-    async def follow(self, name: str, gone: Callable[[], Awaitable[bool]]) -> AsyncIterator[bytes]:
-        """Server-sent events from now on, until `gone` says so.
+    async def follow(
+        self, name: str, gone: Callable[[], Awaitable[bool]], last_event_id: str | None = None
+    ) -> AsyncIterator[bytes]:
+        """Server-sent events from now on (or behind the one of that id), until `gone` says so.
 
-        What can go wrong goes wrong before the first event. Raises NotFound, TooManyFollowers,
-        Unavailable.
+        What can go wrong goes wrong before the first event. Raises NotFound, Rejected,
+        TooManyFollowers, Unavailable.
         """
+        after = {} if last_event_id is None else positions_of(last_event_id)
         task, plan = await anyio.to_thread.run_sync(self._current, name)
         topic = Topic(plan.options.output_topic)
         if not self._places.acquire(blocking=False):
@@ -88,7 +97,7 @@ class ResultService:
             )
         try:
             follower = await anyio.to_thread.run_sync(
-                self._ports.results.follow, topic, task, limiter=self._threads
+                self._ports.results.follow, topic, task, after, limiter=self._threads
             )
         except BaseException:
             self._places.release()
@@ -98,11 +107,14 @@ class ResultService:
     async def _events(
         self, follower: ResultFollower, gone: Callable[[], Awaitable[bool]]
     ) -> AsyncIterator[bytes]:
+        positions = dict(follower.starts)
         try:
-            yield b": results as they are committed\n\n"
+            # An id without data: whoever is cut off before the first row goes on here, too.
+            yield b": results as they are committed\nid: %s\n\n" % _identity(positions)
             silent_since = anyio.current_time()
             while not await gone():
-                events = await self._poll(follower)
+                rows = await self._poll(follower)
+                events = b"".join(_event(row, positions) for row in rows)
                 now = anyio.current_time()
                 if not events and now - silent_since >= HEARTBEAT_S:
                     events = b": nothing new\n\n"
@@ -114,14 +126,13 @@ class ResultService:
                 await anyio.to_thread.run_sync(follower.close, limiter=self._threads)
             self._places.release()
 
-    async def _poll(self, follower: ResultFollower) -> bytes:
+    async def _poll(self, follower: ResultFollower) -> list[CommittedRow]:
         try:
-            rows = await anyio.to_thread.run_sync(follower.poll, POLL_S, limiter=self._threads)
+            return await anyio.to_thread.run_sync(follower.poll, POLL_S, limiter=self._threads)
         except Unavailable:
             # The follower goes on by itself; the client sees a pause.
             await anyio.sleep(POLL_S)
-            return b""
-        return b"".join(map(_event, rows))
+            return []
 
 
 def _group(row: CommittedRow, value: dict[str, object]) -> Group:
@@ -142,5 +153,27 @@ def _finished(group: Group, rows: list[dict[str, object]]) -> FinishedWindow:
     )
 
 
-def _event(row: CommittedRow) -> bytes:
-    return b"event: result\nid: %d:%d\ndata: %s\n\n" % (row.partition, row.offset, row.value)
+def _event(row: CommittedRow, positions: dict[int, int]) -> bytes:
+    """An event, whose id says where the row lies and what comes next in all partitions."""
+    positions[row.partition] = row.offset + 1
+    place = b"%d:%d" % (row.partition, row.offset)
+    return b"event: result\nid: %s%s\ndata: %s\n\n" % (place, _identity(positions), row.value)
+
+
+def _identity(positions: Mapping[int, int]) -> bytes:
+    """The next offsets of partitions 0, 1, ... as `/7,0,12`."""
+    return b"/" + b",".join(b"%d" % positions[partition] for partition in sorted(positions))
+
+
+def positions_of(event_id: str) -> dict[int, int]:
+    """The next offset per partition after an event. Raises Rejected for what is no id of ours."""
+    parts = _EVENT_ID.fullmatch(event_id)
+    if parts is None:
+        raise Rejected(
+            f"Last-Event-ID {event_id[:80]!a} is no id of an event of this path: leave it out to "
+            "begin with what is committed from now on"
+        )
+    partition, offset, following = parts.groups()
+    if following is not None:
+        return dict(enumerate(map(int, following.split(","))))
+    return {int(partition): int(offset) + 1}

@@ -28,6 +28,9 @@ TOPIC_CHARACTERS_MAX = 249
 TOPIC_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 """Kafka's own rule for the name of a topic."""
 
+OWN_TOPICS = ("progress", "control", "dead", "queries")
+"""What Mars itself writes; see `mars.adapters.kafka.names`."""
+
 TIMESTAMPS = tuple(kind.value for kind in FieldType if kind.value_type is ValueType.TIMESTAMP)
 
 
@@ -134,7 +137,7 @@ class StreamService:
                 f"topic {topic[:80]!a} is not a legal topic: 1 to {TOPIC_CHARACTERS_MAX} of "
                 "the characters a-z A-Z 0-9 . _ -"
             )
-        own = {f"{self._own_topics}{part}" for part in ("progress", "control", "dead")}
+        own = {f"{self._own_topics}{part}" for part in OWN_TOPICS}
         if topic in own or topic.startswith("__"):
             raise Rejected(f"topic {topic} is one of Mars's or Kafka's own")
 

@@ -14,15 +14,16 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from api.names import known_task_name, new_task_name, no_task
-from api.schemas import NewTaskRequest, StartAt, TaskRequest, ValidateRequest
+from api.schemas import NewTaskRequest, TaskRequest, ValidateRequest
+from api.services.beginning import Beginning, Beginnings
 from api.services.compiling import Compiler
-from api.services.context import BucketCount, Ports
+from api.services.context import BucketCount, Cluster, Ports
 from api.services.progress import ProgressTail
 from mars.definitions import TaskDefinition, TaskState, TaskVersion, encode_definition
 from mars.errors import Conflict, Rejected, RequestError, VersionMismatch
 from mars.plan import Plan, Stream
 from mars.ports import TopicInfo
-from mars.types import StreamName, TaskName, Topic, live_lane
+from mars.types import StreamName, TaskName, Topic
 
 TOPIC_POLL_S = 0.1
 """How often a request looks for the topic of its stream."""
@@ -64,13 +65,14 @@ class TaskService:
         compiler: Compiler,
         progress: ProgressTail,
         buckets: BucketCount,
-        results_partitions: int,
+        cluster: Cluster,
     ) -> None:
         self._ports = ports
         self._compiler = compiler
         self._progress = progress
         self._buckets = buckets
-        self._results_partitions = results_partitions
+        self._results_partitions = cluster.results_partitions
+        self._beginnings = Beginnings(ports, cluster)
 
     def list_all(self, *, deleted: bool) -> list[TaskDefinition]:
         """All tasks by name; deleted ones only if asked for."""
@@ -110,9 +112,15 @@ class TaskService:
         """Register a task. Raises Conflict, SqlError, Rejected."""
         name = new_task_name(request.name)
         plan = self._compile(request.sql, request.options, name, self._next_version(name))
-        version = self._first_version(request, plan)
+        info = described(self._ports, Topic(plan.stream.topic))
+        beginning = self._beginnings.of(plan.stream, request.start, request.history)
+        version = self._first_version(request, plan, info, beginning)
         definition = TaskDefinition(
-            name, TaskState.RUNNING, (version,), first_version=version.version
+            name,
+            TaskState.RUNNING,
+            (version,),
+            first_version=version.version,
+            backfills=beginning.backfills,
         )
         _check_size(definition)
         self._ensure_output(plan)
@@ -151,10 +159,9 @@ class TaskService:
                 return revived
         raise _contended(definition.name)
 
-    def _first_version(self, request: NewTaskRequest, plan: Plan) -> TaskVersion:
-        topic = Topic(plan.stream.topic)
-        info = self._described(topic)
-        starts, complete_from_ms = self._starts(topic, request.start)
+    def _first_version(
+        self, request: NewTaskRequest, plan: Plan, info: TopicInfo, beginning: Beginning
+    ) -> TaskVersion:
         return TaskVersion(
             version=plan.version,
             sql=request.sql,
@@ -162,30 +169,9 @@ class TaskService:
             stream=plan.stream,
             topic_id=info.topic_id,
             created_ms=self._ports.now_ms(),
-            starts={live_lane(partition): offset for partition, offset in starts.items()},
-            complete_from_ms=complete_from_ms,
+            starts=beginning.starts,
+            complete_from_ms=beginning.complete_from_ms,
         )
-
-    def _described(self, topic: Topic) -> TopicInfo:
-        """The topic; one that was made just now may take the brokers a moment to tell of."""
-        for _look in range(TOPIC_LOOKS_MAX):
-            info = self._ports.admin.describe(topic)
-            if info is not None:
-                return info
-            self._ports.sleep(TOPIC_POLL_S)
-        raise Rejected(f"Kafka has no topic {topic}: create it first")
-
-    def _starts(self, topic: Topic, start: str | StartAt) -> tuple[dict[int, int], int | None]:
-        """Start offsets per partition, and from when on windows are complete."""
-        admin = self._ports.admin
-        if isinstance(start, StartAt):
-            return admin.offsets_at(topic, start.timestamp), start.timestamp
-        if start == "earliest":
-            return admin.starts(topic), None
-        # The clock is read last: a row that came before the offsets were taken is then in a window
-        # that began before, which is marked incomplete.
-        ends = admin.ends(topic)
-        return ends, self._ports.now_ms()
 
     def _ensure_output(self, plan: Plan) -> None:
         partitions = self._results_partitions or self._buckets()
@@ -236,7 +222,7 @@ class TaskService:
                 f"the task reads topic {current.stream.topic}, the new query {topic}: make a new "
                 "task for another topic"
             )
-        info = self._described(topic)
+        info = described(self._ports, topic)
         if info.topic_id != current.topic_id:
             raise Conflict(
                 f"topic {topic} was deleted and made again since the task was registered: delete "
@@ -308,6 +294,19 @@ class TaskService:
         raise _contended(name)
 
 
+def described(ports: Ports, topic: Topic) -> TopicInfo:
+    """The topic; one that was made just now may take the brokers a moment to tell of.
+
+    Raises Rejected if there is none.
+    """
+    for _look in range(TOPIC_LOOKS_MAX):
+        info = ports.admin.describe(topic)
+        if info is not None:
+            return info
+        ports.sleep(TOPIC_POLL_S)
+    raise Rejected(f"Kafka has no topic {topic}: create it first")
+
+
 def _taken(name: str) -> Conflict:
     return Conflict(f"there is a task {name}: PUT /v1/tasks/{name} changes it")
 
@@ -340,7 +339,9 @@ def _check_size(definition: TaskDefinition) -> None:
     if len(encode_definition(definition)) <= DEFINITION_BYTES_MAX:
         return
     if len(definition.versions) == 1:
-        raise Rejected(f"query, options and stream have more than {DEFINITION_BYTES_MAX} bytes")
+        raise Rejected(
+            f"query, options, stream and files have more than {DEFINITION_BYTES_MAX} bytes"
+        )
     raise Conflict(
         f"the versions of task {definition.name} with open windows have more than "
         f"{DEFINITION_BYTES_MAX} bytes: try again when older ones are closed"

@@ -6,20 +6,30 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from api.presenting import output_view, plan_view
-from api.schemas import Lag, Ledger, Rates, TaskSummary, TaskView, Validation, VersionView
+from api.schemas import (
+    BackfillLane,
+    BackfillView,
+    Lag,
+    Ledger,
+    Rates,
+    TaskSummary,
+    TaskView,
+    Validation,
+    VersionView,
+)
 from api.services.sampling import TaskFigures
 from mars import ports
 from mars.definitions import TaskDefinition
 from mars.plan import Plan
 
 
-def summary(task: TaskDefinition) -> TaskSummary:
-    """A task in a list."""
+def summary(task: TaskDefinition, state: str) -> TaskSummary:
+    """A task in a list; `state` as it is shown."""
     current = task.current
     return TaskSummary(
         name=task.name,
         version=current.version,
-        state=task.state.value,
+        state=state,
         detail=task.detail,
         sql=current.sql,
         options=dict(current.options),
@@ -33,7 +43,7 @@ def task_view(
 ) -> TaskView:
     """A task with everything that is known of it now."""
     return TaskView(
-        **summary(task).model_dump(),
+        **summary(task, figures.state).model_dump(),
         plan=None if plan is None else plan_view(plan),
         output=None if plan is None else output_view(plan),
         versions=[
@@ -51,6 +61,7 @@ def task_view(
         ),
         lag=_lag(figures),
         watermark=figures.watermark_ms,
+        backfill=_backfill(figures),
         ledger=None if figures.ledger is None else ledger_view(figures.ledger),
         log_bytes=figures.log_bytes,
         missing=list(missing),
@@ -63,6 +74,23 @@ def _lag(figures: TaskFigures) -> Lag | None:
     return Lag(
         rows=sum(figures.lag.values()),
         partitions={str(partition): rows for partition, rows in figures.lag.items()},
+    )
+
+
+def _backfill(figures: TaskFigures) -> BackfillView | None:
+    history = figures.history
+    if history is None:
+        return None
+    return BackfillView(
+        rows_done=history.done,
+        rows_total=history.total,
+        percent=history.percent,
+        rows_per_second=figures.history_per_second,
+        expected_end=figures.history_end_ms,
+        lanes=[
+            BackfillLane(lane=one.lane, first=one.first, next=one.next, end=one.end)
+            for one in history.lanes
+        ],
     )
 
 

@@ -54,6 +54,6 @@ class Feed:
         self._producer.poll(0)
         return sent
 
-    def close(self) -> None:
-        """Deliver what is queued."""
+    def deliver(self) -> None:
+        """Wait until what is queued has arrived."""
         self._producer.flush(CALL_TIMEOUT_S)

@@ -39,7 +39,8 @@ _COMMANDS = {
     "task": _Place("mars.cli.tasks", "task", "Register, list and change stat tasks."),
     "tail": _Place("mars.cli.tail", "tail", "Results of a task as they come."),
     "why": _Place("mars.cli.why", "why", "Why no result comes: who holds each open window."),
-    "backfill": _Place("mars.cli.backfill", "backfill", "Compute a task over the past."),
+    "backfill": _Place("mars.cli.backfill", "backfill", "How far a task's history is computed."),
+    "query": _Place("mars.cli.query", "query", "Run a query once, now."),
     "bench": _Place("mars.cli.bench", "bench", "Measure throughput and latency."),
 }
 

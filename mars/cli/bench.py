@@ -167,6 +167,60 @@ def latency(
     return _show(latency_session(asked, messages().print), as_json=as_json)
 
 
+@bench.command()
+@click.option(
+    "--from",
+    "sources",
+    type=click.Choice(["json", "ndjson", "parquet"]),
+    multiple=True,
+    help="Where the rows are; several times for several [default: all].",
+)
+@click.option("--rows", type=ROWS, help="Rows of each [default: 8 M json, 20 M ndjson, 40 M].")
+@click.option("--peers/--no-peers", default=True, help="Plain Spark SQL and DuckDB beside Mars.")
+@click.option("--driver-memory", type=click.IntRange(256), help="Heap of Mars's driver, MiB.")
+@click.option("--chunk-rows", type=click.IntRange(1_000), help="Rows of a chunk.")
+@data_option
+@results_option
+@json_option
+def bulk(
+    sources: tuple[str, ...],
+    rows: int | None,
+    peers: bool,
+    driver_memory: int | None,
+    chunk_rows: int | None,
+    data: Path | None,
+    results: Path | None,
+    as_json: bool,
+) -> int:
+    """Rows per second of a backfill on Spark, beside plain Spark SQL and DuckDB."""
+    from bench.bulk import Bulk, bulk_session
+    from bench.bulk_results import SourceKind, grids
+    from bench.results import FOLDER
+    from bench.tables import on_terminal
+
+    usual = Bulk()
+    asked = Bulk(
+        sources=tuple(map(SourceKind, sources)) or usual.sources,
+        rows=rows,
+        peers=peers,
+        driver_memory_mb=driver_memory or usual.driver_memory_mb,
+        chunk_rows=chunk_rows or usual.chunk_rows,
+        data=data,
+        folder=results or FOLDER,
+    )
+    finished = bulk_session(asked, messages().print)
+    if as_json:
+        print_json(finished.report)
+    else:
+        for grid in grids(finished.report):
+            output().print(on_terminal(grid))
+    for run in finished.report.runs:
+        for text in run.problems:
+            messages().print(f"{run.contestant}: {text}", markup=False)
+    messages().print(f"Saved: {finished.path}", markup=False)
+    return 1 if any(run.problems for run in finished.report.runs) else 0
+
+
 def _show(finished: Finished, *, as_json: bool) -> int:
     """Print the report; 1 when a contestant's results were wrong."""
     from bench.plots import DOCS, plot_sweep

@@ -1,4 +1,8 @@
-"""`mars up --demo`: feeds a synthetic flow stream and shows statistics of it as windows close."""
+"""`mars up --demo`: feeds a synthetic flow stream and shows statistics of it as windows close.
+
+Half a million rows lie in the topic before the first task is registered: Spark maps them while live
+rows keep coming, and their windows come out in order.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ import time
 from dataclasses import dataclass, field
 
 from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn
 
 from bench.flows import Flows, stream
 from mars.adapters.feed import Feed
@@ -21,6 +26,13 @@ from mars.local.state import ClusterFile
 TOPIC = "flows"
 STREAM = "S"
 PARTITIONS = 4
+HISTORY_ROWS = 500_000
+HISTORY_MS = 10 * 60_000
+"""What lies in the topic at first: ten minutes of rows."""
+
+HISTORY_CHUNK = 10_000
+"""Rows sent at once."""
+
 ROWS_PER_SECOND = 5_000
 """A rate that leaves most of a small machine idle; `mars bench` is for more."""
 
@@ -42,8 +54,10 @@ STATUS_INTERVAL_S = 5.0
 ROWS_SHOWN = 5
 """Rows of a window that are shown."""
 
+WITH_HISTORY = "by_sip"
+
 TASKS = {
-    "by_sip": (
+    WITH_HISTORY: (
         "SELECT sip, type, timestamp, count(*) FROM S GROUP BY sip, type, timestamp WINDOWING 60 s"
     ),
     "top_types": (
@@ -51,7 +65,8 @@ TASKS = {
         "GROUP BY type ORDER BY flows DESC LIMIT 5 WINDOWING 5 s"
     ),
 }
-"""The query of the Mars paper, word for word, and one whose windows close every 5 seconds."""
+"""The query of the Mars paper, word for word, which begins with the history, and one whose windows
+close every 5 seconds."""
 
 
 def run(cluster: ClusterFile, stop: threading.Event, seconds: float | None) -> int:
@@ -60,10 +75,12 @@ def run(cluster: ClusterFile, stop: threading.Event, seconds: float | None) -> i
     feeder = _Feeder(cluster.kafka, stop)
     windows = _Windows(cluster.api, stop)
     with Client(cluster.api) as client:
+        if not {task.name for task in client.tasks()} & TASKS.keys():
+            feeder.send_history(screen)
+        feeding = _start("feed", feeder.run)
         _register(client, screen)
         for name in TASKS:
             _start(f"tail-{name}", windows.follow, name)
-        feeding = _start("feed", feeder.run)
         screen.print(
             f"Feeding {ROWS_PER_SECOND:,} rows a second into topic {TOPIC}; the first 5-second "
             f"window comes in a moment.\nAPI: {cluster.api}/docs   Ctrl-C stops everything.\n"
@@ -97,7 +114,8 @@ def _register(client: Client, screen: Console) -> None:
     )
     for name, sql in TASKS.items():
         try:
-            client.create_task(name, sql, options={"delay": f"{DELAY_MS}ms"})
+            start = "earliest" if name == WITH_HISTORY else "latest"
+            client.create_task(name, sql, start=start, options={"delay": f"{DELAY_MS}ms"})
         except Conflict:
             screen.print(f"Task {name} is there from an earlier run and goes on.")
         else:
@@ -113,6 +131,18 @@ class _Feeder:
         self._stop = stop
         self.sent = 0
 
+    def send_history(self, screen: Console) -> None:
+        """Rows of the last minutes, all at once."""
+        begin_ms = int(time.time() * 1000) - HISTORY_MS
+        rate = HISTORY_ROWS * 1000 / HISTORY_MS
+        screen.print(f"Putting {HISTORY_ROWS:,} rows of history into topic {TOPIC}.")
+        for first in range(0, HISTORY_ROWS, HISTORY_CHUNK):
+            if self._stop.is_set():
+                return
+            start_ms = begin_ms + int(first / rate * 1000)
+            self._feed.send(self._flows.messages(HISTORY_CHUNK, start_ms, rate))
+            self._feed.deliver()
+
     def run(self) -> None:
         begun = time.monotonic()
         while not self._stop.wait(TICK_S):
@@ -121,7 +151,7 @@ class _Feeder:
                 now_ms = int(time.time() * 1000)
                 rows = self._flows.messages(due, now_ms, float("inf"))
                 self.sent += self._feed.send(rows)
-        self._feed.close()
+        self._feed.deliver()
 
 
 @dataclass(slots=True)
@@ -187,20 +217,69 @@ def _show(
     deadline: float | None,
 ) -> None:
     status_s, sent = time.monotonic(), 0
-    while not stop.is_set() and (deadline is None or time.monotonic() < deadline):
-        for window in windows.closed(LOOK_S):
-            _print_window(screen, window)
-        now = time.monotonic()
-        if now - status_s >= STATUS_INTERVAL_S:
-            _print_status(client, screen, (feeder.sent - sent) / (now - status_s))
-            status_s, sent = now, feeder.sent
+    with _HistoryBar(client, screen) as history:
+        while not stop.is_set() and (deadline is None or time.monotonic() < deadline):
+            for window in windows.closed(LOOK_S):
+                _print_window(screen, window)
+            history.move()
+            now = time.monotonic()
+            if now - status_s >= STATUS_INTERVAL_S:
+                _print_status(client, screen, (feeder.sent - sent) / (now - status_s))
+                status_s, sent = now, feeder.sent
+
+
+class _HistoryBar:
+    """How far the history is, below everything that is printed, until it is done."""
+
+    def __init__(self, client: Client, screen: Console) -> None:
+        self._client = client
+        self._screen = screen
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            console=screen,
+            transient=True,
+        )
+        self._bar: TaskID | None = None
+
+    def __enter__(self) -> _HistoryBar:
+        try:
+            going_on = self._client.task(WITH_HISTORY).state == "backfilling"
+        except MarsError:
+            going_on = False
+        if going_on:
+            what = f"Spark maps the history of {WITH_HISTORY}"
+            self._bar = self._progress.add_task(what, total=100)
+            self._progress.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._progress.stop()
+
+    def move(self) -> None:
+        """Look how far it is, if it goes on."""
+        if self._bar is None:
+            return
+        try:
+            task = self._client.task(WITH_HISTORY)
+        except MarsError:
+            return
+        if task.backfill is not None:
+            self._progress.update(self._bar, completed=task.backfill.percent)
+        if task.state != "backfilling" and not task.missing:
+            self._bar = None
+            self._progress.stop()
+            self._screen.print(f"The history of {WITH_HISTORY} is mapped.")
 
 
 def _print_window(screen: Console, window: _Window) -> None:
     latency_ms = window.first_s * 1000 - window.end_ms - DELAY_MS
+    live = latency_ms < window.end_ms - window.start_ms
+    when = f"the first {latency_ms:,.0f} ms after its end and delay" if live else "of the history"
     screen.print(
         f"[bold]{window.task}[/bold]  window {clock(window.start_ms)} UTC: "
-        f"{len(window.rows):,} rows, the first {latency_ms:,.0f} ms after its end and delay"
+        f"{len(window.rows):,} rows, {when}"
     )
     columns = [name for name in window.rows[0] if name not in {"window_start", "window_end"}]
     cells = [[_cell(row[name]) for name in columns] for row in window.rows[:ROWS_SHOWN]]

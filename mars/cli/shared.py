@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
@@ -16,6 +17,11 @@ from mars.settings import surroundings
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+FILE_FORMATS = ("parquet", "ndjson", "csv")
+"""What files can be; the first is meant unless another is named."""
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 DATA = Path(".mars")
 """Where `mars up` keeps everything unless told otherwise."""
@@ -77,3 +83,63 @@ def messages() -> Console:
 def print_json(value: object) -> None:
     """Any value that msgspec can encode, indented, to standard output."""
     click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+
+
+def files_options(command: Callable[P, R]) -> Callable[P, R]:
+    """`--files`, `--files-format` and `--csv-header`, to be read by `files_of`."""
+    for option in (
+        click.option("--csv-header", is_flag=True, help="Each CSV file begins with a header."),
+        click.option(
+            "--files-format",
+            type=click.Choice(FILE_FORMATS),
+            default=None,
+            help="Format of the files [default: parquet].",
+        ),
+        click.option(
+            "--files",
+            metavar="DIR",
+            default=None,
+            help="A folder or pattern of files, as the API and Spark see it.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def files_of(
+    location: str | None, format: str | None, *, csv_header: bool, until_ms: int | None = None
+) -> dict[str, object] | None:
+    """What a request says of files; None without any. Raises UsageError."""
+    if location is None:
+        if format is not None or csv_header:
+            raise click.UsageError("--files-format and --csv-header are for --files DIR")
+        return None
+    absolute = location if "://" in location else str(Path(location).absolute())
+    members: dict[str, object] = {
+        "files": absolute,
+        "format": format or FILE_FORMATS[0],
+        "csv_header": csv_header,
+    }
+    if until_ms is not None:
+        members["until"] = until_ms
+    return members
+
+
+class Moment(click.ParamType[int]):
+    """A time: epoch milliseconds, or ISO 8601 (UTC unless it names an offset)."""
+
+    name = "time"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """Epoch milliseconds."""
+        text = str(value)
+        if text.removeprefix("-").isdecimal():
+            return int(text)
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            self.fail(f"{text!r} is neither epoch milliseconds nor a time in ISO 8601", param, ctx)
+        zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+        return (zoned - EPOCH) // timedelta(milliseconds=1)

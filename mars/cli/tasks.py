@@ -9,7 +9,17 @@ from pathlib import Path
 import click
 
 from mars.answers import Task
-from mars.cli.shared import api_address, api_option, json_option, messages, output, print_json
+from mars.cli.shared import (
+    Moment,
+    api_address,
+    api_option,
+    files_of,
+    files_options,
+    json_option,
+    messages,
+    output,
+    print_json,
+)
 from mars.cli.streams import read_object
 from mars.cli.tables import clock, number, table
 from mars.client import Client
@@ -36,6 +46,8 @@ def _options_option(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--sql", default=None, help="The query, instead of a file.")
 @click.option("--name", default=None, help="Name of the task [default: the file's name].")
 @click.option("--start", default=None, help="latest (default), earliest, or epoch milliseconds.")
+@files_options
+@click.option("--until", type=Moment(), default=None, help="Leave out later rows of the files.")
 @_options_option
 @api_option
 @json_option
@@ -44,11 +56,22 @@ def add(
     sql: str | None,
     name: str | None,
     start: str | None,
+    files: str | None,
+    files_format: str | None,
+    csv_header: bool,
+    until: int | None,
     options: tuple[str, ...],
     api: str | None,
     as_json: bool,
 ) -> None:
-    """Register the task in FILE (.sql: a query; .json: name, sql, start, options; -: stdin)."""
+    """Register the task in FILE (.sql: a query; .json: a request of the API; -: stdin).
+
+    With --start earliest or a time, what already lies in the topic is counted too; with --files
+    what it no longer holds. `mars backfill NAME` shows how far that is.
+    """
+    if until is not None and files is None:
+        raise click.UsageError("--until is for --files DIR")
+    history = files_of(files, files_format, csv_header=csv_header, until_ms=until)
     body = _definition(file, sql)
     chosen = name or body.get("name") or (file.stem if file is not None else None)
     if not chosen or chosen == "-":
@@ -60,8 +83,12 @@ def add(
             str(body["sql"]),
             start=_start(start or body.get("start")),
             options=settings,
+            history=history or _object(body.get("history")) or None,
         )
-    _tell(found, as_json, f"Task {found.name} runs; `mars tail {found.name}` shows its results.")
+    text = f"Task {found.name} runs; `mars tail {found.name}` shows its results."
+    if found.backfill is not None:
+        text += f" `mars backfill {found.name}` shows how far its history is."
+    _tell(found, as_json, text)
 
 
 @task.command()

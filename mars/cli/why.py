@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from mars.answers import WindowWhy
+from mars.answers import HeldBy, WindowWhy
 from mars.cli.shared import api_address, api_option, json_option, output, print_json
 from mars.cli.tables import clock, number, table
 from mars.client import Client
@@ -41,16 +41,19 @@ def why(name: str, api: str | None, as_json: bool) -> None:
 
 def _row(window: WindowWhy) -> tuple[str, ...]:
     held = window.held_by
-    where = (
-        f"partition {held.partition}"
-        if held.partition is not None
-        else (f"bucket {held.bucket}" if held.bucket is not None else "-")
-    )
     return (
         clock(window.window_start),
         clock(window.expected_close),
-        where,
+        _place(held),
         held.reason,
         held.member or "-",
         number(held.lag),
     )
+
+
+def _place(held: HeldBy) -> str:
+    if held.lane is not None and "@" in held.lane:
+        return f"backfill {held.lane}"
+    if held.partition is not None:
+        return f"partition {held.partition}"
+    return "-" if held.bucket is None else f"bucket {held.bucket}"

@@ -30,7 +30,7 @@ _NAMES = ("delay", "idle_after", "future_limit", "late", "output_topic")
 _NOT_YET = ("lateness", "max_keys")
 _LEGAL_TOPIC = re.compile(rf"[A-Za-z0-9._-]{{1,{TOPIC_CHARACTERS_MAX}}}")
 # `mars.results.progress` is where a task named progress writes, so `results` is no namespace.
-_OWN_TOPIC = re.compile(r"mars\.(?:(?!results\.)[^.]+\.)?(?:progress|dead|control)")
+_OWN_TOPIC = re.compile(r"mars\.(?:(?!results\.)[^.]+\.)?(?:progress|dead|control|queries)")
 
 
 def parse_options(

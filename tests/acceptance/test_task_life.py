@@ -475,5 +475,34 @@ def _lag(flow: Flow) -> int | None:
     return None if found is None else found.rows
 
 
+def test_a_task_whose_groups_do_not_fit_into_its_budget_fails_and_says_what_to_do(
+    shared_mars: MarsCluster,
+) -> None:
+    flow, client = Flow(shared_mars, "life_overfull"), shared_mars.client
+    every_row = (
+        f"SELECT id, hash, timestamp, count(*) FROM {flow.name} GROUP BY id, hash, timestamp "
+        "WINDOWING 1 h"
+    )
+    client.create_task(flow.name, every_row, options={"delay": "1s", "idle_after": "1h"})
+    flow.register("life_overfull_witness")
+
+    def failed() -> bool:
+        flow.burst(10_000)
+        return client.task(flow.name).state == "failed"
+
+    wait_for("the failure", failed, pause_s=0.5)
+
+    detail = client.task(flow.name).detail
+    assert f"{LOG_BYTES_MAX}" in detail
+    assert "cluster.log_bytes_max" in detail
+    assert "smaller windows" in detail
+    with store(shared_mars) as keys:
+        used = int(keys.get(f"mars:{{{flow.name}}}:bytes") or 0)
+    assert LOG_BYTES_MAX < used <= 2 * LOG_BYTES_MAX
+    wanted = expected(flow.rows, WINDOW_MS)
+    assert_exactly_once(flow.results(len(wanted), "life_overfull_witness"), wanted)
+    client.delete_task(flow.name)
+
+
 def test_no_process_was_started_again(shared_mars: MarsCluster) -> None:
     assert not any(shared_mars.restarts.values())

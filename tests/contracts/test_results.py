@@ -137,6 +137,26 @@ def test_follower_gives_what_is_committed_after_it_was_made(cluster: Cluster) ->
         follower.close()
 
 
+def test_follower_goes_on_at_given_offsets_as_far_as_there_are_rows(cluster: Cluster) -> None:
+    topic = cluster.topic(3)
+    for partition in range(3):
+        write(cluster, topic, 0, [f"{partition}-{n}" for n in range(3)], partition=partition)
+    cluster.truncate(topic, 1, 2)
+    follower = tail_of(cluster).follow(topic, TASK, {0: 2, 1: 0, 7: 3})
+    try:
+        assert dict(follower.starts) == {0: 2, 1: 2, 2: 3}
+        seen: list[str] = []
+
+        def both() -> bool:
+            seen.extend(sips(follower.poll(0.1)))
+            return len(seen) >= 2
+
+        eventually(both)
+        assert sorted(seen) == ["0-2", "1-2"]
+    finally:
+        follower.close()
+
+
 def test_dead_letters_come_newest_first_and_are_read_on(cluster: Cluster) -> None:
     dead = dead_of(cluster)
     assert dead.recent(TASK, 10) == []

@@ -11,13 +11,15 @@ import pytest
 from kazoo.client import KazooClient
 
 from mars.adapters.memory.coordinator import MemoryCoordinator, MemoryEnsemble
+from mars.adapters.memory.queries import MemoryQueryRegistry, MemoryQueryShelf
 from mars.adapters.memory.registry import MemoryRegistry, MemoryShelf
 from mars.adapters.zookeeper.connection import Reply, ZooKeeperConnection
 from mars.adapters.zookeeper.coordinator import ZooKeeperCoordinator
 from mars.adapters.zookeeper.paths import Paths
+from mars.adapters.zookeeper.queries import ZooKeeperQueryRegistry
 from mars.adapters.zookeeper.registry import ZooKeeperRegistry
 from mars.local.servers import ZooKeeperServer
-from mars.ports import Coordinator, Registry
+from mars.ports import Coordinator, QueryRegistry, Registry
 from mars.settings import ZooKeeperSettings
 from mars.types import MemberId
 from tests.contracts.proxy import Proxy
@@ -32,6 +34,9 @@ class Ensemble(Protocol):
 
     def registry(self) -> Registry:
         """A process's registry."""
+
+    def queries(self) -> QueryRegistry:
+        """A process's registry of queries."""
 
     def coordinator(self, member: str) -> Coordinator:
         """The coordinator of the process of that name."""
@@ -58,9 +63,13 @@ class MemoryEnsembleUnderTest:
     def __init__(self) -> None:
         self.ensemble = MemoryEnsemble()
         self.shelf = MemoryShelf()
+        self.query_shelf = MemoryQueryShelf()
 
     def registry(self) -> MemoryRegistry:
         return MemoryRegistry(self.shelf)
+
+    def queries(self) -> MemoryQueryRegistry:
+        return MemoryQueryRegistry(self.query_shelf)
 
     def coordinator(self, member: str) -> MemoryCoordinator:
         return MemoryCoordinator(self.ensemble, MemberId(member))
@@ -127,6 +136,10 @@ class ZooKeeperUnderTest:
     def registry(self) -> ZooKeeperRegistry:
         process = self.process(f"registry-{len(self.processes)}")
         return ZooKeeperRegistry(process.connection, self.namespace)
+
+    def queries(self) -> ZooKeeperQueryRegistry:
+        process = self.process(f"queries-{len(self.processes)}")
+        return ZooKeeperQueryRegistry(process.connection, self.namespace)
 
     def coordinator(self, member: str) -> ZooKeeperCoordinator:
         process = self.process(member)

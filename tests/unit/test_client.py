@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from pydantic import BaseModel
 
-from api import schemas
+from api import query_schemas, schemas
 from mars import answers
 from mars.client import Client
 from mars.errors import (
@@ -184,6 +184,10 @@ PAIRS: list[tuple[type[msgspec.Struct], type[BaseModel]]] = [
     (answers.TaskVersion, schemas.VersionView),
     (answers.TaskSummary, schemas.TaskSummary),
     (answers.Task, schemas.TaskView),
+    (answers.Query, query_schemas.QueryView),
+    (answers.QueryCounts, query_schemas.QueryCounts),
+    (answers.QueryProgress, query_schemas.QueryProgress),
+    (answers.Queries, query_schemas.QueryList),
     (answers.OpenWindow, schemas.WindowRows),
     (answers.OpenWindows, schemas.OpenWindows),
     (answers.FinishedWindow, schemas.FinishedWindow),

@@ -8,8 +8,11 @@ audit.py         compares an emission with the output
 progress.py      KafkaProgressLog: what the buckets have emitted
 control.py       KafkaControlLog: definitions and epochs
 admin.py         KafkaTopicAdmin: topics, partitions, offsets
+queries.py       KafkaQueryRows: the answers of ad-hoc queries
+answers.py       the records of the topic of answers
 results.py       output topics and `mars.dead`, read from their ends for people
 slices.py        reads a known stretch of a partition
+watch.py         KafkaWatch: whether a broker answers
 wire.py          the records of our own topics
 config.py        properties of the clients, with their limits
 names.py         topics, groups and transactional ids of a namespace
@@ -21,12 +24,14 @@ from __future__ import annotations
 from mars.adapters.kafka.admin import KafkaTopicAdmin
 from mars.adapters.kafka.control import KafkaControlLog
 from mars.adapters.kafka.progress import KafkaProgressLog
+from mars.adapters.kafka.queries import KafkaQueryRows
 from mars.adapters.kafka.sink import KafkaSink
 from mars.adapters.kafka.source import KafkaReader
 
 __all__ = [
     "KafkaControlLog",
     "KafkaProgressLog",
+    "KafkaQueryRows",
     "KafkaReader",
     "KafkaSink",
     "KafkaTopicAdmin",

@@ -56,6 +56,20 @@ COMPACTED = {
 }
 DELETED_BY_AGE = {"cleanup.policy": "delete"}
 
+QUERIES_PARTITIONS = 4
+"""Answers are few; several partitions spread them over brokers."""
+
+ANSWERS_KEPT_MS = 86_400_000
+"""One day: an answer is fetched soon, and can be computed again."""
+
+ANSWERS = {
+    "cleanup.policy": "delete",
+    "retention.ms": str(ANSWERS_KEPT_MS),
+    # Only whole segments are deleted: small ones, so that old answers do go.
+    "segment.bytes": str(64 * 1024 * 1024),
+    "segment.ms": str(ANSWERS_KEPT_MS // 4),
+}
+
 LEADER_WAIT_S = 5.0
 """How long a partition may be without a leader that answers: it was made or has moved just now."""
 
@@ -103,10 +117,11 @@ class KafkaTopicAdmin:
     def ensure_internal(self, buckets: int) -> None:
         """Make what is missing; raises SettingsError if progress has another number of buckets."""
         names = self._names
-        progress, _control, _dead = self._ensure(
+        progress, *_others = self._ensure(
             self._new(names.progress, buckets, COMPACTED),
             self._new(names.control, 1, COMPACTED),
             self._new(names.dead, DEAD_PARTITIONS, DELETED_BY_AGE),
+            self._new(names.queries, QUERIES_PARTITIONS, ANSWERS),
         )
         if progress.partitions != buckets:
             raise SettingsError(

@@ -13,6 +13,7 @@ from typing import Any
 
 from mars.adapters.kafka.names import Names
 from mars.adapters.probe import kafka_properties
+from mars.ports.queries import QueryId
 from mars.settings import Settings
 from mars.types import Bucket
 
@@ -128,6 +129,21 @@ def transaction_properties(settings: Settings, member: str, bucket: Bucket) -> P
         "acks": "all",
         "enable.idempotence": True,
         "transactional.id": Names(settings.namespace).transactional_id(bucket),
+        "transaction.timeout.ms": settings.reducer.transaction_timeout_ms,
+    }
+
+
+def answer_properties(settings: Settings, member: str, query: QueryId) -> Properties:
+    """The producer of one query's answer."""
+    return {
+        "compression.type": "lz4",
+        "queue.buffering.max.messages": RESULT_ROWS_QUEUED_MAX,
+        "queue.buffering.max.kbytes": RESULT_KBYTES_QUEUED_MAX,
+        "topic.metadata.propagation.max.ms": UNKNOWN_TOPIC_MS,
+        **_client_properties(settings, f"{member}-{query}"),
+        "acks": "all",
+        "enable.idempotence": True,
+        "transactional.id": Names(settings.namespace).query_transactional_id(query),
         "transaction.timeout.ms": settings.reducer.transaction_timeout_ms,
     }
 

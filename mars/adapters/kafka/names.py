@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mars.ports.queries import QueryId
 from mars.types import Bucket, Topic
 
 DEFAULT_NAMESPACE = "default"
@@ -31,6 +32,11 @@ class Names:
         return self._topic("dead")
 
     @property
+    def queries(self) -> Topic:
+        """The answers of ad-hoc queries."""
+        return self._topic("queries")
+
+    @property
     def mappers(self) -> str:
         """The consumer group of the mappers."""
         return f"mars.{self.namespace}.mappers"
@@ -43,6 +49,10 @@ class Names:
     def transactional_id(self, bucket: Bucket) -> str:
         """Whoever initialises a producer of this id fences the older one."""
         return f"mars.{self.namespace}.{bucket}"
+
+    def query_transactional_id(self, query: QueryId) -> str:
+        """The same for the answer of a query; no bucket is called so."""
+        return f"mars.{self.namespace}.query.{query}"
 
     def _topic(self, name: str) -> Topic:
         if self.namespace == DEFAULT_NAMESPACE:

@@ -75,33 +75,39 @@ class KafkaResultTail:
             found = _Scan(consumer, topic, task, window_start_ms).newest(rows_max)
         return [row for partition in sorted(found) for row in found[partition][-rows_max:]]
 
-    def follow(self, topic: Topic, task: TaskName) -> KafkaResultFollower:
+    def follow(
+        self, topic: Topic, task: TaskName, after: Mapping[int, int] | None = None
+    ) -> KafkaResultFollower:
         """Rows committed from now on. Raises Unavailable, also if there is no such topic."""
-        return KafkaResultFollower(self._settings, topic, task)
+        return KafkaResultFollower(self._settings, topic, task, after or {})
 
 
 class KafkaResultFollower:
     """`ResultFollower` over Kafka; one thread at a time."""
 
-    def __init__(self, settings: Settings, topic: Topic, task: TaskName) -> None:
+    def __init__(
+        self, settings: Settings, topic: Topic, task: TaskName, after: Mapping[int, int]
+    ) -> None:
         self._task = task.encode()
+        self.starts: Mapping[int, int] = {}
         with configured():
             self._consumer = Consumer(lone_reader_properties(settings, READER))
         try:
             with translated():
-                self._start(topic)
+                self._start(topic, after)
         except BaseException:
             self._consumer.close()
             raise
 
-    def _start(self, topic: Topic) -> None:
-        ends = {
-            partition: _bounds(self._consumer, topic, partition)[1]
-            for partition in _partitions(self._consumer, topic)
-        }
-        if not ends:
+    def _start(self, topic: Topic, after: Mapping[int, int]) -> None:
+        starts = {}
+        for partition in _partitions(self._consumer, topic):
+            low, high = _bounds(self._consumer, topic, partition)
+            starts[partition] = min(max(after.get(partition, high), low), high)
+        if not starts:
             raise Unavailable("kafka", f"there is no topic {topic}")
-        self._consumer.assign([TopicPartition(topic, part, end) for part, end in ends.items()])
+        self._consumer.assign([TopicPartition(topic, part, at) for part, at in starts.items()])
+        self.starts = starts
 
     def poll(self, timeout_s: float) -> list[CommittedRow]:
         """What was committed since the last call. Raises Unavailable; call it again then."""

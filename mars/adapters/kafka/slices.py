@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import cast
 
 from confluent_kafka import Consumer, Message, TopicPartition
@@ -30,7 +30,9 @@ class SliceReader:
         self._consumer: Consumer | None = None
         self._lock = threading.Lock()
 
-    def read(self, topic: Topic, partition: int, first: int, end: int) -> Iterator[list[Message]]:
+    def read(
+        self, topic: Topic, partition: int, first: int, end: int
+    ) -> Generator[list[Message], None, None]:
         """The committed records at `[first, end)`, in portions, each in offset order.
 
         `end` is at most the last stable offset. Read it to its end or close it: others wait.

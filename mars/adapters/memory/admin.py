@@ -33,6 +33,7 @@ class MemoryTopicAdmin:
         """Make what is missing; raises SettingsError if progress has another number of buckets."""
         self._broker.create_topic(self._names.control, 1)
         self._broker.create_topic(self._names.dead, 1)
+        self._broker.create_topic(self._names.queries, 1)
         progress = self._broker.create_topic(self._names.progress, buckets)
         if len(progress.partitions) != buckets:
             raise SettingsError(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from mars.adapters.kafka.names import DEFAULT_NAMESPACE, Names
 from mars.adapters.kafka.rows import committed_row, dead_letter, window_start_of
 from mars.adapters.memory.broker import MemoryBroker, MemoryPartition
@@ -35,19 +37,27 @@ class MemoryResultTail:
         return found
 
     @fallible
-    def follow(self, topic: Topic, task: TaskName) -> MemoryResultFollower:
+    def follow(
+        self, topic: Topic, task: TaskName, after: Mapping[int, int] | None = None
+    ) -> MemoryResultFollower:
         """Rows that are committed from now on; Unavailable if there is no such topic."""
         if topic not in self._broker.topics:
             raise Unavailable("kafka", f"there is no topic {topic}")
-        return MemoryResultFollower(self._broker, topic, task)
+        return MemoryResultFollower(self._broker, topic, task, after or {})
 
 
 class MemoryResultFollower:
     """`ResultFollower` in memory; it waits for nothing."""
 
-    def __init__(self, broker: MemoryBroker, topic: Topic, task: TaskName) -> None:
+    def __init__(
+        self, broker: MemoryBroker, topic: Topic, task: TaskName, after: Mapping[int, int]
+    ) -> None:
         self._partitions = _partitions(broker, topic)
-        self._next = [partition.stable_end for partition in self._partitions]
+        self._next = [
+            min(max(after.get(number, log.stable_end), log.start), log.stable_end)
+            for number, log in enumerate(self._partitions)
+        ]
+        self.starts: Mapping[int, int] = dict(enumerate(self._next))
         self._task = task
 
     def poll(self, timeout_s: float) -> list[CommittedRow]:

@@ -1,6 +1,8 @@
 """The task registry and the coordination on ZooKeeper.
 
 registry.py      ZooKeeperRegistry: streams and tasks
+queries.py       ZooKeeperQueryRegistry: ad-hoc queries
+nodes.py         nodes as registries read and write them
 coordinator.py   ZooKeeperCoordinator: members, election, assignment
 duties.py        what must go on by itself: membership, watches
 election.py      candidacy and reign
@@ -12,6 +14,12 @@ from __future__ import annotations
 
 from mars.adapters.zookeeper.connection import ZooKeeperConnection
 from mars.adapters.zookeeper.coordinator import ZooKeeperCoordinator
+from mars.adapters.zookeeper.queries import ZooKeeperQueryRegistry
 from mars.adapters.zookeeper.registry import ZooKeeperRegistry
 
-__all__ = ["ZooKeeperConnection", "ZooKeeperCoordinator", "ZooKeeperRegistry"]
+__all__ = [
+    "ZooKeeperConnection",
+    "ZooKeeperCoordinator",
+    "ZooKeeperQueryRegistry",
+    "ZooKeeperRegistry",
+]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mars.ports import QueryId
 from mars.types import MemberId, StreamName, TaskName
 
 CANDIDATE_PREFIX = "candidate-"
@@ -42,6 +43,15 @@ class Paths:
     def task(self, name: TaskName) -> str:
         """One task."""
         return f"{self.tasks}/{name}"
+
+    @property
+    def queries(self) -> str:
+        """Parent of the ad-hoc queries; written at each change of one, as `tasks` is."""
+        return f"{self.root}/queries"
+
+    def query(self, query: QueryId) -> str:
+        """One query."""
+        return f"{self.queries}/{query}"
 
     @property
     def members(self) -> str:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kazoo.client import TransactionRequest
-from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
-from kazoo.protocol.states import ZnodeStat
+from kazoo.exceptions import NodeExistsError, NoNodeError
 
-from mars.adapters.zookeeper.connection import Reply, ZooKeeperConnection
-from mars.adapters.zookeeper.duties import Watching
+from mars.adapters.zookeeper.connection import ZooKeeperConnection
+from mars.adapters.zookeeper.nodes import DEFINITION_BYTES_MAX, Nodes, checked
 from mars.adapters.zookeeper.paths import Paths
 from mars.definitions import (
     TaskDefinition,
@@ -18,12 +16,10 @@ from mars.definitions import (
     encode_definition,
     encode_stream,
 )
-from mars.errors import Rejected
 from mars.plan import Stream
 from mars.types import StreamName, TaskName
 
-DEFINITION_BYTES_MAX = 1_000_000
-"""Longest definition: over 1 MiB a packet ends the session of a ZooKeeper as it is delivered."""
+__all__ = ["DEFINITION_BYTES_MAX", "ZooKeeperRegistry"]
 
 
 class ZooKeeperRegistry:
@@ -34,6 +30,7 @@ class ZooKeeperRegistry:
 
     def __init__(self, connection: ZooKeeperConnection, namespace: str) -> None:
         self._connection = connection
+        self._nodes = Nodes(connection)
         self._paths = Paths(namespace)
 
     def ping(self) -> str | None:
@@ -44,17 +41,17 @@ class ZooKeeperRegistry:
 
     def streams(self) -> dict[StreamName, Stream]:
         """All streams by name."""
-        streams = [decode_stream(raw) for raw in self._children(self._paths.streams)]
+        streams = [decode_stream(raw) for raw in self._nodes.members(self._paths.streams)]
         return {stream.name: stream for stream in streams}
 
     def stream(self, name: StreamName) -> Stream | None:
         """One stream."""
-        found = self._read(self._paths.stream(name))
+        found = self._nodes.read(self._paths.stream(name))
         return None if found is None else decode_stream(found[0])
 
     def put_stream(self, stream: Stream) -> None:
         """Declare or replace a stream."""
-        path, value = self._paths.stream(stream.name), _checked(encode_stream(stream))
+        path, value = self._paths.stream(stream.name), checked(encode_stream(stream))
         self._connection.ensure(self._paths.streams)
         while not (self._created(path, value) or self._replaced(path, value)):
             pass  # somebody made it, and somebody deleted it again
@@ -68,81 +65,36 @@ class ZooKeeperRegistry:
 
     def tasks(self) -> dict[TaskName, TaskDefinition]:
         """All definitions, deleted ones included."""
-        definitions = [decode_definition(raw) for raw in self._children(self._paths.tasks)]
+        definitions = [decode_definition(raw) for raw in self._nodes.members(self._paths.tasks)]
         return {definition.name: definition for definition in definitions}
 
     def task(self, name: TaskName) -> tuple[TaskDefinition, int] | None:
         """A definition and the registry's version of it."""
-        found = self._read(self._paths.task(name))
+        found = self._nodes.read(self._paths.task(name))
         return None if found is None else (decode_definition(found[0]), found[1].version)
 
     def create_task(self, definition: TaskDefinition) -> bool:
         """False if the name exists (a deleted task's name exists, see `replace_task`)."""
-        value = _checked(encode_definition(definition))
-
-        def build(transaction: TransactionRequest) -> None:
-            transaction.create(self._paths.task(definition.name), value)
-            transaction.set_data(self._paths.tasks, b"")  # what `watch_tasks` watches
-
-        self._connection.ensure(self._paths.tasks)
-        return self._connection.transact(build, NodeExistsError)
+        path = self._paths.task(definition.name)
+        return self._nodes.create(self._paths.tasks, path, encode_definition(definition))
 
     def replace_task(self, definition: TaskDefinition, expected: int) -> bool:
         """Write a definition if the registry's version still is `expected`; else False."""
-        value = _checked(encode_definition(definition))
-
-        def build(transaction: TransactionRequest) -> None:
-            transaction.set_data(self._paths.task(definition.name), value, expected)
-            transaction.set_data(self._paths.tasks, b"")
-
-        return self._connection.transact(build, BadVersionError, NoNodeError)
+        path = self._paths.task(definition.name)
+        value = encode_definition(definition)
+        return self._nodes.replace(self._paths.tasks, path, value, expected)
 
     def watch_tasks(self, changed: Callable[[], None]) -> None:
         """Call `changed` after any change of any task, and after each reconnect.
 
         It runs in the connection's keeper thread: it must be quick, and must not close anything.
         """
-        self._connection.stand(Watching(self._connection, self._arm, changed))
+        self._nodes.watch(self._paths.tasks, changed)
 
     # ---------------------------------------------------------------------------------- within
-
-    def _arm(self, fired: Callable[[object], None]) -> None:
-        self._connection.ensure(self._paths.tasks)
-        self._connection.call(lambda client: client.exists_async(self._paths.tasks, watch=fired))
 
     def _created(self, path: str, value: bytes) -> bool:
         return self._connection.transact(lambda some: some.create(path, value), NodeExistsError)
 
     def _replaced(self, path: str, value: bytes) -> bool:
         return self._connection.transact(lambda some: some.set_data(path, value), NoNodeError)
-
-    def _read(self, path: str) -> tuple[bytes, ZnodeStat] | None:
-        _, found = self._connection.found([self._sync(path), self._get(path)])
-        answer: tuple[bytes, ZnodeStat] | None = found
-        return answer
-
-    def _children(self, parent: str) -> list[bytes]:
-        """The values of all nodes below `parent`: two round trips, whatever their number."""
-        _, names = self._connection.found(
-            [
-                self._sync(parent),
-                self._connection.send(lambda client: client.get_children_async(parent)),
-            ]
-        )
-        found = self._connection.found([self._get(f"{parent}/{name}") for name in names or ()])
-        return [one[0] for one in found if one is not None]
-
-    def _sync(self, path: str) -> Reply:
-        return self._connection.send(lambda client: client.sync_async(path))
-
-    def _get(self, path: str) -> Reply:
-        return self._connection.send(lambda client: client.get_async(path))
-
-
-def _checked(value: bytes) -> bytes:
-    if len(value) > DEFINITION_BYTES_MAX:
-        raise Rejected(
-            f"the definition takes {len(value):,} bytes, make it shorter than "
-            f"{DEFINITION_BYTES_MAX:,}"
-        )
-    return value

@@ -37,7 +37,23 @@ VALUES = st.recursive(
     max_leaves=12,
 )
 TASK: dict[str, Any] = {"name": "t", "sql": BY_SIP, "start": "latest", "options": {"delay": "1s"}}
-PATHS = ["/v1/tasks", "/v1/tasks/validate", "/v1/streams/s", "/v1/tasks/known"]
+QUERY: dict[str, Any] = {
+    "sql": BY_SIP,
+    "options": {},
+    "from": 0,
+    "until": 60_000,
+    "files": None,
+    "rows_max": 5,
+    "timeout": 1,
+    "output_topic": "mine",
+}
+PATHS = [
+    "/v1/tasks",
+    "/v1/tasks/validate",
+    "/v1/streams/s",
+    "/v1/tasks/known",
+    "/v1/queries",
+]
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +115,16 @@ def test_any_value_of_a_member_of_a_task(world: World, member: str, value: objec
 
 
 @EXAMPLES
+@given(member=st.sampled_from(sorted(QUERY)), value=VALUES)
+@example(member="timeout", value=1e300)
+@example(member="until", value=-(2**53))
+@example(member="files", value={"files": "/data\x00", "format": "csv"})
+@example(member="output_topic", value="mars.queries")
+def test_any_value_of_a_member_of_a_query(world: World, member: str, value: object) -> None:
+    send(world, "/v1/queries", json.dumps({**QUERY, member: value}).encode())
+
+
+@EXAMPLES
 @given(member=st.sampled_from([*sorted(FLOWS), "csv_header", "name"]), value=VALUES)
 @example(member="fields", value={"timestamp": "timestamp_ms", "\x00": "string"})
 @example(member="fields", value={"timestamp": "timestamp_ms", "window_start": "string"})
@@ -110,7 +136,7 @@ def test_any_value_of_a_member_of_a_stream(world: World, member: str, value: obj
 @given(name=st.text(min_size=1, max_size=80), tail=st.sampled_from(["", "/why", "/windows"]))
 def test_any_name_in_a_path(world: World, name: str, tail: str) -> None:
     encoded = "".join(f"%{byte:02x}" for byte in name.encode("utf-8"))
-    for family in ("tasks", "streams"):
+    for family in ("tasks", "streams", "queries"):
         check(world.http.get(f"/v1/{family}/{encoded}{tail}"))
         check(world.http.delete(f"/v1/{family}/{encoded}"))
 
@@ -121,7 +147,8 @@ def test_any_name_in_a_path(world: World, name: str, tail: str) -> None:
     value=st.one_of(TEXTS, VALUES.map(json.dumps), st.integers().map(str)),
 )
 def test_any_query_parameter(world: World, parameter: str, value: str) -> None:
-    for path in ("/v1/tasks", "/v1/tasks/known/windows", "/v1/tasks/known/results"):
+    paths = ("/v1/tasks", "/v1/queries", "/v1/tasks/known/windows", "/v1/tasks/known/results")
+    for path in paths:
         check(world.http.get(path, params={parameter: value}))
 
 

@@ -113,9 +113,9 @@ def after(polls: int) -> Any:
     return gone
 
 
-def follow(world: World, polls: int) -> list[bytes]:
+def follow(world: World, polls: int, last_event_id: str | None = None) -> list[bytes]:
     async def all_of_it() -> list[bytes]:
-        events = await world.services.results.follow("by_sip", after(polls))
+        events = await world.services.results.follow("by_sip", after(polls), last_event_id)
         world.kafka.rows.append(committed(120_000, "c", 4, partition=2))
         return [event async for event in events]
 
@@ -126,7 +126,39 @@ def test_stream_sends_rows_that_are_committed_after_it_began(finished: World) ->
     comment, event = follow(finished, polls=2)
     assert comment.startswith(b": ")
     row = finished.kafka.rows[-1]
-    assert event == b"event: result\nid: 2:124\ndata: " + row.value + b"\n\n"
+    assert event == b"event: result\nid: 2:124/7,8,125\ndata: " + row.value + b"\n\n"
+
+
+def test_stream_gives_its_place_before_the_first_row(finished: World) -> None:
+    (comment,) = follow(finished, polls=0)
+    assert comment == b": results as they are committed\nid: /7,8,9\n\n"
+
+
+@pytest.mark.parametrize(
+    ("last_event_id", "positions"),
+    [
+        ("2:124/7,8,125", {0: 7, 1: 8, 2: 125}),
+        ("/7,8,9", {0: 7, 1: 8, 2: 9}),
+        ("2:124", {2: 125}),
+        (None, {}),
+    ],
+)
+def test_stream_goes_on_behind_the_last_event_that_a_client_saw(
+    finished: World, last_event_id: str | None, positions: dict[int, int]
+) -> None:
+    follow(finished, 0, last_event_id)
+    (follower,) = finished.kafka.followers
+    assert follower.after == positions
+
+
+@pytest.mark.parametrize("last_event_id", ["", "/", "1:2/", "1", "x", "1:2/3,", "1:²", "9" * 30])
+def test_id_that_is_none_of_ours_is_refused(finished: World, last_event_id: str) -> None:
+    answer = finished.http.get(
+        "/v1/tasks/by_sip/results",
+        headers={"Accept": "text/event-stream", "Last-Event-ID": last_event_id.encode("utf-8")},
+    )
+    assert "Last-Event-ID" in problem(answer, 422)["detail"]
+    assert finished.kafka.followers == []
 
 
 def test_stream_ends_and_frees_its_consumer_when_the_client_goes(finished: World) -> None:
@@ -184,4 +216,4 @@ def test_stream_over_http_ends_when_the_process_stops(finished: World) -> None:
     finished.stopping.set()
     answer = finished.http.get("/v1/tasks/by_sip/results", headers={"Accept": "text/event-stream"})
     assert answer.headers["content-type"].startswith("text/event-stream")
-    assert answer.content == b": results as they are committed\n\n"
+    assert answer.content == b": results as they are committed\nid: /7,8,9\n\n"

@@ -41,6 +41,7 @@ def test_open_window_names_the_partition_that_holds_it(busy: World) -> None:
     (window,) = answer["windows"]
     assert (window["window_start"], window["window_end"]) == (0, 60_000)
     assert window["held_by"] == {
+        "lane": "1",
         "partition": 1,
         "bucket": None,
         "reason": "behind",
@@ -51,6 +52,7 @@ def test_open_window_names_the_partition_that_holds_it(busy: World) -> None:
     assert window["expected_close"] is None
     assert window["rows"] == 2
     assert window["partitions"][0] == {
+        "lane": "0",
         "partition": 0,
         "watermark": 9_000,
         "lag": 0,

@@ -22,13 +22,15 @@ from api.routes.inside import Stopping
 from api.services.all import Services, build
 from api.services.context import Cluster, Ports
 from api.services.health import Health
+from mars.adapters.memory.broker import MemoryBroker
 from mars.adapters.memory.coordinator import MemoryCoordinator, MemoryEnsemble
 from mars.adapters.memory.partial_log import MemoryPartialLog
+from mars.adapters.memory.queries import MemoryQueryRegistry, MemoryQueryRows
 from mars.adapters.memory.registry import MemoryRegistry
-from mars.definitions import TaskDefinition
-from mars.errors import Unavailable
+from mars.definitions import FileHistory, HistoryFile, TaskDefinition
+from mars.errors import Rejected, Unavailable
 from mars.kernel import decode, map_batch
-from mars.plan import Plan
+from mars.plan import Plan, Stream
 from mars.ports import (
     AppendOutcome,
     Assignment,
@@ -61,6 +63,7 @@ from mars.types import (
 
 BUCKETS = 4
 BODY_BYTES_MAX = 100_000
+CLUSTER = Cluster("default", BUCKETS, history_rows_min=1_000, chunk_rows=400)
 EPOCH = StoreEpoch(1)
 
 FLOWS: dict[str, Any] = {
@@ -172,9 +175,11 @@ class TwinProgress:
 
 
 class TwinFollower:
-    def __init__(self, kafka: TwinKafka) -> None:
+    def __init__(self, kafka: TwinKafka, after: Mapping[int, int] | None) -> None:
         self._kafka = kafka
         self._next = len(kafka.rows)
+        self.after = dict(after or {})
+        self.starts = {0: 7, 1: 8, 2: 9} | self.after
         self.closed = False
 
     def poll(self, timeout_s: float) -> list[CommittedRow]:
@@ -201,9 +206,11 @@ class TwinResults:
             if window_start_ms is None or json.loads(row.key)[0] == window_start_ms
         ][-rows_max:]
 
-    def follow(self, topic: Topic, task: TaskName) -> TwinFollower:
+    def follow(
+        self, topic: Topic, task: TaskName, after: Mapping[int, int] | None = None
+    ) -> TwinFollower:
         self._kafka.server.reach()
-        follower = TwinFollower(self._kafka)
+        follower = TwinFollower(self._kafka, after)
         self._kafka.followers.append(follower)
         return follower
 
@@ -216,6 +223,27 @@ class TwinDead:
         self._kafka.server.reach()
         own = [letter for letter in self._kafka.letters if letter.task == task]
         return own[::-1][:limit]
+
+
+class TwinFiles:
+    """Directories by their paths; each holds one file of so many offsets."""
+
+    def __init__(self) -> None:
+        self.sizes: dict[str, int] = {}
+
+    def __call__(
+        self,
+        location: str,
+        format: str,
+        stream: Stream,
+        *,
+        csv_header: bool,
+        until_ms: int | None,
+    ) -> FileHistory:
+        if location not in self.sizes:
+            raise Rejected(f"{location} is no file, nor a directory with files")
+        file = HistoryFile(f"{location}/one", 0, self.sizes[location])
+        return FileHistory(format, (file,), csv_header=csv_header, until_ms=until_ms)
 
 
 class LoopTransport(httpx.BaseTransport):
@@ -287,6 +315,11 @@ class World:
         self.kafka.make_topic("flows", 2)
         self.registry = MemoryRegistry()
         self.ensemble = MemoryEnsemble()
+        self.queries = MemoryQueryRegistry()
+        self.broker = MemoryBroker(lambda: self.now_ms)
+        self.broker.create_topic(Topic("mars.queries"), 1)
+        self.answers = MemoryQueryRows(self.broker)
+        self.files = TwinFiles()
         self.log = MemoryPartialLog(lambda: self.now_ms, buckets=BUCKETS)
         self.health = Health({"kafka": lambda: None, "redis": lambda: None})
         self.stopping = Stopping()
@@ -309,10 +342,13 @@ class World:
             progress=TwinProgress(self.kafka),
             dead=TwinDead(self.kafka),
             results=TwinResults(self.kafka),
+            queries=self.queries,
+            answers=self.answers,
+            list_history=self.files,
             now_ms=lambda: self.now_ms,
             sleep=self.sleep,
         )
-        return build(ports, Cluster("default", BUCKETS), self.health, "1.2.3")
+        return build(ports, CLUSTER, self.health, "1.2.3")
 
     def sleep(self, seconds: float) -> None:
         self.slept_s.append(seconds)
@@ -349,8 +385,9 @@ class World:
 
     def start_in_store(self, name: str = "by_sip", epoch: StoreEpoch = EPOCH) -> None:
         """What the leader does for a new task."""
-        current = self.definition(name).current
-        start = TaskStart(current.version, True, dict(current.starts or {}), {}, {})
+        definition = self.definition(name)
+        current, ends = definition.current, definition.ends
+        start = TaskStart(current.version, True, dict(current.starts or {}), {}, {}, ends)
         assert self.log.initialise(TaskName(name), epoch, start)
 
     def plan(self, name: str = "by_sip") -> Plan:

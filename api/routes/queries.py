@@ -1,0 +1,90 @@
+"""/v1/queries: queries that run once, now."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+
+from api.body import body_of
+from api.documenting import problems, takes
+from api.query_schemas import NewQueryRequest, QueryList, QueryView
+from api.routes.streams import AWAY, BAD_BODY, IN_USE, UNKNOWN
+from api.services.all import Services
+from api.services.queries import QUERIES_KEPT
+from api.services.query_views import query_view
+from mars.ports import QueryRecord
+
+ARROW_STREAM = "application/vnd.apache.arrow.stream"
+JSON = "application/json"
+
+BUSY = HTTPStatus.TOO_MANY_REQUESTS
+
+
+def router(services: Services) -> APIRouter:
+    """The paths of ad-hoc queries."""
+    routes = APIRouter(prefix="/v1/queries", tags=["queries"])
+
+    def views(*records: QueryRecord) -> list[QueryView]:
+        runners = services.queries.runners(records)
+        now_ms = services.queries.now_ms()
+        return [query_view(record, now_ms, runners) for record in records]
+
+    @routes.post(
+        "",
+        status_code=HTTPStatus.ACCEPTED,
+        responses=problems(*BAD_BODY, BUSY, AWAY),
+        openapi_extra=takes(NewQueryRequest),
+    )
+    def create_query(
+        body: Annotated[NewQueryRequest, Depends(body_of(NewQueryRequest))], response: Response
+    ) -> QueryView:
+        """Run a query once, now, over a stream's topic or over files; look at Location for it."""
+        record = services.queries.create(body)
+        response.headers["Location"] = f"/v1/queries/{record.query.id}"
+        return views(record)[0]
+
+    @routes.get("", responses=problems(HTTPStatus.UNPROCESSABLE_ENTITY, AWAY))
+    def list_queries(
+        limit: Annotated[int, Query(ge=1, le=QUERIES_KEPT, description="queries")] = QUERIES_KEPT,
+    ) -> QueryList:
+        """List the queries that are kept, newest first."""
+        return QueryList(queries=views(*services.queries.list_all(limit)))
+
+    @routes.get("/{query}", responses=problems(UNKNOWN, AWAY))
+    def show_query(query: str) -> QueryView:
+        """Show one query: its state, where its rows went, why it failed."""
+        return views(services.queries.show(query))[0]
+
+    @routes.get(
+        "/{query}/rows",
+        response_class=Response,
+        responses={
+            200: {
+                "description": "All result rows, in the order of windows and keys; Arrow if Accept "
+                "asks for it",
+                "content": {
+                    JSON: {"schema": {"type": "array", "items": {"type": "object"}}},
+                    ARROW_STREAM: {"schema": {"type": "string", "format": "binary"}},
+                },
+            },
+            **problems(UNKNOWN, IN_USE, AWAY),
+        },
+    )
+    def query_rows(query: str, request: Request) -> Response:
+        """The rows of a query that is done; they are kept for one day."""
+        headers = {"Vary": "Accept"}
+        if ARROW_STREAM in request.headers.get("accept", ""):
+            arrow = services.queries.arrow_rows(query)
+            return Response(arrow, media_type=ARROW_STREAM, headers=headers)
+        return Response(services.queries.json_rows(query), media_type=JSON, headers=headers)
+
+    @routes.delete(
+        "/{query}", status_code=HTTPStatus.NO_CONTENT, responses=problems(UNKNOWN, IN_USE, AWAY)
+    )
+    def cancel_query(query: str) -> None:
+        """Stop a query; nothing happens to one that has ended."""
+        services.queries.cancel(query)
+
+    return routes

@@ -1,0 +1,117 @@
+"""Where a new task begins, and the history that Spark computes for it.
+
+             first             fence
+partition 3  ├──── 3@b1 ───────┤──── 3 ────▶      much history: Spark up to the fence
+partition 3  ├──── 3 ──────────────────────▶      little: the mappers read all of it
+files        ├──── f@b2 ──┤                       always Spark
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from api.schemas import HistoryRequest, StartAt
+from api.services.context import Cluster, Ports
+from mars.definitions import Backfill, FileHistory, LaneSpan
+from mars.plan import Stream
+from mars.types import Lane, Topic, backfill_lane, file_lane, live_lane
+
+TOPIC_BACKFILL = "b1"
+FILES_BACKFILL = "b2"
+
+TEXT_ROW_BYTES = 200
+"""What a row takes in a text file, about: it sets the size of a chunk, nothing else."""
+
+PARQUET = "parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """The first offsets of a task's lanes, from when on its windows are complete, its history."""
+
+    starts: Mapping[Lane, int]
+    complete_from_ms: int | None
+    backfills: tuple[Backfill, ...]
+
+
+class Beginnings:
+    """Finds out where a task begins."""
+
+    def __init__(self, ports: Ports, cluster: Cluster) -> None:
+        self._ports = ports
+        self._cluster = cluster
+
+    def of(self, stream: Stream, start: str | StartAt, history: HistoryRequest | None) -> Beginning:
+        """The beginning of a task that reads a stream. Raises Rejected for files that are none."""
+        files = None if history is None else self.files(stream, history)
+        topic = Topic(stream.topic)
+        offsets, complete_from_ms = self._offsets(topic, start)
+        spans = {} if start == "latest" else self._history(topic, offsets)
+        backfills = [self._of_topic(spans)] if spans else []
+        live = offsets | {partition: span.end for partition, span in spans.items()}
+        if files is not None:
+            backfills.append(self._of_files(files))
+            # The files are taken to hold all rows before the topic's: no window lacks any.
+            complete_from_ms = None
+        starts = {live_lane(partition): offset for partition, offset in live.items()}
+        for backfill in backfills:
+            starts |= {lane: span.first for lane, span in backfill.lanes.items()}
+        return Beginning(starts, complete_from_ms, tuple(backfills))
+
+    def files(self, stream: Stream, history: HistoryRequest) -> FileHistory:
+        """The files that a request names. Raises Rejected."""
+        return self._ports.list_history(
+            history.files,
+            history.format,
+            stream,
+            csv_header=history.csv_header,
+            until_ms=history.until,
+        )
+
+    def _offsets(self, topic: Topic, start: str | StartAt) -> tuple[dict[int, int], int | None]:
+        """Start offsets per partition, and from when on windows are complete."""
+        admin = self._ports.admin
+        if isinstance(start, StartAt):
+            return admin.offsets_at(topic, start.timestamp), start.timestamp
+        if start == "earliest":
+            return admin.starts(topic), None
+        # The clock is read last: a row that came before the offsets were taken is then in a window
+        # that began before, which is marked incomplete.
+        ends = admin.ends(topic)
+        return ends, self._ports.now_ms()
+
+    def _history(self, topic: Topic, offsets: Mapping[int, int]) -> dict[int, LaneSpan]:
+        """What lies between the starts and now, if it is so much that Spark is to read it."""
+        fences = self._ports.admin.ends(topic)
+        spans = {
+            partition: LaneSpan(first, fences[partition])
+            for partition, first in offsets.items()
+            if first < fences.get(partition, 0)
+        }
+        rows = sum(span.end - span.first for span in spans.values())
+        return spans if rows > self._cluster.history_rows_min else {}
+
+    def _of_topic(self, spans: Mapping[int, LaneSpan]) -> Backfill:
+        rows = sum(span.end - span.first for span in spans.values())
+        return Backfill(
+            TOPIC_BACKFILL,
+            {backfill_lane(partition, TOPIC_BACKFILL): span for partition, span in spans.items()},
+            _chunks(rows, self._cluster.chunk_rows),
+            self._ports.now_ms(),
+        )
+
+    def _of_files(self, files: FileHistory) -> Backfill:
+        offsets_per_row = 1 if files.format == PARQUET else TEXT_ROW_BYTES
+        end = files.files[-1].next
+        return Backfill(
+            FILES_BACKFILL,
+            {file_lane(FILES_BACKFILL): LaneSpan(0, end)},
+            _chunks(end, self._cluster.chunk_rows * offsets_per_row),
+            self._ports.now_ms(),
+            files,
+        )
+
+
+def _chunks(offsets: int, most: int) -> int:
+    return -(-offsets // most)

@@ -1,0 +1,192 @@
+"""Ad-hoc queries: registered here, run by the processes with the role `bulk`."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from threading import BoundedSemaphore
+
+from api.errors import TooManyQueries
+from api.names import known_query_id, no_query
+from api.query_schemas import NewQueryRequest
+from api.services.arrow import arrow_stream
+from api.services.beginning import Beginnings
+from api.services.compiling import Compiler
+from api.services.context import BucketCount, Cluster, Ports
+from api.services.tasks import ATTEMPTS_MAX, DEFINITION_BYTES_MAX, described
+from mars.errors import Conflict, Rejected
+from mars.plan import Plan, Stream
+from mars.ports import Query, QueryId, QueryRecord, QueryState
+from mars.ports.queries import encode_query
+from mars.process.compiling import only
+from mars.types import StreamName, TaskName, Topic
+
+QUERIES_KEPT = 200
+"""Queries that are kept: each is a node of ZooKeeper, and all are read at each change of one."""
+
+READERS_MAX = 2
+"""Requests that hold an answer at once: each may take several times its 64 MiB."""
+
+OUTPUT_TOPIC = "output_topic"
+
+MILLISECONDS_PER_SECOND = 1_000
+
+
+class QueryService:
+    """What the paths under /v1/queries do."""
+
+    def __init__(
+        self, ports: Ports, compiler: Compiler, buckets: BucketCount, cluster: Cluster
+    ) -> None:
+        self._ports = ports
+        self._compiler = compiler
+        self._buckets = buckets
+        self._results_partitions = cluster.results_partitions
+        self._beginnings = Beginnings(ports, cluster)
+        self._turn = BoundedSemaphore(READERS_MAX)
+
+    # ---------------------------------------------------------------------------- creating
+
+    def create(self, request: NewQueryRequest) -> QueryRecord:
+        """Register a query. Raises SqlError, Rejected, TooManyQueries."""
+        record = QueryRecord(self._query(request))
+        if len(encode_query(record)) > DEFINITION_BYTES_MAX:
+            raise Rejected(
+                f"query, options, stream and files have more than {DEFINITION_BYTES_MAX} bytes"
+            )
+        self._make_room()
+        self._ensure_output(record.query)
+        if not self._ports.queries.create(record):
+            raise Conflict(f"there is a query {record.query.id}: try again")
+        return record
+
+    def _query(self, request: NewQueryRequest) -> Query:
+        query = QueryId(f"q-{uuid.uuid4().hex[:12]}")
+        _check_range(request)
+        stream = self._checked_plan(query, request).stream
+        files = None if request.files is None else self._beginnings.files(stream, request.files)
+        if files is None:
+            described(self._ports, Topic(stream.topic))
+        output = request.output_topic
+        return Query(
+            id=query,
+            sql=request.sql,
+            options=request.options,
+            stream=stream,
+            created_ms=self._ports.now_ms(),
+            from_ms=request.from_ms,
+            until_ms=request.until_ms,
+            rows_max=request.rows_max,
+            timeout_ms=max(1, round(request.timeout * MILLISECONDS_PER_SECOND)),
+            files=files,
+            output_topic=None if output is None else Topic(output),
+        )
+
+    def _checked_plan(self, query: QueryId, request: NewQueryRequest) -> Plan:
+        """The plan of a request; the name of its output topic is checked as a task's is."""
+        if OUTPUT_TOPIC in request.options:
+            raise Rejected("output_topic is a member of the query itself, not of its options")
+        options: Mapping[str, object] = request.options
+        if request.output_topic is not None:
+            options = {**options, OUTPUT_TOPIC: request.output_topic}
+
+        def stream_of(asked: str) -> Stream | None:
+            return self._ports.registry.stream(StreamName(asked))
+
+        return self._compiler.compile(
+            request.sql, options, task=TaskName(query), version=1, stream_of=stream_of
+        )
+
+    def _make_room(self) -> None:
+        """Remove the oldest that have ended. Raises TooManyQueries where none has."""
+        records = self.list_all(QUERIES_KEPT * 2)
+        surplus = len(records) - QUERIES_KEPT + 1
+        ended = [record for record in reversed(records) if record.state.ended]
+        if surplus > len(ended):
+            raise TooManyQueries(
+                f"{len(records)} queries wait or run already: cancel some with DELETE "
+                "/v1/queries/ID, or try again later"
+            )
+        for record in ended[: max(0, surplus)]:
+            self._ports.queries.delete(record.query.id)
+
+    def _ensure_output(self, query: Query) -> None:
+        if query.output_topic is not None:
+            partitions = self._results_partitions or self._buckets()
+            self._ports.admin.ensure_output(query.output_topic, partitions)
+
+    # ----------------------------------------------------------------------------- looking
+
+    def list_all(self, limit: int) -> list[QueryRecord]:
+        """The newest queries first."""
+        records = self._ports.queries.all()
+        records.sort(key=lambda record: (record.query.created_ms, record.query.id), reverse=True)
+        return records[:limit]
+
+    def show(self, query: str) -> QueryRecord:
+        """One query. Raises NotFound."""
+        return self._found(query)[0]
+
+    def runners(self, records: Sequence[QueryRecord]) -> int | None:
+        """How many processes could run those that wait; None if none of them waits."""
+        if all(record.state is not QueryState.WAITING for record in records):
+            return None
+        return len(self._ports.coordinator.members("bulk"))
+
+    def now_ms(self) -> int:
+        """The clock that the times of queries are of."""
+        return self._ports.now_ms()
+
+    def json_rows(self, query: str) -> bytes:
+        """The result rows as a JSON array. Raises NotFound, Conflict unless it is done."""
+        record = self.show(query)
+        with self._turn:
+            return b"[" + b",\n".join(self._rows(record)) + b"]\n"
+
+    def arrow_rows(self, query: str) -> bytes:
+        """The same as an Arrow IPC stream."""
+        record = self.show(query)
+        asked = record.query
+        plan = self._compiler.compile(
+            asked.sql,
+            asked.options,
+            task=TaskName(asked.id),
+            version=1,
+            stream_of=only(asked.stream),
+        )
+        with self._turn:
+            return arrow_stream(plan, self._rows(record))
+
+    def _rows(self, record: QueryRecord) -> list[bytes]:
+        if record.state is not QueryState.DONE or record.place is None:
+            why = f" ({record.detail})" if record.detail else ""
+            raise Conflict(
+                f"query {record.query.id} is {record.state}{why}: there are rows once it is done"
+            )
+        return self._ports.answers.read(record.query.id, record.place)
+
+    def _found(self, text: str) -> tuple[QueryRecord, int]:
+        found = self._ports.queries.get(known_query_id(text))
+        if found is None:
+            raise no_query(text)
+        return found
+
+    # --------------------------------------------------------------------------- cancelling
+
+    def cancel(self, query: str) -> None:
+        """Stop a query that waits or runs; one that has ended stays as it is. Raises NotFound."""
+        for _ in range(ATTEMPTS_MAX):
+            record, expected = self._found(query)
+            if record.state.ended:
+                return
+            cancelled = replace(record, state=QueryState.CANCELLED, ended_ms=self._ports.now_ms())
+            if self._ports.queries.replace(cancelled, expected):
+                return
+        raise Conflict(f"query {query} was changed by others at the same time: try again")
+
+
+def _check_range(request: NewQueryRequest) -> None:
+    first, end = request.from_ms, request.until_ms
+    if first is not None and end is not None and first >= end:
+        raise Rejected(f"from ({first}) must be before until ({end}), else there are no rows")

@@ -1,0 +1,102 @@
+"""Nodes as the registries use them: read after a sync, written with the word that they changed.
+
+A *family* is a node and those right below it. Each write of a member also writes the family's own
+node, so that one watch on that tells of any change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kazoo.client import TransactionRequest
+from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
+from kazoo.protocol.states import ZnodeStat
+
+from mars.adapters.zookeeper.connection import Reply, ZooKeeperConnection
+from mars.adapters.zookeeper.duties import Watching
+from mars.errors import Rejected
+
+DEFINITION_BYTES_MAX = 1_000_000
+"""Longest value: over 1 MiB a packet ends the session of a ZooKeeper as it is delivered."""
+
+
+class Nodes:
+    """Reads and writes nodes. Reads follow a sync, so that what any process wrote is seen."""
+
+    def __init__(self, connection: ZooKeeperConnection) -> None:
+        self._connection = connection
+
+    def read(self, path: str) -> tuple[bytes, ZnodeStat] | None:
+        """A node's value; None if there is none."""
+        _, found = self._connection.found([self._sync(path), self._get(path)])
+        answer: tuple[bytes, ZnodeStat] | None = found
+        return answer
+
+    def members(self, family: str) -> list[bytes]:
+        """The values of all nodes of a family: two round trips, whatever their number."""
+        _, names = self._connection.found(
+            [
+                self._sync(family),
+                self._connection.send(lambda client: client.get_children_async(family)),
+            ]
+        )
+        found = self._connection.found([self._get(f"{family}/{name}") for name in names or ()])
+        return [one[0] for one in found if one is not None]
+
+    def create(self, family: str, path: str, value: bytes) -> bool:
+        """Make a member; False if it is there. Raises Rejected for a value that is too long."""
+        checked(value)
+
+        def build(transaction: TransactionRequest) -> None:
+            transaction.create(path, value)
+            transaction.set_data(family, b"")
+
+        self._connection.ensure(family)
+        return self._connection.transact(build, NodeExistsError)
+
+    def replace(self, family: str, path: str, value: bytes, expected: int) -> bool:
+        """Write a member if its version still is `expected`; else False. Raises Rejected."""
+        checked(value)
+
+        def build(transaction: TransactionRequest) -> None:
+            transaction.set_data(path, value, expected)
+            transaction.set_data(family, b"")
+
+        return self._connection.transact(build, BadVersionError, NoNodeError)
+
+    def delete(self, family: str, path: str) -> bool:
+        """Take a member away; False if there was none."""
+
+        def build(transaction: TransactionRequest) -> None:
+            transaction.delete(path)
+            transaction.set_data(family, b"")
+
+        return self._connection.transact(build, NoNodeError)
+
+    def watch(self, family: str, changed: Callable[[], None]) -> None:
+        """Call `changed` after any change of any member, and after each reconnect.
+
+        It runs in the connection's keeper thread: it must be quick, and must not close anything.
+        """
+
+        def arm(fired: Callable[[object], None]) -> None:
+            self._connection.ensure(family)
+            self._connection.call(lambda client: client.exists_async(family, watch=fired))
+
+        self._connection.stand(Watching(self._connection, arm, changed))
+
+    def _sync(self, path: str) -> Reply:
+        return self._connection.send(lambda client: client.sync_async(path))
+
+    def _get(self, path: str) -> Reply:
+        return self._connection.send(lambda client: client.get_async(path))
+
+
+def checked(value: bytes) -> bytes:
+    """A value that ZooKeeper takes. Raises Rejected."""
+    if len(value) > DEFINITION_BYTES_MAX:
+        raise Rejected(
+            f"the definition takes {len(value):,} bytes, make it shorter than "
+            f"{DEFINITION_BYTES_MAX:,}"
+        )
+    return value

@@ -1,0 +1,236 @@
+"""History through Spark, live rows through mappers: one task, each row once, windows in order."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import redis
+
+from tests.conftest import missing_kafka, missing_valkey, need
+from tests.support.cluster import MarsCluster, wait_for
+from tests.support.rows import (
+    QUERY,
+    Result,
+    assert_exactly_once,
+    expected,
+    flow_rows,
+    messages,
+)
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
+
+PARTITIONS = 4
+HISTORY_ROWS = 60_000
+
+SETTINGS = """
+[bulk]
+history_rows_min = 10000
+chunk_rows = 6000
+catch_up_rows_min = 20000
+driver_memory_mb = 512
+
+[reducer]
+progress_interval_ms = 2000
+"""
+
+DONE_S = 180.0
+"""For a backfill, the start of a Java machine on a busy computer and replays included."""
+
+
+@pytest.fixture(scope="module")
+def mars(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MarsCluster]:
+    need(missing_kafka())
+    need(missing_valkey())
+    folder = tmp_path_factory.mktemp("bulk")
+    config = folder / "bulk.toml"
+    config.write_text(SETTINGS)
+    cluster = MarsCluster(folder / "data", "--config", str(config))
+    yield cluster
+    cluster.down()
+
+
+class Feed:
+    """Rows of a topic: some before a task is registered, then more as time goes on."""
+
+    def __init__(self, mars: MarsCluster, topic: str, history: int = HISTORY_ROWS) -> None:
+        self.mars = mars
+        self.topic = topic
+        self.rate = 1_000
+        begin_ms = int(time.time() * 1000) - history * 1000 // self.rate - 5_000
+        self.rows: list[dict[str, Any]] = []
+        self._begin_ms = begin_ms
+        mars.declare(topic, stream=topic.replace("-", "_"))
+        self.send(history)
+
+    def send(self, count: int) -> None:
+        first = len(self.rows)
+        start_ms = self._begin_ms + first * 1000 // self.rate
+        rows = flow_rows(first, count, start_ms, rows_per_s=self.rate)
+        self.mars.produce(self.topic, messages(rows, PARTITIONS))
+        self.rows += rows
+
+    def register(self, name: str, **options: str) -> None:
+        """From the earliest offset on; rows may be as late as the feed lets them be."""
+        self.mars.client.create_task(
+            name,
+            QUERY.replace("FROM flows", f"FROM {self.topic.replace('-', '_')}"),
+            options={"delay": "500ms", "idle_after": "2s", **options},
+            start="earliest",
+        )
+
+    @contextmanager
+    def going_on(self) -> Iterator[None]:
+        """Rows come at a modest rate meanwhile."""
+        stop = threading.Event()
+
+        def run() -> None:
+            while not stop.wait(0.2):
+                self.send(100)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
+
+def state(mars: MarsCluster, name: str) -> str:
+    return str(mars.client.task(name).state)
+
+
+def wait_until_done(mars: MarsCluster, name: str) -> None:
+    wait_for(
+        f"the backfill of {name}",
+        lambda: state(mars, name) == "running",
+        seconds=DONE_S,
+        pause_s=0.3,
+    )
+
+
+def check(mars: MarsCluster, name: str, rows: list[dict[str, Any]]) -> list[Result]:
+    """Every window once and right, and the ledger accounts for every row."""
+    wanted = expected(rows)
+    results = mars.read_until(f"mars.results.{name}", len(wanted), seconds=120)
+    assert_exactly_once(results, wanted)
+    wait_for(
+        f"{len(rows)} rows in the ledger of {name}",
+        lambda: mars.client.ledger(name).read == len(rows),
+    )
+    ledger = mars.client.ledger(name)
+    assert ledger.late == ledger.bad == ledger.future == 0
+    assert ledger.counted == ledger.emitted + ledger.open == len(rows)
+    return results
+
+
+def test_history_is_backfilled_behind_a_fence_while_live_rows_keep_coming(
+    mars: MarsCluster,
+) -> None:
+    feed = Feed(mars, "history")
+    feed.register("history")
+    assert state(mars, "history") == "backfilling"
+
+    with feed.going_on():
+        shown = mars.mars("backfill", "history", "--json")
+
+    assert shown.returncode == 0, shown.stderr
+    lines = [json.loads(line) for line in shown.stdout.splitlines()]
+    assert lines[-1]["backfill"]["percent"] == 100
+    wait_until_done(mars, "history")
+    results = check(mars, "history", feed.rows)
+    by_bucket: dict[str, list[int]] = {}
+    for _key, value, headers in results:
+        by_bucket.setdefault(headers["mars-bucket"], []).append(value["window_start"])
+    assert all(starts == sorted(starts) for starts in by_bucket.values())
+
+
+def test_a_backfill_is_exact_though_everything_dies_on_the_way(mars: MarsCluster) -> None:
+    feed = Feed(mars, "broken")
+    feed.register("broken")
+    with feed.going_on():
+        wait_for("some chunks", lambda: _rows_done(mars, "broken") > 0, seconds=DONE_S)
+        mars.kill("bulk-1")
+        mars.kill("mapper-1")
+        before = _rows_done(mars, "broken")
+        wait_for("more chunks", lambda: _rows_done(mars, "broken") > before, seconds=DONE_S)
+        redis.Redis.from_url(str(mars.file["redis"])).flushall()
+        mars.kill("reducer-1")
+        wait_until_done(mars, "broken")
+
+    check(mars, "broken", feed.rows)
+
+
+def _rows_done(mars: MarsCluster, name: str) -> int:
+    backfill = mars.client.task(name).backfill
+    return backfill.rows_done if backfill is not None else 0
+
+
+def test_a_task_far_behind_is_caught_up_by_spark(mars: MarsCluster) -> None:
+    feed = Feed(mars, "paused", history=1_000)
+    feed.register("paused")
+    wait_for("its first rows", lambda: mars.client.ledger("paused").read == 1_000)
+    mars.client.pause_task("paused")
+    feed.send(40_000)
+
+    mars.client.resume_task("paused")
+
+    check(mars, "paused", feed.rows)
+    log = (mars.data / "logs" / "bulk-1.log").read_text()
+    assert "has caught up" in log
+
+
+def test_files_are_the_history_of_what_the_topic_no_longer_holds(
+    mars: MarsCluster, tmp_path: Path
+) -> None:
+    begin_ms = int(time.time() * 1000) // 5_000 * 5_000 - 60_000
+    old = flow_rows(0, 20_000, begin_ms, rows_per_s=1_000)
+    fence_ms = begin_ms + 20_000
+    # Shuffled over the files: each covers all of the time.
+    for number in range(4):
+        pq.write_table(pa.Table.from_pylist(old[number::4]), tmp_path / f"part-{number}.parquet")
+    mars.declare("recent", stream="recent")
+    new = flow_rows(20_000, 10_000, fence_ms + 500, rows_per_s=1_000)
+    mars.produce("recent", messages(new, PARTITIONS))
+
+    added = mars.mars(
+        "task", "add", "--name", "recent", "--sql", QUERY.replace("FROM flows", "FROM recent"),
+        "--start", "earliest", "--files", str(tmp_path), "--files-format", "parquet",
+        "--until", str(fence_ms + 500), "--option", "delay=500ms", "--option", "idle_after=2s",
+    )  # fmt: skip
+
+    assert added.returncode == 0, added.stderr
+    check(mars, "recent", [*old, *new])
+
+
+def test_a_query_over_the_topic_equals_what_duckdb_computes(mars: MarsCluster) -> None:
+    mars.declare("asked", stream="asked")
+    begin_ms = int(time.time() * 1000) // 5_000 * 5_000 - 60_000
+    rows = flow_rows(0, 20_000, begin_ms, rows_per_s=1_000)
+    mars.produce("asked", messages(rows, PARTITIONS))
+    inside = [row for row in rows if begin_ms <= row["timestamp"] < begin_ms + 10_000]
+    arrived = pa.Table.from_pylist(inside)  # noqa: F841 -- DuckDB finds it
+    wanted = duckdb.sql(
+        "SELECT type, count(*)::BIGINT AS count, sum(bytes)::BIGINT AS sum_bytes FROM arrived "
+        "GROUP BY type ORDER BY type"
+    ).fetchall()
+
+    asked = mars.mars(
+        "query", "SELECT type, count(*), sum(bytes) FROM asked GROUP BY type WINDOWING 10 s",
+        "--from", str(begin_ms), "--until", str(begin_ms + 10_000), "--json",
+    )  # fmt: skip
+
+    assert asked.returncode == 0, asked.stderr
+    found = json.loads(asked.stdout)
+    found_rows = found["rows"] if isinstance(found, dict) else found
+    assert [(row["type"], row["count"], row["sum_bytes"]) for row in found_rows] == wanted
