@@ -1,7 +1,7 @@
 """Is it there? One honest question to each server, answered with None or with what is missing.
 
-Each opens a connection of its own and closes it: for the start of processes and for `/readyz`, not
-for every call. A sentence names the server, the address and what to look at, never a password.
+Each opens a connection of its own and closes it: for the start of processes, not for every call. A
+sentence names the server, the address and what to look at, never a password.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ ZOOKEEPER_PORT = 2181
 REDIS_PORT = 6379
 """What the clients take when an address names no port."""
 
-_silent = logging.getLogger("mars.adapters.probe.silent")
-_silent.addHandler(logging.NullHandler())
-_silent.propagate = False
+silent = logging.getLogger("mars.adapters.probe.silent")
+silent.addHandler(logging.NullHandler())
+silent.propagate = False
 
 
 def kafka_ready(settings: Settings, timeout_s: float = TIMEOUT_S) -> str | None:
     """Whether a bootstrap server answers a metadata request that names a broker."""
     where = f"Kafka at {settings.kafka.bootstrap}"
     deadline = time.monotonic() + timeout_s
-    if not _any_listens(settings.kafka.bootstrap, KAFKA_PORT, timeout_s):
+    if not any_listens(settings.kafka.bootstrap, KAFKA_PORT, timeout_s):
         return f"{where} is not listening; check that it runs and kafka.bootstrap"
     try:
         # librdkafka writes what it thinks of each failed attempt to our standard error.
-        client = AdminClient(kafka_properties(settings.kafka), logger=_silent)
+        client = AdminClient(kafka_properties(settings.kafka), logger=silent)
         left = max(deadline - time.monotonic(), 0.1)
         return None if client.list_topics(timeout=left).brokers else f"{where} has no broker yet"
     except (KafkaException, ValueError) as error:
@@ -69,7 +69,7 @@ def redis_ready(settings: Settings, timeout_s: float = TIMEOUT_S) -> str | None:
 def zookeeper_ready(settings: Settings, timeout_s: float = TIMEOUT_S) -> str | None:
     """Whether it opens a session."""
     where = f"ZooKeeper at {settings.zookeeper.hosts}"
-    if not _any_listens(settings.zookeeper.hosts, ZOOKEEPER_PORT, timeout_s):
+    if not any_listens(settings.zookeeper.hosts, ZOOKEEPER_PORT, timeout_s):
         return f"{where} is not listening; check that it runs and zookeeper.hosts"
     client = _zookeeper_client(settings.zookeeper, timeout_s)
     try:
@@ -103,7 +103,7 @@ def _zookeeper_client(zookeeper: ZooKeeperSettings, timeout_s: float) -> KazooCl
     return KazooClient(
         hosts=zookeeper.hosts,
         timeout=timeout_s,
-        logger=_silent,
+        logger=silent,
         use_ssl=zookeeper.use_tls,
         ca=zookeeper.tls_ca_location or None,
         certfile=zookeeper.tls_certificate_location or None,
@@ -112,7 +112,7 @@ def _zookeeper_client(zookeeper: ZooKeeperSettings, timeout_s: float) -> KazooCl
     )
 
 
-def _any_listens(hosts: str, default_port: int, timeout_s: float) -> bool:
+def any_listens(hosts: str, default_port: int, timeout_s: float) -> bool:
     """Whether a connection can be opened to one of `host:port,host/path`."""
     for address in hosts.partition("/")[0].split(","):
         parts = urlsplit(f"//{address.strip()}")

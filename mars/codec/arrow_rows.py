@@ -2,7 +2,8 @@
 
 A column may be of any Arrow type whose values all are values of the declared type: narrower or
 unsigned integers, large or dictionary-encoded texts, Arrow's own timestamps. With any other type
-its values are invalid; with a column name that appears twice the message is unreadable.
+its values are invalid; with a column name that appears twice the message is unreadable. One that
+unpacks to more than `arrow_size` allows is too large.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from mars.codec.arrow_size import Problem, is_text, too_large, too_large_texts
 from mars.codec.assembly import Faults, assemble
 from mars.codec.columns import RAW_TYPES, Typed, convert
 from mars.codec.decoded import Decoded
@@ -46,7 +48,7 @@ def decode_arrow(stream: Stream, fields: tuple[Field, ...], records: Records) ->
     tables: list[pa.Table | None] = []
     total = 0
     for at, value in enumerate(records.values):
-        table = _read(value, total, faults)
+        table = _read(value, fields, total, faults)
         lines[at] = 1 if table is None else table.num_rows
         total += int(lines[at])
         tables.append(table)
@@ -81,22 +83,34 @@ def _typed(at: int, one: Field, runs: list[_Run], faults: Faults) -> pl.Series:
     return pl.concat([piece.alias(one.name) for piece in pieces])
 
 
-def _read(value: bytes | None, at: int, faults: Faults) -> pa.Table | None:
+def _read(
+    value: bytes | None, fields: tuple[Field, ...], at: int, faults: Faults
+) -> pa.Table | None:
     """The rows of a message; None, and a fault noted, if it has none that can be read."""
-    problem = unusable(value)
-    if problem is None:
+    table, problem = None, unusable(value)
+    if problem is None and value is not None:
         try:
-            with pa.ipc.open_stream(value) as reader:
-                table = reader.read_all()
-            table.validate(full=True)
+            table, problem = _table(value, fields)
         except _FAILURES as error:
             problem = (Reason.UNREADABLE, f"no Arrow IPC stream: {error}"[:200])
-        else:
-            if len(set(table.column_names)) == table.num_columns:
-                return table
-            problem = (Reason.UNREADABLE, "a column name appears twice")
-    faults.unreadable[at] = problem
-    return None
+    if problem is not None:
+        faults.unreadable[at] = problem
+    return table
+
+
+def _table(value: bytes, fields: tuple[Field, ...]) -> tuple[pa.Table | None, Problem | None]:
+    """The rows of a message, or what is wrong with it. May raise any of _FAILURES."""
+    problem = too_large(value)
+    if problem is not None:
+        return None, problem
+    with pa.ipc.open_stream(value) as reader:
+        table = reader.read_all()
+    table.validate(full=True)
+    names = set(table.column_names)
+    if len(names) != table.num_columns:
+        return None, (Reason.UNREADABLE, "a column name appears twice")
+    problem = too_large_texts(table.column(one.name) for one in fields if one.name in names)
+    return (table, None) if problem is None else (None, problem)
 
 
 def _column(table: pa.Table | None, one: Field, rows: int) -> Typed:
@@ -107,10 +121,11 @@ def _column(table: pa.Table | None, one: Field, rows: int) -> Typed:
     column = table.column(one.name)
     if pa.types.is_null(column.type):
         return Typed(nothing, None)
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    if not _is_acceptable(column.type, one.type):
+    encoded = pa.types.is_dictionary(column.type)
+    if not _is_acceptable(column.type.value_type if encoded else column.type, one.type):
         return Typed(nothing, pl.repeat(True, rows, eager=True))
+    if encoded:
+        column = column.cast(column.type.value_type)
     if pa.types.is_timestamp(column.type):
         return _timestamps(column)
     return _values(pl.Series(column), one.type)
@@ -119,7 +134,7 @@ def _column(table: pa.Table | None, one: Field, rows: int) -> Typed:
 def _is_acceptable(found: pa.DataType, wanted: FieldType) -> bool:
     kind = wanted.value_type
     if kind is ValueType.STRING:
-        return _is_text(found)
+        return is_text(found)
     if kind is ValueType.BOOL:
         return bool(pa.types.is_boolean(found))
     if kind is ValueType.FLOAT64:
@@ -127,13 +142,8 @@ def _is_acceptable(found: pa.DataType, wanted: FieldType) -> bool:
     if kind is ValueType.TIMESTAMP and pa.types.is_timestamp(found):
         return True
     if wanted is FieldType.TIMESTAMP_ISO:
-        return _is_text(found)
+        return is_text(found)
     return bool(pa.types.is_integer(found))
-
-
-def _is_text(found: pa.DataType) -> bool:
-    kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-    return any(kind(found) for kind in kinds)
 
 
 def _values(column: pl.Series, wanted: FieldType) -> Typed:

@@ -68,19 +68,19 @@ def expected(rows: list[Flow]) -> dict[Group, Sums]:
     return dict(groups)
 
 
-def make_topic(bootstrap: str) -> None:
-    """The source topic."""
+def make_topic(bootstrap: str, topic: str = TOPIC) -> None:
+    """A source topic."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    made = admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)], request_timeout=ANSWER_S)
-    made[TOPIC].result(ANSWER_S)
+    made = admin.create_topics([NewTopic(topic, PARTITIONS, 1)], request_timeout=ANSWER_S)
+    made[topic].result(ANSWER_S)
 
 
-def produce(bootstrap: str, rows: list[Flow]) -> None:
+def produce(bootstrap: str, rows: list[Flow], topic: str = TOPIC) -> None:
     """Write rows; all are in Kafka when this returns."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20})
     for row in rows:
         value = {"timestamp": row.timestamp, "sip": row.sip, "bytes": row.bytes}
-        producer.produce(TOPIC, msgspec.json.encode(value), partition=row.partition)
+        producer.produce(topic, msgspec.json.encode(value), partition=row.partition)
         producer.poll(0)
     assert producer.flush(ANSWER_S) == 0
 

@@ -28,10 +28,14 @@ class ComposeError(Exception):
 
 
 class Stack:
-    """One project. Every method raises ComposeError where compose fails."""
+    """One project. Every method raises ComposeError where compose fails.
 
-    def __init__(self, compose: Sequence[str], project: str) -> None:
-        self._compose = [*compose, "--project-name", project]
+    `files` are laid over docker-compose.yml, as compose does it.
+    """
+
+    def __init__(self, compose: Sequence[str], project: str, files: Sequence[Path] = ()) -> None:
+        chosen = [f"--file={path}" for path in (ROOT / "docker-compose.yml", *files)]
+        self._compose = [*compose, "--project-name", project, *chosen]
         self.api_port = free_port()
         self.kafka_port = free_port()
 
@@ -87,9 +91,15 @@ def engine_problem() -> str | None:
 def images_problem(stack: Stack) -> str | None:
     """Which public image is neither here nor to be had."""
     services = msgspec.json.decode(stack.run("config", "--format", "json"))["services"]
-    images = {each["image"] for each in services.values() if "build" not in each}
-    build = services["api"]["build"]["args"]
-    for image in sorted({*images, build["PYTHON_IMAGE"]}):
+    built = [each for each in services.values() if "build" in each]
+    ours = {each["image"] for each in built}
+    bases = {
+        image
+        for each in built
+        for name, image in each["build"]["args"].items()
+        if name.endswith("_IMAGE")
+    }
+    for image in sorted({each["image"] for each in services.values()} - ours | bases):
         try:
             docker("image", "inspect", image)
         except ComposeError:

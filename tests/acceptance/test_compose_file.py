@@ -8,14 +8,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from mars.settings import load
+from mars.settings import MIB, load
 from tests.acceptance.compose_stack import ROOT, Stack
 from tests.acceptance.compose_tool import ComposeMissing, compose_command
 from tests.conftest import need
 
 pytestmark = pytest.mark.acceptance
 
-OURS = ("mapper", "reducer", "api")
+LIVE = ("mapper", "reducer", "api")
+OURS = (*LIVE, "bulk")
 SERVERS = ("kafka", "zookeeper", "valkey")
 
 Service = dict[str, Any]
@@ -58,6 +59,7 @@ def test_each_service_is_checked_limited_and_restarted(
     assert service["stop_grace_period"]
     assert int(service["deploy"]["resources"]["limits"]["memory"]) > 0
     assert service["deploy"]["resources"]["limits"]["cpus"]
+    assert service["deploy"]["resources"]["limits"]["pids"] > 0
     assert service["logging"]["options"]["max-size"]
 
 
@@ -75,14 +77,43 @@ def test_ports_are_published_on_loopback_only(services: dict[str, Service]) -> N
     assert len(published) == 2
 
 
-def test_our_processes_share_one_image_and_run_without_rights(
+def test_live_processes_share_a_small_image_and_bulk_has_one_with_spark(
     services: dict[str, Service],
 ) -> None:
-    assert len({services[name]["image"] for name in OURS}) == 1
+    assert {services[name]["image"] for name in LIVE} == {"mars:local"}
+    assert services["bulk"]["image"] == "mars-bulk:local"
+    assert services["api"]["build"]["target"] == "live"
+    assert services["bulk"]["build"]["target"] == "bulk"
+    arguments = services["api"]["build"]["args"]
+    assert {**arguments, "JAVA_IMAGE": "eclipse-temurin:17-jre"} == services["bulk"]["build"][
+        "args"
+    ]
+
+
+def test_our_processes_run_without_rights(services: dict[str, Service]) -> None:
     for name in OURS:
         assert services[name]["user"].partition(":")[0] not in {"", "0", "root"}
         assert services[name]["read_only"] is True
         assert services[name]["cap_drop"] == ["ALL"]
+
+
+def test_each_of_our_processes_is_judged_by_its_role(services: dict[str, Service]) -> None:
+    for name in OURS:
+        assert services[name]["healthcheck"]["test"][-1] == name
+
+
+def test_spark_has_a_scratch_folder_of_its_own_on_the_disk_and_the_memory_that_it_takes(
+    services: dict[str, Service],
+) -> None:
+    bulk = services["bulk"]
+    (scratch,) = bulk["volumes"]
+    assert scratch["type"] == "volume"
+    assert "source" not in scratch  # two bulk processes must not empty each other's
+    assert f"SPARK_LOCAL_DIRS={scratch['target']}" in (ROOT / "Dockerfile").read_text("utf-8")
+    heap_mb = load(ROOT / "configs" / "compose.toml", environ={}).bulk.driver_memory_mb
+    # Beside the heap: what Java takes for itself, the driver, and 300 MB of Python per core.
+    memory = int(bulk["deploy"]["resources"]["limits"]["memory"])
+    assert memory >= (2 * heap_mb + 300 * bulk["deploy"]["resources"]["limits"]["cpus"]) * MIB
 
 
 def test_two_mappers_and_two_reducers_start_after_the_servers_are_healthy(
