@@ -2,6 +2,7 @@
 # make check     format, lint, types, import rules and the tests that need nothing but Python
 # make test      check, then every test there is
 # make simulate SEEDS=n   n runs of the simulation; one again: python -m tests.simulation.replay SEED
+# make faults MINUTES=n   random mixes of faults on real processes; the history is kept in .faults
 # make demo      the whole of Mars on this machine, with data, until Ctrl-C (or DEMO_SECONDS=n)
 # make format    write the format and the fixes that are safe
 # make lock      new lock files from pyproject.toml
@@ -9,7 +10,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := install
-.PHONY: install jars check test simulate demo format lock clean
+.PHONY: install jars check test simulate faults demo format lock clean
 
 CODE := $(wildcard mars mapper reducer api bench)
 # In the order of what they cost; the folders that need only Python.
@@ -55,6 +56,10 @@ test: install check
 SEEDS ?= 1000
 simulate: $(STAMP)
 	@$(RUN)/python -m tests.simulation.many $(SEEDS)
+
+MINUTES ?= 60
+faults: install
+	@$(RUN)/python -m tests.faults.long $(MINUTES)
 
 demo: install
 	@$(RUN)/mars up --demo

@@ -7,58 +7,27 @@ DuckDB computes. The numbers are those of the list of faults in `docs/RELIABILIT
 
 from __future__ import annotations
 
-import random
 import signal
-import threading
-import time
-from collections.abc import Callable, Iterator
 
 import pytest
-import redis
 
+from tests.faults.nemesis import (
+    Strike,
+    anything,
+    flush_the_store,
+    kill_a_mapper,
+    kill_a_reducer,
+    kill_kafka,
+    kill_the_store,
+    kill_zookeeper,
+)
 from tests.support.cluster import MarsCluster, wait_for
-from tests.support.rows import assert_exactly_once, expected, flow_rows, messages
+from tests.support.load import Load
 
 pytestmark = pytest.mark.faults
 
-PARTITIONS = 4
-ROWS_PER_S = 1_000
 FEED_S = 20
 STRIKE_S = 4.0
-
-Strike = Callable[[MarsCluster, int], None]
-
-
-@pytest.fixture(scope="module")
-def mars(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MarsCluster]:
-    cluster = MarsCluster(tmp_path_factory.mktemp("faults") / "data")
-    yield cluster
-    cluster.down()
-
-
-def kill_a_mapper(mars: MarsCluster, turn: int) -> None:
-    mars.kill(f"mapper-{turn % 2 + 1}")
-
-
-def kill_a_reducer(mars: MarsCluster, turn: int) -> None:
-    mars.kill(f"reducer-{turn % 2 + 1}")
-
-
-def flush_the_store(mars: MarsCluster, _turn: int) -> None:
-    redis.Redis.from_url(mars.file["redis"]).flushall()
-
-
-def kill_the_store(mars: MarsCluster, _turn: int) -> None:
-    mars.kill("redis")
-
-
-def kill_zookeeper(mars: MarsCluster, _turn: int) -> None:
-    mars.kill("zookeeper")
-
-
-def kill_kafka(mars: MarsCluster, turn: int) -> None:
-    if turn == 1:
-        mars.kill("kafka")
 
 
 def stop_a_process_past_its_session(name: str) -> Strike:
@@ -81,11 +50,6 @@ def stop_a_process_past_its_session(name: str) -> Strike:
     return strike
 
 
-def anything(mars: MarsCluster, turn: int) -> None:
-    chance = random.Random(turn)
-    chance.choice([kill_a_mapper, kill_a_reducer, flush_the_store, kill_the_store])(mars, turn)
-
-
 FAULTS: dict[str, Strike] = {
     "1-kill-a-mapper": kill_a_mapper,
     "3-stop-a-mapper": stop_a_process_past_its_session("mapper-1"),
@@ -102,49 +66,10 @@ FAULTS: dict[str, Strike] = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_results_are_exact_through(mars: MarsCluster, fault: str) -> None:
     name = "f" + fault.replace("-", "_")
-    mars.declare(name, stream=name, partitions=PARTITIONS)
-    sql = (
-        "SELECT sip, type, timestamp, count(*), sum(bytes) AS bytes, sum(id) AS ids, "
-        f"sum(hash) AS hashes FROM {name} GROUP BY sip, type, timestamp WINDOWING 5 s"
-    )
-    mars.register(name, sql, idle_after="5s")
-    rows = flow_rows(0, ROWS_PER_S * FEED_S, int(time.time() * 1000), rows_per_s=ROWS_PER_S)
-    feeding = threading.Thread(target=_feed, args=(mars, name, rows))
-    feeding.start()
+    with Load(mars, name, seconds=FEED_S).running() as load:
+        load.every(STRIKE_S, lambda turn: FAULTS[fault](mars, turn))
 
-    turn = 0
-    while feeding.is_alive():
-        feeding.join(STRIKE_S)
-        if feeding.is_alive():
-            FAULTS[fault](mars, turn)
-            turn += 1
-
-    wanted = expected(rows)
-    found = mars.read_until(f"mars.results.{name}", len(wanted), seconds=120)
-    assert_exactly_once(found, wanted)
-    _assert_ledger(mars, name, len(rows))
-
-
-def _feed(mars: MarsCluster, topic: str, rows: list[dict[str, object]]) -> None:
-    """Send each row when its time has come."""
-    begun = time.monotonic()
-    step = ROWS_PER_S // 10
-    for first in range(0, len(rows), step):
-        wait = begun + first / ROWS_PER_S - time.monotonic()
-        if wait > 0:
-            time.sleep(wait)  # the pace of the load, not a way to synchronise
-        mars.produce(topic, messages(rows[first : first + step], PARTITIONS))
-
-
-def _assert_ledger(mars: MarsCluster, task: str, rows: int) -> None:
-    wait_for(f"{rows} rows in the ledger", lambda: mars.client.ledger(task).read >= rows)
-    ledger = mars.client.ledger(task)
-    assert ledger.read == rows
-    assert (
-        ledger.read == ledger.counted + ledger.filtered + ledger.bad + ledger.future + ledger.late
-    )
-    assert ledger.counted == rows
-    assert ledger.counted == ledger.emitted + ledger.open
+    load.check()
 
 
 def test_a_child_that_dies_is_started_again(mars: MarsCluster) -> None:

@@ -1,0 +1,265 @@
+"""How long results stay away when a process is killed: `python -m bench.gaps [TIMES]`.
+
+Rows come at a steady rate, windows close each second, each bucket writes a partition of its own. A
+process gets SIGKILL and is started again as `mars up` does. The gap of a bucket is the longest time
+without a new result of it around the kill; undisturbed, that is the window's length. Printed are,
+for each kind of process, the most and the least disturbed bucket: median and worst of all times.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+from confluent_kafka import OFFSET_END, TopicPartition
+
+from bench.environment import environment
+from bench.errors import BenchError
+from bench.flows import stream
+from bench.pacing import Pace, Pacer
+from bench.topics import Topics, reader
+from mars.client import Client
+from mars.errors import MarsError
+from mars.local.cluster import Options, running
+from mars.local.supervisor import Supervisor
+from mars.plan import Format
+
+TIMES = 10
+BUCKETS = 4
+PARTITIONS = 4
+RATE = 1_000
+GROUPS = 200
+WINDOW_S = 1
+DELAY_S = 1
+
+QUIET_BEFORE_S = 5.0
+"""Undisturbed time before each kill."""
+
+WATCHED_S = 20.0
+"""Least time after a kill: longer than ZooKeeper's session of 10 s and the group's of 6 s."""
+
+RECOVERY_S = 120.0
+"""A bucket that has no result for so long after a kill will have none."""
+
+STEADY_ARRIVALS, STEADY_S = 3, 6.0
+"""A bucket with so many results in so many seconds runs again."""
+
+POLL_S = 0.02
+LOOK_S = 0.1
+NAME = "gaps"
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Seconds without a result around one kill: the most and the least disturbed bucket."""
+
+    most_s: float
+    least_s: float
+
+
+class Listener:
+    """Notes when each bucket has given a result."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._consumer = reader(bootstrap, wait_max_ms=20)
+        self._consumer.assign([TopicPartition(topic, one, OFFSET_END) for one in range(BUCKETS)])
+        self._arrivals: dict[int, list[float]] = {one: [] for one in range(BUCKETS)}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._listen, name="listener")
+
+    def __enter__(self) -> Listener:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._consumer.close()
+
+    def _listen(self) -> None:
+        while not self._stop.is_set():
+            messages = self._consumer.consume(10_000, POLL_S)
+            now = time.monotonic()
+            seen = {each.partition() for each in messages if each.error() is None}
+            for partition in seen:
+                if partition is not None:
+                    self._arrivals[partition].append(now)
+
+    def steady(self, since_s: float) -> bool:
+        """Whether every bucket gives results again, looking at the last seconds only."""
+        begin = max(since_s, time.monotonic() - STEADY_S)
+        counts = [sum(at > begin for at in times) for times in self._arrivals.values()]
+        return min(counts) >= STEADY_ARRIVALS
+
+    def gap(self, since_s: float) -> Gap:
+        """The longest silences from `since_s` on."""
+        silences = [
+            max(after - before for before, after in pairwise(at for at in times if at > since_s))
+            for times in self._arrivals.values()
+        ]
+        return Gap(max(silences), min(silences))
+
+
+@dataclass(slots=True)
+class Victims:
+    """Who is killed, by the name in the table."""
+
+    supervisor: Supervisor
+    client: Client
+    kinds: dict[str, Callable[[], str]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.kinds = {
+            "a mapper": lambda: "mapper-1",
+            "a reducer": lambda: self._reducer(leading=False),
+            "the leader": lambda: self._reducer(leading=True),
+            "Valkey": lambda: "redis",
+            "ZooKeeper": lambda: "zookeeper",
+        }
+
+    def _reducer(self, *, leading: bool) -> str:
+        leader = self.client.cluster().leader
+        if leader is None or leader.member is None:
+            raise BenchError("There is no leader although all is quiet; look at the logs.")
+        others = {"reducer-1", "reducer-2"} - {leader.member}
+        return leader.member if leading else min(others)
+
+    def kill(self, kind: str) -> None:
+        """SIGKILL to one of the kind."""
+        name = self.kinds[kind]()
+        children = [*self.supervisor.servers, *self.supervisor.roles]
+        pid = next(child.pid for child in children if child.name == name)
+        if pid is None:
+            raise BenchError(f"{name} does not run.")
+        os.kill(pid, signal.SIGKILL)
+
+
+@contextmanager
+def cluster(data: Path) -> Iterator[Supervisor]:
+    """`mars up` within this process, which starts again what dies."""
+    stop = threading.Event()
+    options = Options(
+        data=data, buckets=BUCKETS, api_port=0, kafka_port=0, zookeeper_port=0, redis_port=0
+    )
+    with running(options, lambda _line: None, stop) as supervisor:
+        watching = threading.Thread(target=supervisor.watch, name="watch")
+        watching.start()
+        try:
+            yield supervisor
+        finally:
+            stop.set()
+            watching.join()
+
+
+@contextmanager
+def load(supervisor: Supervisor, client: Client) -> Iterator[None]:
+    """A task, and rows for it at a steady rate."""
+    kafka = supervisor.addresses.kafka
+    Topics(kafka).make(NAME, PARTITIONS)
+    declared = stream(NAME, NAME, Format.JSON)
+    client.put_stream(
+        NAME,
+        {
+            "topic": NAME,
+            "format": Format.JSON.value,
+            "fields": {each.name: each.type.value for each in declared.fields},
+            "event_time": declared.event_time,
+        },
+    )
+    client.create_task(
+        NAME,
+        f"SELECT sip, timestamp, count(*) FROM {NAME} GROUP BY sip, timestamp WINDOWING "
+        f"{WINDOW_S} s",
+        options={"delay": f"{DELAY_S}s"},
+    )
+    pacer = Pacer(Pace(kafka, NAME, PARTITIONS, RATE, GROUPS, WINDOW_S * 1000))
+    pacer.begin()
+    try:
+        yield
+    finally:
+        pacer.stop()
+
+
+def measure(times: int, show: Callable[[str], None]) -> dict[str, list[Gap]]:
+    """All gaps, by kind of victim. Raises BenchError when results stay away."""
+    found: dict[str, list[Gap]] = {}
+    with (
+        tempfile.TemporaryDirectory(prefix="mars-gaps-") as folder,
+        cluster(Path(folder)) as supervisor,
+        Client(supervisor.addresses.api) as client,
+        load(supervisor, client),
+        Listener(supervisor.addresses.kafka, f"mars.results.{NAME}") as listener,
+    ):
+        victims = Victims(supervisor, client)
+        for turn in range(times):
+            for kind in victims.kinds:
+                found.setdefault(kind, []).append(_one(victims, kind, listener))
+                show(f"{turn + 1} of {times}: {kind}: {found[kind][-1].most_s:.1f} s")
+    return found
+
+
+def _one(victims: Victims, kind: str, listener: Listener) -> Gap:
+    begun = time.monotonic()
+    _await(lambda: listener.steady(begun) and time.monotonic() - begun > QUIET_BEFORE_S, "before")
+    killed = time.monotonic()
+    victims.kill(kind)
+    _await(
+        lambda: time.monotonic() - killed > WATCHED_S and listener.steady(killed),
+        f"after {kind} was killed",
+    )
+    return listener.gap(killed - 2 * WINDOW_S)
+
+
+def _await(condition: Callable[[], bool], when: str) -> None:
+    deadline = time.monotonic() + RECOVERY_S
+    while not condition():
+        if time.monotonic() > deadline:
+            raise BenchError(f"Some bucket had no results for {RECOVERY_S:.0f} s {when}.")
+        time.sleep(LOOK_S)
+
+
+def table(found: dict[str, list[Gap]]) -> str:
+    """Markdown, in seconds."""
+    lines = [
+        "| killed | most disturbed bucket: median | worst | least disturbed: median | worst |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for kind, gaps in found.items():
+        most, least = [gap.most_s for gap in gaps], [gap.least_s for gap in gaps]
+        figures = (statistics.median(most), max(most), statistics.median(least), max(least))
+        lines.append(f"| {kind} | " + " | ".join(f"{figure:.1f} s" for figure in figures) + " |")
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Exit 0 when measured, 1 when not, 2 for a wrong call."""
+    if len(arguments) > 1 or not all(each.isdigit() and int(each) for each in arguments):
+        sys.stderr.write("usage: python -m bench.gaps [TIMES]\n")
+        return 2
+    times = int(arguments[0]) if arguments else TIMES
+    where = environment()
+    try:
+        found = measure(times, print)
+    except MarsError as problem:
+        sys.stderr.write(f"{problem}\n")
+        return 1
+    print(table(found))
+    print(
+        f"\n{times} times each, {RATE} rows/s, windows of {WINDOW_S} s; {where.cores} cores, load "
+        f"average {where.load_average} before and {os.getloadavg()[0]:.1f} after; {where.commit}."
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

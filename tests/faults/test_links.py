@@ -1,0 +1,187 @@
+"""Links are cut, made deaf and held back between one process and one server; results stay exact.
+
+The processes of a test run behind proxies of their own, see `tests/support/linked.py`. The numbers
+are those of the list of faults in `docs/RELIABILITY.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+
+import pytest
+
+from mars.adapters.redis.scripts import Script
+from mars.settings import Settings
+from tests.support.cluster import MarsCluster, wait_for
+from tests.support.kafka_proxy import END_TXN, Request
+from tests.support.linked import LinkedRole
+from tests.support.load import Load
+from tests.support.progress import claims
+from tests.support.redis_proxy import Fate
+
+pytestmark = pytest.mark.faults
+
+ANSWER_MS = 3_000
+"""After which a request without an answer fails: sooner than the usual 10 s, to wait less."""
+
+LOST = 6
+LOSE_EVERY = 3
+KILLS = 2
+KILL_EVERY = 7
+"""Of the answers that come to mappers, some in a second."""
+
+LATE_MIN, LATE_MAX = 4, 12
+"""Commits that come too late."""
+
+CLAIMS_MAX = 8
+"""Of one bucket while its owner loses ZooKeeper once: a ping-pong makes dozens."""
+
+
+def impatient(settings: Settings) -> Settings:
+    """Requests to Kafka fail soon."""
+    extra = {**settings.kafka.extra, "socket.timeout.ms": ANSWER_MS}
+    return replace(settings, kafka=replace(settings.kafka, extra=extra))
+
+
+@contextmanager
+def roles(mars: MarsCluster, *names: str) -> Iterator[dict[str, LinkedRole]]:
+    """Processes behind links; `reducer-x` is a reducer."""
+    with ExitStack() as stack:
+        yield {
+            name: stack.enter_context(
+                LinkedRole(mars, name.partition("-")[0], name, change=impatient)
+            )
+            for name in names
+        }
+
+
+class Striker:
+    """Decides about the answers of Redis to the batches that mappers have offered."""
+
+    def __init__(self) -> None:
+        self.lost = 0
+        self.kills: list[Fate] = []
+        self._answers = 0
+
+    def watch(self, mapper: LinkedRole) -> None:
+        """Decide about those to this mapper too."""
+        digest = Script.load("append").digest.encode()
+        mapper.redis.watch(digest, lambda: self._answered(mapper))
+
+    def _answered(self, mapper: LinkedRole) -> Fate:
+        """Some answers are lost; some kill the mapper, which has got every other one of them."""
+        self._answers += 1
+        if self._answers % KILL_EVERY == 0 and len(self.kills) < KILLS:
+            self.kills.append(Fate.LOST if len(self.kills) % 2 else Fate.PASSED)
+            mapper.kill()
+            return self.kills[-1]
+        if self._answers % LOSE_EVERY == 0 and self.lost < LOST:
+            self.lost += 1
+            return Fate.LOST
+        return Fate.PASSED
+
+
+def test_2_mappers_that_never_hear_what_became_of_a_batch(servers_only: MarsCluster) -> None:
+    with roles(servers_only, "mapper-a", "mapper-b", "reducer-a") as running:
+        mappers = [running["mapper-a"], running["mapper-b"]]
+        striker = Striker()
+        for mapper in mappers:
+            striker.watch(mapper)
+
+        with Load(servers_only, "f2").running() as load:
+            load.every(0.1, lambda _: _start_the_dead(mappers))
+        _start_the_dead(mappers)
+
+        load.check()
+        assert len(striker.kills) == KILLS
+        assert striker.lost == LOST
+
+
+def _start_the_dead(processes: list[LinkedRole]) -> None:
+    for process in processes:
+        if not process.running:
+            process.start()
+
+
+def test_6_a_reducer_that_loses_zookeeper_only(servers_only: MarsCluster) -> None:
+    with roles(servers_only, "mapper-a", "reducer-a", "reducer-b") as running:
+        lonely = running["reducer-a"]
+        client = servers_only.client
+        wait_for("both reducers", lambda: _members(servers_only) >= {"reducer-a", "reducer-b"})
+        before = claims(servers_only.file["kafka"])
+
+        with Load(servers_only, "f6", seconds=25).running() as load:
+            wait_for("rows", lambda: client.ledger("f6").read > 0)
+            lonely.zookeeper.cut()
+            wait_for("it to be missed", lambda: "reducer-a" not in _members(servers_only))
+            assert lonely.running
+            lonely.zookeeper.heal()
+            wait_for("it to be back", lambda: "reducer-a" in _members(servers_only))
+
+        load.check()
+        after = claims(servers_only.file["kafka"])
+        assert all(count - before[bucket] <= CLAIMS_MAX for bucket, count in after.items())
+
+
+def test_7_the_answer_to_a_commit_is_lost(servers_only: MarsCluster) -> None:
+    with roles(servers_only, "mapper-a", "reducer-a") as running:
+        link = running["reducer-a"].kafka
+        link.lose_answers(lambda request: _commits(request) and len(link.lost) < LOST)
+
+        with Load(servers_only, "f7_lost").running() as load:
+            wait_for("commits without an answer", lambda: len(link.lost) == LOST)
+
+        load.check()
+
+
+def test_7_a_commit_that_arrives_in_the_middle_of_the_next_transaction(
+    servers_only: MarsCluster,
+) -> None:
+    """Some of them kill the reducer: had they ended that transaction, half of it would stay."""
+    with roles(servers_only, "mapper-a", "reducer-a") as running:
+        reducer = running["reducer-a"]
+        late = _Late(reducer)
+        with Load(servers_only, "f7_held", seconds=25).running() as load:
+            wait_for("rows", lambda: servers_only.client.ledger("f7_held").read > 0)
+            reducer.kafka.hold(late.is_to_be_held, late.arrived)
+            load.every(0.1, lambda _: _start_the_dead([reducer]))
+        reducer.kafka.release_all()
+        _start_the_dead([reducer])
+
+        load.check()
+        assert late.arrivals >= LATE_MIN
+        assert late.kills == KILLS
+
+
+class _Late:
+    """Counts commits that came too late; every third one kills."""
+
+    def __init__(self, reducer: LinkedRole) -> None:
+        self._reducer = reducer
+        self.arrivals = 0
+        self.kills = 0
+
+    def is_to_be_held(self, request: Request) -> bool:
+        """All commits, until enough were late and those that were sent again come through."""
+        held = self._reducer.kafka.held
+        waiting = any(
+            one.request.client == request.client and not one.release.is_set() for one in held
+        )
+        return _commits(request) and not waiting and len(held) < LATE_MAX
+
+    def arrived(self) -> None:
+        """One came too late."""
+        self.arrivals += 1
+        if self.arrivals % 3 == 1 and self.kills < KILLS:
+            self.kills += 1
+            self._reducer.kill()
+
+
+def _commits(request: Request) -> bool:
+    return request.api == END_TXN
+
+
+def _members(mars: MarsCluster) -> set[str]:
+    return {member.id for member in mars.client.cluster().members}

@@ -1,0 +1,103 @@
+"""Kafka loses rows that were still needed: nothing about it is silent.
+
+The numbers are those of the list of faults in `docs/RELIABILITY.md`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.support.cluster import MarsCluster, wait_for
+from tests.support.kafka import admin, delete_records, ends
+from tests.support.load import PARTITIONS, Load
+from tests.support.rows import flow_rows
+from tests.support.store import Store
+
+pytestmark = pytest.mark.faults
+
+WINDOW_S = 10
+ROWS_PER_S = 200
+RETAKEN_S = 6
+"""Seconds of a window whose rows retention takes away."""
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="a mapper never reads on behind offsets that are gone, and their windows stay complete",
+)
+def test_20_windows_whose_rows_retention_removed_are_not_complete(mars: MarsCluster) -> None:
+    window = (time.time_ns() // 10**9 // WINDOW_S + 1) * WINDOW_S * 1000
+    last = window + WINDOW_S * 1000
+    rows = flow_rows(0, 2 * WINDOW_S * ROWS_PER_S, window, rows_per_s=ROWS_PER_S, disorder_ms=0)
+    taken = rows[: RETAKEN_S * ROWS_PER_S]
+    with declared(Load(mars, "f20", window_s=WINDOW_S)) as load:
+        load.send(taken)
+        wait_for("the rows", lambda: mars.client.ledger("f20").read == len(taken))
+
+        delete_records(mars, "f20", ends(mars, "f20"))
+        with Store(mars) as store:
+            store.flush()
+        load.send(rows[len(taken) :])
+
+        wait_for("the last window", lambda: last in dict(_windows(mars)), seconds=45, pause_s=0.5)
+        assert _windows(mars) == {(window, "0"), (last, "1")}
+        assert _gone(mars) == dict.fromkeys(range(PARTITIONS), len(taken) // PARTITIONS)
+
+
+@contextmanager
+def declared(load: Load) -> Iterator[Load]:
+    """A task that is deleted whatever has become of it."""
+    load.declare()
+    try:
+        yield load
+    finally:
+        load.mars.client.delete_task(load.name)
+
+
+def _windows(mars: MarsCluster) -> set[tuple[int, str]]:
+    """Each window with what its rows say of it: complete or not."""
+    results = mars.read("mars.results.f20")
+    return {(value["window_start"], headers["mars-complete"]) for _, value, headers in results}
+
+
+def _gone(mars: MarsCluster) -> dict[int, int]:
+    """How many rows of each partition `mars.dead` names gone."""
+    found: Counter[int] = Counter()
+    for _key, record, _headers in mars.read("mars.dead"):
+        if record["task"] == "f20" and record["reason"] == "gone":
+            found[record["partition"]] += record["next"] - record["first"]
+    return dict(found)
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="nobody compares the topic's id with that of the start",
+)
+def test_20_a_topic_that_is_deleted_and_made_again_is_noticed(mars: MarsCluster) -> None:
+    rows = flow_rows(0, 4_000, time.time_ns() // 10**6, rows_per_s=ROWS_PER_S)
+    with declared(Load(mars, "f20_again")) as load:
+        load.send(rows[:1000])
+        wait_for("the rows", lambda: mars.client.ledger("f20_again").read == 1000)
+
+        mars.delete_topic("f20_again")
+        wait_for("the topic to be gone", lambda: not _exists(mars, "f20_again"))
+        mars.topic("f20_again", PARTITIONS)
+        load.send(rows[1000:])
+
+        wait_for("the task to say so", lambda: _failed_because_of(mars, "topic"), seconds=30)
+
+
+def _failed_because_of(mars: MarsCluster, word: str) -> bool:
+    task = mars.client.task("f20_again")
+    return task.state == "failed" and word in task.detail
+
+
+def _exists(mars: MarsCluster, topic: str) -> bool:
+    return topic in admin(mars).list_topics(timeout=20).topics

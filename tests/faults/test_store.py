@@ -1,0 +1,155 @@
+"""The store forgets, remembers what is past, and runs full; results stay exact.
+
+The numbers are those of the list of faults in `docs/RELIABILITY.md`.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.support.cluster import MarsCluster, wait_for
+from tests.support.kafka import group_members
+from tests.support.load import Load
+from tests.support.progress import assert_progress_only_goes_forward
+from tests.support.rows import assert_exactly_once, expected
+from tests.support.store import Store
+
+pytestmark = pytest.mark.faults
+
+ROOM_BYTES = 300_000
+"""What may still be written when the limit is set: some seconds of the load."""
+
+LATE_S = 60
+"""How far behind the others rows are that are to be late."""
+
+LATE_EVERY = 50
+FLUSHES = 2
+
+
+@pytest.fixture
+def store(mars: MarsCluster) -> Iterator[Store]:
+    with Store(mars) as found:
+        yield found
+
+
+def test_9_the_store_comes_back_with_what_it_held_some_seconds_ago(
+    mars: MarsCluster, store: Store
+) -> None:
+    def strike(turn: int) -> None:
+        if turn % 2 == 0:
+            store.save()
+        else:
+            store.kill()
+
+    try:
+        with Load(mars, "f9_old", seconds=20).running() as load:
+            load.every(3, strike)
+        load.check()
+    finally:
+        store.forget_file()
+
+
+def test_10_a_full_store_evicts_nothing_and_mappers_wait_in_their_group(
+    mars: MarsCluster, store: Store
+) -> None:
+    store.forget_refusals()
+    with Load(mars, "f10").running() as load:
+        wait_for("rows", lambda: mars.client.ledger("f10").read > 0)
+        members = group_members(mars)
+        with limited(store), stopped(mars, "reducer-1", "reducer-2"):
+            wait_for("refused writes", lambda: store.refusals() > 0)
+            load.every(1, lambda _: None)
+            assert group_members(mars) == members
+
+    load.check()
+    assert store.info()["evicted_keys"] == 0
+
+
+@contextmanager
+def limited(store: Store) -> Iterator[None]:
+    """Hardly any room is left in the store."""
+    before = store.memory_max()
+    store.limit_memory(store.info()["used_memory"] + ROOM_BYTES)
+    try:
+        yield
+    finally:
+        store.limit_memory(before)
+
+
+@contextmanager
+def stopped(mars: MarsCluster, *names: str) -> Iterator[None]:
+    """Processes that do nothing for a while."""
+    for name in names:
+        mars.kill(name, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for name in names:
+            mars.kill(name, signal.SIGCONT)
+
+
+def test_18_late_rows_across_a_loss_are_counted_or_named_and_never_both(
+    mars: MarsCluster, store: Store
+) -> None:
+    """Rows of `sip` "late" come a minute after their time; all others come in time."""
+    load = Load(mars, "f18", window_s=1)
+    with load.running():
+        late = [_late(row) for row in load.rows[::LATE_EVERY]]
+        wait_for("rows", lambda: mars.client.ledger("f18").read > 0)
+        flushed = load.every(4, lambda turn: _late_rows(load, late, turn, store))
+    load.send(late[flushed * len(late) // (FLUSHES + 2) :])
+
+    rows = len(load.rows) + len(late)
+    wait_for("all rows", lambda: mars.client.ledger("f18").read >= rows, seconds=120)
+    wait_for("no open row", lambda: mars.client.ledger("f18").open == 0, seconds=120)
+    results = mars.read("mars.results.f18")
+    in_time = [result for result in results if result[1]["sip"] != "late"]
+    assert_exactly_once(in_time, expected(load.rows, 1000))
+    _assert_late_are_accounted(mars, late, [each for each in results if each not in in_time])
+    assert_progress_only_goes_forward(mars.file["kafka"])
+
+
+def _late(row: dict[str, Any]) -> dict[str, Any]:
+    number = row["id"] + 10_000_000
+    return {
+        **row,
+        "id": number,
+        "sip": "late",
+        "type": "dns",
+        "timestamp": row["timestamp"] - LATE_S * 1000,
+    }
+
+
+def _late_rows(load: Load, late: list[dict[str, Any]], turn: int, store: Store) -> None:
+    """A share of the late rows, then a loss in the middle of them."""
+    share = len(late) // (FLUSHES + 2)
+    part = late[turn * share : (turn + 1) * share]
+    load.send(part[: share // 2])
+    store.flush()
+    load.send(part[share // 2 :])
+
+
+def _assert_late_are_accounted(
+    mars: MarsCluster, late: list[dict[str, Any]], results: list[Any]
+) -> None:
+    """What was emitted for late rows, and what the ledger names late, is what was sent."""
+    keys = [value["window_start"] for _key, value, _headers in results]
+    assert len(set(keys)) == len(keys), "a window of late rows was emitted twice"
+    emitted = Counter({value["window_start"]: value["count"] for _key, value, _headers in results})
+    named: Counter[int] = Counter()
+    for _key, record, _headers in mars.read("mars.dead"):
+        if record["task"] == "f18":
+            assert record["reason"] == "late"
+            named[record["window_start"]] += record["rows"]
+    sent = Counter(row["timestamp"] // 1000 * 1000 for row in late)
+    assert emitted + named == sent
+    ledger = mars.client.ledger("f18")
+    assert ledger.late == named.total()
+    assert (ledger.bad, ledger.future, ledger.filtered) == (0, 0, 0)
+    assert ledger.late > 0, "nothing came late: the test showed nothing"

@@ -1,0 +1,145 @@
+"""A load that comes at its own pace while something else happens, and the verdict on its results.
+
+with Load(mars, "f1").running() as load:     a topic, a task, rows of now at a steady rate
+    ...                                      whatever is to be survived
+load.check()                                 each group of each window once, with DuckDB's sums
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from tests.support.cluster import MarsCluster, wait_for
+from tests.support.progress import assert_progress_only_goes_forward
+from tests.support.rows import FIELDS, assert_exactly_once, expected, flow_rows, messages
+
+PARTITIONS = 4
+ROWS_PER_S = 1_000
+STEPS_PER_S = 10
+WINDOW_S = 5
+DRAIN_S = 120.0
+"""From the last row to the last result, the longest recovery included."""
+
+MESSAGE_BYTES_MAX = "20000000"
+"""What the topics take: the largest messages that Mars refuses have 17.5 MB."""
+
+SUMS = (
+    "SELECT sip, type, timestamp, count(*), sum(bytes) AS bytes, sum(id) AS ids, "
+    "sum(hash) AS hashes FROM {stream} GROUP BY sip, type, timestamp WINDOWING {window_s} s"
+)
+"""Sums of ids and of their hashes: one lost and one doubled row do not cancel out."""
+
+Row = dict[str, Any]
+
+
+class Load:
+    """Rows with ids, one task over them of the same name as their topic."""
+
+    def __init__(
+        self,
+        mars: MarsCluster,
+        name: str,
+        *,
+        seconds: float = 15,
+        rows_per_s: int = ROWS_PER_S,
+        window_s: int = WINDOW_S,
+        idle_after: str = "5s",
+    ) -> None:
+        self.mars = mars
+        self.name = name
+        self.window_s = window_s
+        self._idle_after = idle_after
+        self._rows_per_s = rows_per_s
+        self._count = int(seconds * rows_per_s)
+        self.rows: list[Row] = []
+        self._failures: list[BaseException] = []
+
+    @property
+    def sql(self) -> str:
+        """The task's query."""
+        return SUMS.format(stream=self.name, window_s=self.window_s)
+
+    def declare(self) -> None:
+        """Topic, stream and task."""
+        self.mars.topic(self.name, PARTITIONS, max_message_bytes=MESSAGE_BYTES_MAX)
+        self.mars.client.put_stream(
+            self.name,
+            {"topic": self.name, "format": "json", "fields": FIELDS, "event_time": "timestamp"},
+        )
+        self.mars.register(self.name, self.sql, idle_after=self._idle_after)
+
+    @contextmanager
+    def running(self) -> Iterator[Load]:
+        """Rows come until all have been sent; the block may end sooner, and is waited for."""
+        self.declare()
+        start_ms = time.time_ns() // 1_000_000
+        self.rows = flow_rows(0, self._count, start_ms, rows_per_s=self._rows_per_s)
+        self._feeding = threading.Thread(target=self._feed, name=f"feed {self.name}")
+        self._feeding.start()
+        try:
+            yield self
+        finally:
+            self._feeding.join()
+        assert not self._failures, self._failures
+
+    @property
+    def coming(self) -> bool:
+        """Whether there are rows to come."""
+        return self._feeding.is_alive()
+
+    def every(self, seconds: float, strike: Callable[[int], object]) -> int:
+        """Strike again and again while rows come; the number of times."""
+        turn = 0
+        while True:
+            self._feeding.join(seconds)
+            if not self.coming:
+                return turn
+            strike(turn)
+            turn += 1
+
+    def _feed(self) -> None:
+        try:
+            self._send_each_in_time()
+        except BaseException as problem:  # noqa: BLE001 -- told to the test's own thread
+            self._failures.append(problem)
+
+    def _send_each_in_time(self) -> None:
+        begun = time.monotonic()
+        step = max(1, self._rows_per_s // STEPS_PER_S)
+        for first in range(0, len(self.rows), step):
+            wait = begun + first / self._rows_per_s - time.monotonic()
+            if wait > 0:
+                time.sleep(wait)  # the pace of the load, not a way to synchronise
+            self.send(self.rows[first : first + step])
+
+    def send(self, rows: Sequence[Row]) -> None:
+        """Write rows to their partitions."""
+        self.mars.produce(self.name, messages(rows, PARTITIONS))
+
+    # ------------------------------------------------------------------------------- verdict
+
+    def check(self, *, seconds: float = DRAIN_S, bad: int = 0, future: int = 0) -> None:
+        """I1, I2, I3 and I8: all there once, the ledger balanced, progress only forward.
+
+        `bad` and `future` rows were sent beside those of the load.
+        """
+        wanted = expected(self.rows, self.window_s * 1000)
+        found = self.mars.read_until(f"mars.results.{self.name}", len(wanted), seconds=seconds)
+        assert_exactly_once(found, wanted)
+        self._check_ledger(bad, future)
+        assert_progress_only_goes_forward(self.mars.file["kafka"])
+
+    def _check_ledger(self, bad: int, future: int) -> None:
+        """Every row read, counted and emitted; nothing late or open."""
+        client, rows = self.mars.client, len(self.rows)
+        read = rows + bad + future
+        wait_for(f"{read} rows in the ledger", lambda: client.ledger(self.name).read >= read)
+        wait_for("no open row", lambda: client.ledger(self.name).open == 0)
+        ledger = client.ledger(self.name)
+        assert (ledger.read, ledger.counted, ledger.emitted) == (read, rows, rows), ledger
+        assert (ledger.bad, ledger.future) == (bad, future), ledger
+        assert (ledger.filtered, ledger.late) == (0, 0), ledger

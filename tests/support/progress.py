@@ -1,0 +1,95 @@
+"""What the records of `mars.progress` must be, whatever happened: invariants I2 and I3."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from mars.adapters.kafka.wire import decode_progress
+from mars.ports import Claim, Progress, ProgressRecord
+
+TOPIC = "mars.progress"
+READ_S = 60.0
+"""For all of the topic; it holds some thousand records."""
+
+
+def progress_records(bootstrap: str) -> dict[int, list[ProgressRecord]]:
+    """The committed records of each bucket, in order."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "test-progress",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+        }
+    )
+    try:
+        found: dict[int, list[ProgressRecord]] = {}
+        for bucket, record in _read(consumer):
+            found.setdefault(bucket, []).append(record)
+        return found
+    finally:
+        consumer.close()
+
+
+def _read(consumer: Consumer) -> Iterator[tuple[int, ProgressRecord]]:
+    partitions = consumer.list_topics(TOPIC, timeout=20).topics[TOPIC].partitions
+    consumer.assign([TopicPartition(TOPIC, number, 0) for number in partitions])
+    ended: set[int] = set()
+    while len(ended) < len(partitions):
+        message = consumer.poll(READ_S)
+        assert message is not None, f"{TOPIC} could not be read to its end"
+        error = message.error()
+        if error is not None:
+            assert error.code() == KafkaError._PARTITION_EOF, error
+            ended.add(message.partition() or 0)
+            continue
+        place = f"{TOPIC}[{message.partition()}] offset {message.offset()}"
+        yield message.partition() or 0, decode_progress(message.value(), place)
+
+
+def assert_progress_only_goes_forward(bootstrap: str) -> None:
+    """Emit numbers step by one; C, M, L never go back; L <= M; each record balances."""
+    for records in progress_records(bootstrap).values():
+        last: dict[tuple[str, int], Progress] = {}
+        for record in records:
+            if isinstance(record, Claim):
+                continue
+            _check_one(record)
+            older = last.get((record.task, record.version))
+            if older is not None and not record.deleted and not older.deleted:
+                _check_step(older, record)
+            last[record.task, record.version] = record
+
+
+def claims(bootstrap: str) -> Counter[int]:
+    """How often each bucket was claimed."""
+    found: Counter[int] = Counter()
+    for bucket, records in progress_records(bootstrap).items():
+        found[bucket] = sum(isinstance(record, Claim) for record in records)
+    return found
+
+
+def _check_one(record: Progress) -> None:
+    ledger = record.ledger
+    fates = ledger.counted + ledger.filtered + ledger.bad + ledger.future + ledger.late
+    assert ledger.read == fates, f"I2: {record}"
+    assert 0 <= ledger.emitted <= ledger.counted, f"I2: {record}"
+    for lane, offset in record.merged.items():
+        assert record.needed.get(lane, 0) <= offset, f"I3: L <= M of lane {lane}: {record}"
+
+
+def _check_step(older: Progress, newer: Progress) -> None:
+    both = f"{older} then {newer}"
+    assert newer.emit == older.emit + 1, f"I3: emit numbers: {both}"
+    assert newer.assignment_epoch >= older.assignment_epoch, f"I3: owners: {both}"
+    if older.closed_ms is not None:
+        assert newer.closed_ms is not None, f"I3: C: {both}"
+        assert newer.closed_ms >= older.closed_ms, f"I3: C: {both}"
+    for lane, offset in older.merged.items():
+        assert newer.merged.get(lane, -1) >= offset, f"I3: M of lane {lane}: {both}"
+    for lane, offset in older.needed.items():
+        assert newer.needed.get(lane, -1) >= offset, f"I3: L of lane {lane}: {both}"
