@@ -25,9 +25,21 @@ from mars.codec.states import encode_states
 from mars.codec.usable import Usable, usable_rows
 from mars.evaluate import to_polars
 from mars.plan import Expression, Plan, ValueType
-from mars.types import Bucket, Mapped, PaneRows, Partial, Range, Records, RowCounts
+from mars.types import (
+    Bucket,
+    Lane,
+    Mapped,
+    PaneRows,
+    Partial,
+    Range,
+    Reason,
+    Records,
+    RejectedRange,
+    Rejections,
+    RowCounts,
+)
 
-__all__ = ["Decoded", "decode", "map_batch"]
+__all__ = ["Decoded", "decode", "map_batch", "map_gone"]
 
 
 _BUCKET = "__bucket"
@@ -60,7 +72,7 @@ def map_batch(plan: Plan, buckets: int, decoded: Decoded) -> Mapped:
         filtered=usable.rows.height - counted.height, bad=usable.bad, future=usable.future
     )
     if rest.read:
-        home = _home(plan, buckets, records)
+        home = _home(plan, buckets, records.lane)
         partials = _with_rest(partials, home, rest, usable)
     return Mapped(
         ranges=(Range(records.lane, records.first, records.next),),
@@ -69,11 +81,27 @@ def map_batch(plan: Plan, buckets: int, decoded: Decoded) -> Mapped:
     )
 
 
-def _home(plan: Plan, buckets: int, records: Records) -> Bucket:
+def map_gone(plan: Plan, buckets: int, part: Range) -> Mapped:
+    """A batch of rows that are no longer there: a reference to them, and no counts.
+
+    Every bucket is told, because a window of each may lack rows; only one names them.
+    """
+    home = _home(plan, buckets, part.lane)
+    told = [home] if plan.single_bucket else [Bucket(number) for number in range(buckets)]
+
+    def partial(bucket: Bucket) -> Partial:
+        rows = part.next - part.first if bucket == home else 0
+        gone = RejectedRange(part.lane, part.first, part.next, Reason.GONE, rows)
+        return Partial(bucket, RowCounts(), (), b"", Rejections((), (gone,)))
+
+    return Mapped((part,), {}, tuple(map(partial, told)))
+
+
+def _home(plan: Plan, buckets: int, lane: Lane) -> Bucket:
     """The bucket that accounts for rows without a key."""
     if plan.single_bucket:
         return bucket_of_task(plan.task, buckets)
-    return bucket_of_lane(records.lane, buckets)
+    return bucket_of_lane(lane, buckets)
 
 
 def _with_rest(

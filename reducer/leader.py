@@ -16,6 +16,7 @@ from mars.machines.leading_view import (
     CopyDefinition,
     Decision,
     DropTask,
+    FailTask,
     InitialiseTask,
     KnownProgress,
     PublishAssignment,
@@ -41,6 +42,7 @@ from mars.ports import (
 from mars.process import logs
 from mars.process.compiling import compile_version
 from mars.process.life import Life, Services
+from mars.process.tasks import fail_task
 from mars.types import Bucket, LeaderEpoch, TaskName, Topic
 
 LOOK_INTERVAL_S = 0.25
@@ -89,6 +91,7 @@ class LeaderLoop:
         self._known = KnownProgress()
         self._positions: dict[Bucket, int] = {}
         self._partitions: dict[Topic, int] = {}
+        self._topic_ids: dict[Topic, str] = {}
         self._looks = 0
         self._tasks_changed.set()
 
@@ -146,6 +149,7 @@ class LeaderLoop:
             progress=self._known,
             partitions=self._partitions,
             went_back=_went_back(members.values(), assignment),
+            topic_ids=self._topic_ids,
         )
 
     def _look_at_store(
@@ -200,6 +204,9 @@ class LeaderLoop:
             if due or topic not in self._partitions:
                 found = self._admin.describe(topic)
                 self._partitions[topic] = found.partitions if found else 0
+                self._topic_ids.pop(topic, None)
+                if found is not None:
+                    self._topic_ids[topic] = found.topic_id
 
     def _plans(self, tasks: Iterable[TaskDefinition]) -> dict[TaskName, Plan]:
         """Plans of the tasks that are about to change version: only these are needed."""
@@ -219,6 +226,9 @@ class LeaderLoop:
                 self._begin_version(definition)
             case CopyDefinition(definition=definition):
                 self._copy(definition)
+            case FailTask(task=task, detail=detail):
+                logs.error(self._log, "a task failed", task=task, detail=detail)
+                fail_task(self._registry, task, detail)
             case _:
                 self._act_on_store(decision)
 

@@ -132,7 +132,7 @@ def _gone(mapped: Mapped) -> list[Range]:
         Range(part.lane, part.first, part.next)
         for partial in mapped.partials
         for part in partial.rejections.ranges
-        if part.reason is Reason.GONE
+        if part.reason is Reason.GONE and part.rows
     ]
 
 

@@ -66,7 +66,8 @@ class _Shape(msgspec.Struct, frozen=True):
 def dead_rejections(plan: Plan, rejections: Rejections) -> list[bytes]:
     """The records for what one batch could not count: its named rows, then its ranges."""
     rows: list[DeadRow | DeadRange] = [_row(plan, row) for row in rejections.rows]
-    ranges = [_range(plan, rejected) for rejected in rejections.ranges]
+    # A range without rows tells a bucket of what another one names.
+    ranges = [_range(plan, rejected) for rejected in rejections.ranges if rejected.rows]
     return [msgspec.json.encode(record) for record in rows + ranges]
 
 

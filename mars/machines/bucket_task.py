@@ -122,6 +122,7 @@ class BucketTask:
             merged=record.merged,
             closed_ms=record.closed_ms,
             ledger=record.ledger,
+            incomplete_before_ms=record.incomplete_before_ms,
         )
 
     # -------------------------------------------------------------------------------- reading
@@ -275,6 +276,7 @@ class BucketTask:
             needed=_forward(folding.needed(self._read(version, merged), closed_ms), last),
             ledger=folding.ledger(closed_ms),
             watermark_ms=level,
+            incomplete_before_ms=folding.incomplete_before_ms,
         )
 
     def _read(self, version: TaskVersion, merged: Mapping[Lane, int]) -> dict[Lane, int]:

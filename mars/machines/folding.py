@@ -29,6 +29,7 @@ from mars.types import (
     PaneRows,
     Partial,
     Range,
+    Reason,
     Rejections,
     RowCounts,
     Sequence64,
@@ -114,6 +115,7 @@ class Folding:
         closed_ms: int | None = None,
         ledger: Ledger | None = None,
         bounds: Bounds | None = None,
+        incomplete_before_ms: int | None = None,
     ) -> None:
         self.plan = plan
         self.bucket = bucket
@@ -121,6 +123,10 @@ class Folding:
         self.closed_ms = closed_ms
         self.bounds = bounds or Bounds()
         self.dead: list[bytes] = []
+        self.incomplete_before_ms = incomplete_before_ms
+        """Windows that begin before this may lack rows that Kafka no longer had."""
+        self._gaps: set[Lane] = set()
+        """Lanes that have lost rows and of which no row has come since."""
         self._ledger = ledger or Ledger()
         self._panes: dict[int, _Pane] = {}
 
@@ -129,6 +135,7 @@ class Folding:
     def absorb(self, entry: Entry) -> None:
         """Take one entry. Raises StoreWentBack if it lies on both sides of M."""
         accounted = self._accounted(entry)
+        self._look_for_gaps(entry, accounted=accounted)
         if not accounted:
             self._count(entry)
         late, alive = self._sort_panes(entry.partial.panes)
@@ -136,6 +143,25 @@ class Folding:
             self._drop_late(entry, late)
             self._add(late_partly=sum(pane.rows for pane in alive if self._is_late_partly(pane)))
         self._keep(entry.partial, alive)
+
+    def _look_for_gaps(self, entry: Entry, *, accounted: bool) -> None:
+        """Rows that are gone belong to windows up to those of the next rows of their lane.
+
+        They are named below M too: they had been counted, but now their windows lack them.
+        """
+        gone = tuple(one for one in entry.partial.rejections.ranges if one.reason is Reason.GONE)
+        if gone and accounted:
+            self.dead += dead_rejections(self.plan, Rejections((), gone))
+        starts = [pane.start_ms for pane in entry.partial.panes]
+        if starts and any(part.lane in self._gaps for part in entry.ranges):
+            self._gaps -= {part.lane for part in entry.ranges}
+            self.incomplete_before_ms = max(min(starts) + 1, self.incomplete_before_ms or 0)
+        self._gaps |= {one.lane for one in gone}
+
+    def _is_complete(self, start_ms: int) -> bool:
+        before = self.incomplete_before_ms
+        whole = not self._gaps and (before is None or start_ms >= before)
+        return whole and self.bounds.holds(start_ms, start_ms + self.plan.window.size_ms)
 
     def _accounted(self, entry: Entry) -> bool:
         below = [part.next <= self.merged.get(part.lane, 0) for part in entry.ranges]
@@ -251,7 +277,7 @@ class Folding:
             states = self.window_states(start)
             if states is None:
                 continue
-            complete = self.bounds.holds(start, start + self.plan.window.size_ms)
+            complete = self._is_complete(start)
             closed.append(ClosedWindow(start, complete, finish(self.plan, states, start)))
         return closed
 

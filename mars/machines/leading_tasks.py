@@ -14,6 +14,7 @@ from mars.machines.leading_view import (
     AddLanes,
     BeginVersion,
     Decision,
+    FailTask,
     SetActive,
     SwitchVersion,
     View,
@@ -31,6 +32,8 @@ def of_former_task(definition: TaskDefinition, head: Head | None) -> bool:
 def tend_task(view: View, definition: TaskDefinition, head: Head) -> list[Decision]:
     """Make the store agree with the definition of one task."""
     name, epoch = definition.name, head.epoch
+    if definition.state is TaskState.RUNNING and _topic_made_again(view, definition):
+        return [FailTask(name, _made_again(definition.current.stream.topic))]
     if definition.current.starts is None:
         return _towards_new_version(view, definition, head)
     if head.version < definition.current.version:
@@ -45,6 +48,20 @@ def tend_task(view: View, definition: TaskDefinition, head: Head) -> list[Decisi
     if missing:
         decisions.append(AddLanes(name, epoch, missing))
     return decisions
+
+
+def _topic_made_again(view: View, definition: TaskDefinition) -> bool:
+    """True if offsets of the task's topic do not mean what they meant any more."""
+    version = definition.current
+    found = view.topic_ids.get(Topic(version.stream.topic), version.topic_id)
+    return found != version.topic_id
+
+
+def _made_again(topic: str) -> str:
+    return (
+        f"topic {topic} was deleted and made again, so its offsets are others: delete the task and "
+        "register it again"
+    )
 
 
 def _towards_new_version(view: View, definition: TaskDefinition, head: Head) -> list[Decision]:

@@ -90,6 +90,14 @@ class DropTask:
 
 
 @dataclass(frozen=True, slots=True)
+class FailTask:
+    """The task cannot go on: set it to failed."""
+
+    task: TaskName
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
 class CopyDefinition:
     """Repair the copy of a definition in mars.control."""
 
@@ -105,6 +113,7 @@ Decision = (
     | SwitchVersion
     | AddLanes
     | DropTask
+    | FailTask
     | CopyDefinition
 )
 
@@ -151,7 +160,8 @@ class View:
     not answer; then `heads` is empty. `progress` is as of after the heads were read. `copied` are
     the definitions as they stand in mars.control. `went_back`: buckets whose owner says, in the
     current assignment epoch, that the log contradicts what it read before. `plans` has the newest
-    begun version's plan of each task, `partitions` the number of partitions of each source topic.
+    begun version's plan of each task, `partitions` the number of partitions of each source topic,
+    `topic_ids` the unique ids of those that exist.
     """
 
     leader_epoch: LeaderEpoch
@@ -167,3 +177,4 @@ class View:
     progress: KnownProgress
     partitions: Mapping[Topic, int]
     went_back: frozenset[Bucket] = frozenset()
+    topic_ids: Mapping[Topic, str] = field(default_factory=dict)

@@ -206,16 +206,28 @@ class Mapping:
         buffer = self._state.buffers[reader].get(key)
         if buffer is None or buffer.closed:
             return []
+        if event.available <= event.offset:
+            return self._never_there(key, event)
         buffer.seek(event.offset)
         buffer.next = event.available
-        buffer.closed = buffer.gone = True
+        # The reader has stopped where it could not go on; it is to be sought behind the gap.
+        buffer.closed = buffer.gone = buffer.skipped = True
         text = (
             f"{event.topic} partition {event.partition}: offsets {event.offset} to "
             f"{event.available - 1} are no longer in Kafka; their rows are missing from the results"
         )
         return [Report("rows_gone", text), *self._offer(reader, key, buffer)]
 
-    # ------------------------------------------------------------------------------- steering
+    def _never_there(self, key: Partition, event: OffsetGone) -> list[Instruction]:
+        """The partition ends below what was read of it: offsets do not mean what they meant."""
+        text = (
+            f"{event.topic} partition {event.partition} has no offset {event.offset} any more, it "
+            f"begins at {event.available}: the topic was made again, or its brokers lost rows; "
+            "delete the task and register it again"
+        )
+        lane = live_lane(key[1])
+        readers = [view for view in self._state.ready(key) if view.offsets[lane] == event.offset]
+        return [given for view in readers for given in self._fail(view, text)]
 
     # ------------------------------------------------------------------------------- offering
 

@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mars.kernel import Decoded, decode, map_batch
+from mars.kernel import Decoded, decode, map_batch, map_gone
 from mars.machines.lane_buffer import LaneBuffer
 from mars.machines.task_view import TaskView
 from mars.plan import Field, Plan, Stream
 from mars.types import (
-    Bucket,
     Mapped,
-    Partial,
     Range,
-    Reason,
-    RejectedRange,
-    Rejections,
-    RowCounts,
-    lane_partition,
 )
 
 
@@ -61,20 +54,13 @@ class Batches:
     ) -> Mapped:
         """What the rows `[offset, end)` of the buffer add to a task."""
         if buffer.gone:
-            return self._map_gone(Range(buffer.lane, offset, end))
+            return map_gone(plan, self._buckets, Range(buffer.lane, offset, end))
         rows = self._decoded(buffer, plan, takers)
         if offset != buffer.first:
             rows = rows.from_offset(offset)
         if end < buffer.next:
             rows = rows.until(end)
         return map_batch(plan, self._buckets, rows)
-
-    def _map_gone(self, part: Range) -> Mapped:
-        """A reference to rows that cannot be read any more."""
-        gone = RejectedRange(part.lane, part.first, part.next, Reason.GONE, part.next - part.first)
-        bucket = Bucket((lane_partition(part.lane) or 0) % self._buckets)
-        partial = Partial(bucket, RowCounts(), (), b"", Rejections((), (gone,)))
-        return Mapped((part,), {}, (partial,))
 
 
 def _union(stream: Stream, plans: Iterable[Plan]) -> tuple[Field, ...]:

@@ -54,7 +54,8 @@ class Progress:
 
     `closed_ms` (C): windows ending at or before it are closed; None: none yet. `merged` (M): rows
     below these offsets are accounted. `needed` (L): rows below these are never read again.
-    `watermark_ms` is that of the commit, for people. `deleted`: the task is gone.
+    `watermark_ms` is that of the commit, for people. `deleted`: the task is gone. Windows
+    that begin before `incomplete_before_ms` may lack rows that Kafka deleted before they were read.
     """
 
     task: TaskName
@@ -68,6 +69,7 @@ class Progress:
     needed: Mapping[Lane, int]
     ledger: Ledger
     watermark_ms: int | None = None
+    incomplete_before_ms: int | None = None
     emission: Emission | None = None
     deleted: bool = False
 

@@ -78,8 +78,8 @@ def test_16_a_clock_that_jumps_by_an_hour(mars: MarsCluster, role: str, tmp_path
     path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
     member = f"{role}-ahead"
     with LinkedRole(mars, role, member, variables={"PYTHONPATH": path}):
-        wait_for("it to join", lambda: _work_of(mars, member) > 0)
         with Load(mars, name).running() as load:
+            wait_for("it to have work", lambda: _work_of(mars, member) > 0)
             wait_for("rows", lambda: mars.client.ledger(name).read > 0)
             flag.touch()
 

@@ -26,11 +26,6 @@ RETAKEN_S = 6
 """Seconds of a window whose rows retention takes away."""
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="a mapper never reads on behind offsets that are gone, and their windows stay complete",
-)
 def test_20_windows_whose_rows_retention_removed_are_not_complete(mars: MarsCluster) -> None:
     window = (time.time_ns() // 10**9 // WINDOW_S + 1) * WINDOW_S * 1000
     last = window + WINDOW_S * 1000
@@ -75,11 +70,6 @@ def _gone(mars: MarsCluster) -> dict[int, int]:
     return dict(found)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="nobody compares the topic's id with that of the start",
-)
 def test_20_a_topic_that_is_deleted_and_made_again_is_noticed(mars: MarsCluster) -> None:
     rows = flow_rows(0, 4_000, time.time_ns() // 10**6, rows_per_s=ROWS_PER_S)
     with declared(Load(mars, "f20_again")) as load:

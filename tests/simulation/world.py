@@ -50,6 +50,11 @@ HISTORY_SHARE = 0.6
 HISTORY_ROWS_MAX = 20
 """Rows of history, per partition."""
 
+BUDGETS_BYTES = (16_000, 24_000, 10**8)
+"""Of a task's log: the smallest just holds the merged panes of three versions, so that mappers are
+held back all the time and no task needs more.
+"""
+
 TRACE_LINES = 40
 
 Item = TypeVar("Item")
@@ -100,7 +105,7 @@ class World:
         self.chance = random.Random(seed)
         self.scheduler = Scheduler(self.chance)
         self.weather = tune(Weather.draw(self.chance))
-        budget = self.chance.choice((16_000, 24_000, 10**8))
+        budget = self.chance.choice(BUDGETS_BYTES)
         self.servers = Servers(lambda: self.scheduler.now_ms, budget)
         self.cluster = Cluster(self.scheduler, self, self.servers)
         self._starters = {

@@ -17,10 +17,9 @@ from dataclasses import dataclass, field
 import msgspec
 
 from mars.adapters.spark.reading import consumer_of, read_range
-from mars.adapters.spark.work import map_gone
 from mars.combining import combine
 from mars.errors import JobFailed, SettingsError, TaskLimit, Unavailable
-from mars.kernel import Decoded, decode, map_batch
+from mars.kernel import Decoded, decode, map_batch, map_gone
 from mars.plan import Field, Plan, Stream
 from mars.settings import Settings
 from mars.types import Mapped, Range, Records, StoreEpoch, TaskName, Topic

@@ -18,13 +18,12 @@ import msgspec
 
 from mars.adapters.spark.planning import Task
 from mars.aggregates import PANE, merge_panes
-from mars.codec.canonical import bucket_of_lane, bucket_of_task
 from mars.codec.decoded import Decoded
 from mars.codec.states import decode_states
 from mars.combining import Placed, combine, combine_partials, join_marks, join_ranges
 from mars.errors import JobFailed, Unavailable
 from mars.finishing import finish
-from mars.kernel import map_batch
+from mars.kernel import map_batch, map_gone
 from mars.plan import Plan
 from mars.ports import QueryAnswer
 from mars.types import (
@@ -33,9 +32,6 @@ from mars.types import (
     Mapped,
     Partial,
     Range,
-    Reason,
-    RejectedRange,
-    Rejections,
     RowCounts,
 )
 from mars.windows import window_starts
@@ -153,15 +149,6 @@ def sort_out(sent: Iterable[Sent]) -> tuple[list[Accounted], dict[Bucket, list[P
         else:
             accounted.append(piece)
     return accounted, dict(by_bucket)
-
-
-def map_gone(plan: Plan, buckets: int, part: Range) -> Mapped:
-    """A batch of rows that are no longer there: a reference to them, and no counts."""
-    single = plan.single_bucket
-    bucket = bucket_of_task(plan.task, buckets) if single else bucket_of_lane(part.lane, buckets)
-    gone = RejectedRange(part.lane, part.first, part.next, Reason.GONE, part.next - part.first)
-    partial = Partial(bucket, RowCounts(), (), b"", Rejections((), (gone,)))
-    return Mapped((part,), {}, (partial,))
 
 
 def mapped_of(ranges: Iterable[Range], results: Iterable[Partial | Accounted]) -> Mapped:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from mars.codec.dead import decode_dead
+from mars.codec.dead import DeadRange, decode_dead
+from mars.kernel import map_gone
 from mars.machines import folding as folding_module
 from mars.machines.folding import Bounds, Folding, StoreWentBack
 from mars.plan import Plan
 from mars.ports import Ledger
-from mars.types import Entry, Lane, Sequence64
+from mars.types import Entry, Lane, Range, Sequence64
 from tests.unit.machines.reducing_rows import (
     BUCKET,
     P0,
@@ -306,3 +307,65 @@ def test_a_base_of_nothing_holds_no_panes() -> None:
 
     assert base.partial.panes == ()
     assert base.partial.states == b""
+
+
+# ------------------------------------------------------------------------- rows that are gone
+
+
+def gone_entry(seq: int, first: int, after: int) -> Entry:
+    """The log entry that says that Kafka no longer had these rows."""
+    plan = make_plan()
+    mapped = map_gone(plan, 1, Range(P0, first, after))
+    return Entry(Sequence64(seq), plan.version, mapped.ranges, mapped.partials[0])
+
+
+def completeness(folding: Folding, watermark_s: int) -> dict[int, bool]:
+    """By the start of each window that is due, in seconds: whether it is complete."""
+    windows = folding.close(folding.due(watermark_s * 1000))
+    return {window.start_ms // 1000: window.complete for window in windows}
+
+
+def test_windows_up_to_the_first_rows_behind_a_gap_are_not_complete() -> None:
+    folding = fold()
+    folding.absorb(make_entry(1, 0, [(1, "a")]))
+    folding.absorb(gone_entry(2, 1, 9))
+    folding.absorb(make_entry(3, 0, [(25, "b")], lane=P1))
+    folding.absorb(make_entry(4, 9, [(12, "a"), (25, "a")]))
+
+    assert completeness(folding, 60) == {0: False, 10: False, 20: True}
+    assert [decode_dead(record).reason for record in folding.dead] == ["gone"]
+
+
+def test_nothing_is_complete_while_a_lane_that_lost_rows_has_no_new_ones() -> None:
+    folding = fold()
+    folding.absorb(gone_entry(1, 0, 9))
+    folding.absorb(make_entry(2, 0, [(25, "b")], lane=P1))
+
+    assert completeness(folding, 60) == {20: False}
+
+
+def test_rows_that_are_gone_when_a_window_is_built_again_are_missed_though_they_were_counted() -> (
+    None
+):
+    folding = fold(p0=9)
+    folding.absorb(gone_entry(1, 0, 6))
+    folding.absorb(make_entry(2, 6, [(8, "a"), (9, "a"), (12, "a")]))
+
+    assert completeness(folding, 60) == {0: False, 10: True}
+    (record,) = folding.dead
+    named = decode_dead(record)
+    assert isinstance(named, DeadRange)
+    assert (named.first, named.next, named.rows, named.reason) == (0, 6, 6, "gone")
+
+
+def test_a_successor_knows_which_windows_lack_rows() -> None:
+    folding = fold()
+    folding.absorb(gone_entry(1, 0, 5))
+    folding.absorb(make_entry(2, 5, [(12, "a"), (22, "a")]))
+
+    successor = Folding(
+        make_plan(), BUCKET, merged={}, incomplete_before_ms=folding.incomplete_before_ms
+    )
+    successor.absorb(make_entry(2, 5, [(12, "a"), (22, "a")]))
+
+    assert completeness(successor, 60) == {10: False, 20: True}

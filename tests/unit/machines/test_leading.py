@@ -12,6 +12,7 @@ from mars.machines.leading_view import (
     BeginVersion,
     CopyDefinition,
     DropTask,
+    FailTask,
     InitialiseTask,
     KnownProgress,
     PublishAssignment,
@@ -402,3 +403,25 @@ def test_an_older_version_with_open_rows_is_read_again_from_where_it_needs_them(
     assert isinstance(decisions[0], InitialiseTask)
     assert decisions[0].start.offsets == lanes(p0=80, p1=95)
     assert decisions[0].start.cuts[Lane("0")] == (90, 95)
+
+
+def test_a_task_whose_topic_was_deleted_and_made_again_fails_and_says_what_to_do() -> None:
+    there = view(topic_ids={Topic("flows"): "topic-id"})
+    again = view(topic_ids={Topic("flows"): "another"})
+
+    assert Leading().decide(there) == Leading().decide(view())
+    (failed,) = [one for one in Leading().decide(again) if isinstance(one, FailTask)]
+    assert failed.task == TASK
+    assert "topic flows was deleted and made again" in failed.detail
+
+
+def test_a_paused_task_is_not_failed_because_of_its_topic() -> None:
+    paused = task(state=TaskState.PAUSED)
+    again = view(
+        tasks={TASK: paused},
+        copied={TASK: paused},
+        heads={TASK: head(active=False)},
+        topic_ids={Topic("flows"): "another"},
+    )
+
+    assert Leading().decide(again) == []

@@ -96,7 +96,9 @@ def test_rows_that_kafka_lost_are_named_though_the_first_answer_was_lost() -> No
         for entry in here.store.read(A, Bucket(number), Sequence64(0), Sequence64(2**40)).entries
         for rejected in entry.partial.rejections.ranges
     ]
-    assert [(one.first, one.next, one.reason) for one in named] == [(0, 40, Reason.GONE)]
+    # Every bucket is told, one names the rows.
+    assert {(one.first, one.next, one.reason) for one in named} == {(0, 40, Reason.GONE)}
+    assert sorted(one.rows for one in named) == [0] * (BUCKETS - 1) + [40]
     assert here.counts("a") == here.expected(p0=40)
 
 
@@ -126,3 +128,14 @@ def test_a_task_that_is_resumed_is_offered_what_it_missed() -> None:
     here.run(rounds=5)
 
     assert here.counts("a") == here.expected()
+
+
+def test_a_partition_that_ends_below_what_was_read_of_it_fails_the_tasks_that_read_it() -> None:
+    here = world(rows=100)
+    here.add(make_task("a"), p0=80)
+    here.assign(0)
+
+    here.feed(Sourced(LIVE, OffsetGone(TOPIC, 0, 80, 0)))
+
+    assert "partition 0 has no offset 80 any more" in here.failed[A]
+    assert here.offsets("a") == {Lane("0"): 80}
