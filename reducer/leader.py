@@ -16,6 +16,7 @@ from mars.machines.leading_view import (
     CopyDefinition,
     Decision,
     DropTask,
+    EndCatchUp,
     FailTask,
     InitialiseTask,
     KnownProgress,
@@ -42,7 +43,7 @@ from mars.ports import (
 from mars.process import logs
 from mars.process.compiling import compile_version
 from mars.process.life import Life, Services
-from mars.process.tasks import fail_task
+from mars.process.tasks import fail_task, set_catch_up
 from mars.types import Bucket, LeaderEpoch, TaskName, Topic
 
 LOOK_INTERVAL_S = 0.25
@@ -150,6 +151,7 @@ class LeaderLoop:
             partitions=self._partitions,
             went_back=_went_back(members.values(), assignment),
             topic_ids=self._topic_ids,
+            bulk_alive=self._bulk_alive(tasks.values()),
         )
 
     def _look_at_store(
@@ -195,6 +197,10 @@ class LeaderLoop:
         self._looks += 1
         return self._tasks
 
+    def _bulk_alive(self, tasks: Iterable[TaskDefinition]) -> bool:
+        """False if a task waits for a bulk process and there is none."""
+        return not any(task.catch_up for task in tasks) or bool(self._coordinator.members("bulk"))
+
     def _look_for_partitions(self) -> None:
         topics = {
             Topic(task.current.stream.topic) for task in self._tasks.values() if not _deleted(task)
@@ -226,6 +232,11 @@ class LeaderLoop:
                 self._begin_version(definition)
             case CopyDefinition(definition=definition):
                 self._copy(definition)
+            case EndCatchUp(task=task):
+                if set_catch_up(self._registry, task, {}):
+                    logs.warning(
+                        self._log, "no bulk process runs, mappers catch up instead", task=task
+                    )
             case FailTask(task=task, detail=detail):
                 logs.error(self._log, "a task failed", task=task, detail=detail)
                 fail_task(self._registry, task, detail)

@@ -16,10 +16,8 @@ from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
 from typing import assert_never
 
-from mars.definitions import TaskState
 from mars.errors import JobCancelled, JobFailed, MarsError, Unavailable
 from mars.machines.backfilling import Backfilling
 from mars.machines.bulk_events import (
@@ -44,16 +42,13 @@ from mars.ports import BulkEngine, Coordinator, MapJob, PartialLog, Registry, To
 from mars.process import logs
 from mars.process.life import Life, Services
 from mars.process.member import Reporter
-from mars.process.tasks import TaskSource, fail_task
+from mars.process.tasks import TaskSource, fail_task, set_catch_up
 from mars.types import Lane, MemberId, TaskName, Topic
 
 ROUND_S = 0.1
 """Longest wait for the outcome of a job before the rest is looked at."""
 
 ROLE = "bulk"
-
-CATCH_UP_ATTEMPTS = 10
-"""Tries to write a definition that others change at the same time."""
 
 
 class BulkLoop:
@@ -195,17 +190,9 @@ class BulkLoop:
         return {topic: self._admin.ends(topic) for topic in topics}
 
     def _set_catch_up(self, name: TaskName, fences: Mapping[Lane, int]) -> None:
-        for _attempt in range(CATCH_UP_ATTEMPTS):
-            found = self._registry.task(name)
-            if found is None or found[0].state is not TaskState.RUNNING:
-                return
-            definition, expected = found
-            if definition.catch_up == fences:
-                return
-            if self._registry.replace_task(replace(definition, catch_up=fences), expected):
-                what = "catches up" if fences else "has caught up"
-                logs.info(self._log, f"a task that was far behind {what}", task=name)
-                return
+        if set_catch_up(self._registry, name, fences):
+            what = "catches up" if fences else "has caught up"
+            logs.info(self._log, f"a task that was far behind {what}", task=name)
 
     def _run_job(self, job: MapJob) -> None:
         """In a thread: run a job, tell how it ended."""

@@ -90,6 +90,13 @@ class DropTask:
 
 
 @dataclass(frozen=True, slots=True)
+class EndCatchUp:
+    """Leave a task's lanes to mappers again: nobody is there who could catch them up."""
+
+    task: TaskName
+
+
+@dataclass(frozen=True, slots=True)
 class FailTask:
     """The task cannot go on: set it to failed."""
 
@@ -113,6 +120,7 @@ Decision = (
     | SwitchVersion
     | AddLanes
     | DropTask
+    | EndCatchUp
     | FailTask
     | CopyDefinition
 )
@@ -161,7 +169,8 @@ class View:
     the definitions as they stand in mars.control. `went_back`: buckets whose owner says, in the
     current assignment epoch, that the log contradicts what it read before. `plans` has the newest
     begun version's plan of each task, `partitions` the number of partitions of each source topic,
-    `topic_ids` the unique ids of those that exist.
+    `topic_ids` the unique ids of those that exist. `bulk_alive`: there is a bulk process, or no
+    task waits for one.
     """
 
     leader_epoch: LeaderEpoch
@@ -178,3 +187,4 @@ class View:
     partitions: Mapping[Topic, int]
     went_back: frozenset[Bucket] = frozenset()
     topic_ids: Mapping[Topic, str] = field(default_factory=dict)
+    bulk_alive: bool = True

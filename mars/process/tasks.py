@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from mars.definitions import TaskDefinition, TaskState
@@ -14,7 +14,7 @@ from mars.plan import Plan
 from mars.ports import Registry
 from mars.process import logs
 from mars.process.compiling import compile_version
-from mars.types import TaskName
+from mars.types import Lane, TaskName
 
 LOOK_INTERVAL_S = 10.0
 """The registry is read again this often, should a watch ever be missed."""
@@ -94,6 +94,17 @@ class TaskSource:
                 problem=str(problem),
             )
             return None
+
+
+def set_catch_up(registry: Registry, name: TaskName, fences: Mapping[Lane, int]) -> bool:
+    """Note up to where lanes of a running task are left to Spark; True if that was news."""
+    for _attempt in range(_ATTEMPTS):
+        found = registry.task(name)
+        if found is None or found[0].state is not TaskState.RUNNING or found[0].catch_up == fences:
+            return False
+        if registry.replace_task(replace(found[0], catch_up=fences), found[1]):
+            return True
+    return False
 
 
 def fail_task(registry: Registry, name: TaskName, detail: str) -> None:

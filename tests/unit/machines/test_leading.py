@@ -12,6 +12,7 @@ from mars.machines.leading_view import (
     BeginVersion,
     CopyDefinition,
     DropTask,
+    EndCatchUp,
     FailTask,
     InitialiseTask,
     KnownProgress,
@@ -425,3 +426,11 @@ def test_a_paused_task_is_not_failed_because_of_its_topic() -> None:
     )
 
     assert Leading().decide(again) == []
+
+
+def test_lanes_left_to_spark_are_given_back_when_no_bulk_process_is_alive() -> None:
+    left = replace(task(), catch_up=lanes(p0=90))
+    waiting = view(tasks={TASK: left}, copied={TASK: left})
+
+    assert Leading().decide(waiting) == []
+    assert Leading().decide(replace(waiting, bulk_alive=False)) == [EndCatchUp(TASK)]
