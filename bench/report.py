@@ -10,6 +10,10 @@ import re
 import sys
 from pathlib import Path
 
+import msgspec
+
+from bench import bulk_results
+from bench.bulk_results import BulkReport
 from bench.errors import BenchError
 from bench.plots import plot_sweep
 from bench.results import FOLDER, Report, ThroughputReport, newest
@@ -25,14 +29,27 @@ def filled(page: str, folder: Path = FOLDER) -> str:
 
     def block(match: re.Match[str]) -> str:
         name = match["name"]
-        report = newest(name, folder)
+        report = newest_bulk(folder) if name == "bulk" else newest(name, folder)
         text = "_Not measured yet._\n" if report is None else section(report)
         return f"<!-- bench:{name} -->\n{text}<!-- /bench:{name} -->"
 
     return _BLOCK.sub(block, page)
 
 
-def section(report: Report) -> str:
+def newest_bulk(folder: Path) -> BulkReport | None:
+    """The newest report of `mars bench bulk`; None when there is none. Raises BenchError."""
+    paths = sorted(folder.glob("bulk-[0-9]*.json"))
+    if not paths:
+        return None
+    try:
+        return msgspec.json.decode(paths[-1].read_bytes(), type=BulkReport)
+    except msgspec.MsgspecError as error:
+        raise BenchError(
+            f"{paths[-1]} is not of this release ({error}); measure again or remove it."
+        ) from error
+
+
+def section(report: Report | BulkReport) -> str:
     """Where and when, the tables, what went wrong."""
     about = report.environment
     where = (
@@ -42,7 +59,8 @@ def section(report: Report) -> str:
     )
     problems = [f"{run.contestant}: {text}" for run in report.runs for text in run.problems]
     said = [f"- {text}\n" for text in [*problems, *report.notes]]
-    tables = [markdown(grid) for grid in grids(report)]
+    found = bulk_results.grids(report) if isinstance(report, BulkReport) else grids(report)
+    tables = [markdown(grid) for grid in found]
     return "\n".join([where, *tables, *(["".join(said)] if said else [])])
 
 
