@@ -505,4 +505,6 @@ def test_a_task_whose_groups_do_not_fit_into_its_budget_fails_and_says_what_to_d
 
 
 def test_no_process_was_started_again(shared_mars: MarsCluster) -> None:
-    assert not any(shared_mars.restarts.values())
+    # The bulk process is killed on purpose, by the tests of queries.
+    restarts = {name: times for name, times in shared_mars.restarts.items() if name != "bulk-1"}
+    assert not any(restarts.values())

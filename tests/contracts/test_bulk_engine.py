@@ -196,8 +196,9 @@ def test_a_range_that_is_gone_altogether_is_accounted_without_rows(bulk: Bulk) -
     mapped = bulk.engine.map(map_job(topic, topic_id, Range(lane(0), 0, 300)))
     assert mapped.ranges == (Range(lane(0), 0, 300),)
     assert counts_of(mapped) == RowCounts()
-    (partial,) = mapped.partials
-    assert [(one.first, one.next) for one in partial.rejections.ranges] == [(0, 300)]
+    gone = [part for one in mapped.partials for part in one.rejections.ranges]
+    assert {(part.first, part.next, part.reason) for part in gone} == {(0, 300, Reason.GONE)}
+    assert sum(part.rows for part in gone) == 300
 
 
 def test_a_topic_that_does_not_exist_is_waited_for(bulk: Bulk) -> None:
