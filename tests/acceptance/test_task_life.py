@@ -149,7 +149,8 @@ def test_a_new_version_splits_the_rows_exactly(shared_mars: MarsCluster) -> None
             flow.burst(100)
             time.sleep(0.25)  # the pace of the load, not a way to synchronise
 
-    feed(12)
+    # Long enough that some window lies whole between the start and the change, by the delay.
+    feed(20)
     answer = shared_mars.client.change_task(flow.name, changed, options=OPTIONS, expected_version=1)
     assert answer.version == 2
     feed(12)
