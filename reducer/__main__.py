@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 
 from mars.adapters.kafka import KafkaControlLog, KafkaProgressLog, KafkaSink, KafkaTopicAdmin
@@ -25,15 +24,8 @@ COMMIT_THREADS_MAX = 8
 """Buckets that claim, audit or commit at the same time: they mostly wait for Kafka."""
 
 
-SWITCH_S = 0.000_5
-"""How long a thread that hands rows to the client keeps the interpreter from the one that finishes
-the next bucket's, which needs it often and shortly. Python's default of 5 ms made that 4 times
-slower."""
-
-
 def run(settings: Settings) -> int:
     """Run a reducer until it is asked to stop. Returns the exit code."""
-    sys.setswitchinterval(SWITCH_S)
     logs.configure(settings.logging)
     life, services = Life(), Services("reducer")
     life.stop_on_signals()
@@ -122,11 +114,12 @@ class _Reducer:
                 buckets=self._buckets,
             ),
         )
+        turn = threading.Lock()
         return ReducerLoop(
             self._member,
             machine,
             log=log,
-            sink=KafkaSink(self._settings, self._member),
+            sink=KafkaSink(self._settings, self._member, turn),
             registry=self._registry,
             coordinator=self._coordinator,
             tasks=TaskSource(self._registry, self._settings.namespace, self._output_partitions),
@@ -134,6 +127,7 @@ class _Reducer:
             services=self._services,
             poll_s=limits.poll_ms / 1000,
             threads=min(COMMIT_THREADS_MAX, self._buckets),
+            turn=turn,
         )
 
     def _output_partitions(self, topic: str) -> int:

@@ -71,7 +71,9 @@ class KafkaSink:
     `claim` MarsError for a progress record that this release cannot read.
     """
 
-    def __init__(self, settings: Settings, member: MemberId) -> None:
+    def __init__(
+        self, settings: Settings, member: MemberId, turn: threading.Lock | None = None
+    ) -> None:
         self._settings = settings
         self._member = member
         self._names = Names(settings.namespace)
@@ -83,7 +85,7 @@ class KafkaSink:
         self._preparing: dict[Bucket, Future[_Ready]] = {}
         self._pool = ThreadPoolExecutor(PREPARE_THREADS, thread_name_prefix="producer")
         self._dead_partitions: int | None = None
-        self._turn = threading.Lock()
+        self._turn = turn or threading.Lock()
 
     # ------------------------------------------------------------------------------------ claim
 
