@@ -258,7 +258,8 @@ def test_a_held_request_arrives_in_the_middle_of_the_next_transaction(
         other.sendall(more)
 
         assert other.recv(100) == answered(kafka, 3)
-    assert kafka.held[0].forwarded.is_set()
+    assert kafka.held[0].forwarded.wait(ANSWER_S)
+    wait_for("the held request to be read", lambda: held in broker.got, seconds=ANSWER_S)
     assert bytes(broker.got).index(rows) < bytes(broker.got).index(held)
 
 
