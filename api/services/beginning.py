@@ -25,6 +25,12 @@ TEXT_ROW_BYTES = 200
 
 PARQUET = "parquet"
 
+CHUNKS_SEEN = 10
+"""A short history is cut into so many chunks too: windows close, and a bar moves, meanwhile."""
+
+SMALLEST_CHUNK_ROWS = 25_000
+"""... but none is smaller than this for that: each costs some tenths of a second of Spark."""
+
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
@@ -107,11 +113,12 @@ class Beginnings:
         return Backfill(
             FILES_BACKFILL,
             {file_lane(FILES_BACKFILL): LaneSpan(0, end)},
-            _chunks(end, self._cluster.chunk_rows * offsets_per_row),
+            _chunks(end, self._cluster.chunk_rows * offsets_per_row, offsets_per_row),
             self._ports.now_ms(),
             files,
         )
 
 
-def _chunks(offsets: int, most: int) -> int:
-    return -(-offsets // most)
+def _chunks(offsets: int, most: int, each: int = 1) -> int:
+    """How many chunks of at most `most` offsets (`each` a row), some more to show progress."""
+    return max(-(-offsets // most), min(CHUNKS_SEEN, offsets // (SMALLEST_CHUNK_ROWS * each)))
