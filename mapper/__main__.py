@@ -5,60 +5,33 @@ from __future__ import annotations
 from mapper.loop import MapperLoop
 from mars.adapters.kafka import KafkaReader
 from mars.adapters.redis import RedisPartialLog
-from mars.adapters.zookeeper import ZooKeeperConnection, ZooKeeperCoordinator, ZooKeeperRegistry
 from mars.machines.mapping import Mapping
 from mars.machines.mapping_events import CATCH_UP, LIVE
 from mars.process import logs
 from mars.process.command import parser_of, settings_of
-from mars.process.life import Life, Services
-from mars.process.member import Reporter, member_id
 from mars.process.memory import settle_garbage_collection
+from mars.process.serving import Process, serve
 from mars.process.tasks import TaskSource
 from mars.settings import Settings
 
 
 def run(settings: Settings) -> int:
     """Run a mapper until it is asked to stop. Returns the exit code."""
-    logs.configure(settings.logging)
-    life, services = Life(), Services("mapper")
-    life.stop_on_signals()
-    connection = ZooKeeperConnection.open(settings.zookeeper)
-    try:
-        member = member_id(settings, "mapper")
-        coordinator = ZooKeeperCoordinator(connection, settings.namespace, member)
-        buckets = services.insist(
-            life, "zookeeper", lambda: coordinator.buckets(settings.cluster.buckets)
-        )
-        if buckets is not None:
-            _serve(settings, life, services, connection, coordinator, buckets)
-    finally:
-        connection.close()
-    return 0
+    return serve(settings, "mapper", _map)
 
 
-def _serve(
-    settings: Settings,
-    life: Life,
-    services: Services,
-    connection: ZooKeeperConnection,
-    coordinator: ZooKeeperCoordinator,
-    buckets: int,
-) -> None:
-    member = member_id(settings, "mapper")
-    registry = ZooKeeperRegistry(connection, settings.namespace)
-    reporter = Reporter(member, "mapper")
-    services.insist(
-        life, "zookeeper", lambda: coordinator.join(reporter.report(0, services.missing))
-    )
+def _map(process: Process) -> None:
+    settings, member, services = process.settings, process.member, process.services
+    registry, reporter = process.registry(), process.join()
     limits = settings.mapper
     machine = Mapping(
-        buckets,
+        process.buckets,
         rows_max=limits.batch_rows_max,
         bytes_max=limits.batch_bytes_max,
         linger_ms=limits.linger_ms_max,
         rest_ms=limits.rest_ms_max,
     )
-    log = RedisPartialLog.open(settings, buckets)
+    log = RedisPartialLog.open(settings, process.buckets)
     loop = MapperLoop(
         machine,
         readers={
@@ -67,18 +40,18 @@ def _serve(
         },
         log=log,
         registry=registry,
-        coordinator=coordinator,
+        coordinator=process.coordinator,
         tasks=TaskSource(registry, settings.namespace),
         reporter=reporter,
         services=services,
         poll_s=limits.poll_ms / 1000,
     )
     settle_garbage_collection()
-    logs.info(logs.logger("mapper"), "mapper runs", member=member, buckets=buckets)
+    logs.info(logs.logger("mapper"), "mapper runs", member=member, buckets=process.buckets)
     try:
-        loop.run(life)
+        loop.run(process.life)
     finally:
-        coordinator.close()
+        process.coordinator.close()
         log.close()
 
 

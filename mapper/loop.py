@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import assert_never
@@ -37,6 +36,7 @@ from mars.machines.mapping_events import (
 )
 from mars.ports import Coordinator, Fetched, PartialLog, Registry, SourceReader
 from mars.process import logs
+from mars.process.acting import feed
 from mars.process.life import Life, Services
 from mars.process.member import Reporter
 from mars.process.tasks import TaskSource, fail_task
@@ -122,12 +122,7 @@ class MapperLoop:
     # --------------------------------------------------------------------------------- acting
 
     def _feed(self, event: Event) -> None:
-        """Give an event to the machine and carry out all that follows from it."""
-        waiting = deque(self._machine.handle(event))
-        while waiting:
-            outcome = self._act(waiting.popleft())
-            if outcome is not None:
-                waiting.extend(self._machine.handle(outcome))
+        feed(self._machine.handle, self._act, event)
 
     def _act(self, instruction: Instruction) -> Event | None:
         match instruction:

@@ -6,17 +6,16 @@ import threading
 
 from mars.adapters.kafka import KafkaControlLog, KafkaProgressLog, KafkaSink, KafkaTopicAdmin
 from mars.adapters.redis import RedisPartialLog
-from mars.adapters.zookeeper import ZooKeeperConnection, ZooKeeperCoordinator, ZooKeeperRegistry
 from mars.machines.owning import OwningLimits
 from mars.machines.reducing import Reducing
 from mars.process import logs
 from mars.process.command import settings_from_command_line
-from mars.process.life import Life, Services
-from mars.process.member import Reporter, member_id
+from mars.process.member import Reporter
 from mars.process.memory import settle_garbage_collection
+from mars.process.serving import Process, serve
 from mars.process.tasks import TaskSource
 from mars.settings import Settings
-from mars.types import MemberId, Topic
+from mars.types import Topic
 from reducer.leader import LeaderLoop
 from reducer.loop import ReducerLoop
 
@@ -26,66 +25,39 @@ COMMIT_THREADS_MAX = 8
 
 def run(settings: Settings) -> int:
     """Run a reducer until it is asked to stop. Returns the exit code."""
-    logs.configure(settings.logging)
-    life, services = Life(), Services("reducer")
-    life.stop_on_signals()
-    connection = ZooKeeperConnection.open(settings.zookeeper)
-    try:
-        member = member_id(settings, "reducer")
-        coordinator = ZooKeeperCoordinator(connection, settings.namespace, member)
-        buckets = services.insist(
-            life, "zookeeper", lambda: coordinator.buckets(settings.cluster.buckets)
-        )
-        admin = KafkaTopicAdmin(settings)
-        if buckets is not None:
-            services.insist(life, "kafka", lambda: admin.ensure_internal(buckets))
-        if buckets is not None and not life.stopping:
-            _Reducer(settings, life, services, connection, coordinator, admin, buckets).serve()
-    finally:
-        connection.close()
-    return 0
+    return serve(settings, "reducer", lambda process: _Reducer(process).serve())
 
 
 class _Reducer:
     """The parts of one reducer process."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        life: Life,
-        services: Services,
-        connection: ZooKeeperConnection,
-        coordinator: ZooKeeperCoordinator,
-        admin: KafkaTopicAdmin,
-        buckets: int,
-    ) -> None:
-        self._settings = settings
-        self._life = life
-        self._services = services
-        self._coordinator = coordinator
-        self._admin = admin
-        self._buckets = buckets
-        self._member: MemberId = member_id(settings, "reducer")
-        self._registry = ZooKeeperRegistry(connection, settings.namespace)
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._settings = process.settings
+        self._services = process.services
+        self._coordinator = process.coordinator
+        self._buckets = process.buckets
+        self._member = process.member
+        self._admin = KafkaTopicAdmin(process.settings)
+        self._registry = process.registry()
 
     def serve(self) -> None:
-        reporter = Reporter(self._member, "reducer")
-        self._services.insist(
-            self._life,
-            "zookeeper",
-            lambda: self._coordinator.join(reporter.report(0, self._services.missing)),
-        )
+        life = self._process.life
+        self._services.insist(life, "kafka", lambda: self._admin.ensure_internal(self._buckets))
+        if life.stopping:
+            return
+        reporter = self._process.join()
         log = RedisPartialLog.open(self._settings, self._buckets)
-        leader = threading.Thread(target=self._leader(log).run, args=(self._life,), name="leader")
+        leader = threading.Thread(target=self._leader(log).run, args=(life,), name="leader")
         leader.start()
         settle_garbage_collection()
         logs.info(
             logs.logger("reducer"), "reducer runs", member=self._member, buckets=self._buckets
         )
         try:
-            self._loop(log, reporter).run(self._life)
+            self._loop(log, reporter).run(life)
         finally:
-            self._life.stop()
+            life.stop()
             leader.join()
             self._coordinator.close()
             log.close()

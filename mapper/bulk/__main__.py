@@ -12,55 +12,24 @@ from mapper.bulk.query_run import QueryDesk
 from mars.adapters.kafka import KafkaQueryRows, KafkaTopicAdmin
 from mars.adapters.redis import RedisPartialLog
 from mars.adapters.spark.engine import SparkEngine
-from mars.adapters.zookeeper import (
-    ZooKeeperConnection,
-    ZooKeeperCoordinator,
-    ZooKeeperQueryRegistry,
-    ZooKeeperRegistry,
-)
+from mars.adapters.zookeeper import ZooKeeperQueryRegistry
 from mars.machines.backfilling import Backfilling, Limits
 from mars.process import logs
 from mars.process.command import settings_from_command_line
-from mars.process.life import Life, Services
-from mars.process.member import Reporter, member_id
+from mars.process.serving import Process, serve
 from mars.process.tasks import TaskSource
 from mars.settings import Settings
 
 
 def run(settings: Settings) -> int:
     """Run a bulk process until it is asked to stop. Returns the exit code."""
-    logs.configure(settings.logging)
-    life, services = Life(), Services(ROLE)
-    life.stop_on_signals()
-    connection = ZooKeeperConnection.open(settings.zookeeper)
-    try:
-        coordinator = ZooKeeperCoordinator(
-            connection, settings.namespace, member_id(settings, ROLE)
-        )
-        buckets = services.insist(
-            life, "zookeeper", lambda: coordinator.buckets(settings.cluster.buckets)
-        )
-        if buckets is not None:
-            _serve(settings, life, services, connection, coordinator, buckets)
-    finally:
-        connection.close()
-    return 0
+    return serve(settings, ROLE, _work)
 
 
-def _serve(
-    settings: Settings,
-    life: Life,
-    services: Services,
-    connection: ZooKeeperConnection,
-    coordinator: ZooKeeperCoordinator,
-    buckets: int,
-) -> None:
-    member = member_id(settings, ROLE)
-    registry = ZooKeeperRegistry(connection, settings.namespace)
-    reporter = Reporter(member, ROLE)
-    services.insist(
-        life, "zookeeper", lambda: coordinator.join(reporter.report(0, services.missing))
-    )
+def _work(process: Process) -> None:
+    settings, member, buckets = process.settings, process.member, process.buckets
+    life, services, coordinator = process.life, process.services, process.coordinator
+    registry, reporter = process.registry(), process.join()
     admin, engine = KafkaTopicAdmin(settings), SparkEngine(settings)
     services.insist(life, "kafka", lambda: admin.ensure_internal(buckets))
     log = RedisPartialLog.open(settings, buckets)
@@ -89,7 +58,7 @@ def _serve(
         member,
         QueryDesk(
             Answering(engine, admin, buckets, settings.namespace),
-            ZooKeeperQueryRegistry(connection, settings.namespace),
+            ZooKeeperQueryRegistry(process.connection, settings.namespace),
             KafkaQueryRows(settings),
             services,
             lambda: int(time.time() * 1000),

@@ -13,14 +13,14 @@ from mars.adapters.kafka import KafkaTopicAdmin
 from mars.adapters.redis import RedisPartialLog
 from mars.adapters.spark.lane_work import LaneWork
 from mars.adapters.spark.rounds import Rounds
-from mars.adapters.zookeeper import ZooKeeperConnection, ZooKeeperCoordinator, ZooKeeperRegistry
 from mars.errors import MarsError, Unavailable
 from mars.machines.runnable import RunnableTask
 from mars.ports import Coordinator, PartialLog, TopicAdmin
 from mars.process import logs
 from mars.process.command import settings_from_command_line
 from mars.process.life import Life, Services
-from mars.process.member import REPORT_INTERVAL_S, Reporter, member_id
+from mars.process.member import REPORT_INTERVAL_S, Reporter
+from mars.process.serving import Process, serve
 from mars.process.tasks import TaskSource
 from mars.settings import Settings
 from mars.types import Lane, Range, TaskName, Topic
@@ -104,39 +104,14 @@ class SparkMapperLoop:
 
 def run(settings: Settings) -> int:
     """Run the mapper on Spark until it is asked to stop. Returns the exit code."""
-    logs.configure(settings.logging)
-    life, services = Life(), Services(ROLE)
-    life.stop_on_signals()
-    connection = ZooKeeperConnection.open(settings.zookeeper)
-    try:
-        coordinator = ZooKeeperCoordinator(
-            connection, settings.namespace, member_id(settings, ROLE)
-        )
-        buckets = services.insist(
-            life, "zookeeper", lambda: coordinator.buckets(settings.cluster.buckets)
-        )
-        if buckets is not None:
-            _serve(settings, life, services, connection, coordinator, buckets)
-    finally:
-        connection.close()
-    return 0
+    return serve(settings, ROLE, _work)
 
 
-def _serve(
-    settings: Settings,
-    life: Life,
-    services: Services,
-    connection: ZooKeeperConnection,
-    coordinator: ZooKeeperCoordinator,
-    buckets: int,
-) -> None:
-    member = member_id(settings, ROLE)
-    registry = ZooKeeperRegistry(connection, settings.namespace)
-    reporter = Reporter(member, ROLE)
+def _work(process: Process) -> None:
+    settings, member, buckets = process.settings, process.member, process.buckets
+    life, services, coordinator = process.life, process.services, process.coordinator
     services.lost(Unavailable("spark", "its session is being opened, that takes some seconds"))
-    services.insist(
-        life, "zookeeper", lambda: coordinator.join(reporter.report(0, services.missing))
-    )
+    registry, reporter = process.registry(), process.join()
     log, watch = RedisPartialLog.open(settings, buckets), Watch()
     loop = SparkMapperLoop(
         watch,

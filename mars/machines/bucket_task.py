@@ -13,6 +13,7 @@ from mars.codec.checksum import checksum
 from mars.codec.entry import encode_entry
 from mars.codec.result_headers import result_headers
 from mars.definitions import TaskVersion
+from mars.machines.evidence import level_of
 from mars.machines.folding import Bounds, ClosedWindow, Folding, StoreWentBack
 from mars.machines.runnable import RunnableTask
 from mars.plan import Plan
@@ -29,7 +30,6 @@ from mars.types import (
     StoreEpoch,
     Topic,
 )
-from mars.windows import watermark
 
 STORE_OVERHEAD_BYTES = 256
 """At least what a store counts for an entry besides its content."""
@@ -187,16 +187,7 @@ class BucketTask:
         head = self.head
         if head is None or not head.active or not self.caught_up:
             return None
-        options = plan.options
-        return watermark(
-            lanes=head.offsets.keys(),
-            marks_ms=head.marks_ms,
-            idle=head.idle,
-            delay_ms=options.delay_ms,
-            idle_after_ms=options.idle_after_ms,
-            now_ms=head.now_ms,
-            finished=head.finished,
-        )
+        return level_of(head, plan)
 
     def _open(self) -> Iterator[tuple[TaskVersion, Plan, Folding]]:
         """The versions that may still have something to commit."""

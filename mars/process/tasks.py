@@ -98,21 +98,27 @@ class TaskSource:
 
 def set_catch_up(registry: Registry, name: TaskName, fences: Mapping[Lane, int]) -> bool:
     """Note up to where lanes of a running task are left to Spark; True if that was news."""
-    for _attempt in range(_ATTEMPTS):
-        found = registry.task(name)
-        if found is None or found[0].state is not TaskState.RUNNING or found[0].catch_up == fences:
-            return False
-        if registry.replace_task(replace(found[0], catch_up=fences), found[1]):
-            return True
-    return False
+    return _change_running(registry, name, lambda task: replace(task, catch_up=fences))
 
 
 def fail_task(registry: Registry, name: TaskName, detail: str) -> None:
     """Mark a running task as failed; nothing happens to one that is not running any more."""
+    _change_running(
+        registry, name, lambda task: replace(task, state=TaskState.FAILED, detail=detail)
+    )
+
+
+def _change_running(
+    registry: Registry, name: TaskName, change: Callable[[TaskDefinition], TaskDefinition]
+) -> bool:
+    """Write a changed definition, while the task runs; True if there was something to change."""
     for _attempt in range(_ATTEMPTS):
         found = registry.task(name)
         if found is None or found[0].state is not TaskState.RUNNING:
-            return
-        failed = replace(found[0], state=TaskState.FAILED, detail=detail)
-        if registry.replace_task(failed, found[1]):
-            return
+            return False
+        changed = change(found[0])
+        if changed == found[0]:
+            return False
+        if registry.replace_task(changed, found[1]):
+            return True
+    return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -34,6 +34,7 @@ from mars.machines.bulk_events import (
 )
 from mars.machines.runnable import RunnableTask
 from mars.ports import Applied, MapJob, TaskStart
+from mars.process.acting import feed
 from mars.types import (
     Bucket,
     Lane,
@@ -121,11 +122,7 @@ class Bulk:
             self._act(instruction)
 
     def feed(self, event: Event) -> None:
-        waiting = deque(self.machine.handle(event))
-        while waiting:
-            outcome = self._act(waiting.popleft())
-            if outcome is not None:
-                waiting.extend(self.machine.handle(outcome))
+        feed(self.machine.handle, self._act, event)
 
     def _act(self, instruction: Instruction) -> Event | None:
         world = self.world

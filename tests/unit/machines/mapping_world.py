@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -54,6 +54,7 @@ from mars.plan import (
     WindowShape,
 )
 from mars.ports import Applied, Assigned, EndReached, Fetched, Revoked, SourceEvent, TaskStart
+from mars.process.acting import feed
 from mars.types import (
     Bucket,
     Lane,
@@ -211,11 +212,7 @@ class World:
     # ----------------------------------------------------------------------------- the hands
 
     def feed(self, event: Event) -> None:
-        waiting = deque(self.machine.handle(event))
-        while waiting:
-            outcome = self._act(waiting.popleft())
-            if outcome is not None:
-                waiting.extend(self.machine.handle(outcome))
+        feed(self.machine.handle, self._act, event)
 
     def _act(self, instruction: Instruction) -> Event | None:
         match instruction:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
 from mars.adapters.memory.admin import MemoryTopicAdmin
@@ -39,6 +38,7 @@ from mars.machines.owning import OwningLimits
 from mars.machines.reducing import Reducing
 from mars.machines.runnable import RunnableTask
 from mars.ports import Applied, Assignment, Claim, Owner, ReadRequest, TaskStart
+from mars.process.acting import feed
 from mars.types import (
     AssignmentEpoch,
     Bucket,
@@ -132,11 +132,7 @@ class Reducer:
                 self.feed(Ticked(self.world.now_ms, bucket))
 
     def feed(self, event: Event) -> None:
-        waiting = deque(self.machine.handle(event))
-        while waiting:
-            outcome = self._act(waiting.popleft())
-            if outcome is not None:
-                waiting.extend(self.machine.handle(outcome))
+        feed(self.machine.handle, self._act, event)
 
     def _act(self, instruction: Instruction) -> Event | None:
         match instruction:
