@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import queue
 import time
-from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -40,6 +39,7 @@ from mars.machines.bulk_events import (
 )
 from mars.ports import BulkEngine, Coordinator, MapJob, PartialLog, Registry, TopicAdmin
 from mars.process import logs
+from mars.process.acting import feed
 from mars.process.life import Life, Services
 from mars.process.member import Reporter
 from mars.process.tasks import TaskSource, fail_task, set_catch_up
@@ -106,9 +106,10 @@ class BulkLoop:
         tasks = self._services.attempt("zookeeper", self._tasks.poll)
         if tasks is not None:
             self._feed(TasksChanged(tasks))
-        if self._is_our_turn():
+        worked, self._working = self._working, self._is_our_turn()
+        if self._working:
             self._feed(Ticked(int(time.monotonic() * 1000)))
-        elif self._working:
+        elif worked:
             self._carry_out(self._machine.stop())
         if self._reporter.due():
             self._report()
@@ -129,7 +130,7 @@ class BulkLoop:
             members = self._services.attempt("zookeeper", lambda: self._coordinator.members(ROLE))
             if members:
                 first = min(members.values(), key=lambda info: (info.started_ms, info.id))
-                self._working = first.id == self._member
+                return first.id == self._member
         return self._working
 
     def _report(self) -> None:
@@ -140,11 +141,7 @@ class BulkLoop:
     # --------------------------------------------------------------------------------- acting
 
     def _feed(self, event: Event) -> None:
-        waiting = deque(self._machine.handle(event))
-        while waiting:
-            outcome = self._act(waiting.popleft())
-            if outcome is not None:
-                waiting.extend(self._machine.handle(outcome))
+        feed(self._machine.handle, self._act, event)
 
     def _carry_out(self, instructions: list[Instruction]) -> None:
         for instruction in instructions:
