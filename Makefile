@@ -15,6 +15,8 @@ SHELL := /bin/bash
 CODE := $(wildcard mars mapper reducer api bench)
 # In the order of what they cost; the folders that need only Python.
 QUICK_TESTS := $(wildcard tests/unit tests/properties tests/golden)
+# Tests at a time. Most wait for servers; with more than two on two cores, deadlines are missed.
+WORKERS ?= 2
 VENV := .venv
 STAMP := $(VENV)/.installed
 RUN := $(VENV)/bin
@@ -48,10 +50,12 @@ check: $(STAMP)
 	$(RUN)/ruff check $(CODE) tests
 	$(RUN)/mypy $(CODE)
 	$(RUN)/lint-imports
-	$(RUN)/pytest -q $(QUICK_TESTS)
+	$(RUN)/pytest -q -n $(WORKERS) $(QUICK_TESTS)
 
+# Each worker has its own servers, and a file stays with one worker.
 test: install check
-	$(RUN)/pytest tests $(addprefix --ignore=,$(QUICK_TESTS)) -m "not bench"
+	$(RUN)/pytest tests $(addprefix --ignore=,$(QUICK_TESTS)) -m "not bench" \
+	  -n $(WORKERS) --dist loadfile
 
 SEEDS ?= 1000
 simulate: $(STAMP)
