@@ -98,8 +98,8 @@ class WhyService:
         )
 
     def _bulk(self, definition: TaskDefinition, missing: Missing) -> MemberId | None:
-        """Who works on the backfills of a task: of several, the one that has lived longest."""
-        if not definition.backfills:
+        """Who maps a task's history, or what it is behind: of several, the longest alive."""
+        if not definition.backfills and not definition.catch_up:
             return None
         coordinator = self._ports.coordinator
         members = missing.ask("zookeeper", lambda: coordinator.members("bulk")) or {}

@@ -13,7 +13,7 @@ buckets to have a reducer, the watermark (that is, one lane), the bucket's reduc
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mars.definitions import TaskState
 from mars.machines.evidence import Evidence, HoldReason, Reading, level_of
@@ -37,6 +37,7 @@ class LaneView:
     `watermark_ms` is its mark less the task's delay. `lag`: rows between the task's next offset and
     the lane's end (None: not known). `reason` is why it does not go forward faster. `percent`: how
     much of a history is mapped, None for what comes live. History in files has no partition.
+    `to_catch_up`: messages of a lane far behind that a bulk process still has to map.
     """
 
     lane: Lane
@@ -47,6 +48,7 @@ class LaneView:
     reason: HoldReason
     member: MemberId | None
     percent: float | None = None
+    to_catch_up: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ class Holder:
     watermark_ms: int | None = None
     lag: int | None = None
     percent: float | None = None
+    to_catch_up: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +187,7 @@ def _lane_view(evidence: Evidence, plan: Plan, partition: int) -> LaneView:
     lag = max(0, end - offset) if end is not None and offset is not None else None
     idle = head is not None and lane in head.idle and not lag
     reading = evidence.readings.get(partition)
-    return LaneView(
+    view = LaneView(
         lane=lane,
         partition=partition,
         watermark_ms=None if mark is None else mark - plan.options.delay_ms,
@@ -193,6 +196,11 @@ def _lane_view(evidence: Evidence, plan: Plan, partition: int) -> LaneView:
         reason=_lane_reason(reading, offset=offset, lag=lag, idle=idle),
         member=reading.member if reading else None,
     )
+    fence = evidence.definition.catch_up.get(lane)
+    if fence is None or offset is None or offset >= fence:
+        return view
+    reason = HoldReason.NO_OWNER if evidence.bulk is None else HoldReason.BEHIND
+    return replace(view, reason=reason, member=evidence.bulk, to_catch_up=fence - offset)
 
 
 def _lane_reason(
@@ -243,6 +251,7 @@ def _holder(
             watermark_ms=slowest.watermark_ms,
             lag=slowest.lag,
             percent=slowest.percent,
+            to_catch_up=slowest.to_catch_up,
         )
     return _bucket_holder(evidence, buckets)
 

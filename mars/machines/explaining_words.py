@@ -77,6 +77,9 @@ def _holder(holder: Holder) -> str:
 
 def _lane(holder: Holder) -> str:
     name = f"partition {holder.partition}"
+    if holder.to_catch_up:
+        rest = f"{holder.to_catch_up} messages to go ({_worker(holder.member)})"
+        return f"{name} is far behind and is caught up by Spark, {rest}"
     match holder.reason:
         case HoldReason.NO_OWNER:
             return f"no mapper reads {name}; start one"
