@@ -128,7 +128,10 @@ class BucketTask:
     # -------------------------------------------------------------------------------- reading
 
     def absorb(self, piece: LogSlice) -> None:
-        """Take what was read of the log. Raises StoreWentBack if it contradicts earlier reads."""
+        """Take what was read of the log. Raises StoreWentBack if it contradicts earlier reads, or
+        lacks entries: before any of it counts."""
+        if piece.vanished:
+            raise StoreWentBack(f"{piece.vanished} entries have vanished from the log")
         if piece.base is not None:
             self._absorb_bases((piece.base, *piece.older))
         for entry in piece.entries:

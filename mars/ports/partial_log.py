@@ -105,12 +105,14 @@ class LogSlice:
 
     `base` is given only to a reader that starts from nothing (`after == 0`); its `seq` is that of
     the last entry merged into it. `older` are the same for the versions before the base's that were
-    not yet emitted to the end.
+    not yet emitted to the end. `vanished`: how many entries the whole log should hold more than it
+    does, by what the store has noted of appends, trims and merges.
     """
 
     base: Entry | None
     entries: tuple[Entry, ...]
     older: tuple[Entry, ...] = ()
+    vanished: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,12 @@ import pytest
 import redis
 
 from mars.adapters.memory.partial_log import MemoryPartialLog
+from mars.adapters.redis.keys import TaskKeys
 from mars.adapters.redis.log import RedisPartialLog
 from mars.local.servers import ValkeyServer
 from mars.ports import PartialLog
 from mars.settings import ClusterSettings, RedisSettings, Settings
+from mars.types import Bucket, Sequence64
 from tests.contracts.batches import BUCKETS, EPOCH, TASK, start
 from tests.contracts.waiting import eventually
 
@@ -31,6 +33,9 @@ class Store(Protocol):
 
     def dump(self) -> object:
         """Everything in it."""
+
+    def lose_entry(self, bucket: Bucket, seq: int) -> None:
+        """Delete an entry of TASK's log behind everybody's back."""
 
     def let_leases_expire(self) -> None:
         """Let the server's clock go on past the length of an idle lease."""
@@ -60,6 +65,10 @@ class MemoryStoreUnderTest:
     def dump(self) -> object:
         assert self._first is not None
         return self._first.snapshot()
+
+    def lose_entry(self, bucket: Bucket, seq: int) -> None:
+        assert self._first is not None
+        self._first.lose_entry(TASK, bucket, Sequence64(seq))
 
     def let_leases_expire(self) -> None:
         self.now_ms += 3_000
@@ -95,6 +104,10 @@ class RedisStoreUnderTest:
     def dump(self) -> dict[bytes, bytes]:
         keys = sorted(self.client.scan_iter(f"mars:{self.namespace}:*"))
         return {key: self.client.dump(key) for key in keys}
+
+    def lose_entry(self, bucket: Bucket, seq: int) -> None:
+        log = TaskKeys.of(self.namespace, TASK).log(bucket)
+        assert self.client.xdel(log, f"{seq}-0") == 1
 
     def let_leases_expire(self) -> None:
         log = self.open()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from mars.ports import Head, LogSlice, PartialLog, ReadRequest
 from mars.types import Bucket, Entry, Sequence64, StoreEpoch, TaskName
 from tests.contracts.batches import (
@@ -103,6 +105,31 @@ def test_many_reads_are_answered_in_the_order_of_the_requests(log: PartialLog) -
     assert [seqs(list(one.entries)) for one in slices] == [[3], [3], [1], [2], []]
     assert [one.base and one.base.seq for one in slices] == [None, 2, None, None, None]
     assert log.read_many([]) == []
+
+
+@pytest.mark.parametrize("after", [0, 1, 3])
+def test_a_read_tells_how_many_entries_have_vanished_wherever_it_begins(
+    store: Store, log: PartialLog, after: int
+) -> None:
+    fill(log, 4)
+    assert log.read(TASK, BUCKET, Sequence64(after), ALL).vanished == 0
+    store.lose_entry(BUCKET, 2)
+    assert log.read(TASK, BUCKET, Sequence64(after), ALL).vanished == 1
+    assert log.read(TASK, Bucket(1), Sequence64(after), ALL).vanished == 0
+    store.lose_entry(BUCKET, 4)
+    assert log.read(TASK, BUCKET, Sequence64(after), ALL).vanished == 2
+
+
+def test_entries_that_were_trimmed_or_merged_have_not_vanished(
+    store: Store, log: PartialLog
+) -> None:
+    fill(log, 4)
+    log.trim(TASK, EPOCH, BUCKET, [Sequence64(1)])
+    store.lose_entry(BUCKET, 2)
+    assert log.read(TASK, BUCKET, NOTHING_YET, ALL).vanished == 1
+    log.compact(TASK, EPOCH, BUCKET, base(3))
+    assert log.read(TASK, BUCKET, NOTHING_YET, ALL).vanished == 0
+    assert log.read(TASK, BUCKET, Sequence64(3), ALL).vanished == 0
 
 
 # ------------------------------------------------------------------------------------- trim

@@ -95,6 +95,12 @@ class MemoryPartialLog:
         self._store.tasks = {name: task.copy() for name, task in snapshot.tasks.items()}
         self._store.sealed = snapshot.sealed
 
+    def lose_entry(self, task: TaskName, bucket: Bucket, seq: Sequence64) -> None:
+        """XDEL behind everybody's back: the entry is gone, what is noted of it stays."""
+        found = self._store.tasks[task]
+        del found.logs[bucket][seq]
+        found.vanished.setdefault(bucket, set()).add(seq)
+
     def dump(self) -> object:
         """Everything in the store, to be compared with what was there before."""
         return self.snapshot()
@@ -173,6 +179,7 @@ class MemoryPartialLog:
             return False
         for seq in seqs:
             found.logs.get(bucket, {}).pop(seq, None)
+            found.vanished.get(bucket, set()).discard(seq)
         return True
 
     @fallible
@@ -199,6 +206,8 @@ class MemoryPartialLog:
         found.older[bucket] = tuple(Stored(one, entry_size(one)) for one in older)
         log = found.logs.get(bucket, {})
         found.logs[bucket] = {seq: entry for seq, entry in log.items() if seq > base.seq}
+        vanished = found.vanished.get(bucket, set())
+        found.vanished[bucket] = {seq for seq in vanished if seq > base.seq}
         return True
 
     # --------------------------------------------------------------------------- the leader
@@ -303,4 +312,5 @@ class MemoryPartialLog:
             None if base is None else base.entry,
             tuple(entries),
             tuple(one.entry for one in older),
+            vanished=len(found.vanished.get(request.bucket, ())),
         )

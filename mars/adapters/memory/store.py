@@ -46,6 +46,7 @@ class StoredTask:
     logs: dict[Bucket, dict[Sequence64, Stored]] = field(default_factory=dict)
     bases: dict[Bucket, Stored] = field(default_factory=dict)
     older: dict[Bucket, tuple[Stored, ...]] = field(default_factory=dict)
+    vanished: dict[Bucket, set[Sequence64]] = field(default_factory=dict)
 
     def copy(self) -> StoredTask:
         """The same task, sharing nothing that changes."""
@@ -60,6 +61,7 @@ class StoredTask:
             logs={bucket: dict(log) for bucket, log in self.logs.items()},
             bases=dict(self.bases),
             older=dict(self.older),
+            vanished={bucket: set(seqs) for bucket, seqs in self.vanished.items()},
         )
 
     def log_bytes(self) -> int:

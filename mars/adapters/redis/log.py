@@ -157,7 +157,7 @@ class RedisPartialLog:
     def read_many(self, requests: Sequence[ReadRequest]) -> list[LogSlice]:
         """Answers in the order of the requests: one round trip, and one per fresh reader.
 
-        Entries and base of a fresh reader are of the same moment.
+        Entries and base of a fresh reader are of the same moment; so are entries and their count.
         """
         followed = iter(self._follow([request for request in requests if request.after > 0]))
         return [
@@ -267,12 +267,18 @@ class RedisPartialLog:
     def _follow(self, requests: Sequence[ReadRequest]) -> list[LogSlice]:
         if not requests:
             return []
-        with translated(), self._client.pipeline(transaction=False) as pipeline:
+        with translated(), self._client.pipeline(transaction=True) as pipeline:
             for request in requests:
-                log = self._keys(request.task).log(request.bucket)
+                keys = self._keys(request.task)
+                log = keys.log(request.bucket)
                 pipeline.xrange(log, f"{request.after + 1}-0", f"{request.upto}-0")
+                pipeline.hlen(keys.sizes(request.bucket))
+                pipeline.xlen(log)
             answers = pipeline.execute()
-        return [LogSlice(None, log_entries(answer)) for answer in answers]
+        return [
+            LogSlice(None, log_entries(entries), vanished=max(0, noted - held))
+            for entries, noted, held in zip(answers[::3], answers[1::3], answers[2::3], strict=True)
+        ]
 
     def _read_afresh(self, request: ReadRequest) -> LogSlice:
         keys = self._keys(request.task)
@@ -280,6 +286,13 @@ class RedisPartialLog:
         with translated(), self._client.pipeline(transaction=True) as pipeline:
             pipeline.hgetall(keys.base(request.bucket))
             pipeline.xrange(keys.log(request.bucket), "-", f"{request.upto}-0")
-            merged, entries = pipeline.execute()
+            pipeline.hlen(keys.sizes(request.bucket))
+            pipeline.xlen(keys.log(request.bucket))
+            merged, entries, noted, held = pipeline.execute()
         bases = base_entries(merged)
-        return LogSlice(bases[0] if bases else None, log_entries(entries), tuple(bases[1:]))
+        return LogSlice(
+            bases[0] if bases else None,
+            log_entries(entries),
+            tuple(bases[1:]),
+            vanished=max(0, noted - held),
+        )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from mars.codec.checksum import checksum
@@ -48,6 +50,15 @@ def commit(part: BucketTask) -> list[Progress]:
 def emitted(part: BucketTask) -> dict[tuple[int, str], int]:
     """What would be committed now."""
     return counts_of(value for batch in part.prepare().results for value in batch.values)
+
+
+def test_a_log_from_which_entries_have_vanished_is_not_read() -> None:
+    part = begin()
+    lacking = replace(make_slice(make_entry(2, 1, [(1, "x")])), vanished=1)
+
+    with pytest.raises(StoreWentBack, match="1 entries have vanished"):
+        part.absorb(lacking)
+    assert part.last_seq == 0
 
 
 # -------------------------------------------------------------------------------- what is due
