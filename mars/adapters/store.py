@@ -20,6 +20,17 @@ NUMBER_MAX = 2**53 - 1
 million rows a second gets there in 285 years."""
 
 
+LETTER_NOTES_MAX = 1_000
+"""Notes in one letter to an acker: some 60 kB."""
+
+LETTERS_MAX = 1_000
+"""Letters in one acker's mailbox; of more, the oldest are lost, and their roots are not proven. An
+acker that is away for a minute misses none."""
+
+LETTERS_TAKEN_MAX = 100
+"""Letters an acker takes at once: what it adds up in a tenth of a second."""
+
+
 def check_batch(mapped: Mapped, buckets: int) -> None:
     """Refuse what no mapper may send. Raises ValueError: the caller is wrong, nothing else."""
     _check_ranges(mapped)

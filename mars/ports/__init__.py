@@ -19,6 +19,7 @@ the adapter states.
     queries       QueryRegistry  ZooKeeper: ad-hoc queries
                   QueryRows      their answers, in the topic `mars.queries`
                   ListHistory    files of a backfill or a query
+    tracking      NoteBox        mailboxes of the tuple tracker's ackers, in Redis
 """
 
 from __future__ import annotations
@@ -101,6 +102,7 @@ from mars.ports.source import (
     SourceEvent,
     SourceReader,
 )
+from mars.ports.tracking import NoteBox
 
 __all__ = [
     "Answer",
@@ -133,6 +135,7 @@ __all__ = [
     "MapJob",
     "MemberInfo",
     "NoTask",
+    "NoteBox",
     "OffsetGone",
     "OutputRow",
     "OutputRows",

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from mars.tracking.seen import Seen
 from mars.types import AssignmentEpoch, Bucket, Lane, MemberId, StoreEpoch, TaskName, Topic
 
 
@@ -56,6 +57,7 @@ class Progress:
     below these offsets are accounted. `needed` (L): rows below these are never read again.
     `watermark_ms` is that of the commit, for people. `deleted`: the task is gone. Windows
     that begin before `incomplete_before_ms` may lack rows that Kafka deleted before they were read.
+    `seen`: the log entries of this life of the store that are accounted, where a tracker is on.
     """
 
     task: TaskName
@@ -72,6 +74,7 @@ class Progress:
     incomplete_before_ms: int | None = None
     emission: Emission | None = None
     deleted: bool = False
+    seen: Seen | None = None
 
 
 @dataclass(frozen=True, slots=True)

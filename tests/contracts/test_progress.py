@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from mars.adapters.kafka.wire import encode_progress, progress_key
 from mars.errors import MarsError
 from mars.ports import ProgressRecord
+from mars.tracking.seen import Seen
 from mars.types import Bucket
 from tests.contracts.kafka_servers import BUCKETS, Cluster, KafkaCluster
 from tests.contracts.transactions import BUCKET, claim, progress
@@ -35,15 +38,16 @@ def test_records_come_as_they_were_written_and_the_next_read_goes_on_behind_them
     cluster: Cluster,
 ) -> None:
     log = cluster.progress()
-    first = (claim(1), progress(1), progress(2, deleted=True))
+    seen = replace(progress(3), seen=Seen(0, 9, bytes([0, 255])))
+    first = (claim(1), progress(1), progress(2, deleted=True), seen)
     write(cluster, *first)
     write(cluster, progress(77), bucket=OTHER)
     slice_ = log.read(BUCKET, 0)
-    assert (slice_.records, slice_.next) == (first, 3)
+    assert (slice_.records, slice_.next) == (first, 4)
     assert log.read(BUCKET, 1).records == first[1:]
     write(cluster, progress(3))
     assert log.read(BUCKET, slice_.next).records == (progress(3),)
-    assert log.read(BUCKET, 4).records == ()
+    assert log.read(BUCKET, 5).records == ()
 
 
 def test_only_committed_records_are_read_and_the_rest_is_left_for_later(cluster: Cluster) -> None:

@@ -5,11 +5,13 @@ scripts.py      loads lua/*.lua: one file per operation, with its keys and answe
 wire.py         arguments and answers of the scripts
 keys.py         the names of the keys
 doorbell.py     sharded publish and subscribe, best effort
+notes.py        RedisNoteBox, the mailboxes of the tuple tracker
 connection.py   the client, its time-outs, and the table of errors
 """
 
 from __future__ import annotations
 
 from mars.adapters.redis.log import RedisPartialLog
+from mars.adapters.redis.notes import RedisNoteBox
 
-__all__ = ["RedisPartialLog"]
+__all__ = ["RedisNoteBox", "RedisPartialLog"]

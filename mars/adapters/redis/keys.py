@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mars.types import Bucket, TaskName
+from mars.types import Bucket, MemberId, TaskName
 
 DEFAULT_NAMESPACE = "default"
 
@@ -16,6 +16,11 @@ def _prefix(namespace: str) -> str:
 def store_key(namespace: str) -> str:
     """The sentinel: the epoch of all tasks of this store."""
     return f"{_prefix(namespace)}:store"
+
+
+def mailbox_key(namespace: str, acker: MemberId) -> str:
+    """The letters to one acker of the tuple tracker."""
+    return f"{_prefix(namespace)}:tracker:{acker}"
 
 
 @dataclass(frozen=True, slots=True)
