@@ -18,7 +18,14 @@ from mars.adapters.redis.keys import TaskKeys
 from mars.client import Client
 from mars.local.cluster import Options, running
 from mars.local.supervisor import Supervisor
-from mars.settings import BulkSettings, MapperSettings, RedisSettings, Settings, to_toml
+from mars.settings import (
+    BulkSettings,
+    MapperSettings,
+    RedisSettings,
+    Settings,
+    TrackerSettings,
+    to_toml,
+)
 from mars.types import TaskName
 
 STREAM = "S"
@@ -51,6 +58,7 @@ class MarsSide:
     mappers: int = 2
     reducers: int = 2
     batch_rows: int | None = None
+    tracked: bool = False
     _supervisor: Supervisor | None = None
     _task: TaskName | None = None
     _stop: threading.Event = field(default_factory=threading.Event)
@@ -78,6 +86,7 @@ class MarsSide:
             "buckets": str(OUTPUT_PARTITIONS),
             "mapper.batch_rows_max": str(self._mapper_settings().batch_rows_max),
             "delay": f"{DELAY_S}s",
+            **({"tracker.enabled": "true"} if self.tracked else {}),
         }
 
     def _mapper_settings(self) -> MapperSettings:
@@ -91,7 +100,11 @@ class MarsSide:
         """The whole cluster, on free ports; nothing is started again if it dies."""
         self.data.mkdir(parents=True, exist_ok=True)
         config = self.data / "bench.toml"
-        settings = Settings(mapper=self._mapper_settings(), bulk=ALL_BY_MAPPERS)
+        settings = Settings(
+            mapper=self._mapper_settings(),
+            bulk=ALL_BY_MAPPERS,
+            tracker=TrackerSettings(enabled=self.tracked),
+        )
         config.write_text(to_toml(settings), "utf-8")
         options = Options(
             data=self.data,

@@ -78,6 +78,7 @@ class Throughput:
     mappers: int = 2
     reducers: int = 2
     batch_rows: int | None = None
+    tracker: bool = False
     repeat: int = 1
     flink: bool = False
     sweep: bool = False
@@ -155,7 +156,12 @@ def _measured(
 
 
 def _short(contestant: Contestant) -> str:
-    shown = ("mappers", "mapper.batch_rows_max", "execution.checkpointing.interval")
+    shown = (
+        "mappers",
+        "mapper.batch_rows_max",
+        "tracker.enabled",
+        "execution.checkpointing.interval",
+    )
     settings = contestant.settings()
     return ", ".join(f"{name} {settings[name]}" for name in shown if name in settings)
 
@@ -172,7 +178,9 @@ def _order(
             for batch_rows in SWEEP_BATCH_ROWS
         ]
     else:
-        contestants.append(MarsSide(data, asked.mappers, asked.reducers, asked.batch_rows))
+        contestants.append(
+            MarsSide(data, asked.mappers, asked.reducers, asked.batch_rows, asked.tracker)
+        )
     if asked.flink and _flink_is_there(notes, say):
         contestants.append(FlinkSide(data, Tuning(THROUGHPUT_CHECKPOINT_S)))
     for repeat in range(asked.repeat):

@@ -45,6 +45,7 @@ def _map(process: Process) -> None:
         reporter=reporter,
         services=services,
         poll_s=limits.poll_ms / 1000,
+        tracking=process.tracking(),
     )
     settle_garbage_collection()
     logs.info(logs.logger("mapper"), "mapper runs", member=member, buckets=process.buckets)

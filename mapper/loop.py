@@ -34,12 +34,13 @@ from mars.machines.mapping_events import (
     TasksChanged,
     Ticked,
 )
-from mars.ports import Coordinator, Fetched, PartialLog, Registry, SourceReader
+from mars.ports import Applied, Coordinator, Fetched, PartialLog, Registry, SourceReader
 from mars.process import logs
 from mars.process.acting import feed
 from mars.process.life import Life, Services
 from mars.process.member import Reporter
 from mars.process.tasks import TaskSource, fail_task
+from mars.process.tracking import Outbox
 
 NEAR_THE_END_MESSAGES = 2_000
 """A reader with less than this ahead of it has caught up: it stops collecting large batches. About
@@ -65,6 +66,7 @@ class MapperLoop:
         reporter: Reporter,
         services: Services,
         poll_s: float,
+        tracking: Outbox | None = None,
     ) -> None:
         self._machine = machine
         self._readers = readers
@@ -75,6 +77,7 @@ class MapperLoop:
         self._reporter = reporter
         self._services = services
         self._poll_s = poll_s
+        self._tracking = tracking
         self._log = logs.logger("mapper")
 
     def run(self, life: Life) -> None:
@@ -157,12 +160,14 @@ class MapperLoop:
         self._services.attempt(service, call)
 
     def _act_on_store(self, instruction: Offer | ReadHeads | RenewIdle) -> Event | None:
-        store = self._partial_log
+        store, tracking = self._partial_log, self._tracking
         match instruction:
             case Offer(task=task, epoch=epoch, version=version, mapped=mapped):
                 outcome = self._services.attempt(
                     "redis", lambda: store.append(task, epoch, version, mapped)
                 )
+                if tracking is not None and isinstance(outcome, Applied):
+                    tracking.stored(task, epoch, version, outcome.seq, mapped)
                 return Offered(instruction, outcome)
             case ReadHeads(tasks=names):
                 heads = self._services.attempt("redis", lambda: store.head(names))

@@ -166,6 +166,17 @@ class ApiSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class TrackerSettings:
+    """Whether it is proven, beside the protocol, that each partial stored was counted."""
+
+    enabled: bool = False
+    """Off costs nothing. On, each batch costs some notes, and a progress record half a kilobyte."""
+    deadline_ms: Annotated[int, msgspec.Meta(ge=1_000)] = 30_000
+    """How long a batch may take from the log into a commit before it is looked into: some times
+    reducer.progress_interval_ms."""
+
+
+@dataclass(frozen=True, slots=True)
 class LoggingSettings:
     """What processes write to their standard error."""
 
@@ -188,6 +199,7 @@ class Settings:
     reducer: ReducerSettings = field(default_factory=ReducerSettings)
     bulk: BulkSettings = field(default_factory=BulkSettings)
     api: ApiSettings = field(default_factory=ApiSettings)
+    tracker: TrackerSettings = field(default_factory=TrackerSettings)
     logging: LoggingSettings = field(default_factory=LoggingSettings)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from mars.adapters.kafka import KafkaControlLog, KafkaProgressLog, KafkaSink, KafkaTopicAdmin
-from mars.adapters.redis import RedisPartialLog
+from mars.adapters.redis import RedisNoteBox, RedisPartialLog
 from mars.machines.owning import OwningLimits
 from mars.machines.reducing import Reducing
 from mars.process import logs
@@ -14,10 +14,12 @@ from mars.process.member import Reporter
 from mars.process.memory import settle_garbage_collection
 from mars.process.serving import Process, serve
 from mars.process.tasks import TaskSource
+from mars.process.tracking import Outbox
 from mars.settings import Settings
 from mars.types import Topic
 from reducer.leader import LeaderLoop
 from reducer.loop import ReducerLoop
+from reducer.tracking import TrackerLoop
 
 COMMIT_THREADS_MAX = 8
 """Buckets that claim, audit or commit at the same time: they mostly wait for Kafka."""
@@ -54,13 +56,33 @@ class _Reducer:
         logs.info(
             logs.logger("reducer"), "reducer runs", member=self._member, buckets=self._buckets
         )
+        tracker = self._tracker(log) if self._settings.tracker.enabled else None
+        beside = [leader] if tracker is None else [leader, self._started(tracker)]
         try:
-            self._loop(log, reporter).run(life)
+            self._loop(log, reporter, tracker).run(life)
         finally:
             life.stop()
-            leader.join()
+            for thread in beside:
+                thread.join()
             self._coordinator.close()
             log.close()
+
+    def _tracker(self, log: RedisPartialLog) -> TrackerLoop:
+        box = RedisNoteBox.open(self._settings)
+        return TrackerLoop(
+            self._member,
+            self._settings.tracker.deadline_ms,
+            self._buckets,
+            outbox=Outbox(box, self._coordinator),
+            box=box,
+            log=log,
+            progress=KafkaProgressLog(self._settings),
+        )
+
+    def _started(self, tracker: TrackerLoop) -> threading.Thread:
+        thread = threading.Thread(target=tracker.run, args=(self._process.life,), name="tracker")
+        thread.start()
+        return thread
 
     def _leader(self, log: RedisPartialLog) -> LeaderLoop:
         return LeaderLoop(
@@ -75,7 +97,9 @@ class _Reducer:
             services=self._services,
         )
 
-    def _loop(self, log: RedisPartialLog, reporter: Reporter) -> ReducerLoop:
+    def _loop(
+        self, log: RedisPartialLog, reporter: Reporter, tracker: TrackerLoop | None
+    ) -> ReducerLoop:
         limits = self._settings.reducer
         machine = Reducing(
             self._member,
@@ -84,6 +108,7 @@ class _Reducer:
                 large_task_rows=limits.large_task_rows,
                 log_bytes_max=self._settings.cluster.log_bytes_max,
                 buckets=self._buckets,
+                tracked=tracker is not None,
             ),
         )
         turn = threading.Lock()
@@ -100,6 +125,7 @@ class _Reducer:
             poll_s=limits.poll_ms / 1000,
             threads=min(COMMIT_THREADS_MAX, self._buckets),
             turn=turn,
+            tracker=tracker,
         )
 
     def _output_partitions(self, topic: str) -> int:

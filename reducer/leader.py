@@ -45,6 +45,7 @@ from mars.process.compiling import compile_version
 from mars.process.life import Life, Services
 from mars.process.tasks import fail_task, set_catch_up
 from mars.types import Bucket, LeaderEpoch, TaskName, Topic
+from reducer.tracking import LOST_EPOCH
 
 LOOK_INTERVAL_S = 0.25
 """Between two looks: how late the leader notices a lost store, a dead reducer or a new task."""
@@ -151,6 +152,7 @@ class LeaderLoop:
             partitions=self._partitions,
             went_back=_went_back(members.values(), assignment),
             topic_ids=self._topic_ids,
+            partial_lost=_partial_lost(members.values(), assignment),
             bulk_alive=self._bulk_alive(tasks.values()),
         )
 
@@ -307,6 +309,13 @@ def _went_back(members: Iterable[MemberInfo], assignment: Assignment | None) -> 
         and status.bucket in assignment.owners
         and assignment.owners[status.bucket].member == member.id
         and assignment.owners[status.bucket].epoch == status.epoch
+    )
+
+
+def _partial_lost(members: Iterable[MemberInfo], assignment: Assignment | None) -> bool:
+    """Whether a tracker says that the present life of the store has lost a partial."""
+    return assignment is not None and any(
+        member.load.get(LOST_EPOCH) == assignment.store_epoch for member in members
     )
 
 

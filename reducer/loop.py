@@ -4,6 +4,7 @@ main thread      heads, logs, folding, decisions           (this module)
 bucket threads   claims, audits, commits: they wait for Kafka
 bell thread      waits for doorbells
 leader thread    stands for election, leads when elected   (leader.py)
+tracker thread   is an acker of the tuple tracker          (tracking.py, if it is on)
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from mars.machines.events import (
     ReleaseBucket,
     Report,
     TasksChanged,
+    TellTracker,
     Ticked,
     TrimLog,
 )
@@ -46,6 +48,7 @@ from mars.process.member import Reporter
 from mars.process.tasks import TaskSource, fail_task
 from mars.types import MemberId
 from reducer.bucket_work import BucketWork
+from reducer.tracking import TrackerLoop
 
 ROUND_PAUSE_S = 0.01
 """Least time between two rounds: doorbells that ring meanwhile are answered together."""
@@ -69,6 +72,7 @@ class ReducerLoop:
         poll_s: float,
         threads: int,
         turn: threading.Lock | None = None,
+        tracker: TrackerLoop | None = None,
     ) -> None:
         self._machine = machine
         self._store = log
@@ -80,6 +84,7 @@ class ReducerLoop:
         self._poll_s = poll_s
         self._turn = turn or threading.Lock()
         """Held by whoever finishes windows or hands rows to Kafka: side by side both are slower."""
+        self._tracker = tracker
         self._log = logs.logger("reducer")
         self._inbox: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self._work = BucketWork(member, sink, self._inbox.put, threads)
@@ -190,6 +195,7 @@ class ReducerLoop:
             self._services.missing,
             buckets=self._machine.statuses(),
             leader_epoch=self._coordinator.leading(),
+            figures=self._tracker.load() if self._tracker is not None else {},
         )
         with suppress(Unavailable):  # best effort; the next one comes in a second
             self._coordinator.report(info)
@@ -221,11 +227,17 @@ class ReducerLoop:
                 self._read_logs([instruction])
             case TrimLog() | CompactLog() | FailTask():
                 return self._once_and_again(instruction)
+            case TellTracker():
+                self._tell_tracker(instruction)
             case Report():
                 logs.warning(self._log, instruction.detail, kind=instruction.kind)
             case _:
                 assert_never(instruction)
         return True
+
+    def _tell_tracker(self, told: TellTracker) -> None:
+        if self._tracker is not None:
+            self._tracker.outbox.counted(told.task, told.store_epoch, told.bucket, told.entries)
 
     def _read_assignment(self) -> bool:
         if not self._coordinator.connected():

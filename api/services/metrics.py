@@ -12,6 +12,8 @@
 | `mars_member_rows_per_second` | member, role | what a process handles |
 | `mars_member_cpu_seconds_total` | member, role | CPU time of a process |
 | `mars_member_resident_bytes` | member, role | memory of a process |
+| `mars_tracker_pending_roots` | member | batches that an acker waits for |
+| `mars_tracker_roots_total` | member, outcome | batches proven, unproven or lost (`OUTCOMES`) |
 | `mars_store_epoch` | | which life of Redis this is |
 | `mars_service_up` | service | 1 if the server answers this process |
 """
@@ -37,6 +39,8 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MILLISECONDS_PER_SECOND = 1_000
 
 FATES = ("read", "filtered", "bad", "future", "late", "counted", "emitted")
+
+OUTCOMES = ("proven", "unproven", "lost")
 
 Figures = Mapping[TaskName, TaskFigures]
 
@@ -66,6 +70,7 @@ class MetricService:
         yield from _task_rows(tasks)
         yield from _task_gauges(tasks)
         yield from _members(members)
+        yield from _tracker(members)
         yield from _store(assignment)
         yield _services(self._health)
 
@@ -149,6 +154,23 @@ def _members(members: Mapping[MemberId, MemberInfo]) -> Iterator[Metric]:
             if figure in info.load:
                 family.add_metric([name, info.role], info.load[figure])
         yield family
+
+
+def _tracker(members: Mapping[MemberId, MemberInfo]) -> Iterator[Metric]:
+    """The ackers of the tuple tracker; nothing where it is off."""
+    pending = GaugeMetricFamily(
+        "mars_tracker_pending_roots", "Batches that an acker waits for.", labels=["member"]
+    )
+    roots = CounterMetricFamily(
+        "mars_tracker_roots", "Batches by what became of them.", labels=["member", "outcome"]
+    )
+    for name, info in members.items():
+        if "tracker_pending_roots" not in info.load:
+            continue
+        pending.add_metric([name], info.load["tracker_pending_roots"])
+        for outcome in OUTCOMES:
+            roots.add_metric([name, outcome], info.load[f"tracker_{outcome}_total"])
+    yield from (pending, roots)
 
 
 def _store(assignment: Assignment | None) -> Iterator[Metric]:

@@ -53,6 +53,7 @@ def _work(process: Process) -> None:
         reporter=reporter,
         services=services,
         jobs=limits.chunks_ahead,
+        tracking=process.tracking(),
     )
     queries = QueryWork(
         member,

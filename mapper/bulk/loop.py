@@ -37,12 +37,13 @@ from mars.machines.bulk_events import (
     TasksChanged,
     Ticked,
 )
-from mars.ports import BulkEngine, Coordinator, MapJob, PartialLog, Registry, TopicAdmin
+from mars.ports import Applied, BulkEngine, Coordinator, MapJob, PartialLog, Registry, TopicAdmin
 from mars.process import logs
 from mars.process.acting import feed
 from mars.process.life import Life, Services
 from mars.process.member import Reporter
 from mars.process.tasks import TaskSource, fail_task, set_catch_up
+from mars.process.tracking import Outbox
 from mars.types import Lane, MemberId, TaskName, Topic
 
 ROUND_S = 0.1
@@ -68,6 +69,7 @@ class BulkLoop:
         reporter: Reporter,
         services: Services,
         jobs: int,
+        tracking: Outbox | None = None,
     ) -> None:
         self._member = member
         self._machine = machine
@@ -79,6 +81,7 @@ class BulkLoop:
         self._tasks = tasks
         self._reporter = reporter
         self._services = services
+        self._tracking = tracking
         self._log = logs.logger("bulk")
         self._inbox: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._pool = ThreadPoolExecutor(jobs, thread_name_prefix="job")
@@ -167,12 +170,14 @@ class BulkLoop:
         return None
 
     def _ask(self, instruction: Append | ReadHeads | ReadEnds) -> Event | None:
-        store = self._store
+        store, tracking = self._store, self._tracking
         match instruction:
             case Append(task=task, epoch=epoch, version=version, mapped=mapped):
                 outcome = self._services.attempt(
                     "redis", lambda: store.append(task, epoch, version, mapped)
                 )
+                if tracking is not None and isinstance(outcome, Applied):
+                    tracking.stored(task, epoch, version, outcome.seq, mapped)
                 return Appended(instruction, outcome)
             case ReadHeads(tasks=names):
                 heads = self._services.attempt("redis", lambda: store.head(names))

@@ -123,7 +123,7 @@ def _work(process: Process) -> None:
         services=services,
     )
     again = again_by(_work_here(settings, buckets))
-    taking = Taking(log, registry, services, watch, lambda: loop.tasks, again)
+    taking = Taking(log, registry, services, watch, lambda: loop.tasks, again, process.tracking())
     rounds = Rounds(settings, MakeRangePlanner(settings, buckets), taking.take, loop.noticed)
     # Spark takes SIGINT to itself in the main thread, and a call of it may take long.
     beside = threading.Thread(target=rounds.run, args=(life,), name="rounds", daemon=True)

@@ -38,7 +38,8 @@ from mars.ports import (
 from mars.process import logs
 from mars.process.life import Services
 from mars.process.tasks import fail_task
-from mars.types import Mapped, Range, Reason, TaskName, Topic
+from mars.process.tracking import Outbox
+from mars.types import Mapped, Range, Reason, Sequence64, TaskName, Topic
 
 MapAgain = Callable[[Topic, Share], Sequence[Outcome]]
 """Reads and maps a share here and now."""
@@ -55,6 +56,7 @@ class Taking:
         watch: Watch,
         tasks: Callable[[], Mapping[TaskName, RunnableTask]],
         map_again: MapAgain,
+        tracking: Outbox | None = None,
     ) -> None:
         self._store = log
         self._registry = registry
@@ -62,6 +64,7 @@ class Taking:
         self._watch = watch
         self._tasks = tasks
         self._map_again = map_again
+        self._tracking = tracking
         self._log = logs.logger("mapper")
 
     def take(self, raws: Sequence[bytes]) -> None:
@@ -107,7 +110,8 @@ class Taking:
             lambda: self._store.append(added.task, added.epoch, added.version, added.mapped),
         )
         match answer:
-            case Applied():
+            case Applied(seq=seq):
+                self._track(added, seq)
                 self._watch.applied(added.task, added.mapped)
                 self._tell_gone(added)
             case Backpressure() | TaskPaused():
@@ -117,6 +121,10 @@ class Taking:
             case _:
                 assert_never(answer)
         return answer
+
+    def _track(self, added: Added, seq: Sequence64) -> None:
+        if self._tracking is not None:
+            self._tracking.stored(added.task, added.epoch, added.version, seq, added.mapped)
 
     def _tell_gone(self, added: Added) -> None:
         for part in _gone(added.mapped):

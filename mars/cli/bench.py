@@ -83,6 +83,7 @@ def bench() -> None:
 @click.option("--repeat", type=click.IntRange(1, 20), default=1, show_default=True)
 @peer_option
 @click.option("--sweep", is_flag=True, help="Batches of 500 to 50,000 rows, 1 and 2 mappers.")
+@click.option("--tracker", is_flag=True, help="With the tuple tracker on.")
 @click.option("--profile", is_flag=True, help="Record a mapper and a reducer with py-spy.")
 @data_option
 @results_option
@@ -97,6 +98,7 @@ def throughput(
     repeat: int,
     peer: str | None,
     sweep: bool,
+    tracker: bool,
     profile: bool,
     data: Path | None,
     results: Path | None,
@@ -105,6 +107,8 @@ def throughput(
     """Rows per second from a full topic to committed results, per CPU second too."""
     if sweep and batch_rows is not None:
         raise click.UsageError("--sweep tries batch sizes itself; leave --batch-rows out.")
+    if sweep and tracker:
+        raise click.UsageError("--sweep runs without the tracker; leave --tracker out.")
     from bench.results import FOLDER
     from bench.session import Throughput, throughput_session
     from mars.plan import Format
@@ -119,6 +123,7 @@ def throughput(
         repeat=repeat,
         flink=peer == "flink",
         sweep=sweep,
+        tracker=tracker,
         profile=profile,
         data=data,
         folder=results or FOLDER,

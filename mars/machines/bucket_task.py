@@ -18,6 +18,7 @@ from mars.machines.folding import Bounds, ClosedWindow, Folding, StoreWentBack
 from mars.machines.runnable import RunnableTask
 from mars.plan import Plan
 from mars.ports import Emission, Head, Ledger, LogSlice, Progress, ResultBatch
+from mars.tracking.seen import Seeing, Seen
 from mars.types import (
     AssignmentEpoch,
     Bucket,
@@ -42,6 +43,7 @@ class Ownership:
     bucket: Bucket
     epoch: AssignmentEpoch
     store_epoch: StoreEpoch
+    tracked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,8 @@ class BucketTask:
         self._base_bytes = 0
         self._base_is_tight = False
         self._highest: dict[Lane, int] = {}
+        self._seeing = _seeing(owner, records) if owner.tracked else None
+        self._accounted: list[tuple[int, Sequence64]] = []
         self.update(task)
 
     def update(self, task: RunnableTask) -> None:
@@ -162,6 +166,8 @@ class BucketTask:
                 )
             self._highest[part.lane] = part.next
         self.last_seq = entry.seq
+        if self._seeing is not None and self._seeing.take(entry.seq):
+            self._accounted.append((entry.version, entry.seq))
         self._fold(entry)
 
     def drained(self, head: Head) -> None:
@@ -173,6 +179,8 @@ class BucketTask:
                 )
         self.through = dict(head.offsets)
         self.last_seq = Sequence64(max(self.last_seq, head.seq))
+        if self._seeing is not None:
+            self._seeing.drained(self.last_seq)
         self.head = head
 
     @property
@@ -271,6 +279,7 @@ class BucketTask:
             ledger=folding.ledger(closed_ms),
             watermark_ms=level,
             incomplete_before_ms=folding.incomplete_before_ms,
+            seen=self._seeing.seen() if self._seeing is not None else None,
         )
 
     def _read(self, version: TaskVersion, merged: Mapping[Lane, int]) -> dict[Lane, int]:
@@ -322,6 +331,11 @@ class BucketTask:
             record.merged, record.closed_ms, record.ledger
         ):
             self._base_is_tight = False
+
+    def take_accounted(self) -> tuple[tuple[int, Sequence64], ...]:
+        """The entries, (version, SEQ), that the last commit was the first to account for."""
+        accounted, self._accounted = tuple(self._accounted), []
+        return accounted
 
     # ------------------------------------------------------------------------------- trimming
 
@@ -398,6 +412,18 @@ class BucketTask:
     def ledgers(self) -> Mapping[int, Ledger]:
         """The committed ledger of each version."""
         return {version: record.ledger for version, record in self.records.items()}
+
+
+def _seeing(owner: Ownership, records: Mapping[int, Progress]) -> Seeing:
+    """Goes on from what was committed in this life of the store.
+
+    The newest version has a part in every commit: its record says what was seen last, or that an
+    owner without a tracker came in between.
+    """
+    alive = [record for record in records.values() if record.store_epoch == owner.store_epoch]
+    if not alive:
+        return Seeing(Seen(0, 0))
+    return Seeing(max(alive, key=lambda record: record.version).seen)
 
 
 def _forward(needed: Mapping[Lane, int], last: Progress | None) -> dict[Lane, int]:

@@ -94,6 +94,16 @@ class CompactLog:
 
 
 @dataclass(frozen=True, slots=True)
+class TellTracker:
+    """These entries, (version, SEQ), are accounted by a commit of the bucket."""
+
+    bucket: Bucket
+    task: TaskName
+    store_epoch: StoreEpoch
+    entries: tuple[tuple[int, Sequence64], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ReleaseBucket:
     """Throw the bucket's producer away, after any commit that is under way."""
 
@@ -124,6 +134,7 @@ Instruction = (
     | CommitTransaction
     | TrimLog
     | CompactLog
+    | TellTracker
     | ReleaseBucket
     | FailTask
     | Report

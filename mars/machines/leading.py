@@ -6,7 +6,8 @@ epoch, the store by its epoch, definitions by the registry's version.
 
 The one recovery path, for every way in which the store can be lost or go back, also at first start:
 
-    sentinel missing, of another run or another epoch, or a reducer says that the log went back
+    sentinel missing, of another run or another epoch, or a reducer says that the log went back,
+    or a tracker that a partial is lost
       └▶ RAISE     publish E+1 and a new assignment epoch for every bucket
           └▶ wait  until every bucket's claim of its new epoch is in mars.progress: now all progress
               │    records are final
@@ -76,6 +77,8 @@ class Leading:
             return "the assignment is older than mars.control"
         if view.went_back:
             return f"the log went back in buckets {sorted(view.went_back)}"
+        if view.partial_lost:
+            return f"a partial of store epoch {assignment.store_epoch} is lost"
         return self._store_loss(view, view.identity, assignment) if view.identity else ""
 
     def _store_loss(self, view: View, identity: StoreIdentity, assignment: Assignment) -> str:

@@ -169,7 +169,8 @@ class View:
     the definitions as they stand in mars.control. `went_back`: buckets whose owner says, in the
     current assignment epoch, that the log contradicts what it read before. `plans` has the newest
     begun version's plan of each task, `partitions` the number of partitions of each source topic,
-    `topic_ids` the unique ids of those that exist. `bulk_alive`: there is a bulk process, or no
+    `topic_ids` the unique ids of those that exist. `partial_lost`: a tracker says that this life of
+    the store has lost one. `bulk_alive`: there is a bulk process, or no
     task waits for one.
     """
 
@@ -187,4 +188,5 @@ class View:
     partitions: Mapping[Topic, int]
     went_back: frozenset[Bucket] = frozenset()
     topic_ids: Mapping[Topic, str] = field(default_factory=dict)
+    partial_lost: bool = False
     bulk_alive: bool = True

@@ -33,6 +33,7 @@ from mars.machines.events import (
     ReadLog,
     ReleaseBucket,
     Report,
+    TellTracker,
     TrimLog,
 )
 from mars.machines.folding import StoreWentBack
@@ -55,13 +56,15 @@ class OwningLimits:
 
     `progress_interval_ms`: M is committed without rows once it is this old. `large_task_rows`: a
     task with more due rows gets a transaction of its own, after the others. `log_bytes_max`: the
-    budget of a task's log; over half of it, entries are merged (R9). `buckets`: B.
+    budget of a task's log; over half of it, entries are merged (R9). `buckets`: B. `tracked`:
+    progress records say which entries they account for, and the tracker is told.
     """
 
     progress_interval_ms: int
     large_task_rows: int
     log_bytes_max: int
     buckets: int
+    tracked: bool = False
 
 
 class OwnState(StrEnum):
@@ -208,7 +211,7 @@ class Owning:
             del self._parts[name]
 
     def _part(self, task: RunnableTask) -> BucketTask:
-        owner = Ownership(self.bucket, self._epoch, self._store_epoch)
+        owner = Ownership(self.bucket, self._epoch, self._store_epoch, self._limits.tracked)
         versions = {version.version for version in task.definition.versions}
         records = {
             version: record
@@ -399,9 +402,11 @@ class Owning:
             if part is not None and not record.deleted:
                 part.committed(record)
                 touched.append(record.task)
-        trims = [trim for name in dict.fromkeys(touched) for trim in self._trim(name)]
+        names = dict.fromkeys(touched)
+        trims = [trim for name in names for trim in self._trim(name)]
+        told = [given for name in names for given in self._tell_tracker(name)]
         self._compacting = set()
-        return trims + self.ticked(self._now_ms)
+        return trims + told + self.ticked(self._now_ms)
 
     def _trim(self, name: TaskName) -> list[Instruction]:
         part = self._parts[name]
@@ -415,6 +420,10 @@ class Owning:
             compact = CompactLog(self.bucket, name, self._store_epoch, base, tuple(older))
             instructions.append(compact)
         return instructions
+
+    def _tell_tracker(self, name: TaskName) -> list[Instruction]:
+        entries = self._parts[name].take_accounted()
+        return [TellTracker(self.bucket, name, self._store_epoch, entries)] if entries else []
 
     # ------------------------------------------------------------------------------ for people
 

@@ -6,7 +6,7 @@ import os
 import resource
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mars.ports import BucketStatus, MemberInfo, PartitionReading
@@ -45,10 +45,11 @@ class Reporter:
         partitions: Sequence[PartitionReading] = (),
         buckets: Sequence[BucketStatus] = (),
         leader_epoch: LeaderEpoch | None = None,
+        figures: Mapping[str, float] | None = None,
     ) -> MemberInfo:
         """The report as of now; `rows_total` are the rows handled since the start.
 
-        `leader_epoch` is given by the process that leads.
+        `leader_epoch` is given by the process that leads. `figures` are further ones of its load.
         """
         now = time.monotonic()
         rate = (rows_total - self._last_rows) / max(now - self._last_s, 1e-3)
@@ -65,6 +66,7 @@ class Reporter:
                 "cpu_seconds_total": round(time.process_time(), 2),
                 "resident_bytes": _resident_bytes(),
                 **({} if leader_epoch is None else {"leader_epoch": leader_epoch}),
+                **(figures or {}),
             },
             missing=missing,
             partitions=tuple(partitions),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from mars.adapters.redis import RedisNoteBox
 from mars.adapters.zookeeper import ZooKeeperConnection, ZooKeeperCoordinator, ZooKeeperRegistry
 from mars.process import logs
 from mars.process.life import Life, Services
 from mars.process.member import Reporter, member_id
+from mars.process.tracking import Outbox
 from mars.settings import Settings
 from mars.types import MemberId
 
@@ -29,6 +32,14 @@ class Process:
     def registry(self) -> ZooKeeperRegistry:
         """Streams and tasks."""
         return ZooKeeperRegistry(self.connection, self.settings.namespace)
+
+    def tracking(self) -> Outbox | None:
+        """Where notes for the tuple tracker go, with a thread that posts them; None: it is off."""
+        if not self.settings.tracker.enabled:
+            return None
+        outbox = Outbox(RedisNoteBox.open(self.settings), self.coordinator)
+        threading.Thread(target=outbox.run, args=(self.life,), name="tracker", daemon=True).start()
+        return outbox
 
     def join(self) -> Reporter:
         """Become a member, once ZooKeeper answers; what is reported from then on."""

@@ -14,6 +14,7 @@ from mars.adapters.memory.admin import MemoryTopicAdmin
 from mars.adapters.memory.broker import MemoryBroker
 from mars.adapters.memory.control import MemoryControlLog
 from mars.adapters.memory.coordinator import MemoryCoordinator, MemoryEnsemble
+from mars.adapters.memory.notes import Mailboxes, MemoryNoteBox
 from mars.adapters.memory.progress import MemoryProgressLog
 from mars.adapters.memory.registry import MemoryRegistry
 from mars.adapters.memory.store import MemoryStore
@@ -26,9 +27,11 @@ from mars.ports import MapJob
 from mars.process.life import Services
 from mars.process.member import Reporter
 from mars.process.tasks import TaskSource
+from mars.process.tracking import Outbox
 from mars.types import Bucket, MemberId, Topic
 from reducer.leader import LeaderLoop
 from reducer.loop import ReducerLoop
+from reducer.tracking import TrackerLoop
 from tests.simulation.stepping import (
     Stepping,
     SteppingEngine,
@@ -42,6 +45,7 @@ from tests.simulation.watching import Watch, WatchedLog
 BUCKETS = 4
 GROUP = "mappers"
 PROGRESS_INTERVAL_MS = 1_500
+TRACKER_DEADLINE_MS = 3_000
 LARGE_TASK_ROWS = 6
 LINGER_MS = 150
 BATCH_ROWS_MAX = 6
@@ -60,6 +64,7 @@ class Servers:
         self.registry = MemoryRegistry()
         self.control = MemoryControlLog()
         self.watch = Watch()
+        self.mailboxes: Mailboxes = {}
         MemoryTopicAdmin(self.broker).ensure_internal(BUCKETS)
 
 
@@ -128,8 +133,11 @@ class Process:
 class Cluster:
     """Starts processes."""
 
-    def __init__(self, scheduler: Scheduler, world: Steps, servers: Servers) -> None:
+    def __init__(
+        self, scheduler: Scheduler, world: Steps, servers: Servers, *, tracked: bool
+    ) -> None:
         self._scheduler = scheduler
+        self._tracked = tracked
         self._world = world
         self._servers = servers
         self._log_bytes_max = servers.store.budget
@@ -150,6 +158,20 @@ class Cluster:
 
     def _kafka(self, port: object) -> Stepping:
         return Stepping(self._world, "kafka", port)
+
+    def _outbox(self, coordinator: Stepping) -> Outbox:
+        return Outbox(self._notes(), coordinator)  # type: ignore[arg-type]
+
+    def _notes(self) -> Stepping:
+        return Stepping(self._world, "redis", MemoryNoteBox(self._servers.mailboxes))
+
+    def _posting(self, process: Process, coordinator: Stepping) -> Outbox | None:
+        """Where a mapper's or bulk process's notes go, and the strand that posts them."""
+        if not self._tracked:
+            return None
+        outbox, life = self._outbox(coordinator), SimulatedLife(self._scheduler)
+        self._scheduler.start(process.host, "tracker", lambda: outbox.run(life))
+        return outbox
 
     def _member(self, role: str) -> MemberId:
         self._numbers += 1
@@ -175,6 +197,7 @@ class Cluster:
             reporter=reporter,
             services=Services("mapper"),
             poll_s=0.0,
+            tracking=self._posting(process, coordinator),
         )
         process.parts["loop"] = loop
         self._scheduler.start(process.host, "main", lambda: self._map(loop))
@@ -209,6 +232,7 @@ class Cluster:
             reporter=reporter,
             services=Services("bulk"),
             jobs=JOBS_AHEAD,
+            tracking=self._posting(process, coordinator),
         )
         loop._pool = JobStrands(self._scheduler, process.host)
         process.parts["loop"] = loop
@@ -230,7 +254,10 @@ class Cluster:
         coordinator, registry, store = self._coordinator(member), self._registry(), self._store()
         admin = self._kafka(MemoryTopicAdmin(self._servers.broker))
         coordinator.join(reporter.report(0, ()))
-        limits = OwningLimits(PROGRESS_INTERVAL_MS, LARGE_TASK_ROWS, self._log_bytes_max, BUCKETS)
+        limits = OwningLimits(
+            PROGRESS_INTERVAL_MS, LARGE_TASK_ROWS, self._log_bytes_max, BUCKETS, self._tracked
+        )
+        tracker = self._tracker(member, store, coordinator) if self._tracked else None
         loop = ReducerLoop(
             member,
             Reducing(member, limits),
@@ -245,6 +272,7 @@ class Cluster:
             services=Services("reducer"),
             poll_s=0.0,
             threads=1,
+            tracker=tracker,
         )
         loop._work._pool = StrandPool(self._scheduler, process.host)
         leader = LeaderLoop(
@@ -262,7 +290,21 @@ class Cluster:
         self._scheduler.start(process.host, "main", lambda: self._reduce(loop))
         life = SimulatedLife(self._scheduler)
         self._scheduler.start(process.host, "leader", lambda: leader.run(life))
+        if tracker is not None:
+            process.parts["tracker"] = tracker
+            self._scheduler.start(process.host, "tracker", lambda: tracker.run(life))
         return process
+
+    def _tracker(self, member: MemberId, store: Stepping, coordinator: Stepping) -> TrackerLoop:
+        return TrackerLoop(
+            member,
+            TRACKER_DEADLINE_MS,
+            BUCKETS,
+            outbox=self._outbox(coordinator),
+            box=self._notes(),  # type: ignore[arg-type]
+            log=store,  # type: ignore[arg-type]
+            progress=self._kafka(MemoryProgressLog(self._servers.broker)),  # type: ignore[arg-type]
+        )
 
     def _reduce(self, loop: ReducerLoop) -> NoReturn:
         loop._coordinator.watch(loop._on_cluster_change)

@@ -150,6 +150,16 @@ def full_logs_are_merged_while_they_are_read_again(patch: Patch) -> None:
     )
 
 
+def entries_are_counted(patch: Patch) -> None:
+    """R5: a log that holds fewer entries than the store has noted is read as if it were whole."""
+    real = partial_log.MemoryPartialLog._slice
+    patch.setattr(
+        partial_log.MemoryPartialLog,
+        "_slice",
+        lambda self, request: replace(real(self, request), vanished=0),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Guard:
     """What is left out, and what must be likely for it to show; else the usual weather."""
@@ -179,6 +189,7 @@ GUARDS = (
     Guard(finished_history_is_put_aside),
     Guard(chunks_are_the_same_again, {"flush_ms": 1_500, "kill_ms": 1_500}),
     Guard(full_logs_are_merged_while_they_are_read_again),
+    Guard(entries_are_counted, {"vanish_ms": 3_000, "vanish_noted": True}),
 )
 
 

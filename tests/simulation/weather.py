@@ -46,6 +46,10 @@ class Weather:
     outage_ms: int
     flush_ms: int
     user_ms: int
+    vanish_ms: int = 0
+    """Entries vanish from logs: never drawn, because a store is trusted in this."""
+    vanish_noted: bool = False
+    """The store still has its own note of an entry that vanishes."""
 
     @staticmethod
     def draw(chance: random.Random) -> Weather:

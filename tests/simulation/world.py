@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 from unittest.mock import patch
 
 import mapper.bulk.loop
@@ -17,13 +17,15 @@ import mars.adapters.memory.bulk
 import mars.process.life
 import mars.process.member
 import mars.process.tasks
+import mars.process.tracking
 import reducer.leader
 import reducer.loop
+import reducer.tracking
 from mars.adapters.memory.sink import Crash
 from mars.definitions import TaskVersion
 from mars.plan import Plan
 from mars.process.compiling import compile_version
-from mars.types import MemberId, TaskName, Topic
+from mars.types import Bucket, MemberId, TaskName, Topic
 from tests.simulation.checks import Checks
 from tests.simulation.cluster import Cluster, Process, Servers
 from tests.simulation.rows import EVENT_START_MS, TOPIC, Row, last_row, make_rows
@@ -40,6 +42,9 @@ STEPS_MAX = 6_000
 
 AFTERWARDS_MS = 4_000
 """The run goes on for so long when all is done: what is emitted twice shows by then."""
+
+TRACKED_EVERY = 4
+"""In one of so many seeds the tuple tracker is on."""
 
 LAST_LOSS_SHARE = 0.3
 """How often the store is lost once more when no further row comes."""
@@ -100,14 +105,17 @@ class World:
         seed: int,
         tell: Callable[[str], None] | None = None,
         tune: Callable[[Weather], Weather] = lambda drawn: drawn,
+        tracked: bool | None = None,
     ) -> None:
         self.seed = seed
+        self.tracked = seed % TRACKED_EVERY == 0 if tracked is None else tracked
         self.chance = random.Random(seed)
         self.scheduler = Scheduler(self.chance)
         self.weather = tune(Weather.draw(self.chance))
+        self._noted = self.weather.vanish_noted
         budget = self.chance.choice(BUDGETS_BYTES)
         self.servers = Servers(lambda: self.scheduler.now_ms, budget)
-        self.cluster = Cluster(self.scheduler, self, self.servers)
+        self.cluster = Cluster(self.scheduler, self, self.servers, tracked=self.tracked)
         self._starters = {
             "mapper": self.cluster.mapper,
             "reducer": self.cluster.reducer,
@@ -117,6 +125,8 @@ class World:
         self.lines: deque[str] = deque(maxlen=TRACE_LINES)
         self._tell = tell
         self._errors: list[str] = []
+        self.vanished: list[tuple[TaskName, Bucket, int]] = []
+        self.told_lost: list[dict[str, Any]] = []
         self._down: set[str] = set()
         self._storm = True
         self._with_history = self.chance.random() < HISTORY_SHARE
@@ -166,6 +176,9 @@ class World:
 
     def _hear(self, record: logging.LogRecord) -> None:
         self.note(f"{record.levelname} {record.getMessage()} {getattr(record, 'mars_fields', '')}")
+        fields = getattr(record, "mars_fields", {})
+        if fields.get("kind") == "partial_lost":
+            self.told_lost.append(fields)
         if record.levelno >= logging.ERROR:
             self._errors.append(f"{record.getMessage()} {getattr(record, 'mars_fields', '')}")
 
@@ -180,7 +193,7 @@ class World:
         end_ms = self.scheduler.now_ms + AFTERWARDS_MS
         self._go_on(lambda: self.scheduler.now_ms >= end_ms, "time passes")
         assert not self._errors, f"the processes complain: {self._errors[:3]}"
-        self.checks.all()
+        self.checks.all(lossy=bool(self.vanished) and not self._noted)
 
     def _go_on(self, until: Callable[[], bool], what: str) -> None:
         if not self.scheduler.run(until, STEPS_MAX):
@@ -196,6 +209,8 @@ class World:
             mars.process.life,
             mars.process.member,
             mars.process.tasks,
+            mars.process.tracking,
+            reducer.tracking,
         )
         with ExitStack() as stack:
             for module in modules:
@@ -226,6 +241,7 @@ class World:
             (weather.outage_ms, self._outage),
             (weather.flush_ms, self._lose_store),
             (weather.user_ms, self._ask),
+            (weather.vanish_ms, self._vanish),
             (700, self.servers.broker.deliver_delayed),
         ):
             if pause_ms:
@@ -380,6 +396,28 @@ class World:
         store.tasks.clear()
         store.sealed = None
         store.starts += restart
+
+    def _vanish(self) -> None:
+        """An entry that its reducer has not read is gone from the log."""
+        unread = [
+            (name, bucket, seq)
+            for name, task in sorted(self.servers.store.tasks.items())
+            for bucket, log in sorted(task.logs.items())
+            for seq in log
+            if seq > self._read_up_to(name, bucket)
+        ]
+        if unread:
+            name, bucket, seq = self.chance.choice(unread)
+            del self.servers.store.tasks[name].logs[bucket][seq]
+            if self.weather.vanish_noted:
+                self.servers.store.tasks[name].vanished.setdefault(bucket, set()).add(seq)
+            self.vanished.append((name, bucket, seq))
+            self.note(f"VANISHES {name} #{seq} of bucket {bucket}")
+
+    def _read_up_to(self, name: TaskName, bucket: Bucket) -> int:
+        reducers = [one.parts["loop"]._machine._buckets for one in self._living("reducer")]
+        parts = [own[bucket]._parts.get(name) for own in reducers if bucket in own]
+        return max((part.last_seq for part in parts if part is not None), default=0)
 
     def _ask(self) -> None:
         self.users.ask(self.chance)

@@ -90,6 +90,24 @@ def test_metrics_give_figures_of_tasks_members_and_servers(world: World) -> None
     assert any(line.startswith('mars_task_log_bytes{task="by_sip"} ') for line in found)
 
 
+def test_figures_of_the_tracker_are_shown_where_one_is_on(world: World) -> None:
+    world.join_reducer()
+    assert not any("tracker_roots" in line and "reducer-1" in line for line in lines(world))
+    world.join_reducer(
+        tracker_pending_roots=3.0,
+        tracker_proven_total=70.0,
+        tracker_unproven_total=2.0,
+        tracker_lost_total=1.0,
+    )
+    assert {
+        'mars_tracker_pending_roots{member="reducer-1"} 3.0',
+        'mars_tracker_roots_total{member="reducer-1",outcome="proven"} 70.0',
+        'mars_tracker_roots_total{member="reducer-1",outcome="lost"} 1.0',
+    } <= lines(world)
+    (member,) = world.http.get("/v1/cluster").json()["members"]
+    assert member["load"]["tracker_lost_total"] == 1.0
+
+
 def test_metrics_answer_while_servers_are_away(world: World) -> None:
     assert world.register().status_code == 201
     world.kafka.server.away = True

@@ -457,11 +457,14 @@ class World:
         )
         self._join(MemberInfo(MemberId(member), "mapper", "host", 1, 0, partitions=readings))
 
-    def join_reducer(self, member: str = "reducer-1", *, leads: bool = True) -> None:
+    def join_reducer(
+        self, member: str = "reducer-1", *, leads: bool = True, **figures: float
+    ) -> None:
         statuses = tuple(
             BucketStatus(Bucket(bucket), AssignmentEpoch(1), "owning") for bucket in range(BUCKETS)
         )
         load = {"rows_per_second": 5.0, "cpu_seconds_total": 1.5, "resident_bytes": 4096.0}
+        load |= figures
         if leads:
             load["leader_epoch"] = 3.0
         self._join(MemberInfo(MemberId(member), "reducer", "host", 2, 0, load, buckets=statuses))

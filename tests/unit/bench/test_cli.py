@@ -27,11 +27,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
 def test_throughput_passes_its_options_on(asked: list[object], tmp_path: Path) -> None:
     options = ["--format", "ndjson", "--rows", "200000", "--mappers", "1", "--batch-rows", "500"]
+    options += ["--tracker"]
     run(["bench", "throughput", *options, "--peer", "flink", "--results", str(tmp_path)])
     assert asked == [
         Throughput(
             format=Format.NDJSON, rows=200_000, mappers=1, batch_rows=500, flink=True,
-            folder=tmp_path,
+            tracker=True, folder=tmp_path,
         )
     ]  # fmt: skip
 

@@ -10,7 +10,8 @@ from mars.codec.checksum import checksum
 from mars.machines.bucket_task import BucketTask
 from mars.machines.folding import StoreWentBack
 from mars.ports import Head, Ledger, LogSlice, Progress
-from mars.types import Bucket, Entry, Lane, Sequence64, Topic
+from mars.tracking.seen import Seen
+from mars.types import Bucket, Entry, Lane, Sequence64, StoreEpoch, Topic
 from tests.unit.machines.reducing_rows import (
     OWNER,
     P0,
@@ -59,6 +60,61 @@ def test_a_log_from_which_entries_have_vanished_is_not_read() -> None:
     with pytest.raises(StoreWentBack, match="1 entries have vanished"):
         part.absorb(lacking)
     assert part.last_seq == 0
+
+
+# --------------------------------------------------------------------------------- the tracker
+
+
+def test_the_next_owner_does_not_tell_the_tracker_again_what_was_counted_before() -> None:
+    owner = replace(OWNER, tracked=True)
+    first = BucketTask(make_task(), owner, {})
+    entry, later = make_entry(1, 0, [(1, "x")]), make_entry(2, 1, [(1, "x")])
+    read(first, make_head(1, {P0: 1}), entry)
+    records = {record.version: record for record in commit(first)}
+    assert first.take_accounted() == ((1, 1),)
+
+    second = BucketTask(make_task(), owner, records)
+    read(second, make_head(2, {P0: 2}), entry, later)
+    (record,) = commit(second)
+
+    assert second.take_accounted() == ((1, 2),)
+    assert record.seen == Seen(0, 2, bytes([0b11]))
+
+
+def test_an_owner_who_finds_records_without_a_tracker_does_not_claim_to_know_the_log() -> None:
+    part = BucketTask(make_task(), replace(OWNER, tracked=True), {1: make_progress({P0: 0})})
+    read(part, make_head(3, {P0: 1}), make_entry(2, 0, [(1, "x")]))
+    (record,) = commit(part)
+
+    assert record.seen is not None
+    assert not record.seen.knows(3)
+
+
+def test_what_an_older_version_has_seen_is_not_gone_on_from_after_an_owner_without_a_tracker() -> (
+    None
+):
+    older = make_progress({P0: 0}, seen=Seen(0, 5, b"\xff"))
+    newer = make_progress({P0: 0}, version=2)
+    task = make_task(make_version(1), make_version(2, {P0: 0}))
+    part = BucketTask(task, replace(OWNER, tracked=True), {1: older, 2: newer})
+    read(
+        part,
+        make_head(9, {P0: 1}, version=2),
+        make_entry(9, 0, [(1, "x")], plan=make_plan(version=2)),
+    )
+    (record, *_) = commit(part)
+
+    assert record.seen is not None
+    assert not record.seen.knows(7)
+
+
+def test_a_new_life_of_the_store_begins_with_nothing_seen() -> None:
+    older = make_progress({P0: 0}, store_epoch=StoreEpoch(0), seen=Seen(0, 70, b"\xff"))
+    part = BucketTask(make_task(), replace(OWNER, tracked=True), {1: older})
+    read(part, make_head(1, {P0: 1}), make_entry(1, 0, [(1, "x")]))
+    (record,) = commit(part)
+
+    assert record.seen == Seen(0, 1, bytes([1]))
 
 
 # -------------------------------------------------------------------------------- what is due

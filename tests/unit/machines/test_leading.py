@@ -301,6 +301,13 @@ def test_a_reducer_that_saw_the_log_go_back_raises_the_epoch() -> None:
     assert decision.assignment.store_epoch == 2
 
 
+def test_a_tracker_that_misses_a_partial_raises_the_epoch() -> None:
+    (decision,) = Leading().decide(view(partial_lost=True))
+
+    assert isinstance(decision, PublishAssignment)
+    assert decision.assignment.store_epoch == 2
+
+
 def test_a_new_task_is_initialised_at_its_start_offsets() -> None:
     (decision,) = Leading().decide(view(heads={TASK: None}))
 

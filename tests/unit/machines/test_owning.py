@@ -27,6 +27,7 @@ from mars.machines.events import (
     ReadLog,
     ReleaseBucket,
     Report,
+    TellTracker,
     TrimLog,
 )
 from mars.machines.owning import (
@@ -409,6 +410,33 @@ def test_after_a_commit_entries_that_nobody_needs_are_trimmed() -> None:
 
     assert given == [TrimLog(BUCKET, NAME, E1, (Sequence64(1),))]
     assert here.machine.state is OwnState.OWNING
+
+
+def test_the_tracker_is_told_of_entries_once_the_commit_that_counts_them_has_succeeded() -> None:
+    here = Bucket(limits=replace(LIMITS, tracked=True))
+    here.own()
+    entries = [make_entry(seq, seq - 1, [(1, "x")]) for seq in (1, 2)]
+    here.read(make_head(3, {P0: 2}, mark_s=10), *entries)
+
+    commit = only(here.machine.ticked(1), CommitTransaction)
+    told = [one for one in here.commit(commit) if isinstance(one, TellTracker)]
+
+    (record,) = commit.transaction.progress
+    assert record.seen is not None
+    assert [seq for seq in range(1, 5) if record.seen.holds(seq)] == [1, 2]
+    assert record.seen.through == 3
+    assert told == [TellTracker(BUCKET, NAME, E1, ((1, Sequence64(1)), (1, Sequence64(2))))]
+
+
+def test_without_a_tracker_nobody_is_told_and_records_stay_small() -> None:
+    here = Bucket()
+    here.own()
+    here.read(make_head(1, {P0: 1}, mark_s=10), make_entry(1, 0, [(1, "x")]))
+
+    commit = only(here.machine.ticked(1), CommitTransaction)
+
+    assert commit.transaction.progress[0].seen is None
+    assert not [one for one in here.commit(commit) if isinstance(one, TellTracker)]
 
 
 def test_progress_is_committed_without_rows_once_it_is_old_and_not_before() -> None:

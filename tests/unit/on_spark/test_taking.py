@@ -13,6 +13,7 @@ from mars.errors import JobFailed, TaskLimit, Unavailable
 from mars.kernel import Decoded
 from mars.plan import Plan
 from mars.ports import TaskStart
+from mars.process.tracking import Outbox
 from mars.types import Mapped, Range, Reason, StoreEpoch, TaskName, live_lane
 from tests.unit.machines.mapping_world import BUCKETS, EPOCH, TOPIC, make_task, make_version, row
 from tests.unit.on_spark.spark_world import Batches, SparkWorld
@@ -38,6 +39,30 @@ def test_rounds_bring_every_row_to_every_task_once() -> None:
     assert world.world.counts("far") == world.world.expected(p0=120)
     assert world.plan() == []
     assert world.watch.rows == 250 + 205 + 130 + 3 * 70
+
+
+class ToldOutbox(Outbox):
+    """Remembers what was stored."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[TaskName, int, tuple[Range, ...]]] = []
+
+    def stored(
+        self, task: TaskName, epoch: StoreEpoch, version: int, seq: int, mapped: Mapped
+    ) -> None:
+        self.told.append((task, seq, mapped.ranges))
+
+
+def test_the_tracker_is_told_of_each_batch_that_was_taken_and_of_no_other() -> None:
+    world = SparkWorld({0: rows(80)})
+    world.add(make_task("a"))
+    world.taking._tracking = outbox = ToldOutbox()
+    outcomes = [outcome for work in world.plan() for outcome in world.run(work)]
+
+    world.take(outcomes)
+    world.take(outcomes)
+
+    assert outbox.told == [("a", 1, (Range(P0, 0, 80),))]
 
 
 def test_the_same_round_taken_twice_adds_nothing() -> None:
