@@ -109,11 +109,23 @@ class ValidateRequest(Request):
     name: str | None = None
 
 
+class NewKeyRequest(Request):
+    """A key to be made; in patterns, `*` stands for any text."""
+
+    role: Literal["reader", "operator", "admin"]
+    reads: list[str] = Field(default=["*"], description="topics (and files) its tasks may read")
+    writes: list[str] = Field(
+        default=["*"], description="topics its tasks may write to, besides their own"
+    )
+    note: str = Field(default="", description="whose it is, what for")
+
+
 REQUESTS: tuple[type[Request], ...] = (
     StreamRequest,
     NewTaskRequest,
     TaskRequest,
     ValidateRequest,
+    NewKeyRequest,
 )
 
 
@@ -491,3 +503,27 @@ class Readiness(Answer):
 
     status: Literal["ready", "not ready"]
     services: dict[str, str]
+
+
+class KeyView(BaseModel):
+    """What is known of a key."""
+
+    id: str
+    role: str
+    ending: str = Field(description="its last characters")
+    reads: list[str]
+    writes: list[str]
+    note: str
+    created: int
+
+
+class NewKeyView(KeyView):
+    """A key that was just made; `key` is shown here and never again."""
+
+    key: str
+
+
+class KeyList(BaseModel):
+    """All keys, oldest first."""
+
+    keys: list[KeyView]

@@ -5,12 +5,19 @@ Times are epoch milliseconds. Members that this release does not know are ignore
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+if TYPE_CHECKING:
+    import polars as pl
+
 Row = dict[str, Any]
 """A result row by column."""
+
+# Frames are loaded by who wants them: it takes longer than most commands do.
 
 
 class _Answer(msgspec.Struct, frozen=True):
@@ -240,6 +247,35 @@ class Query(_Answer, frozen=True):
         return self.state in {"waiting", "running"}
 
 
+@dataclass(frozen=True, slots=True)
+class QueryAnswer:
+    """A query that is done, and its rows (`arrow`: as an Arrow IPC stream)."""
+
+    query: Query
+    arrow: bytes = field(repr=False)
+
+    @property
+    def rows(self) -> list[Row]:
+        """The rows by column; windows begin and end at times in UTC."""
+        return self.df().to_dicts()
+
+    def df(self) -> pl.DataFrame:
+        """The rows as a polars frame."""
+        from mars.frames import frame_of_arrow  # noqa: PLC0415
+
+        return frame_of_arrow(self.arrow)
+
+    def pandas(self) -> Any:
+        """The rows as a pandas frame. Raises MarsError where pandas is not installed."""
+        from mars.frames import to_pandas  # noqa: PLC0415
+
+        return to_pandas(self.df())
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return self.df()._repr_html_()
+
+
 class Queries(_Answer, frozen=True):
     """Ad-hoc queries, newest first."""
 
@@ -264,6 +300,12 @@ class OpenWindows(_Answer, frozen=True):
     truncated: bool
     more: int
 
+    def df(self) -> pl.DataFrame:
+        """All rows as a polars frame."""
+        from mars.frames import frame_of_rows  # noqa: PLC0415
+
+        return frame_of_rows(_rows_of(self.windows))
+
 
 class FinishedWindow(_Answer, frozen=True):
     """Committed rows of one window."""
@@ -281,6 +323,20 @@ class FinishedWindows(_Answer, frozen=True):
 
     windows: list[FinishedWindow]
     truncated: bool
+
+    def df(self) -> pl.DataFrame:
+        """All rows as a polars frame."""
+        from mars.frames import frame_of_rows  # noqa: PLC0415
+
+        return frame_of_rows(_rows_of(self.windows))
+
+
+def _rows_of(windows: Sequence[OpenWindow | FinishedWindow]) -> list[Row]:
+    return [
+        {"window_start": window.window_start, "window_end": window.window_end, **row}
+        for window in windows
+        for row in window.rows
+    ]
 
 
 class HeldBy(_Answer, frozen=True):
@@ -429,6 +485,30 @@ class Readiness(_Answer, frozen=True):
 
     status: str
     services: dict[str, str]
+
+
+class Key(_Answer, frozen=True):
+    """What is known of an API key; `ending` are its last characters."""
+
+    id: str
+    role: str
+    ending: str
+    reads: list[str]
+    writes: list[str]
+    note: str
+    created: int
+
+
+class NewKey(Key, frozen=True):
+    """A key that was just made: `key` is its text, which nobody can show again."""
+
+    key: str
+
+
+class Keys(_Answer, frozen=True):
+    """All keys, oldest first."""
+
+    keys: list[Key]
 
 
 class ResultEvent(msgspec.Struct, frozen=True):

@@ -8,11 +8,13 @@ Times are epoch milliseconds. Answers may grow members that this release does no
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from http import HTTPStatus
+from time import monotonic, sleep
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 from urllib.parse import quote
 
 import httpx
@@ -21,10 +23,14 @@ import msgspec
 from mars.answers import (
     Cluster,
     FinishedWindows,
+    Key,
+    Keys,
     Ledger,
+    NewKey,
     OpenWindows,
     Queries,
     Query,
+    QueryAnswer,
     Readiness,
     ResultEvent,
     Row,
@@ -38,13 +44,26 @@ from mars.answers import (
 )
 from mars.errors import (
     Conflict,
+    Forbidden,
+    JobCancelled,
+    JobFailed,
+    NotAuthenticated,
     NotFound,
     Rejected,
     RequestError,
     SqlError,
     Unavailable,
     VersionMismatch,
+    WaitedTooLong,
 )
+from mars.settings import load, surroundings
+from mars.types import TaskName, Topic
+
+if TYPE_CHECKING:
+    from mars.adapters.kafka.consuming import KafkaResultConsumer
+
+URL = "http://127.0.0.1:8080"
+"""Where `mars up` has its API unless told otherwise."""
 
 TIMEOUT_S = 30.0
 """For one answer: a change of a task may wait 5 s for the leader, a look into a large log longer.
@@ -52,6 +71,15 @@ TIMEOUT_S = 30.0
 
 CONNECT_TIMEOUT_S = 5.0
 """For a connection: longer means that nobody listens."""
+
+QUERY_TIMEOUT_S = 300.0
+"""For a query: what the service allows by default."""
+
+WAIT_S = 60.0
+"""For waiting, unless told otherwise."""
+
+POLL_S = 0.3
+"""Between two looks while waiting."""
 
 SILENCE_S = 60.0
 """Longest silence of an event stream: the API sends a comment every 15 s."""
@@ -71,6 +99,8 @@ class _Problem(msgspec.Struct, frozen=True):
 AnswerType = TypeVar("AnswerType")
 
 _REFUSALS: Mapping[int, type[RequestError]] = {
+    HTTPStatus.UNAUTHORIZED: NotAuthenticated,
+    HTTPStatus.FORBIDDEN: Forbidden,
     HTTPStatus.NOT_FOUND: NotFound,
     HTTPStatus.CONFLICT: Conflict,
     HTTPStatus.PRECONDITION_FAILED: VersionMismatch,
@@ -80,11 +110,25 @@ _REFUSALS: Mapping[int, type[RequestError]] = {
 class Client:
     """One connection pool to one API. Use it as a context manager, or close it."""
 
-    def __init__(self, url: str, *, transport: httpx.BaseTransport | None = None) -> None:
-        self._url = url
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        key: str | None = None,
+        timeout_s: float = TIMEOUT_S,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        """`url` is the API's [default: MARS_API, else that of `mars up` on this machine].
+
+        `key` opens it, if it asks for one [default: MARS_KEY].
+        """
+        around = surroundings()
+        self._url = url or around.api_url or URL
+        shown = key or around.api_key
         self._http = httpx.Client(
-            base_url=url,
-            timeout=httpx.Timeout(TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
+            base_url=self._url,
+            headers={"Authorization": f"Bearer {shown}"} if shown else None,
+            timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, CONNECT_TIMEOUT_S)),
             transport=transport,
         )
 
@@ -241,6 +285,40 @@ class Client:
             finally:
                 response.close()
 
+    def consume(
+        self,
+        name: str,
+        *,
+        group: str,
+        kafka: str | None = None,
+        begin: Mapping[int, int] | None = None,
+        silence_s: float | None = None,
+    ) -> KafkaResultConsumer:
+        """Iterate over all result rows, read from Kafka by a consumer group that keeps its place.
+
+        `kafka` is its address [default: MARS_KAFKA_BOOTSTRAP; further MARS_KAFKA_* count, too];
+        `begin` names offsets by partition, and leaves the group alone; with `silence_s` it ends
+        when no row came for so long. See `KafkaResultConsumer` for what it promises. Raises
+        NotFound, Unavailable.
+        """
+        # Whoever only talks to the API does without Kafka's library.
+        from mars.adapters.kafka.consuming import KafkaResultConsumer  # noqa: PLC0415
+
+        output = self.task(name).output
+        if output is None:
+            raise Unavailable("api", f"it cannot tell the output topic of {name}")
+        settings = load(None)
+        if kafka is not None:
+            settings = replace(settings, kafka=replace(settings.kafka, bootstrap=kafka))
+        return KafkaResultConsumer(
+            settings,
+            Topic(output.topic),
+            TaskName(name),
+            group,
+            begin=begin,
+            silence_s=silence_s,
+        )
+
     # --------------------------------------------------------------------------- queries
 
     def create_query(self, sql: str, **members: object) -> Query:
@@ -251,6 +329,79 @@ class Client:
         """
         given = {name: value for name, value in members.items() if value is not None}
         return self._call("POST", "/v1/queries", Query, body={"sql": sql, **given})
+
+    def ask(
+        self,
+        sql: str,
+        *,
+        from_ms: int | None = None,
+        until_ms: int | None = None,
+        files: Mapping[str, object] | None = None,
+        rows_max: int | None = None,
+        options: Mapping[str, object] | None = None,
+        timeout_s: float = QUERY_TIMEOUT_S,
+    ) -> QueryAnswer:
+        """Run a query once, now, and wait for its rows: over rows with times in a range, or files.
+
+        Raises SqlError, JobFailed, JobCancelled; interrupted, it cancels the query.
+        """
+        asked = self.create_query(
+            sql,
+            **{"from": from_ms, "until": until_ms},
+            files=files,
+            rows_max=rows_max,
+            options=options,
+            timeout=timeout_s,
+        )
+        try:
+            # It waits for its turn, too; the service ends it in time once it has begun.
+            done = self.wait_for_query(asked.id, timeout_s=None)
+        except KeyboardInterrupt:
+            self.cancel_query(asked.id)
+            raise
+        return QueryAnswer(done, self.query_arrow(done.id))
+
+    # ---------------------------------------------------------------------------- waiting
+
+    def wait_for_query(self, query: str, *, timeout_s: float | None = QUERY_TIMEOUT_S) -> Query:
+        """A query once it is done. Raises JobFailed, JobCancelled, WaitedTooLong."""
+
+        def look() -> Query | None:
+            found = self.query(query)
+            return None if found.goes_on else found
+
+        found = _waited(f"query {query} to end", look, timeout_s)
+        if found.state == "cancelled":
+            raise JobCancelled(f"Query {query} was cancelled.")
+        if not found.ended_well:
+            raise JobFailed(f"Query {query} failed: {found.error}")
+        return found
+
+    def wait_until_read(self, name: str, *, timeout_s: float | None = WAIT_S) -> Task:
+        """A task once it has taken every message that lies in its topic, history included.
+
+        Raises WaitedTooLong, and JobFailed for a task that has failed.
+        """
+
+        def look() -> Task | None:
+            found = self.task(name)
+            if found.state == "failed":
+                raise JobFailed(f"Task {name} failed: {found.detail}")
+            read = found.lag is not None and found.lag.rows == 0
+            return found if read and found.state != "backfilling" else None
+
+        return _waited(f"task {name} to have read its topic", look, timeout_s)
+
+    def wait_until_ready(self, *, timeout_s: float | None = WAIT_S) -> None:
+        """Wait until the API answers and has every server it needs. Raises WaitedTooLong."""
+
+        def look() -> bool | None:
+            try:
+                return self.readiness().status == "ready" or None
+            except Unavailable:
+                return None
+
+        _waited("the API to be ready", look, timeout_s)
 
     def queries(self) -> list[Query]:
         """The queries that are kept, newest first."""
@@ -272,6 +423,28 @@ class Client:
     def cancel_query(self, query: str) -> None:
         """Stop a query; nothing happens to one that has ended."""
         self._send("DELETE", _query(query))
+
+    # --------------------------------------------------------------------------------- keys
+
+    def create_key(
+        self,
+        role: str,
+        *,
+        reads: Iterable[str] = ("*",),
+        writes: Iterable[str] = ("*",),
+        note: str = "",
+    ) -> NewKey:
+        """Make a key: `reader`, `operator` or `admin`, its tasks limited to patterns of topics."""
+        body = {"role": role, "reads": list(reads), "writes": list(writes), "note": note}
+        return self._call("POST", "/v1/keys", NewKey, body=body)
+
+    def keys(self) -> list[Key]:
+        """All keys, oldest first."""
+        return self._call("GET", "/v1/keys", Keys).keys
+
+    def delete_key(self, key: str) -> None:
+        """Remove a key, by its id."""
+        self._send("DELETE", f"/v1/keys/{_segment(key)}")
 
     # --------------------------------------------------------------------------- the service
 
@@ -329,6 +502,18 @@ class Client:
             raise Unavailable("api", f"{self._url} did not answer in time") from error
         except httpx.TransportError as error:
             raise Unavailable("api", f"{self._url} cannot be reached ({error})") from error
+
+
+def _waited(
+    what: str, look: Callable[[], AnswerType | None], timeout_s: float | None
+) -> AnswerType:
+    """What `look` gives once it is something. Raises WaitedTooLong."""
+    deadline = None if timeout_s is None else monotonic() + timeout_s
+    while (found := look()) is None:
+        if deadline is not None and monotonic() >= deadline:
+            raise WaitedTooLong(f"Waited {timeout_s:g} s for {what}.")
+        sleep(POLL_S)
+    return found
 
 
 def _segment(name: str) -> str:

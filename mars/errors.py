@@ -9,11 +9,14 @@
     ├── TaskLimit              one task went over a limit; the others are not concerned
     ├── OutputRefused          one task's output topic does not take its rows
     ├── JobFailed              a Spark job cannot succeed, however often it is tried
+    ├── WaitedTooLong          what was waited for did not come in the time that was given
     ├── JobCancelled           a Spark job was stopped because somebody asked for it
     └── RequestError           what a user asked for cannot be done as asked
         ├── NotFound           no such stream or task
         ├── Conflict           the name is taken, or the thing is in use
         ├── VersionMismatch    the caller's expected version is not the current one
+        ├── NotAuthenticated   it is not known who asks: a key is missing or wrong
+        ├── Forbidden          who asks may not do this
         └── Rejected           the content is wrong
             └── SqlError       ... at a line and column of a query
 
@@ -81,6 +84,10 @@ class JobCancelled(MarsError):
     """A Spark job was stopped because somebody asked for it."""
 
 
+class WaitedTooLong(MarsError):
+    """What was waited for did not come in the time that was given."""
+
+
 class RequestError(MarsError):
     """What the caller asked for cannot be done as asked."""
 
@@ -95,6 +102,14 @@ class Conflict(RequestError):
 
 class VersionMismatch(RequestError):
     """The caller expected another version than the current one."""
+
+
+class NotAuthenticated(RequestError):
+    """It is not known who asks: there is no key, or none that is known."""
+
+
+class Forbidden(RequestError):
+    """Who asks is known, and may not do this."""
 
 
 class Rejected(RequestError):

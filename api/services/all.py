@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from api.services.access import AccessPolicy, AccessService
 from api.services.cluster import ClusterService
 from api.services.compiling import Compiler
 from api.services.context import BucketCount, Cluster, Ports
@@ -36,9 +37,16 @@ class Services:
     cluster: ClusterService
     metrics: MetricService
     health: Health
+    access: AccessService
 
 
-def build(ports: Ports, cluster: Cluster, health: Health, version: str) -> Services:
+def build(
+    ports: Ports,
+    cluster: Cluster,
+    health: Health,
+    version: str,
+    access: AccessPolicy | None = None,
+) -> Services:
     """Wire the services; nothing is asked of any server yet."""
     compiler = Compiler(cluster.namespace)
     buckets = BucketCount(ports.coordinator, cluster.buckets_wanted)
@@ -60,4 +68,5 @@ def build(ports: Ports, cluster: Cluster, health: Health, version: str) -> Servi
         cluster=members,
         metrics=MetricService(ports, members, sampler, health),
         health=health,
+        access=AccessService(ports, access or AccessPolicy()),
     )

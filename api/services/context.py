@@ -9,6 +9,7 @@ from mars.ports import (
     ControlLog,
     Coordinator,
     DeadLetters,
+    KeyRegistry,
     ListHistory,
     PartialLog,
     ProgressLog,
@@ -34,6 +35,7 @@ class Ports:
     results: ResultTail
     queries: QueryRegistry
     answers: QueryRows
+    keys: KeyRegistry
     list_history: ListHistory
     now_ms: Callable[[], int]
     sleep: Callable[[float], None]
@@ -60,7 +62,8 @@ class Cluster:
 
     `buckets_wanted` (B) counts only where the namespace is made just now. `results_partitions`:
     of output topics that are made here; 0: as many as buckets. A history of more than
-    `history_rows_min` messages is left to Spark, which reads `chunk_rows` at a time.
+    `history_rows_min` messages is left to Spark, which reads `chunk_rows` at a time. There may be
+    `tasks_max` tasks.
     """
 
     namespace: str
@@ -68,3 +71,4 @@ class Cluster:
     results_partitions: int = 0
     history_rows_min: int = 100_000
     chunk_rows: int = 2_000_000
+    tasks_max: int = 1_000

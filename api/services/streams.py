@@ -51,7 +51,7 @@ class StreamService:
         """One stream. Raises NotFound."""
         stream = self._ports.registry.stream(known_stream_name(name))
         if stream is None:
-            raise no_stream(name)
+            raise no_stream(name, self._ports.registry.streams())
         return stream
 
     def put(self, name: str, request: StreamRequest) -> tuple[Stream, bool]:

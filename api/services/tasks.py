@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from api.callers import caller
 from api.names import known_task_name, new_task_name, no_task
 from api.schemas import NewTaskRequest, TaskRequest, ValidateRequest
 from api.services.beginning import Beginning, Beginnings
@@ -72,6 +73,7 @@ class TaskService:
         self._progress = progress
         self._buckets = buckets
         self._results_partitions = cluster.results_partitions
+        self._tasks_max = cluster.tasks_max
         self._beginnings = Beginnings(ports, cluster)
 
     def list_all(self, *, deleted: bool) -> list[TaskDefinition]:
@@ -90,7 +92,7 @@ class TaskService:
     def _found(self, name: str) -> tuple[TaskDefinition, int]:
         found = self._ports.registry.task(known_task_name(name))
         if found is None or found[0].state is TaskState.DELETED:
-            raise no_task(name)
+            raise no_task(name, (task.name for task in self.list_all(deleted=False)))
         return found
 
     def validate(self, request: ValidateRequest) -> Plan:
@@ -123,6 +125,7 @@ class TaskService:
             backfills=beginning.backfills,
         )
         _check_size(definition)
+        self._check_number()
         self._ensure_output(plan)
         if not self._ports.registry.create_task(definition):
             definition = self._revive(definition)
@@ -137,6 +140,14 @@ class TaskService:
         if found[0].state is not TaskState.DELETED:
             raise _taken(name)
         return found[0].current.version + 1
+
+    def _check_number(self) -> None:
+        """Raises Conflict where there are as many as there may be, or some more by a race."""
+        if len(self.list_all(deleted=False)) >= self._tasks_max:
+            raise Conflict(
+                f"there are {self._tasks_max} tasks already (api.tasks_max): delete one, or ask "
+                "for a higher limit"
+            )
 
     def _revive(self, definition: TaskDefinition) -> TaskDefinition:
         """Take the place of a deleted task of that name."""
@@ -285,6 +296,7 @@ class TaskService:
     ) -> TaskDefinition:
         for _ in range(ATTEMPTS_MAX):
             definition, expected = self._found(name)
+            caller().check_read(definition.current.stream.topic)
             changed = change(definition)
             if changed == definition:
                 return definition

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,12 @@ from mars.settings import surroundings
 
 ANSWER_S = 5.0
 """Longest answer of the API; it reads ZooKeeper and Redis for it."""
+
+
+class _Refusal(msgspec.Struct, frozen=True):
+    """What is read of a problem document."""
+
+    detail: str
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -46,11 +53,21 @@ def show_status(data: Path, api: str | None, *, as_json: bool) -> int:
 
 def _ask(api: str) -> tuple[Any, str | None]:
     try:
-        response = httpx.get(f"{api}/v1/cluster", timeout=ANSWER_S)
+        response = httpx.get(f"{api}/v1/cluster", timeout=ANSWER_S, headers=_key())
         response.raise_for_status()
         return msgspec.json.decode(response.content), None
+    except httpx.HTTPStatusError as error:
+        detail = error.response.text
+        with suppress(msgspec.MsgspecError):
+            detail = msgspec.json.decode(detail, type=_Refusal).detail
+        return None, f"The API at {api} refuses to say ({error.response.status_code}): {detail}"
     except (httpx.HTTPError, httpx.InvalidURL, msgspec.MsgspecError) as error:
         return None, f"The API at {api} does not answer ({error}); see its log."
+
+
+def _key() -> dict[str, str]:
+    shown = surroundings().api_key
+    return {"Authorization": f"Bearer {shown}"} if shown else {}
 
 
 def _show(status: Status) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import click
 
+from mars.cli.completion import task_argument
 from mars.cli.shared import api_address, api_option, json_option, messages, output
 from mars.cli.tables import clock, table
 from mars.client import Client
@@ -18,7 +19,7 @@ _TIMES = ("window_start", "window_end")
 
 
 @click.command()
-@click.argument("name")
+@task_argument
 @click.option("--windows", type=click.IntRange(min=1), default=None, help="Stop after as many.")
 @click.option("--all", "everything", is_flag=True, help="Every row of a window.")
 @api_option

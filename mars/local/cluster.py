@@ -198,8 +198,9 @@ def _supervisor(
         RoleProcess(f"{role}-{index}", role, config, logs / f"{role}-{index}.log", command)
         for role, index in names
     ]
+    scheme = "https" if settings.api.tls_certificate_location else "http"
     addresses = Addresses(
-        api=f"http://{_reachable(settings.api.host)}:{settings.api.port}",
+        api=f"{scheme}://{_reachable(settings.api.host)}:{settings.api.port}",
         kafka=settings.kafka.bootstrap,
         zookeeper=settings.zookeeper.hosts,
         redis=settings.redis.url,

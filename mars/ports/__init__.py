@@ -15,6 +15,7 @@ the adapter states.
                   TopicAdmin     topics, partitions and offsets
     cluster       Registry       ZooKeeper: streams, tasks
                   Coordinator    ZooKeeper: members, election, assignment
+    keys          KeyRegistry    ZooKeeper: API keys
     bulk          BulkEngine     Spark: jobs that map much at once
     queries       QueryRegistry  ZooKeeper: ad-hoc queries
                   QueryRows      their answers, in the topic `mars.queries`
@@ -39,6 +40,7 @@ from mars.ports.control import (
     TopicAdmin,
     TopicInfo,
 )
+from mars.ports.keys import ApiKey, KeyId, KeyRegistry, Role
 from mars.ports.partial_log import (
     AppendOutcome,
     Applied,
@@ -106,6 +108,7 @@ __all__ = [
     "Answer",
     "AnswerPlace",
     "AnswerSlot",
+    "ApiKey",
     "AppendOutcome",
     "Applied",
     "Assigned",
@@ -127,6 +130,8 @@ __all__ = [
     "EndReached",
     "Fetched",
     "Head",
+    "KeyId",
+    "KeyRegistry",
     "Ledger",
     "ListHistory",
     "LogSlice",
@@ -158,6 +163,7 @@ __all__ = [
     "ResultSink",
     "ResultTail",
     "Revoked",
+    "Role",
     "SourceEvent",
     "SourceReader",
     "Stale",

@@ -6,7 +6,7 @@ import os
 import resource
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from mars.ports import BucketStatus, MemberInfo, PartitionReading
@@ -25,11 +25,20 @@ def member_id(settings: Settings, role: str) -> MemberId:
 
 
 class Reporter:
-    """Makes the reports of one process; rates are over the time since the report before."""
+    """Makes the reports of one process; rates are over the time since the report before.
 
-    def __init__(self, member: MemberId, role: str) -> None:
+    `tell` gets each of them, too.
+    """
+
+    def __init__(
+        self,
+        member: MemberId,
+        role: str,
+        tell: Callable[[MemberInfo], None] = lambda _report: None,
+    ) -> None:
         self._member = member
         self._role = role
+        self._tell = tell
         self._started_ms = int(time.time() * 1000)
         self._last_s = time.monotonic()
         self._last_rows = 0
@@ -53,7 +62,7 @@ class Reporter:
         now = time.monotonic()
         rate = (rows_total - self._last_rows) / max(now - self._last_s, 1e-3)
         self._last_s, self._last_rows = now, rows_total
-        return MemberInfo(
+        report = MemberInfo(
             id=self._member,
             role=self._role,
             host=socket.gethostname(),
@@ -63,16 +72,18 @@ class Reporter:
                 "rows_per_second": round(rate, 1),
                 "rows_total": rows_total,
                 "cpu_seconds_total": round(time.process_time(), 2),
-                "resident_bytes": _resident_bytes(),
+                "resident_bytes": resident_bytes(),
                 **({} if leader_epoch is None else {"leader_epoch": leader_epoch}),
             },
             missing=missing,
             partitions=tuple(partitions),
             buckets=tuple(buckets),
         )
+        self._tell(report)
+        return report
 
 
-def _resident_bytes() -> int:
+def resident_bytes() -> int:
     """Resident memory now; the peak where the system does not tell (not Linux)."""
     statm = Path("/proc/self/statm")
     if statm.exists():

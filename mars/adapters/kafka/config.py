@@ -63,6 +63,10 @@ RECONNECT_MAX_MS = 1_000
 """How soon a broker that is back is noticed; the default is 10 s."""
 
 
+GROUP_COMMIT_MS = 1_000
+"""How often a consumer of results commits: what a killed one handles again at most."""
+
+
 def mapper_properties(settings: Settings, member: str) -> Properties:
     """A mapper's consumer, in the group of the mappers.
 
@@ -99,6 +103,20 @@ def _reader_properties(settings: Settings, client: str) -> Properties:
         "enable.auto.offset.store": False,
         "auto.offset.reset": "error",
         "enable.partition.eof": True,
+        "isolation.level": "read_committed",
+    }
+
+
+def consumer_properties(settings: Settings, group: str) -> Properties:
+    """A consumer of results in a group of the user's; what was stored is committed by itself."""
+    return {
+        "partition.assignment.strategy": "cooperative-sticky",
+        "auto.offset.reset": "earliest",
+        "auto.commit.interval.ms": GROUP_COMMIT_MS,
+        **_client_properties(settings, f"{group}-consumer"),
+        "group.id": group,
+        "enable.auto.commit": True,
+        "enable.auto.offset.store": False,
         "isolation.level": "read_committed",
     }
 

@@ -116,6 +116,9 @@ FORBIDDEN = frozenset(
     }
 )
 
+MOVED = frozenset({KafkaError._STATE, KafkaError._UNKNOWN_PARTITION})
+"""A partition is another member's of the group now."""
+
 CALL_FAILED = (KafkaException, SystemError)
 """What a call of the client raises when Kafka says no. The SystemError is a slip of the client's:
 it raises a fatal error in the middle of other callbacks, and the interpreter notices."""

@@ -18,7 +18,13 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from mars.adapters.kafka.config import lone_reader_properties, slice_reader_properties
 from mars.adapters.kafka.errors import PARTITION_EOF, configured, translated
 from mars.adapters.kafka.names import Names
-from mars.adapters.kafka.rows import committed_row, dead_letter, window_start_of
+from mars.adapters.kafka.rows import (
+    bytes_of,
+    committed_row,
+    dead_letter,
+    headers_of,
+    window_start_of,
+)
 from mars.errors import Unavailable
 from mars.ports import CommittedRow, DeadLetter
 from mars.settings import Settings
@@ -250,22 +256,11 @@ def _record(message: Message) -> _Record:
         partition=message.partition() or 0,
         offset=message.offset() or 0,
         timestamp_ms=message.timestamp()[1],
-        key=None if end else _bytes(message.key()),
-        value=None if end else _bytes(message.value()),
-        headers=_headers(message),
+        key=None if end else bytes_of(message.key()),
+        value=None if end else bytes_of(message.value()),
+        headers=headers_of(message),
         end=end,
     )
-
-
-def _headers(message: Message) -> dict[str, bytes]:
-    """The headers by name."""
-    given = message.headers() or {}
-    pairs = given.items() if isinstance(given, dict) else given
-    return {name: _bytes(value) or b"" for name, value in pairs}
-
-
-def _bytes(value: str | bytes | None) -> bytes | None:
-    return value.encode() if isinstance(value, str) else value
 
 
 def _row(record: _Record, task: bytes) -> CommittedRow | None:

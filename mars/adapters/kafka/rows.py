@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import msgspec
+from confluent_kafka import Message
 
 from mars.codec import result_headers
 from mars.codec.dead import DeadRow, decode_dead
@@ -32,6 +33,18 @@ def committed_row(
         revision=int(headers.get(result_headers.REVISION, b"0")),
         complete=headers.get(result_headers.COMPLETE) == b"1",
     )
+
+
+def headers_of(message: Message) -> dict[str, bytes]:
+    """The headers by name."""
+    given = message.headers() or {}
+    pairs = given.items() if isinstance(given, dict) else given
+    return {name: bytes_of(value) or b"" for name, value in pairs}
+
+
+def bytes_of(value: str | bytes | None) -> bytes | None:
+    """What the client's types leave open: keys, values and headers are bytes, or missing."""
+    return value.encode() if isinstance(value, str) else value
 
 
 def window_start_of(row: CommittedRow) -> int:

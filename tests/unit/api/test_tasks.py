@@ -247,9 +247,11 @@ def test_change_waits_for_the_version_before_to_begin(world: World, monkeypatch:
 
     monkeypatch.setattr(world, "sleep", leader_decides)
     world.services = world._services()
+    from api.callers import ANYBODY, acting
     from api.schemas import TaskRequest
 
-    changed = world.services.tasks.change("by_sip", TaskRequest(sql=BY_SIP), None)
+    with acting(ANYBODY):
+        changed = world.services.tasks.change("by_sip", TaskRequest(sql=BY_SIP), None)
     assert [version.version for version in changed.definition.versions] == [1, 2, 3]
 
 

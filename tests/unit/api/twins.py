@@ -19,11 +19,13 @@ import httpx
 
 from api.app import create_app
 from api.routes.inside import Stopping
+from api.services.access import AccessPolicy
 from api.services.all import Services, build
 from api.services.context import Cluster, Ports
 from api.services.health import Health
 from mars.adapters.memory.broker import MemoryBroker
 from mars.adapters.memory.coordinator import MemoryCoordinator, MemoryEnsemble
+from mars.adapters.memory.keys import MemoryKeyRegistry
 from mars.adapters.memory.partial_log import MemoryPartialLog
 from mars.adapters.memory.queries import MemoryQueryRegistry, MemoryQueryRows
 from mars.adapters.memory.registry import MemoryRegistry
@@ -308,13 +310,14 @@ def application() -> Any:
 class World:
     """Everything around one API process. `now_ms` is the clock of all of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, access: AccessPolicy | None = None, cluster: Cluster = CLUSTER) -> None:
         self.now_ms = 1_000_000
         self.slept_s: list[float] = []
         self.kafka = TwinKafka()
         self.kafka.make_topic("flows", 2)
         self.registry = MemoryRegistry()
         self.ensemble = MemoryEnsemble()
+        self.keys = MemoryKeyRegistry()
         self.queries = MemoryQueryRegistry()
         self.broker = MemoryBroker(lambda: self.now_ms)
         self.broker.create_topic(Topic("mars.queries"), 1)
@@ -323,7 +326,8 @@ class World:
         self.log = MemoryPartialLog(lambda: self.now_ms, buckets=BUCKETS)
         self.health = Health({"kafka": lambda: None, "redis": lambda: None})
         self.stopping = Stopping()
-        self.services = self._services()
+        self.services = self._services(access, cluster)
+        self.services.access.ring.watch()
         CURRENT.world = self
         self.transport = LoopTransport(application())
         self.http = httpx.Client(transport=self.transport, base_url="http://mars")
@@ -332,7 +336,7 @@ class World:
         self.http.close()
         self.transport.close()
 
-    def _services(self) -> Services:
+    def _services(self, access: AccessPolicy | None = None, cluster: Cluster = CLUSTER) -> Services:
         ports = Ports(
             registry=self.registry,
             coordinator=self.coordinator("api-1"),
@@ -344,11 +348,12 @@ class World:
             results=TwinResults(self.kafka),
             queries=self.queries,
             answers=self.answers,
+            keys=self.keys,
             list_history=self.files,
             now_ms=lambda: self.now_ms,
             sleep=self.sleep,
         )
-        return build(ports, CLUSTER, self.health, "1.2.3")
+        return build(ports, cluster, self.health, "1.2.3", access)
 
     def sleep(self, seconds: float) -> None:
         self.slept_s.append(seconds)
