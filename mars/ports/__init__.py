@@ -39,6 +39,7 @@ from mars.ports.control import (
     TopicAdmin,
     TopicInfo,
 )
+from mars.ports.loads import Balance, BucketLoad, Move, Wanted
 from mars.ports.partial_log import (
     AppendOutcome,
     Applied,
@@ -111,6 +112,8 @@ __all__ = [
     "Assigned",
     "Assignment",
     "Backpressure",
+    "Balance",
+    "BucketLoad",
     "BucketStatus",
     "BulkEngine",
     "Claim",
@@ -132,6 +135,7 @@ __all__ = [
     "LogSlice",
     "MapJob",
     "MemberInfo",
+    "Move",
     "NoTask",
     "OffsetGone",
     "OutputRow",
@@ -167,6 +171,7 @@ __all__ = [
     "TopicAdmin",
     "TopicInfo",
     "Transaction",
+    "Wanted",
     "Written",
     "WrongEpoch",
     "WrongVersion",
