@@ -14,6 +14,7 @@ from mars.machines.scaling import ScaleLimits
 from mars.machines.steering import SteeringLimits
 from mars.process import logs
 from mars.process.command import settings_from_command_line
+from mars.process.life import Life
 from mars.process.member import Reporter
 from mars.process.memory import settle_garbage_collection
 from mars.process.serving import Process, serve
@@ -53,7 +54,9 @@ class _Reducer:
         reporter = self._process.join()
         log = RedisPartialLog.open(self._settings, self._buckets)
         leading = self._leader(log)
-        leader = threading.Thread(target=leading.run, args=(life,), name="leader")
+        # It leads until our own buckets have been given away, and so longer than `life`.
+        reign = Life()
+        leader = threading.Thread(target=leading.run, args=(reign,), name="leader")
         leader.start()
         settle_garbage_collection()
         logs.info(
@@ -63,6 +66,7 @@ class _Reducer:
             self._loop(log, reporter, leading).run(life)
         finally:
             life.stop()
+            reign.stop()
             leader.join()
             self._coordinator.close()
             log.close()

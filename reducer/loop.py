@@ -59,6 +59,10 @@ from mars.types import MemberId
 from reducer.bucket_work import BucketWork
 from reducer.metering import Metering
 
+LEAVE_S = 4.0
+"""Longest wait until the leader has given our buckets to others; then we stop all the same. With
+the last commits (5 s) it fits into the 10 s that whoever stops processes usually grants."""
+
 ROUND_PAUSE_S = 0.01
 """Least time between two rounds: doorbells that ring meanwhile are answered together."""
 
@@ -83,6 +87,8 @@ class ReducerLoop:
         turn: threading.Lock | None = None,
         balance: Callable[[], Balance | None] = lambda: None,
     ) -> None:
+        self._member = member
+        self._leaving = False
         self._machine = machine
         self._store = log
         self._registry = registry
@@ -106,7 +112,7 @@ class ReducerLoop:
     # ------------------------------------------------------------------------------- going round
 
     def run(self, life: Life) -> None:
-        """Go round until asked to stop, then give the buckets' producers back."""
+        """Go round until asked to stop, let others take the buckets, give the producers back."""
         self._coordinator.watch(self._on_cluster_change)
         bell = threading.Thread(target=self._listen, args=(life,), name="bell", daemon=True)
         bell.start()
@@ -115,9 +121,28 @@ class ReducerLoop:
                 self._wait()
                 self.round()
                 life.wait(ROUND_PAUSE_S)
+            self._leave()
         finally:
             self._work.close()
             bell.join(timeout=2 * self._poll_s)
+
+    def _leave(self) -> None:
+        """Go on until the leader has moved our buckets to those who stay, if there are any."""
+        self._leaving = True
+        self._report()
+        deadline_s = time.monotonic() + LEAVE_S
+        while self._machine.statuses() and time.monotonic() < deadline_s and self._others_stay():
+            self._wait()
+            self.round()
+
+    def _others_stay(self) -> bool:
+        if not self._coordinator.connected():
+            return False
+        try:
+            members = self._coordinator.members("reducer")
+        except Unavailable:
+            return False
+        return any(name != self._member and not info.leaving for name, info in members.items())
 
     def _on_cluster_change(self) -> None:
         self._assignment_changed.set()
@@ -219,7 +244,7 @@ class ReducerLoop:
                 "read_bytes_per_second": measured.read_bytes_per_second,
             },
         )
-        info = replace(info, loads=measured.buckets, balance=self._balance())
+        info = replace(info, loads=measured.buckets, balance=self._balance(), leaving=self._leaving)
         with suppress(Unavailable):  # best effort; the next one comes in a second
             self._coordinator.report(info)
 

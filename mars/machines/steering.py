@@ -58,11 +58,12 @@ class Loads:
     mapper_demands: tuple[Demand, ...] = ()
 
     def bucket_use(self) -> dict[Bucket, float]:
-        """Use by bucket, where it is known."""
+        """Use of the buckets that work; one that its owner does not name costs next to nothing."""
         return {
-            bucket: each.use
+            bucket: load.buckets[bucket].use if bucket in load.buckets else 0.0
             for load in self.reducers.values()
-            for bucket, each in load.buckets.items()
+            if load.fresh
+            for bucket in load.settled
         }
 
 

@@ -140,3 +140,16 @@ def test_the_last_moves_are_told_with_their_reasons() -> None:
     assert [move.bucket for move in told.moves] == list(range(2, 12))
     assert told.deviation == 0.425
     assert told.mean_use == 0.475
+
+
+def test_what_a_bucket_cost_is_remembered_until_its_owner_says_otherwise() -> None:
+    steering = Steering(LIMITS)
+    steering.look(Loads(0.0, reducers(a={0: 0.4}, b={1: 0.1})), 8, 8)
+    steering.look(Loads(1.0, reducers(b={1: 0.1})), 8, 8)
+
+    assert steering.bucket_use() == {0: 0.4, 1: 0.1}
+
+    quiet = replace(reducer({0: 0.0}), buckets={})
+    steering.look(Loads(2.0, {MemberId("a"): quiet}), 8, 8)
+
+    assert steering.bucket_use() == {0: 0.0, 1: 0.1}
