@@ -267,15 +267,17 @@ class Cluster:
             limits=replace(BALANCE, room_bytes=self._log_bytes_max),
         )
         process.parts["loop"], process.parts["leader"] = loop, leader
-        self._scheduler.start(process.host, "main", lambda: self._reduce(loop))
+        self._scheduler.start(process.host, "main", lambda: self._reduce(loop, process))
         life = SimulatedLife(self._scheduler)
         self._scheduler.start(process.host, "leader", lambda: leader.run(life))
         return process
 
-    def _reduce(self, loop: ReducerLoop) -> NoReturn:
+    def _reduce(self, loop: ReducerLoop, process: Process) -> None:
         loop._coordinator.watch(loop._on_cluster_change)
         assert isinstance(loop._inbox, queue.SimpleQueue)
-        while True:
+        while "asked" not in process.parts:
             self._scheduler.sleep(self._world.draw(40, 250))
             loop._wait()
             loop.round()
+        loop._leave()
+        self._scheduler.after(0, process.parts["asked"])

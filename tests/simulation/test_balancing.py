@@ -47,3 +47,15 @@ def test_buckets_move_because_of_load_while_reducers_are_killed_and_the_store_is
 
     assert sum("use is uneven" in move.reason for move in moves) >= 2
     assert sum("is gone" in move.reason for move in moves) >= 2
+
+
+def test_reducers_that_are_asked_to_stop_are_emptied_and_nothing_is_lost(
+    moves: list[Move],
+) -> None:
+    def leaving(weather: Weather) -> Weather:
+        return replace(weather, leave_ms=2_500)
+
+    for seed in range(30, 36):
+        World(seed, tune=leaving).run()
+
+    assert sum("is leaving" in move.reason for move in moves) >= 4

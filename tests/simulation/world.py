@@ -247,6 +247,7 @@ class World:
             (weather.outage_ms, self._outage),
             (weather.flush_ms, self._lose_store),
             (weather.user_ms, self._ask),
+            (weather.leave_ms, self._let_one_leave),
             (700, self.servers.broker.deliver_delayed),
         ):
             if pause_ms:
@@ -314,6 +315,20 @@ class World:
     def _kill_one(self) -> None:
         if living := self._living():
             self._kill(self.chance.choice(living))
+
+    def _let_one_leave(self) -> None:
+        """A reducer is asked to stop; it does so when it thinks that it can."""
+        living = [one for one in self._living("reducer") if "asked" not in one.parts]
+        if not living:
+            return
+        process = self.chance.choice(living)
+        self.note(f"ASKED TO STOP {process.member}")
+        process.parts["asked"] = lambda: self._gone(process)
+
+    def _gone(self, process: Process) -> None:
+        if not process.host.dead:
+            self.note(f"STOPS {process.member}")
+            self._kill(process)
 
     def _kill(self, process: Process) -> None:
         self.note(f"KILL {process.member}")
