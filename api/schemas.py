@@ -423,6 +423,16 @@ class PartitionView(Answer):
     partition: int
     position: int
     state: str
+    lag: int | None = Field(description="messages ahead, as far as the mapper knows")
+
+
+class BucketLoadView(Answer):
+    """What a bucket costs its owner; the rates are smoothed."""
+
+    use: float = Field(description="CPU seconds a second, of one core")
+    rows_per_second: float
+    bytes_per_second: float
+    backlog_bytes: int
 
 
 class BucketView(Answer):
@@ -431,6 +441,7 @@ class BucketView(Answer):
     bucket: int
     epoch: int
     state: str
+    load: BucketLoadView | None = Field(description="null: next to nothing")
 
 
 class MemberView(Answer):
@@ -445,6 +456,37 @@ class MemberView(Answer):
     missing: list[str]
     partitions: list[PartitionView]
     buckets: list[BucketView]
+    age_s: float | None = Field(description="of all this, if the clocks of both machines agree")
+    leaving: bool = Field(description="it stops once its buckets have gone elsewhere")
+
+
+class WantedView(Answer):
+    """How many members of a role the load asks for."""
+
+    role: str
+    present: int
+    wanted: int
+    reason: str
+
+
+class MoveView(Answer):
+    """A bucket changed hands."""
+
+    bucket: int
+    source: str | None
+    target: str
+    reason: str
+    at: int
+
+
+class BalanceView(Answer):
+    """What the leader makes of the loads; `moves` are the last ones, oldest first."""
+
+    mean_use: float
+    deviation: float
+    pressure: dict[str, float]
+    wanted: list[WantedView]
+    moves: list[MoveView]
 
 
 class LeaderView(Answer):
@@ -488,6 +530,7 @@ class ClusterView(Answer):
     leader: LeaderView | None
     members: list[MemberView]
     assignment: list[OwnerView]
+    balance: BalanceView | None = Field(description="null while nobody leads")
     backlog: Backlog
     missing: list[str]
 

@@ -411,14 +411,25 @@ class Partition(_Answer, frozen=True):
     partition: int
     position: int
     state: str
+    lag: int | None = None
+
+
+class BucketLoad(_Answer, frozen=True):
+    """What a bucket costs its owner, a second; `use` in CPU seconds."""
+
+    use: float
+    rows_per_second: float
+    bytes_per_second: float
+    backlog_bytes: int
 
 
 class Bucket(_Answer, frozen=True):
-    """What a reducer does with a bucket."""
+    """What a reducer does with a bucket; no load: next to nothing."""
 
     bucket: int
     epoch: int
     state: str
+    load: BucketLoad | None = None
 
 
 class Member(_Answer, frozen=True):
@@ -433,6 +444,37 @@ class Member(_Answer, frozen=True):
     missing: list[str]
     partitions: list[Partition]
     buckets: list[Bucket]
+    age_s: float | None = None
+    leaving: bool = False
+
+
+class Wanted(_Answer, frozen=True):
+    """How many members of a role the load asks for."""
+
+    role: str
+    present: int
+    wanted: int
+    reason: str
+
+
+class Move(_Answer, frozen=True):
+    """A bucket changed hands."""
+
+    bucket: int
+    source: str | None
+    target: str
+    reason: str
+    at: int
+
+
+class Balance(_Answer, frozen=True):
+    """What the leader makes of the loads; `moves` are the last ones, oldest first."""
+
+    mean_use: float
+    deviation: float
+    pressure: dict[str, float]
+    wanted: list[Wanted]
+    moves: list[Move]
 
 
 class Leader(_Answer, frozen=True):
@@ -478,6 +520,7 @@ class Cluster(_Answer, frozen=True):
     assignment: list[Owner]
     backlog: Backlog
     missing: list[str]
+    balance: Balance | None = None
 
 
 class Readiness(_Answer, frozen=True):

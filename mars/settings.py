@@ -26,6 +26,8 @@ MIB = 1024 * 1024
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,62}$")]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Natural = Annotated[int, msgspec.Meta(ge=0)]
+Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
+Seconds = Annotated[float, msgspec.Meta(ge=0)]
 Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 
 
@@ -125,6 +127,36 @@ class ReducerSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class BalanceSettings:
+    """When buckets move because of load, and what is asked for of whoever starts processes.
+
+    Use is CPU seconds a second, of one core: a reducer has one loop.
+    """
+
+    enabled: bool = True
+    """False: buckets move only when reducers come and go."""
+    imbalance_max: Share = 0.10
+    """Standard deviation of the reducers' use above which buckets move (UIT): below, a move's pause
+    of about a second costs more than the evenness is worth."""
+    gain_min: Share = 0.02
+    """Of a core, by which a move must relieve the busier of two reducers: less is noise."""
+    cooldown_s: Seconds = 30.0
+    """After any move: three time constants of the figures, which tell of the new state by then."""
+    bucket_rest_s: Seconds = 60.0
+    """How long a bucket that has moved stays at least, so that none goes to and fro."""
+    backlog_high: Share = 0.80
+    """Part of a reducer's room in the store that may lie unread and grow before it is relieved."""
+    backlog_low: Share = 0.50
+    """Part below which a reducer is light, and gets back what was taken from it."""
+    use_low: Share = 0.30
+    """Mean use below which fewer members are asked for (LUT)."""
+    use_high: Share = 0.75
+    """Mean use above which more are asked for (UUT): the rest is for bursts and for recovery."""
+    use_target: Share = 0.55
+    """Mean use that is aimed at then (TUT): about the middle, so that neither end is near."""
+
+
+@dataclass(frozen=True, slots=True)
 class BulkSettings:
     """How Spark is reached, and how much of a history it takes at once."""
 
@@ -212,6 +244,7 @@ class Settings:
     cluster: ClusterSettings = field(default_factory=ClusterSettings)
     mapper: MapperSettings = field(default_factory=MapperSettings)
     reducer: ReducerSettings = field(default_factory=ReducerSettings)
+    balance: BalanceSettings = field(default_factory=BalanceSettings)
     bulk: BulkSettings = field(default_factory=BulkSettings)
     api: ApiSettings = field(default_factory=ApiSettings)
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
@@ -397,6 +430,14 @@ def _refuse_contradictions(settings: Settings) -> None:
         raise SettingsError(
             "api.tls_certificate_location and api.tls_key_location are set together, or neither."
         )
+    balance = settings.balance
+    if not balance.use_low < balance.use_target < balance.use_high:
+        raise SettingsError(
+            "balance.use_low, use_target and use_high must rise in this order, and are "
+            f"{balance.use_low}, {balance.use_target}, {balance.use_high}."
+        )
+    if not balance.backlog_low < balance.backlog_high:
+        raise SettingsError("balance.backlog_low must be below balance.backlog_high.")
     if not settings.redis.url.startswith(("redis://", "rediss://", "unix://")):
         raise SettingsError("redis.url must begin with redis:// or, for TLS, rediss://.")
 

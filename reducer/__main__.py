@@ -6,10 +6,15 @@ import threading
 
 from mars.adapters.kafka import KafkaControlLog, KafkaProgressLog, KafkaSink, KafkaTopicAdmin
 from mars.adapters.redis import RedisPartialLog
+from mars.machines.balancing import SpreadLimits
 from mars.machines.owning import OwningLimits
+from mars.machines.pressing import PressLimits
 from mars.machines.reducing import Reducing
+from mars.machines.scaling import ScaleLimits
+from mars.machines.steering import SteeringLimits
 from mars.process import logs
 from mars.process.command import settings_from_command_line
+from mars.process.life import Life
 from mars.process.member import Reporter
 from mars.process.memory import settle_garbage_collection
 from mars.process.serving import Process, serve
@@ -48,16 +53,20 @@ class _Reducer:
             return
         reporter = self._process.join()
         log = RedisPartialLog.open(self._settings, self._buckets)
-        leader = threading.Thread(target=self._leader(log).run, args=(life,), name="leader")
+        leading = self._leader(log)
+        # It leads until our own buckets have been given away, and so longer than `life`.
+        reign = Life()
+        leader = threading.Thread(target=leading.run, args=(reign,), name="leader")
         leader.start()
         settle_garbage_collection()
         logs.info(
             logs.logger("reducer"), "reducer runs", member=self._member, buckets=self._buckets
         )
         try:
-            self._loop(log, reporter).run(life)
+            self._loop(log, reporter, leading).run(life)
         finally:
             life.stop()
+            reign.stop()
             leader.join()
             self._coordinator.close()
             log.close()
@@ -73,9 +82,10 @@ class _Reducer:
             admin=self._admin,
             namespace=self._settings.namespace,
             services=self._services,
+            limits=_steering(self._settings),
         )
 
-    def _loop(self, log: RedisPartialLog, reporter: Reporter) -> ReducerLoop:
+    def _loop(self, log: RedisPartialLog, reporter: Reporter, leading: LeaderLoop) -> ReducerLoop:
         limits = self._settings.reducer
         machine = Reducing(
             self._member,
@@ -100,12 +110,27 @@ class _Reducer:
             poll_s=limits.poll_ms / 1000,
             threads=min(COMMIT_THREADS_MAX, self._buckets),
             turn=turn,
+            balance=lambda: leading.balance,
         )
 
     def _output_partitions(self, topic: str) -> int:
         """How many partitions an output topic has; one that was deleted is made again."""
         wanted = self._settings.kafka.results_partitions or self._buckets
         return self._admin.ensure_output(Topic(topic), wanted).partitions
+
+
+def _steering(settings: Settings) -> SteeringLimits:
+    """The section [balance] as the leader takes it."""
+    given = settings.balance
+    return SteeringLimits(
+        enabled=given.enabled,
+        cooldown_s=given.cooldown_s,
+        bucket_rest_s=given.bucket_rest_s,
+        room_bytes=settings.cluster.log_bytes_max,
+        spread=SpreadLimits(given.imbalance_max, given.gain_min),
+        press=PressLimits(given.backlog_high, given.backlog_low, given.use_high),
+        scale=ScaleLimits(given.use_low, given.use_high, given.use_target),
+    )
 
 
 if __name__ == "__main__":

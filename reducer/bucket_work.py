@@ -21,6 +21,7 @@ from mars.machines.events import (
 from mars.ports import Claim, ResultSink
 from mars.process import logs
 from mars.types import MemberId, TaskName
+from reducer.metering import Metering
 from reducer.serial_pool import SerialPool
 
 LAST_COMMITS_S = 5.0
@@ -33,11 +34,17 @@ class BucketWork:
     """Does slow instructions in the background; `tell` gets each outcome, from another thread."""
 
     def __init__(
-        self, member: MemberId, sink: ResultSink, tell: Callable[[Event], None], threads: int
+        self,
+        member: MemberId,
+        sink: ResultSink,
+        tell: Callable[[Event], None],
+        threads: int,
+        metering: Metering,
     ) -> None:
         self._member = member
         self._sink = sink
         self._tell = tell
+        self._metering = metering
         self._pool = SerialPool(threads)
         self._log = logs.logger("reducer")
 
@@ -57,7 +64,8 @@ class BucketWork:
 
     def _run(self, instruction: Slow) -> None:
         try:
-            outcome = self._do(instruction)
+            with self._metering.busy(instruction.bucket):
+                outcome = self._do(instruction)
         except Fenced as problem:
             outcome = self._failed(instruction, problem, fenced=True)
         except OutputRefused as problem:

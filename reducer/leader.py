@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import assert_never
 
@@ -26,14 +27,18 @@ from mars.machines.leading_view import (
     SwitchVersion,
     View,
 )
+from mars.machines.load_view import Freshness, loads_of
+from mars.machines.steering import Loads, SteeringLimits
 from mars.plan import Plan
 from mars.ports import (
     Assignment,
+    Balance,
     ControlLog,
     ControlState,
     Coordinator,
     Head,
     MemberInfo,
+    Move,
     PartialLog,
     ProgressLog,
     Registry,
@@ -44,13 +49,20 @@ from mars.process import logs
 from mars.process.compiling import compile_version
 from mars.process.life import Life, Services
 from mars.process.tasks import fail_task, set_catch_up
-from mars.types import Bucket, LeaderEpoch, TaskName, Topic
+from mars.types import Bucket, LeaderEpoch, MemberId, TaskName, Topic
 
 LOOK_INTERVAL_S = 0.25
 """Between two looks: how late the leader notices a lost store, a dead reducer or a new task."""
 
 SELDOM_LOOKS = 40
 """New partitions are looked for every this many looks (10 s), and missed changes of tasks."""
+
+
+MAPPER_LOOKS = 4
+"""Mappers' reports are read every this many looks (1 s): they come no more often."""
+
+MOVES_LOGGED = 10
+"""Moves that are logged one by one: of a cluster that starts there may be thousands."""
 
 
 class LeaderLoop:
@@ -68,8 +80,10 @@ class LeaderLoop:
         admin: TopicAdmin,
         namespace: str,
         services: Services,
+        limits: SteeringLimits | None = None,
     ) -> None:
         self._buckets = buckets
+        self._limits = limits or SteeringLimits()
         self._store = log
         self._progress_log = progress
         self._control = control
@@ -86,7 +100,10 @@ class LeaderLoop:
 
     def _begin_reign(self, epoch: LeaderEpoch | None) -> None:
         self._epoch = epoch
-        self._leading = Leading()
+        self._leading = Leading(self._limits)
+        self._freshness = Freshness()
+        self._mappers: dict[MemberId, MemberInfo] = {}
+        self._balance: Balance | None = None
         self._floor: ControlState | None = None
         self._copied: dict[TaskName, TaskDefinition] = {}
         self._known = KnownProgress()
@@ -95,6 +112,11 @@ class LeaderLoop:
         self._topic_ids: dict[Topic, str] = {}
         self._looks = 0
         self._tasks_changed.set()
+
+    @property
+    def balance(self) -> Balance | None:
+        """What this process makes of the loads while it leads; read by another thread."""
+        return self._balance if self._epoch is not None else None
 
     def run(self, life: Life) -> None:
         """Stand for election and lead, until asked to stop."""
@@ -113,6 +135,7 @@ class LeaderLoop:
             view = self._view(epoch)
             for decision in self._leading.decide(view):
                 self._act(decision)
+            self._balance = self._leading.balance(view)
         except Unavailable as problem:
             self._services.lost(problem)
         except MarsError as problem:
@@ -129,6 +152,7 @@ class LeaderLoop:
             self._copied = dict(self._floor.tasks)
         assignment = self._coordinator.assignment()
         members = self._coordinator.members("reducer")
+        loads = self._loads(members, assignment)
         self._look_for_partitions()
         tasks = self._look_for_tasks()
         identity, heads = self._look_at_store(tasks)
@@ -152,7 +176,18 @@ class LeaderLoop:
             went_back=_went_back(members.values(), assignment),
             topic_ids=self._topic_ids,
             bulk_alive=self._bulk_alive(tasks.values()),
+            leaving=frozenset(name for name, info in members.items() if info.leaving),
+            loads=loads,
         )
+
+    def _loads(
+        self, reducers: Mapping[MemberId, MemberInfo], assignment: Assignment | None
+    ) -> Loads:
+        if self._looks % MAPPER_LOOKS == 0:
+            self._mappers = self._coordinator.members("mapper")
+        now_s = time.monotonic()
+        fresh = self._freshness.fresh([*reducers.values(), *self._mappers.values()], now_s)
+        return loads_of(reducers, self._mappers, assignment, fresh, self._limits.room_bytes, now_s)
 
     def _look_at_store(
         self, tasks: Iterable[TaskName]
@@ -226,8 +261,8 @@ class LeaderLoop:
 
     def _act(self, decision: Decision) -> None:
         match decision:
-            case PublishAssignment(assignment=assignment, reason=reason):
-                self._publish(assignment, reason)
+            case PublishAssignment(assignment=assignment, reason=reason, moves=moves):
+                self._publish(assignment, reason, moves)
             case BeginVersion(definition=definition):
                 self._begin_version(definition)
             case CopyDefinition(definition=definition):
@@ -243,14 +278,25 @@ class LeaderLoop:
             case _:
                 self._act_on_store(decision)
 
-    def _publish(self, assignment: Assignment, reason: str) -> None:
+    def _publish(self, assignment: Assignment, reason: str, moves: tuple[Move, ...]) -> None:
         """Note the epochs in Kafka first: they must never be given twice, ZooKeeper lost or not."""
+        # Before the outcome, which may stay unknown: to let buckets rest in vain does no harm.
+        self._leading.published(moves, time.monotonic(), int(time.time() * 1000))
         highest = max(owner.epoch for owner in assignment.owners.values())
         self._control.put_epochs(assignment.leader_epoch, assignment.store_epoch, highest)
         if self._coordinator.publish(assignment):
             logs.info(
                 self._log, "assignment published", reason=reason, store_epoch=assignment.store_epoch
             )
+            for move in moves[:MOVES_LOGGED]:
+                logs.info(
+                    self._log,
+                    "a bucket moves",
+                    bucket=move.bucket,
+                    source=move.source,
+                    target=move.target,
+                    reason=move.reason,
+                )
 
     def _begin_version(self, definition: TaskDefinition) -> None:
         found = self._registry.task(definition.name)

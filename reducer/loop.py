@@ -12,7 +12,10 @@ import queue
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from typing import assert_never
 
 from mars.codec.entry import CorruptEntry
@@ -39,13 +42,26 @@ from mars.machines.events import (
     TrimLog,
 )
 from mars.machines.reducing import Reducing
-from mars.ports import Coordinator, PartialLog, ReadRequest, Registry, ResultSink
+from mars.ports import (
+    Balance,
+    Coordinator,
+    LogSlice,
+    PartialLog,
+    ReadRequest,
+    Registry,
+    ResultSink,
+)
 from mars.process import logs
 from mars.process.life import Life, Services
 from mars.process.member import Reporter
 from mars.process.tasks import TaskSource, fail_task
 from mars.types import MemberId
 from reducer.bucket_work import BucketWork
+from reducer.metering import Metering
+
+LEAVE_S = 4.0
+"""Longest wait until the leader has given our buckets to others; then we stop all the same. With
+the last commits (5 s) it fits into the 10 s that whoever stops processes usually grants."""
 
 ROUND_PAUSE_S = 0.01
 """Least time between two rounds: doorbells that ring meanwhile are answered together."""
@@ -69,7 +85,10 @@ class ReducerLoop:
         poll_s: float,
         threads: int,
         turn: threading.Lock | None = None,
+        balance: Callable[[], Balance | None] = lambda: None,
     ) -> None:
+        self._member = member
+        self._leaving = False
         self._machine = machine
         self._store = log
         self._registry = registry
@@ -82,7 +101,9 @@ class ReducerLoop:
         """Held by whoever finishes windows or hands rows to Kafka: side by side both are slower."""
         self._log = logs.logger("reducer")
         self._inbox: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
-        self._work = BucketWork(member, sink, self._inbox.put, threads)
+        self._metering = Metering()
+        self._work = BucketWork(member, sink, self._inbox.put, threads, self._metering)
+        self._balance = balance
         self._assignment_changed = threading.Event()
         self._assignment_changed.set()
         self._undone: deque[TrimLog | CompactLog | FailTask] = deque()
@@ -91,7 +112,7 @@ class ReducerLoop:
     # ------------------------------------------------------------------------------- going round
 
     def run(self, life: Life) -> None:
-        """Go round until asked to stop, then give the buckets' producers back."""
+        """Go round until asked to stop, let others take the buckets, give the producers back."""
         self._coordinator.watch(self._on_cluster_change)
         bell = threading.Thread(target=self._listen, args=(life,), name="bell", daemon=True)
         bell.start()
@@ -100,9 +121,28 @@ class ReducerLoop:
                 self._wait()
                 self.round()
                 life.wait(ROUND_PAUSE_S)
+            self._leave()
         finally:
             self._work.close()
             bell.join(timeout=2 * self._poll_s)
+
+    def _leave(self) -> None:
+        """Go on until the leader has moved our buckets to those who stay, if there are any."""
+        self._leaving = True
+        self._report()
+        deadline_s = time.monotonic() + LEAVE_S
+        while self._machine.statuses() and time.monotonic() < deadline_s and self._others_stay():
+            self._wait()
+            self.round()
+
+    def _others_stay(self) -> bool:
+        if not self._coordinator.connected():
+            return False
+        try:
+            members = self._coordinator.members("reducer")
+        except Unavailable:
+            return False
+        return any(name != self._member and not info.leaving for name, info in members.items())
 
     def _on_cluster_change(self) -> None:
         self._assignment_changed.set()
@@ -141,7 +181,7 @@ class ReducerLoop:
         self._look()
         now_ms = int(time.monotonic() * 1000)
         for bucket in self._machine.buckets():
-            with self._turn:
+            with self._turn, self._metering.busy(bucket):
                 instructions = self._machine.handle(Ticked(now_ms, bucket))
             self._carry_out(instructions)
         self._catch_up_undone()
@@ -155,6 +195,7 @@ class ReducerLoop:
         heads = self._services.attempt("redis", lambda: self._store.head(watched))
         if heads is None:
             return
+        self._metering.look(self._machine.unread(heads))
         instructions = self._machine.handle(HeadsRead(heads))
         self._read_logs([each for each in instructions if isinstance(each, ReadLog)])
         self._carry_out([each for each in instructions if not isinstance(each, ReadLog)])
@@ -162,19 +203,24 @@ class ReducerLoop:
     def _read_logs(self, reads: list[ReadLog]) -> None:
         if not reads:
             return
+        store = self._store
         requests = [ReadRequest(each.task, each.bucket, each.after, each.upto) for each in reads]
+        slices: list[LogSlice] = []
         try:
-            slices = self._services.attempt("redis", lambda: self._store.read_many(requests))
+            with self._metering.reading(reads, slices):
+                slices += self._services.attempt("redis", partial(store.read_many, requests)) or ()
         except CorruptEntry as problem:
             self._read_apart(reads, problem)
             return
-        if slices is None:
+        if not slices:
             return
         names = list(dict.fromkeys(read.task for read in reads))
         heads = self._services.attempt("redis", lambda: self._store.head(names)) or {}
         for read, piece in zip(reads, slices, strict=True):
             self._rows += sum(entry.partial.counts.read for entry in piece.entries)
-            self._feed(LogRead(read, piece, heads.get(read.task)))
+            with self._metering.busy(read.bucket):
+                instructions = self._machine.handle(LogRead(read, piece, heads.get(read.task)))
+            self._carry_out(instructions)
 
     def _read_apart(self, reads: list[ReadLog], problem: CorruptEntry) -> None:
         """One log cannot be read: its task fails, the others go on (I7)."""
@@ -185,12 +231,20 @@ class ReducerLoop:
             self._read_logs([read])
 
     def _report(self) -> None:
+        statuses = self._machine.statuses()
+        measured = self._metering.measure(frozenset(status.bucket for status in statuses))
         info = self._reporter.report(
             self._rows,
             self._services.missing,
-            buckets=self._machine.statuses(),
+            buckets=statuses,
             leader_epoch=self._coordinator.leading(),
+            figures={
+                "backlog_bytes": measured.backlog_bytes,
+                "backlog_growth_bytes_per_second": measured.backlog_growth_bytes_per_second,
+                "read_bytes_per_second": measured.read_bytes_per_second,
+            },
         )
+        info = replace(info, loads=measured.buckets, balance=self._balance(), leaving=self._leaving)
         with suppress(Unavailable):  # best effort; the next one comes in a second
             self._coordinator.report(info)
 

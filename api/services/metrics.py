@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from api.services.cluster import ROLES, ClusterService
+from api.services.cluster import ROLES, ClusterService, balance_of
 from api.services.context import Ports
 from api.services.health import Health
 from api.services.missing import Missing
@@ -52,6 +52,7 @@ class MetricService:
         yield from _task_rows(tasks)
         yield from _task_gauges(tasks)
         yield from _members(members)
+        yield from _balance(members)
         yield from _store(assignment)
         yield _services(self._health)
         yield from self.requests.collect()
@@ -127,6 +128,18 @@ def _members(members: Mapping[MemberId, MemberInfo]) -> Iterator[Metric]:
         "cpu_seconds_total": CounterMetricFamily(
             "mars_member_cpu_seconds", "CPU time of a process.", labels=labels
         ),
+        "cpu_use": GaugeMetricFamily(
+            "mars_member_cpu_use", "CPU seconds a second, smoothed.", labels=labels
+        ),
+        "backlog_bytes": GaugeMetricFamily(
+            "mars_member_backlog_bytes", "Unread bytes of the task with most.", labels=labels
+        ),
+        "queue_bytes": GaugeMetricFamily(
+            "mars_member_queue_bytes", "Messages read and not yet written.", labels=labels
+        ),
+        "lag_messages": GaugeMetricFamily(
+            "mars_member_lag_messages", "Messages ahead of a mapper.", labels=labels
+        ),
         "resident_bytes": GaugeMetricFamily(
             "mars_member_resident_bytes", "Memory of a process.", labels=labels
         ),
@@ -136,6 +149,35 @@ def _members(members: Mapping[MemberId, MemberInfo]) -> Iterator[Metric]:
             if figure in info.load:
                 family.add_metric([name, info.role], info.load[figure])
         yield family
+
+
+def _balance(members: Mapping[MemberId, MemberInfo]) -> Iterator[Metric]:
+    buckets = GaugeMetricFamily(
+        "mars_bucket_use", "CPU seconds a second of a bucket.", labels=["bucket", "member"]
+    )
+    for name, info in members.items():
+        for load in info.loads:
+            buckets.add_metric([str(load.bucket), name], load.use)
+    yield buckets
+    balance = balance_of(members)
+    if balance is None:
+        return
+    yield GaugeMetricFamily("mars_reducer_use_mean", "Of a core.", value=balance.mean_use)
+    yield GaugeMetricFamily(
+        "mars_reducer_use_deviation", "Standard deviation of use.", value=balance.deviation
+    )
+    pressure = GaugeMetricFamily(
+        "mars_reducer_pressure", "About 1: its room is full, or will be.", labels=["member"]
+    )
+    for name, value in balance.pressure.items():
+        pressure.add_metric([name], value)
+    yield pressure
+    wanted = GaugeMetricFamily(
+        "mars_wanted_members", "How many the load asks for.", labels=["role"]
+    )
+    for each in balance.wanted:
+        wanted.add_metric([each.role], each.wanted)
+    yield wanted
 
 
 def _store(assignment: Assignment | None) -> Iterator[Metric]:

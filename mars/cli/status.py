@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import httpx
 import msgspec
 from rich.table import Table
 
+from mars.answers import Balance
 from mars.cli.shared import api_address, output, print_json
 from mars.errors import NotFound
 from mars.local.state import ClusterFile, running_cluster
@@ -75,9 +77,30 @@ def _show(status: Status) -> None:
         _show_local(status.local)
     if isinstance(status.cluster, dict):
         for name, value in status.cluster.items():
-            click.echo(f"{name}: {msgspec.json.encode(value).decode()}")
+            if name != "balance":
+                click.echo(f"{name}: {msgspec.json.encode(value).decode()}")
+        _show_balance(status.cluster.get("balance"))
     if status.problem is not None:
         click.echo(status.problem, err=True)
+
+
+def _show_balance(raw: Any) -> None:
+    """How evenly the reducers are used, how many there should be, what moved last and why."""
+    if raw is None:
+        return
+    balance = msgspec.convert(raw, Balance)
+    click.echo(
+        f"balance: mean use of a reducer {balance.mean_use:.0%} of a core, "
+        f"deviation {balance.deviation:.2f}"
+    )
+    for each in balance.wanted:
+        click.echo(f"wanted: {each.wanted} {each.role}s ({each.present} run): {each.reason}")
+    for move in balance.moves:
+        when = datetime.fromtimestamp(move.at / 1000, UTC).astimezone()
+        click.echo(
+            f"moved {when:%H:%M:%S}: bucket {move.bucket}, {move.source or 'nobody'} -> "
+            f"{move.target}: {move.reason}"
+        )
 
 
 def _show_local(local: ClusterFile) -> None:

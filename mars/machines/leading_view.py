@@ -6,12 +6,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from mars.definitions import TaskDefinition
+from mars.machines.steering import Loads
 from mars.plan import Plan
 from mars.ports import (
     Assignment,
     Claim,
     ControlState,
     Head,
+    Move,
     Progress,
     ProgressRecord,
     StoreIdentity,
@@ -24,10 +26,14 @@ from mars.types import Bucket, Lane, LeaderEpoch, MemberId, StoreEpoch, TaskName
 
 @dataclass(frozen=True, slots=True)
 class PublishAssignment:
-    """Write the assignment, guarded by the leader epoch; note its epochs in mars.control."""
+    """Write the assignment, guarded by the leader epoch; note its epochs in mars.control.
+
+    `moves` are the buckets that change hands by it.
+    """
 
     assignment: Assignment
     reason: str
+    moves: tuple[Move, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +176,7 @@ class View:
     current assignment epoch, that the log contradicts what it read before. `plans` has the newest
     begun version's plan of each task, `partitions` the number of partitions of each source topic,
     `topic_ids` the unique ids of those that exist. `bulk_alive`: there is a bulk process, or no
-    task waits for one.
+    task waits for one. `leaving` are reducers that want to stop once they own nothing.
     """
 
     leader_epoch: LeaderEpoch
@@ -188,3 +194,5 @@ class View:
     went_back: frozenset[Bucket] = frozenset()
     topic_ids: Mapping[Topic, str] = field(default_factory=dict)
     bulk_alive: bool = True
+    leaving: frozenset[MemberId] = frozenset()
+    loads: Loads = field(default_factory=Loads)

@@ -418,6 +418,14 @@ class Owning:
 
     # ------------------------------------------------------------------------------ for people
 
+    def unread(self, heads: Mapping[TaskName, Head | None]) -> dict[TaskName, int]:
+        """How many batches of each task are there and not absorbed."""
+        return {
+            name: head.seq - part.last_seq
+            for name, part in self._parts.items()
+            if (head := heads.get(name)) is not None and head.seq > part.last_seq > 0
+        }
+
     @property
     def status(self) -> str:
         """One word for what the bucket is doing."""

@@ -20,7 +20,7 @@ from mars.machines.events import (
 )
 from mars.machines.owning import Owning, OwningLimits
 from mars.machines.runnable import RunnableTask
-from mars.ports import Assignment, BucketStatus
+from mars.ports import Assignment, BucketStatus, Head
 from mars.types import AssignmentEpoch, Bucket, MemberId, TaskName
 
 
@@ -99,6 +99,14 @@ class Reducing:
         if not any(bucket.owner is not None for bucket in self._buckets.values()):
             return []
         return [name for name, task in self._tasks.items() if task.begun() and not task.deleted]
+
+    def unread(self, heads: Mapping[TaskName, Head | None]) -> dict[tuple[TaskName, Bucket], int]:
+        """How many batches of each task and bucket are there and not absorbed."""
+        return {
+            (task, bucket): batches
+            for bucket, owning in self._buckets.items()
+            for task, batches in owning.unread(heads).items()
+        }
 
     def statuses(self) -> tuple[BucketStatus, ...]:
         """What each owned bucket is doing."""

@@ -41,6 +41,7 @@ from mars.ports.control import (
     TopicInfo,
 )
 from mars.ports.keys import ApiKey, KeyId, KeyRegistry, Role
+from mars.ports.loads import Balance, BucketLoad, Move, Wanted
 from mars.ports.partial_log import (
     AppendOutcome,
     Applied,
@@ -114,6 +115,8 @@ __all__ = [
     "Assigned",
     "Assignment",
     "Backpressure",
+    "Balance",
+    "BucketLoad",
     "BucketStatus",
     "BulkEngine",
     "Claim",
@@ -137,6 +140,7 @@ __all__ = [
     "LogSlice",
     "MapJob",
     "MemberInfo",
+    "Move",
     "NoTask",
     "OffsetGone",
     "OutputRow",
@@ -173,6 +177,7 @@ __all__ = [
     "TopicAdmin",
     "TopicInfo",
     "Transaction",
+    "Wanted",
     "Written",
     "WrongEpoch",
     "WrongVersion",

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from mars.definitions import TaskDefinition
 from mars.plan import Stream
+from mars.ports.loads import Balance, BucketLoad
 from mars.types import (
     AssignmentEpoch,
     Bucket,
@@ -69,13 +70,15 @@ class Assignment:
 class PartitionReading:
     """How far a mapper is in a partition: `position` is the next offset it will map.
 
-    `state` is one of `starting`, `reading`, `idle`, `paused`, `backpressure`.
+    `state` is one of `starting`, `reading`, `idle`, `paused`, `backpressure`. `lag` is how many
+    messages lie ahead of what was read, as far as the mapper knows; None if it does not.
     """
 
     topic: Topic
     partition: int
     position: int
     state: str
+    lag: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,13 @@ class MemberInfo:
     """A live process: what it says of itself, refreshed every few seconds.
 
     `missing` names the services it cannot reach. `load` holds figures in base units:
-    `rows_per_second`, `cpu_seconds_total`, `resident_bytes`; and `leader_epoch` of the leader.
+    `rows_per_second`, `cpu_use` (of a core), `cpu_seconds_total`, `resident_bytes`; of a mapper
+    `queue_bytes` and `lag_messages`; of a reducer `backlog_bytes` (of the task that has most),
+    `backlog_growth_bytes_per_second` and `read_bytes_per_second` (while it reads); and
+    `leader_epoch` of the leader. Rates are smoothed. `reported_ms` is the process's own wall clock:
+    that it differs from the last one is what others may rely on. `loads` are the buckets that cost
+    most. `leaving`: it wants to stop, and waits until its buckets have gone elsewhere. `balance`
+    is said by the leader.
     """
 
     id: MemberId
@@ -107,6 +116,10 @@ class MemberInfo:
     missing: tuple[str, ...] = ()
     partitions: tuple[PartitionReading, ...] = ()
     buckets: tuple[BucketStatus, ...] = ()
+    reported_ms: int = 0
+    loads: tuple[BucketLoad, ...] = ()
+    leaving: bool = False
+    balance: Balance | None = None
 
 
 class Coordinator(Protocol):

@@ -46,6 +46,8 @@ class Weather:
     outage_ms: int
     flush_ms: int
     user_ms: int
+    leave_ms: int = 0
+    """Reducers are asked to stop: only where a test wants it, so that seeds stay what they were."""
 
     @staticmethod
     def draw(chance: random.Random) -> Weather:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import random
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -19,6 +18,7 @@ import mars.process.member
 import mars.process.tasks
 import reducer.leader
 import reducer.loop
+import reducer.metering
 from mars.adapters.memory.sink import Crash
 from mars.definitions import TaskVersion
 from mars.plan import Plan
@@ -57,18 +57,37 @@ held back all the time and no task needs more.
 
 TRACE_LINES = 40
 
+THREAD_S = 0.002
+"""Mean of what is used between two looks at a thread's CPU time."""
+
+PROCESS_S = 0.3
+"""The same of a process: far more than of its threads, so that there is something to even out."""
+
 Item = TypeVar("Item")
 
 
 class _Time:
-    """What the loops take for the module `time`."""
+    """What the loops take for the module `time`.
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    CPU time is drawn out of the seed: each look at it finds some more used. Measured loads are
+    noise by that, which moves buckets, and equal runs measure the same.
+    """
+
+    def __init__(self, scheduler: Scheduler, seed: int) -> None:
         self._scheduler = scheduler
-        self.process_time = time.process_time
+        self._chance = random.Random(seed)
+        self._thread_s = self._process_s = 0.0
 
     def monotonic(self) -> float:
         return self._scheduler.now_ms / 1000
+
+    def thread_time(self) -> float:
+        self._thread_s += self._chance.expovariate(1 / THREAD_S)
+        return self._thread_s
+
+    def process_time(self) -> float:
+        self._process_s += self._chance.expovariate(1 / PROCESS_S)
+        return self._process_s
 
     time = monotonic
 
@@ -188,7 +207,7 @@ class World:
 
     @contextmanager
     def _patched(self) -> Iterator[None]:
-        clock = _Time(self.scheduler)
+        clock = _Time(self.scheduler, self.seed)
         modules = (
             mapper.bulk.loop,
             mapper.loop,
@@ -196,6 +215,8 @@ class World:
             mars.process.life,
             mars.process.member,
             mars.process.tasks,
+            reducer.leader,
+            reducer.metering,
         )
         with ExitStack() as stack:
             for module in modules:
@@ -226,6 +247,7 @@ class World:
             (weather.outage_ms, self._outage),
             (weather.flush_ms, self._lose_store),
             (weather.user_ms, self._ask),
+            (weather.leave_ms, self._let_one_leave),
             (700, self.servers.broker.deliver_delayed),
         ):
             if pause_ms:
@@ -293,6 +315,20 @@ class World:
     def _kill_one(self) -> None:
         if living := self._living():
             self._kill(self.chance.choice(living))
+
+    def _let_one_leave(self) -> None:
+        """A reducer is asked to stop; it does so when it thinks that it can."""
+        living = [one for one in self._living("reducer") if "asked" not in one.parts]
+        if not living:
+            return
+        process = self.chance.choice(living)
+        self.note(f"ASKED TO STOP {process.member}")
+        process.parts["asked"] = lambda: self._gone(process)
+
+    def _gone(self, process: Process) -> None:
+        if not process.host.dead:
+            self.note(f"STOPS {process.member}")
+            self._kill(process)
 
     def _kill(self, process: Process) -> None:
         self.note(f"KILL {process.member}")

@@ -12,15 +12,27 @@ import pytest
 from prometheus_client.core import Metric
 
 from mars.errors import Unavailable
-from mars.ports import BucketStatus, PartitionReading
+from mars.ports import BucketLoad, BucketStatus, PartitionReading
 from mars.process.life import Services
 from mars.process.member import Reporter
 from mars.process.metrics import ProcessMetrics
 from mars.types import AssignmentEpoch, Bucket, LeaderEpoch, MemberId, Topic
+from tests.unit.api.test_service import BALANCE
 from tests.unit.api.twins import World
 
 ROOT = Path(__file__).parents[3]
 MONITORING = ROOT / "configs" / "monitoring"
+
+MEMBER_FIGURES = (
+    "rows_per_second",
+    "cpu_seconds_total",
+    "cpu_use",
+    "resident_bytes",
+    "backlog_bytes",
+    "queue_bytes",
+    "lag_messages",
+    "leader_epoch",
+)
 
 Line = tuple[str, str, str, str]
 """Name, type, labels, description."""
@@ -41,7 +53,11 @@ def of_the_api(world: World) -> dict[str, Line]:
     world.run_batch([{"timestamp": 5_000, "sip": "a"}])
     world.run_batch([{"timestamp": 5_000, "sip": "a"}], partition=1)
     world.commit(0, read=2, counted=2)
-    world.join_reducer()
+    world.join_reducer(
+        loads=(BucketLoad(Bucket(0), 0.25, 10.0, 100.0, 7),),
+        balance=BALANCE,
+        load=dict.fromkeys(MEMBER_FIGURES, 1.0),
+    )
     assert world.http.get("/metrics").status_code == 200
     return lines_of(world.services.metrics._metrics())
 

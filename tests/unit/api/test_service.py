@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from api.services.health import Health
+from mars.ports import Balance, BucketLoad, Move, Wanted
+from mars.types import Bucket, MemberId
 from tests.unit.api.twins import BUCKETS, World
 
 
@@ -35,6 +38,62 @@ def test_cluster_shows_members_leader_assignment_and_backlog(world: World) -> No
     assert (task["task"], task["lag"]) == ("by_sip", 8)
     assert cluster["backlog"]["log_bytes"] == task["log_bytes"] > 0
     assert cluster["missing"] == []
+
+
+BALANCE = Balance(
+    mean_use=0.4,
+    deviation=0.2,
+    pressure={MemberId("reducer-1"): 0.7},
+    wanted=(Wanted("reducer", 1, 3, "mean load 95%"),),
+    moves=(Move(Bucket(1), MemberId("b"), MemberId("reducer-1"), "use is uneven", 5_000),),
+)
+
+
+def test_cluster_shows_loads_with_their_age_and_what_the_leader_makes_of_them(
+    world: World,
+) -> None:
+    load = BucketLoad(Bucket(0), 0.25, 10.0, 100.0, 7)
+    then_ms = world.services.cluster._ports.now_ms() - 1_500
+    world.join_reducer(loads=(load,), reported_ms=then_ms, balance=BALANCE, leaving=True)
+
+    cluster = world.http.get("/v1/cluster").json()
+
+    (member,) = cluster["members"]
+    assert member["leaving"] is True
+    assert 1.5 <= member["age_s"] < 60
+    assert member["buckets"][0]["load"] == {
+        "use": 0.25,
+        "rows_per_second": 10.0,
+        "bytes_per_second": 100.0,
+        "backlog_bytes": 7,
+    }
+    assert member["buckets"][1]["load"] is None
+    assert cluster["balance"]["wanted"][0]["wanted"] == 3
+    assert cluster["balance"]["moves"] == [
+        {"bucket": 1, "source": "b", "target": "reducer-1", "reason": "use is uneven", "at": 5_000}
+    ]
+
+
+def test_cluster_takes_the_word_of_the_newest_leader(world: World) -> None:
+    world.join_reducer("old", balance=replace(BALANCE, mean_use=0.9), load={"leader_epoch": 2.0})
+    world.join_reducer("new", balance=BALANCE, load={"leader_epoch": 3.0})
+
+    assert world.http.get("/v1/cluster").json()["balance"]["mean_use"] == 0.4
+
+
+def test_metrics_give_loads_and_how_many_members_are_wanted(world: World) -> None:
+    load = BucketLoad(Bucket(0), 0.25, 10.0, 100.0, 7)
+    figures = {"cpu_use": 0.5, "backlog_bytes": 9.0, "leader_epoch": 1.0}
+    world.join_reducer(loads=(load,), balance=BALANCE, load=figures)
+
+    assert {
+        'mars_bucket_use{bucket="0",member="reducer-1"} 0.25',
+        'mars_member_cpu_use{member="reducer-1",role="reducer"} 0.5',
+        'mars_member_backlog_bytes{member="reducer-1",role="reducer"} 9.0',
+        'mars_reducer_pressure{member="reducer-1"} 0.7',
+        'mars_wanted_members{role="reducer"} 3.0',
+        "mars_reducer_use_deviation 0.2",
+    } <= lines(world)
 
 
 def test_cluster_without_anybody_is_empty(world: World) -> None:

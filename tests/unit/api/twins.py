@@ -462,14 +462,17 @@ class World:
         )
         self._join(MemberInfo(MemberId(member), "mapper", "host", 1, 0, partitions=readings))
 
-    def join_reducer(self, member: str = "reducer-1", *, leads: bool = True) -> None:
+    def join_reducer(
+        self, member: str = "reducer-1", *, leads: bool = True, **changes: Any
+    ) -> None:
         statuses = tuple(
             BucketStatus(Bucket(bucket), AssignmentEpoch(1), "owning") for bucket in range(BUCKETS)
         )
         load = {"rows_per_second": 5.0, "cpu_seconds_total": 1.5, "resident_bytes": 4096.0}
         if leads:
             load["leader_epoch"] = 3.0
-        self._join(MemberInfo(MemberId(member), "reducer", "host", 2, 0, load, buckets=statuses))
+        info = MemberInfo(MemberId(member), "reducer", "host", 2, 0, load, buckets=statuses)
+        self._join(replace(info, **changes))
         owners = {
             Bucket(bucket): Owner(MemberId(member), AssignmentEpoch(1)) for bucket in range(BUCKETS)
         }

@@ -22,6 +22,7 @@ from mars.machines.leading_view import (
     SwitchVersion,
     View,
 )
+from mars.machines.steering import Loads
 from mars.plan import Field, FieldType, Format, Options, Plan, Stream, WindowShape
 from mars.ports import (
     Assignment,
@@ -45,6 +46,7 @@ from mars.types import (
     TaskName,
     Topic,
 )
+from tests.unit.machines.loads import reducers
 
 BUCKETS = 2
 TASK = TaskName("by_sip")
@@ -200,6 +202,53 @@ def test_a_dead_reducers_buckets_move_with_a_higher_epoch_and_the_others_stay() 
     assert owners[Bucket(0)] == Owner(MemberId("reducer-1"), AssignmentEpoch(1))
     assert owners[Bucket(1)] == Owner(MemberId("reducer-1"), AssignmentEpoch(2))
     assert decision.assignment.store_epoch == 1
+
+
+def test_a_leaving_reducers_buckets_move_to_those_who_stay() -> None:
+    (decision,) = Leading().decide(view(leaving=frozenset({MemberId("reducer-2")})))
+
+    assert isinstance(decision, PublishAssignment)
+    assert decision.assignment.owners[Bucket(1)] == Owner(MemberId("reducer-1"), AssignmentEpoch(2))
+    (move,) = decision.moves
+    assert (move.bucket, move.reason) == (1, "reducer-2 is leaving")
+
+
+def test_where_all_leave_nothing_moves() -> None:
+    assert Leading().decide(view(leaving=REDUCERS)) == []
+
+
+def test_buckets_move_because_of_load_with_a_higher_epoch_and_a_reason() -> None:
+    owners = {
+        Bucket(number): Owner(MemberId(f"reducer-{1 + (number > 2)}"), AssignmentEpoch(1))
+        for number in range(4)
+    }
+    uneven = reducers(**{"reducer-1": {0: 0.5, 1: 0.25, 2: 0.05}, "reducer-2": {3: 0.1}})
+    look = view(
+        buckets=4,
+        assignment=Assignment(LeaderEpoch(1), StoreEpoch(1), owners),
+        loads=Loads(100.0, uneven),
+    )
+    leading = Leading()
+
+    assert leading.decide(look) == []
+    (decision,) = leading.decide(replace(look, loads=Loads(131.0, uneven)))
+
+    assert isinstance(decision, PublishAssignment)
+    assert decision.assignment.owners == owners | {
+        Bucket(1): Owner(MemberId("reducer-2"), AssignmentEpoch(2))
+    }
+    assert decision.moves[0].reason.startswith("use is uneven")
+    assert decision.reason == decision.moves[0].reason
+    leading.published(decision.moves, 131.0, 5_000)
+    assert leading.balance(look).moves == (replace(decision.moves[0], at_ms=5_000),)
+
+
+def test_a_store_that_is_being_recovered_comes_before_any_load() -> None:
+    uneven = reducers(**{"reducer-1": {0: 0.9, 7: 0.3}, "reducer-2": {1: 0.1}})
+    leading, look = recovering()
+    leading.decide(replace(look, loads=Loads(0.0, uneven)))
+
+    assert leading.decide(replace(look, loads=Loads(100.0, uneven))) == []
 
 
 def test_a_new_leader_confirms_the_assignment_under_its_own_epoch() -> None:
