@@ -34,9 +34,6 @@ from tests.support.store import Store
 RUN_S = 60
 DRAIN_S = 240
 ROWS_PER_S = 500
-IDLE_AFTER = "30s"
-"""A partition may fall silent while the broker is away: rows come late only after this."""
-
 LAST_BLOW_S = 50
 """From the begin of a run; after it everything heals."""
 
@@ -138,7 +135,6 @@ class Run:
             f"long_{self.seed}",
             seconds=RUN_S,
             rows_per_s=ROWS_PER_S,
-            idle_after=IDLE_AFTER,
         )
         problem = ""
         try:

@@ -22,6 +22,9 @@ pytestmark = pytest.mark.faults
 
 WINDOW_S = 10
 ROWS_PER_S = 200
+IDLE_AFTER = "5s"
+"""These rows end without one that closes their windows."""
+
 RETAKEN_S = 6
 """Seconds of a window whose rows retention takes away."""
 
@@ -31,7 +34,7 @@ def test_20_windows_whose_rows_retention_removed_are_not_complete(mars: MarsClus
     last = window + WINDOW_S * 1000
     rows = flow_rows(0, 2 * WINDOW_S * ROWS_PER_S, window, rows_per_s=ROWS_PER_S, disorder_ms=0)
     taken = rows[: RETAKEN_S * ROWS_PER_S]
-    with declared(Load(mars, "f20", window_s=WINDOW_S)) as load:
+    with declared(Load(mars, "f20", window_s=WINDOW_S, idle_after=IDLE_AFTER)) as load:
         load.send(taken)
         wait_for("the rows", lambda: mars.client.ledger("f20").read == len(taken))
 

@@ -17,7 +17,7 @@ from mars.errors import MarsError
 from tests.faults.nemesis import anything
 from tests.support.bad_rows import JSON
 from tests.support.cluster import MarsCluster, wait_for
-from tests.support.load import PARTITIONS, Load, Row
+from tests.support.load import CLOSING, IDLE_AFTER, PARTITIONS, Load, Row
 from tests.support.rows import FIELDS
 from tests.support.store import Store
 
@@ -64,12 +64,12 @@ CHANGES_PER_S = 5
 TASK_WINDOW_MS = 2_000
 ALL_ROWS = (
     "SELECT sip, timestamp, count(*) AS all_rows, sum(id) AS ids, sum(hash) AS hashes FROM f19 "
-    "GROUP BY sip, timestamp WINDOWING 2 s"
+    f"WHERE type <> '{CLOSING}' GROUP BY sip, timestamp WINDOWING 2 s"
 )
-DNS_ROWS = ALL_ROWS.replace("all_rows", "dns_rows").replace(" GROUP", " WHERE type = 'dns' GROUP")
+DNS_ROWS = ALL_ROWS.replace("all_rows", "dns_rows").replace(f"<> '{CLOSING}'", "= 'dns'")
 """Which of the two a result row is of, its own names tell."""
 
-OPTIONS = {"delay": "500ms", "idle_after": "1s"}
+OPTIONS = {"delay": "500ms", "idle_after": IDLE_AFTER}
 
 
 class Users:

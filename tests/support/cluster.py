@@ -20,14 +20,17 @@ from mars.client import Client
 from mars.errors import MarsError
 from tests.support.rows import FIELDS, QUERY, Result
 
-START_S = 120.0
-"""For `mars up`: about 15 s on a quiet machine."""
+COMMAND_S = 300.0
+"""For any command: `mars up` takes 15 s on a quiet machine, a backfill on Spark 30."""
+
+WAIT_S = 120.0
+"""For what takes seconds on a quiet machine, a recovery included."""
 
 Answer = TypeVar("Answer")
 
 
 def wait_for(
-    what: str, look: Callable[[], Answer], *, seconds: float = 60.0, pause_s: float = 0.1
+    what: str, look: Callable[[], Answer], *, seconds: float = WAIT_S, pause_s: float = 0.1
 ) -> Answer:
     """Look until the answer is true; fails, saying `what`, after `seconds`."""
     deadline = time.monotonic() + seconds
@@ -60,7 +63,7 @@ class MarsCluster:
             [sys.executable, "-m", "mars.cli", *arguments],
             capture_output=True,
             text=True,
-            timeout=START_S,
+            timeout=COMMAND_S,
             check=False,
             env={**os.environ, **({"MARS_API": self.api} if self.api else {})},
         )
