@@ -12,12 +12,17 @@ from pathlib import Path
 
 import msgspec
 
-from bench import bulk_results
+from bench import balance, bulk_results
+from bench.balance import BalanceReport, newest_balance
+from bench.balance_plots import plot_balance
 from bench.bulk_results import BulkReport
 from bench.errors import BenchError
 from bench.plots import plot_sweep
-from bench.results import FOLDER, Report, ThroughputReport, newest
-from bench.tables import grids, markdown
+from bench.results import FOLDER, LatencyRun, Report, ThroughputReport, ThroughputRun, newest
+from bench.tables import Grid, grids, markdown
+
+AnyReport = Report | BulkReport | BalanceReport
+AnyRun = ThroughputRun | LatencyRun | bulk_results.BulkRun | balance.Run
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 
@@ -29,11 +34,21 @@ def filled(page: str, folder: Path = FOLDER) -> str:
 
     def block(match: re.Match[str]) -> str:
         name = match["name"]
-        report = newest_bulk(folder) if name == "bulk" else newest(name, folder)
+        report = _newest(name, folder)
         text = "_Not measured yet._\n" if report is None else section(report)
         return f"<!-- bench:{name} -->\n{text}<!-- /bench:{name} -->"
 
     return _BLOCK.sub(block, page)
+
+
+def _newest(name: str, folder: Path) -> AnyReport | None:
+    match name:
+        case "bulk":
+            return newest_bulk(folder)
+        case "balance":
+            return newest_balance(folder)
+        case _:
+            return newest(name, folder)
 
 
 def newest_bulk(folder: Path) -> BulkReport | None:
@@ -49,7 +64,7 @@ def newest_bulk(folder: Path) -> BulkReport | None:
         ) from error
 
 
-def section(report: Report | BulkReport) -> str:
+def section(report: AnyReport) -> str:
     """Where and when, the tables, what went wrong."""
     about = report.environment
     where = (
@@ -57,11 +72,25 @@ def section(report: Report | BulkReport) -> str:
         f"{about.cores} cores ({about.cpu}), {about.memory_bytes / 2**30:.0f} GiB, Python "
         f"{about.python}, load average {about.load_average} at the start.\n"
     )
-    problems = [f"{run.contestant}: {text}" for run in report.runs for text in run.problems]
+    problems = [text for run in report.runs for text in _problems(run)]
     said = [f"- {text}\n" for text in [*problems, *report.notes]]
-    found = bulk_results.grids(report) if isinstance(report, BulkReport) else grids(report)
-    tables = [markdown(grid) for grid in found]
+    tables = [markdown(grid) for grid in _grids(report)]
     return "\n".join([where, *tables, *(["".join(said)] if said else [])])
+
+
+def _problems(run: AnyRun) -> list[str]:
+    name = run.name if isinstance(run, balance.Run) else run.contestant
+    return [f"{name}: {text}" for text in run.problems]
+
+
+def _grids(report: AnyReport) -> list[Grid]:
+    match report:
+        case BulkReport():
+            return bulk_results.grids(report)
+        case BalanceReport():
+            return balance.grids(report)
+        case _:
+            return grids(report)
 
 
 def main() -> int:
@@ -72,6 +101,9 @@ def main() -> int:
             report = newest(name)
             if isinstance(report, ThroughputReport):
                 plot_sweep(report, PAGE.parent)
+        balanced = newest_balance()
+        if balanced is not None:
+            plot_balance(balanced, PAGE.parent)
     except (BenchError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
