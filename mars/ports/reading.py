@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from mars.types import TaskName, Topic
+from mars.types import Bucket, Range, TaskName, Topic
 
 
 @dataclass(frozen=True, slots=True)
 class CommittedRow:
     """One committed result row as it lies in an output topic; `key` and `value` are JSON.
 
-    `complete` and `revision` are what its headers say.
+    `bucket`, `emit`, `complete`, `revision` and `ranges` are what its headers say; `ranges` is
+    empty in rows of a release that did not write them.
     """
 
     partition: int
@@ -23,6 +24,9 @@ class CommittedRow:
     version: int
     revision: int
     complete: bool
+    bucket: Bucket = Bucket(0)
+    emit: int = 0
+    ranges: tuple[Range, ...] = ()
 
 
 class ResultFollower(Protocol):

@@ -16,12 +16,13 @@ from mars.codec.result_headers import result_headers
 from mars.errors import Unavailable
 from mars.ports import CommittedRow, DeadLetters, ResultTail
 from mars.settings import KafkaSettings, Settings
-from mars.types import Bucket, TaskName, Topic
+from mars.types import Bucket, Lane, Range, TaskName, Topic
 from tests.contracts.kafka_servers import Cluster, KafkaCluster, MemoryCluster
 from tests.contracts.waiting import eventually
 
 TASK = TaskName("by_sip")
 OTHER = TaskName("other")
+RANGES = (Range(Lane("0"), 5, 9), Range(Lane("0@b1"), 0, 3))
 
 
 def tail_of(cluster: Cluster) -> ResultTail:
@@ -49,7 +50,7 @@ def write(
     complete: bool = True,
 ) -> None:
     """Result rows of one window; all of one key, as these tests do not look at it further."""
-    headers = result_headers(task, 3, Bucket(0), 1, complete=complete, revision=1)
+    headers = result_headers(task, 3, Bucket(2), 7, complete=complete, ranges=RANGES, revision=1)
     values = [json.dumps({"window_start": window_start, "sip": sip}).encode() for sip in sips]
     key = b"[%d,null]" % window_start
     cluster.append(topic, partition, values, key=key, headers=headers)
@@ -79,6 +80,9 @@ def test_newest_rows_of_each_partition_come_in_offset_order(cluster: Cluster) ->
         version=3,
         revision=1,
         complete=True,
+        bucket=Bucket(2),
+        emit=7,
+        ranges=RANGES,
     )
 
 

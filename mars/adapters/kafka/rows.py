@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 import msgspec
 
 from mars.codec import result_headers
 from mars.codec.dead import DeadRow, decode_dead
 from mars.ports import CommittedRow, DeadLetter
-from mars.types import TaskName, Topic
+from mars.types import Bucket, Range, TaskName, Topic
+
+RANGES_REMEMBERED = 1_024
+"""Headers whose ranges are kept decoded: all rows of a window in a bucket have the same."""
 
 
 def committed_row(
@@ -31,7 +35,19 @@ def committed_row(
         version=int(headers.get(result_headers.VERSION, b"0")),
         revision=int(headers.get(result_headers.REVISION, b"0")),
         complete=headers.get(result_headers.COMPLETE) == b"1",
+        bucket=Bucket(int(headers.get(result_headers.BUCKET, b"0"))),
+        emit=int(headers.get(result_headers.EMIT, b"0")),
+        ranges=_ranges(headers.get(result_headers.RANGES, b"")),
     )
+
+
+@lru_cache(maxsize=RANGES_REMEMBERED)
+def _ranges(raw: bytes) -> tuple[Range, ...]:
+    """What a header says; nothing where there is none, or somebody else wrote it."""
+    try:
+        return result_headers.decode_ranges(raw)
+    except msgspec.MsgspecError:
+        return ()
 
 
 def window_start_of(row: CommittedRow) -> int:
