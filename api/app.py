@@ -7,7 +7,7 @@ from fastapi_offline import FastAPIOffline
 
 from api import documenting, errors
 from api.body import BodyLimit
-from api.routes import cluster, inside, queries, streams, tasks
+from api.routes import audits, cluster, inside, queries, streams, tasks
 from api.routes.inside import Stopping
 from api.services.all import Services
 
@@ -32,6 +32,7 @@ def create_app(
             {"name": "tasks", "description": "registered queries"},
             {"name": "queries", "description": "queries that run once, now, on Spark"},
             {"name": "results", "description": "windows, open and finished"},
+            {"name": "audit", "description": "results checked, rows not counted, incidents"},
             {"name": "service", "description": "the state of the service itself"},
         ],
     )
@@ -39,6 +40,7 @@ def create_app(
     app.include_router(tasks.router(services))
     app.include_router(queries.router(services))
     app.include_router(inside.router(services, stopping or Stopping()))
+    app.include_router(audits.router(services))
     app.include_router(cluster.router(services))
     app.add_middleware(BodyLimit, bytes_max=body_bytes_max)
     errors.install(app)

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import threading
 
-from mars.adapters.kafka import KafkaControlLog, KafkaProgressLog, KafkaSink, KafkaTopicAdmin
+from mars.adapters.kafka import (
+    KafkaControlLog,
+    KafkaIncidentLog,
+    KafkaProgressLog,
+    KafkaSink,
+    KafkaTopicAdmin,
+)
 from mars.adapters.redis import RedisPartialLog
 from mars.machines.owning import OwningLimits
 from mars.machines.reducing import Reducing
 from mars.process import logs
 from mars.process.command import settings_from_command_line
+from mars.process.incidents import IncidentTeller
 from mars.process.member import Reporter
 from mars.process.memory import settle_garbage_collection
 from mars.process.serving import Process, serve
@@ -40,12 +47,14 @@ class _Reducer:
         self._member = process.member
         self._admin = KafkaTopicAdmin(process.settings)
         self._registry = process.registry()
+        self._teller = IncidentTeller(KafkaIncidentLog(process.settings))
 
     def serve(self) -> None:
         life = self._process.life
         self._services.insist(life, "kafka", lambda: self._admin.ensure_internal(self._buckets))
         if life.stopping:
             return
+        self._teller.start(life)
         reporter = self._process.join()
         log = RedisPartialLog.open(self._settings, self._buckets)
         leader = threading.Thread(target=self._leader(log).run, args=(life,), name="leader")
@@ -73,6 +82,7 @@ class _Reducer:
             admin=self._admin,
             namespace=self._settings.namespace,
             services=self._services,
+            tell=self._teller.tell,
         )
 
     def _loop(self, log: RedisPartialLog, reporter: Reporter) -> ReducerLoop:
@@ -100,6 +110,7 @@ class _Reducer:
             poll_s=limits.poll_ms / 1000,
             threads=min(COMMIT_THREADS_MAX, self._buckets),
             turn=turn,
+            tell=self._teller.tell,
         )
 
     def _output_partitions(self, topic: str) -> int:

@@ -39,12 +39,13 @@ from mars.machines.events import (
     TrimLog,
 )
 from mars.machines.reducing import Reducing
-from mars.ports import Coordinator, PartialLog, ReadRequest, Registry, ResultSink
-from mars.process import logs
+from mars.ports import Coordinator, LogSlice, PartialLog, ReadRequest, Registry, ResultSink
+from mars.process import incidents, logs
+from mars.process.incidents import Tell, untold
 from mars.process.life import Life, Services
 from mars.process.member import Reporter
 from mars.process.tasks import TaskSource, fail_task
-from mars.types import MemberId
+from mars.types import MemberId, Reason
 from reducer.bucket_work import BucketWork
 
 ROUND_PAUSE_S = 0.01
@@ -69,6 +70,7 @@ class ReducerLoop:
         poll_s: float,
         threads: int,
         turn: threading.Lock | None = None,
+        tell: Tell = untold,
     ) -> None:
         self._machine = machine
         self._store = log
@@ -77,6 +79,7 @@ class ReducerLoop:
         self._tasks = tasks
         self._reporter = reporter
         self._services = services
+        self._tell = tell
         self._poll_s = poll_s
         self._turn = turn or threading.Lock()
         """Held by whoever finishes windows or hands rows to Kafka: side by side both are slower."""
@@ -174,7 +177,22 @@ class ReducerLoop:
         heads = self._services.attempt("redis", lambda: self._store.head(names)) or {}
         for read, piece in zip(reads, slices, strict=True):
             self._rows += sum(entry.partial.counts.read for entry in piece.entries)
+            self._tell_of_gone_rows(read, piece)
             self._feed(LogRead(read, piece, heads.get(read.task)))
+
+    def _tell_of_gone_rows(self, read: ReadLog, piece: LogSlice) -> None:
+        """All buckets are told of rows that are gone; the one that counts them tells people."""
+        for entry in piece.entries:
+            for part in entry.partial.rejections.ranges:
+                if part.reason is Reason.GONE and part.rows:
+                    self._tell(incidents.incomplete(read.task, read.bucket, part))
+
+    def _report_to_people(self, report: Report) -> None:
+        logs.warning(self._log, report.detail, kind=report.kind)
+        if report.kind == "bucket_fenced":
+            self._tell(incidents.fenced(report.bucket, report.detail))
+        elif report.kind == "audit_mismatch":
+            self._tell(incidents.audit_mismatch(report.bucket, report.detail))
 
     def _read_apart(self, reads: list[ReadLog], problem: CorruptEntry) -> None:
         """One log cannot be read: its task fails, the others go on (I7)."""
@@ -222,7 +240,7 @@ class ReducerLoop:
             case TrimLog() | CompactLog() | FailTask():
                 return self._once_and_again(instruction)
             case Report():
-                logs.warning(self._log, instruction.detail, kind=instruction.kind)
+                self._report_to_people(instruction)
             case _:
                 assert_never(instruction)
         return True

@@ -9,6 +9,7 @@ from mars.ports import (
     ControlLog,
     Coordinator,
     DeadLetters,
+    IncidentLog,
     ListHistory,
     PartialLog,
     ProgressLog,
@@ -16,6 +17,7 @@ from mars.ports import (
     QueryRows,
     Registry,
     ResultTail,
+    SourceRows,
     TopicAdmin,
 )
 
@@ -32,6 +34,8 @@ class Ports:
     progress: ProgressLog
     dead: DeadLetters
     results: ResultTail
+    source_rows: SourceRows
+    incidents: IncidentLog
     queries: QueryRegistry
     answers: QueryRows
     list_history: ListHistory

@@ -15,6 +15,7 @@ COMPLETE = "mars-complete"
 BUCKET = "mars-bucket"
 EMIT = "mars-emit"
 RANGES = "mars-ranges"
+ROWS = "mars-rows"
 
 
 def result_headers(
@@ -25,12 +26,13 @@ def result_headers(
     *,
     complete: bool,
     ranges: Iterable[Range] = (),
+    rows: int = 0,
     revision: int = 0,
 ) -> tuple[tuple[str, bytes], ...]:
     """The headers of all rows of one window in one bucket.
 
     Numbers are decimal text, `complete` is 1 or 0, `ranges` (see `encode_ranges`) are where the
-    rows were read that the window counts.
+    source rows lie that the window counts in the bucket, `rows` how many these are.
     """
     return (
         (TASK, task.encode()),
@@ -40,6 +42,7 @@ def result_headers(
         (BUCKET, number(bucket)),
         (EMIT, number(emit)),
         (RANGES, encode_ranges(ranges)),
+        (ROWS, number(rows)),
     )
 
 

@@ -297,6 +297,7 @@ class BucketTask:
                 record.emit,
                 complete=window.complete,
                 ranges=_ranges(window, through),
+                rows=window.rows,
             )
             batches.append(
                 ResultBatch(

@@ -81,13 +81,15 @@ class _Pane:
 class ClosedWindow:
     """One window's finished rows; `complete` is False where it lacks rows it should have had.
 
-    `firsts` are the lowest offsets that may hold rows of it, for each lane that has any.
+    `firsts` are the lowest offsets that may hold rows of it, for each lane that has any, and
+    `rows` is how many were counted.
     """
 
     start_ms: int
     complete: bool
     finished: Finished
-    firsts: Mapping[Lane, int] = field(default_factory=dict)
+    firsts: Mapping[Lane, int]
+    rows: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,9 +284,13 @@ class Folding:
             if states is None:
                 continue
             finished = finish(self.plan, states, start)
-            firsts = self._firsts(start)
-            closed.append(ClosedWindow(start, self._is_complete(start), finished, firsts))
+            complete, firsts = self._is_complete(start), self._firsts(start)
+            closed.append(ClosedWindow(start, complete, finished, firsts, self.rows_of(start)))
         return closed
+
+    def rows_of(self, start_ms: int) -> int:
+        """How many rows a window has counted so far."""
+        return sum(pane.rows for pane in self._window_panes(start_ms))
 
     def _firsts(self, start_ms: int) -> dict[Lane, int]:
         firsts: dict[Lane, int] = {}

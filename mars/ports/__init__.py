@@ -11,8 +11,10 @@ the adapter states.
                   ProgressLog    the topic `mars.progress`, read
     reading       ResultTail     output topics, read for people
                   DeadLetters    the topic `mars.dead`, read for people
+                  SourceRows     rows of tasks, read again to check a result
     control       ControlLog     the topic `mars.control`
                   TopicAdmin     topics, partitions and offsets
+    incidents     IncidentLog    the topic `mars.incidents`
     cluster       Registry       ZooKeeper: streams, tasks
                   Coordinator    ZooKeeper: members, election, assignment
     bulk          BulkEngine     Spark: jobs that map much at once
@@ -39,6 +41,7 @@ from mars.ports.control import (
     TopicAdmin,
     TopicInfo,
 )
+from mars.ports.incidents import Incident, IncidentKind, IncidentLog
 from mars.ports.partial_log import (
     AppendOutcome,
     Applied,
@@ -75,8 +78,10 @@ from mars.ports.reading import (
     CommittedRow,
     DeadLetter,
     DeadLetters,
+    DeadPage,
     ResultFollower,
     ResultTail,
+    SourceRows,
 )
 from mars.ports.results import (
     Claim,
@@ -123,10 +128,14 @@ __all__ = [
     "Cut",
     "DeadLetter",
     "DeadLetters",
+    "DeadPage",
     "Emission",
     "EndReached",
     "Fetched",
     "Head",
+    "Incident",
+    "IncidentKind",
+    "IncidentLog",
     "Ledger",
     "ListHistory",
     "LogSlice",
@@ -160,6 +169,7 @@ __all__ = [
     "Revoked",
     "SourceEvent",
     "SourceReader",
+    "SourceRows",
     "Stale",
     "StoreIdentity",
     "TaskPaused",

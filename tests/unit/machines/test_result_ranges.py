@@ -71,6 +71,8 @@ def test_rows_name_the_offsets_that_their_window_was_counted_from() -> None:
     )
     read(part, make_head(3, {P0: 8, P1: 1}, mark_s=20), *entries)
     assert spans(part) == [(0, {P0: (5, 8)}), (10, {P0: (5, 8), P1: (0, 1)})]
+    rows = [dict(batch.headers)["mars-rows"] for batch in part.prepare().results]
+    assert rows == [b"1", b"3"]
 
 
 def test_a_window_names_all_its_panes() -> None:
