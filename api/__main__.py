@@ -25,6 +25,7 @@ from api.services.health import Health
 from api.services.sampling import SAMPLE_INTERVAL_S, Sampler
 from mars.adapters.kafka import (
     KafkaControlLog,
+    KafkaIncidentLog,
     KafkaProgressLog,
     KafkaQueryRows,
     KafkaTopicAdmin,
@@ -32,6 +33,7 @@ from mars.adapters.kafka import (
 from mars.adapters.kafka.results import KafkaDeadLetters, KafkaResultTail
 from mars.adapters.kafka.watch import KafkaWatch
 from mars.adapters.redis import RedisPartialLog
+from mars.adapters.source_rows import RowsAgain
 from mars.adapters.spark.files import list_history
 from mars.adapters.zookeeper import (
     ZooKeeperConnection,
@@ -175,6 +177,8 @@ class _Process:
             progress=KafkaProgressLog(self._settings),
             dead=KafkaDeadLetters(self._settings),
             results=KafkaResultTail(self._settings),
+            source_rows=RowsAgain(self._settings),
+            incidents=KafkaIncidentLog(self._settings),
             queries=self._queries,
             keys=self._keys,
             answers=KafkaQueryRows(self._settings),

@@ -8,7 +8,7 @@ from fastapi_offline import FastAPIOffline
 from api import documenting, errors
 from api.body import BodyLimit
 from api.gate import Gate
-from api.routes import cluster, inside, keys, queries, streams, tasks
+from api.routes import audits, cluster, inside, keys, queries, streams, tasks
 from api.routes.inside import Stopping
 from api.services.all import Services
 
@@ -34,6 +34,7 @@ def create_app(
             {"name": "queries", "description": "queries that run once, now, on Spark"},
             {"name": "results", "description": "windows, open and finished"},
             {"name": "keys", "description": "who may use this interface"},
+            {"name": "audit", "description": "results checked, rows not counted, incidents"},
             {"name": "service", "description": "the state of the service itself"},
         ],
     )
@@ -42,6 +43,7 @@ def create_app(
     app.include_router(queries.router(services))
     app.include_router(inside.router(services, stopping or Stopping()))
     app.include_router(keys.router(services))
+    app.include_router(audits.router(services))
     app.include_router(cluster.router(services))
     app.add_middleware(BodyLimit, bytes_max=body_bytes_max)
     app.add_middleware(Gate, services=services)  # the outermost: nothing is read before it

@@ -333,6 +333,14 @@ class OpenWindows(Answer):
     more: int = Field(description="open windows that are not listed")
 
 
+class WindowSource(Answer):
+    """Where the source rows lie that one bucket of a window counts: `[first, next)` by lane."""
+
+    bucket: int
+    rows: int = Field(description="source rows that were counted")
+    ranges: dict[str, tuple[int, int]]
+
+
 class FinishedWindow(Answer):
     """Committed rows of one window."""
 
@@ -342,6 +350,7 @@ class FinishedWindow(Answer):
     complete: bool
     revision: int
     rows: list[dict[str, Any]]
+    sources: list[WindowSource] = Field(description="of the buckets whose rows are shown")
 
 
 class FinishedWindows(Answer):

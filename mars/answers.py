@@ -307,6 +307,14 @@ class OpenWindows(_Answer, frozen=True):
         return frame_of_rows(_rows_of(self.windows))
 
 
+class WindowSource(_Answer, frozen=True):
+    """Where the source rows lie that one bucket of a window counts: `[first, next)` by lane."""
+
+    bucket: int
+    rows: int
+    ranges: dict[str, tuple[int, int]]
+
+
 class FinishedWindow(_Answer, frozen=True):
     """Committed rows of one window."""
 
@@ -316,6 +324,7 @@ class FinishedWindow(_Answer, frozen=True):
     complete: bool
     revision: int
     rows: list[Row]
+    sources: list[WindowSource] = []
 
 
 class FinishedWindows(_Answer, frozen=True):
@@ -555,12 +564,16 @@ class Keys(_Answer, frozen=True):
 
 
 class ResultEvent(msgspec.Struct, frozen=True):
-    """One result row as it was committed; `raw` is its JSON, `id` what `Client.tail` goes on by."""
+    """One result row as it was committed.
+
+    `raw` is its JSON, `id` what `Client.tail` goes on by, `source` says where it was counted from.
+    """
 
     partition: int
     offset: int
     raw: bytes
     id: str = ""
+    source: WindowSource | None = None
 
     @property
     def row(self) -> Row:

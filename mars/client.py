@@ -41,7 +41,9 @@ from mars.answers import (
     TaskSummary,
     Validation,
     Why,
+    WindowSource,
 )
+from mars.audits import DeadRows, Incident, Incidents, Verification, WindowLedger
 from mars.errors import (
     Conflict,
     Forbidden,
@@ -67,6 +69,11 @@ URL = "http://127.0.0.1:8080"
 
 TIMEOUT_S = 30.0
 """For one answer: a change of a task may wait 5 s for the leader, a look into a large log longer.
+"""
+
+VERIFY_TIMEOUT_S = 300.0
+"""For a window that is computed again: one of 5 million offsets takes about half a minute, and
+others may be before it.
 """
 
 CONNECT_TIMEOUT_S = 5.0
@@ -254,6 +261,29 @@ class Client:
     def ledger(self, name: str) -> Ledger:
         """Where the task's rows went."""
         return self._call("GET", f"{_task(name)}/ledger", Ledger)
+
+    def window_ledger(self, name: str, window_start: int) -> WindowLedger:
+        """What became of the rows of one window."""
+        query = {"window_start": window_start}
+        return self._call("GET", f"{_task(name)}/ledger", WindowLedger, query=query)
+
+    def verify(self, name: str, window_start: int | None = None) -> Verification:
+        """A finished window (the last one) computed again; takes as long as its rows need."""
+        query = {"window_start": window_start}
+        path = f"{_task(name)}/verify"
+        return self._call("GET", path, Verification, query=query, timeout_s=VERIFY_TIMEOUT_S)
+
+    def dead(
+        self,
+        name: str,
+        *,
+        reason: str | None = None,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> DeadRows:
+        """A page of rows that were not counted."""
+        query = {"reason": reason, "after": after, "limit": limit}
+        return self._call("GET", f"{_task(name)}/dead", DeadRows, query=query)
 
     def results(
         self, name: str, *, window_start: int | None = None, limit: int | None = None
@@ -452,6 +482,13 @@ class Client:
         """The state of the cluster."""
         return self._call("GET", "/v1/cluster", Cluster)
 
+    def incidents(
+        self, *, task: str | None = None, since: int | None = None, limit: int | None = None
+    ) -> list[Incident]:
+        """What happened that people should hear of, newest first."""
+        query = {"task": task, "since": since, "limit": limit}
+        return self._call("GET", "/v1/incidents", Incidents, query=query).incidents
+
     def readiness(self) -> Readiness:
         """Whether the API has every server it needs; that it has not is no error here."""
         with self._talking():
@@ -469,8 +506,12 @@ class Client:
         body: Mapping[str, object] | None = None,
         query: Mapping[str, str | int | None] | None = None,
         headers: Mapping[str, str] | None = None,
+        timeout_s: float = TIMEOUT_S,
     ) -> AnswerType:
-        return _decode(self._send(method, path, body=body, query=query, headers=headers), kind)
+        answer = self._send(
+            method, path, body=body, query=query, headers=headers, timeout_s=timeout_s
+        )
+        return _decode(answer, kind)
 
     def _send(
         self,
@@ -480,6 +521,7 @@ class Client:
         body: Mapping[str, object] | None = None,
         query: Mapping[str, str | int | None] | None = None,
         headers: Mapping[str, str] | None = None,
+        timeout_s: float = TIMEOUT_S,
     ) -> httpx.Response:
         given = {name: value for name, value in (query or {}).items() if value is not None}
         with self._talking():
@@ -489,6 +531,7 @@ class Client:
                 content=None if body is None else json.dumps(body).encode(),
                 params=given or None,
                 headers={"Content-Type": "application/json", **(headers or {})},
+                timeout=httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S),
             )
         if response.is_error:
             raise _refusal(response)
@@ -553,8 +596,9 @@ def _refusal(response: httpx.Response) -> RequestError | Unavailable:
 
 
 def _events(pieces: Iterable[bytes]) -> Iterator[ResultEvent]:
-    """Server-sent events named `result`; comments and others are passed over."""
+    """Server-sent events named `result`, with the `source` before them; others are passed over."""
     event, identity, data = b"", b"", b""
+    source: WindowSource | None = None
     for line in _lines(pieces):
         name, _, value = line.partition(b": ")
         match name:
@@ -567,7 +611,10 @@ def _events(pieces: Iterable[bytes]) -> Iterator[ResultEvent]:
             case b"":
                 if event == b"result":
                     partition, _, offset = identity.partition(b"/")[0].partition(b":")
-                    yield ResultEvent(int(partition), int(offset), data, identity.decode())
+                    place = identity.decode()
+                    yield ResultEvent(int(partition), int(offset), data, place, source)
+                elif event == b"source":
+                    source = msgspec.json.decode(data, type=WindowSource)
                 event, identity, data = b"", b"", b""
             case _:
                 pass

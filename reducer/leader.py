@@ -45,14 +45,17 @@ from mars.ports import (
     StoreIdentity,
     TopicAdmin,
 )
-from mars.process import logs
+from mars.process import incidents, logs
 from mars.process.compiling import compile_version
+from mars.process.incidents import Tell, untold
 from mars.process.life import Life, Services
 from mars.process.tasks import fail_task, set_catch_up
-from mars.types import Bucket, LeaderEpoch, MemberId, TaskName, Topic
+from mars.types import Bucket, LeaderEpoch, MemberId, StoreEpoch, TaskName, Topic
 
 LOOK_INTERVAL_S = 0.25
 """Between two looks: how late the leader notices a lost store, a dead reducer or a new task."""
+
+FIRST_EPOCH = StoreEpoch(1)
 
 SELDOM_LOOKS = 40
 """New partitions are looked for every this many looks (10 s), and missed changes of tasks."""
@@ -81,6 +84,7 @@ class LeaderLoop:
         namespace: str,
         services: Services,
         limits: SteeringLimits | None = None,
+        tell: Tell = untold,
     ) -> None:
         self._buckets = buckets
         self._limits = limits or SteeringLimits()
@@ -92,6 +96,7 @@ class LeaderLoop:
         self._admin = admin
         self._namespace = namespace
         self._services = services
+        self._tell = tell
         self._log = logs.logger("leader")
         self._tasks: dict[TaskName, TaskDefinition] = {}
         self._tasks_changed = threading.Event()
@@ -111,6 +116,8 @@ class LeaderLoop:
         self._partitions: dict[Topic, int] = {}
         self._topic_ids: dict[Topic, str] = {}
         self._looks = 0
+        self._store_epoch = StoreEpoch(0)
+        self._failed: set[TaskName] = set()
         self._tasks_changed.set()
 
     @property
@@ -155,6 +162,8 @@ class LeaderLoop:
         loads = self._loads(members, assignment)
         self._look_for_partitions()
         tasks = self._look_for_tasks()
+        self._tell_of_failed(tasks)
+        self._store_epoch = assignment.store_epoch if assignment else StoreEpoch(0)
         identity, heads = self._look_at_store(tasks)
         living = [heads.get(name) for name, task in tasks.items() if not _deleted(task)]
         beginning = any(task.current.starts is None for task in tasks.values())
@@ -232,6 +241,15 @@ class LeaderLoop:
         self._looks += 1
         return self._tasks
 
+    def _tell_of_failed(self, tasks: Mapping[TaskName, TaskDefinition]) -> None:
+        """Whoever failed a task, the leader tells; a new one tells the same again."""
+        failed = {name for name, task in tasks.items() if task.state is TaskState.FAILED}
+        for name in failed - self._failed:
+            found = self._registry.task(name)
+            if found is not None and found[0].state is TaskState.FAILED:
+                self._tell(incidents.failed(*found))
+        self._failed = failed
+
     def _bulk_alive(self, tasks: Iterable[TaskDefinition]) -> bool:
         """False if a task waits for a bulk process and there is none."""
         return not any(task.catch_up for task in tasks) or bool(self._coordinator.members("bulk"))
@@ -284,10 +302,9 @@ class LeaderLoop:
         self._leading.published(moves, time.monotonic(), int(time.time() * 1000))
         highest = max(owner.epoch for owner in assignment.owners.values())
         self._control.put_epochs(assignment.leader_epoch, assignment.store_epoch, highest)
+        epoch = assignment.store_epoch
         if self._coordinator.publish(assignment):
-            logs.info(
-                self._log, "assignment published", reason=reason, store_epoch=assignment.store_epoch
-            )
+            logs.info(self._log, "assignment published", reason=reason, store_epoch=epoch)
             for move in moves[:MOVES_LOGGED]:
                 logs.info(
                     self._log,
@@ -297,6 +314,9 @@ class LeaderLoop:
                     target=move.target,
                     reason=move.reason,
                 )
+            # The first epoch of a namespace is its beginning, not a loss.
+            if epoch > max(self._store_epoch, FIRST_EPOCH):
+                self._tell(incidents.rewound(epoch, reason))
 
     def _begin_version(self, definition: TaskDefinition) -> None:
         found = self._registry.task(definition.name)

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
+from api.audit_schemas import WindowLedger
 from api.documenting import problems
 from api.routes.streams import AWAY, IN_USE, UNKNOWN
 from api.schemas import FinishedWindows, Ledger, OpenWindows, Why
@@ -60,9 +61,16 @@ def router(services: Services, stopping: Stopping) -> APIRouter:
         """Why no result is coming: per open window, who holds it."""
         return services.why.why(name)
 
-    @routes.get("/ledger", responses=problems(UNKNOWN, AWAY))
-    def ledger(name: str) -> Ledger:
+    @routes.get("/ledger", responses=problems(UNKNOWN, WRONG, AWAY))
+    def ledger(
+        name: str,
+        window_start: Annotated[
+            int | None, Query(ge=-TIME_MAX, le=TIME_MAX, description="epoch ms: of this window")
+        ] = None,
+    ) -> Ledger | WindowLedger:
         """Where the task's rows went, as committed; it balances at any moment."""
+        if window_start is not None:
+            return services.window_ledgers.of_window(name, window_start)
         task = services.tasks.show(name)
         return ledger_view(services.progress.ledger(task))
 
@@ -73,7 +81,8 @@ def router(services: Services, stopping: Stopping) -> APIRouter:
             200: {
                 "description": "The last finished windows; or, if asked for, result rows as "
                 "they are committed: events named result, with partition:offset/positions as id "
-                "and the row as data; Last-Event-ID goes on behind an event",
+                "and the row as data, and before those of each window and bucket one named "
+                "source, with where they were counted from; Last-Event-ID goes on behind an event",
                 "content": {EVENT_STREAM: {"schema": {"type": "string"}}},
             },
             **problems(UNKNOWN, WRONG, IN_USE, HTTPStatus.TOO_MANY_REQUESTS, AWAY),

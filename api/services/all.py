@@ -8,7 +8,9 @@ from api.services.access import AccessPolicy, AccessService
 from api.services.cluster import ClusterService
 from api.services.compiling import Compiler
 from api.services.context import BucketCount, Cluster, Ports
+from api.services.dead import DeadService
 from api.services.health import Health
+from api.services.incidents import IncidentService
 from api.services.logs import LogReader
 from api.services.metrics import MetricService
 from api.services.progress import ProgressTail
@@ -17,7 +19,9 @@ from api.services.results import ResultService
 from api.services.sampling import Sampler
 from api.services.streams import StreamService
 from api.services.tasks import TaskService
+from api.services.verifying import VerifyService
 from api.services.why import WhyService
+from api.services.window_ledger import WindowLedgerService
 from api.services.windows import WindowService
 
 
@@ -32,6 +36,10 @@ class Services:
     queries: QueryService
     windows: WindowService
     results: ResultService
+    window_ledgers: WindowLedgerService
+    verifying: VerifyService
+    dead: DeadService
+    incidents: IncidentService
     why: WhyService
     sampler: Sampler
     cluster: ClusterService
@@ -54,6 +62,7 @@ def build(
     tasks = TaskService(ports, compiler, progress, buckets, cluster)
     logs = LogReader(ports.log)
     sampler = Sampler(ports, compiler, progress, health.away)
+    windows = WindowService(ports, compiler, buckets, tasks, progress, logs)
     members = ClusterService(ports, cluster, buckets, sampler, health.away, version)
     return Services(
         compiler=compiler,
@@ -61,8 +70,12 @@ def build(
         tasks=tasks,
         progress=progress,
         queries=QueryService(ports, compiler, buckets, cluster),
-        windows=WindowService(ports, compiler, buckets, tasks, progress, logs),
+        windows=windows,
         results=ResultService(ports, compiler, tasks),
+        window_ledgers=WindowLedgerService(ports, compiler, tasks, windows),
+        verifying=VerifyService(ports, compiler, buckets, tasks, progress),
+        dead=DeadService(ports, tasks),
+        incidents=IncidentService(ports),
         why=WhyService(ports, compiler, buckets, tasks, progress, logs, health.away),
         sampler=sampler,
         cluster=members,

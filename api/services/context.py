@@ -9,6 +9,7 @@ from mars.ports import (
     ControlLog,
     Coordinator,
     DeadLetters,
+    IncidentLog,
     KeyRegistry,
     ListHistory,
     PartialLog,
@@ -17,6 +18,7 @@ from mars.ports import (
     QueryRows,
     Registry,
     ResultTail,
+    SourceRows,
     TopicAdmin,
 )
 
@@ -33,6 +35,8 @@ class Ports:
     progress: ProgressLog
     dead: DeadLetters
     results: ResultTail
+    source_rows: SourceRows
+    incidents: IncidentLog
     queries: QueryRegistry
     answers: QueryRows
     keys: KeyRegistry

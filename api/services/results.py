@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from threading import BoundedSemaphore
 
 import anyio
@@ -11,7 +12,7 @@ import anyio.to_thread
 import msgspec
 
 from api.errors import TooManyFollowers
-from api.schemas import FinishedWindow, FinishedWindows
+from api.schemas import FinishedWindow, FinishedWindows, WindowSource
 from api.services.compiling import Compiler
 from api.services.context import Ports
 from api.services.tasks import TaskService
@@ -37,6 +38,14 @@ _EVENT_ID = re.compile(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """A row, and its value decoded."""
+
+    row: CommittedRow
+    value: dict[str, object]
+
+
 class ResultService:
     """What the path /v1/tasks/{name}/results does."""
 
@@ -56,10 +65,10 @@ class ResultService:
         if not plan.single_bucket:
             # Of several partitions; a task with an order of its own has one.
             rows.sort(key=lambda row: row.key)
-        groups: dict[Group, list[dict[str, object]]] = {}
+        groups: dict[Group, list[_Shown]] = {}
         for row in rows:
             value = msgspec.json.decode(row.value, type=dict[str, object])
-            groups.setdefault(_group(row, value), []).append(value)
+            groups.setdefault(_group(row, value), []).append(_Shown(row, value))
         windows: list[FinishedWindow] = []
         left = limit
         for group in sorted(groups, reverse=True):
@@ -108,13 +117,14 @@ class ResultService:
         self, follower: ResultFollower, gone: Callable[[], Awaitable[bool]]
     ) -> AsyncIterator[bytes]:
         positions = dict(follower.starts)
+        sources = _Sources()
         try:
             # An id without data: whoever is cut off before the first row goes on here, too.
             yield b": results as they are committed\nid: %s\n\n" % _identity(positions)
             silent_since = anyio.current_time()
             while not await gone():
                 rows = await self._poll(follower)
-                events = b"".join(_event(row, positions) for row in rows)
+                events = b"".join(sources.before(row) + _event(row, positions) for row in rows)
                 now = anyio.current_time()
                 if not events and now - silent_since >= HEARTBEAT_S:
                     events = b": nothing new\n\n"
@@ -140,17 +150,39 @@ def _group(row: CommittedRow, value: dict[str, object]) -> Group:
     return start if isinstance(start, int) else 0, row.version, row.revision, row.complete
 
 
-def _finished(group: Group, rows: list[dict[str, object]]) -> FinishedWindow:
+def _finished(group: Group, shown: list[_Shown]) -> FinishedWindow:
     start, version, revision, complete = group
-    end = rows[0].get(WINDOW_END)
+    end = shown[0].value.get(WINDOW_END)
+    named = {one.row.bucket: one.row for one in shown if one.row.ranges}
     return FinishedWindow(
         window_start=start,
         window_end=end if isinstance(end, int) else start,
         version=version,
         complete=complete,
         revision=revision,
-        rows=rows,
+        rows=[one.value for one in shown],
+        sources=[_source(named[bucket]) for bucket in sorted(named)],
     )
+
+
+def _source(row: CommittedRow) -> WindowSource:
+    ranges = {str(part.lane): (part.first, part.next) for part in row.ranges}
+    return WindowSource(bucket=row.bucket, rows=row.rows, ranges=ranges)
+
+
+class _Sources:
+    """What a stream says between rows of different windows or buckets: where they come from."""
+
+    def __init__(self) -> None:
+        self._last: tuple[int, int, int, int] | None = None
+
+    def before(self, row: CommittedRow) -> bytes:
+        """An event named source, if the row before was of another window or bucket."""
+        place = (row.version, row.bucket, row.emit, row.window_start_ms)
+        if not row.ranges or place == self._last:
+            return b""
+        self._last = place
+        return b"event: source\ndata: %s\n\n" % _source(row).model_dump_json().encode()
 
 
 def _event(row: CommittedRow, positions: dict[int, int]) -> bytes:

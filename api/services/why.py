@@ -19,9 +19,15 @@ from api.services.tasks import TaskService
 from mars.definitions import TaskDefinition
 from mars.machines.evidence import BucketOwner, Evidence, Reading
 from mars.machines.explaining import Explanation, Holder, LaneView, OpenWindow, explain
-from mars.machines.explaining_words import summarise
-from mars.ports import Assignment, Head, MemberInfo
-from mars.types import Bucket, MemberId, Topic
+from mars.machines.explaining_words import moment, summarise
+from mars.ports import Assignment, Head, IncidentKind, MemberInfo
+from mars.types import Bucket, MemberId, TaskName, Topic
+
+LATELY_MS = 3_600_000
+"""Incidents of the last hour are mentioned: later, nobody waits for a result because of them."""
+
+INCIDENTS_LOOKED_AT = 20
+"""Reducers that were fenced are passed over, and these are few."""
 
 SAMPLES_MAX = 20
 """References to dropped rows in one answer."""
@@ -53,7 +59,20 @@ class WhyService:
         definition = self._tasks.show(name)
         evidence = self.evidence(definition)
         explanation = explain(evidence)
-        return _view(evidence, explanation, summarise(evidence, explanation))
+        summary = summarise(evidence, explanation) + self._lately(definition.name)
+        return _view(evidence, explanation, summary)
+
+    def _lately(self, task: TaskName) -> str:
+        """A further sentence if something has happened to the task's results lately."""
+        missing = Missing(self._away())
+        since_ms = self._ports.now_ms() - LATELY_MS
+        found = missing.ask(
+            "kafka", lambda: self._ports.incidents.recent(task, since_ms, INCIDENTS_LOOKED_AT)
+        )
+        for incident in found or []:
+            if incident.kind is not IncidentKind.FENCED:
+                return f" At {moment(incident.time_ms)}: {incident.what}"
+        return ""
 
     def evidence(self, definition: TaskDefinition) -> Evidence:
         """One look at everything; the log is read before the progress that accounts for it."""

@@ -21,6 +21,7 @@ from mars.errors import Rejected
 from mars.finishing import Finished, finish
 from mars.machines.folding import Bounds, Folding
 from mars.plan import WINDOW_END, WINDOW_START, Plan
+from mars.types import Bucket
 
 LIMIT_DEFAULT = 100
 """Rows in an answer that names no limit."""
@@ -32,6 +33,9 @@ WINDOWS_MAX = 20
 """Windows in one answer, the oldest: composing one of thousands of panes takes a while."""
 
 Row = dict[str, Any]
+
+BucketVersion = tuple[Bucket, int]
+"""A bucket, and a version of a task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +129,18 @@ class WindowService:
             truncated=any(window.groups > len(window.rows) for window in windows),
             more=len(found) - len(windows),
         )
+
+    def rows_waiting(
+        self, definition: TaskDefinition, plans: Mapping[int, Plan], start_ms: int
+    ) -> dict[BucketVersion, int]:
+        """How many rows of an open window each bucket and version holds. Raises Unavailable."""
+        versions = self._folded(definition, plans)
+        return {
+            (folding.bucket, number): folding.rows_of(start_ms)
+            for number, version in versions.items()
+            for folding in version.foldings
+            if start_ms in folding.open_windows()
+        }
 
     def _folded(self, definition: TaskDefinition, plans: Mapping[int, Plan]) -> dict[int, _Version]:
         versions = {

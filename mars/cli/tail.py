@@ -6,7 +6,9 @@ import json
 from collections.abc import Mapping
 
 import click
+import msgspec
 
+from mars.answers import ResultEvent
 from mars.cli.completion import task_argument
 from mars.cli.shared import api_address, api_option, json_option, messages, output
 from mars.cli.tables import clock, table
@@ -22,10 +24,16 @@ _TIMES = ("window_start", "window_end")
 @task_argument
 @click.option("--windows", type=click.IntRange(min=1), default=None, help="Stop after as many.")
 @click.option("--all", "everything", is_flag=True, help="Every row of a window.")
+@click.option("--sources", is_flag=True, help="With --json: where each row was counted from, too.")
 @api_option
 @json_option
-def tail(name: str, windows: int | None, everything: bool, api: str | None, as_json: bool) -> None:
-    """Results of task NAME as they come: a table a window, or (--json) one line a row."""
+def tail(
+    name: str, windows: int | None, everything: bool, sources: bool, api: str | None, as_json: bool
+) -> None:
+    """Results of task NAME as they come: a table a window, or (--json) one line a row.
+
+    With --sources a line is {"row": ..., "source": {"bucket", "rows", "ranges"}}.
+    """
     limit = None if everything else ROWS_SHOWN
     with Client(api_address(api)) as client:
         client.task(name)
@@ -33,7 +41,7 @@ def tail(name: str, windows: int | None, everything: bool, api: str | None, as_j
         shown, current = 0, _Window()
         for event in client.tail(name):
             if as_json:
-                click.echo(event.raw.decode())
+                click.echo(_line(event) if sources else event.raw.decode())
             row = event.row
             if current.start not in (None, row["window_start"]):
                 shown += 1
@@ -42,6 +50,11 @@ def tail(name: str, windows: int | None, everything: bool, api: str | None, as_j
                 if windows is not None and shown >= windows:
                     return
             current.add(row)
+
+
+def _line(event: ResultEvent) -> str:
+    """A row and its source, as JSON."""
+    return msgspec.json.encode({"row": msgspec.Raw(event.raw), "source": event.source}).decode()
 
 
 class _Window:

@@ -245,7 +245,7 @@ class BucketTask:
             level = self._watermark(plan)
             closed = folding.close(folding.due(level))
             record = self._record(version, folding, level)
-            batches = self._batches(plan, record.emit, closed)
+            batches = self._batches(plan, record, closed)
             results += batches
             dead += folding.dead
             progress.append(replace(record, emission=self._emission(record, batches)))
@@ -278,23 +278,45 @@ class BucketTask:
             for lane, offset in merged.items()
         }
 
-    def _batches(self, plan: Plan, emit: int, closed: Sequence[ClosedWindow]) -> list[ResultBatch]:
+    def _batches(
+        self, plan: Plan, record: Progress, closed: Sequence[ClosedWindow]
+    ) -> list[ResultBatch]:
+        """One batch a window: what its rows were counted from stands in their headers."""
         topic = Topic(plan.options.output_topic)
         partition = self.owner.bucket % self.task.output_partitions[topic]
+        through = self._counted_through(plan.version, record.merged)
         batches = []
-        for complete in (True, False):
-            windows = [window for window in closed if window.complete is complete]
-            keys = [key for window in windows for key in window.finished.keys]
-            if not keys:
+        for window in closed:
+            finished = window.finished
+            if not finished.keys:
                 continue
-            values = [value for window in windows for value in window.finished.values]
             headers = result_headers(
-                plan.task, plan.version, self.owner.bucket, emit, complete=complete
+                plan.task,
+                plan.version,
+                self.owner.bucket,
+                record.emit,
+                complete=window.complete,
+                ranges=_ranges(window, through),
+                rows=window.rows,
             )
             batches.append(
-                ResultBatch(plan.task, plan.version, topic, partition, keys, values, headers)
+                ResultBatch(
+                    plan.task,
+                    plan.version,
+                    topic,
+                    partition,
+                    finished.keys,
+                    finished.values,
+                    headers,
+                )
             )
         return batches
+
+    def _counted_through(self, version: int, merged: Mapping[Lane, int]) -> dict[Lane, int]:
+        """M, as far as it is of this version: every row below it is counted or named."""
+        newer = [one.starts or {} for one in self.task.definition.begun if one.version > version]
+        ends = newer[0] if newer else merged
+        return {lane: min(offset, ends.get(lane, 0)) for lane, offset in merged.items()}
 
     def _emission(self, record: Progress, batches: Sequence[ResultBatch]) -> Emission | None:
         """What the record says of the rows; the last one that had rows stays on record (R4)."""
@@ -405,6 +427,14 @@ def _forward(needed: Mapping[Lane, int], last: Progress | None) -> dict[Lane, in
     """
     older = last.needed if last is not None else {}
     return {lane: max(offset, older.get(lane, 0)) for lane, offset in needed.items()}
+
+
+def _ranges(window: ClosedWindow, through: Mapping[Lane, int]) -> list[Range]:
+    """The offsets of which every row of the window was counted; later ones come too late."""
+    return [
+        Range(lane, first, through.get(lane, first))
+        for lane, first in sorted(window.firsts.items())
+    ]
 
 
 def _stored_bytes(entry: Entry) -> int:

@@ -114,6 +114,7 @@ class Report:
 
     kind: str
     detail: str
+    bucket: Bucket | None = None
 
 
 Instruction = (

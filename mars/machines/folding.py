@@ -79,11 +79,17 @@ class _Pane:
 
 @dataclass(frozen=True, slots=True)
 class ClosedWindow:
-    """One window's finished rows; `complete` is False where it lacks rows it should have had."""
+    """One window's finished rows; `complete` is False where it lacks rows it should have had.
+
+    `firsts` are the lowest offsets that may hold rows of it, for each lane that has any, and
+    `rows` is how many were counted.
+    """
 
     start_ms: int
     complete: bool
     finished: Finished
+    firsts: Mapping[Lane, int]
+    rows: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,9 +283,21 @@ class Folding:
             states = self.window_states(start)
             if states is None:
                 continue
-            complete = self._is_complete(start)
-            closed.append(ClosedWindow(start, complete, finish(self.plan, states, start)))
+            finished = finish(self.plan, states, start)
+            complete, firsts = self._is_complete(start), self._firsts(start)
+            closed.append(ClosedWindow(start, complete, finished, firsts, self.rows_of(start)))
         return closed
+
+    def rows_of(self, start_ms: int) -> int:
+        """How many rows a window has counted so far."""
+        return sum(pane.rows for pane in self._window_panes(start_ms))
+
+    def _firsts(self, start_ms: int) -> dict[Lane, int]:
+        firsts: dict[Lane, int] = {}
+        for pane in self._window_panes(start_ms):
+            for lane, first in pane.first.items():
+                firsts[lane] = min(first, firsts.get(lane, first))
+        return firsts
 
     def closed_by(self, watermark_ms: int | None) -> int | None:
         """C after everything that the watermark has passed is closed; it never goes back."""

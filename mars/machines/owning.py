@@ -156,7 +156,7 @@ class Owning:
         if event.term != self._term:
             return []
         reports: list[Instruction] = [
-            Report("audit_mismatch", f"bucket {self.bucket}: {difference}")
+            Report("audit_mismatch", f"bucket {self.bucket}: {difference}", self.bucket)
             for difference in event.differences
         ]
         return reports + self._own()
@@ -177,7 +177,7 @@ class Owning:
         troubles = [] if event.culprit is None else self._fail(event.culprit, event.detail)
         return [
             ReleaseBucket(self.bucket),
-            Report(kind, f"bucket {self.bucket}: {event.detail}"),
+            Report(kind, f"bucket {self.bucket}: {event.detail}", self.bucket),
             *troubles,
         ]
 

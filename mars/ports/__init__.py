@@ -11,8 +11,10 @@ the adapter states.
                   ProgressLog    the topic `mars.progress`, read
     reading       ResultTail     output topics, read for people
                   DeadLetters    the topic `mars.dead`, read for people
+                  SourceRows     rows of tasks, read again to check a result
     control       ControlLog     the topic `mars.control`
                   TopicAdmin     topics, partitions and offsets
+    incidents     IncidentLog    the topic `mars.incidents`
     cluster       Registry       ZooKeeper: streams, tasks
                   Coordinator    ZooKeeper: members, election, assignment
     keys          KeyRegistry    ZooKeeper: API keys
@@ -40,6 +42,7 @@ from mars.ports.control import (
     TopicAdmin,
     TopicInfo,
 )
+from mars.ports.incidents import Incident, IncidentKind, IncidentLog
 from mars.ports.keys import ApiKey, KeyId, KeyRegistry, Role
 from mars.ports.loads import Balance, BucketLoad, Move, Wanted
 from mars.ports.partial_log import (
@@ -78,8 +81,10 @@ from mars.ports.reading import (
     CommittedRow,
     DeadLetter,
     DeadLetters,
+    DeadPage,
     ResultFollower,
     ResultTail,
+    SourceRows,
 )
 from mars.ports.results import (
     Claim,
@@ -129,10 +134,14 @@ __all__ = [
     "Cut",
     "DeadLetter",
     "DeadLetters",
+    "DeadPage",
     "Emission",
     "EndReached",
     "Fetched",
     "Head",
+    "Incident",
+    "IncidentKind",
+    "IncidentLog",
     "KeyId",
     "KeyRegistry",
     "Ledger",
@@ -170,6 +179,7 @@ __all__ = [
     "Role",
     "SourceEvent",
     "SourceReader",
+    "SourceRows",
     "Stale",
     "StoreIdentity",
     "TaskPaused",

@@ -6,10 +6,11 @@ import json
 from collections.abc import Iterator
 
 from mars.adapters.kafka.wire import decode_progress
+from mars.codec.result_headers import decode_ranges
 from mars.ports import Claim, Ledger, Progress
-from mars.types import Bucket, TaskName, Topic, lane_partition, live_lane
+from mars.types import Bucket, Range, TaskName, Topic, lane_partition, live_lane
 from tests.simulation.cluster import BUCKETS, Servers
-from tests.simulation.rows import Place, Row, Span, expected, rows_of
+from tests.simulation.rows import Place, Row, Span, expected, recomputed, rows_of
 from tests.simulation.users import Users
 
 
@@ -75,6 +76,7 @@ class Checks:
     def all(self) -> None:
         """Raises AssertionError."""
         self._results()
+        self._ranges()
         for bucket in range(BUCKETS):
             self._progress(Bucket(bucket))
         for span in self._spans:
@@ -86,7 +88,7 @@ class Checks:
         """I1."""
         found: dict[Place, tuple[int, int]] = {}
         doubled: list[Place] = []
-        for place, value in self._emitted():
+        for place, value, _ranges in self._emitted():
             doubled += [place] if place in found else []
             found[place] = value
         assert not doubled, f"I1: emitted twice: {sorted(doubled)[:5]} of {len(doubled)}"
@@ -99,7 +101,14 @@ class Checks:
         wrong = {place: pair for place, pair in wrong.items() if pair[0] != pair[1]}
         assert not wrong, f"I1: emitted, wanted: {sorted(wrong.items())[:5]} of {len(wrong)}"
 
-    def _emitted(self) -> Iterator[tuple[Place, tuple[int, int]]]:
+    def _ranges(self) -> None:
+        """Each row can be computed again from the offsets that its header names."""
+        queries = {(span.task, span.version): span.query for span in self._spans}
+        for place, value, ranges in self._emitted():
+            again = recomputed(place, queries[place[0], place[1]], self._written, ranges)
+            assert value == again, f"I1: {place} is {value}, its ranges {ranges} hold {again}"
+
+    def _emitted(self) -> Iterator[tuple[Place, tuple[int, int], tuple[Range, ...]]]:
         for topic, log in self._servers.broker.topics.items():
             if not topic.startswith("mars.results."):
                 continue
@@ -114,7 +123,8 @@ class Checks:
                         start,
                         key,
                     )
-                    yield place, (value["n"], value["total"])
+                    ranges = decode_ranges(headers["mars-ranges"])
+                    yield place, (value["n"], value["total"]), ranges
 
     def _records(self, bucket: Bucket) -> Iterator[Progress | Claim]:
         partition = self._servers.broker.partition(Topic("mars.progress"), bucket)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from mars.plan import Field, FieldType, Format, Stream
-from mars.types import Lane, StreamName, lane_partition, live_lane
+from mars.types import Lane, Range, StreamName, lane_partition, live_lane
 
 TOPIC = "flows"
 STREAM = Stream(
@@ -159,3 +159,20 @@ def expected(span: Span, written: Written) -> dict[Place, tuple[int, int]]:
             count, total = found.get(place, (0, 0))
             found[place] = (count + 1, total + row.value)
     return found
+
+
+def recomputed(
+    place: Place, query: Query, written: Written, ranges: Iterable[Range]
+) -> tuple[int, int]:
+    """Count and sum of the rows of one group of one window that lie in these ranges."""
+    _task, _version, start_ms, key = place
+    values = [
+        row.value
+        for part in ranges
+        for offset, row in written[lane_partition(part.lane) or 0].items()
+        if part.first <= offset < part.next
+        and row.key == key
+        and start_ms <= row.time_ms < start_ms + query.size_ms
+        and query.takes(row.value)
+    ]
+    return len(values), sum(values)

@@ -70,6 +70,17 @@ ANSWERS = {
     "segment.ms": str(ANSWERS_KEPT_MS // 4),
 }
 
+INCIDENTS_KEPT_MS = 30 * 86_400_000
+"""30 days: long enough for whoever asks in the next month what was wrong with a day."""
+
+INCIDENTS = {
+    # Compacted too: what is told twice is kept once.
+    "cleanup.policy": "compact,delete",
+    "retention.ms": str(INCIDENTS_KEPT_MS),
+    "segment.bytes": str(16 * 1024 * 1024),
+    "segment.ms": str(INCIDENTS_KEPT_MS // 30),
+}
+
 LEADER_WAIT_S = 5.0
 """How long a partition may be without a leader that answers: it was made or has moved just now."""
 
@@ -122,6 +133,7 @@ class KafkaTopicAdmin:
             self._new(names.control, 1, COMPACTED),
             self._new(names.dead, DEAD_PARTITIONS, DELETED_BY_AGE),
             self._new(names.queries, QUERIES_PARTITIONS, ANSWERS),
+            self._new(names.incidents, 1, INCIDENTS),
         )
         if progress.partitions != buckets:
             raise SettingsError(

@@ -163,7 +163,7 @@ def _transactional(settings: Settings, client: str, transactional_id: str) -> Pr
 
 
 def control_properties(settings: Settings, member: str) -> Properties:
-    """The producer of `mars.control`: a few records an hour."""
+    """The producer of `mars.control` and of `mars.incidents`: a few records an hour."""
     return {
         "linger.ms": 0,
         "message.timeout.ms": SOCKET_TIMEOUT_MS,

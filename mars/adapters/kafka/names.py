@@ -32,6 +32,11 @@ class Names:
         return self._topic("dead")
 
     @property
+    def incidents(self) -> Topic:
+        """What happened that people should hear of: one partition."""
+        return self._topic("incidents")
+
+    @property
     def queries(self) -> Topic:
         """The answers of ad-hoc queries."""
         return self._topic("queries")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 import msgspec
 from confluent_kafka import Message
@@ -10,7 +11,10 @@ from confluent_kafka import Message
 from mars.codec import result_headers
 from mars.codec.dead import DeadRow, decode_dead
 from mars.ports import CommittedRow, DeadLetter
-from mars.types import TaskName, Topic
+from mars.types import Bucket, Lane, Range, TaskName, Topic
+
+RANGES_REMEMBERED = 1_024
+"""Headers whose ranges are kept decoded: all rows of a window in a bucket have the same."""
 
 
 def committed_row(
@@ -32,6 +36,10 @@ def committed_row(
         version=int(headers.get(result_headers.VERSION, b"0")),
         revision=int(headers.get(result_headers.REVISION, b"0")),
         complete=headers.get(result_headers.COMPLETE) == b"1",
+        bucket=Bucket(int(headers.get(result_headers.BUCKET, b"0"))),
+        emit=int(headers.get(result_headers.EMIT, b"0")),
+        ranges=_ranges(headers.get(result_headers.RANGES, b"")),
+        rows=int(headers.get(result_headers.ROWS, b"0")),
     )
 
 
@@ -52,6 +60,15 @@ def window_start_of(row: CommittedRow) -> int:
     return int(row.key[1:].partition(b",")[0].rstrip(b"]"))
 
 
+@lru_cache(maxsize=RANGES_REMEMBERED)
+def _ranges(raw: bytes) -> tuple[Range, ...]:
+    """What a header says; nothing where there is none, or somebody else wrote it."""
+    try:
+        return result_headers.decode_ranges(raw)
+    except msgspec.MsgspecError:
+        return ()
+
+
 def dead_letter(raw: bytes | None) -> DeadLetter | None:
     """A reference; None for what is none, which another release may have written."""
     try:
@@ -59,9 +76,21 @@ def dead_letter(raw: bytes | None) -> DeadLetter | None:
     except msgspec.MsgspecError:
         return None
     task, topic = TaskName(record.task), Topic(record.topic)
+    lane = None if record.lane is None else Lane(record.lane)
     if isinstance(record, DeadRow):
-        first, behind = record.offset, record.offset + 1
-        return DeadLetter(task, topic, record.partition, first, behind, record.reason, 1)
+        return DeadLetter(
+            task,
+            topic,
+            record.partition,
+            record.offset,
+            record.offset + 1,
+            record.reason,
+            1,
+            version=record.version,
+            lane=lane,
+            detail=record.detail,
+            payload=record.payload,
+        )
     return DeadLetter(
         task,
         topic,
@@ -71,4 +100,14 @@ def dead_letter(raw: bytes | None) -> DeadLetter | None:
         record.reason,
         record.rows,
         record.window_start,
+        version=record.version,
+        lane=lane,
     )
+
+
+def wanted_letter(raw: bytes | None, task: TaskName, reason: str | None) -> list[DeadLetter]:
+    """The reference, if it is one of the task and, unless that is None, for the reason."""
+    letter = dead_letter(raw)
+    if letter is None or letter.task != task or reason not in (None, letter.reason):
+        return []
+    return [letter]

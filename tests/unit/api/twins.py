@@ -25,10 +25,12 @@ from api.services.context import Cluster, Ports
 from api.services.health import Health
 from mars.adapters.memory.broker import MemoryBroker
 from mars.adapters.memory.coordinator import MemoryCoordinator, MemoryEnsemble
+from mars.adapters.memory.incidents import MemoryIncidentLog
 from mars.adapters.memory.keys import MemoryKeyRegistry
 from mars.adapters.memory.partial_log import MemoryPartialLog
 from mars.adapters.memory.queries import MemoryQueryRegistry, MemoryQueryRows
 from mars.adapters.memory.registry import MemoryRegistry
+from mars.adapters.memory.source_rows import MemorySourceRows
 from mars.definitions import FileHistory, HistoryFile, TaskDefinition
 from mars.errors import Rejected, Unavailable
 from mars.kernel import decode, map_batch
@@ -40,6 +42,7 @@ from mars.ports import (
     CommittedRow,
     ControlState,
     DeadLetter,
+    DeadPage,
     Ledger,
     MemberInfo,
     Owner,
@@ -226,6 +229,17 @@ class TwinDead:
         own = [letter for letter in self._kafka.letters if letter.task == task]
         return own[::-1][:limit]
 
+    def page(
+        self, task: TaskName, reason: str | None, after: Mapping[int, int], limit: int
+    ) -> DeadPage:
+        self._kafka.server.reach()
+        first = after.get(0, 0)
+        behind = min(first + limit, len(self._kafka.letters))
+        found = self._kafka.letters[first:behind]
+        wanted = [one for one in found if one.task == task and reason in (None, one.reason)]
+        more = behind < len(self._kafka.letters)
+        return DeadPage(tuple(wanted), {0: behind} if more else None)
+
 
 class TwinFiles:
     """Directories by their paths; each holds one file of so many offsets."""
@@ -321,7 +335,11 @@ class World:
         self.queries = MemoryQueryRegistry()
         self.broker = MemoryBroker(lambda: self.now_ms)
         self.broker.create_topic(Topic("mars.queries"), 1)
+        self.broker.create_topic(Topic("mars.incidents"), 1)
+        self.broker.create_topic(Topic("flows"), 2)
         self.answers = MemoryQueryRows(self.broker)
+        self.incidents = MemoryIncidentLog(self.broker)
+        self.source_rows = MemorySourceRows(self.broker)
         self.files = TwinFiles()
         self.log = MemoryPartialLog(lambda: self.now_ms, buckets=BUCKETS)
         self.health = Health({"kafka": lambda: None, "redis": lambda: None})
@@ -346,6 +364,8 @@ class World:
             progress=TwinProgress(self.kafka),
             dead=TwinDead(self.kafka),
             results=TwinResults(self.kafka),
+            source_rows=self.source_rows,
+            incidents=self.incidents,
             queries=self.queries,
             answers=self.answers,
             keys=self.keys,

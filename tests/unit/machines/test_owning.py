@@ -181,7 +181,7 @@ def test_an_audit_mismatch_is_reported_and_the_record_stays_the_truth() -> None:
 
     given = here.machine.audited(EmissionsAudited(BUCKET, here.term, ("2 rows, not 1",)))
 
-    assert given == [Report("audit_mismatch", "bucket 0: 2 rows, not 1")]
+    assert given == [Report("audit_mismatch", "bucket 0: 2 rows, not 1", BUCKET)]
     assert here.machine.state is OwnState.OWNING
 
 
@@ -203,7 +203,7 @@ def test_after_an_unknown_outcome_the_bucket_goes_through_the_assignment_again()
 
     assert here.fail() == [
         ReleaseBucket(BUCKET),
-        Report("bucket_interrupted", "bucket 0: why"),
+        Report("bucket_interrupted", "bucket 0: why", BUCKET),
     ]
     assert here.machine.ticked(RETRY_PAUSE_MS - 1) == []
     assert here.machine.assigned(owner(), E1) == []
