@@ -25,6 +25,7 @@ from mars.adapters.kafka import (
     KafkaControlLog,
     KafkaProgressLog,
     KafkaQueryRows,
+    KafkaReader,
     KafkaTopicAdmin,
 )
 from mars.adapters.kafka.results import KafkaDeadLetters, KafkaResultTail
@@ -84,7 +85,7 @@ class _Process:
     def __init__(
         self, settings: Settings, life: living.Life, connection: ZooKeeperConnection
     ) -> None:
-        member = member_id(settings, "api")
+        self._member = member = member_id(settings, "api")
         self._settings = settings
         self._life = life
         self._coordinator = ZooKeeperCoordinator(connection, settings.namespace, member)
@@ -112,6 +113,7 @@ class _Process:
                 results_partitions=self._settings.kafka.results_partitions,
                 history_rows_min=self._settings.bulk.history_rows_min,
                 chunk_rows=self._settings.bulk.chunk_rows,
+                log_bytes_max=self._settings.cluster.log_bytes_max,
             ),
             self._health,
             _version(),
@@ -146,6 +148,7 @@ class _Process:
             queries=self._queries,
             answers=KafkaQueryRows(self._settings),
             list_history=list_history,
+            open_reader=lambda: KafkaReader.alone(self._settings, self._member),
             now_ms=lambda: time.time_ns() // 1_000_000,
             sleep=time.sleep,
         )

@@ -7,7 +7,7 @@ from fastapi_offline import FastAPIOffline
 
 from api import documenting, errors
 from api.body import BodyLimit
-from api.routes import cluster, inside, queries, streams, tasks
+from api.routes import cluster, inside, previews, queries, streams, tasks
 from api.routes.inside import Stopping
 from api.services.all import Services
 
@@ -36,6 +36,7 @@ def create_app(
         ],
     )
     app.include_router(streams.router(services))
+    app.include_router(previews.router(services))
     app.include_router(tasks.router(services))
     app.include_router(queries.router(services))
     app.include_router(inside.router(services, stopping or Stopping()))

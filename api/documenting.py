@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from api.errors import PROBLEM_MEDIA_TYPE, TITLE_OF
+from api.preview_schemas import PREVIEW_REQUESTS
 from api.query_schemas import QUERY_REQUESTS
 from api.schemas import REQUESTS, Problem
 
@@ -60,7 +61,7 @@ def _described(app: FastAPI) -> dict[str, Any]:
     )
     _, extra = models_json_schema(
         [
-            *((model, "validation") for model in (*REQUESTS, *QUERY_REQUESTS)),
+            *((model, "validation") for model in (*REQUESTS, *QUERY_REQUESTS, *PREVIEW_REQUESTS)),
             (Problem, "serialization"),
         ],
         ref_template=REFERENCE,

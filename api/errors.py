@@ -48,6 +48,10 @@ class TooManyQueries(RequestError):
     """All places for ad-hoc queries are taken; another try later may find one."""
 
 
+class TooManyPreviews(RequestError):
+    """All places for previews are taken; another try in some seconds may find one."""
+
+
 class WrongMembers(Rejected):
     """Members of the body are unknown, missing or of a wrong type; `problems` names each."""
 
@@ -64,6 +68,7 @@ STATUS_OF: Mapping[type[MarsError], HTTPStatus] = {
     TooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     TooManyFollowers: HTTPStatus.TOO_MANY_REQUESTS,
     TooManyQueries: HTTPStatus.TOO_MANY_REQUESTS,
+    TooManyPreviews: HTTPStatus.TOO_MANY_REQUESTS,
     Rejected: HTTPStatus.UNPROCESSABLE_ENTITY,
     TaskLimit: HTTPStatus.UNPROCESSABLE_ENTITY,
     Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,

@@ -8,7 +8,7 @@ Times are epoch milliseconds. Answers may grow members that this release does no
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http import HTTPStatus
 from types import TracebackType
@@ -23,6 +23,7 @@ from mars.answers import (
     FinishedWindows,
     Ledger,
     OpenWindows,
+    Preview,
     Queries,
     Query,
     Readiness,
@@ -188,6 +189,21 @@ class Client:
         if name is not None:
             body["name"] = name
         return self._call("POST", "/v1/tasks/validate", Validation, body=body)
+
+    def preview(
+        self,
+        sql: str,
+        *,
+        options: Mapping[str, object] | None = None,
+        seconds: float | None = None,
+        rows: Sequence[object] | None = None,
+        limit: int | None = None,
+    ) -> Preview:
+        """Try a query over the last seconds of its topic, or over `rows`; nothing is registered."""
+        given = {"seconds": seconds, "rows": rows, "limit": limit}
+        body: dict[str, object] = {"sql": sql, "options": options or {}}
+        body |= {name: value for name, value in given.items() if value is not None}
+        return self._call("POST", "/v1/tasks/preview", Preview, body=body)
 
     # ------------------------------------------------------------------------- inside a task
 

@@ -18,6 +18,9 @@ from api.services.windows import LIMIT_DEFAULT, LIMIT_MAX, select
 
 EVENT_STREAM = "text/event-stream"
 
+EVENT_STREAM_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+"""Neither kept nor held back by what lies between."""
+
 WRONG = HTTPStatus.UNPROCESSABLE_ENTITY
 
 TIME_MAX = 2**53
@@ -98,7 +101,6 @@ def router(services: Services, stopping: Stopping) -> APIRouter:
             return stopping.is_set or await request.is_disconnected()
 
         events = await services.results.follow(name, gone, last_event_id)
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        return StreamingResponse(events, media_type=EVENT_STREAM, headers=headers)
+        return StreamingResponse(events, media_type=EVENT_STREAM, headers=EVENT_STREAM_HEADERS)
 
     return routes

@@ -10,6 +10,7 @@ from api.services.context import BucketCount, Cluster, Ports
 from api.services.health import Health
 from api.services.logs import LogReader
 from api.services.metrics import MetricService
+from api.services.preview import PreviewService
 from api.services.progress import ProgressTail
 from api.services.queries import QueryService
 from api.services.results import ResultService
@@ -29,6 +30,7 @@ class Services:
     tasks: TaskService
     progress: ProgressTail
     queries: QueryService
+    previews: PreviewService
     windows: WindowService
     results: ResultService
     why: WhyService
@@ -53,6 +55,7 @@ def build(ports: Ports, cluster: Cluster, health: Health, version: str) -> Servi
         tasks=tasks,
         progress=progress,
         queries=QueryService(ports, compiler, buckets, cluster),
+        previews=PreviewService(ports, compiler, buckets, cluster),
         windows=WindowService(ports, compiler, buckets, tasks, progress, logs),
         results=ResultService(ports, compiler, tasks),
         why=WhyService(ports, compiler, buckets, tasks, progress, logs, health.away),

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from pydantic import BaseModel
 
-from api import query_schemas, schemas
+from api import preview_schemas, query_schemas, schemas
 from mars import answers
 from mars.client import Client
 from mars.errors import (
@@ -204,6 +204,12 @@ PAIRS: list[tuple[type[msgspec.Struct], type[BaseModel]]] = [
     (answers.Backlog, schemas.Backlog),
     (answers.Cluster, schemas.ClusterView),
     (answers.Readiness, schemas.Readiness),
+    (answers.Preview, preview_schemas.PreviewView),
+    (answers.PreviewCounts, preview_schemas.PreviewCounts),
+    (answers.PreviewWindow, preview_schemas.PreviewWindow),
+    (answers.PreviewRejected, preview_schemas.PreviewRejected),
+    (answers.LateShare, preview_schemas.LateShare),
+    (answers.Predictions, preview_schemas.Predictions),
 ]
 
 

@@ -156,6 +156,7 @@ def test_every_path_declares_its_answers_and_problems(world: World) -> None:
         ("get", "/v1/tasks"): {200, 422} | away,
         ("post", "/v1/tasks"): {201, 409} | body,
         ("post", "/v1/tasks/validate"): {200} | body,
+        ("post", "/v1/tasks/preview"): {200, 429} | body,
         ("get", "/v1/tasks/{name}"): {200} | unknown,
         ("put", "/v1/tasks/{name}"): {200, 404, 409, 412} | body,
         ("delete", "/v1/tasks/{name}"): {204, 409} | unknown,

@@ -27,6 +27,7 @@ from mars.adapters.memory.coordinator import MemoryCoordinator, MemoryEnsemble
 from mars.adapters.memory.partial_log import MemoryPartialLog
 from mars.adapters.memory.queries import MemoryQueryRegistry, MemoryQueryRows
 from mars.adapters.memory.registry import MemoryRegistry
+from mars.adapters.memory.source import MemorySource
 from mars.definitions import FileHistory, HistoryFile, TaskDefinition
 from mars.errors import Rejected, Unavailable
 from mars.kernel import decode, map_batch
@@ -319,6 +320,7 @@ class World:
         self.broker = MemoryBroker(lambda: self.now_ms)
         self.broker.create_topic(Topic("mars.queries"), 1)
         self.answers = MemoryQueryRows(self.broker)
+        self.readers: list[MemorySource] = []
         self.files = TwinFiles()
         self.log = MemoryPartialLog(lambda: self.now_ms, buckets=BUCKETS)
         self.health = Health({"kafka": lambda: None, "redis": lambda: None})
@@ -345,10 +347,15 @@ class World:
             queries=self.queries,
             answers=self.answers,
             list_history=self.files,
+            open_reader=self.open_reader,
             now_ms=lambda: self.now_ms,
             sleep=self.sleep,
         )
         return build(ports, CLUSTER, self.health, "1.2.3")
+
+    def open_reader(self) -> MemorySource:
+        self.readers.append(MemorySource(self.broker))
+        return self.readers[-1]
 
     def sleep(self, seconds: float) -> None:
         self.slept_s.append(seconds)
