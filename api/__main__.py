@@ -19,8 +19,9 @@ from api.app import create_app
 from api.routes.inside import Stopping
 from api.services.all import Services, build
 from api.services.context import Cluster, Ports
+from api.services.figures import FigureService
 from api.services.health import Health
-from api.services.sampling import SAMPLE_INTERVAL_S, Sampler
+from api.services.sampling import SAMPLE_INTERVAL_S
 from mars.adapters.kafka import (
     KafkaControlLog,
     KafkaProgressLog,
@@ -122,7 +123,7 @@ class _Process:
         background = [
             threading.Thread(target=self._take_part, name="member", daemon=True),
             threading.Thread(
-                target=self._sample, args=(services.sampler,), name="sampler", daemon=True
+                target=self._sample, args=(services.figures,), name="sampler", daemon=True
             ),
         ]
         for thread in background:
@@ -199,9 +200,9 @@ class _Process:
         except SettingsError as error:
             logs.error(logs.logger("api"), str(error))
 
-    def _sample(self, sampler: Sampler) -> None:
+    def _sample(self, figures: FigureService) -> None:
         while not self._life.wait(SAMPLE_INTERVAL_S):
-            sampler.sample()
+            figures.take()
 
 
 class _Server(uvicorn.Server):

@@ -7,7 +7,7 @@ from fastapi_offline import FastAPIOffline
 
 from api import documenting, errors
 from api.body import BodyLimit
-from api.routes import cluster, inside, previews, queries, streams, tasks
+from api.routes import cluster, dashboard, inside, previews, queries, streams, tasks
 from api.routes.inside import Stopping
 from api.services.all import Services
 
@@ -39,8 +39,10 @@ def create_app(
     app.include_router(previews.router(services))
     app.include_router(tasks.router(services))
     app.include_router(queries.router(services))
-    app.include_router(inside.router(services, stopping or Stopping()))
-    app.include_router(cluster.router(services))
+    stopping = stopping or Stopping()
+    app.include_router(inside.router(services, stopping))
+    app.include_router(cluster.router(services, stopping))
+    app.include_router(dashboard.router())
     app.add_middleware(BodyLimit, bytes_max=body_bytes_max)
     errors.install(app)
     documenting.install(app)

@@ -248,10 +248,41 @@ class Task(TaskSummary, frozen=True):
     backfill: Backfill | None = None
 
 
+class FigurePoint(_Answer, frozen=True):
+    """Figures at one moment; None: not known."""
+
+    at: int
+    rows_per_second: float | None
+    lag: int | None
+    watermark: int | None
+    watermark_delay_ms: int | None
+    close_latency_ms: int | None
+    log_bytes: int | None
+
+
+class FigureList(_Answer, frozen=True):
+    """The figures of one task over the last minutes, the oldest first."""
+
+    points: list[FigurePoint]
+
+
+class AllFigures(_Answer, frozen=True):
+    """The figures of all tasks together over the last minutes, and the newest of each task."""
+
+    points: list[FigurePoint]
+    tasks: dict[str, FigurePoint]
+
+
+class TaskListed(TaskSummary, frozen=True):
+    """A task in the list of all, with its newest figures."""
+
+    figures: FigurePoint | None = None
+
+
 class Tasks(_Answer, frozen=True):
     """All tasks."""
 
-    tasks: list[TaskSummary]
+    tasks: list[TaskListed]
 
 
 class QueryCounts(_Answer, frozen=True):
@@ -444,6 +475,7 @@ class Member(_Answer, frozen=True):
     missing: list[str]
     partitions: list[Partition]
     buckets: list[Bucket]
+    reported: int | None = None
 
 
 class Leader(_Answer, frozen=True):

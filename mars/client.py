@@ -19,7 +19,10 @@ import httpx
 import msgspec
 
 from mars.answers import (
+    AllFigures,
     Cluster,
+    FigureList,
+    FigurePoint,
     FinishedWindows,
     Ledger,
     OpenWindows,
@@ -32,8 +35,8 @@ from mars.answers import (
     Stream,
     Streams,
     Task,
+    TaskListed,
     Tasks,
-    TaskSummary,
     Validation,
     Why,
 )
@@ -147,7 +150,7 @@ class Client:
             body["history"] = history
         return self._call("POST", "/v1/tasks", Task, body=body)
 
-    def tasks(self, *, deleted: bool = False) -> list[TaskSummary]:
+    def tasks(self, *, deleted: bool = False) -> list[TaskListed]:
         """All tasks, by name."""
         query = {"deleted": "true"} if deleted else None
         return self._call("GET", "/v1/tasks", Tasks, query=query).tasks
@@ -227,6 +230,10 @@ class Client:
         """Where the task's rows went."""
         return self._call("GET", f"{_task(name)}/ledger", Ledger)
 
+    def figures(self, name: str) -> list[FigurePoint]:
+        """Rate, lag, watermark and close latency over the last minutes, the oldest first."""
+        return self._call("GET", f"{_task(name)}/figures", FigureList).points
+
     def results(
         self, name: str, *, window_start: int | None = None, limit: int | None = None
     ) -> FinishedWindows:
@@ -294,6 +301,10 @@ class Client:
     def cluster(self) -> Cluster:
         """The state of the cluster."""
         return self._call("GET", "/v1/cluster", Cluster)
+
+    def all_figures(self) -> AllFigures:
+        """Figures of all tasks together over the last minutes, and the newest of each."""
+        return self._call("GET", "/v1/figures", AllFigures)
 
     def readiness(self) -> Readiness:
         """Whether the API has every server it needs; that it has not is no error here."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Awaitable, Callable
 from http import HTTPStatus
 from typing import Annotated
 
@@ -11,15 +12,12 @@ from starlette.concurrency import run_in_threadpool
 
 from api.documenting import problems
 from api.routes.streams import AWAY, IN_USE, UNKNOWN
-from api.schemas import FinishedWindows, Ledger, OpenWindows, Why
+from api.schemas import FigureList, FinishedWindows, Ledger, OpenWindows, Why
 from api.services.all import Services
 from api.services.views import ledger_view
 from api.services.windows import LIMIT_DEFAULT, LIMIT_MAX, select
 
 EVENT_STREAM = "text/event-stream"
-
-EVENT_STREAM_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-"""Neither kept nor held back by what lies between."""
 
 WRONG = HTTPStatus.UNPROCESSABLE_ENTITY
 
@@ -38,6 +36,21 @@ class Stopping:
     def set(self) -> None:
         """End all event streams soon."""
         self.is_set = True
+
+
+def gone_of(request: Request, stopping: Stopping) -> Callable[[], Awaitable[bool]]:
+    """Says whether nobody listens to a stream any more."""
+
+    async def gone() -> bool:
+        return stopping.is_set or await request.is_disconnected()
+
+    return gone
+
+
+def event_stream(events: AsyncIterator[bytes]) -> StreamingResponse:
+    """Server-sent events as a response, neither kept nor held back by what lies between."""
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingResponse(events, media_type=EVENT_STREAM, headers=headers)
 
 
 def router(services: Services, stopping: Stopping) -> APIRouter:
@@ -70,6 +83,26 @@ def router(services: Services, stopping: Stopping) -> APIRouter:
         return ledger_view(services.progress.ledger(task))
 
     @routes.get(
+        "/figures",
+        response_model=FigureList,
+        responses={
+            200: {
+                "description": "Figures over the last minutes; or, if asked for, events named "
+                "figures: first those, then each new one as it is taken",
+                "content": {EVENT_STREAM: {"schema": {"type": "string"}}},
+            },
+            **problems(UNKNOWN, HTTPStatus.TOO_MANY_REQUESTS, AWAY),
+        },
+    )
+    async def figures(name: str, request: Request) -> Response | FigureList:
+        """Rate, lag, watermark and close latency of a task, for charts."""
+        task = (await run_in_threadpool(services.tasks.show, name)).name
+        if EVENT_STREAM not in request.headers.get("accept", ""):
+            return await run_in_threadpool(services.figures.of_task, task)
+        events = services.figures.follow_task(task, gone_of(request, stopping))
+        return event_stream(events)
+
+    @routes.get(
         "/results",
         response_model=FinishedWindows,
         responses={
@@ -97,10 +130,7 @@ def router(services: Services, stopping: Stopping) -> APIRouter:
         if EVENT_STREAM not in request.headers.get("accept", ""):
             return await run_in_threadpool(services.results.recent, name, window_start, limit)
 
-        async def gone() -> bool:
-            return stopping.is_set or await request.is_disconnected()
-
-        events = await services.results.follow(name, gone, last_event_id)
-        return StreamingResponse(events, media_type=EVENT_STREAM, headers=EVENT_STREAM_HEADERS)
+        gone = gone_of(request, stopping)
+        return event_stream(await services.results.follow(name, gone, last_event_id))
 
     return routes

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import anyio.to_thread
 from fastapi import APIRouter, Depends, Request, Response
-from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
@@ -16,7 +15,7 @@ from api.body import body_of
 from api.documenting import problems, takes
 from api.errors import problem_of
 from api.preview_schemas import PreviewProgress, PreviewRequest, PreviewView
-from api.routes.inside import EVENT_STREAM, EVENT_STREAM_HEADERS
+from api.routes.inside import EVENT_STREAM, event_stream
 from api.routes.streams import AWAY, BAD_BODY
 from api.services.all import Services
 from api.services.preview import Steps
@@ -47,9 +46,7 @@ def router(services: Services) -> APIRouter:
         if EVENT_STREAM not in request.headers.get("accept", ""):
             return await run_in_threadpool(services.previews.preview, body)
         steps = await run_in_threadpool(services.previews.begin, body)
-        return StreamingResponse(
-            _events(steps), media_type=EVENT_STREAM, headers=EVENT_STREAM_HEADERS
-        )
+        return event_stream(_events(steps))
 
     return routes
 

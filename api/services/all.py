@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from api.services.cluster import ClusterService
 from api.services.compiling import Compiler
 from api.services.context import BucketCount, Cluster, Ports
+from api.services.figures import FigureService
 from api.services.health import Health
 from api.services.logs import LogReader
 from api.services.metrics import MetricService
@@ -35,6 +36,7 @@ class Services:
     results: ResultService
     why: WhyService
     sampler: Sampler
+    figures: FigureService
     cluster: ClusterService
     metrics: MetricService
     health: Health
@@ -60,6 +62,7 @@ def build(ports: Ports, cluster: Cluster, health: Health, version: str) -> Servi
         results=ResultService(ports, compiler, tasks),
         why=WhyService(ports, compiler, buckets, tasks, progress, logs, health.away),
         sampler=sampler,
+        figures=FigureService(sampler, ports.now_ms),
         cluster=members,
         metrics=MetricService(ports, members, sampler, health),
         health=health,

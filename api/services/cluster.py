@@ -99,6 +99,7 @@ def _member(info: MemberInfo) -> MemberView:
         host=info.host,
         pid=info.pid,
         started=info.started_ms,
+        reported=info.reported_ms,
         load=dict(info.load),
         missing=list(info.missing),
         partitions=[

@@ -22,7 +22,7 @@ from mars.plan import Format, Plan, Stream
 from mars.types import Records, StreamName, Topic, live_lane
 
 PREVIEWS_MAX = 3
-"""At once: each may hold some hundred megabytes for a moment, and one core."""
+"""At once: each takes a core for a second or two, and up to about 100 MB for as long."""
 
 NO_STAMP = -1
 """The Kafka timestamp of a record that has none."""

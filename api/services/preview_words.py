@@ -121,7 +121,8 @@ def _about_size(found: Predictions) -> Iterator[str]:
         yield f"About {found.rows_per_second:,.0f} rows a second."
     if found.groups_per_window is not None:
         least = "At least" if found.groups_at_least else "About"
-        yield f"{least} {found.groups_per_window:,} groups a window."
+        groups = "group" if found.groups_per_window == 1 else "groups"
+        yield f"{least} {found.groups_per_window:,} {groups} a window."
     if found.redis_bytes is None or found.redis_bytes_merged is None:
         return
     limit = _size(found.redis_bytes_max)

@@ -96,6 +96,7 @@ class MemberInfo:
 
     `missing` names the services it cannot reach. `load` holds figures in base units:
     `rows_per_second`, `cpu_seconds_total`, `resident_bytes`; and `leader_epoch` of the leader.
+    `reported_ms` is when it said so, by its own clock; None: a release that does not tell.
     """
 
     id: MemberId
@@ -107,6 +108,7 @@ class MemberInfo:
     missing: tuple[str, ...] = ()
     partitions: tuple[PartitionReading, ...] = ()
     buckets: tuple[BucketStatus, ...] = ()
+    reported_ms: int | None = None
 
 
 class Coordinator(Protocol):

@@ -69,6 +69,7 @@ class Reporter:
             missing=missing,
             partitions=tuple(partitions),
             buckets=tuple(buckets),
+            reported_ms=int(time.time() * 1000),
         )
 
 

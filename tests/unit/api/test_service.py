@@ -171,6 +171,8 @@ def test_every_path_declares_its_answers_and_problems(world: World) -> None:
         ("get", "/v1/tasks/{name}/why"): {200} | unknown,
         ("get", "/v1/tasks/{name}/ledger"): {200} | unknown,
         ("get", "/v1/tasks/{name}/results"): {200, 409, 422, 429} | unknown,
+        ("get", "/v1/tasks/{name}/figures"): {200, 429} | unknown,
+        ("get", "/v1/figures"): {200, 429},
         ("get", "/v1/cluster"): {200},
         ("get", "/healthz"): {200},
         ("get", "/readyz"): {200, 503},
