@@ -21,13 +21,15 @@ from api.routes.inside import Stopping
 from api.services.access import policy_of, warnings_of
 from api.services.all import Services, build
 from api.services.context import Cluster, Ports
+from api.services.figures import FigureService
 from api.services.health import Health
-from api.services.sampling import SAMPLE_INTERVAL_S, Sampler
+from api.services.sampling import SAMPLE_INTERVAL_S
 from mars.adapters.kafka import (
     KafkaControlLog,
     KafkaIncidentLog,
     KafkaProgressLog,
     KafkaQueryRows,
+    KafkaReader,
     KafkaTopicAdmin,
 )
 from mars.adapters.kafka.results import KafkaDeadLetters, KafkaResultTail
@@ -114,7 +116,7 @@ class _Process:
     def __init__(
         self, settings: Settings, life: living.Life, connection: ZooKeeperConnection
     ) -> None:
-        member = member_id(settings, "api")
+        self._member = member = member_id(settings, "api")
         self._settings = settings
         self._life = life
         self._coordinator = ZooKeeperCoordinator(connection, settings.namespace, member)
@@ -144,6 +146,7 @@ class _Process:
                 history_rows_min=self._settings.bulk.history_rows_min,
                 chunk_rows=self._settings.bulk.chunk_rows,
                 tasks_max=self._settings.api.tasks_max,
+                log_bytes_max=self._settings.cluster.log_bytes_max,
             ),
             self._health,
             _version(),
@@ -154,7 +157,7 @@ class _Process:
         background = [
             threading.Thread(target=self._take_part, name="member", daemon=True),
             threading.Thread(
-                target=self._sample, args=(services.sampler,), name="sampler", daemon=True
+                target=self._sample, args=(services.figures,), name="sampler", daemon=True
             ),
         ]
         for thread in background:
@@ -183,6 +186,7 @@ class _Process:
             keys=self._keys,
             answers=KafkaQueryRows(self._settings),
             list_history=list_history,
+            open_reader=lambda: KafkaReader.alone(self._settings, self._member),
             now_ms=lambda: time.time_ns() // 1_000_000,
             sleep=time.sleep,
         )
@@ -242,9 +246,9 @@ class _Process:
         except SettingsError as error:
             logs.error(logs.logger("api"), str(error))
 
-    def _sample(self, sampler: Sampler) -> None:
+    def _sample(self, figures: FigureService) -> None:
         while not self._life.wait(SAMPLE_INTERVAL_S):
-            sampler.sample()
+            figures.take()
 
 
 class _Server(uvicorn.Server):

@@ -8,7 +8,17 @@ from fastapi_offline import FastAPIOffline
 from api import documenting, errors
 from api.body import BodyLimit
 from api.gate import Gate
-from api.routes import audits, cluster, inside, keys, queries, streams, tasks
+from api.routes import (
+    audits,
+    cluster,
+    dashboard,
+    inside,
+    keys,
+    previews,
+    queries,
+    streams,
+    tasks,
+)
 from api.routes.inside import Stopping
 from api.services.all import Services
 
@@ -39,12 +49,15 @@ def create_app(
         ],
     )
     app.include_router(streams.router(services))
+    app.include_router(previews.router(services))
     app.include_router(tasks.router(services))
     app.include_router(queries.router(services))
-    app.include_router(inside.router(services, stopping or Stopping()))
+    stopping = stopping or Stopping()
+    app.include_router(inside.router(services, stopping))
     app.include_router(keys.router(services))
     app.include_router(audits.router(services))
-    app.include_router(cluster.router(services))
+    app.include_router(cluster.router(services, stopping))
+    app.include_router(dashboard.router())
     app.add_middleware(BodyLimit, bytes_max=body_bytes_max)
     app.add_middleware(Gate, services=services)  # the outermost: nothing is read before it
     errors.install(app)

@@ -12,6 +12,7 @@ from pydantic.json_schema import models_json_schema
 
 from api.errors import PROBLEM_MEDIA_TYPE, TITLE_OF
 from api.gate import role_needed
+from api.preview_schemas import PREVIEW_REQUESTS
 from api.query_schemas import QUERY_REQUESTS
 from api.schemas import REQUESTS, Problem
 
@@ -63,7 +64,7 @@ def _described(app: FastAPI) -> dict[str, Any]:
     )
     _, extra = models_json_schema(
         [
-            *((model, "validation") for model in (*REQUESTS, *QUERY_REQUESTS)),
+            *((model, "validation") for model in (*REQUESTS, *QUERY_REQUESTS, *PREVIEW_REQUESTS)),
             (Problem, "serialization"),
         ],
         ref_template=REFERENCE,

@@ -58,6 +58,10 @@ class TooManyRequests(RequestError):
         self.wait_s = wait_s
 
 
+class TooManyPreviews(RequestError):
+    """All places for previews are taken; another try in some seconds may find one."""
+
+
 class WrongMembers(Rejected):
     """Members of the body are unknown, missing or of a wrong type; `problems` names each."""
 
@@ -77,6 +81,7 @@ STATUS_OF: Mapping[type[MarsError], HTTPStatus] = {
     TooManyFollowers: HTTPStatus.TOO_MANY_REQUESTS,
     TooManyQueries: HTTPStatus.TOO_MANY_REQUESTS,
     TooManyRequests: HTTPStatus.TOO_MANY_REQUESTS,
+    TooManyPreviews: HTTPStatus.TOO_MANY_REQUESTS,
     Rejected: HTTPStatus.UNPROCESSABLE_ENTITY,
     TaskLimit: HTTPStatus.UNPROCESSABLE_ENTITY,
     Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,

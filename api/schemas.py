@@ -308,10 +308,44 @@ class TaskView(TaskSummary):
     missing: list[str]
 
 
+class FigurePoint(Answer):
+    """Figures at one moment; null: not known at that moment, or of all tasks together."""
+
+    at: int = Field(description="by the clock of the API")
+    rows_per_second: float | None
+    lag: int | None = Field(description="messages not yet taken")
+    watermark: int | None
+    watermark_delay_ms: int | None = Field(description="how far it is behind the store's clock")
+    close_latency_ms: int | None = Field(
+        description="from the end of the newest closed window until it was seen closed, to within "
+        "2 s; null: none closed since the API started"
+    )
+    log_bytes: int | None
+
+
+class FigureList(Answer):
+    """The figures of one task over the last minutes, the oldest first."""
+
+    points: list[FigurePoint]
+
+
+class AllFigures(Answer):
+    """The figures of all tasks together over the last minutes, and the newest of each task."""
+
+    points: list[FigurePoint]
+    tasks: dict[str, FigurePoint]
+
+
+class TaskListed(TaskSummary):
+    """A task in the list of all."""
+
+    figures: FigurePoint | None = Field(description="at most some seconds old; null: none yet")
+
+
 class TaskList(Answer):
     """All tasks, by name."""
 
-    tasks: list[TaskSummary]
+    tasks: list[TaskListed]
 
 
 class WindowRows(Answer):
@@ -461,6 +495,7 @@ class MemberView(Answer):
     host: str
     pid: int
     started: int
+    reported: int | None = Field(description="when it last said so, by its own clock")
     load: dict[str, float]
     missing: list[str]
     partitions: list[PartitionView]

@@ -33,7 +33,7 @@ class AsyncClient:
     Each call waits in a thread of the loop's pool, so that one list of calls serves both clients.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0915 -- a line for each call
         self,
         url: str | None = None,
         *,
@@ -59,6 +59,13 @@ class AsyncClient:
         self.windows = _in_thread(client.windows)
         self.why = _in_thread(client.why)
         self.ledger = _in_thread(client.ledger)
+        self.window_ledger = _in_thread(client.window_ledger)
+        self.verify = _in_thread(client.verify)
+        self.dead = _in_thread(client.dead)
+        self.incidents = _in_thread(client.incidents)
+        self.preview = _in_thread(client.preview)
+        self.figures = _in_thread(client.figures)
+        self.all_figures = _in_thread(client.all_figures)
         self.results = _in_thread(client.results)
         self.ask = _in_thread(client.ask)
         self.create_query = _in_thread(client.create_query)

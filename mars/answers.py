@@ -103,6 +103,73 @@ class Validation(_Answer, frozen=True):
     output: Output
 
 
+class PreviewCounts(_Answer, frozen=True):
+    """Where the rows of a preview went."""
+
+    read: int
+    counted: int
+    filtered: int
+    bad: int
+    future: int
+
+
+class PreviewWindow(_Answer, frozen=True):
+    """One window as far as the rows of a preview fill it."""
+
+    window_start: int
+    window_end: int
+    groups: int
+    rows: list[Row]
+
+
+class PreviewRejected(_Answer, frozen=True):
+    """A row that would not be counted."""
+
+    partition: int
+    offset: int
+    reason: str
+    detail: str
+    sample: str
+
+
+class LateShare(_Answer, frozen=True):
+    """What part of the rows, 0 to 1, would be late with a delay."""
+
+    delay_ms: int
+    share: float
+
+
+class Predictions(_Answer, frozen=True):
+    """What a task would cost, and how its delay should be; None: unknown."""
+
+    rows_per_second: float | None
+    groups_per_window: int | None
+    groups_at_least: bool
+    redis_bytes: int | None
+    redis_bytes_merged: int | None
+    redis_bytes_max: int
+    late: list[LateShare]
+    disorder_max_ms: int | None
+    suggested_delay_ms: int | None
+    sentences: list[str]
+
+
+class Preview(_Answer, frozen=True):
+    """What a query gives over some rows; `source` is last_seconds, newest or rows."""
+
+    source: str
+    messages: int
+    bytes: int
+    truncated: bool
+    counts: PreviewCounts
+    windows: list[PreviewWindow]
+    more_windows: bool
+    rejected: list[PreviewRejected]
+    predictions: Predictions
+    notes: list[str]
+    output: Output
+
+
 class Ledger(_Answer, frozen=True):
     """Where rows went."""
 
@@ -188,10 +255,41 @@ class Task(TaskSummary, frozen=True):
     backfill: Backfill | None = None
 
 
+class FigurePoint(_Answer, frozen=True):
+    """Figures at one moment; None: not known."""
+
+    at: int
+    rows_per_second: float | None
+    lag: int | None
+    watermark: int | None
+    watermark_delay_ms: int | None
+    close_latency_ms: int | None
+    log_bytes: int | None
+
+
+class FigureList(_Answer, frozen=True):
+    """The figures of one task over the last minutes, the oldest first."""
+
+    points: list[FigurePoint]
+
+
+class AllFigures(_Answer, frozen=True):
+    """The figures of all tasks together over the last minutes, and the newest of each task."""
+
+    points: list[FigurePoint]
+    tasks: dict[str, FigurePoint]
+
+
+class TaskListed(TaskSummary, frozen=True):
+    """A task in the list of all, with its newest figures."""
+
+    figures: FigurePoint | None = None
+
+
 class Tasks(_Answer, frozen=True):
     """All tasks."""
 
-    tasks: list[TaskSummary]
+    tasks: list[TaskListed]
 
 
 class QueryCounts(_Answer, frozen=True):
@@ -453,6 +551,7 @@ class Member(_Answer, frozen=True):
     missing: list[str]
     partitions: list[Partition]
     buckets: list[Bucket]
+    reported: int | None = None
     age_s: float | None = None
     leaving: bool = False
 

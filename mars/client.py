@@ -8,7 +8,7 @@ Times are epoch milliseconds. Answers may grow members that this release does no
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from http import HTTPStatus
@@ -21,13 +21,17 @@ import httpx
 import msgspec
 
 from mars.answers import (
+    AllFigures,
     Cluster,
+    FigureList,
+    FigurePoint,
     FinishedWindows,
     Key,
     Keys,
     Ledger,
     NewKey,
     OpenWindows,
+    Preview,
     Queries,
     Query,
     QueryAnswer,
@@ -37,8 +41,8 @@ from mars.answers import (
     Stream,
     Streams,
     Task,
+    TaskListed,
     Tasks,
-    TaskSummary,
     Validation,
     Why,
     WindowSource,
@@ -197,7 +201,7 @@ class Client:
             body["history"] = history
         return self._call("POST", "/v1/tasks", Task, body=body)
 
-    def tasks(self, *, deleted: bool = False) -> list[TaskSummary]:
+    def tasks(self, *, deleted: bool = False) -> list[TaskListed]:
         """All tasks, by name."""
         query = {"deleted": "true"} if deleted else None
         return self._call("GET", "/v1/tasks", Tasks, query=query).tasks
@@ -239,6 +243,21 @@ class Client:
         if name is not None:
             body["name"] = name
         return self._call("POST", "/v1/tasks/validate", Validation, body=body)
+
+    def preview(
+        self,
+        sql: str,
+        *,
+        options: Mapping[str, object] | None = None,
+        seconds: float | None = None,
+        rows: Sequence[object] | None = None,
+        limit: int | None = None,
+    ) -> Preview:
+        """Try a query over the last seconds of its topic, or over `rows`; nothing is registered."""
+        given = {"seconds": seconds, "rows": rows, "limit": limit}
+        body: dict[str, object] = {"sql": sql, "options": options or {}}
+        body |= {name: value for name, value in given.items() if value is not None}
+        return self._call("POST", "/v1/tasks/preview", Preview, body=body)
 
     # ------------------------------------------------------------------------- inside a task
 
@@ -284,6 +303,10 @@ class Client:
         """A page of rows that were not counted."""
         query = {"reason": reason, "after": after, "limit": limit}
         return self._call("GET", f"{_task(name)}/dead", DeadRows, query=query)
+
+    def figures(self, name: str) -> list[FigurePoint]:
+        """Rate, lag, watermark and close latency over the last minutes, the oldest first."""
+        return self._call("GET", f"{_task(name)}/figures", FigureList).points
 
     def results(
         self, name: str, *, window_start: int | None = None, limit: int | None = None
@@ -488,6 +511,10 @@ class Client:
         """What happened that people should hear of, newest first."""
         query = {"task": task, "since": since, "limit": limit}
         return self._call("GET", "/v1/incidents", Incidents, query=query).incidents
+
+    def all_figures(self) -> AllFigures:
+        """Figures of all tasks together over the last minutes, and the newest of each."""
+        return self._call("GET", "/v1/figures", AllFigures)
 
     def readiness(self) -> Readiness:
         """Whether the API has every server it needs; that it has not is no error here."""

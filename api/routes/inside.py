@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Awaitable, Callable
 from http import HTTPStatus
 from typing import Annotated
 
@@ -12,7 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from api.audit_schemas import WindowLedger
 from api.documenting import problems
 from api.routes.streams import AWAY, IN_USE, UNKNOWN
-from api.schemas import FinishedWindows, Ledger, OpenWindows, Why
+from api.schemas import FigureList, FinishedWindows, Ledger, OpenWindows, Why
 from api.services.all import Services
 from api.services.views import ledger_view
 from api.services.windows import LIMIT_DEFAULT, LIMIT_MAX, select
@@ -36,6 +37,21 @@ class Stopping:
     def set(self) -> None:
         """End all event streams soon."""
         self.is_set = True
+
+
+def gone_of(request: Request, stopping: Stopping) -> Callable[[], Awaitable[bool]]:
+    """Says whether nobody listens to a stream any more."""
+
+    async def gone() -> bool:
+        return stopping.is_set or await request.is_disconnected()
+
+    return gone
+
+
+def event_stream(events: AsyncIterator[bytes]) -> StreamingResponse:
+    """Server-sent events as a response, neither kept nor held back by what lies between."""
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingResponse(events, media_type=EVENT_STREAM, headers=headers)
 
 
 def router(services: Services, stopping: Stopping) -> APIRouter:
@@ -75,6 +91,26 @@ def router(services: Services, stopping: Stopping) -> APIRouter:
         return ledger_view(services.progress.ledger(task))
 
     @routes.get(
+        "/figures",
+        response_model=FigureList,
+        responses={
+            200: {
+                "description": "Figures over the last minutes; or, if asked for, events named "
+                "figures: first those, then each new one as it is taken",
+                "content": {EVENT_STREAM: {"schema": {"type": "string"}}},
+            },
+            **problems(UNKNOWN, HTTPStatus.TOO_MANY_REQUESTS, AWAY),
+        },
+    )
+    async def figures(name: str, request: Request) -> Response | FigureList:
+        """Rate, lag, watermark and close latency of a task, for charts."""
+        task = (await run_in_threadpool(services.tasks.show, name)).name
+        if EVENT_STREAM not in request.headers.get("accept", ""):
+            return await run_in_threadpool(services.figures.of_task, task)
+        events = services.figures.follow_task(task, gone_of(request, stopping))
+        return event_stream(events)
+
+    @routes.get(
         "/results",
         response_model=FinishedWindows,
         responses={
@@ -103,11 +139,7 @@ def router(services: Services, stopping: Stopping) -> APIRouter:
         if EVENT_STREAM not in request.headers.get("accept", ""):
             return await run_in_threadpool(services.results.recent, name, window_start, limit)
 
-        async def gone() -> bool:
-            return stopping.is_set or await request.is_disconnected()
-
-        events = await services.results.follow(name, gone, last_event_id)
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        return StreamingResponse(events, media_type=EVENT_STREAM, headers=headers)
+        gone = gone_of(request, stopping)
+        return event_stream(await services.results.follow(name, gone, last_event_id))
 
     return routes

@@ -19,7 +19,7 @@ from api.schemas import (
     Validation,
 )
 from api.services.all import Services
-from api.services.views import summary, task_view, validation
+from api.services.views import listed, task_view, validation
 from mars.definitions import TaskDefinition
 
 CHANGED = HTTPStatus.PRECONDITION_FAILED
@@ -65,7 +65,10 @@ def router(services: Services) -> APIRouter:
         """List all tasks."""
         tasks = services.tasks.list_all(deleted=deleted)
         states = services.sampler.states(tasks)
-        return TaskList(tasks=[summary(task, states[task.name]) for task in tasks])
+        figures = services.figures.newest()
+        return TaskList(
+            tasks=[listed(task, states[task.name], figures.get(task.name)) for task in tasks]
+        )
 
     @routes.get("/{name}", responses=problems(UNKNOWN, AWAY))
     def show_task(name: str, response: Response) -> TaskView:

@@ -9,10 +9,12 @@ from api.services.cluster import ClusterService
 from api.services.compiling import Compiler
 from api.services.context import BucketCount, Cluster, Ports
 from api.services.dead import DeadService
+from api.services.figures import FigureService
 from api.services.health import Health
 from api.services.incidents import IncidentService
 from api.services.logs import LogReader
 from api.services.metrics import MetricService
+from api.services.preview import PreviewService
 from api.services.progress import ProgressTail
 from api.services.queries import QueryService
 from api.services.results import ResultService
@@ -34,6 +36,7 @@ class Services:
     tasks: TaskService
     progress: ProgressTail
     queries: QueryService
+    previews: PreviewService
     windows: WindowService
     results: ResultService
     window_ledgers: WindowLedgerService
@@ -42,6 +45,7 @@ class Services:
     incidents: IncidentService
     why: WhyService
     sampler: Sampler
+    figures: FigureService
     cluster: ClusterService
     metrics: MetricService
     health: Health
@@ -70,6 +74,7 @@ def build(
         tasks=tasks,
         progress=progress,
         queries=QueryService(ports, compiler, buckets, cluster),
+        previews=PreviewService(ports, compiler, buckets, cluster),
         windows=windows,
         results=ResultService(ports, compiler, tasks),
         window_ledgers=WindowLedgerService(ports, compiler, tasks, windows),
@@ -78,6 +83,7 @@ def build(
         incidents=IncidentService(ports),
         why=WhyService(ports, compiler, buckets, tasks, progress, logs, health.away),
         sampler=sampler,
+        figures=FigureService(sampler, ports.now_ms),
         cluster=members,
         metrics=MetricService(ports, members, sampler, health),
         health=health,

@@ -1,4 +1,4 @@
-"""`mars task add | list | show | change | pause | resume | rm | validate`."""
+"""`mars task add | list | show | change | pause | resume | rm | validate | preview`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 
 from mars.answers import Task
 from mars.cli.completion import task_argument
+from mars.cli.preview import print_preview, read_lines
 from mars.cli.shared import (
     Moment,
     api_address,
@@ -241,6 +242,48 @@ def validate(
         return
     rows = [(each.name, each.type) for each in found.output.columns]
     output().print(table(("column", "type"), rows))
+
+
+@task.command()
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.option("--sql", default=None, help="The query, instead of a file.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0, max=60, min_open=True),
+    default=None,
+    help="How far back to look [default: 10].",
+)
+@click.option(
+    "--rows",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    default=None,
+    help="A file of JSON lines to try the query on, instead of the topic.",
+)
+@_options_option
+@api_option
+@json_option
+def preview(
+    file: Path | None,
+    sql: str | None,
+    seconds: float | None,
+    rows: Path | None,
+    options: tuple[str, ...],
+    api: str | None,
+    as_json: bool,
+) -> None:
+    """Try a query on the last seconds of its topic, and say what it would cost.
+
+    Nothing is registered.
+    """
+    body = _definition(file, sql)
+    settings = {**_object(body.get("options")), **_pairs(options)}
+    given = None if rows is None else read_lines(rows)
+    with Client(api_address(api)) as client:
+        found = client.preview(str(body["sql"]), options=settings, seconds=seconds, rows=given)
+    if as_json:
+        print_json(found)
+    else:
+        print_preview(found)
 
 
 def _tell(found: Task, as_json: bool, text: str) -> None:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from pydantic import BaseModel
 
-from api import audit_schemas, query_schemas, schemas
+from api import audit_schemas, preview_schemas, query_schemas, schemas
 from mars import answers, audits
 from mars.client import Client
 from mars.errors import (
@@ -223,6 +223,16 @@ PAIRS: list[tuple[type[msgspec.Struct], type[BaseModel]]] = [
     (answers.Backlog, schemas.Backlog),
     (answers.Cluster, schemas.ClusterView),
     (answers.Readiness, schemas.Readiness),
+    (answers.TaskListed, schemas.TaskListed),
+    (answers.FigurePoint, schemas.FigurePoint),
+    (answers.FigureList, schemas.FigureList),
+    (answers.AllFigures, schemas.AllFigures),
+    (answers.Preview, preview_schemas.PreviewView),
+    (answers.PreviewCounts, preview_schemas.PreviewCounts),
+    (answers.PreviewWindow, preview_schemas.PreviewWindow),
+    (answers.PreviewRejected, preview_schemas.PreviewRejected),
+    (answers.LateShare, preview_schemas.LateShare),
+    (answers.Predictions, preview_schemas.Predictions),
 ]
 
 

@@ -30,6 +30,7 @@ from mars.adapters.memory.keys import MemoryKeyRegistry
 from mars.adapters.memory.partial_log import MemoryPartialLog
 from mars.adapters.memory.queries import MemoryQueryRegistry, MemoryQueryRows
 from mars.adapters.memory.registry import MemoryRegistry
+from mars.adapters.memory.source import MemorySource
 from mars.adapters.memory.source_rows import MemorySourceRows
 from mars.definitions import FileHistory, HistoryFile, TaskDefinition
 from mars.errors import Rejected, Unavailable
@@ -340,6 +341,7 @@ class World:
         self.answers = MemoryQueryRows(self.broker)
         self.incidents = MemoryIncidentLog(self.broker)
         self.source_rows = MemorySourceRows(self.broker)
+        self.readers: list[MemorySource] = []
         self.files = TwinFiles()
         self.log = MemoryPartialLog(lambda: self.now_ms, buckets=BUCKETS)
         self.health = Health({"kafka": lambda: None, "redis": lambda: None})
@@ -370,10 +372,15 @@ class World:
             answers=self.answers,
             keys=self.keys,
             list_history=self.files,
+            open_reader=self.open_reader,
             now_ms=lambda: self.now_ms,
             sleep=self.sleep,
         )
         return build(ports, cluster, self.health, "1.2.3", access)
+
+    def open_reader(self) -> MemorySource:
+        self.readers.append(MemorySource(self.broker))
+        return self.readers[-1]
 
     def sleep(self, seconds: float) -> None:
         self.slept_s.append(seconds)
