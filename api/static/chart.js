@@ -111,7 +111,7 @@ export class Chart {
           stroke: style(`--line-${(at % COLOURS) + 1}`),
           width: 2,
           spanGaps: true,
-          points: { show: this.data[0].length < 3 },
+          points: { show: (plot) => plot.data[0].length < 3 },
         })),
       ],
       hooks: { setCursor: [(plot) => this.tell(plot.cursor.idx ?? this.data[0].length - 1)] },

@@ -14,6 +14,7 @@ from tests.support.cluster import MarsCluster
 pytestmark = pytest.mark.acceptance
 
 TOPIC = "seen"
+TASK = "seen_pages"
 SQL = "SELECT page, count(*)\nFROM seen\nGROUP BY page WINDOWING 2 s"
 
 
@@ -58,7 +59,7 @@ def write_query(browser: Browser) -> None:
 def pause_and_resume(browser: Browser, mars: MarsCluster) -> None:
     browser.click_text("Pause")
     browser.until_text("paused", ".state")
-    assert mars.client.task("seen_pages").state == "paused"
+    assert mars.client.task(TASK).state == "paused"
     browser.click_text("Resume")
     browser.until_text("running", ".state")
 
@@ -66,7 +67,7 @@ def pause_and_resume(browser: Browser, mars: MarsCluster) -> None:
 def delete(browser: Browser) -> None:
     browser.click_text("Delete")
     browser.click_text("Delete", "dialog button")
-    browser.until_text("seen_pages is deleted", "#said")
+    browser.until_text(f"{TASK} is deleted", "#said")
 
 
 def test_from_a_stream_to_results_and_the_end_of_a_task(
@@ -80,14 +81,14 @@ def test_from_a_stream_to_results_and_the_end_of_a_task(
     browser.go(f"{mars.api}/#/new/seen")
     write_query(browser)
     browser.click_text("Preview")
-    browser.until_text("Topic seen has no messages")
+    browser.until_text(f"Topic {TOPIC} has no messages")
     feed(mars, 600)
     browser.click_text("Preview")
     browser.until_text("600 rows: 600 counted")
     browser.until_text("About 60 rows a second.")
     assert "page-2" in browser.text("#preview")
 
-    browser.type("#name", "seen_pages")
+    browser.type("#name", TASK)
     browser.type("#idle_after", "1s")
     browser.click_text("Register")
     browser.until_text("version 1 over stream seen")
@@ -99,7 +100,7 @@ def test_from_a_stream_to_results_and_the_end_of_a_task(
     browser.go(f"{mars.api}/#/cluster")
     browser.until_text("reducer-2")
     browser.until("return document.querySelectorAll('.buckets li[data-state=owning]').length === 8")
-    browser.go(f"{mars.api}/#/tasks/seen_pages")
+    browser.go(f"{mars.api}/#/tasks/{TASK}")
     delete(browser)
-    assert "seen_pages" not in {task.name for task in mars.client.tasks()}
+    assert TASK not in {task.name for task in mars.client.tasks()}
     browser.go("about:blank")

@@ -248,17 +248,11 @@ class Editor {
             `Use a delay of ${use}`,
           )
         : null,
-      h(
-        "p",
-        {},
-        `${some(counts.read, "row")}: `,
-        FATES.map((fate) => `${number(counts[fate])} ${fate}`).join(", "),
-        ".",
-      ),
+      counts.read ? h("p", {}, fatesOf(counts)) : null,
       [...windows].reverse().map((one, at) => windowDetails(one, at === 0)),
       found.more_windows ? h("p", { class: "quiet" }, "... and older windows.") : null,
       found.rejected.length ? rejected(found.rejected) : null,
-      details(predictions),
+      counts.read ? details(predictions) : null,
     );
   }
 
@@ -294,6 +288,11 @@ class Editor {
 }
 
 // -------------------------------------------------------------------------------- what is shown
+
+function fatesOf(counts) {
+  const parts = FATES.map((fate) => `${number(counts[fate])} ${fate}`);
+  return `${some(counts.read, "row")}: ${parts.join(", ")}.`;
+}
 
 function outputOf(found, named) {
   const columns = [{ title: "column" }, { title: "type" }];
