@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Sequence
+from threading import Event, Thread
 
 import pytest
 
@@ -17,7 +18,7 @@ from tests.contracts.kafka_servers import KafkaCluster
 pytestmark = pytest.mark.integration
 
 TASK = TaskName("by_sip")
-SILENCE_S = 3.0
+SILENCE_S = 8.0
 """After which a reader takes it that there is no more: joining a group takes less."""
 
 
@@ -93,16 +94,32 @@ def test_row_whose_handling_failed_comes_again_and_no_other(
     assert sorted(handled) == list(range(10))
 
 
-def test_two_members_of_a_group_share_the_rows(kafka_cluster: KafkaCluster, group: str) -> None:
+def test_members_of_a_group_handle_each_row_once_while_partitions_move(
+    kafka_cluster: KafkaCluster, group: str
+) -> None:
     topic = kafka_cluster.topic(2)
-    write(kafka_cluster, topic, range(4))
-    handled = []
-    with consumer(kafka_cluster, topic, group) as first:
-        handled.append(next(first).row["number"])
-        with consumer(kafka_cluster, topic, group, silence_s=10) as second:
-            handled += [row.row["number"] for row in second]
-        handled += [row.row["number"] for row in first]
-    assert set(handled) == set(range(4))
+    write(kafka_cluster, topic, range(200))
+    handled: list[tuple[str, int, int]] = []
+    joined = Event()
+
+    def take(name: str, rows: KafkaResultConsumer) -> None:
+        with rows:
+            for row in rows:
+                handled.append((name, row.partition, row.row["number"]))
+                # The first goes slowly until the second has something, so that both have a part.
+                if name == "second":
+                    joined.set()
+                elif len(handled) < 150:
+                    joined.wait(0.1)
+
+    def second() -> None:
+        take("second", consumer(kafka_cluster, topic, group))
+
+    other = Thread(target=second)
+    other.start()
+    take("first", consumer(kafka_cluster, topic, group))
+    other.join()
+    assert sorted(number for _name, _partition, number in handled) == list(range(200))
 
 
 def test_program_that_keeps_offsets_itself_begins_where_it_says(

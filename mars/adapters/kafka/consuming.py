@@ -55,8 +55,9 @@ class KafkaResultConsumer:
     A row is *handled* when the next one is asked for, or when the `with` block ends without an
     error. Offsets of handled rows are committed for the group about every second, before a
     partition moves to another member, and at the end. So a program that ends in order, with an
-    error or without, handles each row exactly once over all its runs. One that is killed gets those
-    again which it handled in the last second; it never misses one. Where even that must not be,
+    error or without, handles each row exactly once over all its runs, and so do the members of a
+    group together. One that is killed, or takes more than five minutes for a row, gets those again
+    which it handled in the last second; it never misses one. Where even that must not be,
     keep `partition` and `offset` + 1 in the same transaction as what you make of a row, and begin
     there: with `begin` nothing is committed to Kafka, and the program alone decides.
     """
@@ -90,7 +91,7 @@ class KafkaResultConsumer:
         if partitions.error is not None:
             raise NotFound(f"Kafka has no topic {self._topic}; check the address of Kafka.")
         if begin is None:
-            self._consumer.subscribe([self._topic])
+            self._consumer.subscribe([self._topic], on_assign=_in_poll, on_revoke=_in_poll)
             return
         self._consumer.assign(
             [
@@ -174,3 +175,7 @@ class KafkaResultConsumer:
         self._in_hand = None
         with translated():
             self._consumer.close()
+
+
+def _in_poll(_consumer: Consumer, _partitions: list[TopicPartition]) -> None:
+    """With a callback partitions move while the client is polled, when no row is in hand."""
