@@ -170,7 +170,10 @@ class Load:
         `bad` and `future` rows were sent beside those of the load.
         """
         wanted = expected(self.rows, self.window_s * 1000)
-        found = self.mars.read_until(f"mars.results.{self.name}", len(wanted), seconds=seconds)
+        try:
+            found = self.mars.read_until(f"mars.results.{self.name}", len(wanted), seconds=seconds)
+        except AssertionError as problem:
+            raise AssertionError(f"{self.mars.client.ledger(self.name)}\n{problem}") from problem
         assert_exactly_once(found, wanted)
         self._check_ledger(bad, future)
         assert_progress_only_goes_forward(self.mars.file["kafka"])
