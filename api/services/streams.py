@@ -28,7 +28,7 @@ TOPIC_CHARACTERS_MAX = 249
 TOPIC_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 """Kafka's own rule for the name of a topic."""
 
-OWN_TOPICS = ("progress", "control", "dead", "queries")
+OWN_TOPICS = ("progress", "state", "control", "dead", "queries")
 """What Mars itself writes; see `mars.adapters.kafka.names`."""
 
 TIMESTAMPS = tuple(kind.value for kind in FieldType if kind.value_type is ValueType.TIMESTAMP)

@@ -10,7 +10,7 @@ The one recovery path, for every way in which the store can be lost or go back, 
       └▶ RAISE     publish E+1 and a new assignment epoch for every bucket
           └▶ wait  until every bucket's claim of its new epoch is in mars.progress: now all progress
               │    records are final
-              └▶ INITIALISE  every task: offsets = lowest L, cuts = all M
+              └▶ INITIALISE  every task: offsets = lowest L, cuts = all M and S
                   └▶ SEAL    leave the sentinel: (E, run id)
 """
 

@@ -50,7 +50,7 @@ class TopicAdmin(Protocol):
         """None if there is no such topic."""
 
     def ensure_internal(self, buckets: int) -> None:
-        """Make `mars.progress`, `mars.control` and `mars.dead` where they are missing."""
+        """Make Mars's own topics where they are missing."""
 
     def ensure_output(self, topic: Topic, partitions: int) -> TopicInfo:
         """Make an output topic where it is missing."""

@@ -201,6 +201,15 @@ class PartialLog(Protocol):
         base that is there has a higher `seq`: the caller is a former owner.
         """
 
+    def put_base(
+        self, task: TaskName, epoch: StoreEpoch, bucket: Bucket, bases: Sequence[Entry]
+    ) -> bool:
+        """Let a bucket's log begin with saved panes, one entry per version, the newest first.
+
+        They get the SEQ 0: none of the log's entries is in them. A base that is there stays as it
+        is. False if the epoch is another.
+        """
+
     def initialise(self, task: TaskName, epoch: StoreEpoch, start: TaskStart) -> bool:
         """Begin a life: unlink all keys of the task and set them anew.
 

@@ -277,3 +277,46 @@ def test_bases_of_older_versions_go_with_the_next_base(log: PartialLog) -> None:
     assert log.compact(TASK, EPOCH, BUCKET, None)
     assert log.read(TASK, BUCKET, NOTHING_YET, ALL).older == ()
     assert head_of(log).log_bytes == 0
+
+
+# ------------------------------------------------------------------------------ saved panes
+
+
+def test_panes_put_back_are_the_base_of_a_log_and_none_of_its_entries_goes(
+    log: PartialLog,
+) -> None:
+    fill(log, 2, buckets=(0,))
+    before = head_of(log).log_bytes
+    newest, older = (replace(base(0), version=number) for number in (2, 1))
+
+    assert log.put_base(TASK, EPOCH, BUCKET, (newest, older))
+
+    found = log.read(TASK, BUCKET, NOTHING_YET, ALL)
+    assert (found.base, found.older) == (newest, (older,))
+    assert seqs(list(found.entries)) == [1, 2]
+    added = head_of(log).log_bytes - before
+    assert log.compact(TASK, EPOCH, BUCKET, base(2))
+    assert head_of(log).log_bytes * 2 == added
+
+
+def test_panes_put_back_are_read_where_no_entry_has_come_yet(log: PartialLog) -> None:
+    assert log.put_base(TASK, EPOCH, BUCKET, (base(0),))
+    assert log.read(TASK, BUCKET, NOTHING_YET, NOTHING_YET).base == base(0)
+    assert log.read(TASK, Bucket(1), NOTHING_YET, NOTHING_YET).base is None
+
+
+def test_panes_put_back_take_the_place_of_no_base(store: Store, log: PartialLog) -> None:
+    fill(log, 3)
+    log.compact(TASK, EPOCH, BUCKET, base(2))
+    before = store.dump()
+    assert log.put_base(TASK, EPOCH, BUCKET, (base(0),))
+    assert store.dump() == before
+
+
+def test_panes_put_back_in_another_epoch_are_refused(store: Store, log: PartialLog) -> None:
+    fill(log, 1)
+    before = store.dump()
+    for epoch in (StoreEpoch(EPOCH - 1), StoreEpoch(EPOCH + 1)):
+        assert not log.put_base(TASK, epoch, BUCKET, (base(0),))
+    assert not log.put_base(OTHER_TASK, EPOCH, BUCKET, (base(0),))
+    assert store.dump() == before

@@ -55,6 +55,9 @@ BUDGETS_BYTES = (16_000, 24_000, 10**8)
 held back all the time and no task needs more.
 """
 
+SNAPSHOTS_MS = (300, 1_200, 4_000, 10**9)
+"""How often open panes are saved; windows are open for some seconds."""
+
 TRACE_LINES = 40
 
 Item = TypeVar("Item")
@@ -106,7 +109,8 @@ class World:
         self.scheduler = Scheduler(self.chance)
         self.weather = tune(Weather.draw(self.chance))
         budget = self.chance.choice(BUDGETS_BYTES)
-        self.servers = Servers(lambda: self.scheduler.now_ms, budget)
+        snapshots_ms = self.chance.choice(SNAPSHOTS_MS)
+        self.servers = Servers(lambda: self.scheduler.now_ms, budget, snapshots_ms)
         self.cluster = Cluster(self.scheduler, self, self.servers)
         self._starters = {
             "mapper": self.cluster.mapper,

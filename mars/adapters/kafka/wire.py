@@ -1,8 +1,9 @@
-"""The records of `mars.progress` and `mars.control` as JSON.
+"""The records of `mars.progress` and `mars.control` as JSON, and the keys of `mars.state`.
 
     topic      key                          value
-    progress   ["<task>", version, bucket]  {"type": "progress", "format": 1, "record": {...}}
-    progress   ["claim", bucket]            {"type": "claim", "format": 1, "record": {...}}
+    progress   ["<task>", version, bucket]  {"type": "progress", "format": 2, "record": {...}}
+    progress   ["claim", bucket]            {"type": "claim", "format": 2, "record": {...}}
+    state      ["<task>", version, bucket, part]   a part of a snapshot, see `mars.codec.snapshot`
     control    task:<name>                  a task definition, see `mars.definitions`
     control    epochs                       {"leader": G, "store": E, "assignment": A}
 
@@ -18,10 +19,13 @@ import msgspec
 from mars.definitions import TaskDefinition, decode_definition
 from mars.errors import MarsError
 from mars.ports import Claim, Progress, ProgressRecord
-from mars.types import AssignmentEpoch, LeaderEpoch, StoreEpoch, TaskName
+from mars.types import AssignmentEpoch, Bucket, LeaderEpoch, StoreEpoch, TaskName
 
-FORMAT = 1
-"""To be raised with any change that an older release must not pass over."""
+FORMAT = 2
+"""To be raised with any change that an older release must not pass over. Since 2 a record may name
+a snapshot, without which the windows that are in it cannot be built again."""
+
+FORMATS_READ = (1, 2)
 
 EPOCHS_KEY = b"epochs"
 TASK_KEY_PREFIX = b"task:"
@@ -72,9 +76,14 @@ def decode_progress(raw: bytes | None, place: str) -> ProgressRecord:
         row: _ProgressRow | _ClaimRow = _rows.decode(raw or b"")
     except msgspec.MsgspecError as error:
         raise _unreadable(place, error) from error
-    if row.format != FORMAT:
+    if row.format not in FORMATS_READ:
         raise _unreadable(place, f"it has format {row.format}, known is {FORMAT}")
     return row.record
+
+
+def state_key(task: TaskName, version: int, bucket: Bucket, part: int) -> bytes:
+    """The key of a part of a snapshot in `mars.state`."""
+    return msgspec.json.encode((task, version, bucket, part))
 
 
 def task_key(name: TaskName) -> bytes:

@@ -7,6 +7,7 @@ can be told to fail by itself. Nothing blocks and nothing is safe for threads.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from mars.adapters.memory.faults import Faults, fallible
 from mars.adapters.memory.store import (
@@ -23,6 +24,7 @@ from mars.adapters.memory.store import (
     write,
 )
 from mars.adapters.store import IDLE_LEASE_MS, check_batch, holder_limit
+from mars.codec.snapshot import BEFORE_THE_LOG
 from mars.ports import (
     AppendOutcome,
     Applied,
@@ -199,6 +201,20 @@ class MemoryPartialLog:
         found.older[bucket] = tuple(Stored(one, entry_size(one)) for one in older)
         log = found.logs.get(bucket, {})
         found.logs[bucket] = {seq: entry for seq, entry in log.items() if seq > base.seq}
+        return True
+
+    @fallible
+    def put_base(
+        self, task: TaskName, epoch: StoreEpoch, bucket: Bucket, bases: Sequence[Entry]
+    ) -> bool:
+        """Let a bucket's log begin with saved panes; a base that is there stays as it is."""
+        found = self._store.task(task, epoch)
+        if found is None:
+            return False
+        if bucket not in found.bases:
+            newest, *older = (replace(base, seq=BEFORE_THE_LOG) for base in bases)
+            found.bases[bucket] = Stored(newest, entry_size(newest))
+            found.older[bucket] = tuple(Stored(one, entry_size(one)) for one in older)
         return True
 
     # --------------------------------------------------------------------------- the leader

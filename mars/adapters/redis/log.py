@@ -39,6 +39,7 @@ _RENEW_IDLE = Script.load("renew_idle")
 _HEAD = Script.load("head")
 _TRIM = Script.load("trim")
 _COMPACT = Script.load("compact")
+_PUT_BASE = Script.load("put_base")
 _INITIALISE = Script.load("initialise")
 _SET_ACTIVE = Script.load("set_active")
 _SWITCH_VERSION = Script.load("switch_version")
@@ -196,6 +197,16 @@ class RedisPartialLog:
             for one in (base, *older):
                 arguments += encode_entry(one.version, one.ranges, one.partial)
         return self._done(_COMPACT, names, arguments)
+
+    def put_base(
+        self, task: TaskName, epoch: StoreEpoch, bucket: Bucket, bases: Sequence[Entry]
+    ) -> bool:
+        """Let a bucket's log begin with saved panes; a base that is there stays as it is."""
+        keys = self._keys(task)
+        arguments: list[Argument] = [epoch, ENTRY_OVERHEAD_BYTES]
+        for one in bases:
+            arguments += encode_entry(one.version, one.ranges, one.partial)
+        return self._done(_PUT_BASE, [keys.meta, keys.bytes, keys.base(bucket)], arguments)
 
     # --------------------------------------------------------------------------- the leader
 

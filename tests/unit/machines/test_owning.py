@@ -57,7 +57,11 @@ from tests.unit.machines.reducing_rows import (
 
 BUCKETS = 2
 LIMITS = OwningLimits(
-    progress_interval_ms=10_000, large_task_rows=3, log_bytes_max=1_000, buckets=BUCKETS
+    progress_interval_ms=10_000,
+    large_task_rows=3,
+    log_bytes_max=1_000,
+    buckets=BUCKETS,
+    snapshot_every_ms=900_000,
 )
 OTHER = TaskName("other")
 Asked = TypeVar("Asked")
