@@ -8,6 +8,7 @@
     ├── Interrupted            an outcome is unknown: the caller must look before it goes on
     ├── TaskLimit              one task went over a limit; the others are not concerned
     ├── OutputRefused          one task's output topic does not take its rows
+    ├── SnapshotLost           saved window state is not in Kafka as it was recorded
     ├── JobFailed              a Spark job cannot succeed, however often it is tried
     ├── WaitedTooLong          what was waited for did not come in the time that was given
     ├── JobCancelled           a Spark job was stopped because somebody asked for it
@@ -74,6 +75,10 @@ class OutputRefused(MarsError):
         self.task = task
         self.topic = topic
         self.detail = detail
+
+
+class SnapshotLost(MarsError):
+    """Window state that a progress record names is not there, or is not what was written."""
 
 
 class JobFailed(MarsError):

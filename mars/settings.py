@@ -124,6 +124,10 @@ class ReducerSettings:
     """Age at which progress is committed without rows, so that a replay stays short."""
     large_task_rows: Positive = 50_000
     """Due rows from which a task gets a transaction of its own, after the others."""
+    snapshot_every_ms: Positive = 900_000
+    """Time (15 min) after which open panes are saved in Kafka, and again each time it has passed:
+    windows of up to ten minutes never are; of a longer one the loss of Redis makes read again what
+    came since, which is seconds of work, not the day that the window may have been open."""
 
 
 @dataclass(frozen=True, slots=True)

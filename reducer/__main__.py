@@ -104,6 +104,7 @@ class _Reducer:
                 large_task_rows=limits.large_task_rows,
                 log_bytes_max=self._settings.cluster.log_bytes_max,
                 buckets=self._buckets,
+                snapshot_every_ms=limits.snapshot_every_ms,
             ),
         )
         turn = threading.Lock()

@@ -33,10 +33,13 @@ from mars.machines.events import (
     HeadsRead,
     Instruction,
     LogRead,
+    LogRestored,
     ReadAssignment,
     ReadLog,
+    ReadSnapshots,
     ReleaseBucket,
     Report,
+    RestoreLog,
     TasksChanged,
     Ticked,
     TrimLog,
@@ -289,6 +292,10 @@ class ReducerLoop:
                 self._on_cluster_change()
             case ClaimBucket() | AuditEmissions() | CommitTransaction() | ReleaseBucket():
                 self._work.start(instruction)
+            case ReadSnapshots():
+                self._work.start(instruction)
+            case RestoreLog():
+                self._restore(instruction)
             case ReadLog():
                 self._read_logs([instruction])
             case TrimLog() | CompactLog() | FailTask():
@@ -298,6 +305,17 @@ class ReducerLoop:
             case _:
                 assert_never(instruction)
         return True
+
+    def _restore(self, wanted: RestoreLog) -> None:
+        """Where the store does not answer, the machine asks again at the next look."""
+        done = self._services.attempt(
+            "redis",
+            lambda: self._store.put_base(
+                wanted.task, wanted.store_epoch, wanted.bucket, wanted.bases
+            ),
+        )
+        if done:
+            self._feed(LogRestored(wanted))
 
     def _read_assignment(self) -> bool:
         if not self._coordinator.connected():

@@ -6,8 +6,9 @@ progress record of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from mars.codec.checksum import checksum
 from mars.codec.entry import encode_entry
@@ -16,8 +17,9 @@ from mars.definitions import TaskVersion
 from mars.machines.evidence import level_of
 from mars.machines.folding import Bounds, ClosedWindow, Folding, StoreWentBack
 from mars.machines.runnable import RunnableTask
+from mars.machines.saving import Saving, needed_with
 from mars.plan import Plan
-from mars.ports import Emission, Head, Ledger, LogSlice, Progress, ResultBatch
+from mars.ports import Emission, Head, Ledger, LogSlice, Progress, ResultBatch, SnapshotParts
 from mars.types import (
     AssignmentEpoch,
     Bucket,
@@ -51,6 +53,7 @@ class Prepared:
     results: tuple[ResultBatch, ...]
     dead: tuple[bytes, ...]
     progress: tuple[Progress, ...]
+    snapshots: tuple[SnapshotParts, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +71,16 @@ class BucketTask:
     """Reads a task's log in one bucket in SEQ order and prepares its commits.
 
     `through` are the merged-through offsets: everything below them was in what has been absorbed.
+    After a loss of the store the panes that the records' snapshots hold must be in the log before
+    it is read: `saved` are the records whose snapshots are still to be read.
     """
 
     def __init__(
-        self, task: RunnableTask, owner: Ownership, records: Mapping[int, Progress]
+        self,
+        task: RunnableTask,
+        owner: Ownership,
+        records: Mapping[int, Progress],
+        snapshot_every_ms: int,
     ) -> None:
         self.task = task
         self.owner = owner
@@ -85,6 +94,10 @@ class BucketTask:
         self._base_bytes = 0
         self._base_is_tight = False
         self._highest: dict[Lane, int] = {}
+        self._contained: list[Sequence64] = []
+        self._run_id: str | None = None
+        self._unread = any(record.snapshot is not None for record in records.values())
+        self._saving = Saving(records, owner.store_epoch, snapshot_every_ms)
         self.update(task)
 
     def update(self, task: RunnableTask) -> None:
@@ -125,30 +138,59 @@ class BucketTask:
             incomplete_before_ms=record.incomplete_before_ms,
         )
 
+    # -------------------------------------------------------------------------------- restoring
+
+    @property
+    def saved(self) -> tuple[Progress, ...]:
+        """The records whose snapshots are to be read first: the store they speak of is lost."""
+        return self._saving.wanted
+
+    def restored(self, found: Sequence[Entry], lost: Iterable[int]) -> None:
+        """The snapshots are read; those of the versions `lost` are not there any more.
+
+        What lies in them cannot be read again from anywhere else: it is below L.
+        """
+        for version in lost:
+            snapshot = self.records[version].snapshot
+            folding = self._foldings.get(version)
+            if snapshot is not None and folding is not None:
+                before = folding.incomplete_before_ms
+                folding.incomplete_before_ms = max(snapshot.until_ms, before or snapshot.until_ms)
+        self._saving.read(found, lost)
+
+    @property
+    def to_restore(self) -> tuple[Entry, ...]:
+        """What is to be put into the store before the log is read, the newest version first."""
+        return self._saving.found
+
+    def put_back(self) -> None:
+        """The store has it."""
+        self._saving.put_back()
+
     # -------------------------------------------------------------------------------- reading
+
+    def behind(self, head: Head) -> bool:
+        """True if the log holds what has not been read: entries, or at least its base."""
+        return head.seq > self.last_seq or self._unread
 
     def absorb(self, piece: LogSlice) -> None:
         """Take what was read of the log. Raises StoreWentBack if it contradicts earlier reads."""
+        self._unread = False
+        self._check_life(piece.run_id)
         if piece.base is not None:
             self._absorb_bases((piece.base, *piece.older))
         for entry in piece.entries:
-            self._log.append(_LogEntry(entry.seq, entry.ranges))
             self._absorb_entry(entry)
 
     def _absorb_bases(self, bases: Sequence[Entry]) -> None:
         """Merged entries: those of two versions may cover the same offsets."""
         ranges = tuple(part for base in bases for part in base.ranges)
         self._base, self._base_is_tight = _LogEntry(bases[0].seq, ranges), False
-        for part in ranges:
-            self._highest[part.lane] = max(part.next, self._highest.get(part.lane, 0))
         self.last_seq = bases[0].seq
         for base in bases:
-            self._fold(base)
-
-    def _fold(self, entry: Entry) -> None:
-        folding = self._foldings.get(entry.version)
-        if folding is not None:
-            folding.absorb(entry)
+            folding = self._foldings.get(base.version)
+            if folding is not None:
+                folding.absorb_base(base)
 
     def _absorb_entry(self, entry: Entry) -> None:
         for part in entry.ranges:
@@ -159,10 +201,19 @@ class BucketTask:
                 )
             self._highest[part.lane] = part.next
         self.last_seq = entry.seq
-        self._fold(entry)
+        folding = self._foldings.get(entry.version)
+        if folding is not None and folding.contains(entry):
+            self._contained.append(entry.seq)
+            return
+        self._log.append(_LogEntry(entry.seq, entry.ranges))
+        if folding is not None:
+            folding.absorb(entry)
 
     def drained(self, head: Head) -> None:
         """Everything up to `head.seq` is absorbed: go forward to the head's offsets."""
+        self._check_life(head.run_id)
+        if head.seq < self.last_seq:
+            raise StoreWentBack(f"the store's SEQ is {head.seq}, was {self.last_seq}")
         for lane, offset in self.through.items():
             if head.offsets.get(lane, -1) < offset:
                 raise StoreWentBack(
@@ -171,6 +222,12 @@ class BucketTask:
         self.through = dict(head.offsets)
         self.last_seq = Sequence64(max(self.last_seq, head.seq))
         self.head = head
+
+    def _check_life(self, run_id: str) -> None:
+        """A server that was started again may be ahead of what it held, with other entries."""
+        if self._run_id not in {None, run_id}:
+            raise StoreWentBack(f"the store was started anew: its run id is {run_id}")
+        self._run_id = run_id
 
     @property
     def caught_up(self) -> bool:
@@ -218,9 +275,25 @@ class BucketTask:
     def stale(self) -> bool:
         """True if a progress record without rows would say something new."""
         return self.caught_up and any(
-            folding.merged != self._merged(version, folding) or folding.dead
+            folding.merged != self._merged(version, folding)
+            or folding.dead
+            or self._saving.is_of_lost_store(self.records.get(version.version))
             for version, _plan, folding in self._open()
         )
+
+    def snapshot_due(self, now_ms: int) -> bool:
+        """True if panes reach back so far that they should be saved.
+
+        `now_ms` is the process's own clock; it must be asked regularly.
+        """
+        if not self.caught_up:
+            return False
+        due = []
+        for version, _plan, folding in self._open():
+            merged = self._merged(version, folding)
+            kept = partial(folding.needed, merged, folding.closed_ms)
+            due.append(self._saving.is_due(version.version, now_ms, merged, kept))
+        return any(due)
 
     def _merged(self, version: TaskVersion, folding: Folding) -> dict[Lane, int]:
         """M of a commit made now: merged-through, but never below where the version starts."""
@@ -241,21 +314,28 @@ class BucketTask:
         results: list[ResultBatch] = []
         dead: list[bytes] = []
         progress: list[Progress] = []
+        snapshots: list[SnapshotParts] = []
         for version, plan, folding in self._open():
             level = self._watermark(plan)
             closed = folding.close(folding.due(level))
-            record = self._record(version, folding, level)
+            record, parts = self._record(version, folding, level)
             batches = self._batches(plan, record, closed)
             results += batches
             dead += folding.dead
             progress.append(replace(record, emission=self._emission(record, batches)))
-        return Prepared(tuple(results), tuple(dead), tuple(progress))
+            snapshots += [] if parts is None else [parts]
+        return Prepared(tuple(results), tuple(dead), tuple(progress), tuple(snapshots))
 
-    def _record(self, version: TaskVersion, folding: Folding, level: int | None) -> Progress:
+    def _record(
+        self, version: TaskVersion, folding: Folding, level: int | None
+    ) -> tuple[Progress, SnapshotParts | None]:
+        """The record, and what is new of its snapshot."""
         last = self.records.get(version.version)
         closed_ms = folding.closed_by(level)
         merged = self._merged(version, folding)
-        return Progress(
+        kept = folding.needed(self._read(version, merged), closed_ms)
+        snapshot, parts = self._saving.snapshot(folding, last, merged, closed_ms, kept)
+        record = Progress(
             task=self.task.name,
             version=version.version,
             bucket=self.owner.bucket,
@@ -264,11 +344,13 @@ class BucketTask:
             emit=last.emit + 1 if last else 1,
             closed_ms=closed_ms,
             merged=merged,
-            needed=_forward(folding.needed(self._read(version, merged), closed_ms), last),
+            needed=_forward(needed_with(snapshot, kept), last),
             ledger=folding.ledger(closed_ms),
             watermark_ms=level,
             incomplete_before_ms=folding.incomplete_before_ms,
+            snapshot=snapshot,
         )
+        return record, parts
 
     def _read(self, version: TaskVersion, merged: Mapping[Lane, int]) -> dict[Lane, int]:
         """What of `merged` was read in this life: rows beyond it are still to be read again."""
@@ -336,6 +418,7 @@ class BucketTask:
     def committed(self, record: Progress) -> None:
         """A progress record of this task is durable."""
         self.records[record.version] = record
+        self._saving.committed(record)
         folding = self._foldings.get(record.version)
         if folding is not None and folding.committed(
             record.merged, record.closed_ms, record.ledger
@@ -345,20 +428,23 @@ class BucketTask:
     # ------------------------------------------------------------------------------- trimming
 
     def _needed(self) -> dict[Lane, int]:
-        """L over all versions: below these offsets nothing in the log is needed."""
+        """Below these offsets nothing in the log is needed by any version.
+
+        Unlike L it does not go up with snapshots: what is in one is in the log, too.
+        """
         needed = dict(self.through)
-        for version, _plan, _folding in self._open():
-            record = self.records.get(version.version)
-            low = record.needed if record is not None else (version.starts or {})
+        for version, _plan, folding in self._open():
+            low = folding.needed(self._read(version, folding.merged), folding.closed_ms)
             needed = {lane: min(offset, low.get(lane, 0)) for lane, offset in needed.items()}
         return needed
 
     def trim(self) -> tuple[Sequence64, ...]:
-        """The entries that nobody needs any more; forgets them."""
+        """The entries that nobody needs any more, or that the base contains; forgets them."""
         needed = self._needed()
-        gone = tuple(entry.seq for entry in self._log if entry.below(needed))
+        gone = (*self._contained, *(one.seq for one in self._log if one.below(needed)))
         if gone:
             self._log = [entry for entry in self._log if not entry.below(needed)]
+            self._contained = []
         return gone
 
     def empty_base(self) -> Entry | None:

@@ -7,6 +7,13 @@
 A folding begins from the last committed progress record (or from nothing) and reads the log from
 its start. What lies below the merged-through offsets M only rebuilds panes that are still open:
 its rows were counted, its references emitted, by whoever committed that record (R5).
+
+A log may begin with a base, which holds the states of all rows below its offsets. Where it was
+restored from a snapshot, rows below them come again, for buckets whose own snapshot is older:
+
+    lane  ──────┬──────────────┬────────────────────┬──────────▶
+             lowest L          S                    M
+                 in the base: skip   states only       count
 """
 
 from __future__ import annotations
@@ -131,6 +138,8 @@ class Folding:
         self.dead: list[bytes] = []
         self.incomplete_before_ms = incomplete_before_ms
         """Windows that begin before this may lack rows that Kafka no longer had."""
+        self._contained: dict[Lane, int] = {}
+        """Rows below these offsets are in the base."""
         self._gaps: set[Lane] = set()
         """Lanes that have lost rows and of which no row has come since."""
         self._ledger = ledger or Ledger()
@@ -138,8 +147,21 @@ class Folding:
 
     # ------------------------------------------------------------------------------- absorb
 
+    def absorb_base(self, base: Entry) -> None:
+        """Take the panes with which the log begins: no row below the base's offsets is missing."""
+        self.absorb(base)
+        for part in base.ranges:
+            self._contained[part.lane] = max(part.next, self._contained.get(part.lane, 0))
+
+    def contains(self, entry: Entry) -> bool:
+        """True if the rows of an entry are in the base. Raises StoreWentBack for some of them."""
+        contained = self._contained
+        return bool(contained) and self._lies_below(contained, entry, "what the log's base holds")
+
     def absorb(self, entry: Entry) -> None:
-        """Take one entry. Raises StoreWentBack if it lies on both sides of M."""
+        """Take one entry. Raises StoreWentBack if it lies on both sides of M or of the base."""
+        if self.contains(entry):
+            return
         accounted = self._accounted(entry)
         self._look_for_gaps(entry, accounted=accounted)
         if not accounted:
@@ -170,13 +192,15 @@ class Folding:
         return whole and self.bounds.holds(start_ms, start_ms + self.plan.window.size_ms)
 
     def _accounted(self, entry: Entry) -> bool:
-        below = [part.next <= self.merged.get(part.lane, 0) for part in entry.ranges]
-        above = [part.first >= self.merged.get(part.lane, 0) for part in entry.ranges]
-        if all(below):
+        return self._lies_below(self.merged, entry, "what was merged")
+
+    @staticmethod
+    def _lies_below(offsets: Mapping[Lane, int], entry: Entry, what: str) -> bool:
+        if all(part.next <= offsets.get(part.lane, 0) for part in entry.ranges):
             return True
-        if all(above):
+        if all(part.first >= offsets.get(part.lane, 0) for part in entry.ranges):
             return False
-        raise StoreWentBack(f"entry {entry.seq} straddles what was merged: {entry.ranges}")
+        raise StoreWentBack(f"entry {entry.seq} straddles {what}: {entry.ranges}")
 
     def _count(self, entry: Entry) -> None:
         counts = entry.partial.counts
@@ -366,19 +390,40 @@ class Folding:
         """One entry with all open panes, in place of every entry up to `seq` (R9).
 
         Everything in it must be accounted: call it right after a commit. It covers the offsets
-        `through` which the log was read; what lies between them and M is still to come again.
+        `through` which the log was read, and what the base before it did; what lies between them
+        and M is still to come again.
         """
+        read = {
+            lane: max(min(at, through.get(lane, at)), self._contained.get(lane, 0))
+            for lane, at in self.merged.items()
+        }
+        return self._merged_entry(seq, read, self.closed_ms)
+
+    def snapshot(self, merged: Mapping[Lane, int], closed_ms: int | None) -> Entry | None:
+        """All panes that stay open once `closed_ms` is committed; None if a snapshot may be wrong.
+
+        Everything below `merged` must have been read. Rows that are gone spoil the windows of the
+        next ones of their lane, which is not yet known of them.
+        """
+        return None if self._gaps else self._merged_entry(Sequence64(0), merged, closed_ms)
+
+    def ends_ms(self, panes: Iterable[PaneRows]) -> int:
+        """The end of the last window that any of these panes is part of."""
+        return max(last_window_end(self.plan.window, pane.start_ms) for pane in panes)
+
+    def _merged_entry(
+        self, seq: Sequence64, through: Mapping[Lane, int], closed_ms: int | None
+    ) -> Entry:
+        gone = set(self._gone(closed_ms))
+        staying = {start: pane for start, pane in self._panes.items() if start not in gone}
         parts = [
-            states
-            for pane in self._panes.values()
-            if (states := pane.states(self.plan)) is not None
+            states for pane in staying.values() if (states := pane.states(self.plan)) is not None
         ]
         panes = tuple(
-            PaneRows(start, pane.rows, dict(pane.first)) for start, pane in self._panes.items()
+            PaneRows(start, pane.rows, dict(pane.first)) for start, pane in staying.items()
         )
-        read = {lane: min(at, through.get(lane, at)) for lane, at in self.merged.items()}
-        needed = self.needed(read, self.closed_ms)
-        ranges = tuple(Range(lane, min(needed[lane], at), at) for lane, at in read.items())
+        needed = self.needed(through, closed_ms)
+        ranges = tuple(Range(lane, min(needed[lane], at), at) for lane, at in through.items())
         partial = Partial(
             bucket=self.bucket,
             counts=RowCounts(),

@@ -10,7 +10,7 @@ While a commit is under way the bucket's log is not read, so what is committed i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -29,15 +29,19 @@ from mars.machines.events import (
     FailTask,
     Instruction,
     LogRead,
+    LogRestored,
     ReadAssignment,
     ReadLog,
+    ReadSnapshots,
     ReleaseBucket,
     Report,
+    RestoreLog,
+    SnapshotsRead,
     TrimLog,
 )
 from mars.machines.folding import StoreWentBack
 from mars.machines.runnable import RunnableTask
-from mars.ports import Head, Owner, Progress, Transaction
+from mars.ports import Head, Owner, Progress, SnapshotParts, Transaction
 from mars.types import AssignmentEpoch, Bucket, StoreEpoch, TaskName
 
 RETRY_PAUSE_MS = 500
@@ -55,13 +59,15 @@ class OwningLimits:
 
     `progress_interval_ms`: M is committed without rows once it is this old. `large_task_rows`: a
     task with more due rows gets a transaction of its own, after the others. `log_bytes_max`: the
-    budget of a task's log; over half of it, entries are merged (R9). `buckets`: B.
+    budget of a task's log; over half of it, entries are merged (R9). `buckets`: B. Panes that have
+    been open for `snapshot_every_ms` are saved in Kafka, and again each time it has passed.
     """
 
     progress_interval_ms: int
     large_task_rows: int
     log_bytes_max: int
     buckets: int
+    snapshot_every_ms: int
 
 
 class OwnState(StrEnum):
@@ -164,8 +170,7 @@ class Owning:
     def _own(self) -> list[Instruction]:
         self.state = OwnState.OWNING
         self._progress_at_ms = self._now_ms
-        self.tasks_changed(self._tasks)
-        return []
+        return self.tasks_changed(self._tasks)
 
     def failed(self, event: BucketFailed) -> list[Instruction]:
         """R8: start over; fenced: until a higher assignment epoch comes."""
@@ -190,11 +195,12 @@ class Owning:
 
     # ------------------------------------------------------------------------------------ tasks
 
-    def tasks_changed(self, tasks: Mapping[TaskName, RunnableTask]) -> None:
+    def tasks_changed(self, tasks: Mapping[TaskName, RunnableTask]) -> list[Instruction]:
         """Take the newest definitions."""
         self._tasks = tasks
         if self.state not in (OwnState.OWNING, OwnState.COMMITTING):
-            return
+            return []
+        reads: list[Instruction] = []
         for name, task in tasks.items():
             if task.deleted or task.failed:
                 self._sick.discard(name)
@@ -203,9 +209,12 @@ class Owning:
                 self._parts[name].update(task)
             elif task.begun():
                 self._pending.pop(name, None)
-                self._parts[name] = self._part(task)
+                part = self._parts[name] = self._part(task)
+                if part.saved:
+                    reads.append(ReadSnapshots(self.bucket, self._term, name, part.saved))
         for name in [name for name in self._parts if name not in tasks]:
             del self._parts[name]
+        return reads
 
     def _part(self, task: RunnableTask) -> BucketTask:
         owner = Ownership(self.bucket, self._epoch, self._store_epoch)
@@ -215,7 +224,29 @@ class Owning:
             for version, record in self._records.get(task.name, {}).items()
             if version in versions and not record.deleted
         }
-        return BucketTask(task, owner, records)
+        return BucketTask(task, owner, records, self._limits.snapshot_every_ms)
+
+    # ------------------------------------------------------------------------------- restoring
+
+    def snapshots_read(self, event: SnapshotsRead) -> list[Instruction]:
+        """The panes of a lost store are known again; the next look at the head puts them there."""
+        request = event.request
+        part = self._parts.get(request.task)
+        if request.term != self._term or part is None or part.saved != request.records:
+            return []
+        part.restored(event.found, event.lost)
+        return [
+            Report("snapshot_lost", f"bucket {self.bucket}: {detail} {_INCOMPLETE}")
+            for detail in event.lost.values()
+        ]
+
+    def log_restored(self, event: LogRestored) -> list[Instruction]:
+        """Now the log can be read."""
+        request = event.request
+        part = self._parts.get(request.task)
+        if request.term == self._term and part is not None and part.to_restore == request.bases:
+            part.put_back()
+        return []
 
     # -------------------------------------------------------------------------------- reading
 
@@ -228,7 +259,11 @@ class Owning:
             head = heads.get(name)
             if head is None or head.epoch != self._store_epoch or not part.knows(head.version):
                 continue
-            if head.seq > part.last_seq:
+            if part.saved:
+                continue
+            if bases := part.to_restore:
+                reads.append(RestoreLog(self.bucket, self._term, name, head.epoch, bases))
+            elif part.behind(head):
                 self._pending[name] = head
                 reads.append(ReadLog(self.bucket, self._term, name, part.last_seq, head.seq))
             else:
@@ -305,17 +340,24 @@ class Owning:
         crowded = self._crowded()
         old = self._now_ms - self._progress_at_ms >= self._limits.progress_interval_ms
         gone = self._deleted_records()
-        if not (crowded or old or gone):
+        long = self._long_open()
+        if not (crowded or old or gone or long):
             return []
         if old:
             self._progress_at_ms = self._now_ms
+        chosen = crowded | long
         stale = [
             name
             for name, part in self._healthy().items()
-            if (old or name in crowded) and (name in crowded or part.stale())
+            if name in chosen or (old and part.stale())
         ]
-        self._compacting = crowded
+        self._compacting = chosen
         return self._commit(stale, gone) if stale or gone else []
+
+    def _long_open(self) -> set[TaskName]:
+        """Tasks whose panes are to be saved; the log is merged with it, as they are at hand."""
+        healthy = self._healthy().items()
+        return {name for name, part in healthy if part.snapshot_due(self._now_ms)}
 
     def _crowded(self) -> set[TaskName]:
         """Tasks whose log is over half its budget and can be merged (R9)."""
@@ -341,16 +383,27 @@ class Owning:
         return failed
 
     def _deleted_records(self) -> tuple[Progress, ...]:
-        """Last records of tasks that were deleted since."""
+        """Last records of tasks that were deleted since.
+
+        A deleted task's definition stays, so one that is not there is not deleted: ZooKeeper has
+        lost it, and the leader will bring it back.
+        """
         gone = []
         for name, versions in self._records.items():
             task = self._tasks.get(name)
-            kept = {version.version for version in task.definition.versions} if task else set()
+            if task is None:
+                continue
+            kept = {version.version for version in task.definition.versions}
             for version, record in versions.items():
-                dropped = task is None or task.deleted or version not in kept
-                if dropped and not record.deleted and self._tasks:
+                if (task.deleted or version not in kept) and not record.deleted:
                     gone.append(self._deleted(record))
         return tuple(gone)
+
+    def _snapshots_gone(self, deleted: Iterable[Progress]) -> Iterator[SnapshotParts]:
+        for record in deleted:
+            snapshot = self._records[record.task][record.version].snapshot
+            if snapshot is not None:
+                yield SnapshotParts(record.task, record.version, (), snapshot.parts)
 
     def _deleted(self, record: Progress) -> Progress:
         return Progress(
@@ -381,6 +434,10 @@ class Owning:
             results=tuple(batch for piece in prepared for batch in piece.results),
             dead=tuple(record for piece in prepared for record in piece.dead),
             progress=progress,
+            snapshots=(
+                *(parts for piece in prepared for parts in piece.snapshots),
+                *self._snapshots_gone(gone),
+            ),
         )
         self.state = OwnState.COMMITTING
         commit = CommitTransaction(self.bucket, self._term, transaction, self._position)
@@ -432,6 +489,12 @@ class Owning:
         if self.state is OwnState.OWNING and not all(p.caught_up for p in self._parts.values()):
             return "catching_up"
         return self.state.value
+
+
+_INCOMPLETE = (
+    "The windows that were open then lack its rows and say so (mars-complete: 0): register the "
+    "task again from an earlier start to have them whole."
+)
 
 
 def _needs_more(log_bytes: int, log_bytes_max: int) -> str:

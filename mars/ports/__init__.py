@@ -7,7 +7,8 @@ the adapter states.
 
     source        SourceReader   Kafka topics of the users, read by mappers
     partial_log   PartialLog     Redis: offsets, marks, SEQ and the partial logs
-    results       ResultSink     Kafka transactions of the reducers: results, dead letters, progress
+    results       ResultSink     Kafka transactions of the reducers: results, dead letters,
+                                 progress, snapshots of open panes
                   ProgressLog    the topic `mars.progress`, read
     reading       ResultTail     output topics, read for people
                   DeadLetters    the topic `mars.dead`, read for people
@@ -98,6 +99,8 @@ from mars.ports.results import (
     ProgressSlice,
     ResultBatch,
     ResultSink,
+    Snapshot,
+    SnapshotParts,
     Transaction,
 )
 from mars.ports.source import (
@@ -177,6 +180,8 @@ __all__ = [
     "ResultTail",
     "Revoked",
     "Role",
+    "Snapshot",
+    "SnapshotParts",
     "SourceEvent",
     "SourceReader",
     "SourceRows",

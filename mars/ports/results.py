@@ -49,13 +49,31 @@ class Emission:
 
 
 @dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The open panes of a bucket of a task version as they lie in `mars.state`.
+
+    `merged` (S): rows below these offsets are in it, as far as their panes were open when it was
+    taken. `until_ms`: no pane in it ends later. Its `parts` records lie in the bucket's partition
+    between the offsets `first` and `last`, inclusive; `checksum` is xxh3_64 over all their bytes.
+    """
+
+    merged: Mapping[Lane, int]
+    until_ms: int
+    parts: int
+    checksum: int
+    first: int = -1
+    last: int = -1
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """What a bucket of a task version has emitted: the record of truth (R3, R7).
 
     `closed_ms` (C): windows ending at or before it are closed; None: none yet. `merged` (M): rows
-    below these offsets are accounted. `needed` (L): rows below these are never read again.
-    `watermark_ms` is that of the commit, for people. `deleted`: the task is gone. Windows
-    that begin before `incomplete_before_ms` may lack rows that Kafka deleted before they were read.
+    below these offsets are accounted. `needed` (L): rows below these are never read again, because
+    their panes are closed or in the `snapshot`. `watermark_ms` is that of the commit, for people.
+    `deleted`: the task is gone. Windows that begin before `incomplete_before_ms` may lack rows that
+    were gone when they were needed.
     """
 
     task: TaskName
@@ -72,6 +90,7 @@ class Progress:
     incomplete_before_ms: int | None = None
     emission: Emission | None = None
     deleted: bool = False
+    snapshot: Snapshot | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,18 +143,33 @@ class ResultBatch:
 
 
 @dataclass(frozen=True, slots=True)
+class SnapshotParts:
+    """The parts of a new snapshot of a task version, in order; none where there is no more.
+
+    `replaced` is the number of parts of the snapshot before: what is beyond the new ones goes.
+    """
+
+    task: TaskName
+    version: int
+    parts: tuple[bytes, ...]
+    replaced: int
+
+
+@dataclass(frozen=True, slots=True)
 class Transaction:
     """What a bucket commits at once.
 
     For each progress record whose `emission` is of its own emit number, the sink replaces `first`
     and `last` by the offsets that its rows (the result batches of that task version, all of one
-    partition) got. An emission of an earlier emit number is carried on as it is.
+    partition) got. An emission of an earlier emit number is carried on as it is. In the same way
+    the `snapshot` of a record gets the offsets of its parts, where there are some in `snapshots`.
     """
 
     bucket: Bucket
     results: tuple[ResultBatch, ...]
     dead: tuple[bytes, ...]
     progress: tuple[Progress, ...]
+    snapshots: tuple[SnapshotParts, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +208,13 @@ class ResultSink(Protocol):
         """R4: None if the emission is in the output as recorded, else what differs.
 
         Raises Unavailable if the brokers do not answer, or while an open transaction hides rows.
+        """
+
+    def saved(self, record: Progress) -> tuple[bytes, ...]:
+        """The parts of the snapshot that a record names, in order.
+
+        Raises SnapshotLost if they are not there as recorded, and Unavailable if the brokers do not
+        answer.
         """
 
     def commit(self, transaction: Transaction, next: int) -> Committed:

@@ -15,12 +15,17 @@ LOG_BYTES_MAX = 8_000_000
 PROGRESS_INTERVAL_MS = 2_000
 """Age at which buckets without results commit: what a ledger lacks, tests wait for."""
 
+SNAPSHOT_EVERY_MS = 2_000
+"""Panes are saved in Kafka as often as this, though the windows here are open for seconds only: so
+every fault also meets snapshots that are being written, replaced and read."""
+
 SETTINGS = f"""
 [cluster]
 log_bytes_max = {LOG_BYTES_MAX}
 
 [reducer]
 progress_interval_ms = {PROGRESS_INTERVAL_MS}
+snapshot_every_ms = {SNAPSHOT_EVERY_MS}
 """
 
 

@@ -5,6 +5,8 @@ The numbers are those of the list of faults in `docs/RELIABILITY.md`.
 
 from __future__ import annotations
 
+import ast
+import re
 import signal
 from collections import Counter
 from collections.abc import Iterator
@@ -16,7 +18,7 @@ import pytest
 from tests.support.cluster import MarsCluster, wait_for
 from tests.support.kafka import group_members
 from tests.support.load import PARTITIONS, Load
-from tests.support.progress import assert_progress_only_goes_forward
+from tests.support.progress import assert_progress_only_goes_forward, saved_through
 from tests.support.rows import assert_exactly_once, expected
 from tests.support.store import Store
 
@@ -24,6 +26,9 @@ pytestmark = pytest.mark.faults
 
 ROOM_BYTES = 300_000
 """What may still be written when the limit is set: some seconds of the load."""
+
+LONG_S = 30
+"""A window that is open while the store is lost, and takes many snapshots."""
 
 LATE_S = 60
 """How far behind the others rows are that are to be late."""
@@ -92,6 +97,33 @@ def stopped(mars: MarsCluster, *names: str) -> Iterator[None]:
     finally:
         for name in names:
             mars.kill(name, signal.SIGCONT)
+
+
+def test_8_a_long_window_is_read_again_from_its_last_snapshot_only(
+    mars: MarsCluster, store: Store
+) -> None:
+    load = Load(mars, "f8_long", seconds=20, window_s=LONG_S)
+    with load.running():
+        saved = wait_for(
+            "a snapshot of every bucket", lambda: saved_through(mars.file["kafka"], load.name)
+        )
+        store.flush()
+        offsets = wait_for("the task in the new store", lambda: _begun_at(mars, load.name))
+
+    assert offsets.keys() == saved.keys()
+    assert all(offsets[lane] >= saved[lane] > 0 for lane in saved), (offsets, saved)
+    load.check()
+
+
+def _begun_at(mars: MarsCluster, task: str) -> dict[str, int]:
+    """Where a leader let a task go on in a new store; nothing if none has."""
+    begun = re.compile(rf"task initialised task={task} offsets=(.*)$", re.MULTILINE)
+    for path in (mars.data / "logs").glob("reducer-*.log"):
+        for found in begun.finditer(path.read_text()):
+            offsets: dict[str, int] = ast.literal_eval(found[1])
+            if any(offsets.values()):
+                return offsets
+    return {}
 
 
 def test_18_late_rows_across_a_loss_are_counted_or_named_and_never_both(

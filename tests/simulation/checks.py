@@ -200,3 +200,6 @@ def _check_forward(older: Progress, newer: Progress) -> None:
         assert newer.needed.get(lane, -1) >= offset, f"I3: L of lane {lane}: {both}"
     for lane, offset in newer.merged.items():
         assert newer.needed.get(lane, 0) <= offset, f"I3: L <= M of lane {lane}: {both}"
+    if older.snapshot is not None and newer.snapshot is not None:
+        for lane, offset in older.snapshot.merged.items():
+            assert newer.snapshot.merged.get(lane, -1) >= offset, f"I3: S of lane {lane}: {both}"

@@ -10,7 +10,7 @@ from mars.adapters.memory.bulk import MemoryBulkEngine
 from mars.adapters.memory.sink import Crash, MemorySink
 from mars.adapters.memory.source import MemorySource
 from mars.errors import Unavailable
-from mars.ports import Claim, Claimed, Committed, MapJob, SourceEvent, Transaction
+from mars.ports import Claim, Claimed, Committed, MapJob, Progress, SourceEvent, Transaction
 from mars.types import Bucket, Mapped
 from tests.simulation.weather import Fate
 
@@ -154,6 +154,10 @@ class SteppingSink(MemorySink):
         committed = super().commit(transaction, next)
         self._world.tell("committed", (), committed.progress)
         return committed
+
+    def saved(self, record: Progress) -> tuple[bytes, ...]:
+        self._call(f"saved {record.task}/v{record.version}/{record.bucket}")
+        return super().saved(record)
 
     def _call(self, name: str) -> None:
         fate = self._world.step(f"kafka.{name}", lossy=True)

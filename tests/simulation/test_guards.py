@@ -23,6 +23,7 @@ from mars.machines.bucket_task import BucketTask
 from mars.machines.bulk_events import Event, Instruction
 from mars.machines.folding import Folding
 from mars.machines.leading_view import View
+from mars.machines.saving import Saving
 from mars.ports import AppendOutcome, Claim, Head, Stale, TaskStart
 from mars.types import Range
 from tests.simulation.weather import Weather
@@ -85,6 +86,32 @@ def cuts(patch: Patch) -> None:
         return replace(real(definition, view), cuts={})
 
     patch.setattr(leading, "task_start", start)
+
+
+def cuts_at_snapshots(patch: Patch) -> None:
+    """After a recovery batches may straddle the offsets at which a bucket's panes were saved."""
+    real = leading.task_start
+
+    def start(definition: TaskDefinition, view: View) -> TaskStart:
+        unsaved = {
+            key: replace(record, snapshot=None) for key, record in view.progress.records.items()
+        }
+        progress = replace(view.progress, records=unsaved)
+        return replace(
+            real(definition, view), cuts=real(definition, replace(view, progress=progress)).cuts
+        )
+
+    patch.setattr(leading, "task_start", start)
+
+
+def rows_in_a_snapshot_are_passed_over(patch: Patch) -> None:
+    """What other buckets have read again is added to panes that hold it already."""
+    patch.setattr(Folding, "contains", lambda self, entry: False)
+
+
+def saved_panes_come_before_the_log(patch: Patch) -> None:
+    """After a loss a bucket goes on without the panes that it has saved."""
+    patch.setattr(Saving, "is_of_lost_store", lambda self, record: False)
 
 
 def logs_lost_while_they_are_read(patch: Patch) -> None:
@@ -164,6 +191,9 @@ class Guard:
         return replace(Weather.calm(), **self.mishaps)  # type: ignore[arg-type]
 
 
+SAVING = {"flush_ms": 2_000, "kill_ms": 4_000}
+"""The store is lost while reducers come and go, so that buckets save at different times."""
+
 GUARDS = (
     Guard(offsets_compared_and_set),
     Guard(accounted_rows_only_rebuild),
@@ -171,6 +201,9 @@ GUARDS = (
     Guard(claims_read_the_progress),
     Guard(owners_are_fenced),
     Guard(cuts),
+    Guard(cuts_at_snapshots, SAVING),
+    Guard(rows_in_a_snapshot_are_passed_over, SAVING),
+    Guard(saved_panes_come_before_the_log, SAVING),
     Guard(logs_lost_while_they_are_read, {"emptied": 0.01}),
     Guard(lives_of_one_name, {"user_ms": 250}),
     Guard(versions_begin_behind_what_is_accounted),

@@ -7,6 +7,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import TypeVar
 from unittest.mock import patch
 
@@ -54,6 +55,9 @@ BUDGETS_BYTES = (16_000, 24_000, 10**8)
 """Of a task's log: the smallest just holds the merged panes of three versions, so that mappers are
 held back all the time and no task needs more.
 """
+
+SNAPSHOTS_MS = (300, 1_200, 4_000, 10**9)
+"""How often open panes are saved; windows are open for some seconds."""
 
 TRACE_LINES = 40
 
@@ -125,7 +129,8 @@ class World:
         self.scheduler = Scheduler(self.chance)
         self.weather = tune(Weather.draw(self.chance))
         budget = self.chance.choice(BUDGETS_BYTES)
-        self.servers = Servers(lambda: self.scheduler.now_ms, budget)
+        snapshots_ms = self.chance.choice(SNAPSHOTS_MS)
+        self.servers = Servers(lambda: self.scheduler.now_ms, budget, snapshots_ms)
         self.cluster = Cluster(self.scheduler, self, self.servers)
         self._starters = {
             "mapper": self.cluster.mapper,
@@ -192,6 +197,8 @@ class World:
         self._begin()
         self._go_on(self._calm, "the storm passes")
         self._heal()
+        self._go_on(self.servers.registry.whole, "ZooKeeper has all that it had")
+        self.users.resume_all()
         self._trickle()
         self._go_on(self.users.all_begun, "every version has begun")
         self._feed_rest()
@@ -248,6 +255,7 @@ class World:
             (weather.flush_ms, self._lose_store),
             (weather.user_ms, self._ask),
             (weather.leave_ms, self._let_one_leave),
+            (weather.wipe_ms, self._wipe_zookeeper),
             (700, self.servers.broker.deliver_delayed),
         ):
             if pause_ms:
@@ -417,6 +425,18 @@ class World:
         store.sealed = None
         store.starts += restart
 
+    def _wipe_zookeeper(self) -> None:
+        """It comes back without anything that was in it."""
+        self.note("ZOOKEEPER WIPED")
+        self.servers.ensemble.wipe()
+        self.servers.registry.wipe()
+        for process in self._living():
+            self.scheduler.after(self.draw(0, 1_500), partial(self._reconnect_awake, process))
+
+    def _reconnect_awake(self, process: Process) -> None:
+        if not process.host.frozen:
+            self._reconnect(process.member)
+
     def _ask(self) -> None:
         self.users.ask(self.chance)
 
@@ -426,7 +446,6 @@ class World:
         self.note("HEALED")
         self._down.clear()
         self.weather = Weather.calm()
-        self.users.resume_all()
         for process in self._living():
             if process.host.frozen:
                 self._thaw(process)

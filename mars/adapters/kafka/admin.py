@@ -130,6 +130,7 @@ class KafkaTopicAdmin:
         names = self._names
         progress, *_others = self._ensure(
             self._new(names.progress, buckets, COMPACTED),
+            self._new(names.state, buckets, COMPACTED),
             self._new(names.control, 1, COMPACTED),
             self._new(names.dead, DEAD_PARTITIONS, DELETED_BY_AGE),
             self._new(names.queries, QUERIES_PARTITIONS, ANSWERS),

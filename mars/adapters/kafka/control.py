@@ -9,18 +9,23 @@ from mars.adapters.kafka.names import Names
 from mars.adapters.kafka.slices import SliceReader
 from mars.adapters.kafka.wire import (
     EPOCHS_KEY,
+    STREAM_KEY_PREFIX,
     TASK_KEY_PREFIX,
     Epochs,
+    decode_declared,
     decode_epochs,
     decode_task,
     encode_epochs,
+    stream_key,
+    stream_named,
     task_key,
 )
 from mars.adapters.kafka.writing import RecordWriter
-from mars.definitions import TaskDefinition, encode_definition
+from mars.definitions import TaskDefinition, encode_definition, encode_stream
+from mars.plan import Stream
 from mars.ports import ControlState
 from mars.settings import Settings
-from mars.types import AssignmentEpoch, LeaderEpoch, StoreEpoch, TaskName
+from mars.types import AssignmentEpoch, LeaderEpoch, StoreEpoch, StreamName, TaskName
 
 PARTITION = 0
 
@@ -41,6 +46,14 @@ class KafkaControlLog:
         """Copy a definition; returns once the brokers have it."""
         self._writer.put(task_key(definition.name), encode_definition(definition))
 
+    def put_stream(self, stream: Stream) -> None:
+        """Copy a stream; returns once the brokers have it."""
+        self._writer.put(stream_key(stream.name), encode_stream(stream))
+
+    def delete_stream(self, name: StreamName) -> None:
+        """Take the copy of a stream away; returns once the brokers know."""
+        self._writer.put(stream_key(name), None)
+
     def put_epochs(
         self, leader: LeaderEpoch, store: StoreEpoch, assignment: AssignmentEpoch
     ) -> None:
@@ -50,6 +63,7 @@ class KafkaControlLog:
     def read(self) -> ControlState:
         """Everything in the topic; of several epochs not yet compacted, the highest of each."""
         tasks: dict[TaskName, TaskDefinition] = {}
+        streams: dict[StreamName, Stream] = {}
         highest = Epochs(LeaderEpoch(0), StoreEpoch(0), AssignmentEpoch(0))
         for message in self._messages():
             key, value = message.key() or b"", message.value() or b""
@@ -59,7 +73,12 @@ class KafkaControlLog:
             elif key.startswith(TASK_KEY_PREFIX):
                 definition = decode_task(value, place)
                 tasks[definition.name] = definition
-        return ControlState(tasks, highest.leader, highest.store, highest.assignment)
+            elif key.startswith(STREAM_KEY_PREFIX) and value:
+                stream = decode_declared(value, place)
+                streams[stream.name] = stream
+            elif key.startswith(STREAM_KEY_PREFIX):
+                streams.pop(stream_named(key), None)
+        return ControlState(tasks, highest.leader, highest.store, highest.assignment, streams)
 
     def close(self) -> None:
         """Free the clients."""

@@ -22,6 +22,11 @@ class Names:
         return self._topic("progress")
 
     @property
+    def state(self) -> Topic:
+        """Snapshots of the panes that have been open for long: partition = bucket."""
+        return self._topic("state")
+
+    @property
     def control(self) -> Topic:
         """Definitions and epochs: one partition."""
         return self._topic("control")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import cast
@@ -20,9 +20,18 @@ from mars.adapters.kafka.audit import Row, difference
 from mars.adapters.kafka.names import Names
 from mars.adapters.kafka.progress import KafkaProgressLog
 from mars.adapters.kafka.slices import SliceReader
-from mars.adapters.kafka.transaction import BucketTransaction, with_span
+from mars.adapters.kafka.state import named_snapshot, parts_of
+from mars.adapters.kafka.transaction import BucketTransaction, Spans, with_parts, with_span
 from mars.errors import Fenced, Interrupted, Unavailable
-from mars.ports import Claim, Claimed, Committed, Emission, ProgressRecord, Transaction
+from mars.ports import (
+    Claim,
+    Claimed,
+    Committed,
+    Emission,
+    Progress,
+    ProgressRecord,
+    Transaction,
+)
 from mars.settings import Settings
 from mars.types import AssignmentEpoch, Bucket, MemberId, Topic
 
@@ -160,6 +169,17 @@ class KafkaSink:
             time.sleep(LOOK_AGAIN_S)
         return end
 
+    # ------------------------------------------------------------------------------------ state
+
+    def saved(self, record: Progress) -> tuple[bytes, ...]:
+        """Read the parts at the offsets that the record names. Raises SnapshotLost."""
+        snapshot = named_snapshot(record)
+        topic, bucket = self._names.state, record.bucket
+        end = min(snapshot.last + 1, self._stable_end(topic, bucket, snapshot.last))
+        portions = self._results.read(topic, bucket, snapshot.first, end)
+        found = {row.key(): row.value() for portion in portions for row in portion}
+        return parts_of(record, cast(Mapping[bytes | None, bytes | None], found))
+
     # ----------------------------------------------------------------------------------- commit
 
     def commit(self, transaction: Transaction, next: int) -> Committed:
@@ -203,7 +223,12 @@ class KafkaSink:
         spans = producer.write_results(transaction.results)
         if transaction.dead:
             producer.write_dead(self._names.dead, self._dead_partition(bucket), transaction.dead)
-        progress = tuple(with_span(record, spans) for record in transaction.progress)
+        parts: Spans = {}
+        if transaction.snapshots:
+            parts = producer.write_snapshots(self._names.state, transaction.snapshots)
+        progress = tuple(
+            with_parts(with_span(record, spans), parts) for record in transaction.progress
+        )
         offsets = producer.write_progress(self._names.progress, progress)
         refuse_strangers(offsets, ready.end, bucket)
         producer.commit()

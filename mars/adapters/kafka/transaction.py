@@ -19,9 +19,9 @@ from mars.adapters.kafka.errors import (
     translated,
     unavailable,
 )
-from mars.adapters.kafka.wire import encode_progress, progress_key
+from mars.adapters.kafka.wire import encode_progress, progress_key, state_key
 from mars.errors import Interrupted, OutputRefused
-from mars.ports import Progress, ProgressRecord, ResultBatch
+from mars.ports import Progress, ProgressRecord, ResultBatch, SnapshotParts
 from mars.settings import Settings
 from mars.types import Bucket, TaskName, Topic
 
@@ -190,6 +190,25 @@ class BucketTransaction:
         except CALL_FAILED as error:
             raise self._interrupted(kafka_error(error)) from error
 
+    def write_snapshots(self, topic: Topic, snapshots: Sequence[SnapshotParts]) -> Spans:
+        """Write the parts, take away those of longer ones before, and wait for the brokers."""
+        reports: dict[tuple[TaskName, int], list[_Delivery]] = {}
+        try:
+            for one in snapshots:
+                written = reports.setdefault((one.task, one.version), [])
+                for number, value in enumerate(with_tombstones(one)):
+                    key = state_key(one.task, one.version, self._bucket, number)
+                    written.append(_Delivery())
+                    self._produce(topic, self._bucket, key, value, report=written[-1])
+        except CALL_FAILED as error:
+            raise self._interrupted(kafka_error(error)) from error
+        every = [report for written in reports.values() for report in written]
+        self._wait_for_brokers(lambda: self._raise_undelivered(every))
+        self._raise_undelivered(every)
+        return part_spans(
+            snapshots, {name: [one.offset for one in got] for name, got in reports.items()}
+        )
+
     def write_progress(self, topic: Topic, records: Sequence[ProgressRecord]) -> list[int]:
         """Write progress and wait for the brokers; the offsets of the records."""
         reports = [_Delivery() for _record in records]
@@ -219,7 +238,7 @@ class BucketTransaction:
         topic: Topic,
         partition: int,
         key: bytes | None,
-        value: bytes,
+        value: bytes | None,
         headers: Headers | None = None,
         report: Report | None = None,
     ) -> None:
@@ -316,6 +335,31 @@ def _spans(written: Iterable[_Written]) -> Spans:
         first = spans[key].first if key in spans else part.first.offset
         spans[key] = Span(first, part.last.offset)
     return spans
+
+
+def with_tombstones(one: SnapshotParts) -> tuple[bytes | None, ...]:
+    """The values of all parts; None for those that the snapshot before had besides."""
+    return one.parts + (None,) * max(0, one.replaced - len(one.parts))
+
+
+def part_spans(
+    snapshots: Iterable[SnapshotParts], offsets: Mapping[tuple[TaskName, int], Sequence[int]]
+) -> Spans:
+    """Where the parts of each new snapshot lie, tombstones aside."""
+    return {
+        (one.task, one.version): Span(at[0], at[len(one.parts) - 1])
+        for one in snapshots
+        if one.parts
+        for at in (offsets[one.task, one.version],)
+    }
+
+
+def with_parts(record: Progress, spans: Spans) -> Progress:
+    """The record with the offsets of the parts of its new snapshot; an older one stays as it is."""
+    span = spans.get((record.task, record.version))
+    if record.snapshot is None or span is None:
+        return record
+    return replace(record, snapshot=replace(record.snapshot, first=span.first, last=span.last))
 
 
 def with_span(record: Progress, spans: Spans) -> Progress:

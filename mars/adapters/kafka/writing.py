@@ -25,8 +25,8 @@ class RecordWriter:
         self._producer: Producer | None = None
         self._lock = threading.Lock()
 
-    def put(self, key: bytes, value: bytes) -> None:
-        """Write a record; returns once the brokers have it. Raises Unavailable."""
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """Write a record, or a tombstone; returns once the brokers have it. Raises Unavailable."""
         outcome: list[KafkaError | None] = []
         with self._lock, translated():
             producer = self._opened()

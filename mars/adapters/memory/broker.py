@@ -254,7 +254,7 @@ class MemoryProducer:
         self,
         topic: Topic,
         partition: int,
-        value: bytes,
+        value: bytes | None,
         *,
         key: bytes | None = None,
         headers: Headers = (),

@@ -15,8 +15,16 @@ from mars.adapters.kafka.sink import (
     refuse_newer,
     refuse_strangers,
 )
-from mars.adapters.kafka.transaction import Span, Spans, with_span
-from mars.adapters.kafka.wire import encode_progress, progress_key
+from mars.adapters.kafka.state import named_snapshot, parts_of
+from mars.adapters.kafka.transaction import (
+    Span,
+    Spans,
+    part_spans,
+    with_parts,
+    with_span,
+    with_tombstones,
+)
+from mars.adapters.kafka.wire import encode_progress, progress_key, state_key
 from mars.adapters.memory.broker import (
     MemoryBroker,
     MemoryProducer,
@@ -112,6 +120,14 @@ class MemorySink:
         records = log.committed(emission.first, min(emission.last + 1, end))
         return difference(emission, bucket, [(one.headers, one.value) for one in records])
 
+    @fallible
+    def saved(self, record: Progress) -> tuple[bytes, ...]:
+        """Read the parts at the offsets that the record names. Raises SnapshotLost."""
+        snapshot = named_snapshot(record)
+        log = self._broker.partition(self._names.state, record.bucket)
+        found = log.committed(snapshot.first, snapshot.last + 1)
+        return parts_of(record, {one.key: one.value for one in found})
+
     # ----------------------------------------------------------------------------------- commit
 
     @fallible
@@ -141,7 +157,10 @@ class MemorySink:
         dead = self._broker.topics[self._names.dead].partitions
         for record in transaction.dead:
             producer.produce(self._names.dead, bucket % len(dead), record)
-        progress = tuple(with_span(record, spans) for record in transaction.progress)
+        parts = self._write_snapshots(producer, transaction)
+        progress = tuple(
+            with_parts(with_span(record, spans), parts) for record in transaction.progress
+        )
         offsets = [self._put_progress(producer, bucket, record) for record in progress]
         refuse_strangers(offsets, slot.end, bucket)
         return progress, offsets
@@ -158,6 +177,19 @@ class MemorySink:
             for version, written in offsets.items()
             if written
         }
+
+    def _write_snapshots(self, producer: MemoryProducer, transaction: Transaction) -> Spans:
+        bucket, topic = transaction.bucket, self._names.state
+        offsets = {
+            (one.task, one.version): [
+                producer.produce(
+                    topic, bucket, value, key=state_key(one.task, one.version, bucket, number)
+                )
+                for number, value in enumerate(with_tombstones(one))
+            ]
+            for one in transaction.snapshots
+        }
+        return part_spans(transaction.snapshots, offsets)
 
     def _put_progress(
         self, producer: MemoryProducer, bucket: Bucket, record: ProgressRecord
