@@ -10,6 +10,8 @@ REVISION = "mars-revision"
 COMPLETE = "mars-complete"
 BUCKET = "mars-bucket"
 EMIT = "mars-emit"
+FOLDED = "mars-folded"
+"""Only on the row that stands for all groups over the task's `max_keys`."""
 
 
 def result_headers(
@@ -20,6 +22,7 @@ def result_headers(
     *,
     complete: bool,
     revision: int = 0,
+    folded: bool = False,
 ) -> tuple[tuple[str, bytes], ...]:
     """The headers of all rows of one emission; numbers as decimal text, `complete` as 1 or 0."""
     return (
@@ -29,6 +32,7 @@ def result_headers(
         (COMPLETE, b"1" if complete else b"0"),
         (BUCKET, number(bucket)),
         (EMIT, number(emit)),
+        *(((FOLDED, b"1"),) if folded else ()),
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 from mars.codec.checksum import checksum
 from mars.codec.entry import encode_entry
@@ -282,14 +283,15 @@ class BucketTask:
         topic = Topic(plan.options.output_topic)
         partition = self.owner.bucket % self.task.output_partitions[topic]
         batches = []
-        for complete in (True, False):
+        for complete, folded in product((True, False), (False, True)):
             windows = [window for window in closed if window.complete is complete]
-            keys = [key for window in windows for key in window.finished.keys]
+            parts = [window.finished.part(others=folded) for window in windows]
+            keys = [key for part in parts for key in part.keys]
             if not keys:
                 continue
-            values = [value for window in windows for value in window.finished.values]
+            values = [value for part in parts for value in part.values]
             headers = result_headers(
-                plan.task, plan.version, self.owner.bucket, emit, complete=complete
+                plan.task, plan.version, self.owner.bucket, emit, complete=complete, folded=folded
             )
             batches.append(
                 ResultBatch(plan.task, plan.version, topic, partition, keys, values, headers)

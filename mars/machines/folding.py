@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from mars.aggregates import merge
+from mars.aggregates import limited, limited_window, merge
 from mars.codec.dead import dead_late, dead_rejections
 from mars.codec.states import decode_states, encode_states
 from mars.finishing import Finished, finish
@@ -69,10 +69,10 @@ class _Pane:
             self.states(plan)
 
     def states(self, plan: Plan) -> pl.DataFrame | None:
-        """All states of the pane, one row per key."""
+        """All states of the pane, one row per key. Raises TaskLimit for too many keys."""
         if self.waiting:
             parts = self.waiting if self.merged is None else [self.merged, *self.waiting]
-            self.merged = merge(plan, parts)
+            self.merged = limited(plan, merge(plan, parts))
             self.waiting, self.waiting_rows = [], 0
         return self.merged
 
@@ -265,10 +265,7 @@ class Folding:
         ]
         if not parts:
             return None
-        if len(parts) == 1:
-            return parts[0]
-        whole = [part.with_columns(pane=pl.lit(start_ms, pl.Int64)) for part in parts]
-        return merge(self.plan, whole)
+        return parts[0] if len(parts) == 1 else limited_window(self.plan, start_ms, parts)
 
     def close(self, starts: Sequence[int]) -> list[ClosedWindow]:
         """The finished rows of these windows; the panes stay until `committed` is called."""
