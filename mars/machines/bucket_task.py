@@ -212,7 +212,7 @@ class BucketTask:
             return None
         rows, windows = 0, 0
         for _version, plan, folding in self._open():
-            starts = folding.due(self._watermark(plan))
+            starts = folding.due(folding.reach(self._watermark(plan)))
             rows, windows = rows + folding.groups(starts), windows + len(starts)
         return rows if windows else None
 
@@ -243,7 +243,7 @@ class BucketTask:
         dead: list[bytes] = []
         progress: list[Progress] = []
         for version, plan, folding in self._open():
-            level = self._watermark(plan)
+            level = folding.reach(self._watermark(plan))
             closed = folding.close(folding.due(level))
             record = self._record(version, folding, level)
             batches = self._batches(plan, record.emit, closed)

@@ -8,7 +8,7 @@ from mars.errors import Rejected
 from mars.plan import Options, OverMaxKeys
 from mars.sql import parse_duration, parse_options
 from mars.types import TaskName
-from tests.unit.sql.compiling import FLOWS
+from tests.unit.sql.compiling import FLOWS, compiled
 
 
 def options(**given: object) -> Options:
@@ -126,3 +126,10 @@ def test_duration_is_read(text: str, milliseconds: int) -> None:
 def test_text_that_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(Rejected, match="is not a duration"):
         parse_duration(text)
+
+
+def test_a_delay_that_would_hold_too_many_windows_open_is_refused() -> None:
+    sql = "SELECT count(*) FROM S WINDOWING 10 s"
+    assert compiled(sql, delay="5d").options.delay_ms == 5 * 86_400_000
+    with pytest.raises(Rejected, match="60481 in all, and 50000 may be open: shorten the delay"):
+        compiled(sql, delay="7d")
