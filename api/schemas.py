@@ -77,6 +77,15 @@ class HistoryRequest(Request):
     )
 
 
+OPTIONS = """`delay` (0s): how long to wait for rows that come out of order; `idle_after` (5s): a
+partition silent for so long no longer holds windows back; `future_limit` (5min): a row so much
+after its Kafka timestamp is not counted; `late` (drop); `max_keys` (none): most groups of a window,
+up to 100,000; `over_max_keys` (fail): `fail`, or `fold` those that came last into one row, whose
+keys are `__other__` (text) or null and whose header `mars-folded` is 1; `output_topic`
+(mars.results.NAME). Durations are texts such as `500ms`, `1s`, `5min`."""
+"""What a task's options are, for the documentation of the interface."""
+
+
 class NewTaskRequest(Request):
     """A task to register."""
 
@@ -87,7 +96,7 @@ class NewTaskRequest(Request):
         description="of the topic's rows; what lies between it and now is computed by Spark if it "
         "is much",
     )
-    options: dict[str, Any] = Field(default_factory=dict)
+    options: dict[str, Any] = Field(default_factory=dict, description=OPTIONS)
     history: HistoryRequest | None = Field(
         default=None,
         description="files that hold all rows before the topic's; windows from them are complete",
@@ -98,14 +107,14 @@ class TaskRequest(Request):
     """A new version of a task."""
 
     sql: str
-    options: dict[str, Any] = Field(default_factory=dict)
+    options: dict[str, Any] = Field(default_factory=dict, description=OPTIONS)
 
 
 class ValidateRequest(Request):
     """A query to check."""
 
     sql: str
-    options: dict[str, Any] = Field(default_factory=dict)
+    options: dict[str, Any] = Field(default_factory=dict, description=OPTIONS)
     name: str | None = None
 
 
@@ -356,6 +365,7 @@ class WindowRows(Answer):
     version: int
     complete: bool
     groups: int = Field(description="rows of the window that match, shown or not")
+    folded: bool = Field(description="true if one row stands for all groups over `max_keys`")
     rows: list[dict[str, Any]]
 
 

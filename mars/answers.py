@@ -388,6 +388,7 @@ class OpenWindow(_Answer, frozen=True):
     version: int
     complete: bool
     groups: int
+    folded: bool
     rows: list[Row]
 
 

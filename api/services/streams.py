@@ -14,6 +14,9 @@ from mars.errors import Conflict, Rejected, RequestError
 from mars.plan import Field, FieldType, Format, Plan, Stream, ValueType
 from mars.types import StreamName
 
+STREAMS_MAX = 1_000
+"""Streams of a namespace: each is a node of ZooKeeper and a line of every list."""
+
 FIELDS_MAX = 1_000
 """Fields of a stream: far above any real one; every task keeps a copy of the declaration."""
 
@@ -67,6 +70,8 @@ class StreamService:
             return stream, False
         if before is not None:
             self._check_tasks(stream)
+        elif len(self._ports.registry.streams()) >= STREAMS_MAX:
+            raise Conflict(f"there are {STREAMS_MAX} streams already: remove one that is not used")
         self._ports.registry.put_stream(stream)
         self._ports.control.put_stream(stream)
         return stream, before is None

@@ -172,6 +172,11 @@ class VerifyService:
                     f"version {version} of task {definition.name}, which wrote the window, is not "
                     "kept any more, so nobody knows its query"
                 )
+            if plan.folds:
+                raise Conflict(
+                    f"task {definition.name} folds groups over its max_keys: which ones have a row "
+                    "of their own is decided by the order in which they came, and is not recomputed"
+                )
             self._compare(definition, plan, own, start_ms, outcome)
         size_ms = plans[max(versions)].window.size_ms
         complete = all(row.complete for row in rows)

@@ -185,11 +185,11 @@ def _rows(version: _Version, start: int, selection: Selection, left: int) -> Win
         frame for folding in version.foldings if (frame := folding.window_states(start)) is not None
     ]
     rows: list[Row] = []
-    groups = 0
+    groups = others = 0
     if states:
         finished = finish(plan, pl.concat(states), start)
         chosen = list(_matching(finished, selection.keys))
-        groups = len(chosen)
+        groups, others = len(chosen), finished.others
         rows = _cut(finished, chosen, selection, left)
     return WindowRows(
         window_start=start,
@@ -197,6 +197,7 @@ def _rows(version: _Version, start: int, selection: Selection, left: int) -> Win
         version=plan.version,
         complete=bounds.holds(start, end),
         groups=groups,
+        folded=others > 0,
         rows=rows,
     )
 

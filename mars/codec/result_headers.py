@@ -16,9 +16,11 @@ BUCKET = "mars-bucket"
 EMIT = "mars-emit"
 RANGES = "mars-ranges"
 ROWS = "mars-rows"
+FOLDED = "mars-folded"
+"""Only on the row that stands for all groups over the task's `max_keys`."""
 
 
-def result_headers(
+def result_headers(  # noqa: PLR0913 -- one for each header
     task: TaskName,
     version: int,
     bucket: Bucket,
@@ -28,11 +30,13 @@ def result_headers(
     ranges: Iterable[Range] = (),
     rows: int = 0,
     revision: int = 0,
+    folded: bool = False,
 ) -> tuple[tuple[str, bytes], ...]:
     """The headers of all rows of one window in one bucket.
 
     Numbers are decimal text, `complete` is 1 or 0, `ranges` (see `encode_ranges`) are where the
-    source rows lie that the window counts in the bucket, `rows` how many these are.
+    source rows lie that the window counts in the bucket, `rows` how many these are. `folded` is the
+    row that stands for all groups over the task's `max_keys`.
     """
     return (
         (TASK, task.encode()),
@@ -43,6 +47,7 @@ def result_headers(
         (EMIT, number(emit)),
         (RANGES, encode_ranges(ranges)),
         (ROWS, number(rows)),
+        *(((FOLDED, b"1"),) if folded else ()),
     )
 
 

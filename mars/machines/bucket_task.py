@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 
 from mars.codec.checksum import checksum
 from mars.codec.entry import encode_entry
@@ -268,7 +269,7 @@ class BucketTask:
             return None
         rows, windows = 0, 0
         for _version, plan, folding in self._open():
-            starts = folding.due(self._watermark(plan))
+            starts = folding.due(folding.reach(self._watermark(plan)))
             rows, windows = rows + folding.groups(starts), windows + len(starts)
         return rows if windows else None
 
@@ -316,7 +317,7 @@ class BucketTask:
         progress: list[Progress] = []
         snapshots: list[SnapshotParts] = []
         for version, plan, folding in self._open():
-            level = self._watermark(plan)
+            level = folding.reach(self._watermark(plan))
             closed = folding.close(folding.due(level))
             record, parts = self._record(version, folding, level)
             batches = self._batches(plan, record, closed)
@@ -368,9 +369,9 @@ class BucketTask:
         partition = self.owner.bucket % self.task.output_partitions[topic]
         through = self._counted_through(plan.version, record.merged)
         batches = []
-        for window in closed:
-            finished = window.finished
-            if not finished.keys:
+        for window, folded in product(closed, (False, True)):
+            part = window.finished.part(others=folded)
+            if not part.keys:
                 continue
             headers = result_headers(
                 plan.task,
@@ -380,16 +381,11 @@ class BucketTask:
                 complete=window.complete,
                 ranges=_ranges(window, through),
                 rows=window.rows,
+                folded=folded,
             )
             batches.append(
                 ResultBatch(
-                    plan.task,
-                    plan.version,
-                    topic,
-                    partition,
-                    finished.keys,
-                    finished.values,
-                    headers,
+                    plan.task, plan.version, topic, partition, part.keys, part.values, headers
                 )
             )
         return batches

@@ -12,15 +12,15 @@ buckets to have a reducer, the watermark (that is, one lane), the bucket's reduc
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from mars.definitions import TaskState
-from mars.machines.evidence import Evidence, HoldReason, Reading, level_of
+from mars.machines.evidence import Evidence, HoldReason, LoggedRows, Reading, level_of
 from mars.machines.history import HistoryLane
 from mars.plan import Plan, WindowShape
 from mars.types import Bucket, Lane, MemberId, lane_partition, live_lane
-from mars.windows import window_starts
+from mars.windows import window_panes, windows_of_panes
 
 OPEN_WINDOWS_MAX = 100
 """Open windows explained in one answer, those that close first: more help nobody."""
@@ -90,43 +90,50 @@ class Explanation:
 
 def explain(evidence: Evidence) -> Explanation:
     """Say of every open window who holds it and when it should close."""
-    found = [
-        (start + plan.window.size_ms, version, start, buckets)
-        for version, plan in sorted(evidence.plans.items())
-        for start, buckets in _open_windows(evidence, version, plan.window).items()
-    ]
-    found.sort(key=lambda item: item[:3])
+    found = sorted(
+        (start + plan.window.size_ms, version, start)
+        for version, plan in evidence.plans.items()
+        for start in {start for one in _opened(evidence, version, plan.window) for start in one}
+    )
     windows = tuple(
-        _explain_window(evidence, version, start, buckets)
-        for _end, version, start, buckets in found[:OPEN_WINDOWS_MAX]
+        _explain_window(evidence, version, start)
+        for _end, version, start in found[:OPEN_WINDOWS_MAX]
     )
     return Explanation(windows, max(0, len(found) - OPEN_WINDOWS_MAX))
 
 
-def _open_windows(
-    evidence: Evidence, version: int, shape: WindowShape
-) -> dict[int, dict[Bucket, int]]:
-    """The rows of each open window by bucket; a bucket that has closed a window is left out."""
+def _opened(evidence: Evidence, version: int, shape: WindowShape) -> Iterator[Iterator[int]]:
+    """The open windows of each bucket."""
+    for logged, closed_ms in _logged(evidence, version):
+        yield windows_of_panes(shape, logged.panes, after_ms=closed_ms)
+
+
+def _logged(evidence: Evidence, version: int) -> Iterator[tuple[LoggedRows, int | None]]:
+    """What each bucket's log holds of a version, and up to where the bucket has closed windows."""
     closed = {
         record.bucket: record.closed_ms for record in evidence.progress if record.version == version
     }
-    windows: dict[int, dict[Bucket, int]] = {}
     for logged in evidence.logged:
-        if logged.version != version:
-            continue
-        level = closed.get(logged.bucket)
-        for pane, rows in logged.panes.items():
-            for start in window_starts(shape, pane):
-                if level is None or start + shape.size_ms > level:
-                    window = windows.setdefault(start, {})
-                    window[logged.bucket] = window.get(logged.bucket, 0) + rows
-    return windows
+        if logged.version == version:
+            yield logged, closed.get(logged.bucket)
 
 
-def _explain_window(
-    evidence: Evidence, version: int, start_ms: int, buckets: Mapping[Bucket, int]
-) -> OpenWindow:
+def _rows_by_bucket(
+    evidence: Evidence, version: int, shape: WindowShape, start_ms: int
+) -> dict[Bucket, int]:
+    """The rows of a window by bucket; a bucket that has closed it is left out."""
+    end_ms = start_ms + shape.size_ms
+    rows: dict[Bucket, int] = {}
+    for logged, closed_ms in _logged(evidence, version):
+        panes = [pane for pane in window_panes(shape, start_ms) if pane in logged.panes]
+        if panes and (closed_ms is None or end_ms > closed_ms):
+            rows[logged.bucket] = sum(logged.panes[pane] for pane in panes)
+    return rows
+
+
+def _explain_window(evidence: Evidence, version: int, start_ms: int) -> OpenWindow:
     plan = evidence.plans[version]
+    buckets = _rows_by_bucket(evidence, version, plan.window, start_ms)
     end_ms = start_ms + plan.window.size_ms
     lanes = tuple(lane_views(evidence, plan))
     held_by = _holder(evidence, plan, end_ms, lanes, tuple(buckets))

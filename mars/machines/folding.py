@@ -18,14 +18,16 @@ restored from a snapshot, rows below them come again, for buckets whose own snap
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
 
-from mars.aggregates import merge
+from mars.aggregates import PANE, limited, limited_window, merge
 from mars.codec.dead import dead_late, dead_rejections
 from mars.codec.states import decode_states, encode_states
+from mars.errors import TaskLimit
 from mars.finishing import Finished, finish
 from mars.plan import Plan
 from mars.ports import Ledger
@@ -41,11 +43,30 @@ from mars.types import (
     RowCounts,
     Sequence64,
 )
-from mars.windows import closed_up_to, last_window_end, window_starts
+from mars.windows import (
+    OPEN_PANES_MAX,
+    closed_up_to,
+    last_window_end,
+    window_starts,
+    windows_of_panes,
+)
 
 MERGE_ROWS_MIN = 20_000
 """States waiting in a pane are merged once they are this many and outnumber the merged ones:
 each state row is then merged about twice, whatever the number of entries."""
+
+WINDOWS_AT_ONCE = 500
+"""Windows that one commit closes: each takes about a millisecond to finish, and as long as it lasts
+the other buckets of the process wait."""
+
+PANES_AT_ONCE = 10_000
+"""Panes of which these windows are made, unless a single one has more: each costs some 20 us."""
+
+ROWS_AT_ONCE = 100_000
+"""States in these windows, unless a single one has more."""
+
+LATE_WINDOWS_NAMED_MAX = 1_000
+"""Windows of one batch whose late rows are named apart; the newest stands for those beyond."""
 
 
 class StoreWentBack(Exception):
@@ -76,10 +97,10 @@ class _Pane:
             self.states(plan)
 
     def states(self, plan: Plan) -> pl.DataFrame | None:
-        """All states of the pane, one row per key."""
+        """All states of the pane, one row per key. Raises TaskLimit for too many keys."""
         if self.waiting:
             parts = self.waiting if self.merged is None else [self.merged, *self.waiting]
-            self.merged = merge(plan, parts)
+            self.merged = limited(plan, merge(plan, parts))
             self.waiting, self.waiting_rows = [], 0
         return self.merged
 
@@ -110,6 +131,15 @@ class Bounds:
         """True if a window lies within the bounds."""
         after_start = self.from_ms is None or start_ms >= self.from_ms
         return after_start and (self.until_ms is None or end_ms <= self.until_ms)
+
+
+def _states_by_pane(partial: Partial) -> Mapping[int, pl.DataFrame]:
+    states = decode_states(partial.states)
+    if len(partial.panes) == 1 or not states.width:
+        return {pane.start_ms: states for pane in partial.panes}
+    return {
+        int(part.item(0, PANE)): part for part in states.partition_by(PANE, maintain_order=True)
+    }
 
 
 class Folding:
@@ -234,42 +264,72 @@ class Folding:
     def _sort_panes(
         self, panes: Sequence[PaneRows]
     ) -> tuple[tuple[PaneRows, ...], tuple[PaneRows, ...]]:
-        late = tuple(pane for pane in panes if self._is_late(pane))
-        return late, tuple(pane for pane in panes if pane not in late) if late else tuple(panes)
+        late: list[PaneRows] = []
+        alive: list[PaneRows] = []
+        for pane in panes:
+            (late if self._is_late(pane) else alive).append(pane)
+        return tuple(late), tuple(alive)
 
     def _drop_late(self, entry: Entry, late: tuple[PaneRows, ...]) -> None:
         rows = sum(pane.rows for pane in late)
         self._add(late=rows, counted=-rows)
+        by_window: Counter[int] = Counter()
         for pane in late:
-            start = window_starts(self.plan.window, pane.start_ms)[-1]
-            self.dead += dead_late(self.plan, entry.ranges, start, pane.rows)
+            by_window[window_starts(self.plan.window, pane.start_ms)[-1]] += pane.rows
+        starts = sorted(by_window)
+        for start in starts[LATE_WINDOWS_NAMED_MAX - 1 : -1]:
+            by_window[starts[-1]] += by_window.pop(start)
+        for start, count in sorted(by_window.items()):
+            self.dead += dead_late(self.plan, entry.ranges, start, count)
 
     def _keep(self, partial: Partial, alive: Sequence[PaneRows]) -> None:
         if not alive:
             return
-        states = decode_states(partial.states)
-        several = len(partial.panes) > 1
+        if len(self._panes) + len(alive) > OPEN_PANES_MAX:
+            self._check_open(alive)
+        states = _states_by_pane(partial)
         for pane in alive:
-            part = states.filter(pl.col("pane") == pane.start_ms) if several else states
+            part = states.get(pane.start_ms)
             self._panes.setdefault(pane.start_ms, _Pane()).add(self.plan, pane, part)
+
+    def _check_open(self, alive: Sequence[PaneRows]) -> None:
+        """Raise TaskLimit if these panes are too many beside those that are open."""
+        starts = self._panes.keys() | {pane.start_ms for pane in alive}
+        if len(starts) <= OPEN_PANES_MAX:
+            return
+        raise TaskLimit(
+            f"its rows lie in {len(starts)} slices of {self.plan.window.pane_ms} ms that are not "
+            f"closed yet, from {min(starts)} to {max(starts)} (epoch ms), and {OPEN_PANES_MAX} may "
+            "be open at a time: see whether the event times are right; if so, delete the task and "
+            "register it again with longer windows, a longer slide or a shorter delay"
+        )
 
     # -------------------------------------------------------------------------------- close
 
     def due(self, watermark_ms: int | None) -> list[int]:
         """The starts of the windows that the watermark has passed and that have rows, in order."""
-        if watermark_ms is None:
-            return []
-        starts = {
-            start
-            for pane in self._panes
-            for start in window_starts(self.plan.window, pane)
-            if self._closes(start, watermark_ms)
-        }
-        return sorted(starts)
+        return [] if watermark_ms is None else list(self._ending(watermark_ms))
 
-    def _closes(self, start_ms: int, watermark_ms: int) -> bool:
-        end = start_ms + self.plan.window.size_ms
-        return end <= watermark_ms and (self.closed_ms is None or end > self.closed_ms)
+    def _ending(self, upto_ms: int | None) -> Iterator[int]:
+        """The starts of the windows with rows that are not closed and end by then, in order."""
+        shape = self.plan.window
+        return windows_of_panes(shape, self._panes, after_ms=self.closed_ms, upto_ms=upto_ms)
+
+    def reach(self, watermark_ms: int | None) -> int | None:
+        """The watermark, or an earlier time up to which one commit can close windows.
+
+        So the task never keeps the others waiting for long: what is left is due at once again.
+        """
+        if watermark_ms is None:
+            return None
+        panes = rows = 0
+        for number, start in enumerate(self._ending(watermark_ms)):
+            panes += sum(1 for _pane in self._window_panes(start))
+            rows += self.groups([start])
+            full = number >= WINDOWS_AT_ONCE or panes > PANES_AT_ONCE or rows > ROWS_AT_ONCE
+            if number and full:
+                return start + self.plan.window.size_ms - self.plan.window.slide_ms
+        return watermark_ms
 
     def groups(self, starts: Iterable[int]) -> int:
         """An upper bound of the result rows of these windows."""
@@ -295,10 +355,7 @@ class Folding:
         ]
         if not parts:
             return None
-        if len(parts) == 1:
-            return parts[0]
-        whole = [part.with_columns(pane=pl.lit(start_ms, pl.Int64)) for part in parts]
-        return merge(self.plan, whole)
+        return parts[0] if len(parts) == 1 else limited_window(self.plan, start_ms, parts)
 
     def close(self, starts: Sequence[int]) -> list[ClosedWindow]:
         """The finished rows of these windows; the panes stay until `committed` is called."""
@@ -332,14 +389,7 @@ class Folding:
 
     def open_windows(self) -> list[int]:
         """The starts of all windows with rows that are not closed, in order."""
-        return sorted(
-            {
-                start
-                for pane in self._panes
-                for start in window_starts(self.plan.window, pane)
-                if self.closed_ms is None or start + self.plan.window.size_ms > self.closed_ms
-            }
-        )
+        return list(self._ending(None))
 
     # ------------------------------------------------------------------------------- commit
 

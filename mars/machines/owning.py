@@ -456,9 +456,18 @@ class Owning:
             if part is not None and not record.deleted:
                 part.committed(record)
                 touched.append(record.task)
-        trims = [trim for name in dict.fromkeys(touched) for trim in self._trim(name)]
+        trims = [trim for name in dict.fromkeys(touched) for trim in self._clean_up(name)]
         self._compacting = set()
+        left = [self._parts[name].due_rows() for name in touched if name in self._parts]
+        if any(rows is not None for rows in left):
+            return trims  # It closes some windows at a time: between them the logs are read.
         return trims + self.ticked(self._now_ms)
+
+    def _clean_up(self, name: TaskName) -> list[Instruction]:
+        """Trim and merge a task's log; merging may find that it is over a limit."""
+        instructions: list[Instruction] = []
+        trouble = self._guarded(name, lambda: instructions.extend(self._trim(name)))
+        return trouble or instructions
 
     def _trim(self, name: TaskName) -> list[Instruction]:
         part = self._parts[name]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from mars.errors import Rejected
-from mars.plan import LatePolicy, Options, Stream
+from mars.plan import LatePolicy, Options, OverMaxKeys, Stream
 from mars.sql.durations import WRITTEN, parse_duration
 from mars.types import TaskName
 
@@ -23,11 +23,23 @@ IDLE_AFTER_MS_MAX: Final = 86_400_000
 FUTURE_LIMIT_MS_MAX: Final = 366 * 86_400_000
 """Longest `future_limit`: one such row may close every window that ends before it."""
 
+MAX_KEYS_MAX: Final = 100_000
+"""Largest `max_keys`: such a task lives in one bucket, and its window is one transaction."""
+
 TOPIC_CHARACTERS_MAX: Final = 249
 """Longest name of a topic that Kafka allows."""
 
-_NAMES = ("delay", "idle_after", "future_limit", "late", "output_topic")
-_NOT_YET = ("lateness", "max_keys")
+_NAMES = (
+    "delay",
+    "idle_after",
+    "future_limit",
+    "late",
+    "max_keys",
+    "over_max_keys",
+    "output_topic",
+)
+_NOT_YET = ("lateness",)
+_DIGITS_MAX = 9
 _LEGAL_TOPIC = re.compile(rf"[A-Za-z0-9._-]{{1,{TOPIC_CHARACTERS_MAX}}}")
 # `mars.results.progress` is where a task named progress writes, so `results` is no namespace.
 _OWN_TOPIC = re.compile(r"mars\.(?:(?!results\.)[^.]+\.)?(?:progress|dead|control|queries)")
@@ -59,6 +71,8 @@ def parse_options(
         delay_ms=_duration(options, "delay", 0, 0, DELAY_MS_MAX),
         idle_after_ms=_duration(options, "idle_after", 5_000, IDLE_AFTER_MS_MIN, IDLE_AFTER_MS_MAX),
         future_limit_ms=_duration(options, "future_limit", 300_000, 0, FUTURE_LIMIT_MS_MAX),
+        max_keys=_max_keys(options),
+        over_max_keys=_over_max_keys(options),
     )
 
 
@@ -88,6 +102,35 @@ def _duration(
             f"option {name}: {value} is outside of {least_ms} ms to {most_ms // 1_000} s"
         )
     return duration_ms
+
+
+def _max_keys(options: Mapping[str, object]) -> int | None:
+    if "max_keys" not in options:
+        return None
+    value = options["max_keys"]
+    number = _whole(value)
+    if number is None or not 1 <= number <= MAX_KEYS_MAX:
+        raise Rejected(
+            f"option max_keys: {str(value)[:80]!r} is no whole number from 1 to {MAX_KEYS_MAX}; "
+            "leave it out for more groups: the task's budget in Redis bounds them too"
+        )
+    return number
+
+
+def _whole(value: object) -> int | None:
+    """A whole number, or the digits of one, as the command line gives them; None: neither."""
+    if isinstance(value, str) and value.isascii() and value.isdecimal():
+        return int(value) if len(value) <= _DIGITS_MAX else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _over_max_keys(options: Mapping[str, object]) -> OverMaxKeys:
+    value = options.get("over_max_keys", OverMaxKeys.FAIL)
+    if value not in list(OverMaxKeys):
+        raise Rejected("option over_max_keys: the policies are 'fail' and 'fold'")
+    if "over_max_keys" in options and "max_keys" not in options:
+        raise Rejected("option over_max_keys: it says what happens over max_keys; set that too")
+    return OverMaxKeys(str(value))
 
 
 def _topic(value: object, stream: Stream) -> str:

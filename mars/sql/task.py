@@ -8,6 +8,7 @@ from typing import Final
 
 from sqlglot import exp
 
+from mars.errors import Rejected
 from mars.plan import Call, Column, Expression, Order, Plan, Stream
 from mars.sql.compiler import size_of
 from mars.sql.expressions import row_compiler
@@ -21,6 +22,7 @@ from mars.sql.source import tokenize
 from mars.sql.syntax import ONE_STREAM, Statement, cut, parse
 from mars.sql.windowing import window_of
 from mars.types import TaskName
+from mars.windows import OPEN_PANES_MAX
 
 LIMIT_MAX: Final = 100_000
 """Largest LIMIT: such a task lives in one bucket, and its window is one transaction."""
@@ -188,8 +190,21 @@ def _completed(query: _Query, plan: Plan) -> Plan:
     everything = [*_of_rows(plan), *_of_groups(plan)]
     if sum(size_of(part, PLAN_NODES_MAX) for part in everything) > PLAN_NODES_MAX:
         raise source.error(0, "the query is too large; split it into several tasks")
+    _check_open(plan)
     used = {plan.stream.event_time, *_columns(_of_rows(plan))}
     return replace(plan, fields=tuple(of for of in plan.stream.fields if of.name in used))
+
+
+def _check_open(plan: Plan) -> None:
+    """Windows stay open for the delay; rows that come all the time must not make too many."""
+    window, delay_ms = plan.window, plan.options.delay_ms
+    opened = (window.size_ms + delay_ms) // window.pane_ms
+    if opened > OPEN_PANES_MAX:
+        raise Rejected(
+            f"option delay: rows of {(window.size_ms + delay_ms) // 1000} s in slices of "
+            f"{window.pane_ms} ms would have to be held, {opened} in all, and {OPEN_PANES_MAX} may "
+            "be open: shorten the delay, or take longer windows or a longer slide"
+        )
 
 
 def _of_rows(plan: Plan) -> list[Expression]:

@@ -13,6 +13,7 @@ slices of length gcd(size, slide) of which each window is made; a row belongs to
 from __future__ import annotations
 
 from mars.windows.panes import (
+    OPEN_PANES_MAX,
     closed_up_to,
     ending_between,
     first_pane_needed,
@@ -21,10 +22,12 @@ from mars.windows.panes import (
     pane_of,
     window_panes,
     window_starts,
+    windows_of_panes,
 )
 from mars.windows.watermarks import Watermark, find_watermark, watermark
 
 __all__ = [
+    "OPEN_PANES_MAX",
     "Watermark",
     "closed_up_to",
     "ending_between",
@@ -36,4 +39,5 @@ __all__ = [
     "watermark",
     "window_panes",
     "window_starts",
+    "windows_of_panes",
 ]

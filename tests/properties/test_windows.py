@@ -17,6 +17,7 @@ from mars.windows import (
     pane_of,
     window_panes,
     window_starts,
+    windows_of_panes,
 )
 
 UNHURRIED = settings(deadline=None)
@@ -46,6 +47,25 @@ def test_row_is_in_the_windows_of_its_pane(shape: WindowShape, time_ms: int) -> 
     assert pane <= time_ms < pane + shape.pane_ms
     holding = [at for at in all_starts(shape, time_ms) if at <= time_ms < at + shape.size_ms]
     assert list(window_starts(shape, pane)) == holding
+
+
+BOUNDS = st.none() | st.integers(-3_000, 3_000)
+
+
+@UNHURRIED
+@given(shapes(), st.sets(st.integers(-2_000, 2_000)), BOUNDS, BOUNDS)
+def test_windows_of_panes_come_in_order_and_once(
+    shape: WindowShape, times: set[int], after: int | None, upto: int | None
+) -> None:
+    panes = {pane_of(time_ms, shape.pane_ms) for time_ms in times}
+    wanted = {start for pane in panes for start in window_starts(shape, pane)}
+    ends = {start: start + shape.size_ms for start in wanted}
+    kept = [
+        start
+        for start in sorted(wanted)
+        if (after is None or ends[start] > after) and (upto is None or ends[start] <= upto)
+    ]
+    assert list(windows_of_panes(shape, panes, after_ms=after, upto_ms=upto)) == kept
 
 
 @UNHURRIED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from mars.adapters.kafka.wire import decode_progress
@@ -10,7 +11,17 @@ from mars.codec.result_headers import decode_ranges
 from mars.ports import Claim, Ledger, Progress
 from mars.types import Bucket, Range, TaskName, Topic, lane_partition, live_lane
 from tests.simulation.cluster import BUCKETS, Servers
-from tests.simulation.rows import Place, Row, Span, expected, recomputed, rows_of
+from tests.simulation.rows import (
+    OTHERS,
+    Place,
+    Row,
+    Span,
+    Values,
+    expected,
+    recomputed,
+    rows_of,
+    with_others,
+)
 from tests.simulation.users import Users
 
 
@@ -22,26 +33,33 @@ class Checks:
         self._users = users
         self._written = written
         self._spans: list[Span] = []
-        self._wanted: dict[Place, tuple[int, int]] = {}
-        self._allowed: dict[Place, tuple[int, int]] = {}
+        self._exact: list[tuple[Span, dict[Place, Values]]] = []
 
     def begin(self) -> None:
         """All rows are written, all versions have begun: what is wanted is known."""
         self._spans = self._users.spans()
-        for span in self._spans:
-            (self._wanted if span.whole else self._allowed).update(expected(span, self._written))
+        self._exact = [(span, expected(span, self._written)) for span in self._spans]
 
     # ---------------------------------------------------------------------------------- the end
 
     def drained(self) -> bool:
         """Each bucket of each version has accounted for all rows and emitted all windows."""
         newest = self._newest()
-        return all(
+        return self._failed_where_it_must() and all(
             self._bucket_done(newest.get((TaskName(span.task), span.version, Bucket(bucket))), span)
             for span in self._spans
             if span.whole
             for bucket in range(BUCKETS)
         )
+
+    def _failed_where_it_must(self) -> bool:
+        """The task that is over its limit has stopped, if it is."""
+        for span, exact in self._exact:
+            if span.query.max_keys is not None and not span.query.folds:
+                groups = Counter(start for _task, _version, start, _key in exact)
+                over = any(number > span.query.max_keys for number in groups.values())
+                return not over or self._users.overfull_failed()
+        return True
 
     def _bucket_done(self, record: Progress | None, span: Span) -> bool:
         if record is None:
@@ -86,15 +104,19 @@ class Checks:
 
     def _results(self) -> None:
         """I1."""
-        found: dict[Place, tuple[int, int]] = {}
+        found: dict[Place, Values] = {}
         doubled: list[Place] = []
         for place, value, _ranges in self._emitted():
             doubled += [place] if place in found else []
             found[place] = value
         assert not doubled, f"I1: emitted twice: {sorted(doubled)[:5]} of {len(doubled)}"
-        lost = self._wanted.keys() - found.keys()
+        wanted: dict[Place, Values] = {}
+        allowed: dict[Place, Values] = {}
+        for span, exact in self._exact:
+            (wanted if span.whole else allowed).update(with_others(span, exact, found))
+        lost = wanted.keys() - found.keys()
         assert not lost, f"I1: never emitted: {sorted(lost)[:5]} of {len(lost)}"
-        right = self._wanted | self._allowed
+        right = wanted | allowed
         strange = found.keys() - right.keys()
         assert not strange, f"I1: not in the data: {sorted(strange)[:5]} of {len(strange)}"
         wrong = {place: (found[place], right[place]) for place in found}
@@ -104,11 +126,16 @@ class Checks:
     def _ranges(self) -> None:
         """Each row can be computed again from the offsets that its header names."""
         queries = {(span.task, span.version): span.query for span in self._spans}
-        for place, value, ranges in self._emitted():
-            again = recomputed(place, queries[place[0], place[1]], self._written, ranges)
+        emitted = list(self._emitted())
+        kept: defaultdict[tuple[str, int, int], set[str]] = defaultdict(set)
+        for place, _value, _ranges in emitted:
+            kept[place[:3]].add(place[3])
+        for place, value, ranges in emitted:
+            query, others = queries[place[0], place[1]], kept[place[:3]]
+            again = recomputed(place, query, self._written, ranges, others)
             assert value == again, f"I1: {place} is {value}, its ranges {ranges} hold {again}"
 
-    def _emitted(self) -> Iterator[tuple[Place, tuple[int, int], tuple[Range, ...]]]:
+    def _emitted(self) -> Iterator[tuple[Place, Values, tuple[Range, ...]]]:
         for topic, log in self._servers.broker.topics.items():
             if not topic.startswith("mars.results."):
                 continue
@@ -117,6 +144,7 @@ class Checks:
                     headers = dict(record.headers)
                     start, key = json.loads(record.key or b"")
                     value = json.loads(record.value or b"")
+                    assert (key == OTHERS) is (headers.get("mars-folded") == b"1"), headers
                     place = (
                         headers["mars-task"].decode(),
                         int(headers["mars-version"]),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from mars.plan import Field, FieldType, Format, Stream
 from mars.types import Lane, Range, StreamName, lane_partition, live_lane
@@ -35,16 +36,29 @@ KEYS = 5
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query, and its shape for the oracle; rows whose `v` this divides are filtered."""
+    """A query, and its shape for the oracle; rows whose `v` this divides are filtered.
+
+    `max_keys` is the limit on the groups of a window; over it the task folds, or fails.
+    """
 
     sql: str
     size_ms: int
     slide_ms: int
     refused_multiples: int = 0
+    max_keys: int | None = None
+    folds: bool = True
 
     def takes(self, value: int) -> bool:
         """Whether the filter lets a row pass."""
         return not self.refused_multiples or value % self.refused_multiples != 0
+
+    @property
+    def options(self) -> Mapping[str, object]:
+        """The options of a task with this query."""
+        if self.max_keys is None:
+            return OPTIONS
+        policy = "fold" if self.folds else "fail"
+        return {**OPTIONS, "max_keys": self.max_keys, "over_max_keys": policy}
 
 
 TUMBLING = Query(
@@ -65,6 +79,11 @@ SLIDING = Query(
     20_000,
     10_000,
 )
+STRICT = replace(TUMBLING, max_keys=1, folds=False)
+"""Sooner or later some window has two groups."""
+
+OTHERS = "__other__"
+"""The key of the row of all groups over `max_keys`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +152,9 @@ class Span:
         return offset >= self.starts.get(lane, 0) and (end is None or offset < end)
 
 
+Values = tuple[int, int]
+"""Count and sum."""
+
 Written = Mapping[int, Mapping[int, Row]]
 """Partition -> offset -> row."""
 
@@ -146,9 +168,9 @@ def rows_of(span: Span, written: Written) -> Iterable[Row]:
                 yield row
 
 
-def expected(span: Span, written: Written) -> dict[Place, tuple[int, int]]:
-    """The final rows: count and sum of every window that ends before the last row's."""
-    found: dict[Place, tuple[int, int]] = {}
+def expected(span: Span, written: Written) -> dict[Place, Values]:
+    """Count and sum of every group of every window that ends before the last row's."""
+    found: dict[Place, Values] = {}
     query = span.query
     for row in rows_of(span, written):
         if not row.key or not query.takes(row.value) or row.time_ms >= LAST_MS - query.size_ms:
@@ -162,17 +184,43 @@ def expected(span: Span, written: Written) -> dict[Place, tuple[int, int]]:
 
 
 def recomputed(
-    place: Place, query: Query, written: Written, ranges: Iterable[Range]
-) -> tuple[int, int]:
-    """Count and sum of the rows of one group of one window that lie in these ranges."""
+    place: Place, query: Query, written: Written, ranges: Iterable[Range], kept: Collection[str]
+) -> Values:
+    """Count and sum of the rows of one group of one window that lie in these ranges.
+
+    The group OTHERS has the rows of all groups that are not `kept` with a row of their own.
+    """
     _task, _version, start_ms, key = place
     values = [
         row.value
         for part in ranges
         for offset, row in written[lane_partition(part.lane) or 0].items()
         if part.first <= offset < part.next
-        and row.key == key
+        and (row.key not in kept if key == OTHERS else row.key == key)
         and start_ms <= row.time_ms < start_ms + query.size_ms
         and query.takes(row.value)
     ]
     return len(values), sum(values)
+
+
+def with_others(
+    span: Span, exact: Mapping[Place, Values], found: Collection[Place]
+) -> dict[Place, Values]:
+    """The final rows, given which groups of windows over the limit have a row of their own."""
+    most = span.query.max_keys
+    if most is None or not span.query.folds:
+        return dict(exact)
+    windows: defaultdict[int, dict[Place, Values]] = defaultdict(dict)
+    for place, values in exact.items():
+        windows[place[2]][place] = values
+    wanted: dict[Place, Values] = {}
+    for start, groups in windows.items():
+        if len(groups) <= most:
+            wanted.update(groups)
+            continue
+        kept = {place: groups[place] for place in groups if place in found}
+        assert len(kept) <= most, f"more than {most} groups have rows: {sorted(kept)}"
+        folded = [groups[place] for place in groups if place not in kept]
+        count, total = (sum(part) for part in zip(*folded, strict=True))
+        wanted |= {**kept, (span.task, span.version, start, OTHERS): (count, total)}
+    return wanted

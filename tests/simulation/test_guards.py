@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from mars.adapters.memory import partial_log, sink
+from mars.aggregates import others
 from mars.definitions import Backfill, TaskDefinition
 from mars.machines import leading, leading_tasks, mapping, owning
 from mars.machines.backfilling import Backfilling
@@ -24,6 +25,7 @@ from mars.machines.bulk_events import Event, Instruction
 from mars.machines.folding import Folding
 from mars.machines.leading_view import View
 from mars.machines.saving import Saving
+from mars.plan import Plan
 from mars.ports import AppendOutcome, Claim, Head, Stale, TaskStart
 from mars.types import Range
 from tests.simulation.weather import Weather
@@ -177,6 +179,21 @@ def full_logs_are_merged_while_they_are_read_again(patch: Patch) -> None:
     )
 
 
+def one_bucket_counts_the_groups(patch: Patch) -> None:
+    """A limit on groups: each bucket takes as many as the whole task may have."""
+    patch.setattr(Plan, "single_bucket", False)
+
+
+def a_window_shows_groups_that_no_pane_has_folded(patch: Patch) -> None:
+    """A limit on groups: what a pane has put among the others lacks in the group's row."""
+    patch.setattr(others, "_without_divided", lambda plan, whole, panes, folding: whole)
+
+
+def a_limit_found_while_merging_stops_one_task(patch: Patch) -> None:
+    """A limit on groups: what merging a log finds (R9) is not taken for that task's own trouble."""
+    patch.setattr(owning.Owning, "_clean_up", owning.Owning._trim)
+
+
 @dataclass(frozen=True, slots=True)
 class Guard:
     """What is left out, and what must be likely for it to show; else the usual weather."""
@@ -212,6 +229,9 @@ GUARDS = (
     Guard(finished_history_is_put_aside),
     Guard(chunks_are_the_same_again, {"flush_ms": 1_500, "kill_ms": 1_500}),
     Guard(full_logs_are_merged_while_they_are_read_again),
+    Guard(one_bucket_counts_the_groups),
+    Guard(a_window_shows_groups_that_no_pane_has_folded),
+    Guard(a_limit_found_while_merging_stops_one_task),
 )
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from mars.definitions import Backfill, LaneSpan, TaskDefinition, TaskState, TaskVersion
 from mars.types import Lane, TaskName, Topic, backfill_lane, lane_partition, live_lane
 from tests.simulation.cluster import Servers
 from tests.simulation.rows import (
     FILTERED,
-    OPTIONS,
     SLIDING,
     STREAM,
+    STRICT,
     TOPIC,
     TUMBLING,
     Query,
@@ -24,13 +24,45 @@ from tests.simulation.strands import Scheduler
 FLAT = TaskName("flat")
 """The task that exists from the start; the others come and go."""
 
+OVERFULL = TaskName("overfull")
+"""The task that some runs have besides, and that fails by itself: nobody touches it."""
+
 TASKS_MAX = 3
+
+
+FOLDING_SHARE = 0.3
+"""How often the tasks of a run fold."""
+
+OVERFULL_SHARE = 0.2
+"""How often a run has a task that fails."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits on groups in a run: of tasks that fold, and whether one more task fails."""
+
+    max_keys: int | None
+    overfull: bool
+
+    @classmethod
+    def draw(cls, seed: int) -> Limits:
+        """Of a chance of their own, so that runs without limits are what they were without them."""
+        chance = random.Random(f"limits {seed}")
+        max_keys = chance.choice((1, 2, 3)) if chance.random() < FOLDING_SHARE else None
+        return cls(max_keys, chance.random() < OVERFULL_SHARE)
 
 
 class Users:
     """Does what the API does, at once and without failing."""
 
-    def __init__(self, servers: Servers, scheduler: Scheduler, note: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        servers: Servers,
+        scheduler: Scheduler,
+        note: Callable[[str], None],
+        limits: Limits,
+    ) -> None:
+        self._limits = limits
         self._servers = servers
         self._scheduler = scheduler
         self._note = note
@@ -42,12 +74,15 @@ class Users:
     def create(self, chance: random.Random) -> None:
         """The first task, from the beginning of the topic."""
         self._create(FLAT, TUMBLING, self._starts(latest=False), _chunks(chance))
+        if self._limits.overfull:
+            self._create(OVERFULL, STRICT, self._starts(latest=False), 0)
 
     def ask(self, chance: random.Random) -> None:
         """Some request; refused while ZooKeeper lacks what it held."""
         if not self._servers.registry.whole():
             return
         tasks = self._servers.registry.tasks()
+        tasks.pop(OVERFULL, None)
         request = chance.choice((self._toggle, self._toggle, self._change, self._renew, self._add))
         request(chance, tasks)
 
@@ -63,8 +98,8 @@ class Users:
         task = tasks[chance.choice(sorted(tasks))]
         if task.state is TaskState.DELETED or task.current.starts is None:
             return
-        query = chance.choice((TUMBLING, FILTERED, SLIDING))
         number = task.current.version + 1
+        query = self._limited(chance.choice((TUMBLING, FILTERED, SLIDING)), number)
         self._queries[task.name, number] = query
         version = self._version(number, query, None)
         self._write(replace(task, versions=(*task.versions, version)))
@@ -111,6 +146,7 @@ class Users:
         registry = self._servers.registry
         found = registry.task(name)
         number = 1 if found is None else found[0].current.version + 1
+        query = self._limited(query, number)
         self._queries[name, number] = query
         backfills = self._backfills(starts, chunks)
         for backfill in backfills:
@@ -126,6 +162,14 @@ class Users:
             self._servers.control.put_task(task)
         else:
             self._write(task)
+
+    def _limited(self, query: Query, version: int) -> Query:
+        """The query, which folds in a run where tasks do: in every other version, so that some
+        versions are in one bucket and some in all.
+        """
+        if query.max_keys is not None or version % 2 == 0:
+            return query
+        return replace(query, max_keys=self._limits.max_keys)
 
     def _fence(self, lane: Lane) -> int:
         number = lane_partition(lane)
@@ -162,10 +206,16 @@ class Users:
         if not self._servers.registry.whole():
             return False
         tasks = self._servers.registry.tasks().values()
-        assert not any(task.state is TaskState.FAILED for task in tasks), f"a task failed: {tasks}"
+        failed = [task for task in tasks if task.state is TaskState.FAILED]
+        assert not [task for task in failed if task.name != OVERFULL], f"a task failed: {failed}"
         return all(
             task.current.starts is not None for task in tasks if task.state is not TaskState.DELETED
         )
+
+    def overfull_failed(self) -> bool:
+        """Whether the task that must fail has done so."""
+        found = self._servers.registry.task(OVERFULL)
+        return found is not None and found[0].state is TaskState.FAILED
 
     def spans(self) -> list[Span]:
         """All versions that ever took rows."""
@@ -174,12 +224,12 @@ class Users:
             for task in self._servers.registry.tasks().values()
             if task.state is not TaskState.DELETED
         ]
-        spans = [span for task in living for span in self._spans(task, whole=True)]
+        spans = [span for task in living for span in self._spans(task, whole=task.name != OVERFULL)]
         return spans + [span for task, _ in self._gone for span in self._spans(task, whole=False)]
 
     def _version(self, number: int, query: Query, starts: Mapping[Lane, int] | None) -> TaskVersion:
         topic_id = self._servers.broker.topics[Topic(TOPIC)].topic_id
-        return TaskVersion(number, query.sql, OPTIONS, STREAM, topic_id, 0, starts)
+        return TaskVersion(number, query.sql, query.options, STREAM, topic_id, 0, starts)
 
     def _spans(self, task: TaskDefinition, *, whole: bool) -> list[Span]:
         begun = task.begun

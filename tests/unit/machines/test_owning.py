@@ -467,6 +467,22 @@ def test_a_crowded_log_is_committed_and_merged_though_no_window_is_due() -> None
     assert here.machine.ticked(2) == []
 
 
+def test_a_task_that_is_found_over_a_limit_when_its_log_is_merged_fails_alone() -> None:
+    here = Bucket(make_task(max_keys=1), make_task(name=OTHER))
+    here.own()
+    rows = make_entry(1, 0, [(1, "x")]), make_entry(2, 1, [(2, "y")])
+    here.read(make_head(2, {P0: 2}, mark_s=2, log_bytes=501), *rows)
+
+    commit = only(here.machine.ticked(1), CommitTransaction)
+    failed = only(here.commit(commit), FailTask)
+
+    assert failed.task == NAME
+    assert "2 groups so far, and max_keys is 1" in failed.detail
+    entry = make_entry(1, 0, [(1, "x")], plan=make_plan(OTHER))
+    assert here.read(make_head(1, {P0: 1}, mark_s=10), entry, name=OTHER) == []
+    assert names(only(here.machine.ticked(2), CommitTransaction)) == [OTHER]
+
+
 def test_a_base_is_taken_away_when_its_windows_are_closed() -> None:
     here = Bucket()
     here.own()

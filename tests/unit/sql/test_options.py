@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from mars.errors import Rejected
-from mars.plan import Options
+from mars.plan import Options, OverMaxKeys
 from mars.sql import parse_duration, parse_options
 from mars.types import TaskName
-from tests.unit.sql.compiling import FLOWS
+from tests.unit.sql.compiling import FLOWS, compiled
 
 
 def options(**given: object) -> Options:
@@ -28,6 +28,16 @@ def test_options_are_taken() -> None:
     assert found == Options("a.b-c_1", 1_500, 500, 3_600_000)
 
 
+@pytest.mark.parametrize("written", [1_000, "1000"])
+def test_a_limit_on_groups_is_a_number_or_its_digits(written: object) -> None:
+    found = options(max_keys=written)
+    assert (found.max_keys, found.over_max_keys) == (1_000, OverMaxKeys.FAIL)
+
+
+def test_groups_over_the_limit_are_folded_where_asked() -> None:
+    assert options(max_keys=1, over_max_keys="fold").over_max_keys is OverMaxKeys.FOLD
+
+
 @pytest.mark.parametrize(
     ("given", "says"),
     [
@@ -36,7 +46,18 @@ def test_options_are_taken() -> None:
         ({"late": "revise"}, "not supported yet"),
         ({"late": "never"}, "the only policy is 'drop'"),
         ({"lateness": "1h"}, "option lateness is not supported yet"),
-        ({"max_keys": 5}, "option max_keys is not supported yet"),
+        ({"max_keys": 0}, "option max_keys: '0' is no whole number from 1 to 100000"),
+        ({"max_keys": 100_001}, "from 1 to 100000"),
+        ({"max_keys": True}, "option max_keys"),
+        ({"max_keys": 5.0}, "option max_keys"),
+        ({"max_keys": "-5"}, "option max_keys"),
+        ({"max_keys": "\u0665"}, "option max_keys"),
+        ({"max_keys": "9" * 5_000}, "option max_keys"),
+        ({"max_keys": None}, "option max_keys"),
+        ({"max_keys": 5, "over_max_keys": "drop"}, "the policies are 'fail' and 'fold'"),
+        ({"max_keys": 5, "over_max_keys": None}, "the policies are 'fail' and 'fold'"),
+        ({"max_keys": 5, "over_max_keys": ["fold"]}, "the policies are 'fail' and 'fold'"),
+        ({"over_max_keys": "fold"}, "set that too"),
         ({"delay": 5}, "option delay: write a duration as text"),
         ({"delay": None}, "option delay: write a duration as text"),
         ({"delay": "5"}, "option delay: '5' is not a duration"),
@@ -105,3 +126,10 @@ def test_duration_is_read(text: str, milliseconds: int) -> None:
 def test_text_that_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(Rejected, match="is not a duration"):
         parse_duration(text)
+
+
+def test_a_delay_that_would_hold_too_many_windows_open_is_refused() -> None:
+    sql = "SELECT count(*) FROM S WINDOWING 10 s"
+    assert compiled(sql, delay="5d").options.delay_ms == 5 * 86_400_000
+    with pytest.raises(Rejected, match="60481 in all, and 50000 may be open: shorten the delay"):
+        compiled(sql, delay="7d")
