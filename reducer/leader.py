@@ -14,7 +14,9 @@ from mars.machines.leading_view import (
     AddLanes,
     BeginVersion,
     CopyDefinition,
+    CopyStream,
     Decision,
+    DropStreamCopy,
     DropTask,
     EndCatchUp,
     FailTask,
@@ -26,7 +28,7 @@ from mars.machines.leading_view import (
     SwitchVersion,
     View,
 )
-from mars.plan import Plan
+from mars.plan import Plan, Stream
 from mars.ports import (
     Assignment,
     ControlLog,
@@ -44,7 +46,7 @@ from mars.process import logs
 from mars.process.compiling import compile_version
 from mars.process.life import Life, Services
 from mars.process.tasks import fail_task, set_catch_up
-from mars.types import Bucket, LeaderEpoch, TaskName, Topic
+from mars.types import Bucket, LeaderEpoch, StreamName, TaskName, Topic
 
 LOOK_INTERVAL_S = 0.25
 """Between two looks: how late the leader notices a lost store, a dead reducer or a new task."""
@@ -88,7 +90,10 @@ class LeaderLoop:
         self._epoch = epoch
         self._leading = Leading()
         self._floor: ControlState | None = None
+        self._whole = False
         self._copied: dict[TaskName, TaskDefinition] = {}
+        self._copied_streams: dict[StreamName, Stream] = {}
+        self._streams: dict[StreamName, Stream] = {}
         self._known = KnownProgress()
         self._positions: dict[Bucket, int] = {}
         self._partitions: dict[Topic, int] = {}
@@ -110,7 +115,10 @@ class LeaderLoop:
 
     def _lead(self, epoch: LeaderEpoch) -> None:
         try:
-            view = self._view(epoch)
+            floor = self._known_floor()
+            if not self._has_all(epoch, floor):
+                return
+            view = self._view(epoch, floor)
             for decision in self._leading.decide(view):
                 self._act(decision)
         except Unavailable as problem:
@@ -121,12 +129,60 @@ class LeaderLoop:
             logs.error(self._log, "unexpected error, the leader tries again", trace=True)
             self._begin_reign(epoch)
 
-    # ---------------------------------------------------------------------------------- looking
+    # -------------------------------------------------------------------------------- restoring
 
-    def _view(self, epoch: LeaderEpoch) -> View:
+    def _known_floor(self) -> ControlState:
+        """What mars.control said when this reign began."""
         if self._floor is None:
             self._floor = self._control.read()
             self._copied = dict(self._floor.tasks)
+            self._copied_streams = dict(self._floor.streams)
+        return self._floor
+
+    def _has_all(self, epoch: LeaderEpoch, floor: ControlState) -> bool:
+        """True once ZooKeeper has all that mars.control knows, which one that was lost has not.
+
+        Until then nothing is decided: a task that is only missing would be taken for none.
+        """
+        whole = self._registry.whole()
+        if self._whole and not whole:
+            # Lost in the middle of a reign, perhaps with an epoch of the same number: forget it.
+            self._begin_reign(epoch)
+            return False
+        if floor.leader_epoch > epoch or (floor.leader_epoch == epoch and not whole):
+            logs.warning(
+                self._log,
+                "ZooKeeper has forgotten how high leader epochs were: they go on above Kafka's",
+                leader_epoch=epoch,
+                in_kafka=floor.leader_epoch,
+            )
+            self._coordinator.outgrow(floor.leader_epoch)
+            return False
+        if not whole:
+            self._restore(floor)
+        self._whole = True
+        return True
+
+    def _restore(self, floor: ControlState) -> None:
+        self._coordinator.buckets(self._buckets)
+        present = self._registry.streams()
+        streams = [stream for name, stream in floor.streams.items() if name not in present]
+        for stream in streams:
+            self._registry.put_stream(stream)
+        tasks = [task.name for task in floor.tasks.values() if self._registry.create_task(task)]
+        self._registry.make_whole()
+        self._tasks_changed.set()
+        if tasks or streams:
+            logs.warning(
+                self._log,
+                "ZooKeeper had lost everything: tasks and streams are back from mars.control",
+                tasks=sorted(tasks),
+                streams=sorted(stream.name for stream in streams),
+            )
+
+    # ---------------------------------------------------------------------------------- looking
+
+    def _view(self, epoch: LeaderEpoch, floor: ControlState) -> View:
         assignment = self._coordinator.assignment()
         members = self._coordinator.members("reducer")
         self._look_for_partitions()
@@ -141,7 +197,7 @@ class LeaderLoop:
             buckets=self._buckets,
             reducers=frozenset(members),
             assignment=assignment,
-            floor=self._floor,
+            floor=floor,
             identity=identity,
             heads=heads,
             tasks=tasks,
@@ -152,6 +208,8 @@ class LeaderLoop:
             went_back=_went_back(members.values(), assignment),
             topic_ids=self._topic_ids,
             bulk_alive=self._bulk_alive(tasks.values()),
+            streams=self._streams,
+            copied_streams=self._copied_streams,
         )
 
     def _look_at_store(
@@ -191,6 +249,7 @@ class LeaderLoop:
             self._tasks_changed.clear()
             try:
                 self._tasks = self._registry.tasks()
+                self._streams = self._registry.streams()
             except Unavailable:
                 self._tasks_changed.set()
                 raise
@@ -232,6 +291,12 @@ class LeaderLoop:
                 self._begin_version(definition)
             case CopyDefinition(definition=definition):
                 self._copy(definition)
+            case CopyStream(stream=stream):
+                self._control.put_stream(stream)
+                self._copied_streams[stream.name] = stream
+            case DropStreamCopy(name=name):
+                self._control.delete_stream(name)
+                del self._copied_streams[name]
             case EndCatchUp(task=task):
                 if set_catch_up(self._registry, task, {}):
                     logs.warning(
@@ -256,9 +321,14 @@ class LeaderLoop:
         found = self._registry.task(definition.name)
         if found is None or found[0].current.version != definition.current.version:
             return
-        if found[0].current.starts is None and self._registry.replace_task(
-            _with_state_of(definition, found[0]), found[1]
-        ):
+        if found[0].current.starts is not None:
+            return
+        begun = _with_state_of(definition, found[0])
+        # First the copy: rows are accounted by these starts as soon as ZooKeeper has them, and so
+        # they must be the same should it lose them.
+        self._copied.pop(definition.name, None)
+        self._control.put_task(begun)
+        if self._registry.replace_task(begun, found[1]):
             logs.info(
                 self._log,
                 "a new version begins",

@@ -8,6 +8,7 @@ from api.names import known_stream_name, new_stream_name, no_stream
 from api.schemas import StreamRequest
 from api.services.compiling import Compiler
 from api.services.context import Ports
+from api.services.restoring import check_whole
 from mars.definitions import TaskDefinition, TaskState, encode_stream
 from mars.errors import Conflict, Rejected, RequestError
 from mars.plan import Field, FieldType, Format, Plan, Stream, ValueType
@@ -45,24 +46,29 @@ class StreamService:
     def list_all(self) -> list[Stream]:
         """All streams, by name."""
         streams = self._ports.registry.streams()
+        if not streams:
+            check_whole(self._ports)
         return [streams[name] for name in sorted(streams)]
 
     def show(self, name: str) -> Stream:
         """One stream. Raises NotFound."""
         stream = self._ports.registry.stream(known_stream_name(name))
         if stream is None:
+            check_whole(self._ports)
             raise no_stream(name)
         return stream
 
     def put(self, name: str, request: StreamRequest) -> tuple[Stream, bool]:
         """Declare or replace; True if it is new. Raises Rejected, Conflict."""
         stream = self._declared(new_stream_name(name), request)
+        check_whole(self._ports)
         before = self._ports.registry.stream(stream.name)
         if stream == before:
             return stream, False
         if before is not None:
             self._check_tasks(stream)
         self._ports.registry.put_stream(stream)
+        self._ports.control.put_stream(stream)
         return stream, before is None
 
     def delete(self, name: str) -> None:
@@ -75,6 +81,7 @@ class StreamService:
             )
         if not self._ports.registry.delete_stream(stream.name):
             raise no_stream(name)
+        self._ports.control.delete_stream(stream.name)
 
     # ------------------------------------------------------------------------ tasks of it
 

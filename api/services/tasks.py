@@ -19,6 +19,7 @@ from api.services.beginning import Beginning, Beginnings
 from api.services.compiling import Compiler
 from api.services.context import BucketCount, Cluster, Ports
 from api.services.progress import ProgressTail
+from api.services.restoring import check_whole
 from mars.definitions import TaskDefinition, TaskState, TaskVersion, encode_definition
 from mars.errors import Conflict, Rejected, RequestError, VersionMismatch
 from mars.plan import Plan, Stream
@@ -77,6 +78,8 @@ class TaskService:
     def list_all(self, *, deleted: bool) -> list[TaskDefinition]:
         """All tasks by name; deleted ones only if asked for."""
         tasks = self._ports.registry.tasks()
+        if not tasks:
+            check_whole(self._ports)
         return [
             tasks[name]
             for name in sorted(tasks)
@@ -89,6 +92,8 @@ class TaskService:
 
     def _found(self, name: str) -> tuple[TaskDefinition, int]:
         found = self._ports.registry.task(known_task_name(name))
+        if found is None:
+            check_whole(self._ports)
         if found is None or found[0].state is TaskState.DELETED:
             raise no_task(name)
         return found
@@ -110,6 +115,7 @@ class TaskService:
 
     def create(self, request: NewTaskRequest) -> TaskDefinition:
         """Register a task. Raises Conflict, SqlError, Rejected."""
+        check_whole(self._ports)
         name = new_task_name(request.name)
         plan = self._compile(request.sql, request.options, name, self._next_version(name))
         info = described(self._ports, Topic(plan.stream.topic))
@@ -288,6 +294,10 @@ class TaskService:
             changed = change(definition)
             if changed == definition:
                 return definition
+            if changed.state is TaskState.DELETED:
+                # First the copy: should ZooKeeper lose the task, it must not come back to life when
+                # buckets have already put its progress away.
+                self._ports.control.put_task(changed)
             if self._ports.registry.replace_task(changed, expected):
                 self._ports.control.put_task(changed)
                 return changed

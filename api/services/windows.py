@@ -135,6 +135,9 @@ class WindowService:
         head = self._ports.log.head([definition.name]).get(definition.name)
         if head is None:
             return versions
+        for record in self._progress.records(definition):
+            if record.snapshot is not None:  # its panes may not be back, and the log empty
+                check_rebuilt(head, record)
         with self._logs.slices(definition, head, self._buckets()) as slices:
             for bucket, piece in slices:
                 records = self._progress.of_bucket(definition.name, bucket)

@@ -23,7 +23,9 @@ from mars.machines.balancing import balance
 from mars.machines.leading_tasks import of_former_task, task_start, tend_task
 from mars.machines.leading_view import (
     CopyDefinition,
+    CopyStream,
     Decision,
+    DropStreamCopy,
     DropTask,
     InitialiseTask,
     PublishAssignment,
@@ -168,11 +170,18 @@ class Leading:
 
 
 def _missing_copies(view: View) -> list[Decision]:
-    return [
+    tasks = [
         CopyDefinition(definition)
         for name, definition in view.tasks.items()
         if view.copied.get(name) != definition
     ]
+    streams = [
+        CopyStream(stream)
+        for name, stream in view.streams.items()
+        if view.copied_streams.get(name) != stream
+    ]
+    gone = [DropStreamCopy(name) for name in view.copied_streams if name not in view.streams]
+    return [*tasks, *streams, *gone]
 
 
 def _living(view: View) -> Iterator[tuple[TaskName, TaskDefinition]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from mars.definitions import TaskDefinition
-from mars.plan import Plan
+from mars.plan import Plan, Stream
 from mars.ports import (
     Assignment,
     Claim,
@@ -17,7 +17,7 @@ from mars.ports import (
     StoreIdentity,
     TaskStart,
 )
-from mars.types import Bucket, Lane, LeaderEpoch, MemberId, StoreEpoch, TaskName, Topic
+from mars.types import Bucket, Lane, LeaderEpoch, MemberId, StoreEpoch, StreamName, TaskName, Topic
 
 # ----------------------------------------------------------------------------------- decisions
 
@@ -111,6 +111,20 @@ class CopyDefinition:
     definition: TaskDefinition
 
 
+@dataclass(frozen=True, slots=True)
+class CopyStream:
+    """Repair the copy of a stream in mars.control."""
+
+    stream: Stream
+
+
+@dataclass(frozen=True, slots=True)
+class DropStreamCopy:
+    """Take the copy of a stream away that is there no more."""
+
+    name: StreamName
+
+
 Decision = (
     PublishAssignment
     | InitialiseTask
@@ -123,6 +137,8 @@ Decision = (
     | EndCatchUp
     | FailTask
     | CopyDefinition
+    | CopyStream
+    | DropStreamCopy
 )
 
 # ---------------------------------------------------------------------------------------- view
@@ -166,11 +182,11 @@ class View:
 
     `floor` are the highest epochs that mars.control knows. `identity` is None while the store does
     not answer; then `heads` is empty. `progress` is as of after the heads were read. `copied` are
-    the definitions as they stand in mars.control. `went_back`: buckets whose owner says, in the
-    current assignment epoch, that the log contradicts what it read before. `plans` has the newest
-    begun version's plan of each task, `partitions` the number of partitions of each source topic,
-    `topic_ids` the unique ids of those that exist. `bulk_alive`: there is a bulk process, or no
-    task waits for one.
+    the definitions as they stand in mars.control, `copied_streams` the streams. `went_back`:
+    buckets whose owner says, in the current assignment epoch, that the log contradicts what it
+    read before. `plans` has the newest begun version's plan of each task, `partitions` the number
+    of partitions of each source topic, `topic_ids` the unique ids of those that exist.
+    `bulk_alive`: there is a bulk process, or no task waits for one.
     """
 
     leader_epoch: LeaderEpoch
@@ -188,3 +204,5 @@ class View:
     went_back: frozenset[Bucket] = frozenset()
     topic_ids: Mapping[Topic, str] = field(default_factory=dict)
     bulk_alive: bool = True
+    streams: Mapping[StreamName, Stream] = field(default_factory=dict)
+    copied_streams: Mapping[StreamName, Stream] = field(default_factory=dict)

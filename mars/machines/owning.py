@@ -383,14 +383,19 @@ class Owning:
         return failed
 
     def _deleted_records(self) -> tuple[Progress, ...]:
-        """Last records of tasks that were deleted since."""
+        """Last records of tasks that were deleted since.
+
+        A deleted task's definition stays, so one that is not there is not deleted: ZooKeeper has
+        lost it, and the leader will bring it back.
+        """
         gone = []
         for name, versions in self._records.items():
             task = self._tasks.get(name)
-            kept = {version.version for version in task.definition.versions} if task else set()
+            if task is None:
+                continue
+            kept = {version.version for version in task.definition.versions}
             for version, record in versions.items():
-                dropped = task is None or task.deleted or version not in kept
-                if dropped and not record.deleted and self._tasks:
+                if (task.deleted or version not in kept) and not record.deleted:
                     gone.append(self._deleted(record))
         return tuple(gone)
 

@@ -7,7 +7,15 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from mars.definitions import TaskDefinition
-from mars.types import AssignmentEpoch, LeaderEpoch, StoreEpoch, TaskName, Topic
+from mars.plan import Stream
+from mars.types import (
+    AssignmentEpoch,
+    LeaderEpoch,
+    StoreEpoch,
+    StreamName,
+    TaskName,
+    Topic,
+)
 
 
 class ControlLog(Protocol):
@@ -15,6 +23,12 @@ class ControlLog(Protocol):
 
     def put_task(self, definition: TaskDefinition) -> None:
         """Copy a definition; returns once the broker has it."""
+
+    def put_stream(self, stream: Stream) -> None:
+        """Copy a stream; returns once the broker has it."""
+
+    def delete_stream(self, name: StreamName) -> None:
+        """Take the copy of a stream away; returns once the broker knows."""
 
     def put_epochs(
         self, leader: LeaderEpoch, store: StoreEpoch, assignment: AssignmentEpoch
@@ -27,12 +41,18 @@ class ControlLog(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ControlState:
-    """What `mars.control` says: definitions by name, and the highest epochs."""
+    """What `mars.control` says: tasks and streams by name, and the highest epochs."""
 
     tasks: Mapping[TaskName, TaskDefinition] = field(default_factory=dict)
     leader_epoch: LeaderEpoch = LeaderEpoch(0)
     store_epoch: StoreEpoch = StoreEpoch(0)
     assignment_epoch: AssignmentEpoch = AssignmentEpoch(0)
+    streams: Mapping[StreamName, Stream] = field(default_factory=dict)
+
+    @property
+    def is_new(self) -> bool:
+        """True for a namespace in which nothing was ever declared or assigned."""
+        return self == ControlState()
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,3 +147,20 @@ def test_change_is_readable_by_the_time_it_is_told(ensemble: Ensemble) -> None:
             ours.replace_task(definition(state=state), version_of(ours))
         changes.more_than(seen)
         assert states[-1] == state
+
+
+# ---------------------------------------------------------------------------------- whole
+
+
+def test_a_registry_that_was_never_used_is_not_whole_until_somebody_says_so(
+    ensemble: Ensemble,
+) -> None:
+    ours, theirs = ensemble.registry(), ensemble.registry()
+    assert not ours.whole()
+    ours.put_stream(stream())
+    ours.create_task(definition())
+    assert not theirs.whole()
+    ours.make_whole()
+    assert theirs.whole()
+    theirs.make_whole()
+    assert ours.whole()

@@ -44,7 +44,9 @@ class Users:
         self._create(FLAT, TUMBLING, self._starts(latest=False), _chunks(chance))
 
     def ask(self, chance: random.Random) -> None:
-        """Some request."""
+        """Some request; refused while ZooKeeper lacks what it held."""
+        if not self._servers.registry.whole():
+            return
         tasks = self._servers.registry.tasks()
         request = chance.choice((self._toggle, self._toggle, self._change, self._renew, self._add))
         request(chance, tasks)
@@ -121,6 +123,7 @@ class Users:
         if found is None:
             self._note(f"USER creates {name} at {dict(starts)}")
             assert registry.create_task(task)
+            self._servers.control.put_task(task)
         else:
             self._write(task)
 
@@ -147,12 +150,17 @@ class Users:
         self._note(f"USER writes {task.name} {task.state} {versions}")
         found = self._servers.registry.task(task.name)
         assert found is not None
+        if task.state is TaskState.DELETED:
+            self._servers.control.put_task(task)
         assert self._servers.registry.replace_task(task, found[1])
+        self._servers.control.put_task(task)
 
     # --------------------------------------------------------------------------- what is there
 
     def all_begun(self) -> bool:
         """Every version of every living task has its start."""
+        if not self._servers.registry.whole():
+            return False
         tasks = self._servers.registry.tasks().values()
         assert not any(task.state is TaskState.FAILED for task in tasks), f"a task failed: {tasks}"
         return all(

@@ -46,6 +46,7 @@ class Weather:
     outage_ms: int
     flush_ms: int
     user_ms: int
+    wipe_ms: int
 
     @staticmethod
     def draw(chance: random.Random) -> Weather:
@@ -74,6 +75,7 @@ class Weather:
             outage_ms=pause(3_000, 9_000),
             flush_ms=pause(2_000, 8_000),
             user_ms=pause(1_500, 5_000),
+            wipe_ms=pause(4_000, 16_000),
         )
 
     @staticmethod

@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import TypeVar
 from unittest.mock import patch
 
@@ -177,6 +178,8 @@ class World:
         self._begin()
         self._go_on(self._calm, "the storm passes")
         self._heal()
+        self._go_on(self.servers.registry.whole, "ZooKeeper has all that it had")
+        self.users.resume_all()
         self._trickle()
         self._go_on(self.users.all_begun, "every version has begun")
         self._feed_rest()
@@ -230,6 +233,7 @@ class World:
             (weather.outage_ms, self._outage),
             (weather.flush_ms, self._lose_store),
             (weather.user_ms, self._ask),
+            (weather.wipe_ms, self._wipe_zookeeper),
             (700, self.servers.broker.deliver_delayed),
         ):
             if pause_ms:
@@ -385,6 +389,18 @@ class World:
         store.sealed = None
         store.starts += restart
 
+    def _wipe_zookeeper(self) -> None:
+        """It comes back without anything that was in it."""
+        self.note("ZOOKEEPER WIPED")
+        self.servers.ensemble.wipe()
+        self.servers.registry.wipe()
+        for process in self._living():
+            self.scheduler.after(self.draw(0, 1_500), partial(self._reconnect_awake, process))
+
+    def _reconnect_awake(self, process: Process) -> None:
+        if not process.host.frozen:
+            self._reconnect(process.member)
+
     def _ask(self) -> None:
         self.users.ask(self.chance)
 
@@ -394,7 +410,6 @@ class World:
         self.note("HEALED")
         self._down.clear()
         self.weather = Weather.calm()
-        self.users.resume_all()
         for process in self._living():
             if process.host.frozen:
                 self._thaw(process)

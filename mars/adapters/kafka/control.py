@@ -13,17 +13,22 @@ from mars.adapters.kafka.names import Names
 from mars.adapters.kafka.slices import SliceReader
 from mars.adapters.kafka.wire import (
     EPOCHS_KEY,
+    STREAM_KEY_PREFIX,
     TASK_KEY_PREFIX,
     Epochs,
+    decode_declared,
     decode_epochs,
     decode_task,
     encode_epochs,
+    stream_key,
+    stream_named,
     task_key,
 )
-from mars.definitions import TaskDefinition, encode_definition
+from mars.definitions import TaskDefinition, encode_definition, encode_stream
+from mars.plan import Stream
 from mars.ports import ControlState
 from mars.settings import Settings
-from mars.types import AssignmentEpoch, LeaderEpoch, StoreEpoch, TaskName
+from mars.types import AssignmentEpoch, LeaderEpoch, StoreEpoch, StreamName, TaskName
 
 WRITE_TIMEOUT_S = 15.0
 """Longer than the producer's own time-out for a record, which it reports by then."""
@@ -50,6 +55,14 @@ class KafkaControlLog:
         """Copy a definition; returns once the brokers have it."""
         self._put(task_key(definition.name), encode_definition(definition))
 
+    def put_stream(self, stream: Stream) -> None:
+        """Copy a stream; returns once the brokers have it."""
+        self._put(stream_key(stream.name), encode_stream(stream))
+
+    def delete_stream(self, name: StreamName) -> None:
+        """Take the copy of a stream away; returns once the brokers know."""
+        self._put(stream_key(name), None)
+
     def put_epochs(
         self, leader: LeaderEpoch, store: StoreEpoch, assignment: AssignmentEpoch
     ) -> None:
@@ -59,6 +72,7 @@ class KafkaControlLog:
     def read(self) -> ControlState:
         """Everything in the topic; of several epochs not yet compacted, the highest of each."""
         tasks: dict[TaskName, TaskDefinition] = {}
+        streams: dict[StreamName, Stream] = {}
         highest = Epochs(LeaderEpoch(0), StoreEpoch(0), AssignmentEpoch(0))
         for message in self._messages():
             key, value = message.key() or b"", message.value() or b""
@@ -68,7 +82,12 @@ class KafkaControlLog:
             elif key.startswith(TASK_KEY_PREFIX):
                 definition = decode_task(value, place)
                 tasks[definition.name] = definition
-        return ControlState(tasks, highest.leader, highest.store, highest.assignment)
+            elif key.startswith(STREAM_KEY_PREFIX) and value:
+                stream = decode_declared(value, place)
+                streams[stream.name] = stream
+            elif key.startswith(STREAM_KEY_PREFIX):
+                streams.pop(stream_named(key), None)
+        return ControlState(tasks, highest.leader, highest.store, highest.assignment, streams)
 
     def close(self) -> None:
         """Free the clients."""
@@ -79,7 +98,7 @@ class KafkaControlLog:
         portions = self._reader.read(self._topic, PARTITION, 0, end)
         return [message for portion in portions for message in portion]
 
-    def _put(self, key: bytes, value: bytes) -> None:
+    def _put(self, key: bytes, value: bytes | None) -> None:
         outcome: list[KafkaError | None] = []
         with self._lock, translated():
             producer = self._opened()

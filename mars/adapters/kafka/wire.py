@@ -5,6 +5,7 @@
     progress   ["claim", bucket]            {"type": "claim", "format": 2, "record": {...}}
     state      ["<task>", version, bucket, part]   a part of a snapshot, see `mars.codec.snapshot`
     control    task:<name>                  a task definition, see `mars.definitions`
+    control    stream:<name>                a stream, the same; a tombstone where it is gone
     control    epochs                       {"leader": G, "store": E, "assignment": A}
 
 Compaction keeps the last record of each key; keys of three members and of two cannot be the same.
@@ -16,10 +17,11 @@ from __future__ import annotations
 
 import msgspec
 
-from mars.definitions import TaskDefinition, decode_definition
+from mars.definitions import TaskDefinition, decode_definition, decode_stream
 from mars.errors import MarsError
+from mars.plan import Stream
 from mars.ports import Claim, Progress, ProgressRecord
-from mars.types import AssignmentEpoch, Bucket, LeaderEpoch, StoreEpoch, TaskName
+from mars.types import AssignmentEpoch, Bucket, LeaderEpoch, StoreEpoch, StreamName, TaskName
 
 FORMAT = 2
 """To be raised with any change that an older release must not pass over. Since 2 a record may name
@@ -29,6 +31,7 @@ FORMATS_READ = (1, 2)
 
 EPOCHS_KEY = b"epochs"
 TASK_KEY_PREFIX = b"task:"
+STREAM_KEY_PREFIX = b"stream:"
 
 
 class _ProgressRow(msgspec.Struct, frozen=True, tag="progress"):
@@ -95,6 +98,24 @@ def decode_task(raw: bytes, place: str) -> TaskDefinition:
     """A task definition. Raises MarsError where it cannot be read."""
     try:
         return decode_definition(raw)
+    except msgspec.MsgspecError as error:
+        raise _unreadable(place, error) from error
+
+
+def stream_key(name: StreamName) -> bytes:
+    """The key of a stream in `mars.control`."""
+    return STREAM_KEY_PREFIX + name.encode()
+
+
+def stream_named(key: bytes) -> StreamName:
+    """The name in a stream's key."""
+    return StreamName(key.removeprefix(STREAM_KEY_PREFIX).decode())
+
+
+def decode_declared(raw: bytes, place: str) -> Stream:
+    """A stream. Raises MarsError where it cannot be read."""
+    try:
+        return decode_stream(raw)
     except msgspec.MsgspecError as error:
         raise _unreadable(place, error) from error
 

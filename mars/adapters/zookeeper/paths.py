@@ -27,6 +27,11 @@ class Paths:
         return f"{self.root}/namespace"
 
     @property
+    def whole(self) -> str:
+        """There if all streams and tasks of the namespace are: it goes with them, if ever."""
+        return f"{self.root}/whole"
+
+    @property
     def streams(self) -> str:
         """Parent of the streams."""
         return f"{self.root}/streams"

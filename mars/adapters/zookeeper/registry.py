@@ -37,6 +37,14 @@ class ZooKeeperRegistry:
         """None if ZooKeeper answers, else a sentence that says what to do."""
         return self._connection.ping()
 
+    def whole(self) -> bool:
+        """False where this ZooKeeper was never used, or has lost everything."""
+        return self._nodes.read(self._paths.whole) is not None
+
+    def make_whole(self) -> None:
+        """Leave the mark that goes when everything goes."""
+        self._connection.ensure(self._paths.whole)
+
     # --------------------------------------------------------------------------------- streams
 
     def streams(self) -> dict[StreamName, Stream]:

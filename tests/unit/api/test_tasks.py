@@ -439,3 +439,35 @@ def test_kafka_that_is_away_refuses_a_new_task_and_leaves_nothing(world: World) 
     world.kafka.server.away = True
     assert problem(world.register(), 503)["service"] == "kafka"
     assert world.http.get("/v1/tasks").json() == {"tasks": []}
+
+
+def test_tasks_that_zookeeper_has_lost_are_not_called_unknown_and_their_names_not_free(
+    world: World,
+) -> None:
+    assert world.register().status_code == 201
+    world.registry.wipe()
+    for answer in (
+        world.http.get("/v1/tasks"),
+        world.http.get("/v1/tasks/by_sip"),
+        world.http.delete("/v1/tasks/by_sip"),
+        world.http.get("/v1/streams"),
+        world.http.get("/v1/streams/flows"),
+        world.register(),
+    ):
+        found = problem(answer, 503)
+        assert found["service"] == "zookeeper"
+        assert "brings them back" in found["detail"]
+
+    world.registry.make_whole()
+    assert world.http.get("/v1/tasks/by_sip").status_code == 404
+
+
+def test_first_task_of_a_namespace_needs_no_leader(world: World) -> None:
+    assert world.register().status_code == 201
+    assert world.registry.whole()
+
+
+def test_streams_are_copied_to_kafka_and_their_end_too(world: World) -> None:
+    assert "flows" in world.kafka.streams
+    assert world.http.delete("/v1/streams/flows").status_code == 204
+    assert "flows" not in world.kafka.streams

@@ -56,6 +56,7 @@ from mars.types import (
     MemberId,
     Records,
     StoreEpoch,
+    StreamName,
     TaskName,
     Topic,
     live_lane,
@@ -104,6 +105,7 @@ class TwinKafka:
     start_offsets: dict[str, dict[int, int]] = field(default_factory=dict)
     timed_offsets: dict[str, dict[int, int]] = field(default_factory=dict)
     definitions: dict[TaskName, TaskDefinition] = field(default_factory=dict)
+    streams: dict[StreamName, Stream] = field(default_factory=dict)
     progress: dict[Bucket, list[ProgressRecord]] = field(default_factory=dict)
     rows: list[CommittedRow] = field(default_factory=list)
     letters: list[DeadLetter] = field(default_factory=list)
@@ -154,6 +156,14 @@ class TwinControl:
         self._kafka.server.reach()
         self._kafka.definitions[definition.name] = definition
 
+    def put_stream(self, stream: Stream) -> None:
+        self._kafka.server.reach()
+        self._kafka.streams[stream.name] = stream
+
+    def delete_stream(self, name: StreamName) -> None:
+        self._kafka.server.reach()
+        del self._kafka.streams[name]
+
     def put_epochs(
         self, leader: LeaderEpoch, store: StoreEpoch, assignment: AssignmentEpoch
     ) -> None:
@@ -161,7 +171,7 @@ class TwinControl:
 
     def read(self) -> ControlState:
         self._kafka.server.reach()
-        return ControlState(dict(self._kafka.definitions))
+        return ControlState(dict(self._kafka.definitions), streams=dict(self._kafka.streams))
 
 
 class TwinProgress:

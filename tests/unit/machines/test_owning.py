@@ -553,3 +553,15 @@ def test_a_bucket_that_waits_for_what_it_has_read_once_says_so() -> None:
 
     here.read(make_head(1, {P0: 3}), make_entry(1, 0, [(1, "x")] * 3))
     assert here.machine.status == "owning"
+
+
+def test_a_task_that_zookeeper_has_lost_is_not_taken_for_a_deleted_one() -> None:
+    bucket = Bucket(make_task(), make_task(name=OTHER))
+    bucket.own(make_progress({P0: 2}), make_progress({P0: 2}, OTHER))
+
+    bucket.tasks = {NAME: make_task()}
+    bucket.machine.tasks_changed(bucket.tasks)
+    assert bucket.machine.ticked(1) == []
+
+    bucket.machine.tasks_changed({})
+    assert bucket.machine.ticked(2) == []
