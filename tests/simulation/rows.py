@@ -196,7 +196,7 @@ def recomputed(
         for part in ranges
         for offset, row in written[lane_partition(part.lane) or 0].items()
         if part.first <= offset < part.next
-        and (row.key not in kept if key == OTHERS else row.key == key)
+        and (bool(row.key) and row.key not in kept if key == OTHERS else row.key == key)
         and start_ms <= row.time_ms < start_ms + query.size_ms
         and query.takes(row.value)
     ]
