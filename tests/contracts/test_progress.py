@@ -79,7 +79,7 @@ def test_a_gap_at_the_end_is_passed_over(cluster: Cluster) -> None:
     [
         b"not json",
         b'{"type":"progress","format":2,"record":{}}',
-        encode_progress(claim(1)).replace(b'"format":1', b'"format":2'),
+        encode_progress(claim(1)).replace(b'"format":2', b'"format":3'),
         b'{"type":"merger","format":1,"record":{}}',
         b"",
     ],

@@ -72,7 +72,7 @@ class Machine:
 
     def arguments(self, *more: str) -> list[str]:
         ports = [word for name, port in self.ports.items() for word in (f"--{name}", str(port))]
-        counts = ["--mappers", "1", "--reducers", "1"]
+        counts = ["--mappers", "1", "--reducers", "1", "--bulk", "0"]
         return [*self.command("up", "--data", str(self.data)), *counts, *ports, *more]
 
     def command(self, *arguments: str) -> list[str]:
