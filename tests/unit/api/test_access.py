@@ -167,7 +167,7 @@ def test_header_that_is_no_key_is_refused(guarded: World, header: str) -> None:
     problem(guarded.http.get("/v1/tasks", headers={"Authorization": header}), 401)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     header=st.binary(max_size=60).filter(lambda raw: not set(raw) & set(b"\r\n\x00")),
     scheme=st.sampled_from([b"", b"Bearer ", b"Basic ", b"bearer mars_", b"Basic bWFyc18="]),
