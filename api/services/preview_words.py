@@ -9,10 +9,8 @@ from api.preview_schemas import Predictions
 from api.services.preview_disorder import LATE_SHARE_MAX
 from api.services.preview_reading import Source
 from api.services.preview_trial import Trial, TriedWindow
+from mars.machines.explaining_words import YEAR_2001_MS
 from mars.types import Reason
-
-YEAR_2001_MS = 978_307_200_000
-"""Kafka timestamps are later; an event time before it, with rows of today, is a wrong unit."""
 
 KIB = 1024
 

@@ -16,12 +16,12 @@ from api.services.logs import (
 from api.services.missing import Away, Missing
 from api.services.progress import ProgressTail
 from api.services.tasks import TaskService
-from mars.definitions import TaskDefinition
+from mars.definitions import TaskDefinition, TaskState
 from mars.machines.evidence import BucketOwner, Evidence, Reading
 from mars.machines.explaining import Explanation, Holder, LaneView, OpenWindow, explain
 from mars.machines.explaining_words import moment, summarise
 from mars.ports import Assignment, Head, IncidentKind, MemberInfo
-from mars.types import Bucket, MemberId, TaskName, Topic
+from mars.types import Bucket, MemberId, Topic
 
 LATELY_MS = 3_600_000
 """Incidents of the last hour are mentioned: later, nobody waits for a result because of them."""
@@ -59,18 +59,25 @@ class WhyService:
         definition = self._tasks.show(name)
         evidence = self.evidence(definition)
         explanation = explain(evidence)
-        summary = summarise(evidence, explanation) + self._lately(definition.name)
+        summary = summarise(evidence, explanation) + self._lately(definition)
         return _view(evidence, explanation, summary)
 
-    def _lately(self, task: TaskName) -> str:
-        """A further sentence if something has happened to the task's results lately."""
+    def _lately(self, definition: TaskDefinition) -> str:
+        """A further sentence if something has happened to the task's results lately.
+
+        That a task has failed is said by its state already.
+        """
+        passed_over = {IncidentKind.FENCED}
+        if definition.state is TaskState.FAILED:
+            passed_over.add(IncidentKind.FAILED)
         missing = Missing(self._away())
         since_ms = self._ports.now_ms() - LATELY_MS
         found = missing.ask(
-            "kafka", lambda: self._ports.incidents.recent(task, since_ms, INCIDENTS_LOOKED_AT)
+            "kafka",
+            lambda: self._ports.incidents.recent(definition.name, since_ms, INCIDENTS_LOOKED_AT),
         )
         for incident in found or []:
-            if incident.kind is not IncidentKind.FENCED:
+            if incident.kind not in passed_over:
                 return f" At {moment(incident.time_ms)}: {incident.what}"
         return ""
 

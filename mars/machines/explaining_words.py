@@ -16,6 +16,9 @@ from mars.machines.explaining import (
 )
 from mars.types import MemberId
 
+YEAR_2001_MS = 978_307_200_000
+"""Rows of today are later: an event time before it is seconds that were taken for milliseconds."""
+
 
 def summarise(evidence: Evidence, explanation: Explanation) -> str:
     """Say in one sentence why the next result is not there yet, and what can be done."""
@@ -51,9 +54,18 @@ def _first_window(window: OpenWindow, now_ms: int) -> str:
     if window.held_by.reason is HoldReason.SILENT and now_ms < window.end_ms and close_ms:
         return f"{name} has not ended yet; it should close at about {moment(close_ms)}."
     held_by = window.held_by
+    if _only_reads_on(held_by) and now_ms < window.end_ms:
+        return f"{name} has not ended yet; {_holder(held_by)}."
     if held_by.percent is not None:
         return f"{name} waits for {_history(held_by, held_by.percent)}."
     return f"{name} waits: {_holder(held_by)}."
+
+
+def _only_reads_on(holder: Holder) -> bool:
+    """Whether a partition is read, and there are rows to read: so it is with any live stream."""
+    waits_for_others = holder.percent is not None or holder.to_catch_up
+    is_behind = holder.reason is HoldReason.BEHIND and holder.partition is not None
+    return is_behind and not waits_for_others
 
 
 def _history(holder: Holder, percent: float) -> str:
@@ -115,7 +127,10 @@ def _nothing_open(evidence: Evidence) -> str:
     closed = closed_through(evidence)
     until = f" up to {moment(closed)}" if closed is not None else ""
     tail = f"; {waiting} rows wait to be read" if waiting else "; no newer row has come"
-    return f"No window is open: all windows with rows are closed{until}{tail}."
+    left_out = _not_counted(evidence)
+    tail += f" (not counted: {left_out})" if left_out else ""
+    text = f"No window is open: all windows with rows are closed{until}{tail}."
+    return text + _doubtful_unit(evidence)
 
 
 def _nothing_read(evidence: Evidence, waiting: int) -> str:
@@ -128,20 +143,42 @@ def _nothing_read(evidence: Evidence, waiting: int) -> str:
 
 
 def _nothing_counted(evidence: Evidence, read: int) -> str:
+    filtered = evidence.ledger.filtered + evidence.pending.filtered
+    some = [f"{filtered} filtered out by WHERE"] if filtered else []
+    some += [left_out] if (left_out := _not_counted(evidence)) else []
+    text = f"No window is open: of {read} rows read, " + ", ".join(some)
+    samples = evidence.dead[:1]
+    for letter in samples:
+        because = f", {letter.detail}" if letter.detail else ""
+        text += f" (for example {letter.reason}{because}: partition {letter.partition}, offset "
+        text += f"{letter.first})"
+    return text + "."
+
+
+def _not_counted(evidence: Evidence) -> str:
+    """Rows that a task should have counted but could not, by their fates; empty if none."""
     ledger, pending = evidence.ledger, evidence.pending
     fates = {
-        "filtered out by WHERE": ledger.filtered + pending.filtered,
         "bad": ledger.bad + pending.bad,
         "too far in the future": ledger.future + pending.future,
         "late": ledger.late,
     }
-    some = [f"{rows} {fate}" for fate, rows in fates.items() if rows]
-    text = f"No window is open: of {read} rows read, " + ", ".join(some)
-    samples = evidence.dead[:1]
-    for letter in samples:
-        text += f" (for example {letter.reason}: partition {letter.partition}, offset "
-        text += f"{letter.first})"
-    return text + "."
+    return ", ".join(f"{rows} {fate}" for fate, rows in fates.items() if rows)
+
+
+def _doubtful_unit(evidence: Evidence) -> str:
+    """A further sentence where all event times are so long ago that their unit must be wrong."""
+    marks = evidence.head.marks_ms.values() if evidence.head is not None else ()
+    newest_ms = max(marks, default=evidence.now_ms)
+    if not newest_ms < YEAR_2001_MS < evidence.now_ms:
+        return ""
+    stream = evidence.definition.current.stream
+    declared = stream.field(stream.event_time)
+    unit = declared.type.value if declared is not None else ""
+    return (
+        f" The newest {stream.event_time} of all rows is {moment(newest_ms)}: does it really count "
+        f"what the stream declares ({unit})?"
+    )
 
 
 def moment(time_ms: int) -> str:

@@ -345,6 +345,16 @@ def test_summary_of_a_window_that_has_not_ended_says_when_it_should_close() -> N
     )
 
 
+def test_summary_of_a_window_that_has_not_ended_does_not_call_a_live_partition_its_trouble() -> (
+    None
+):
+    head = replace(HEAD, marks_ms={live_lane(0): 40_000, live_lane(1): 39_900}, now_ms=40_000)
+    assert words(evidence_with(head=head, now_ms=40_000, ends={0: 100, 1: 43})) == (
+        "The window 1970-01-01 00:00:00Z to 1970-01-01 00:01:00Z has not ended yet; mapper-1 has 3 "
+        "rows of partition 1 still to read."
+    )
+
+
 def test_summary_of_a_failed_task_says_why_and_what_to_do() -> None:
     failed = replace(DEFINITION, state=TaskState.FAILED, detail="the log needs 300 MB")
     assert words(evidence_with(definition=failed)) == (
@@ -381,6 +391,15 @@ def test_summary_names_the_fates_of_rows_when_none_was_counted() -> None:
     )
 
 
+def test_summary_says_what_is_wrong_with_a_bad_row() -> None:
+    read = (progress_of(0, read=1, bad=1),)
+    detail = "`at` is missing or NULL"
+    dead = (DeadLetter(TASK, Topic("flows"), 1, 17, 18, "no_event_time", 1, detail=detail),)
+    assert "no_event_time, `at` is missing or NULL: partition 1" in words(
+        nothing_open(progress=read, dead=dead)
+    )
+
+
 def test_summary_counts_rows_of_the_log_that_are_not_committed_yet() -> None:
     logged = (LoggedRows(1, Bucket(0), {}, RowCounts(bad=6)),)
     assert "of 6 rows read, 6 bad" in words(evidence_with(logged=logged))
@@ -391,6 +410,23 @@ def test_summary_says_up_to_when_windows_are_closed() -> None:
     assert words(nothing_open(progress=done)) == (
         "No window is open: all windows with rows are closed up to 1970-01-01 00:01:00Z; no newer "
         "row has come."
+    )
+
+
+def test_summary_names_rows_that_were_not_counted_beside_the_others() -> None:
+    done = (progress_of(0, closed_ms=MINUTE, read=9, counted=5, emitted=5, future=1, late=3),)
+    assert words(nothing_open(progress=done)).endswith(
+        "no newer row has come (not counted: 1 too far in the future, 3 late)."
+    )
+
+
+def test_summary_doubts_the_unit_of_event_times_of_1970() -> None:
+    done = (progress_of(0, closed_ms=MINUTE, read=5, counted=5, emitted=5),)
+    today_ms = 1_790_000_000_000
+    head = replace(HEAD, marks_ms={live_lane(0): today_ms // 1000}, now_ms=today_ms)
+    assert words(nothing_open(progress=done, head=head, now_ms=today_ms)).endswith(
+        "The newest at of all rows is 1970-01-21 17:13:20Z: does it really count what the stream "
+        "declares (timestamp_ms)?"
     )
 
 
