@@ -16,6 +16,7 @@ from api.services.logs import LogReader
 from api.services.metrics import MetricService
 from api.services.preview import PreviewService
 from api.services.progress import ProgressTail
+from api.services.pulse import Pulse
 from api.services.queries import QueryService
 from api.services.results import ResultService
 from api.services.sampling import Sampler
@@ -44,6 +45,7 @@ class Services:
     dead: DeadService
     incidents: IncidentService
     why: WhyService
+    pulse: Pulse
     sampler: Sampler
     figures: FigureService
     cluster: ClusterService
@@ -65,6 +67,7 @@ def build(
     progress = ProgressTail(ports.progress, buckets)
     tasks = TaskService(ports, compiler, progress, buckets, cluster)
     logs = LogReader(ports.log)
+    pulse = Pulse(ports)
     sampler = Sampler(ports, compiler, progress, health.away)
     windows = WindowService(ports, compiler, buckets, tasks, progress, logs)
     members = ClusterService(ports, cluster, buckets, sampler, health.away, version)
@@ -81,7 +84,8 @@ def build(
         verifying=VerifyService(ports, compiler, buckets, tasks, progress),
         dead=DeadService(ports, tasks),
         incidents=IncidentService(ports),
-        why=WhyService(ports, compiler, buckets, tasks, progress, logs, health.away),
+        why=WhyService(ports, compiler, buckets, tasks, progress, logs, pulse, health.away),
+        pulse=pulse,
         sampler=sampler,
         figures=FigureService(sampler, ports.now_ms),
         cluster=members,
