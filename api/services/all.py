@@ -12,6 +12,7 @@ from api.services.dead import DeadService
 from api.services.figures import FigureService
 from api.services.health import Health
 from api.services.incidents import IncidentService
+from api.services.listing import ListingService
 from api.services.logs import LogReader
 from api.services.metrics import MetricService
 from api.services.preview import PreviewService
@@ -48,6 +49,7 @@ class Services:
     pulse: Pulse
     sampler: Sampler
     figures: FigureService
+    listing: ListingService
     cluster: ClusterService
     metrics: MetricService
     health: Health
@@ -69,6 +71,7 @@ def build(
     logs = LogReader(ports.log)
     pulse = Pulse(ports)
     sampler = Sampler(ports, compiler, progress, health.away)
+    figures = FigureService(sampler, ports.now_ms)
     windows = WindowService(ports, compiler, buckets, tasks, progress, logs)
     members = ClusterService(ports, cluster, buckets, sampler, health.away, version)
     return Services(
@@ -87,7 +90,8 @@ def build(
         why=WhyService(ports, compiler, buckets, tasks, progress, logs, pulse, health.away),
         pulse=pulse,
         sampler=sampler,
-        figures=FigureService(sampler, ports.now_ms),
+        figures=figures,
+        listing=ListingService(tasks, sampler, figures),
         cluster=members,
         metrics=MetricService(ports, members, sampler, health),
         health=health,
