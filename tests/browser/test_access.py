@@ -98,7 +98,7 @@ def test_key_that_is_not_known_is_asked_for_again_with_the_reason(
     page.until_text("the key is not known", "dialog")
     assert page.run("return document.querySelector('#key-text').ariaInvalid") == "true"
     enter(page, key_of(world, Role.READER))
-    page.until_text("1 tasks")
+    page.until_text("1 task")
     assert dialogs(page) == 0
 
 
