@@ -6,8 +6,8 @@ import { h, setText } from "/static/dom.js";
 const KEPT_AS = "mars-key";
 const WRITABLE = /^[\x21-\x7e]+$/; // what a header can hold
 const NONE_YET =
-  "This Mars asks for a key. An admin makes one with `mars key create --role reader`; " +
-  "with operator instead of reader you may also register, pause and delete tasks.";
+  "This Mars asks for a key; an admin makes them. With a reader's you may look, with an " +
+  "operator's also register, pause and delete tasks.";
 const NO_KEY_TEXT =
   "That is no key: a key begins with mars_ and goes on with letters and digits only.";
 
@@ -34,7 +34,8 @@ export async function askForKey(problem = null) {
 }
 
 async function ask(problem) {
-  const key = await dialog(problem ?? NONE_YET, problem !== null);
+  const said = problem ?? NONE_YET;
+  const key = await dialog(said[0].toUpperCase() + said.slice(1), problem !== null);
   if (key !== null) sessionStorage.setItem(KEPT_AS, key);
   else if (problem !== null) sessionStorage.removeItem(KEPT_AS); // it opens nothing
   declined = currentKey() === null;

@@ -95,7 +95,7 @@ def test_key_that_is_not_known_is_asked_for_again_with_the_reason(
     enter(page, "a key in words")
     page.until_text("a key begins with mars_", "dialog")
     enter(page, f"mars_00000000_{'0' * 64}")
-    page.until_text("the key is not known", "dialog")
+    page.until_text("The key is not known", "dialog")
     assert page.run("return document.querySelector('#key-text').ariaInvalid") == "true"
     enter(page, key_of(world, Role.READER))
     page.until_text("1 task")
@@ -110,7 +110,7 @@ def test_key_that_was_removed_meanwhile_is_asked_for_again(
     enter(page, key)
     page.until_text("version 1 over stream flows")
     assert world.http.delete(f"/v1/keys/{key.split('_')[1]}").status_code == 204
-    page.until_text("the key is not known", "dialog")
+    page.until_text("The key is not known", "dialog")
 
 
 def test_who_gives_no_key_is_left_alone_until_asking_for_it(
