@@ -144,9 +144,23 @@ def measure(seconds: float, show: Show, count: int = TASKS) -> ApiReport:
         _settle(client, count)
         show(f"{count} tasks run")
         address = supervisor.addresses.api
-        paths = tuple(_measured(address, path, seconds, show) for path in PATHS)
-        charts, notes = _first_charts(address, Path(folder), show)
-    return ApiReport(where, count, CLIENTS, paths, charts, notes)
+        paths, notes = _all_paths(address, seconds, show)
+        charts, no_charts = _first_charts(address, Path(folder), show)
+    return ApiReport(where, count, CLIENTS, paths, charts, (*notes, *no_charts))
+
+
+def _all_paths(
+    address: str, seconds: float, show: Show
+) -> tuple[tuple[PathFigures, ...], tuple[str, ...]]:
+    """The figures, and a note for each path that did not answer as it should."""
+    found, notes = [], []
+    for path in PATHS:
+        try:
+            found.append(_measured(address, path, seconds, show))
+        except BenchError as problem:
+            notes.append(str(problem))
+            show(notes[-1])
+    return tuple(found), tuple(notes)
 
 
 def _settle(client: Client, count: int) -> None:
