@@ -238,6 +238,17 @@ def test_nobody_gets_in_before_the_keys_were_ever_read() -> None:
     world.close()
 
 
+def test_page_that_asks_its_user_itself_is_not_told_to_use_the_browsers_dialog(
+    guarded: World,
+) -> None:
+    by_address = guarded.http.get("/v1/tasks").headers["www-authenticate"]
+    assert "Basic" in by_address
+    page = {"X-Requested-With": "XMLHttpRequest"}
+    assert guarded.http.get("/v1/tasks", headers=page).headers["www-authenticate"] == (
+        'Bearer realm="mars"'
+    )
+
+
 # -------------------------------------------------------------------------------- topics
 
 

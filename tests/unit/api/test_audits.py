@@ -145,7 +145,8 @@ def test_why_of_a_failed_task_does_not_say_twice_that_it_failed(registered: Worl
     registered.incidents.put(incident(9_900, task=NAME, kind=IncidentKind.FAILED))
     registered.alter("by_sip", state="failed", detail="too many groups")
     summary = registered.http.get("/v1/tasks/by_sip/why").json()["summary"]
-    assert summary == "The task has failed (too many groups): mend the cause, then resume it."
+    assert summary.count("failed") == 1
+    assert summary.endswith("too many groups.")
 
 
 # ------------------------------------------------------------------------ ledger of a window
