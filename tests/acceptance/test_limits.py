@@ -26,7 +26,7 @@ WINDOW_MS = 60_000
 START_MS = 1_700_000_040_000
 """Begin of the one window that all groups lie in."""
 
-LATE_MS = 15_000
+LATE_MS = 60_000
 """How long after a window's end its rows may come on a machine that is busy with all of this."""
 
 SQL = (

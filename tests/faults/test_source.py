@@ -43,7 +43,8 @@ def test_20_windows_whose_rows_retention_removed_are_not_complete(mars: MarsClus
 
         wait_for("the last window", lambda: last in dict(_windows(mars)), pause_s=0.5)
         assert _windows(mars) == {(window, "0"), (last, "1")}
-        assert _gone(mars) == dict.fromkeys(range(PARTITIONS), len(taken) // PARTITIONS)
+        gone = dict.fromkeys(range(PARTITIONS), len(taken) // PARTITIONS)
+        wait_for("every row that is gone to be named", lambda: _gone(mars) == gone)
 
 
 @contextmanager

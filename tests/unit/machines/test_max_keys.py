@@ -21,6 +21,7 @@ from tests.unit.machines.reducing_rows import (
     OWNER,
     P0,
     P1,
+    SAVE_MS,
     SLIDING,
     TUMBLING,
     RowSpec,
@@ -253,7 +254,7 @@ def test_the_task_fails_alone() -> None:
 def emitting(*batches: Sequence[RowSpec], max_keys: int) -> BucketTask:
     """A task that has read these batches and whose first window is due."""
     task = make_task(max_keys=max_keys, over_max_keys=OverMaxKeys.FOLD)
-    part = BucketTask(task, OWNER, {})
+    part = BucketTask(task, OWNER, {}, SAVE_MS)
     entries = entries_of(task.plans[1], batches)
     offsets = {P0: sum(map(len, batches)), P1: 0}
     part.absorb(make_slice(*entries))
