@@ -27,6 +27,7 @@ UNVERIFIED = {"transaction.partition.verification.enable": "false"}
 PRODUCE, INIT_PRODUCER_ID = 0, 22
 TRANSACTIONAL = 0x10
 COORDINATOR_NOT_READY = frozenset({14, 15, 16, 51})
+LEADER_NOT_READY = frozenset({3, 5, 6})
 TRANSACTION_TIMEOUT_MS = 60_000
 CRC32C_POLYNOMIAL = 0x82F63B78
 
@@ -70,9 +71,8 @@ class KafkaHang:
             batch = _batch(producer, epoch, rows)
             place = _text(topic) + struct.pack(">ii", 1, partition)
             body = _text(transactional_id) + struct.pack(">hii", -1, 10_000, 1) + place
-            answer = _ask(connection, PRODUCE, 3, body + struct.pack(">i", len(batch)) + batch)
-        (error,) = struct.unpack_from(">h", answer, 4 + 2 + len(topic) + 4 + 4)
-        assert error == 0, f"Kafka's error {error}"
+            request = body + struct.pack(">i", len(batch)) + batch
+            eventually(lambda: _produced(connection, topic, request))
 
 
 def hang_of(cluster: Cluster) -> Hang:
@@ -90,6 +90,14 @@ def _init(connection: socket.socket, transactional_id: str) -> tuple[int, int] |
     error, producer, epoch = struct.unpack_from(">hqh", answer, 4)
     assert error == 0 or error in COORDINATOR_NOT_READY, f"Kafka's error {error}"
     return (producer, epoch) if error == 0 else None
+
+
+def _produced(connection: socket.socket, topic: Topic, request: bytes) -> bool:
+    """Whether the broker has the records; not while a new partition has no leader."""
+    answer = _ask(connection, PRODUCE, 3, request)
+    (error,) = struct.unpack_from(">h", answer, 4 + 2 + len(topic) + 4 + 4)
+    assert error == 0 or error in LEADER_NOT_READY, f"Kafka's error {error}"
+    return bool(error == 0)
 
 
 def _ask(connection: socket.socket, api: int, version: int, body: bytes) -> bytes:
