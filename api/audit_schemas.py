@@ -64,7 +64,7 @@ class IncidentView(Answer):
 
     id: str
     time: int
-    kind: str = Field(description="rewound, incomplete, fenced, failed or audit_mismatch")
+    kind: str = Field(description="rewound, incomplete, fenced, failed, audit_mismatch or restored")
     task: str | None
     bucket: int | None
     lane: str | None

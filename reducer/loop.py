@@ -242,6 +242,8 @@ class ReducerLoop:
             self._tell(incidents.fenced(report.bucket, report.detail))
         elif report.kind == "audit_mismatch":
             self._tell(incidents.audit_mismatch(report.bucket, report.detail))
+        elif report.kind == "restored":
+            self._tell(incidents.restored(report.bucket, report.detail))
 
     def _read_apart(self, reads: list[ReadLog], problem: CorruptEntry) -> None:
         """One log cannot be read: its task fails, the others go on (I7)."""

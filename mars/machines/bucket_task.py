@@ -98,6 +98,8 @@ class BucketTask:
         self._contained: list[Sequence64] = []
         self._run_id: str | None = None
         self._unread = any(record.snapshot is not None for record in records.values())
+        self._unfollowed: set[int] = set()
+        """Versions whose last record was committed with rows."""
         self._saving = Saving(records, owner.store_epoch, snapshot_every_ms)
         self.update(task)
 
@@ -274,9 +276,14 @@ class BucketTask:
         return rows if windows else None
 
     def stale(self) -> bool:
-        """True if a progress record without rows would say something new."""
+        """True if a progress record without rows would say something new.
+
+        So does one that follows a record with rows: whether that one hangs in Kafka is seen before
+        the next commit (decision 24).
+        """
         return self.caught_up and any(
-            folding.merged != self._merged(version, folding)
+            version.version in self._unfollowed
+            or folding.merged != self._merged(version, folding)
             or folding.dead
             or self._saving.is_of_lost_store(self.records.get(version.version))
             for version, _plan, folding in self._open()
@@ -350,6 +357,7 @@ class BucketTask:
             watermark_ms=level,
             incomplete_before_ms=folding.incomplete_before_ms,
             snapshot=snapshot,
+            references=last.references if last else None,
         )
         return record, parts
 
@@ -413,6 +421,10 @@ class BucketTask:
 
     def committed(self, record: Progress) -> None:
         """A progress record of this task is durable."""
+        if _named(record) == _named(self.records.get(record.version)):
+            self._unfollowed.discard(record.version)
+        else:
+            self._unfollowed.add(record.version)
         self.records[record.version] = record
         self._saving.committed(record)
         folding = self._foldings.get(record.version)
@@ -499,6 +511,13 @@ class BucketTask:
     def ledgers(self) -> Mapping[int, Ledger]:
         """The committed ledger of each version."""
         return {version: record.ledger for version, record in self.records.items()}
+
+
+def _named(record: Progress | None) -> tuple[object, ...]:
+    """What a record names that lies elsewhere in Kafka."""
+    if record is None:
+        return None, None, None
+    return record.emission, record.snapshot, record.references
 
 
 def _forward(needed: Mapping[Lane, int], last: Progress | None) -> dict[Lane, int]:

@@ -143,6 +143,10 @@ class Owning:
         if event.term != self._term:
             return []
         self._position = event.claimed.next
+        told: list[Instruction] = [
+            Report("restored", f"bucket {self.bucket}: {what}", self.bucket)
+            for what in event.claimed.restored
+        ]
         for record in event.claimed.records:
             if isinstance(record, Progress):
                 self._records.setdefault(record.task, {})[record.version] = record
@@ -153,9 +157,9 @@ class Owning:
             if record.emission is not None and not record.deleted
         )
         if not emissions:
-            return self._own()
+            return told + self._own()
         self.state = OwnState.AUDITING
-        return [AuditEmissions(self.bucket, self._term, emissions)]
+        return [*told, AuditEmissions(self.bucket, self._term, emissions)]
 
     def audited(self, event: EmissionsAudited) -> list[Instruction]:
         """A mismatch is reported; the record stays the truth."""

@@ -22,6 +22,8 @@ class IncidentKind(StrEnum):
     """A task stopped, because it could not go on."""
     AUDIT_MISMATCH = "audit_mismatch"
     """Rows of the last emission are not in the output as they were written (R4)."""
+    RESTORED = "restored"
+    """Kafka had lost the end of a transaction; what it hid was written again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,19 @@ class Emission:
 
 
 @dataclass(frozen=True, slots=True)
+class References:
+    """References that a transaction wrote to `mars.dead`: between two offsets, inclusive.
+
+    Other buckets' may lie in between; all of this bucket there are of that transaction.
+    """
+
+    partition: int
+    first: int
+    last: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """The open panes of a bucket of a task version as they lie in `mars.state`.
 
@@ -73,7 +86,8 @@ class Progress:
     below these offsets are accounted. `needed` (L): rows below these are never read again, because
     their panes are closed or in the `snapshot`. `watermark_ms` is that of the commit, for people.
     `deleted`: the task is gone. Windows that begin before `incomplete_before_ms` may lack rows that
-    were gone when they were needed.
+    were gone when they were needed. `references`: those of the last transaction that had some, of
+    all its tasks together.
     """
 
     task: TaskName
@@ -91,6 +105,7 @@ class Progress:
     emission: Emission | None = None
     deleted: bool = False
     snapshot: Snapshot | None = None
+    references: References | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,10 +174,11 @@ class SnapshotParts:
 class Transaction:
     """What a bucket commits at once.
 
-    For each progress record whose `emission` is of its own emit number, the sink replaces `first`
-    and `last` by the offsets that its rows (the result batches of that task version, all of one
-    partition) got. An emission of an earlier emit number is carried on as it is. In the same way
-    the `snapshot` of a record gets the offsets of its parts, where there are some in `snapshots`.
+    For each progress record with rows here (the result batches of that task version, all of one
+    partition), the sink replaces `first` and `last` of its `emission` by the offsets that they got.
+    An emission without rows here is carried on as it is. In the same way the `snapshot` of a record
+    gets the offsets of its parts, where there are some in `snapshots`, and each record `references`
+    to what is in `dead`, where there is something.
     """
 
     bucket: Bucket
@@ -182,10 +198,15 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """The claim is durable and everything before it is known: `records`, read from offset 0."""
+    """The claim is durable and everything before it is known: `records`, read from offset 0.
+
+    `restored` says in words what of it had been lost in Kafka and was written again (see
+    `mars.adapters.kafka.restoring`).
+    """
 
     records: tuple[ProgressRecord, ...]
     next: int
+    restored: tuple[str, ...] = ()
 
 
 class ResultSink(Protocol):
@@ -198,6 +219,9 @@ class ResultSink(Protocol):
 
     def claim(self, claim: Claim) -> Claimed:
         """R2, R3: fence any older owner, commit the claim, read progress until the nonce is back.
+
+        Then what the newest record of each task version names can be read: what a broker's restart
+        has hidden is written again, with a further record that names its new place.
 
         Raises Fenced if a higher assignment epoch was seen, Interrupted if the outcome is unknown,
         Unavailable if the brokers do not answer, and a plain MarsError, naming the place, for a

@@ -142,5 +142,20 @@ def audit_mismatch(bucket: Bucket | None, detail: str) -> Incident:
     )
 
 
+def restored(bucket: Bucket | None, detail: str) -> Incident:
+    """What a broker's restart had hidden can be read again."""
+    digest = hashlib.blake2b(detail.encode(), digest_size=8).hexdigest()
+    return Incident(
+        id=f"restored-{digest}",
+        time_ms=_now_ms(),
+        kind=IncidentKind.RESTORED,
+        what=f"A broker that restarted did not end a committed transaction everywhere: {detail}.",
+        means="Consumers got these rows late, none twice; later windows are not concerned.",
+        do="Nothing for the results; find out why the broker restarted, and run Kafka with several "
+        "copies of each partition.",
+        bucket=bucket,
+    )
+
+
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000

@@ -35,6 +35,9 @@ class Steps(Protocol):
     def crash(self) -> Crash | None:
         """Where the next transaction breaks off."""
 
+    def lost_markers(self) -> Callable[[object], bool] | None:
+        """Whether a partition gets no marker when the next transaction ends; None: all get one."""
+
     def die(self) -> None:
         """The calling process dies."""
 
@@ -175,5 +178,8 @@ class SteppingSink(MemorySink):
         crash = self._world.crash()
         if crash is not None:
             self.crash_next(crash)
+        lost = self._world.lost_markers()
+        if lost is not None:
+            self._broker.lose_markers(lost)
         super()._commit(producer, bucket)
         self._world.step(f"kafka.ended bucket {bucket}", lossy=False)

@@ -50,6 +50,9 @@ class Weather:
     leave_ms: int = 0
     """Reducers are asked to stop: only where a test wants it, so that seeds stay what they were."""
 
+    markers_lost: float = 0.0
+    """Transactions that Kafka does not end in about half of their partitions; the same."""
+
     @staticmethod
     def draw(chance: random.Random) -> Weather:
         """About half of the mishaps are possible in any one run."""

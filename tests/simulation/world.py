@@ -492,6 +492,14 @@ class World:
             drawn -= share
         return None
 
+    def lost_markers(self) -> Callable[[object], bool] | None:
+        """See `stepping.Steps`."""
+        share = self.weather.markers_lost
+        if not share or self.chance.random() >= share:
+            return None
+        self.note("MARKERS LOST")
+        return lambda _partition: self.chance.random() < 0.5
+
     def die(self) -> None:
         """See `stepping.Steps`."""
         process = self._running()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, cast
 
@@ -220,6 +220,28 @@ class KafkaTopicAdmin:
         """The offset behind the last record of one partition, committed or not."""
         return self._ask(topic, [partition], _LATEST, IsolationLevel.READ_UNCOMMITTED)[partition]
 
+    def stable_ends(self, places: Iterable[tuple[Topic, int]]) -> dict[tuple[Topic, int], int]:
+        """The last stable offset of each place, in one request; without topics that are gone."""
+        return self._known(list(places), IsolationLevel.READ_COMMITTED)
+
+    def unsettled(self, places: Iterable[tuple[Topic, int]]) -> list[tuple[Topic, int]]:
+        """Those of the places where some transaction is open, or hangs."""
+        written = self._known(list(places), IsolationLevel.READ_UNCOMMITTED)
+        stable = self._known(list(written), IsolationLevel.READ_COMMITTED)
+        return sorted(place for place, end in written.items() if stable.get(place, end) < end)
+
+    def _known(
+        self, places: list[tuple[Topic, int]], isolation: IsolationLevel
+    ) -> dict[tuple[Topic, int], int]:
+        try:
+            return self._ask_places(places, _LATEST, isolation, patient=False)
+        except Unavailable:
+            # One that is gone spoils the answers of all others.
+            topics = {topic for topic, _partition in places}
+            there = {topic: found for topic in topics if (found := self.describe(topic))}
+            left = [at for at in places if at[0] in there and at[1] < there[at[0]].partitions]
+            return self._ask_places(left, _LATEST, isolation)
+
     def _offsets(self, topic: Topic, which: OffsetSpec) -> dict[int, int]:
         found = self.describe(topic)
         return {} if found is None else self._ask(topic, range(found.partitions), which)
@@ -231,11 +253,25 @@ class KafkaTopicAdmin:
         which: OffsetSpec,
         isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
     ) -> dict[int, int]:
-        deadline = time.monotonic() + LEADER_WAIT_S
+        places = [(topic, partition) for partition in partitions]
+        found = self._ask_places(places, which, isolation)
+        return {partition: offset for (_topic, partition), offset in found.items()}
+
+    def _ask_places(
+        self,
+        places: list[tuple[Topic, int]],
+        which: OffsetSpec,
+        isolation: IsolationLevel,
+        *,
+        patient: bool = True,
+    ) -> dict[tuple[Topic, int], int]:
+        if not places:
+            return {}
+        deadline = time.monotonic() + (LEADER_WAIT_S if patient else 0.0)
         with translated():
             while True:
                 try:
-                    return self._ask_once(topic, partitions, which, isolation)
+                    return self._ask_once(places, which, isolation)
                 except KafkaException as error:
                     problem = kafka_error(error)
                     moved = problem is not None and problem.code() in NO_LEADER
@@ -244,18 +280,17 @@ class KafkaTopicAdmin:
                 time.sleep(LOOK_AGAIN_S)
 
     def _ask_once(
-        self,
-        topic: Topic,
-        partitions: range | list[int],
-        which: OffsetSpec,
-        isolation: IsolationLevel,
-    ) -> dict[int, int]:
+        self, places: list[tuple[Topic, int]], which: OffsetSpec, isolation: IsolationLevel
+    ) -> dict[tuple[Topic, int], int]:
         futures = self._client.list_offsets(
-            {TopicPartition(topic, partition): which for partition in partitions},
+            {TopicPartition(topic, partition): which for topic, partition in places},
             isolation_level=isolation,
             request_timeout=ASK_TIMEOUT_S,
         )
-        return {place.partition: _answer(future).offset for place, future in futures.items()}
+        return {
+            (Topic(place.topic), place.partition): _answer(future).offset
+            for place, future in futures.items()
+        }
 
 
 def _info(found: TopicDescription) -> TopicInfo:

@@ -121,16 +121,20 @@ def consumer_properties(settings: Settings, group: str) -> Properties:
     }
 
 
-def slice_reader_properties(settings: Settings, member: str) -> Properties:
+def slice_reader_properties(
+    settings: Settings, member: str, *, committed: bool = True
+) -> Properties:
     """A consumer that reads a known stretch of a partition and stops.
 
-    A stretch that begins before what is left of the partition is read from there.
+    A stretch that begins before what is left of the partition is read from there. Not `committed`:
+    it reads aborted records, too, and those of open transactions.
     """
     return {
         **lone_reader_properties(settings, member),
         # The end of a stretch is often a commit marker: the broker confirms it after this.
         "fetch.wait.max.ms": 10,
         "auto.offset.reset": "earliest",
+        "isolation.level": "read_committed" if committed else "read_uncommitted",
     }
 
 

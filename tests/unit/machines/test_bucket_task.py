@@ -139,6 +139,18 @@ def test_a_record_without_rows_keeps_naming_the_last_emission() -> None:
     assert record.emission == make_emission(emit=3)
 
 
+def test_a_record_without_rows_follows_each_that_has_some() -> None:
+    part = begin()
+    read(part, make_head(1, {P0: 1}, mark_s=61), make_entry(1, 0, [(1, "x")]))
+    (record,) = part.prepare().progress
+    assert record.emission is not None
+    part.committed(record)
+    assert part.stale()
+    (follower,) = part.prepare().progress
+    part.committed(follower)
+    assert not part.stale()
+
+
 def test_a_record_has_something_new_to_say_until_it_is_committed() -> None:
     part = begin()
     read(part, make_head(1, {P0: 1}, mark_s=1), make_entry(1, 0, [(1, "x")]))

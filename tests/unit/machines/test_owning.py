@@ -178,6 +178,18 @@ def test_the_last_emissions_are_audited_before_anything_is_read() -> None:
     assert here.machine.heads_read({NAME: make_head(1, {P0: 3})}) == []
 
 
+def test_what_was_restored_at_the_claim_is_reported() -> None:
+    here = Bucket()
+    here.assign()
+    own = Claim(BUCKET, A1, E1, "nonce", MemberId("reducer-1"))
+    claimed = Claimed((own,), 1, ("3 rows were hidden",))
+
+    given = here.machine.claimed(BucketClaimed(BUCKET, here.term, claimed))
+
+    assert given == [Report("restored", "bucket 0: 3 rows were hidden", BUCKET)]
+    assert here.machine.state is OwnState.OWNING
+
+
 def test_an_audit_mismatch_is_reported_and_the_record_stays_the_truth() -> None:
     here = Bucket()
     here.assign()
