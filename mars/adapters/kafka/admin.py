@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
-from concurrent.futures import Future
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, wait
 from typing import Any, cast
 
 from confluent_kafka import (
@@ -42,6 +42,9 @@ MAKE_TIMEOUT_S = 30.0
 
 LOOK_AGAIN_S = 0.05
 """Between two looks at a new topic."""
+
+STOP_STEP_S = 0.5
+"""Between two looks whether an answer is still wanted."""
 
 DEAD_PARTITIONS = 4
 """References are few; several partitions spread them over brokers."""
@@ -97,6 +100,10 @@ _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 
 
+def _go_on() -> None:
+    """Of questions whose answer is wanted, however long it takes."""
+
+
 class KafkaTopicAdmin:
     """`TopicAdmin` on Kafka."""
 
@@ -108,18 +115,20 @@ class KafkaTopicAdmin:
 
     # ----------------------------------------------------------------------------------- topics
 
-    def describe(self, topic: Topic) -> TopicInfo | None:
+    def describe(self, topic: Topic, stop: Callable[[], None] = _go_on) -> TopicInfo | None:
         """The topic's id and size; None if there is no such topic."""
-        found = self._description(topic)
+        found = self._description(topic, stop)
         return None if found is None else _info(found)
 
-    def _description(self, topic: Topic) -> TopicDescription | None:
+    def _description(
+        self, topic: Topic, stop: Callable[[], None] = _go_on
+    ) -> TopicDescription | None:
         with translated():
             futures = self._client.describe_topics(
                 TopicCollection([topic]), request_timeout=ASK_TIMEOUT_S
             )
             try:
-                return cast(TopicDescription, _answer(futures[topic]))
+                return cast(TopicDescription, _answer(futures[topic], stop))
             except KafkaException as error:
                 problem = kafka_error(error)
                 if problem is not None and problem.code() in UNKNOWN_TOPIC:
@@ -220,27 +229,37 @@ class KafkaTopicAdmin:
         """The offset behind the last record of one partition, committed or not."""
         return self._ask(topic, [partition], _LATEST, IsolationLevel.READ_UNCOMMITTED)[partition]
 
-    def stable_ends(self, places: Iterable[tuple[Topic, int]]) -> dict[tuple[Topic, int], int]:
-        """The last stable offset of each place, in one request; without topics that are gone."""
-        return self._known(list(places), IsolationLevel.READ_COMMITTED)
+    def stable_ends(
+        self, places: Iterable[tuple[Topic, int]], stop: Callable[[], None]
+    ) -> dict[tuple[Topic, int], int]:
+        """The last stable offset of each place, in one request; without topics that are gone.
 
-    def unsettled(self, places: Iterable[tuple[Topic, int]]) -> list[tuple[Topic, int]]:
-        """Those of the places where some transaction is open, or hangs."""
-        written = self._known(list(places), IsolationLevel.READ_UNCOMMITTED)
-        stable = self._known(list(written), IsolationLevel.READ_COMMITTED)
+        `stop` is called again and again, and raises when nobody wants the answer any more.
+        """
+        return self._known(list(places), IsolationLevel.READ_COMMITTED, stop)
+
+    def unsettled(
+        self, places: Iterable[tuple[Topic, int]], stop: Callable[[], None]
+    ) -> list[tuple[Topic, int]]:
+        """Those of the places where some transaction is open, or hangs; `stop` as above."""
+        written = self._known(list(places), IsolationLevel.READ_UNCOMMITTED, stop)
+        stable = self._known(list(written), IsolationLevel.READ_COMMITTED, stop)
         return sorted(place for place, end in written.items() if stable.get(place, end) < end)
 
     def _known(
-        self, places: list[tuple[Topic, int]], isolation: IsolationLevel
+        self,
+        places: list[tuple[Topic, int]],
+        isolation: IsolationLevel,
+        stop: Callable[[], None],
     ) -> dict[tuple[Topic, int], int]:
         try:
-            return self._ask_places(places, _LATEST, isolation, patient=False)
+            return self._ask_places(places, _LATEST, isolation, stop, patient=False)
         except Unavailable:
             # One that is gone spoils the answers of all others.
             topics = {topic for topic, _partition in places}
-            there = {topic: found for topic in topics if (found := self.describe(topic))}
+            there = {topic: found for topic in topics if (found := self.describe(topic, stop))}
             left = [at for at in places if at[0] in there and at[1] < there[at[0]].partitions]
-            return self._ask_places(left, _LATEST, isolation)
+            return self._ask_places(left, _LATEST, isolation, stop)
 
     def _offsets(self, topic: Topic, which: OffsetSpec) -> dict[int, int]:
         found = self.describe(topic)
@@ -262,6 +281,7 @@ class KafkaTopicAdmin:
         places: list[tuple[Topic, int]],
         which: OffsetSpec,
         isolation: IsolationLevel,
+        stop: Callable[[], None] = _go_on,
         *,
         patient: bool = True,
     ) -> dict[tuple[Topic, int], int]:
@@ -271,7 +291,7 @@ class KafkaTopicAdmin:
         with translated():
             while True:
                 try:
-                    return self._ask_once(places, which, isolation)
+                    return self._ask_once(places, which, isolation, stop)
                 except KafkaException as error:
                     problem = kafka_error(error)
                     moved = problem is not None and problem.code() in NO_LEADER
@@ -280,7 +300,11 @@ class KafkaTopicAdmin:
                 time.sleep(LOOK_AGAIN_S)
 
     def _ask_once(
-        self, places: list[tuple[Topic, int]], which: OffsetSpec, isolation: IsolationLevel
+        self,
+        places: list[tuple[Topic, int]],
+        which: OffsetSpec,
+        isolation: IsolationLevel,
+        stop: Callable[[], None],
     ) -> dict[tuple[Topic, int], int]:
         futures = self._client.list_offsets(
             {TopicPartition(topic, partition): which for topic, partition in places},
@@ -288,7 +312,7 @@ class KafkaTopicAdmin:
             request_timeout=ASK_TIMEOUT_S,
         )
         return {
-            (Topic(place.topic), place.partition): _answer(future).offset
+            (Topic(place.topic), place.partition): _answer(future, stop).offset
             for place, future in futures.items()
         }
 
@@ -297,6 +321,9 @@ def _info(found: TopicDescription) -> TopicInfo:
     return TopicInfo(str(found.topic_id), len(found.partitions))
 
 
-def _answer(future: Future[Any]) -> Any:
+def _answer(future: Future[Any], stop: Callable[[], None] = _go_on) -> Any:
     """The client answers or fails by itself; the second time-out is for one that does neither."""
-    return future.result(timeout=2 * ASK_TIMEOUT_S)
+    deadline = time.monotonic() + 2 * ASK_TIMEOUT_S
+    while not wait([future], STOP_STEP_S).done and time.monotonic() < deadline:
+        stop()
+    return future.result(timeout=0)

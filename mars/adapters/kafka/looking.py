@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import cast
 
 from confluent_kafka import Message
@@ -22,18 +23,35 @@ LOOK_AGAIN_S = 0.005
 """Between two looks at the end of a partition."""
 
 
+@dataclass(frozen=True, slots=True)
 class KafkaLook:
-    """`Look` on Kafka; safe for threads, which read one after the other."""
+    """`Look` on Kafka; safe for threads, which read one after the other.
 
-    def __init__(self, settings: Settings, member: str, admin: KafkaTopicAdmin) -> None:
-        self._admin = admin
-        self._shown = SliceReader(settings, f"{member}-audit")
-        self._written = SliceReader(settings, f"{member}-restore", committed=False)
+    `pause` waits so many seconds, and raises when nobody wants to look any more.
+    """
+
+    admin: KafkaTopicAdmin
+    shown_reader: SliceReader
+    written_reader: SliceReader
+    pause: Callable[[float], None] = time.sleep
+
+    @staticmethod
+    def opened(settings: Settings, member: str, admin: KafkaTopicAdmin) -> KafkaLook:
+        """With consumers of its own."""
+        return KafkaLook(
+            admin,
+            SliceReader(settings, f"{member}-audit"),
+            SliceReader(settings, f"{member}-restore", committed=False),
+        )
+
+    def pausing(self, pause: Callable[[float], None]) -> KafkaLook:
+        """The same, with the same consumers, for somebody who may be told to stop."""
+        return replace(self, pause=pause)
 
     def start(self, place: Place) -> int | None:
         """The lowest offset that is still there; None if there is no such partition."""
         topic, partition = place
-        return self._admin.starts(topic).get(partition)
+        return self.admin.starts(topic).get(partition)
 
     def shown(self, place: Place, first: int, last: int) -> Iterator[Kept]:
         """What readers see between two offsets, inclusive; waits while it is hidden.
@@ -41,7 +59,7 @@ class KafkaLook:
         Raises Unavailable while somebody's open transaction hides it.
         """
         end = min(last + 1, self._stable_end(place, last))
-        for portion in self._shown.read(*place, first, end):
+        for portion in self.shown_reader.read(*place, first, end):
             yield from map(_kept, portion)
 
     def _stable_end(self, place: Place, last: int) -> int:
@@ -50,24 +68,24 @@ class KafkaLook:
         A commit is answered before all its markers are written: for a moment rows are hidden.
         """
         deadline = time.monotonic() + VISIBLE_TIMEOUT_S
-        while (end := self._admin.end(*place)) <= last:
-            if self._admin.written_end(*place) <= end:
+        while (end := self.admin.end(*place)) <= last:
+            if self.admin.written_end(*place) <= end:
                 return end
             if time.monotonic() > deadline:
                 raise hidden(*place, end)
-            time.sleep(LOOK_AGAIN_S)
+            self.pause(LOOK_AGAIN_S)
         return end
 
     def written(self, place: Place, first: int, last: int) -> Iterator[Kept]:
         """All that lies between two offsets, inclusive, committed or not."""
-        end = min(last + 1, self._admin.written_end(*place))
-        for portion in self._written.read(*place, first, end):
+        end = min(last + 1, self.admin.written_end(*place))
+        for portion in self.written_reader.read(*place, first, end):
             yield from map(_kept, portion)
 
     def close(self) -> None:
         """Free the consumers."""
-        self._shown.close()
-        self._written.close()
+        self.shown_reader.close()
+        self.written_reader.close()
 
 
 def hidden(topic: Topic, partition: int, end: int) -> Unavailable:

@@ -80,6 +80,16 @@ class _Own:
     abandoned: threading.Event
     settled: set[Place]
 
+    def stop_if_asked(self) -> None:
+        """Raise Interrupted if the bucket was given back."""
+        if self.abandoned.is_set():
+            raise given_back(self.bucket)
+
+    def pause(self, seconds: float) -> None:
+        """Wait; raise Interrupted if the bucket is given back meanwhile."""
+        if self.abandoned.wait(seconds):
+            raise given_back(self.bucket)
+
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
@@ -112,7 +122,7 @@ class KafkaSink:
         self._names = Names(settings.namespace)
         self._admin = KafkaTopicAdmin(settings)
         self._progress = KafkaProgressLog(settings)
-        self._look = KafkaLook(settings, member, self._admin)
+        self._look = KafkaLook.opened(settings, member, self._admin)
         self._sound: dict[Bucket, frozenset[Emission]] = {}
         self._slots: dict[Bucket, _Slot] = {}
         self._abandoned: dict[Bucket, threading.Event] = {}
@@ -189,10 +199,11 @@ class KafkaSink:
         dead = self._names.dead, self._dead_partition(bucket)
         slot = self._slots.pop(bucket, None)
         if slot is None:
-            raise Interrupted(f"Bucket {bucket} was given back.")
+            raise given_back(bucket)
         places = named_places(records, bucket, self._names) | {dead}
         self._slots[bucket] = self._settled(slot, places, claimed.next)
-        found = restoration(claim, records, self._names, self._look)
+        look = self._look.pausing(slot.own.pause)
+        found = restoration(claim, records, self._names, look)
         self._sound[bucket] = found.sound
         if found.transaction is None:
             return claimed
@@ -209,7 +220,7 @@ class KafkaSink:
         """
         own = slot.own
         new = set(places) - own.settled
-        unsettled = self._admin.unsettled(new) if new else []
+        unsettled = self._admin.unsettled(new, own.stop_if_asked) if new else []
         if unsettled:
             self._take(slot, known).producer.settle(unsettled)
             slot = self._slot(own, slot.marker, {})
@@ -288,7 +299,7 @@ class KafkaSink:
         except Unavailable:
             return self._prepare(slot.own, slot.firsts)
         except CancelledError as error:
-            raise Interrupted(f"Bucket {slot.own.bucket} was given back.") from error
+            raise given_back(slot.own.bucket) from error
 
     def _write(self, transaction: Transaction, ready: _Ready, known: int) -> Committed:
         producer, bucket = ready.producer, transaction.bucket
@@ -336,7 +347,7 @@ class KafkaSink:
         own.abandoned.wait(max(0.0, settled - time.monotonic()))
         producer.initialise()
         progress = self._names.progress, own.bucket
-        ends = self._admin.stable_ends([progress, *firsts])
+        ends = self._admin.stable_ends([progress, *firsts], own.stop_if_asked)
         end = ends[progress] if progress in ends else self._progress.end(own.bucket)
         hung = tuple(place for place, first in firsts.items() if ends.get(place) == first)
         return _Ready(producer, end, hung)
@@ -363,6 +374,11 @@ class KafkaSink:
         self._pool.shutdown(cancel_futures=True)
         self._look.close()
         self._progress.close()
+
+
+def given_back(bucket: Bucket) -> Interrupted:
+    """The bucket was released while something was done for it."""
+    return Interrupted(f"Bucket {bucket} was given back.")
 
 
 def with_references(record: Progress, references: References | None) -> Progress:
