@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from itertools import combinations, product
 
 import pytest
 
+from mars.adapters.kafka.restoring import Kept, Place
 from mars.adapters.memory.broker import MemoryBroker, MemoryPartition, MemoryProducer
-from mars.adapters.memory.sink import Crash, MemorySink
+from mars.adapters.memory.sink import Crash, MemoryLook, MemorySink
 from mars.errors import Interrupted
 from mars.ports import Claimed, Progress, Transaction
 from mars.types import Bucket, Topic
@@ -192,3 +193,27 @@ def test_a_partition_that_is_only_hidden_by_others_holds_nobody_up() -> None:
     sink.commit(case.transaction(2), done.next)
     hiding.abort()
     case.check([1, 2])
+
+
+@pytest.mark.parametrize("followed", [False, True])
+def test_what_two_records_name_is_not_looked_for_again(
+    followed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = Case()
+    sink = case.twin.sink()
+    done = sink.commit(case.transaction(1), own(sink).next)
+    if followed:
+        later = tuple(replace(record, emit=record.emit + 1) for record in done.progress)
+        sink.commit(Transaction(BUCKET, (), (), later), done.next)
+    looked: set[str] = set()
+    shown = MemoryLook.shown
+
+    def noting(self: MemoryLook, place: Place, first: int, last: int) -> Iterator[Kept]:
+        looked.add(place[0])
+        return shown(self, place, first, last)
+
+    monkeypatch.setattr(MemoryLook, "shown", noting)
+    assert own(case.twin.sink(), epoch=2).restored == ()
+    names = case.twin.names
+    rows = {case.output, case.other}
+    assert looked == (rows if followed else {*rows, names.state, names.dead})

@@ -236,30 +236,37 @@ class KafkaTopicAdmin:
 
         `stop` is called again and again, and raises when nobody wants the answer any more.
         """
-        return self._known(list(places), IsolationLevel.READ_COMMITTED, stop)
+        return self._known(list(places), _LATEST, IsolationLevel.READ_COMMITTED, stop)
+
+    def known_starts(
+        self, places: Iterable[tuple[Topic, int]], stop: Callable[[], None]
+    ) -> dict[tuple[Topic, int], int]:
+        """The lowest available offset of each place, in the same way."""
+        return self._known(list(places), _EARLIEST, IsolationLevel.READ_COMMITTED, stop)
 
     def unsettled(
         self, places: Iterable[tuple[Topic, int]], stop: Callable[[], None]
     ) -> list[tuple[Topic, int]]:
         """Those of the places where some transaction is open, or hangs; `stop` as above."""
-        written = self._known(list(places), IsolationLevel.READ_UNCOMMITTED, stop)
-        stable = self._known(list(written), IsolationLevel.READ_COMMITTED, stop)
+        written = self._known(list(places), _LATEST, IsolationLevel.READ_UNCOMMITTED, stop)
+        stable = self._known(list(written), _LATEST, IsolationLevel.READ_COMMITTED, stop)
         return sorted(place for place, end in written.items() if stable.get(place, end) < end)
 
     def _known(
         self,
         places: list[tuple[Topic, int]],
+        which: OffsetSpec,
         isolation: IsolationLevel,
         stop: Callable[[], None],
     ) -> dict[tuple[Topic, int], int]:
         try:
-            return self._ask_places(places, _LATEST, isolation, stop, patient=False)
+            return self._ask_places(places, which, isolation, stop, patient=False)
         except Unavailable:
             # One that is gone spoils the answers of all others.
             topics = {topic for topic, _partition in places}
             there = {topic: found for topic in topics if (found := self.describe(topic, stop))}
             left = [at for at in places if at[0] in there and at[1] < there[at[0]].partitions]
-            return self._ask_places(left, _LATEST, isolation, stop)
+            return self._ask_places(left, which, isolation, stop)
 
     def _offsets(self, topic: Topic, which: OffsetSpec) -> dict[int, int]:
         found = self.describe(topic)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from confluent_kafka import Message
@@ -27,13 +27,16 @@ LOOK_AGAIN_S = 0.005
 class KafkaLook:
     """`Look` on Kafka; safe for threads, which read one after the other.
 
-    `pause` waits so many seconds, and raises when nobody wants to look any more.
+    `pause` waits so many seconds, and raises when nobody wants to look any more. `starts` and
+    `ends` (stable ones) are those of partitions that were asked for at once.
     """
 
     admin: KafkaTopicAdmin
     shown_reader: SliceReader
     written_reader: SliceReader
     pause: Callable[[float], None] = time.sleep
+    starts: Mapping[Place, int] = field(default_factory=dict)
+    ends: Mapping[Place, int] = field(default_factory=dict)
 
     @staticmethod
     def opened(settings: Settings, member: str, admin: KafkaTopicAdmin) -> KafkaLook:
@@ -44,13 +47,24 @@ class KafkaLook:
             SliceReader(settings, f"{member}-restore", committed=False),
         )
 
-    def pausing(self, pause: Callable[[float], None]) -> KafkaLook:
-        """The same, with the same consumers, for somebody who may be told to stop."""
-        return replace(self, pause=pause)
+    def begun(
+        self,
+        places: Collection[Place],
+        stop: Callable[[], None],
+        pause: Callable[[float], None],
+    ) -> KafkaLook:
+        """The same, with the same consumers, for somebody who may be told to stop.
+
+        What lies at the ends of `places` is asked for once, for all that is looked for there.
+        """
+        starts = self.admin.known_starts(places, stop)
+        return replace(self, pause=pause, starts=starts, ends=self.admin.stable_ends(starts, stop))
 
     def start(self, place: Place) -> int | None:
         """The lowest offset that is still there; None if there is no such partition."""
         topic, partition = place
+        if place in self.starts:
+            return self.starts[place]
         return self.admin.starts(topic).get(partition)
 
     def shown(self, place: Place, first: int, last: int) -> Iterator[Kept]:
@@ -67,6 +81,8 @@ class KafkaLook:
 
         A commit is answered before all its markers are written: for a moment rows are hidden.
         """
+        if self.ends.get(place, -1) > last:
+            return self.ends[place]
         deadline = time.monotonic() + VISIBLE_TIMEOUT_S
         while (end := self.admin.end(*place)) <= last:
             if self.admin.written_end(*place) <= end:

@@ -119,6 +119,23 @@ def newest(records: Iterable[ProgressRecord]) -> tuple[Progress, ...]:
     return tuple(record for record in last.values() if not record.deleted)
 
 
+def seen(records: Iterable[ProgressRecord]) -> dict[tuple[TaskName, int], Progress]:
+    """The record before the newest of each task version: what it names was seen since.
+
+    Between two transactions of a bucket its owner looks whether the first one hangs, or another
+    owner claims it and looks for all that is new in the newest record.
+    """
+    last: dict[tuple[TaskName, int], Progress] = {}
+    before: dict[tuple[TaskName, int], Progress] = {}
+    for record in records:
+        if isinstance(record, Progress):
+            name = record.task, record.version
+            if name in last:
+                before[name] = last[name]
+            last[name] = record
+    return before
+
+
 # ---------------------------------------------------------------------------------------- places
 
 
@@ -194,19 +211,23 @@ class _Found:
     told: list[str] = field(default_factory=list)
 
 
-def restoration(claim: Claim, records: Sequence[Progress], names: Names, look: Look) -> Restoration:
+def restoration(
+    claim: Claim, records: Sequence[ProgressRecord], names: Names, look: Look
+) -> Restoration:
     """What the newest record of each task version names and nobody can see, ready to be written.
 
-    What is not there any more as it was written is left alone: the audit says so. The progress
-    carries emit numbers on and is otherwise that of before.
+    `records` is all that is committed. What is not there any more as it was written is left alone:
+    the audit says so. The progress carries emit numbers on and is otherwise that of before.
     """
     found = _Found()
     progress: list[Progress] = []
-    for record in records:
+    before = seen(records)
+    for record in newest(records):
+        earlier = before.get((record.task, record.version))
         looks = (
             _look_at_rows(record, look, found),
-            _look_at_parts(record, names, look, found),
-            _look_at_references(record, names, look, found),
+            _look_at_parts(record, earlier, names, look, found),
+            _look_at_references(record, earlier, names, look, found),
         )
         if any(looks):
             progress.append(
@@ -272,9 +293,13 @@ def _batches(record: Progress, emission: Emission, rows: Sequence[Kept]) -> Iter
         )
 
 
-def _look_at_parts(record: Progress, names: Names, look: Look, found: _Found) -> bool:
+def _look_at_parts(
+    record: Progress, earlier: Progress | None, names: Names, look: Look, found: _Found
+) -> bool:
     snapshot = record.snapshot
-    if snapshot is None or _is_shown(record, snapshot, names, look):
+    if snapshot is None or (earlier is not None and earlier.snapshot == snapshot):
+        return False
+    if _is_shown(record, snapshot, names, look):
         return False
     place = names.state, record.bucket
     written = look.written(place, snapshot.first, snapshot.last)
@@ -297,10 +322,14 @@ def _is_shown(record: Progress, snapshot: Snapshot, names: Names, look: Look) ->
     return key in [row.key for row in look.shown(place, last, last)]
 
 
-def _look_at_references(record: Progress, names: Names, look: Look, found: _Found) -> bool:
+def _look_at_references(
+    record: Progress, earlier: Progress | None, names: Names, look: Look, found: _Found
+) -> bool:
     references, bucket = record.references, record.bucket
-    if references is None or references in found.dead:
-        return references is not None and bool(found.dead[references])
+    if references is None or (earlier is not None and earlier.references == references):
+        return False
+    if references in found.dead:
+        return bool(found.dead[references])
     found.dead[references] = ()
     place = names.dead, references.partition
     if _is_gone(look, place, references.first):

@@ -157,11 +157,12 @@ class KafkaSink:
 
     def _undone(self, bucket: Bucket) -> tuple[Progress, ...]:
         """Progress that fell with a claim that was broken off; ours is initialised."""
-        stable, end = self._progress.end(bucket), self._progress.written_end(bucket)
-        first = max(0, stable - TAIL_OFFSETS)
+        end = self._progress.written_end(bucket)
+        first = max(0, end - TAIL_OFFSETS)
         tail = self._progress.tail(bucket, first, end)
-        if not undone(tail, range(stable, end)):
-            return ()
+        if not undone(tail, ()):
+            return ()  # Whatever of it is committed.
+        stable = self._progress.end(bucket)
         committed = self._progress.offsets(bucket, first, stable)
         return undone(tail, committed.union(range(stable, end)))
 
@@ -195,14 +196,14 @@ class KafkaSink:
     def _restored(self, claim: Claim, claimed: Claimed) -> Claimed:
         """Let what the newest records name be seen."""
         bucket = claim.bucket
-        records = newest(claimed.records)
+        records = claimed.records
         dead = self._names.dead, self._dead_partition(bucket)
         slot = self._slots.pop(bucket, None)
         if slot is None:
             raise given_back(bucket)
-        places = named_places(records, bucket, self._names) | {dead}
+        places = named_places(newest(records), bucket, self._names) | {dead}
         self._slots[bucket] = self._settled(slot, places, claimed.next)
-        look = self._look.pausing(slot.own.pause)
+        look = self._look.begun(places, slot.own.stop_if_asked, slot.own.pause)
         found = restoration(claim, records, self._names, look)
         self._sound[bucket] = found.sound
         if found.transaction is None:

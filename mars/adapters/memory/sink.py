@@ -175,8 +175,8 @@ class MemorySink:
     def _restored(self, claim: Claim, claimed: Claimed, slot: _Slot) -> Claimed:
         """Let what the newest records name be seen."""
         bucket = claim.bucket
-        records = newest(claimed.records)
-        places = named_places(records, bucket, self._names) | {self._dead_place(bucket)}
+        records = claimed.records
+        places = named_places(newest(records), bucket, self._names) | {self._dead_place(bucket)}
         self._slots[bucket] = self._settled(bucket, slot, places, claimed.next)
         found = restoration(claim, records, self._names, self._look)
         if found.transaction is None:
