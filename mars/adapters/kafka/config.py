@@ -131,8 +131,9 @@ def slice_reader_properties(
     """
     return {
         **lone_reader_properties(settings, member),
-        # The end of a stretch is often a commit marker: the broker confirms it after this.
-        "fetch.wait.max.ms": 10,
+        # The end of a stretch is often a commit marker: the broker confirms it after this. And the
+        # next stretch begins when the last question for the one before is answered.
+        "fetch.wait.max.ms": 1,
         "auto.offset.reset": "earliest",
         "isolation.level": "read_committed" if committed else "read_uncommitted",
     }
