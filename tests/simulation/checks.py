@@ -44,13 +44,22 @@ class Checks:
 
     def drained(self) -> bool:
         """Each bucket of each version has accounted for all rows and emitted all windows."""
-        newest = self._newest()
         return self._failed_where_it_must() and all(
-            self._bucket_done(newest.get((TaskName(span.task), span.version, Bucket(bucket))), span)
-            for span in self._spans
-            if span.whole
-            for bucket in range(BUCKETS)
+            self._accounted(record, span)
+            and (span.ends is None or (record is not None and record.ledger.open == 0))
+            for span, record in self._standing()
         )
+
+    def accounted(self) -> bool:
+        """Each bucket of each version has accounted for all rows."""
+        return all(self._accounted(record, span) for span, record in self._standing())
+
+    def _standing(self) -> Iterator[tuple[Span, Progress | None]]:
+        """The newest record of each bucket of each version that is there to the end."""
+        newest = self._newest()
+        for span in self._spans:
+            for bucket in range(BUCKETS if span.whole else 0):
+                yield span, newest.get((TaskName(span.task), span.version, Bucket(bucket)))
 
     def _failed_where_it_must(self) -> bool:
         """The task that is over its limit has stopped, if it is."""
@@ -61,7 +70,7 @@ class Checks:
                 return not over or self._users.overfull_failed()
         return True
 
-    def _bucket_done(self, record: Progress | None, span: Span) -> bool:
+    def _accounted(self, record: Progress | None, span: Span) -> bool:
         if record is None:
             return False
         for lane in [*map(live_lane, self._written), *span.fences]:
@@ -71,7 +80,7 @@ class Checks:
                 end = log.stable_end
             if record.merged.get(lane, 0) < end:
                 return False
-        return span.ends is None or record.ledger.open == 0
+        return True
 
     def standing(self) -> str:
         """Where everything is, for a run that does not come to its end."""

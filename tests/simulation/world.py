@@ -43,7 +43,7 @@ AFTERWARDS_MS = 4_000
 """The run goes on for so long when all is done: what is emitted twice shows by then."""
 
 LAST_LOSS_SHARE = 0.3
-"""How often the store is lost once more when all rows were written."""
+"""How often the store is lost once more when no further row comes."""
 
 HISTORY_SHARE = 0.6
 """How often rows lie in the topic before the first task is made."""
@@ -147,6 +147,7 @@ class World:
         self._storm = True
         self._with_history = self.chance.random() < HISTORY_SHARE
         self._ended = False
+        self._lost_last = False
         partitions = self.chance.randint(2, 4)
         self.servers.broker.create_topic(Topic(TOPIC), partitions)
         self._waiting: list[list[Row]] = [
@@ -314,20 +315,26 @@ class World:
             while self._waiting[number]:
                 self._append(number)
             self._append(number, last_row())
+        self.checks.begin()
         if self.chance.random() < LAST_LOSS_SHARE:
             self.scheduler.after(self.draw(0, 3_000), self._lose_store_last)
-        self.checks.begin()
+            if self.servers.snapshot_every_ms < NEVER_SAVED_MS:
+                self._close_after_loss()
 
     def _lose_store_last(self) -> None:
-        """No further row comes, unless panes are saved.
+        self._lose_store()
+        self._lost_last = True
+
+    def _close_after_loss(self) -> None:
+        """One more row a lane, once all are accounted again.
 
         A mark is lost with the store, and rows whose panes are saved are not read again: without
         another row a lane would hold the watermark until it is idle, and none ever is.
         """
-        self._lose_store()
-        if self.servers.snapshot_every_ms < NEVER_SAVED_MS:
-            for number in self.written:
-                self._append(number, last_row())
+        self._go_on(lambda: self._lost_last, "the store is lost once more")
+        self._go_on(self.checks.accounted, "all rows are accounted")
+        for number in self.written:
+            self._append(number, last_row())
 
     # -------------------------------------------------------------------------------- mishaps
 
