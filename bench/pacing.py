@@ -5,6 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
@@ -82,6 +84,17 @@ class Pacer:
         if self._process.is_alive():
             self._process.kill()
             self._process.join(FLUSH_S)
+
+
+@contextmanager
+def paced(pace: Pace) -> Iterator[None]:
+    """Rows go out all the while. Raises BenchError when they do not begin."""
+    pacer = Pacer(pace)
+    pacer.begin()
+    try:
+        yield
+    finally:
+        pacer.stop()
 
 
 def _send(pace: Pace, parent: Connection) -> None:

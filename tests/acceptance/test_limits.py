@@ -9,8 +9,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from mars.windows import moment
-from tests.conftest import missing_kafka, missing_valkey, need
-from tests.support.cluster import MarsCluster, wait_for
+from tests.support.cluster import MarsCluster, running_mars, wait_for
 from tests.support.load import Load
 from tests.support.rows import Result
 
@@ -36,11 +35,7 @@ OPTIONS: dict[str, object] = {"idle_after": "1h", "max_keys": MAX_KEYS}
 @pytest.fixture(scope="module")
 def mars(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MarsCluster]:
     """A cluster with the limits that it has by default."""
-    need(missing_kafka())
-    need(missing_valkey())
-    cluster = MarsCluster(tmp_path_factory.mktemp("limits"))
-    yield cluster
-    cluster.down()
+    yield from running_mars(tmp_path_factory.mktemp("limits"))
 
 
 def test_two_million_groups_are_folded_or_fail_their_task_and_nobody_else_notices(
