@@ -23,6 +23,7 @@ DISORDER_MS = 500
 """Rows are at most this late; half the delay of the queries."""
 
 FLUSH_S = 30.0
+DIED = "The producer has died; see its message above."
 READY_S = 60.0
 """Longest start of the process: it makes the pieces of its rows first."""
 
@@ -64,7 +65,10 @@ class Pacer:
         self._process.start()
         if not self._ours.poll(READY_S):
             raise BenchError(f"The producer was not ready within {READY_S:.0f} s.")
-        self._ours.recv()
+        try:
+            self._ours.recv()
+        except EOFError as error:
+            raise BenchError(DIED) from error
 
     def finish(self) -> Sent:
         """End it, and get what it has sent. Raises BenchError when it has died."""
@@ -74,7 +78,7 @@ class Pacer:
                 raise BenchError("The producer does not end; Kafka has not taken its rows.")
             sent = self._ours.recv()
         except (EOFError, OSError) as error:
-            raise BenchError("The producer has died; see its message above.") from error
+            raise BenchError(DIED) from error
         self._process.join(FLUSH_S)
         assert isinstance(sent, Sent)
         return sent
