@@ -21,17 +21,16 @@ import numpy as np
 
 from bench.environment import Environment, environment
 from bench.errors import BenchError
-from bench.flows import stream
+from bench.flows import declaration
 from bench.gaps import cluster
 from bench.http_clients import Asked, ask
 from bench.measures import spread
-from bench.pacing import Pace, Pacer
-from bench.results import FOLDER
+from bench.pacing import Pace, paced
+from bench.results import save
 from bench.tables import Grid, markdown
 from bench.topics import Topics
 from mars.client import Client
 from mars.errors import MarsError
-from mars.plan import Format
 
 TASKS = 200
 CLIENTS = 20
@@ -109,27 +108,14 @@ Show = Callable[[str], None]
 def tasks(kafka: str, client: Client, count: int) -> Iterator[None]:
     """A stream, tasks over it, and rows for them."""
     Topics(kafka).make(NAME, PARTITIONS)
-    declared = stream(NAME, NAME, Format.JSON)
-    client.put_stream(
-        NAME,
-        {
-            "topic": NAME,
-            "format": Format.JSON.value,
-            "fields": {each.name: each.type.value for each in declared.fields},
-            "event_time": declared.event_time,
-        },
-    )
+    client.put_stream(NAME, declaration(NAME))
     for number in range(count):
         items = SHAPES[number % len(SHAPES)]
         key = items.split(",")[0]
         sql = f"SELECT {items} FROM {NAME} GROUP BY {key} WINDOWING {WINDOW_S} s"
         client.create_task(f"{NAME}_{number}", sql, options={"delay": "1s"})
-    pacer = Pacer(Pace(kafka, NAME, PARTITIONS, RATE, GROUPS, WINDOW_S * 1_000))
-    pacer.begin()
-    try:
+    with paced(Pace(kafka, NAME, PARTITIONS, RATE, GROUPS, WINDOW_S * 1_000)):
         yield
-    finally:
-        pacer.stop()
 
 
 def measure(seconds: float, show: Show, count: int = TASKS) -> ApiReport:
@@ -250,27 +236,6 @@ def grids(report: ApiReport) -> list[Grid]:
     return found
 
 
-def newest_api(folder: Path = FOLDER) -> ApiReport | None:
-    """The newest saved report; None when there is none. Raises BenchError."""
-    paths = sorted(folder.glob("api-[0-9]*.json"))
-    if not paths:
-        return None
-    try:
-        return msgspec.json.decode(paths[-1].read_bytes(), type=ApiReport)
-    except msgspec.MsgspecError as error:
-        raise BenchError(
-            f"{paths[-1]} is not of this release ({error}); measure again or remove it."
-        ) from error
-
-
-def save(report: ApiReport, folder: Path = FOLDER) -> Path:
-    """Write a report under a name that says what and when; returns where."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"api-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}.json"
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
-    return path
-
-
 def main(arguments: Sequence[str]) -> int:
     """Exit 0 when measured, 1 when not, 2 for a wrong call."""
     if arguments and not (arguments[0].isdigit() and int(arguments[0])):
@@ -278,7 +243,7 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     try:
         report = measure(float(arguments[0]) if arguments else SECONDS, print)
-        path = save(report)
+        path = save(report, "api")
     except MarsError as problem:
         sys.stderr.write(f"{problem}\n")
         return 1

@@ -29,14 +29,13 @@ from confluent_kafka import OFFSET_END, TopicPartition
 
 from bench.environment import environment
 from bench.errors import BenchError
-from bench.flows import stream
-from bench.pacing import Pace, Pacer
+from bench.flows import declaration
+from bench.pacing import Pace, paced
 from bench.topics import Topics, reader
 from mars.client import Client
 from mars.errors import MarsError
 from mars.local.cluster import Options, running
 from mars.local.supervisor import Supervisor
-from mars.plan import Format
 
 TIMES = 10
 BUCKETS = 4
@@ -186,28 +185,15 @@ def load(supervisor: Supervisor, client: Client) -> Iterator[None]:
     """A task, and rows for it at a steady rate."""
     kafka = supervisor.addresses.kafka
     Topics(kafka).make(NAME, PARTITIONS)
-    declared = stream(NAME, NAME, Format.JSON)
-    client.put_stream(
-        NAME,
-        {
-            "topic": NAME,
-            "format": Format.JSON.value,
-            "fields": {each.name: each.type.value for each in declared.fields},
-            "event_time": declared.event_time,
-        },
-    )
+    client.put_stream(NAME, declaration(NAME))
     client.create_task(
         NAME,
         f"SELECT sip, timestamp, count(*) FROM {NAME} GROUP BY sip, timestamp WINDOWING "
         f"{WINDOW_S} s",
         options={"delay": f"{DELAY_S}s"},
     )
-    pacer = Pacer(Pace(kafka, NAME, PARTITIONS, RATE, GROUPS, WINDOW_S * 1000))
-    pacer.begin()
-    try:
+    with paced(Pace(kafka, NAME, PARTITIONS, RATE, GROUPS, WINDOW_S * 1_000)):
         yield
-    finally:
-        pacer.stop()
 
 
 def flush_all(url: str) -> None:

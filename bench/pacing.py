@@ -5,6 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
@@ -21,6 +23,7 @@ DISORDER_MS = 500
 """Rows are at most this late; half the delay of the queries."""
 
 FLUSH_S = 30.0
+DIED = "The producer has died; see its message above."
 READY_S = 60.0
 """Longest start of the process: it makes the pieces of its rows first."""
 
@@ -62,7 +65,10 @@ class Pacer:
         self._process.start()
         if not self._ours.poll(READY_S):
             raise BenchError(f"The producer was not ready within {READY_S:.0f} s.")
-        self._ours.recv()
+        try:
+            self._ours.recv()
+        except EOFError as error:
+            raise BenchError(DIED) from error
 
     def finish(self) -> Sent:
         """End it, and get what it has sent. Raises BenchError when it has died."""
@@ -72,7 +78,7 @@ class Pacer:
                 raise BenchError("The producer does not end; Kafka has not taken its rows.")
             sent = self._ours.recv()
         except (EOFError, OSError) as error:
-            raise BenchError("The producer has died; see its message above.") from error
+            raise BenchError(DIED) from error
         self._process.join(FLUSH_S)
         assert isinstance(sent, Sent)
         return sent
@@ -82,6 +88,17 @@ class Pacer:
         if self._process.is_alive():
             self._process.kill()
             self._process.join(FLUSH_S)
+
+
+@contextmanager
+def paced(pace: Pace) -> Iterator[None]:
+    """Rows go out all the while. Raises BenchError when they do not begin."""
+    pacer = Pacer(pace)
+    pacer.begin()
+    try:
+        yield
+    finally:
+        pacer.stop()
 
 
 def _send(pace: Pace, parent: Connection) -> None:

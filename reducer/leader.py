@@ -47,6 +47,7 @@ from mars.ports import (
     StoreIdentity,
     TopicAdmin,
 )
+from mars.ports.control import put_copy
 from mars.process import incidents, logs
 from mars.process.compiling import compile_version
 from mars.process.incidents import Tell, untold
@@ -403,10 +404,7 @@ class LeaderLoop:
             )
 
     def _copy(self, definition: TaskDefinition) -> None:
-        if _deleted(definition):
-            self._control.put_deleted(definition)
-        else:
-            self._control.put_task(definition)
+        put_copy(self._control, definition)
         self._copied[definition.name] = definition
 
     def _act_on_store(

@@ -25,6 +25,7 @@ from mars.definitions import TaskDefinition, TaskState, TaskVersion, encode_defi
 from mars.errors import Conflict, Rejected, RequestError, VersionMismatch
 from mars.plan import Plan, Stream
 from mars.ports import TopicInfo
+from mars.ports.control import put_copy
 from mars.types import StreamName, TaskName, Topic
 
 TOPIC_POLL_S = 0.1
@@ -311,16 +312,10 @@ class TaskService:
                 # buckets have already put its progress away.
                 self._ports.control.put_task(changed)
             if self._ports.registry.replace_task(changed, expected):
-                self._copy(changed)
+                # A leader may be copying what was before.
+                put_copy(self._ports.control, changed)
                 return changed
         raise _contended(name)
-
-    def _copy(self, changed: TaskDefinition) -> None:
-        """Copy a change that has happened; a leader may be copying what was before it."""
-        if changed.state is TaskState.DELETED:
-            self._ports.control.put_deleted(changed)
-        else:
-            self._ports.control.put_task(changed)
 
 
 def described(ports: Ports, topic: Topic) -> TopicInfo:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from mars.definitions import TaskDefinition
+from mars.definitions import TaskDefinition, TaskState
 from mars.plan import Stream
 from mars.types import (
     AssignmentEpoch,
@@ -43,6 +43,14 @@ class ControlLog(Protocol):
 
     def read(self) -> ControlState:
         """Everything in the topic."""
+
+
+def put_copy(control: ControlLog, definition: TaskDefinition) -> None:
+    """Copy a definition as it is; a deleted task's for good."""
+    if definition.state is TaskState.DELETED:
+        control.put_deleted(definition)
+    else:
+        control.put_task(definition)
 
 
 @dataclass(frozen=True, slots=True)

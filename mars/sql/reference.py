@@ -29,6 +29,7 @@ from mars.sql.outputs import OUTPUTS_MAX
 from mars.sql.task import LIMIT_MAX, compile_task
 from mars.sql.windowing import PANES_MAX, WINDOW_MS_MAX, WINDOW_MS_MIN
 from mars.types import StreamName, TaskName
+from mars.windows import span
 
 TASK: Final = TaskName("example")
 STREAM: Final = Stream(
@@ -154,7 +155,7 @@ def _windows() -> str:
 {table}
 
 Lengths are a number and one of `ms s min h d`. Windows begin at multiples of their slide since
-1970-01-01T00:00:00Z. A window and its slide last from {WINDOW_MS_MIN} ms to {_days(WINDOW_MS_MAX)},
+1970-01-01T00:00:00Z. A window and its slide last from {WINDOW_MS_MIN} ms to {span(WINDOW_MS_MAX)},
 and a window has at most {PANES_MAX:,} slices (its size by the greatest common divisor of both).
 `window_start` and `window_end` are columns; the field of event time, in SELECT or GROUP BY, means
 `window_start`."""
@@ -198,14 +199,14 @@ def _options() -> str:
     defaults = parse_options({}, TASK, STREAM)
     words = {
         "output_topic": ("a topic", "where results go", defaults.output_topic),
-        "delay_ms": (f"up to {_days(DELAY_MS_MAX)}", "how far rows may be out of order", "0s"),
+        "delay_ms": (f"up to {span(DELAY_MS_MAX)}", "how far rows may be out of order", "0s"),
         "idle_after_ms": (
-            f"{IDLE_AFTER_MS_MIN} ms to {_days(IDLE_AFTER_MS_MAX)}",
+            f"{IDLE_AFTER_MS_MIN} ms to {span(IDLE_AFTER_MS_MAX)}",
             "a partition without rows for so long holds no window back",
             f"{defaults.idle_after_ms // 1000}s",
         ),
         "future_limit_ms": (
-            f"up to {_days(FUTURE_LIMIT_MS_MAX)}",
+            f"up to {span(FUTURE_LIMIT_MS_MAX)}",
             "a row so far ahead of its message's own time is not counted",
             f"{defaults.future_limit_ms // 60_000}min",
         ),
@@ -228,10 +229,6 @@ def _options() -> str:
 
 def _any_of(values: Iterable[str]) -> str:
     return ", ".join(f"`{value}`" for value in values)
-
-
-def _days(duration_ms: int) -> str:
-    return f"{duration_ms // 86_400_000} d"
 
 
 def _table(titles: tuple[str, ...], lines: Iterable[tuple[str, ...]]) -> str:

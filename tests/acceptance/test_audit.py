@@ -10,8 +10,7 @@ import pytest
 from confluent_kafka import Producer
 
 from mars.answers import Ledger
-from tests.conftest import missing_kafka, missing_valkey, need
-from tests.support.cluster import MarsCluster, wait_for
+from tests.support.cluster import MarsCluster, running_mars, wait_for
 from tests.support.load import PARTITIONS, Load
 from tests.support.rows import Result
 from tests.support.store import Store
@@ -33,14 +32,7 @@ WINDOWS_VERIFIED = 4
 @pytest.fixture(scope="module")
 def mars(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MarsCluster]:
     """One cluster for this file: it loses a reducer and its store."""
-    need(missing_kafka())
-    need(missing_valkey())
-    folder = tmp_path_factory.mktemp("audit")
-    config = folder / "short.toml"
-    config.write_text(SETTINGS)
-    cluster = MarsCluster(folder / "data", "--config", str(config))
-    yield cluster
-    cluster.down()
+    yield from running_mars(tmp_path_factory.mktemp("audit"), settings=SETTINGS)
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 
 import pytest
 
@@ -198,7 +196,7 @@ def test_8_a_mapper_that_is_stopped(complain: Complain, shared_mars: MarsCluster
     here = complain("stopped_mapper", partitions=2)
     here.send(rows_at(now_ms()))
     here.says("^The window")
-    with stopped(shared_mars, "mapper-1", "mapper-2"):
+    with shared_mars.stopped("mapper-1", "mapper-2"):
         for partition in (0, 1):
             here.send(rows_at(now_ms()), partition)
         here.says(
@@ -206,18 +204,6 @@ def test_8_a_mapper_that_is_stopped(complain: Complain, shared_mars: MarsCluster
             r"off or overloaded\."
         )
     here.says("^(?!.*said nothing)")
-
-
-@contextmanager
-def stopped(mars: MarsCluster, *names: str) -> Iterator[None]:
-    """SIGSTOP, and SIGCONT afterwards: both mappers at once, so that none takes over."""
-    for name in names:
-        mars.kill(name, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        for name in names:
-            mars.kill(name, signal.SIGCONT)
 
 
 def test_9_a_task_that_is_paused(complain: Complain, shared_mars: MarsCluster) -> None:

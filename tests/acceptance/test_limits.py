@@ -9,12 +9,11 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from mars.windows import moment
-from tests.conftest import missing_kafka, missing_valkey, need
-from tests.support.cluster import MarsCluster, wait_for
+from tests.support.cluster import MarsCluster, running_mars, wait_for
 from tests.support.load import Load
 from tests.support.rows import Result
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(900)]
 
 PARTITIONS = 4
 GROUPS = 2_000_000
@@ -26,9 +25,6 @@ WINDOW_MS = 60_000
 START_MS = 1_700_000_040_000
 """Begin of the one window that all groups lie in."""
 
-LATE_MS = 60_000
-"""How long after a window's end its rows may come on a machine that is busy with all of this."""
-
 SQL = (
     "SELECT sip, timestamp, count(*) AS n, sum(id) AS ids FROM limits_many "
     "GROUP BY sip, timestamp WINDOWING 60 s"
@@ -39,11 +35,7 @@ OPTIONS: dict[str, object] = {"idle_after": "1h", "max_keys": MAX_KEYS}
 @pytest.fixture(scope="module")
 def mars(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MarsCluster]:
     """A cluster with the limits that it has by default."""
-    need(missing_kafka())
-    need(missing_valkey())
-    cluster = MarsCluster(tmp_path_factory.mktemp("limits"))
-    yield cluster
-    cluster.down()
+    yield from running_mars(tmp_path_factory.mktemp("limits"))
 
 
 def test_two_million_groups_are_folded_or_fail_their_task_and_nobody_else_notices(
@@ -63,14 +55,16 @@ def test_two_million_groups_are_folded_or_fail_their_task_and_nobody_else_notice
         found = mars.read_until("mars.results.limits_fold", MAX_KEYS + 1, seconds=240)
 
     small.check()
-    lateness = sorted(at - end for end, at in _emissions(mars, "mars.results.limits_small"))
-    assert lateness[-1] < LATE_MS, lateness[-5:]
+    # its windows did not wait until those of the large tasks were done
+    first_small = min(_written_ms(mars, "mars.results.limits_small"))
+    first_folded = min(_written_ms(mars, "mars.results.limits_fold"))
+    assert first_small < first_folded
     _check_folded(mars, found)
     detail = mars.client.task("limits_fail").detail
     assert f"begins at {moment(START_MS)}" in detail, detail
     assert f"max_keys is {MAX_KEYS}" in detail, detail
     assert mars.read("mars.results.limits_fail") == []
-    assert not any(mars.restarts.values()), mars.restarts
+    assert not any(mars.restarts.values()), f"{mars.restarts}\n{mars.logs()}"
 
 
 def _messages() -> Iterator[tuple[int, bytes]]:
@@ -100,8 +94,8 @@ def _check_folded(mars: MarsCluster, found: list[Result]) -> None:
     assert (ledger.emitted, ledger.open) == (GROUPS, PARTITIONS), ledger
 
 
-def _emissions(mars: MarsCluster, topic: str) -> Iterator[tuple[int, int]]:
-    """(end of its window, when it was written) of each result row."""
+def _written_ms(mars: MarsCluster, topic: str) -> Iterator[int]:
+    """When each result row was written."""
     consumer = Consumer(
         {
             "bootstrap.servers": mars.file["kafka"],
@@ -117,8 +111,7 @@ def _emissions(mars: MarsCluster, topic: str) -> Iterator[tuple[int, int]]:
             assert message is not None, f"{topic} could not be read to its end"
             error = message.error()
             if error is None:
-                value = json.loads(message.value() or b"")
-                yield value["window_end"], message.timestamp()[1]
+                yield message.timestamp()[1]
             else:
                 assert error.code() == KafkaError._PARTITION_EOF, error
                 open_ones.discard(message.partition())

@@ -6,7 +6,6 @@ none is late while all lanes are read or idle.
 
 from __future__ import annotations
 
-import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -438,16 +437,11 @@ def test_a_full_log_holds_the_mappers_back_and_nothing_is_lost(
     flow.wait_taken()
     reducers = [name for name in shared_mars.restarts if name.startswith("reducer")]
 
-    for name in reducers:
-        shared_mars.kill(name, signal.SIGSTOP)
-    try:
+    with shared_mars.stopped(*reducers):
         # The last partition gets no rows, so it holds the watermark, and the others may be refused.
         wait_for("backpressure", lambda: _fill(flow), seconds=40)
         with store(shared_mars) as keys:
             used = int(keys.get(f"mars:{{{flow.name}}}:bytes") or 0)
-    finally:
-        for name in reducers:
-            shared_mars.kill(name, signal.SIGCONT)
     assert used <= LOG_BYTES_MAX
     wanted = list(flow.rows)
     flow.burst(ahead_ms=10_000)

@@ -12,7 +12,6 @@ the verdict. Exit 0 if all runs hold, 1 if one does not, 2 for a wrong call.
 from __future__ import annotations
 
 import random
-import signal
 import sys
 import tempfile
 import time
@@ -93,11 +92,8 @@ class Arena:
     @contextmanager
     def kafka_stopped(self) -> Iterator[None]:
         """SIGSTOP, then SIGCONT, to the broker."""
-        self.mars.kill("kafka", signal.SIGSTOP)
-        try:
+        with self.mars.stopped("kafka"):
             yield
-        finally:
-            self.mars.kill("kafka", signal.SIGCONT)
 
     @contextmanager
     def full_store(self) -> Iterator[None]:

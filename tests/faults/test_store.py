@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import re
-import signal
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -67,7 +66,7 @@ def test_10_a_full_store_evicts_nothing_and_mappers_wait_in_their_group(
     with Load(mars, "f10").running() as load:
         wait_for("rows", lambda: mars.client.ledger("f10").read > 0)
         members = group_members(mars)
-        with limited(store), stopped(mars, "reducer-1", "reducer-2"):
+        with limited(store), mars.stopped("reducer-1", "reducer-2"):
             wait_for("refused writes", lambda: store.refusals() > 0)
             load.every(1, lambda _: None)
             assert group_members(mars) == members
@@ -85,18 +84,6 @@ def limited(store: Store) -> Iterator[None]:
         yield
     finally:
         store.limit_memory(before)
-
-
-@contextmanager
-def stopped(mars: MarsCluster, *names: str) -> Iterator[None]:
-    """Processes that do nothing for a while."""
-    for name in names:
-        mars.kill(name, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        for name in names:
-            mars.kill(name, signal.SIGCONT)
 
 
 def test_8_a_long_window_is_read_again_from_its_last_snapshot_only(

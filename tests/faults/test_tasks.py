@@ -17,8 +17,8 @@ from mars.errors import MarsError
 from tests.faults.nemesis import anything
 from tests.support.bad_rows import JSON
 from tests.support.cluster import MarsCluster, wait_for
-from tests.support.load import CLOSING, IDLE_AFTER, PARTITIONS, Load, Row
-from tests.support.rows import FIELDS
+from tests.support.load import IDLE_AFTER, PARTITIONS, Load, Row
+from tests.support.rows import CLOSING, FIELDS
 from tests.support.store import Store
 
 pytestmark = pytest.mark.faults

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from mars.definitions import Backfill, LaneSpan, TaskDefinition, TaskState, TaskVersion
+from mars.ports.control import put_copy
 from mars.types import Lane, TaskName, Topic, backfill_lane, lane_partition, live_lane
 from tests.simulation.cluster import Servers
 from tests.simulation.rows import (
@@ -197,10 +198,7 @@ class Users:
         if task.state is TaskState.DELETED:
             self._servers.control.put_task(task)
         assert self._servers.registry.replace_task(task, found[1])
-        if task.state is TaskState.DELETED:
-            self._servers.control.put_deleted(task)
-        else:
-            self._servers.control.put_task(task)
+        put_copy(self._servers.control, task)
 
     # --------------------------------------------------------------------------- what is there
 

@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,6 +19,7 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from mars.client import Client
 from mars.errors import MarsError
+from tests.conftest import missing_java, missing_kafka, missing_valkey, need
 from tests.support.rows import FIELDS, QUERY, Result
 
 COMMAND_S = 300.0
@@ -46,6 +48,16 @@ def wait_for(
             last = answer
         time.sleep(pause_s)
     raise AssertionError(f"waited {seconds} s for {what}; last seen: {last!r}")
+
+
+def running_mars(folder: Path, *options: str, settings: str = "") -> Iterator[MarsCluster]:
+    """Start one in a folder, yield it, stop it; `settings` are TOML. Skips where it cannot run."""
+    need(missing_java() or missing_kafka() or missing_valkey())
+    config = folder / "mars.toml"
+    config.write_text(settings)
+    mars = MarsCluster(folder / "data", "--config", str(config), *options)
+    yield mars
+    mars.down()
 
 
 class MarsCluster:
@@ -113,6 +125,17 @@ class MarsCluster:
         pid = self.pid(name)
         os.kill(pid, number)
         return pid
+
+    @contextmanager
+    def stopped(self, *names: str) -> Iterator[None]:
+        """SIGSTOP to all of them, so that none takes over, and SIGCONT afterwards."""
+        for name in names:
+            self.kill(name, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for name in names:
+                self.kill(name, signal.SIGCONT)
 
     def logs(self, lines: int = 15) -> str:
         """The last lines of every log, for a test that failed."""

@@ -158,7 +158,7 @@ class Editor {
     this.timer = setTimeout(() => this.check(), CHECK_MS);
   }
 
-  /** Show what is wrong, or what the results would look like. True if nothing is wrong. */
+  /** Show what is wrong, or what the results would look like. */
   async check() {
     this.checking?.abort();
     this.checking = new AbortController();
@@ -166,7 +166,7 @@ class Editor {
     if (!this.sql.text().trim()) {
       this.sql.clear();
       fill(this.output);
-      return false;
+      return;
     }
     const named = this.name.value.trim() ? { name: this.name.value.trim() } : {};
     try {
@@ -176,12 +176,10 @@ class Editor {
       });
       this.sql.clear();
       fill(this.output, outputOf(found, Boolean(named.name)));
-      return true;
     } catch (error) {
-      if (error.name === "AbortError") return false;
+      if (error.name === "AbortError") return;
       if (!(error instanceof Problem)) throw error;
       this.wrong(error);
-      return false;
     }
   }
 
@@ -267,8 +265,9 @@ class Editor {
       return;
     }
     this.register.disabled = true;
+    clearTimeout(this.timer); // what is sent is checked by who takes it
+    this.checking?.abort();
     try {
-      if (!(await this.check())) return;
       if (this.task) {
         const headers = { "If-Match": `"${this.task.version}"` };
         const made = await call("PUT", taskPath(name), { body: this.body(), headers });

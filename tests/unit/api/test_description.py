@@ -23,7 +23,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from tests.unit.api.twins import World, application
+from tests.unit.api.twins import World, application, known_world
 
 EXAMPLES = 8
 """Of each operation and kind: few, because all of them are to take less than 30 s."""
@@ -39,7 +39,6 @@ SEEDED = settings(
     max_examples=EXAMPLES,
     derandomize=True,
     database=None,
-    deadline=None,
     suppress_health_check=list(HealthCheck),
 )
 
@@ -62,15 +61,7 @@ KINDS = [
 
 @pytest.fixture(scope="module")
 def world() -> Iterator[World]:
-    made = World()
-    for service in ("kafka", "redis"):
-        made.health.check(service)
-    made.declare()
-    assert made.register("known", start="earliest").status_code == 201
-    made.start_in_store("known")
-    made.run_batch([{"timestamp": 1, "sip": sip, "bytes": 5} for sip in "abc"], name="known")
-    yield made
-    made.close()
+    yield from known_world()
 
 
 @pytest.mark.parametrize(("label", "mode"), KINDS)

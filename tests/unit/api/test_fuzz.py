@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tests.unit.api.twins import BY_SIP, FLOWS, World, application
+from tests.unit.api.twins import BY_SIP, FLOWS, World, application, known_world
 
 EXAMPLES = settings(
     max_examples=150,
@@ -60,15 +60,7 @@ PATHS = [
 
 @pytest.fixture(scope="module")
 def world() -> Iterator[World]:
-    made = World()
-    for service in ("kafka", "redis"):
-        made.health.check(service)
-    made.declare()
-    assert made.register("known", start="earliest").status_code == 201
-    made.start_in_store("known")
-    made.run_batch([{"timestamp": 1, "sip": sip, "bytes": 5} for sip in "abc"], name="known")
-    yield made
-    made.close()
+    yield from known_world()
 
 
 def send(world: World, path: str, content: bytes) -> None:

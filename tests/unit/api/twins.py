@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, cast
@@ -530,3 +530,16 @@ def problem(response: httpx.Response, status: int) -> dict[str, Any]:
     assert document["status"] == status
     assert document["title"]
     return document
+
+
+def known_world() -> Iterator[World]:
+    """A world with the task `known` over the stream `flows`, some rows, and all servers there."""
+    made = World()
+    for service in ("kafka", "redis"):
+        made.health.check(service)
+    made.declare()
+    assert made.register("known", start="earliest").status_code == 201
+    made.start_in_store("known")
+    made.run_batch([{"timestamp": 1, "sip": sip, "bytes": 5} for sip in "abc"], name="known")
+    yield made
+    made.close()

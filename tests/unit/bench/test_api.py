@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from bench.api import ApiReport, PathFigures, grids, newest_api, save
+from bench.api import ApiReport, PathFigures, grids
 from bench.environment import environment
 from bench.errors import BenchError
 from bench.http_clients import Asked, ask
 from bench.report import section
+from bench.results import newest, save
 
 BODY = b"abc"
 
@@ -60,8 +61,8 @@ def test_an_answer_that_is_none_ends_the_measurement(port: int) -> None:
 def test_report_is_saved_read_again_and_shown(tmp_path: Path) -> None:
     figures = PathFigures("/v1/tasks", 2_048, 3.0, 9.0, 40.0, 80.0, 300.0)
     report = ApiReport(environment(), 200, 20, (figures,), (400.0, 700.0, 500.0))
-    save(report, tmp_path)
-    assert newest_api(tmp_path) == report
+    save(report, "api", tmp_path)
+    assert newest(ApiReport, "api", tmp_path) == report
     assert [grid.rows[0] for grid in grids(report)] == [
         ["`/v1/tasks`", "2.0", "3.0", "9.0", "40.0", "80.0", "300"],
         ["3 openings", "500", "700"],
