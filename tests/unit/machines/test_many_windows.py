@@ -18,6 +18,7 @@ from tests.unit.machines.reducing_rows import (
     BUCKET,
     OWNER,
     P0,
+    SAVE_MS,
     SLIDING,
     RowSpec,
     balanced,
@@ -86,7 +87,7 @@ def test_the_task_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 def due(**task: object) -> BucketTask:
     """A task whose seven windows are all due at once."""
     made = make_task(**task)  # type: ignore[arg-type]
-    part = BucketTask(made, OWNER, {})
+    part = BucketTask(made, OWNER, {}, SAVE_MS)
     part.absorb(make_slice(make_entry(1, 0, EACH_WINDOW, plan=made.plans[1])))
     part.drained(make_head(1, {P0: 7}, mark_s=95))
     return part
