@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
+import msgspec
 import pytest
 
 from mars.adapters.kafka.wire import encode_progress, progress_key
@@ -78,8 +81,8 @@ def test_a_gap_at_the_end_is_passed_over(cluster: Cluster) -> None:
     "value",
     [
         b"not json",
-        b'{"type":"progress","format":2,"record":{}}',
-        encode_progress(claim(1)).replace(b'"format":2', b'"format":3'),
+        b'{"type":"progress","format":3,"record":{}}',
+        encode_progress(claim(1)).replace(b'"format":3', b'"format":4'),
         b'{"type":"merger","format":1,"record":{}}',
         b"",
     ],
@@ -93,6 +96,23 @@ def test_a_record_of_a_newer_release_is_refused_and_its_place_named(
     with pytest.raises(MarsError, match=rf"progress\[{BUCKET}\] offset 1"):
         log.read(BUCKET, 0)
     assert log.read(BUCKET, 2).records == ()
+
+
+@pytest.mark.parametrize("older", [b'"format":1', b'"format":2'])
+def test_a_record_of_an_older_release_has_no_revisions(cluster: Cluster, older: bytes) -> None:
+    members = msgspec.json.decode(encode_progress(progress(1)).replace(b'"format":3', older))
+    for member in ("forgotten_ms", "revisions", "owed"):
+        del members["record"][member]
+    cluster.append(cluster.names.progress, BUCKET, [msgspec.json.encode(members)], key=b"[]")
+
+    assert cluster.progress().read(BUCKET, 0).records == (progress(1),)
+
+
+def test_revisions_come_back_as_they_were_written(cluster: Cluster) -> None:
+    record = replace(progress(1), forgotten_ms=-10, revisions={-20: 1, 30: 2}, owed=(0, 40))
+    write(cluster, record)
+
+    assert cluster.progress().read(BUCKET, 0).records == (record,)
 
 
 @pytest.mark.integration

@@ -11,7 +11,7 @@ import pytest
 
 from mars.codec import result_headers
 from mars.errors import TaskLimit
-from mars.machines import folding as folding_module
+from mars.machines import panes as panes_module
 from mars.machines.bucket_task import BucketTask
 from mars.machines.folding import Folding
 from mars.plan import OverMaxKeys, Plan, WindowShape
@@ -21,6 +21,7 @@ from tests.unit.machines.reducing_rows import (
     OWNER,
     P0,
     P1,
+    SAVE_MS,
     SLIDING,
     TUMBLING,
     RowSpec,
@@ -95,7 +96,7 @@ def test_it_makes_no_difference_how_often_states_are_merged(
 ) -> None:
     batches = [keys("a b c"), keys("d a"), keys("c e"), keys("b f a")]
     late = closed(fold(folding_plan(2), *batches))
-    monkeypatch.setattr(folding_module, "MERGE_ROWS_MIN", 0)
+    monkeypatch.setattr(panes_module, "MERGE_ROWS_MIN", 0)
 
     assert (
         closed(fold(folding_plan(2), *batches))
@@ -219,7 +220,7 @@ def test_a_window_of_several_panes_fails_though_each_pane_is_within_the_limit() 
 def test_a_window_far_over_the_limit_fails_before_it_closes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(folding_module, "MERGE_ROWS_MIN", 4)
+    monkeypatch.setattr(panes_module, "MERGE_ROWS_MIN", 4)
 
     with pytest.raises(TaskLimit, match="5 groups"):
         fold(make_plan(max_keys=2), keys("a b c d e"))
@@ -248,7 +249,7 @@ def test_the_task_fails_alone() -> None:
 def emitting(*batches: Sequence[RowSpec], max_keys: int) -> BucketTask:
     """A task that has read these batches and whose first window is due."""
     task = make_task(max_keys=max_keys, over_max_keys=OverMaxKeys.FOLD)
-    part = BucketTask(task, OWNER, {})
+    part = BucketTask(task, OWNER, {}, SAVE_MS)
     entries = entries_of(task.plans[1], batches)
     offsets = {P0: sum(map(len, batches)), P1: 0}
     part.absorb(make_slice(*entries))
