@@ -383,16 +383,18 @@ class WindowSource(Answer):
     bucket: int
     rows: int = Field(description="source rows that were counted")
     ranges: dict[str, tuple[int, int]]
+    revision: int = Field(description="0: emitted when the window closed, more: for late rows")
+    deleted: bool = Field(description="true for groups that HAVING lets pass no more")
 
 
 class FinishedWindow(Answer):
-    """Committed rows of one window."""
+    """Committed rows of one window: of each group the newest revision."""
 
     window_start: int
     window_end: int
     version: int
     complete: bool
-    revision: int
+    revision: int = Field(description="the highest of these rows; 0: no late row has come")
     rows: list[dict[str, Any]]
     sources: list[WindowSource] = Field(description="of the buckets whose rows are shown")
 

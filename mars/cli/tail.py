@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import click
 import msgspec
@@ -32,7 +33,8 @@ def tail(
 ) -> None:
     """Results of task NAME as they come: a table a window, or (--json) one line a row.
 
-    With --sources a line is {"row": ..., "source": {"bucket", "rows", "ranges"}}.
+    With --sources a line is {"row": ..., "source": {"bucket", "rows", "ranges", "revision",
+    "deleted"}}. Where late rows revise a window, the groups that they changed come again.
     """
     limit = None if everything else ROWS_SHOWN
     with Client(api_address(api)) as client:
@@ -42,14 +44,14 @@ def tail(
         for event in client.tail(name):
             if as_json:
                 click.echo(_line(event) if sources else event.raw.decode())
-            row = event.row
-            if current.start not in (None, row["window_start"]):
+            part = _part(event)
+            if current.part not in (None, part):
                 shown += 1
                 _print(current, limit, as_json)
                 current = _Window()
                 if windows is not None and shown >= windows:
                     return
-            current.add(row)
+            current.add(part, event.row)
 
 
 def _line(event: ResultEvent) -> str:
@@ -57,25 +59,46 @@ def _line(event: ResultEvent) -> str:
     return msgspec.json.encode({"row": msgspec.Raw(event.raw), "source": event.source}).decode()
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What makes a table: a window as it closed, or one revision of it."""
+
+    start: int
+    revision: int
+    deleted: bool
+
+    def title(self, rows: int) -> str:
+        words = f"{clock(self.start)}  {rows} rows"
+        if self.revision:
+            words += f", revision {self.revision} for late rows"
+        return words + (", no results any more" if self.deleted else "")
+
+
+def _part(event: ResultEvent) -> _Part:
+    source = event.source
+    start = int(str(event.row["window_start"]))
+    return _Part(start, source.revision if source else 0, source.deleted if source else False)
+
+
 class _Window:
-    """The rows of one window, as far as they have come."""
+    """The rows of one table, as far as they have come."""
 
     def __init__(self) -> None:
-        self.start: int | None = None
+        self.part: _Part | None = None
         self.rows: list[Mapping[str, object]] = []
 
-    def add(self, row: Mapping[str, object]) -> None:
-        self.start = int(str(row["window_start"]))
+    def add(self, part: _Part, row: Mapping[str, object]) -> None:
+        self.part = part
         self.rows.append(row)
 
 
 def _print(window: _Window, limit: int | None, as_json: bool) -> None:
-    if as_json or not window.rows:
+    if as_json or window.part is None:
         return
     columns = [column for column in window.rows[0] if column not in _TIMES]
     kept = window.rows if limit is None else window.rows[:limit]
     cells = [[json.dumps(row[column], ensure_ascii=False) for column in columns] for row in kept]
-    output().print(f"{clock(window.start)}  {len(window.rows)} rows")
+    output().print(window.part.title(len(window.rows)))
     output().print(table(columns, cells))
     if len(kept) < len(window.rows):
         output().print(f"... and {len(window.rows) - len(kept)} more (--all shows them)")
