@@ -10,7 +10,7 @@ newest claim stands (it takes a former owner who claims between two looks of the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pytest
@@ -24,6 +24,7 @@ from mars.machines.bucket_task import BucketTask
 from mars.machines.bulk_events import Event, Instruction
 from mars.machines.folding import Folding
 from mars.machines.leading_view import View
+from mars.machines.revising import Revising
 from mars.machines.saving import Saving
 from mars.plan import Plan
 from mars.ports import AppendOutcome, Claim, Head, Stale, TaskStart
@@ -194,6 +195,34 @@ def a_limit_found_while_merging_stops_one_task(patch: Patch) -> None:
     patch.setattr(owning.Owning, "_clean_up", owning.Owning._trim)
 
 
+def closed_windows_are_kept(patch: Patch) -> None:
+    """Late rows: what is closed is needed no more, as if it took none."""
+    real = Folding.needed
+    patch.setattr(
+        Folding, "needed", lambda self, through, gone: real(self, through, _later(self, gone))
+    )
+
+
+def _later(folding: Folding, forgotten_ms: int | None) -> int | None:
+    return folding.closed_ms if folding.closed_ms is not None else forgotten_ms
+
+
+def revisions_are_numbered_in_the_record(patch: Patch) -> None:
+    """Late rows: an owner begins with the first revision."""
+    real = Revising.__init__
+
+    def begin(self: Revising, plan: Plan, numbers: Mapping[int, int], owed: Iterable[int]) -> None:
+        real(self, plan, {}, owed)
+
+    patch.setattr(Revising, "__init__", begin)
+
+
+def revisions_that_are_owed_come_later(patch: Patch) -> None:
+    """Late rows: what one commit does not revise is taken for revised."""
+    real = Revising.committed
+    patch.setattr(Revising, "committed", lambda self, numbers, owed: real(self, numbers, ()))
+
+
 @dataclass(frozen=True, slots=True)
 class Guard:
     """What is left out, and what must be likely for it to show; else the usual weather."""
@@ -232,6 +261,9 @@ GUARDS = (
     Guard(one_bucket_counts_the_groups),
     Guard(a_window_shows_groups_that_no_pane_has_folded),
     Guard(a_limit_found_while_merging_stops_one_task),
+    Guard(closed_windows_are_kept, SAVING),
+    Guard(revisions_are_numbered_in_the_record, SAVING),
+    Guard(revisions_that_are_owed_come_later),
 )
 
 
