@@ -21,7 +21,6 @@ from api.routes.inside import Stopping
 from api.services.access import policy_of, warnings_of
 from api.services.all import Services, build
 from api.services.context import Cluster, Ports
-from api.services.figures import FigureService
 from api.services.health import Health
 from api.services.sampling import SAMPLE_INTERVAL_S
 from mars.adapters.kafka import (
@@ -156,9 +155,7 @@ class _Process:
         self._health.start()
         background = [
             threading.Thread(target=self._take_part, name="member", daemon=True),
-            threading.Thread(
-                target=self._sample, args=(services.figures,), name="sampler", daemon=True
-            ),
+            threading.Thread(target=self._sample, args=(services,), name="sampler", daemon=True),
         ]
         for thread in background:
             thread.start()
@@ -246,9 +243,10 @@ class _Process:
         except SettingsError as error:
             logs.error(logs.logger("api"), str(error))
 
-    def _sample(self, figures: FigureService) -> None:
+    def _sample(self, services: Services) -> None:
         while not self._life.wait(SAMPLE_INTERVAL_S):
-            figures.take()
+            services.figures.take()
+            services.pulse.look()
 
 
 class _Server(uvicorn.Server):

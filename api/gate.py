@@ -26,8 +26,13 @@ from mars.process import logs
 LOOKS = frozenset({"GET", "HEAD", "OPTIONS"})
 """Methods that change nothing."""
 
-CHALLENGE = 'Bearer realm="mars", Basic realm="mars (any name, a key as the password)"'
-"""Browsers understand Basic and ask their user; the key then goes with what a page asks for."""
+CHALLENGE = 'Bearer realm="mars"'
+
+CHALLENGE_OF_ADDRESSES = f'{CHALLENGE}, Basic realm="mars (any name, a key as the password)"'
+"""A browser whose user opens a path by its address understands Basic and asks for a key."""
+
+ASKED_BY_PAGE = ("x-requested-with", "XMLHttpRequest")
+"""The usual header of a page that asks its user itself: Basic would open a second dialog."""
 
 OWN_PAGE = frozenset({"same-origin", "none"})
 """What a browser says of a request that comes from our own pages, or from its address line."""
@@ -64,7 +69,7 @@ class Gate:
         try:
             visit.caller = await self._admitted(visit)
         except MarsError as error:
-            answer = render(problem_of(error), _headers(error))
+            answer = render(problem_of(error), _headers(error, visit.headers))
             visit.answered(answer.status_code)
             await answer(scope, receive, send)
             return
@@ -180,10 +185,12 @@ def _check_origin(visit: _Visit) -> None:
         raise Forbidden("a page of another site sent this request, which Mars does not allow")
 
 
-def _headers(error: MarsError) -> Mapping[str, str]:
+def _headers(error: MarsError, asked: Headers) -> Mapping[str, str]:
     match error:
         case NotAuthenticated():
-            return {"WWW-Authenticate": CHALLENGE}
+            name, value = ASKED_BY_PAGE
+            by_page = asked.get(name) == value
+            return {"WWW-Authenticate": CHALLENGE if by_page else CHALLENGE_OF_ADDRESSES}
         case TooManyRequests():
             return {"Retry-After": str(math.ceil(error.wait_s))}
         case _:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from bench import balance, bulk_results
+from bench import api, balance, bulk_results
+from bench.api import ApiReport, newest_api
 from bench.balance import BalanceReport, newest_balance
 from bench.balance_plots import plot_balance
 from bench.bulk_results import BulkReport
@@ -21,7 +22,7 @@ from bench.plots import plot_sweep
 from bench.results import FOLDER, LatencyRun, Report, ThroughputReport, ThroughputRun, newest
 from bench.tables import Grid, grids, markdown
 
-AnyReport = Report | BulkReport | BalanceReport
+AnyReport = Report | BulkReport | BalanceReport | ApiReport
 AnyRun = ThroughputRun | LatencyRun | bulk_results.BulkRun | balance.Run
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
@@ -47,6 +48,8 @@ def _newest(name: str, folder: Path) -> AnyReport | None:
             return newest_bulk(folder)
         case "balance":
             return newest_balance(folder)
+        case "api":
+            return newest_api(folder)
         case _:
             return newest(name, folder)
 
@@ -89,6 +92,8 @@ def _grids(report: AnyReport) -> list[Grid]:
             return bulk_results.grids(report)
         case BalanceReport():
             return balance.grids(report)
+        case ApiReport():
+            return api.grids(report)
         case _:
             return grids(report)
 

@@ -403,7 +403,10 @@ class LeaderLoop:
             )
 
     def _copy(self, definition: TaskDefinition) -> None:
-        self._control.put_task(definition)
+        if _deleted(definition):
+            self._control.put_deleted(definition)
+        else:
+            self._control.put_task(definition)
         self._copied[definition.name] = definition
 
     def _act_on_store(

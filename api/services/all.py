@@ -12,10 +12,12 @@ from api.services.dead import DeadService
 from api.services.figures import FigureService
 from api.services.health import Health
 from api.services.incidents import IncidentService
+from api.services.listing import ListingService
 from api.services.logs import LogReader
 from api.services.metrics import MetricService
 from api.services.preview import PreviewService
 from api.services.progress import ProgressTail
+from api.services.pulse import Pulse
 from api.services.queries import QueryService
 from api.services.results import ResultService
 from api.services.sampling import Sampler
@@ -44,8 +46,10 @@ class Services:
     dead: DeadService
     incidents: IncidentService
     why: WhyService
+    pulse: Pulse
     sampler: Sampler
     figures: FigureService
+    listing: ListingService
     cluster: ClusterService
     metrics: MetricService
     health: Health
@@ -65,7 +69,9 @@ def build(
     progress = ProgressTail(ports.progress, buckets)
     tasks = TaskService(ports, compiler, progress, buckets, cluster)
     logs = LogReader(ports.log)
+    pulse = Pulse(ports)
     sampler = Sampler(ports, compiler, progress, health.away)
+    figures = FigureService(sampler, ports.now_ms)
     windows = WindowService(ports, compiler, buckets, tasks, progress, logs)
     members = ClusterService(ports, cluster, buckets, sampler, health.away, version)
     return Services(
@@ -81,9 +87,11 @@ def build(
         verifying=VerifyService(ports, compiler, buckets, tasks, progress),
         dead=DeadService(ports, tasks),
         incidents=IncidentService(ports),
-        why=WhyService(ports, compiler, buckets, tasks, progress, logs, health.away),
+        why=WhyService(ports, compiler, buckets, tasks, progress, logs, pulse, health.away),
+        pulse=pulse,
         sampler=sampler,
-        figures=FigureService(sampler, ports.now_ms),
+        figures=figures,
+        listing=ListingService(tasks, sampler, figures),
         cluster=members,
         metrics=MetricService(ports, members, sampler, health),
         health=health,

@@ -89,6 +89,11 @@ class FigureService:
         with self._lock:
             return {name: ring.points[-1] for name, ring in self._rings.items() if ring.points}
 
+    @property
+    def taken(self) -> int:
+        """How many samples were taken: what is shown changes with it."""
+        return self._taken
+
     def of_task(self, name: TaskName) -> FigureList:
         """The points of one task, the oldest first."""
         self.newest()

@@ -9,10 +9,9 @@ from api.preview_schemas import Predictions
 from api.services.preview_disorder import LATE_SHARE_MAX
 from api.services.preview_reading import Source
 from api.services.preview_trial import Trial, TriedWindow
+from mars.codec.usable import OUTSIDE_CALENDAR
+from mars.machines.explaining_rows import AHEAD_HINTS, OLD_HINTS, YEAR_2001_MS, unit_hint
 from mars.types import Reason
-
-YEAR_2001_MS = 978_307_200_000
-"""Kafka timestamps are later; an event time before it, with rows of today, is a wrong unit."""
 
 KIB = 1024
 
@@ -73,20 +72,15 @@ def _about_rejected(trial: Trial) -> Iterator[str]:
 
 
 def _about_times(trial: Trial) -> Iterator[str]:
-    """A wrong unit: seconds taken for milliseconds lie in 1970, microseconds beyond year 9999."""
-    name, counts = trial.plan.stream.event_time, trial.counts
+    """A wrong unit: times in 1970, or beyond the year 9999."""
+    stream = trial.plan.stream
     today = trial.stamp_ms is not None and trial.stamp_ms > YEAR_2001_MS
     if today and trial.mark_ms is not None and 0 <= trial.mark_ms < YEAR_2001_MS:
-        yield (
-            f"All event times lie before 2001, but the messages do not: if {name} counts seconds, "
-            "declare it timestamp_s in the stream."
-        )
-    outside = any("outside the years" in row.detail for row in trial.rejected)
-    if outside or counts.future > counts.read / 2:
-        yield (
-            f"Event times lie far ahead: if {name} counts microseconds, declare it timestamp_us "
-            "in the stream."
-        )
+        said = "All event times lie before 2001, but the messages do not"
+        yield ": ".join(filter(None, (said, unit_hint(stream, OLD_HINTS)))) + "."
+    if any(OUTSIDE_CALENDAR in row.detail for row in trial.rejected):
+        said = "Event times lie far ahead"
+        yield ": ".join(filter(None, (said, unit_hint(stream, AHEAD_HINTS)))) + "."
 
 
 def _about_fields(trial: Trial) -> Iterator[str]:
@@ -169,7 +163,7 @@ def _about_delay(found: Predictions, own_delay_ms: int) -> Iterator[str]:
 
 
 def _seconds(duration_ms: int) -> str:
-    return f"{duration_ms / 1_000:g} s"
+    return f"{duration_ms / 1_000:.3g} s"
 
 
 def _percent(share: float) -> str:

@@ -148,7 +148,9 @@ class Sampler:
         names = [task.name for task in tasks if task.backfills and task.state is TaskState.RUNNING]
         heads = missing.ask("redis", lambda: self._ports.log.head(names)) if names else {}
         return {
-            task.name: state_for_people(task, None if heads is None else _history(task, heads))
+            task.name: state_for_people(
+                task, _history(task, heads) if heads and task.backfills else None
+            )
             for task in tasks
         }
 

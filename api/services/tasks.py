@@ -311,9 +311,16 @@ class TaskService:
                 # buckets have already put its progress away.
                 self._ports.control.put_task(changed)
             if self._ports.registry.replace_task(changed, expected):
-                self._ports.control.put_task(changed)
+                self._copy(changed)
                 return changed
         raise _contended(name)
+
+    def _copy(self, changed: TaskDefinition) -> None:
+        """Copy a change that has happened; a leader may be copying what was before it."""
+        if changed.state is TaskState.DELETED:
+            self._ports.control.put_deleted(changed)
+        else:
+            self._ports.control.put_task(changed)
 
 
 def described(ports: Ports, topic: Topic) -> TopicInfo:

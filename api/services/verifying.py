@@ -16,7 +16,6 @@ from api.services.progress import ProgressTail
 from api.services.tasks import TaskService
 from mars.definitions import FileHistory, TaskDefinition
 from mars.errors import Conflict, JobFailed, NotFound
-from mars.machines.explaining_words import moment
 from mars.machines.verifying import (
     NAMED_MAX,
     Difference,
@@ -32,6 +31,7 @@ from mars.machines.verifying import (
 from mars.plan import Plan
 from mars.ports import CommittedRow
 from mars.types import Lane, Range, Topic, lane_backfill
+from mars.windows import moment
 
 RESULT_ROWS_MAX = 100_000
 """Emitted rows of a window: some 100 MB of memory, with those computed again."""

@@ -1,5 +1,10 @@
 // The REST API: JSON calls, and server-sent events read from the body of a response. (EventSource
-// sends no body and no headers, and hides why it was refused.)
+// sends no body and no headers, and hides why it was refused.) Where the API asks for a key, so does
+// the page.
+
+import { askForKey, currentKey, headersOf, isDeclined } from "/static/access.js";
+
+const NO_KEY = "This API asks for a key: enter one with the button in the bar.";
 
 /** What the API refused: a problem document. `line` and `column` for a wrong query. */
 export class Problem extends Error {
@@ -18,15 +23,26 @@ async function send(method, path, { body, headers = {}, signal } = {}) {
     request.headers["Content-Type"] = "application/json";
     request.body = JSON.stringify(body);
   }
-  let response;
+  for (;;) {
+    if (isDeclined()) throw new Problem(401, { detail: NO_KEY }); // each refusal is logged there
+    const key = currentKey();
+    const response = await answered(path, request, key);
+    if (response.ok) return response;
+    const problem = new Problem(response.status, await response.json().catch(() => ({})));
+    if (problem.status !== 401) throw problem;
+    const renewed = currentKey() !== key; // another request has asked meanwhile
+    if (!renewed && !(await askForKey(key && problem.message)))
+      throw new Problem(401, { detail: NO_KEY });
+  }
+}
+
+async function answered(path, request, key) {
   try {
-    response = await fetch(path, request);
+    return await fetch(path, { ...request, headers: { ...request.headers, ...headersOf(key) } });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Problem(0, { detail: "The API does not answer: is `mars up` running?" });
   }
-  if (!response.ok) throw new Problem(response.status, await response.json().catch(() => ({})));
-  return response;
 }
 
 /** One call; resolves to the JSON of the answer, null where there is none. */
@@ -114,14 +130,18 @@ function given(event, take) {
   }
 }
 
-/** Call `look` now and every `ms` while the page is visible, until `signal` ends it. */
+/**
+ * Call `look` now and every `ms` while the page is visible, until `signal` ends it. What does not
+ * answer is asked again; who may not look must be told.
+ */
 export async function repeat(ms, signal, look) {
   while (!signal.aborted) {
     if (!document.hidden) {
       try {
         await look();
       } catch (error) {
-        if (!signal.aborted && !(error instanceof Problem)) throw error;
+        const passing = error instanceof Problem && ![401, 403].includes(error.status);
+        if (!signal.aborted && !passing) throw error;
       }
     }
     await pause(ms, signal);

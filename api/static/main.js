@@ -1,5 +1,6 @@
 // Which page the address names, and the state of the service in the bar.
 
+import { offerKeys } from "/static/access.js";
 import { Problem, readiness, repeat } from "/static/api.js";
 import { fill, h, setText } from "/static/dom.js";
 import { showCluster } from "/static/pages/cluster.js";
@@ -44,6 +45,7 @@ async function turn({ focus }) {
     await page.show(root, { ...page, signal });
   } catch (error) {
     if (signal.aborted) return;
+    leave.abort(); // what else the page does
     fill(root, h("h1", {}, page.title), h("p", { class: "problem", role: "alert" }, error.message));
     if (!(error instanceof Problem)) throw error;
   }
@@ -67,5 +69,6 @@ document.querySelector(".skip").addEventListener("click", (event) => {
   main.focus();
 });
 window.addEventListener("hashchange", () => turn({ focus: true }));
+offerKeys(() => turn({ focus: true }));
 turn({ focus: false });
 repeat(HEALTH_MS, new AbortController().signal, health);

@@ -26,7 +26,7 @@ from mars.aggregates.states import OTHERS, PANE, key_names, merge
 from mars.errors import TaskLimit
 from mars.evaluate.values import dtype_of
 from mars.plan import Plan, ValueType
-from mars.windows import window_starts
+from mars.windows import moment, window_starts
 
 OTHERS_KEY = "__other__"
 """What stands in keys that are text; other keys are NULL."""
@@ -105,7 +105,7 @@ def _others_key(slot: str, kind: ValueType) -> pl.Expr:
 def _too_many(plan: Plan, states: pl.DataFrame, keys_max: int) -> TaskLimit:
     start_ms = window_starts(plan.window, states.item(0, PANE))[-1]
     return TaskLimit(
-        f"the window that begins at {start_ms} (epoch ms) has {states.height} groups so far, and "
+        f"the window that begins at {moment(start_ms)} has {states.height} groups so far, and "
         f"max_keys is {keys_max}: delete the task and register it again with a larger max_keys or "
         "none, with over_max_keys 'fold', with fewer groups or with a shorter window"
     )

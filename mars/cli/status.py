@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,8 +13,10 @@ import httpx
 import msgspec
 from rich.table import Table
 
-from mars.answers import Balance
+from mars.answers import Balance, Member
 from mars.cli.shared import api_address, output, print_json
+from mars.cli.tables import number
+from mars.cli.top import members_table
 from mars.errors import NotFound
 from mars.local.state import ClusterFile, running_cluster
 from mars.settings import surroundings
@@ -76,12 +79,27 @@ def _show(status: Status) -> None:
     if status.local is not None:
         _show_local(status.local)
     if isinstance(status.cluster, dict):
-        for name, value in status.cluster.items():
-            if name != "balance":
-                click.echo(f"{name}: {msgspec.json.encode(value).decode()}")
+        _show_cluster(status.cluster)
         _show_balance(status.cluster.get("balance"))
     if status.problem is not None:
         click.echo(status.problem, err=True)
+
+
+def _show_cluster(cluster: Mapping[str, Any]) -> None:
+    """What a person looks for; --json has all of it."""
+    for name in ("version", "buckets", "store_epoch"):
+        if name in cluster:
+            click.echo(f"{name}: {cluster[name]}")
+    leader = cluster.get("leader") or {}
+    click.echo(f"leader: {leader.get('member') or 'nobody yet'}")
+    lag = (cluster.get("backlog") or {}).get("lag")
+    click.echo(f"messages to come: {number(lag)}")
+    missing = ", ".join(cluster.get("missing", ()))
+    if missing:
+        click.echo(f"not available: {missing}")
+    members = msgspec.convert(cluster.get("members", []), list[Member])
+    shares = {each.id: each.load["cpu_use"] for each in members if "cpu_use" in each.load}
+    output().print(members_table(members, shares))
 
 
 def _show_balance(raw: Any) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Mapping
+import queue
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import click
@@ -14,9 +17,14 @@ from mars.cli.completion import task_argument
 from mars.cli.shared import api_address, api_option, json_option, messages, output
 from mars.cli.tables import clock, table
 from mars.client import Client
+from mars.errors import MarsError, Unavailable
 
 ROWS_SHOWN = 20
 """Rows of a window that a table shows; --all and --json show every one."""
+
+QUIET_S = 2.0
+"""A window is shown once no row of it came for so long: its buckets emit it one after another. Not
+only when the next one begins, which may be an hour later, or never."""
 
 _TIMES = ("window_start", "window_end")
 
@@ -40,23 +48,76 @@ def tail(
     with Client(api_address(api)) as client:
         client.task(name)
         messages().print(f"Waiting for the next window of {name}; Ctrl-C ends this.", markup=False)
-        shown, current = 0, _Window()
-        for event in client.tail(name):
-            if as_json:
-                click.echo(_line(event) if sources else event.raw.decode())
-            part = _part(event)
-            if current.part not in (None, part):
-                shown += 1
-                _print(current, limit, as_json)
-                current = _Window()
-                if windows is not None and shown >= windows:
-                    return
-            current.add(part, event.row)
+        events = _followed(client, name)
+        for _ in itertools.count() if windows is None else range(windows):
+            window = _next_window(events, (lambda event: _say(event, sources)) if as_json else None)
+            if not as_json:
+                _print(window, limit)
+
+
+def _say(event: ResultEvent, sources: bool) -> None:
+    click.echo(_line(event) if sources else event.raw.decode())
+
+
+def _followed(client: Client, name: str) -> _Events:
+    """The events of a task, read by a thread that ends with the command."""
+    events = _Events()
+
+    def follow() -> None:
+        try:
+            for event in client.tail(name):
+                events.put(event)
+            events.put(Unavailable("api", "it has ended the stream of results"))
+        except MarsError as error:
+            events.put(error)
+
+    threading.Thread(target=follow, name=f"tail-{name}", daemon=True).start()
+    return events
 
 
 def _line(event: ResultEvent) -> str:
     """A row and its source, as JSON."""
     return msgspec.json.encode({"row": msgspec.Raw(event.raw), "source": event.source}).decode()
+
+
+class _Events:
+    """A queue of events, ended by an error, that can be looked into without taking."""
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[ResultEvent | MarsError] = queue.SimpleQueue()
+        self._head: ResultEvent | None = None
+
+    def put(self, event: ResultEvent | MarsError) -> None:
+        self._queue.put(event)
+
+    def look(self, wait_s: float | None) -> ResultEvent | None:
+        """The next event, which stays; None: none came in so long. Raises what ended them."""
+        if self._head is None:
+            try:
+                found = self._queue.get(timeout=wait_s)
+            except queue.Empty:
+                return None
+            if isinstance(found, MarsError):
+                raise found
+            self._head = found
+        return self._head
+
+    def take(self) -> None:
+        self._head = None
+
+
+def _next_window(events: _Events, say: Callable[[ResultEvent], None] | None) -> _Window:
+    """Rows up to the first of another window or revision, or until none came for a while."""
+    window = _Window()
+    while (event := events.look(None if window.part is None else QUIET_S)) is not None:
+        part = _part(event)
+        if window.part not in (None, part):
+            break
+        window.add(part, event.row)
+        if say is not None:
+            say(event)
+        events.take()
+    return window
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +153,8 @@ class _Window:
         self.rows.append(row)
 
 
-def _print(window: _Window, limit: int | None, as_json: bool) -> None:
-    if as_json or window.part is None:
+def _print(window: _Window, limit: int | None) -> None:
+    if window.part is None:
         return
     columns = [column for column in window.rows[0] if column not in _TIMES]
     kept = window.rows if limit is None else window.rows[:limit]

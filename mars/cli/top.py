@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from time import monotonic, sleep, time
 
@@ -10,6 +10,7 @@ import click
 import msgspec
 from rich.console import Group, RenderableType
 from rich.live import Live
+from rich.table import Table
 from rich.text import Text
 
 from mars.answers import Cluster, Member, Task
@@ -137,13 +138,18 @@ def shown(look: Look, shares: Mapping[str, float]) -> RenderableType:
     if cluster.missing:
         away = ", ".join(cluster.missing)
         parts.append(Text(f"Not available: {away}; figures of it are missing.", style="red"))
-    members = [_member_row(member, shares) for member in cluster.members]
-    parts.append(table(("process", "role", "rows/s", "cores", "MiB", "has", "waits for"), members))
+    parts.append(members_table(cluster.members, shares))
     titles = ("task", "state", "rows/s", "lag", "behind by", "log MiB", "open rows", "lost rows")
     parts.append(table(titles, [_task_row(task) for task in look.tasks]))
     if len(look.tasks) < look.tasks_total:
         parts.append(Text(f"... and {look.tasks_total - len(look.tasks)} more tasks"))
     return Group(*parts)
+
+
+def members_table(members: Iterable[Member], shares: Mapping[str, float]) -> Table:
+    """A line for each process; `shares` are cores by member."""
+    titles = ("process", "role", "rows/s", "cores", "MiB", "has", "waits for")
+    return table(titles, [_member_row(member, shares) for member in members])
 
 
 def _member_row(member: Member, shares: Mapping[str, float]) -> tuple[str, ...]:

@@ -38,6 +38,7 @@ class LaneView:
     the lane's end (None: not known). `reason` is why it does not go forward faster. `percent`: how
     much of a history is mapped, None for what comes live. History in files has no partition.
     `to_catch_up`: messages of a lane far behind that a bulk process still has to map.
+    `unheard_ms`: how long its mapper has said nothing.
     """
 
     lane: Lane
@@ -49,6 +50,7 @@ class LaneView:
     member: MemberId | None
     percent: float | None = None
     to_catch_up: int = 0
+    unheard_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,7 @@ class Holder:
     lag: int | None = None
     percent: float | None = None
     to_catch_up: int = 0
+    unheard_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,12 +205,14 @@ def _lane_view(evidence: Evidence, plan: Plan, partition: int) -> LaneView:
         idle=idle,
         reason=_lane_reason(reading, offset=offset, lag=lag, idle=idle),
         member=reading.member if reading else None,
+        unheard_ms=reading.unheard_ms if reading else 0,
     )
     fence = evidence.definition.catch_up.get(lane)
     if fence is None or offset is None or offset >= fence:
         return view
     reason = HoldReason.NO_OWNER if evidence.bulk is None else HoldReason.BEHIND
-    return replace(view, reason=reason, member=evidence.bulk, to_catch_up=fence - offset)
+    rest = fence - offset
+    return replace(view, reason=reason, member=evidence.bulk, to_catch_up=rest, unheard_ms=0)
 
 
 def _lane_reason(
@@ -250,17 +255,23 @@ def _holder(
     level = level_of(evidence.head, plan) if evidence.head else None
     slowest = slowest_lane(lanes)
     if (level is None or level < end_ms) and slowest is not None:
-        return Holder(
-            slowest.reason,
-            lane=slowest.lane,
-            partition=slowest.partition,
-            member=slowest.member,
-            watermark_ms=slowest.watermark_ms,
-            lag=slowest.lag,
-            percent=slowest.percent,
-            to_catch_up=slowest.to_catch_up,
-        )
+        return holder_of(slowest)
     return _bucket_holder(evidence, buckets)
+
+
+def holder_of(lane: LaneView) -> Holder:
+    """A lane as what keeps windows open."""
+    return Holder(
+        lane.reason,
+        lane=lane.lane,
+        partition=lane.partition,
+        member=lane.member,
+        watermark_ms=lane.watermark_ms,
+        lag=lane.lag,
+        percent=lane.percent,
+        to_catch_up=lane.to_catch_up,
+        unheard_ms=lane.unheard_ms,
+    )
 
 
 def whole_task_reason(evidence: Evidence) -> HoldReason | None:

@@ -50,6 +50,7 @@ from mars.windows import (
     closed_up_to,
     first_pane_needed,
     last_window_end,
+    moment,
     window_starts,
     windows_of_panes,
 )
@@ -276,9 +277,10 @@ class Folding:
             return
         raise TaskLimit(
             f"its rows lie in {len(starts)} slices of {self.plan.window.pane_ms} ms that are not "
-            f"closed yet, from {min(starts)} to {max(starts)} (epoch ms), and {OPEN_PANES_MAX} may "
-            "be open at a time: see whether the event times are right; if so, delete the task and "
-            "register it again with longer windows, a longer slide, a shorter delay or lateness"
+            f"closed yet, from {moment(min(starts))} to {moment(max(starts))}, and "
+            f"{OPEN_PANES_MAX} may be open at a time: see whether the event times are right; if "
+            "so, delete the task and register it again with longer windows, a longer slide, a "
+            "shorter delay or lateness"
         )
 
     # -------------------------------------------------------------------------------- close

@@ -24,6 +24,12 @@ class ControlLog(Protocol):
     def put_task(self, definition: TaskDefinition) -> None:
         """Copy a definition; returns once the broker has it."""
 
+    def put_deleted(self, definition: TaskDefinition) -> None:
+        """Copy a deleted task for good; returns once the broker has it.
+
+        A copy of one of its versions that somebody puts later, not knowing, has no effect.
+        """
+
     def put_stream(self, stream: Stream) -> None:
         """Copy a stream; returns once the broker has it."""
 

@@ -12,6 +12,7 @@ slices of length gcd(size, slide) of which each window is made; a row belongs to
 
 from __future__ import annotations
 
+from mars.windows.moments import moment, span
 from mars.windows.panes import (
     OPEN_PANES_MAX,
     closed_up_to,
@@ -35,7 +36,9 @@ __all__ = [
     "first_pane_needed",
     "is_late",
     "last_window_end",
+    "moment",
     "pane_of",
+    "span",
     "watermark",
     "window_panes",
     "window_starts",

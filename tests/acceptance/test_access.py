@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import ssl
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from kazoo.client import KazooClient
 
 from mars.client import Client
 from mars.errors import Forbidden, NotAuthenticated
+from mars.local.network import free_port
 from mars.process.health import api_problem
 from mars.settings import load
 from tests.conftest import Servers, need
@@ -97,12 +97,6 @@ def make_certificate(folder: Path) -> tuple[Path, Path]:
     ]
     subprocess.run(command, check=True, capture_output=True)
     return certificate, key
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 @pytest.fixture(scope="module")

@@ -45,7 +45,7 @@ driver_memory_mb = 512
 progress_interval_ms = 2000
 """
 
-DONE_S = 180.0
+DONE_S = 300.0
 """For a backfill, the start of a Java machine on a busy computer and replays included."""
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
+from mars.windows import moment
 from tests.conftest import missing_kafka, missing_valkey, need
 from tests.support.cluster import MarsCluster, wait_for
 from tests.support.load import Load
@@ -25,7 +26,7 @@ WINDOW_MS = 60_000
 START_MS = 1_700_000_040_000
 """Begin of the one window that all groups lie in."""
 
-LATE_MS = 15_000
+LATE_MS = 60_000
 """How long after a window's end its rows may come on a machine that is busy with all of this."""
 
 SQL = (
@@ -66,7 +67,7 @@ def test_two_million_groups_are_folded_or_fail_their_task_and_nobody_else_notice
     assert lateness[-1] < LATE_MS, lateness[-5:]
     _check_folded(mars, found)
     detail = mars.client.task("limits_fail").detail
-    assert f"begins at {START_MS} (epoch ms)" in detail, detail
+    assert f"begins at {moment(START_MS)}" in detail, detail
     assert f"max_keys is {MAX_KEYS}" in detail, detail
     assert mars.read("mars.results.limits_fail") == []
     assert not any(mars.restarts.values()), mars.restarts

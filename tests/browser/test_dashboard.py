@@ -266,6 +266,31 @@ def test_everything_can_be_done_with_the_keyboard(page: Browser, site: str, worl
     assert page.focus() == "Delete"
 
 
+def test_keyboard_leads_from_the_list_to_a_paused_task_and_its_next_version(
+    page: Browser, site: str, world: World
+) -> None:
+    run_task(world)
+    page.go(f"{site}/")
+    page.until_text("1 task")
+    tab_to(page, "by_sip")
+    page.press(ENTER)
+    page.until_text("version 1 over stream flows")
+    assert page.focus() == "main"
+    tab_to(page, "Pause")
+    page.press(ENTER)
+    page.until_text("paused", ".state")
+    page.until_text("takes no more rows until it is resumed", "#said")
+    tab_to(page, "Change")
+    page.press(ENTER)
+    page.until("return document.querySelector('#sql')?.value.includes('sum(bytes)')")
+    tab_to(page, "sql")
+    page.press(" -- again")
+    tab_to(page, "Make this the new version")
+    page.press(ENTER)
+    page.until_text("version 2 over stream flows")
+    assert world.definition().current.sql.endswith(" -- again")
+
+
 def test_query_is_written_and_registered_with_the_keyboard(
     page: Browser, site: str, world: World
 ) -> None:
@@ -303,4 +328,65 @@ _UNNAMED = """
 return [...document.querySelectorAll('button, a, input, select, textarea, [role=img]')]
   .filter((one) => !(one.innerText?.trim() || one.ariaLabel || one.labels?.length))
   .map((one) => one.outerHTML)
+"""
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_every_text_stands_out_from_its_background(
+    page: Browser, site: str, world: World, dark: bool
+) -> None:
+    run_task(world)
+    world.services.figures.take()
+    world.alter(detail="something to read")
+    page.scheme(dark=dark)
+    for name in PAGES:
+        page.go("about:blank")
+        page.go(f"{site}/#/{name}")
+        page.until("return document.querySelector('main h1')")
+        page.until("return document.querySelectorAll('table, .charts, form').length")
+        if name == "new":
+            page.type("#sql", SQL.replace("sip, count", "sipp, count"))
+            page.until_text("Line 1, column 8")
+        assert page.run(_FAINT) == [], name
+    page.run("document.querySelector('main').style.color = '#777'")
+    assert page.run(_FAINT) != [], "the measure itself sees nothing"
+
+
+# Texts with a contrast below 4.5 to what lies behind them (WCAG 2.2, 1.4.3, level AA).
+_FAINT = """
+const point = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+const rgba = (colour) => {
+  point.clearRect(0, 0, 1, 1);
+  point.fillStyle = colour;
+  point.fillRect(0, 0, 1, 1);
+  return [...point.getImageData(0, 0, 1, 1).data];
+};
+const over = (top, below) =>
+  [0, 1, 2].map((n) => (top[n] * top[3] + below[n] * (255 - top[3])) / 255).concat(255);
+const behind = (node) => {
+  const layers = [];
+  for (let at = node; at; at = at.parentElement)
+    layers.unshift(rgba(getComputedStyle(at).backgroundColor));
+  return layers.reduce((below, top) => over(top, below), [255, 255, 255, 255]);
+};
+const linear = (n) => (n <= 0.04045 ? n / 12.92 : ((n + 0.055) / 1.055) ** 2.4);
+const luminance = ([red, green, blue]) =>
+  0.2126 * linear(red / 255) + 0.7152 * linear(green / 255) + 0.0722 * linear(blue / 255);
+const faint = (node, pseudo) => {
+  const below = behind(node);
+  const front = over(rgba(getComputedStyle(node, pseudo).color), below);
+  const [low, high] = [luminance(below), luminance(front)].sort((a, b) => a - b);
+  return (high + 0.05) / (low + 0.05) < 4.5;
+};
+const found = [];
+const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+while (texts.nextNode()) {
+  const node = texts.currentNode.parentElement;
+  const shown = node.checkVisibility() && texts.currentNode.data.trim();
+  if (shown && !node.closest("[aria-hidden=true], .hidden, option") && faint(node))
+    found.push(`${node.tagName} ${texts.currentNode.data.trim()}`);
+}
+for (const input of document.querySelectorAll("[placeholder]"))
+  if (faint(input, "::placeholder")) found.push(`placeholder of ${input.id}`);
+return found;
 """

@@ -66,6 +66,23 @@ def test_the_newest_definition_of_each_task_and_the_epochs_come_back(cluster: Cl
     )
 
 
+def test_a_task_deleted_for_good_is_not_brought_back_by_a_late_copy(cluster: Cluster) -> None:
+    control = cluster.control()
+    gone = definition("a", TaskState.DELETED)
+    control.put_deleted(gone)
+    control.put_task(definition("a"))
+    assert control.read().tasks == {gone.name: gone}
+
+
+def test_a_name_that_is_given_again_is_a_task_again(cluster: Cluster) -> None:
+    control = cluster.control()
+    control.put_deleted(definition("a", TaskState.DELETED))
+    again = definition("a")
+    again = replace(again, versions=(replace(again.current, version=2),), first_version=2)
+    control.put_task(again)
+    assert control.read().tasks == {again.name: again}
+
+
 @pytest.mark.integration
 def test_a_former_leader_cannot_lower_the_epochs_before_compaction(
     kafka_cluster: KafkaCluster,

@@ -101,6 +101,17 @@ def test_unknown_task_is_not_replaced(ensemble: Ensemble) -> None:
     assert registry.tasks() == {}
 
 
+def test_tasks_are_always_as_they_were_last_written_by_anybody(ensemble: Ensemble) -> None:
+    ours, theirs = ensemble.registry(), ensemble.registry()
+    for written in (definition(), definition("other"), definition(state=TaskState.PAUSED)):
+        if not ours.create_task(written):
+            assert ours.replace_task(written, version_of(ours))
+        assert theirs.tasks() == ours.tasks()
+        assert theirs.tasks()[written.name] == written
+    theirs.tasks().clear()  # what was read is the reader's own
+    assert len(theirs.tasks()) == 2
+
+
 def version_of(registry: Registry) -> int:
     found = registry.task(TaskName("by_sip"))
     assert found is not None

@@ -22,9 +22,6 @@ pytestmark = pytest.mark.faults
 
 WINDOW_S = 10
 ROWS_PER_S = 200
-IDLE_AFTER = "5s"
-"""These rows end without one that closes their windows."""
-
 RETAKEN_S = 6
 """Seconds of a window whose rows retention takes away."""
 
@@ -34,7 +31,7 @@ def test_20_windows_whose_rows_retention_removed_are_not_complete(mars: MarsClus
     last = window + WINDOW_S * 1000
     rows = flow_rows(0, 2 * WINDOW_S * ROWS_PER_S, window, rows_per_s=ROWS_PER_S, disorder_ms=0)
     taken = rows[: RETAKEN_S * ROWS_PER_S]
-    with declared(Load(mars, "f20", window_s=WINDOW_S, idle_after=IDLE_AFTER)) as load:
+    with declared(Load(mars, "f20", window_s=WINDOW_S)) as load:
         load.send(taken)
         wait_for("the rows", lambda: mars.client.ledger("f20").read == len(taken))
 
@@ -42,10 +39,12 @@ def test_20_windows_whose_rows_retention_removed_are_not_complete(mars: MarsClus
         with Store(mars) as store:
             store.flush()
         load.send(rows[len(taken) :])
+        load.close_windows(rows)
 
-        wait_for("the last window", lambda: last in dict(_windows(mars)), seconds=45, pause_s=0.5)
+        wait_for("the last window", lambda: last in dict(_windows(mars)), pause_s=0.5)
         assert _windows(mars) == {(window, "0"), (last, "1")}
-        assert _gone(mars) == dict.fromkeys(range(PARTITIONS), len(taken) // PARTITIONS)
+        gone = dict.fromkeys(range(PARTITIONS), len(taken) // PARTITIONS)
+        wait_for("every row that is gone to be named", lambda: _gone(mars) == gone)
 
 
 @contextmanager
@@ -84,7 +83,7 @@ def test_20_a_topic_that_is_deleted_and_made_again_is_noticed(mars: MarsCluster)
         mars.topic("f20_again", PARTITIONS)
         load.send(rows[1000:])
 
-        wait_for("the task to say so", lambda: _failed_because_of(mars, "topic"), seconds=30)
+        wait_for("the task to say so", lambda: _failed_because_of(mars, "topic"))
 
 
 def _failed_because_of(mars: MarsCluster, word: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mars.plan import WindowShape
@@ -20,8 +20,6 @@ from mars.windows import (
     windows_of_panes,
 )
 
-UNHURRIED = settings(deadline=None)
-
 TIMES = st.integers(-10_000, 10_000)
 
 
@@ -37,7 +35,6 @@ def all_starts(shape: WindowShape, around: int) -> list[int]:
     return [n * shape.slide_ms for n in range(first, (around + 2_000) // shape.slide_ms)]
 
 
-@UNHURRIED
 @given(shapes(), TIMES)
 def test_row_is_in_the_windows_of_its_pane(shape: WindowShape, time_ms: int) -> None:
     # pane        |--*--|
@@ -52,7 +49,6 @@ def test_row_is_in_the_windows_of_its_pane(shape: WindowShape, time_ms: int) -> 
 BOUNDS = st.none() | st.integers(-3_000, 3_000)
 
 
-@UNHURRIED
 @given(shapes(), st.sets(st.integers(-2_000, 2_000)), BOUNDS, BOUNDS)
 def test_windows_of_panes_come_in_order_and_once(
     shape: WindowShape, times: set[int], after: int | None, upto: int | None
@@ -68,7 +64,6 @@ def test_windows_of_panes_come_in_order_and_once(
     assert list(windows_of_panes(shape, panes, after_ms=after, upto_ms=upto)) == kept
 
 
-@UNHURRIED
 @given(shapes(), TIMES)
 def test_panes_tile_their_window(shape: WindowShape, time_ms: int) -> None:
     # window  |===============|
@@ -80,7 +75,6 @@ def test_panes_tile_their_window(shape: WindowShape, time_ms: int) -> None:
         assert all(start in window_starts(shape, pane) for pane in panes)
 
 
-@UNHURRIED
 @given(shapes(), TIMES, TIMES)
 def test_each_window_closes_exactly_once(shape: WindowShape, one: int, other: int) -> None:
     # closed ----C              W
@@ -97,7 +91,6 @@ def test_each_window_closes_exactly_once(shape: WindowShape, one: int, other: in
     assert list(ending_between(shape, watermark, closed)) == []
 
 
-@UNHURRIED
 @given(shapes(), TIMES)
 def test_closed_up_to_is_an_end_and_the_next_one_is_not_passed(
     shape: WindowShape, watermark: int
@@ -109,7 +102,6 @@ def test_closed_up_to_is_an_end_and_the_next_one_is_not_passed(
     assert closed <= watermark < closed + shape.slide_ms
 
 
-@UNHURRIED
 @given(shapes(), TIMES, TIMES)
 def test_pane_is_late_when_no_window_can_take_it(
     shape: WindowShape, time_ms: int, closed: int
@@ -126,7 +118,6 @@ def test_pane_is_late_when_no_window_can_take_it(
 LANES = [Lane(str(at)) for at in range(4)]
 
 
-@UNHURRIED
 @given(
     st.dictionaries(st.sampled_from(LANES), TIMES),
     st.sets(st.sampled_from(LANES)),

@@ -225,7 +225,10 @@ class Users:
         if task.state is TaskState.DELETED:
             self._servers.control.put_task(task)
         assert self._servers.registry.replace_task(task, found[1])
-        self._servers.control.put_task(task)
+        if task.state is TaskState.DELETED:
+            self._servers.control.put_deleted(task)
+        else:
+            self._servers.control.put_task(task)
 
     # --------------------------------------------------------------------------- what is there
 

@@ -19,7 +19,15 @@ from typing import Any
 
 from tests.support.cluster import MarsCluster, wait_for
 from tests.support.progress import assert_progress_only_goes_forward
-from tests.support.rows import FIELDS, assert_exactly_once, expected, flow_rows, messages
+from tests.support.rows import (
+    CLOSING,
+    FIELDS,
+    assert_exactly_once,
+    closing_rows,
+    expected,
+    flow_rows,
+    messages,
+)
 
 PARTITIONS = 4
 ROWS_PER_S = 1_000
@@ -36,9 +44,6 @@ MESSAGE_BYTES_MAX = "20000000"
 
 IDLE_AFTER = "2min"
 """Longer than the load stands still through any fault."""
-
-CLOSING = "closing"
-"""Type of the rows that come last."""
 
 SUMS = (
     "SELECT sip, type, timestamp, count(*), sum(bytes) AS bytes, sum(id) AS ids, "
@@ -147,16 +152,11 @@ class Load:
                 del self.rows[first:]
                 break
             self.send(self.rows[first : first + step])
-        self.send(self._closing_rows())
+        self.close_windows(self.rows)
 
-    def _closing_rows(self) -> list[Row]:
-        """One for each partition, past the last window and the task's delay."""
-        end_ms = max(row["timestamp"] for row in self.rows) + (self.window_s + 1) * 1000
-        last = self.rows[-1]
-        return [
-            {**last, "id": last["id"] + 1 + number, "type": CLOSING, "timestamp": end_ms}
-            for number in range(PARTITIONS)
-        ]
+    def close_windows(self, rows: Sequence[Row]) -> None:
+        """Send what comes last: the windows of these rows can close."""
+        self.send(closing_rows(rows, PARTITIONS, self.window_s * 1000))
 
     def send(self, rows: Sequence[Row]) -> None:
         """Write rows to their partitions."""

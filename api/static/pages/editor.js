@@ -10,6 +10,8 @@ const FATES = ["counted", "filtered", "bad", "future"];
 
 const CHECK_MS = 300; // after the last key
 
+const NOT_THE_QUERY = new Set([0, 401, 403, 429, 503]); // no key, no right, too often, not there
+
 export async function showEditor(root, { name, stream, signal }) {
   const task = name ? await get(taskPath(name), signal) : null;
   const streams = (await get("/v1/streams", signal)).streams;
@@ -184,7 +186,8 @@ class Editor {
   }
 
   wrong(error) {
-    this.sql.mark(error);
+    if (NOT_THE_QUERY.has(error.status)) this.sql.tell(error);
+    else this.sql.mark(error);
     fill(this.output);
   }
 

@@ -47,6 +47,12 @@ export class SqlField {
     this.paint(null);
   }
 
+  /** Say what went wrong with something else than the text. */
+  tell(problem) {
+    this.clear();
+    fill(this.problem, problem.message);
+  }
+
   /** Underline the place of a problem, if it has one, and say it. */
   mark(problem) {
     this.area.setAttribute("aria-invalid", "true");

@@ -3,7 +3,7 @@
 import { follow, get, repeat } from "/static/api.js";
 import { Chart, Ring } from "/static/chart.js";
 import { badge, fill, h, row, setText, table } from "/static/dom.js";
-import { duration, number, rate } from "/static/format.js";
+import { duration, number, rate, some } from "/static/format.js";
 
 const LIST_MS = 10_000;
 
@@ -84,8 +84,8 @@ function drawList(list, count, tasks, wanted, cells) {
   setText(
     count,
     shown.length === tasks.length
-      ? `${tasks.length} tasks`
-      : `${shown.length} of ${tasks.length} tasks`,
+      ? some(tasks.length, "task")
+      : `${shown.length} of ${some(tasks.length, "task")}`,
   );
 }
 

@@ -88,6 +88,7 @@ NO_LEADER = frozenset(
     {
         KafkaError.NOT_LEADER_FOR_PARTITION,
         KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
         KafkaError.UNKNOWN_TOPIC_OR_PART,
     }
 )

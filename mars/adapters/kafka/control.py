@@ -8,6 +8,7 @@ from mars.adapters.kafka.admin import KafkaTopicAdmin
 from mars.adapters.kafka.names import Names
 from mars.adapters.kafka.slices import SliceReader
 from mars.adapters.kafka.wire import (
+    DELETED_KEY_PREFIX,
     EPOCHS_KEY,
     STREAM_KEY_PREFIX,
     TASK_KEY_PREFIX,
@@ -15,13 +16,14 @@ from mars.adapters.kafka.wire import (
     decode_declared,
     decode_epochs,
     decode_task,
+    deleted_key,
     encode_epochs,
     stream_key,
     stream_named,
     task_key,
 )
 from mars.adapters.kafka.writing import RecordWriter
-from mars.definitions import TaskDefinition, encode_definition, encode_stream
+from mars.definitions import TaskDefinition, encode_definition, encode_stream, with_deletions
 from mars.plan import Stream
 from mars.ports import ControlState
 from mars.settings import Settings
@@ -46,6 +48,10 @@ class KafkaControlLog:
         """Copy a definition; returns once the brokers have it."""
         self._writer.put(task_key(definition.name), encode_definition(definition))
 
+    def put_deleted(self, definition: TaskDefinition) -> None:
+        """Copy a deleted task for good; returns once the brokers have it."""
+        self._writer.put(deleted_key(definition.name), encode_definition(definition))
+
     def put_stream(self, stream: Stream) -> None:
         """Copy a stream; returns once the brokers have it."""
         self._writer.put(stream_key(stream.name), encode_stream(stream))
@@ -63,6 +69,7 @@ class KafkaControlLog:
     def read(self) -> ControlState:
         """Everything in the topic; of several epochs not yet compacted, the highest of each."""
         tasks: dict[TaskName, TaskDefinition] = {}
+        deleted: dict[TaskName, TaskDefinition] = {}
         streams: dict[StreamName, Stream] = {}
         highest = Epochs(LeaderEpoch(0), StoreEpoch(0), AssignmentEpoch(0))
         for message in self._messages():
@@ -73,12 +80,16 @@ class KafkaControlLog:
             elif key.startswith(TASK_KEY_PREFIX):
                 definition = decode_task(value, place)
                 tasks[definition.name] = definition
+            elif key.startswith(DELETED_KEY_PREFIX):
+                definition = decode_task(value, place)
+                deleted[definition.name] = definition
             elif key.startswith(STREAM_KEY_PREFIX) and value:
                 stream = decode_declared(value, place)
                 streams[stream.name] = stream
             elif key.startswith(STREAM_KEY_PREFIX):
                 streams.pop(stream_named(key), None)
-        return ControlState(tasks, highest.leader, highest.store, highest.assignment, streams)
+        known = with_deletions(tasks, deleted)
+        return ControlState(known, highest.leader, highest.store, highest.assignment, streams)
 
     def close(self) -> None:
         """Free the clients."""

@@ -159,10 +159,13 @@ class KafkaSink:
         return difference(emission, bucket, cast(Iterator[Row], rows))
 
     def _stable_end(self, topic: Topic, partition: int, last: int) -> int:
-        """The last stable offset, once it is behind `last` or will never be."""
+        """The last stable offset, once it is behind `last` or nothing is hidden any more.
+
+        A commit is answered before all its markers are written: for a moment rows are hidden.
+        """
         deadline = time.monotonic() + VISIBLE_TIMEOUT_S
         while (end := self._admin.end(topic, partition)) <= last:
-            if self._admin.written_end(topic, partition) <= last:
+            if self._admin.written_end(topic, partition) <= end:
                 return end
             if time.monotonic() > deadline:
                 raise hidden(topic, partition, end)

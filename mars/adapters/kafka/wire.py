@@ -32,6 +32,7 @@ FORMATS_READ = (1, 2, 3)
 
 EPOCHS_KEY = b"epochs"
 TASK_KEY_PREFIX = b"task:"
+DELETED_KEY_PREFIX = b"deleted:"
 STREAM_KEY_PREFIX = b"stream:"
 
 
@@ -93,6 +94,11 @@ def state_key(task: TaskName, version: int, bucket: Bucket, part: int) -> bytes:
 def task_key(name: TaskName) -> bytes:
     """The key of a definition in `mars.control`."""
     return TASK_KEY_PREFIX + name.encode()
+
+
+def deleted_key(name: TaskName) -> bytes:
+    """The key in `mars.control` of what says that a task is deleted for good."""
+    return DELETED_KEY_PREFIX + name.encode()
 
 
 def decode_task(raw: bytes, place: str) -> TaskDefinition:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mars.adapters.memory.faults import Faults, fallible
-from mars.definitions import TaskDefinition
+from mars.definitions import TaskDefinition, with_deletions
 from mars.plan import Stream
 from mars.ports import ControlState
 from mars.types import AssignmentEpoch, LeaderEpoch, StoreEpoch, StreamName, TaskName
@@ -15,6 +15,7 @@ class MemoryControlLog:
     def __init__(self) -> None:
         self.faults = Faults("kafka")
         self._tasks: dict[TaskName, TaskDefinition] = {}
+        self._deleted: dict[TaskName, TaskDefinition] = {}
         self._streams: dict[StreamName, Stream] = {}
         self._epochs = (LeaderEpoch(0), StoreEpoch(0), AssignmentEpoch(0))
 
@@ -26,6 +27,11 @@ class MemoryControlLog:
     def put_task(self, definition: TaskDefinition) -> None:
         """Copy a definition."""
         self._tasks[definition.name] = definition
+
+    @fallible
+    def put_deleted(self, definition: TaskDefinition) -> None:
+        """Copy a deleted task for good."""
+        self._deleted[definition.name] = definition
 
     @fallible
     def put_stream(self, stream: Stream) -> None:
@@ -47,4 +53,5 @@ class MemoryControlLog:
     @fallible
     def read(self) -> ControlState:
         """Everything in the topic."""
-        return ControlState(dict(self._tasks), *self._epochs, dict(self._streams))
+        tasks = with_deletions(self._tasks, self._deleted)
+        return ControlState(tasks, *self._epochs, dict(self._streams))

@@ -167,7 +167,7 @@ def test_header_that_is_no_key_is_refused(guarded: World, header: str) -> None:
     problem(guarded.http.get("/v1/tasks", headers={"Authorization": header}), 401)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     header=st.binary(max_size=60).filter(lambda raw: not set(raw) & set(b"\r\n\x00")),
     scheme=st.sampled_from([b"", b"Bearer ", b"Basic ", b"bearer mars_", b"Basic bWFyc18="]),
@@ -236,6 +236,17 @@ def test_nobody_gets_in_before_the_keys_were_ever_read() -> None:
     assert answer["service"] == "zookeeper"
     assert world.http.get("/v1/tasks", headers=reader).status_code == 200
     world.close()
+
+
+def test_page_that_asks_its_user_itself_is_not_told_to_use_the_browsers_dialog(
+    guarded: World,
+) -> None:
+    by_address = guarded.http.get("/v1/tasks").headers["www-authenticate"]
+    assert "Basic" in by_address
+    page = {"X-Requested-With": "XMLHttpRequest"}
+    assert guarded.http.get("/v1/tasks", headers=page).headers["www-authenticate"] == (
+        'Bearer realm="mars"'
+    )
 
 
 # -------------------------------------------------------------------------------- topics

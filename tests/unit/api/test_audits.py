@@ -140,6 +140,15 @@ def test_why_mentions_an_incident_of_the_last_hour(registered: World) -> None:
     assert "02:45:00Z" in summary
 
 
+def test_why_of_a_failed_task_does_not_say_twice_that_it_failed(registered: World) -> None:
+    registered.now_ms = 10_000_000
+    registered.incidents.put(incident(9_900, task=NAME, kind=IncidentKind.FAILED))
+    registered.alter("by_sip", state="failed", detail="too many groups")
+    summary = registered.http.get("/v1/tasks/by_sip/why").json()["summary"]
+    assert summary.count("failed") == 1
+    assert summary.endswith("too many groups.")
+
+
 # ------------------------------------------------------------------------ ledger of a window
 
 

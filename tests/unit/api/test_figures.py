@@ -59,6 +59,18 @@ def test_close_latency_is_seen_when_a_window_closes(running: World) -> None:
     assert points(running)[-1]["close_latency_ms"] == 1_500
 
 
+def test_list_of_tasks_is_made_once_until_something_in_it_changes(running: World) -> None:
+    listing = running.services.listing
+    first = listing.as_json(deleted=False)
+    assert listing.as_json(deleted=False) is first
+    running.services.figures.take()
+    second = listing.as_json(deleted=False)
+    assert second is not first
+    assert listing.as_json(deleted=True) is not second
+    assert running.http.post("/v1/tasks/by_sip/pause").status_code == 200
+    assert b'"paused"' in listing.as_json(deleted=False)
+
+
 def test_list_of_tasks_has_their_newest_figures(running: World) -> None:
     (task,) = running.http.get("/v1/tasks").json()["tasks"]
     assert (task["figures"]["lag"], task["figures"]["watermark"]) == (7, 940_000)

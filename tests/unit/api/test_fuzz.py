@@ -17,7 +17,6 @@ from tests.unit.api.twins import BY_SIP, FLOWS, World, application
 
 EXAMPLES = settings(
     max_examples=150,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 

@@ -162,6 +162,9 @@ class TwinControl:
         self._kafka.server.reach()
         self._kafka.definitions[definition.name] = definition
 
+    def put_deleted(self, definition: TaskDefinition) -> None:
+        self.put_task(definition)
+
     def put_stream(self, stream: Stream) -> None:
         self._kafka.server.reach()
         self._kafka.streams[stream.name] = stream

@@ -205,7 +205,12 @@ def test_one_group_too_many_fails_the_task_and_says_which_window_and_what_to_do(
     with pytest.raises(TaskLimit) as caught:
         closed(folding)
 
-    for part in ("begins at 10000", "3 groups", "max_keys is 2", "over_max_keys 'fold'"):
+    for part in (
+        "begins at 1970-01-01 00:00:10Z",
+        "3 groups",
+        "max_keys is 2",
+        "over_max_keys 'fold'",
+    ):
         assert part in str(caught.value)
 
 
@@ -213,7 +218,7 @@ def test_a_window_of_several_panes_fails_though_each_pane_is_within_the_limit() 
     folding = fold(make_plan(window=SLIDING, max_keys=2), [(1, "a"), (1, "b"), (11, "c")])
     assert closed(folding, 10) == {(-10, "a"): 1, (-10, "b"): 1}
 
-    with pytest.raises(TaskLimit, match=r"begins at 0 .* 3 groups"):
+    with pytest.raises(TaskLimit, match=r"begins at 1970-01-01 00:00:00Z .* 3 groups"):
         closed(folding)
 
 

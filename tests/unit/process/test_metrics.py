@@ -9,6 +9,7 @@ import urllib.request
 import pytest
 
 from mars.errors import Unavailable
+from mars.local.network import free_port
 from mars.ports import PartitionReading
 from mars.process.life import Services
 from mars.process.member import Reporter
@@ -17,12 +18,6 @@ from mars.settings import MetricsSettings
 from mars.types import MemberId, Topic
 
 MEMBER = MemberId("mapper-1")
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 def scraped(port: int) -> set[str]:
