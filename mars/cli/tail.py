@@ -31,7 +31,12 @@ _TIMES = ("window_start", "window_end")
 
 @click.command()
 @task_argument
-@click.option("--windows", type=click.IntRange(min=1), default=None, help="Stop after as many.")
+@click.option(
+    "--windows",
+    type=click.IntRange(min=1),
+    default=None,
+    help="Stop after as many; a revision is one, too.",
+)
 @click.option("--all", "everything", is_flag=True, help="Every row of a window.")
 @click.option("--sources", is_flag=True, help="With --json: where each row was counted from, too.")
 @api_option

@@ -155,6 +155,22 @@ def test_a_task_that_drops_forgets_what_it_closes() -> None:
     assert not commit(part).results
 
 
+def test_what_an_older_release_has_closed_is_forgotten() -> None:
+    rows = [(1, "x"), (15, "x")]
+    part = BucketTask(make_task(), OWNER, {}, SAVE_MS)
+    feed(part, 1, 0, rows, mark_s=15)
+    (record,) = commit(part).progress
+
+    new = BucketTask(make_task(), OWNER, {1: replace(record, forgotten_ms=None)}, SAVE_MS)
+    read(new, make_head(1, {P0: 2}, 15), make_entry(1, 0, rows))
+    feed(new, 2, 2, [(1, "x")], mark_s=15)
+
+    prepared = commit(new)
+    assert not prepared.results
+    assert prepared.progress[0].ledger.late == 1
+    assert prepared.progress[0].forgotten_ms == 10_000
+
+
 def test_windows_are_needed_until_they_are_forgotten() -> None:
     part = once_closed()
     assert part.records[1].needed == {P0: 0}
