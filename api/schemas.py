@@ -404,7 +404,10 @@ class FinishedWindows(Answer):
     """The last finished windows, newest first."""
 
     windows: list[FinishedWindow]
-    truncated: bool = Field(description="true if rows were left out because of the limit")
+    truncated: bool = Field(
+        description="true if rows were left out because of the limit: also rows of older windows "
+        "that were revised since; with window_start come all of one window"
+    )
 
 
 class HeldBy(Answer):
