@@ -225,10 +225,15 @@ def revisions_that_are_owed_come_later(patch: Patch) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """What is left out, and what must be likely for it to show; else the usual weather."""
+    """What is left out, and what must be likely for it to show; else the usual weather.
+
+    `revising`: in half of the runs tasks revise closed windows, and what is rare otherwise would be
+    rarer still.
+    """
 
     leave_out: Callable[[Patch], None]
     mishaps: Mapping[str, float] | None = None
+    revising: bool = False
 
     def weather(self, drawn: Weather) -> Weather:
         """The weather of a run."""
@@ -261,9 +266,9 @@ GUARDS = (
     Guard(one_bucket_counts_the_groups),
     Guard(a_window_shows_groups_that_no_pane_has_folded),
     Guard(a_limit_found_while_merging_stops_one_task),
-    Guard(closed_windows_are_kept, SAVING),
-    Guard(revisions_are_numbered_in_the_record, SAVING),
-    Guard(revisions_that_are_owed_come_later),
+    Guard(closed_windows_are_kept, SAVING, revising=True),
+    Guard(revisions_are_numbered_in_the_record, SAVING, revising=True),
+    Guard(revisions_that_are_owed_come_later, revising=True),
 )
 
 
@@ -271,7 +276,7 @@ def failing_seed(guard: Guard) -> int | None:
     """The first seed that breaks an invariant."""
     for seed in range(SEEDS):
         try:
-            World(seed, tune=guard.weather).run()
+            World(seed, tune=guard.weather, revising=guard.revising).run()
         except AssertionError:
             return seed
     return None
@@ -285,4 +290,4 @@ def test_without_a_guard_the_simulation_fails(guard: Guard, monkeypatch: Patch) 
 
     assert first is not None, f"none of {SEEDS} seeds shows that it is missing"
     monkeypatch.undo()
-    World(first, tune=guard.weather).run()
+    World(first, tune=guard.weather, revising=guard.revising).run()

@@ -60,12 +60,15 @@ class Limits:
     windows_at_once: int
 
     @classmethod
-    def draw(cls, seed: int) -> Limits:
-        """Of a chance of their own, so that runs without limits are what they were without them."""
+    def draw(cls, seed: int, *, revising: bool = True) -> Limits:
+        """Of a chance of their own, so that runs without limits are what they were without them.
+
+        `revising`: whether tasks may revise; a seed where they might gives another run if not.
+        """
         chance = random.Random(f"limits {seed}")
         max_keys = chance.choice((1, 2, 3)) if chance.random() < FOLDING_SHARE else None
         overfull = chance.random() < OVERFULL_SHARE
-        revises = chance.random() < REVISING_SHARE and max_keys is None
+        revises = revising and chance.random() < REVISING_SHARE and max_keys is None
         if not revises:
             return cls(max_keys, overfull, 0, WINDOWS_AT_ONCE)
         at_once = chance.choice((2, 5, WINDOWS_AT_ONCE))

@@ -128,12 +128,14 @@ class World:
         seed: int,
         tell: Callable[[str], None] | None = None,
         tune: Callable[[Weather], Weather] = lambda drawn: drawn,
+        *,
+        revising: bool = True,
     ) -> None:
         self.seed = seed
         self.chance = random.Random(seed)
         self.scheduler = Scheduler(self.chance)
         self.weather = tune(Weather.draw(self.chance))
-        self._limits = limits = Limits.draw(seed)
+        self._limits = limits = Limits.draw(seed, revising=revising)
         budget = self.chance.choice(BUDGETS_BYTES) * (BUDGETS_FOR_KEPT if limits.lateness_ms else 1)
         snapshots_ms = self.chance.choice(SNAPSHOTS_MS)
         self.servers = Servers(lambda: self.scheduler.now_ms, budget, snapshots_ms)
