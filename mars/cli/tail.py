@@ -134,10 +134,10 @@ class _Part:
     deleted: bool
 
     def title(self, rows: int) -> str:
-        words = f"{clock(self.start)}  {rows} rows"
-        if self.revision:
-            words += f", revision {self.revision} for late rows"
-        return words + (", no results any more" if self.deleted else "")
+        words = f"{clock(self.start)}  {rows} {'row' if rows == 1 else 'rows'}"
+        if self.deleted:
+            words += " taken back, which HAVING lets pass no more"
+        return words + (f" (revision {self.revision}, for late rows)" if self.revision else "")
 
 
 def _part(event: ResultEvent) -> _Part:

@@ -69,7 +69,7 @@ def test_window_is_shown_when_the_next_one_begins_which_is_kept(
     results.events = (event(10, "/a"), event(20, "/b"))
     assert run(["tail", "by_page", "--windows", "2", "--api", "http://mars"]) == 0
     told = capsys.readouterr().out
-    assert told.index("00:00:10  1 rows") < told.index("00:00:20  1 rows")
+    assert told.index("00:00:10  1 row\n") < told.index("00:00:20  1 row\n")
 
 
 def test_each_revision_of_a_window_is_a_table_of_its_own(
@@ -79,9 +79,9 @@ def test_each_revision_of_a_window_is_a_table_of_its_own(
     assert run(["tail", "by_page", "--windows", "3", "--api", "http://mars"]) == 0
     told = [line for line in capsys.readouterr().out.splitlines() if "00:00:10" in line]
     assert [line.partition("  ")[2] for line in told] == [
-        "1 rows",
-        "1 rows, revision 1 for late rows",
-        "1 rows, revision 1 for late rows, no results any more",
+        "1 row",
+        "1 row (revision 1, for late rows)",
+        "1 row taken back, which HAVING lets pass no more (revision 1, for late rows)",
     ]
 
 
