@@ -245,7 +245,7 @@ def revise(world: World, *, deleted: bool = False) -> CommittedRow:
 def test_a_revised_window_is_equal_if_the_newest_revisions_are(emitted: World) -> None:
     revise(emitted)
     answer = verified(emitted, window_start=START_MS)
-    assert (answer["equal"], answer["source_rows"]) == (True, 91)
+    assert (answer["equal"], answer["rows"], answer["source_rows"]) == (True, 7, 91)
 
 
 def test_a_revision_that_lacks_its_late_row_differs(emitted: World) -> None:
