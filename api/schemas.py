@@ -79,10 +79,11 @@ class HistoryRequest(Request):
 
 OPTIONS = """`delay` (0s): how long to wait for rows that come out of order; `idle_after` (5s): a
 partition silent for so long no longer holds windows back; `future_limit` (5min): a row so much
-after its Kafka timestamp is not counted; `late` (drop); `max_keys` (none): most groups of a window,
-up to 100,000; `over_max_keys` (fail): `fail`, or `fold` those that came last into one row, whose
-keys are `__other__` (text) or null and whose header `mars-folded` is 1; `output_topic`
-(mars.results.NAME). Durations are texts such as `500ms`, `1s`, `5min`."""
+after its Kafka timestamp is not counted; `late` (drop): `drop` rows whose windows are closed, or
+`revise` these windows for `lateness` (10min); `max_keys` (none): most groups of a window, up to
+100,000; `over_max_keys` (fail): `fail`, or `fold` those that came last into one row, whose keys are
+`__other__` (text) or null and whose header `mars-folded` is 1; `output_topic` (mars.results.NAME).
+Durations are texts such as `500ms`, `1s`, `5min`."""
 """What a task's options are, for the documentation of the interface."""
 
 
@@ -383,16 +384,18 @@ class WindowSource(Answer):
     bucket: int
     rows: int = Field(description="source rows that were counted")
     ranges: dict[str, tuple[int, int]]
+    revision: int = Field(description="0: emitted when the window closed, more: for late rows")
+    deleted: bool = Field(description="true for groups that HAVING lets pass no more")
 
 
 class FinishedWindow(Answer):
-    """Committed rows of one window."""
+    """Committed rows of one window: of each group the newest revision."""
 
     window_start: int
     window_end: int
     version: int
     complete: bool
-    revision: int
+    revision: int = Field(description="the highest of these rows; 0: no late row has come")
     rows: list[dict[str, Any]]
     sources: list[WindowSource] = Field(description="of the buckets whose rows are shown")
 
@@ -401,7 +404,10 @@ class FinishedWindows(Answer):
     """The last finished windows, newest first."""
 
     windows: list[FinishedWindow]
-    truncated: bool = Field(description="true if rows were left out because of the limit")
+    truncated: bool = Field(
+        description="true if rows were left out because of the limit: also rows of older windows "
+        "that were revised since; with window_start come all of one window"
+    )
 
 
 class HeldBy(Answer):

@@ -412,10 +412,12 @@ class WindowSource(_Answer, frozen=True):
     bucket: int
     rows: int
     ranges: dict[str, tuple[int, int]]
+    revision: int = 0
+    deleted: bool = False
 
 
 class FinishedWindow(_Answer, frozen=True):
-    """Committed rows of one window."""
+    """Committed rows of one window: of each group the newest revision."""
 
     window_start: int
     window_end: int

@@ -56,12 +56,14 @@ class ResultRow:
     items: tuple[Value, ...]
 
 
-def finish(plan: Plan, states: pl.DataFrame, window_start_ms: int) -> Finished:
+def finish(
+    plan: Plan, states: pl.DataFrame, window_start_ms: int, *, refused: bool = False
+) -> Finished:
     """The rows of one window.
 
     `states` are merged states of that window, one row per key; a column `pane` is not looked at.
     The group of all groups over `max_keys` comes last: HAVING, ORDER BY and LIMIT choose among
-    groups, and it is none.
+    groups, and it is none. `refused`: the groups that HAVING does not let pass, in place of others.
     """
     groups = finish_states(plan, states).with_columns(
         pl.lit(window_start_ms, pl.Int64).alias(WINDOW_START),
@@ -71,7 +73,8 @@ def finish(plan: Plan, states: pl.DataFrame, window_start_ms: int) -> Finished:
     if plan.folds:
         groups = groups.filter(~pl.col(OTHERS))
     if plan.having is not None:
-        groups = groups.filter(to_polars(plan.having))
+        passes = to_polars(plan.having).fill_null(value=False)
+        groups = groups.filter(~passes if refused else passes)
     groups = (
         pl.concat([_ordered(plan, groups), others]) if others.height else _ordered(plan, groups)
     )

@@ -227,6 +227,8 @@ class LatePolicy(StrEnum):
     """What becomes of a row whose windows are all closed."""
 
     DROP = "drop"
+    REVISE = "revise"
+    """For some time its groups are emitted again, with all their rows."""
 
 
 class OverMaxKeys(StrEnum):
@@ -242,7 +244,7 @@ class Options:
     """What a user may set for a task; durations in milliseconds.
 
     `max_keys` is the most groups that a window may have, None: as many as the budget of the task's
-    log holds.
+    log holds. `lateness_ms` is how long after closing a window is revised; 0 with LatePolicy.DROP.
     """
 
     output_topic: str
@@ -250,6 +252,7 @@ class Options:
     idle_after_ms: int = 5_000
     future_limit_ms: int = 300_000
     late: LatePolicy = LatePolicy.DROP
+    lateness_ms: int = 0
     max_keys: int | None = None
     over_max_keys: OverMaxKeys = OverMaxKeys.FAIL
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from threading import BoundedSemaphore
 
@@ -30,7 +30,8 @@ POLL_S = 0.5
 HEARTBEAT_S = 15.0
 """A comment is sent when nothing else was for so long, because proxies cut silent streams."""
 
-Group = tuple[int, int, int, bool]
+Group = tuple[int, int, bool]
+"""Window and version; whether it is complete."""
 
 # Digits of what a 64-bit offset holds; the second half is left out by who knows the place only.
 _EVENT_ID = re.compile(
@@ -61,7 +62,8 @@ class ResultService:
         task, plan = self._current(name)
         topic = Topic(plan.options.output_topic)
         # One more than wanted from each partition tells whether any were left out.
-        rows = self._ports.results.recent(topic, task, limit + 1, window_start_ms)
+        found = self._ports.results.recent(topic, task, limit + 1, window_start_ms)
+        rows = newest_revisions(found)
         if not plan.single_bucket:
             # Of several partitions; a task with an order of its own has one.
             rows.sort(key=lambda row: row.key)
@@ -77,7 +79,7 @@ class ResultService:
             shown = groups[group][:left]
             left -= len(shown)
             windows.append(_finished(group, shown))
-        return FinishedWindows(windows=windows, truncated=len(rows) > limit)
+        return FinishedWindows(windows=windows, truncated=len(found) > limit)
 
     def _current(self, name: str) -> tuple[TaskName, Plan]:
         definition = self._tasks.show(name)
@@ -145,21 +147,31 @@ class ResultService:
             return []
 
 
+def newest_revisions(rows: Sequence[CommittedRow]) -> list[CommittedRow]:
+    """The rows that hold: of each group the newest one, unless that says it is deleted."""
+    newest: dict[tuple[int, bytes], int] = {}
+    for row in rows:
+        place = (row.version, row.key)
+        newest[place] = max(row.revision, newest.get(place, 0))
+    return [row for row in rows if not row.deleted and row.revision == newest[row.version, row.key]]
+
+
 def _group(row: CommittedRow, value: dict[str, object]) -> Group:
     start = value.get(WINDOW_START)
-    return start if isinstance(start, int) else 0, row.version, row.revision, row.complete
+    return start if isinstance(start, int) else 0, row.version, row.complete
 
 
 def _finished(group: Group, shown: list[_Shown]) -> FinishedWindow:
-    start, version, revision, complete = group
+    start, version, complete = group
     end = shown[0].value.get(WINDOW_END)
-    named = {one.row.bucket: one.row for one in shown if one.row.ranges}
+    in_order = sorted((one.row for one in shown), key=lambda row: row.revision)
+    named = {row.bucket: row for row in in_order if row.ranges}
     return FinishedWindow(
         window_start=start,
         window_end=end if isinstance(end, int) else start,
         version=version,
         complete=complete,
-        revision=revision,
+        revision=in_order[-1].revision,
         rows=[one.value for one in shown],
         sources=[_source(named[bucket]) for bucket in sorted(named)],
     )
@@ -167,18 +179,24 @@ def _finished(group: Group, shown: list[_Shown]) -> FinishedWindow:
 
 def _source(row: CommittedRow) -> WindowSource:
     ranges = {str(part.lane): (part.first, part.next) for part in row.ranges}
-    return WindowSource(bucket=row.bucket, rows=row.rows, ranges=ranges)
+    return WindowSource(
+        bucket=row.bucket,
+        rows=row.rows,
+        ranges=ranges,
+        revision=row.revision,
+        deleted=row.deleted,
+    )
 
 
 class _Sources:
     """What a stream says between rows of different windows or buckets: where they come from."""
 
     def __init__(self) -> None:
-        self._last: tuple[int, int, int, int] | None = None
+        self._last: tuple[int, ...] | None = None
 
     def before(self, row: CommittedRow) -> bytes:
         """An event named source, if the row before was of another window or bucket."""
-        place = (row.version, row.bucket, row.emit, row.window_start_ms)
+        place = (row.version, row.bucket, row.emit, row.window_start_ms, row.deleted)
         if not row.ranges or place == self._last:
             return b""
         self._last = place

@@ -13,6 +13,7 @@ from api.audit_schemas import DifferentRow, Verification
 from api.services.compiling import Compiler
 from api.services.context import BucketCount, Ports
 from api.services.progress import ProgressTail
+from api.services.results import newest_revisions
 from api.services.tasks import TaskService
 from mars.definitions import FileHistory, TaskDefinition
 from mars.errors import Conflict, JobFailed, NotFound
@@ -201,7 +202,7 @@ class VerifyService:
         recount = Recount(plan, start_ms)
         for piece in pieces_of(spans):
             self._read(definition, plan, piece, recount)
-        outcome.rows += len(rows)
+        outcome.rows += len(newest_revisions(rows))
         outcome.source_rows += recount.rows_read
         outcome.differences += compare(plan.version, rows, recount.rows())
 

@@ -7,6 +7,7 @@ import json
 import queue
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import click
 import msgspec
@@ -30,7 +31,12 @@ _TIMES = ("window_start", "window_end")
 
 @click.command()
 @task_argument
-@click.option("--windows", type=click.IntRange(min=1), default=None, help="Stop after as many.")
+@click.option(
+    "--windows",
+    type=click.IntRange(min=1),
+    default=None,
+    help="Stop after as many; a revision is one, too.",
+)
 @click.option("--all", "everything", is_flag=True, help="Every row of a window.")
 @click.option("--sources", is_flag=True, help="With --json: where each row was counted from, too.")
 @api_option
@@ -40,7 +46,8 @@ def tail(
 ) -> None:
     """Results of task NAME as they come: a table a window, or (--json) one line a row.
 
-    With --sources a line is {"row": ..., "source": {"bucket", "rows", "ranges"}}.
+    With --sources a line is {"row": ..., "source": {"bucket", "rows", "ranges", "revision",
+    "deleted"}}. Where late rows revise a window, the groups that they changed come again.
     """
     limit = None if everything else ROWS_SHOWN
     with Client(api_address(api)) as client:
@@ -105,35 +112,59 @@ class _Events:
 
 
 def _next_window(events: _Events, say: Callable[[ResultEvent], None] | None) -> _Window:
-    """Rows up to the first of another window, or until none came for a while."""
+    """Rows up to the first of another window or revision, or until none came for a while."""
     window = _Window()
-    while (event := events.look(None if window.start is None else QUIET_S)) is not None:
-        if window.start not in (None, event.row["window_start"]):
+    while (event := events.look(None if window.part is None else QUIET_S)) is not None:
+        part = _part(event)
+        if window.part not in (None, part):
             break
-        window.add(event.row)
+        window.add(part, event.row)
         if say is not None:
             say(event)
         events.take()
     return window
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What makes a table: a window as it closed, or one revision of it."""
+
+    start: int
+    revision: int
+    deleted: bool
+
+    def title(self, rows: int) -> str:
+        words = f"{clock(self.start)}  {rows} {'row' if rows == 1 else 'rows'}"
+        if self.deleted:
+            words += " taken back, which HAVING lets pass no more"
+        return words + (f" (revision {self.revision}, for late rows)" if self.revision else "")
+
+
+def _part(event: ResultEvent) -> _Part:
+    source = event.source
+    start = int(str(event.row["window_start"]))
+    return _Part(start, source.revision if source else 0, source.deleted if source else False)
+
+
 class _Window:
-    """The rows of one window, as far as they have come."""
+    """The rows of one table, as far as they have come."""
 
     def __init__(self) -> None:
-        self.start: int | None = None
+        self.part: _Part | None = None
         self.rows: list[Mapping[str, object]] = []
 
-    def add(self, row: Mapping[str, object]) -> None:
-        self.start = int(str(row["window_start"]))
+    def add(self, part: _Part, row: Mapping[str, object]) -> None:
+        self.part = part
         self.rows.append(row)
 
 
 def _print(window: _Window, limit: int | None) -> None:
+    if window.part is None:
+        return
     columns = [column for column in window.rows[0] if column not in _TIMES]
     kept = window.rows if limit is None else window.rows[:limit]
     cells = [[json.dumps(row[column], ensure_ascii=False) for column in columns] for row in kept]
-    output().print(f"{clock(window.start)}  {len(window.rows)} rows")
+    output().print(window.part.title(len(window.rows)))
     output().print(table(columns, cells))
     if len(kept) < len(window.rows):
         output().print(f"... and {len(window.rows) - len(kept)} more (--all shows them)")

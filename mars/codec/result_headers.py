@@ -18,6 +18,8 @@ RANGES = "mars-ranges"
 ROWS = "mars-rows"
 FOLDED = "mars-folded"
 """Only on the row that stands for all groups over the task's `max_keys`."""
+DELETED = "mars-deleted"
+"""Only on revisions of groups that HAVING lets pass no more."""
 
 
 def result_headers(  # noqa: PLR0913 -- one for each header
@@ -31,12 +33,14 @@ def result_headers(  # noqa: PLR0913 -- one for each header
     rows: int = 0,
     revision: int = 0,
     folded: bool = False,
+    deleted: bool = False,
 ) -> tuple[tuple[str, bytes], ...]:
     """The headers of all rows of one window in one bucket.
 
     Numbers are decimal text, `complete` is 1 or 0, `ranges` (see `encode_ranges`) are where the
     source rows lie that the window counts in the bucket, `rows` how many these are. `folded` is the
-    row that stands for all groups over the task's `max_keys`.
+    row that stands for all groups over the task's `max_keys`; `deleted` are rows of groups that are
+    no longer among the results.
     """
     return (
         (TASK, task.encode()),
@@ -48,6 +52,7 @@ def result_headers(  # noqa: PLR0913 -- one for each header
         (RANGES, encode_ranges(ranges)),
         (ROWS, number(rows)),
         *(((FOLDED, b"1"),) if folded else ()),
+        *(((DELETED, b"1"),) if deleted else ()),
     )
 
 

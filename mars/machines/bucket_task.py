@@ -17,6 +17,7 @@ from mars.codec.result_headers import result_headers
 from mars.definitions import TaskVersion
 from mars.machines.evidence import level_of
 from mars.machines.folding import Bounds, ClosedWindow, Folding, StoreWentBack
+from mars.machines.revising import Revising
 from mars.machines.runnable import RunnableTask
 from mars.machines.saving import Saving, needed_with
 from mars.plan import Plan
@@ -137,6 +138,8 @@ class BucketTask:
             self.owner.bucket,
             merged=record.merged,
             closed_ms=record.closed_ms,
+            forgotten_ms=record.forgotten_ms,
+            revising=Revising(plan, record.revisions, record.owed),
             ledger=record.ledger,
             incomplete_before_ms=record.incomplete_before_ms,
         )
@@ -258,21 +261,35 @@ class BucketTask:
 
     def _finished(self, version: TaskVersion, folding: Folding) -> bool:
         """True for an older version whose rows are all accounted and emitted."""
-        later = [newer for newer in self.task.definition.begun if newer.version > version.version]
-        if not later or version.version not in self.records:
+        if version.version not in self.records or folding.revising.pending:
             return False
-        boundary = later[0].starts or {}
-        accounted = all(folding.merged.get(lane, 0) >= end for lane, end in boundary.items())
+        accounted = self._is_accounted(version, folding.merged)
         return accounted and folding.ledger(folding.closed_ms).open == 0
 
-    def due_rows(self) -> int | None:
-        """An upper bound of the result rows now due; None if no window is due."""
+    def _is_accounted(self, version: TaskVersion, merged: Mapping[Lane, int]) -> bool:
+        """True for an older version none of whose rows lies at or above these offsets."""
+        later = [newer for newer in self.task.definition.begun if newer.version > version.version]
+        boundary = later[0].starts or {} if later else {}
+        return bool(later) and all(merged.get(lane, 0) >= end for lane, end in boundary.items())
+
+    @property
+    def revisable(self) -> bool:
+        """True if closed windows have late rows that no revision shows yet."""
+        pending = (folding.revising.pending for _version, _plan, folding in self._open())
+        return self.caught_up and any(pending)
+
+    def due_rows(self, *, revise: bool = False) -> int | None:
+        """An upper bound of the result rows now due; None if no window is due.
+
+        What closed windows have to be revised comes with any commit; it is due where `revise`.
+        """
         if not self.caught_up:
             return None
-        rows, windows = 0, 0
+        rows, windows = 0, int(revise and self.revisable)
         for _version, plan, folding in self._open():
             starts = folding.due(folding.reach(self._watermark(plan)))
-            rows, windows = rows + folding.groups(starts), windows + len(starts)
+            windows += len(starts)
+            rows += folding.groups(starts) + folding.rows_to_revise()
         return rows if windows else None
 
     def stale(self) -> bool:
@@ -285,6 +302,7 @@ class BucketTask:
             version.version in self._unfollowed
             or folding.merged != self._merged(version, folding)
             or folding.dead
+            or folding.revising.pending
             or self._saving.is_of_lost_store(self.records.get(version.version))
             for version, _plan, folding in self._open()
         )
@@ -299,7 +317,7 @@ class BucketTask:
         due = []
         for version, _plan, folding in self._open():
             merged = self._merged(version, folding)
-            kept = partial(folding.needed, merged, folding.closed_ms)
+            kept = partial(folding.needed, merged, folding.forgotten_ms)
             due.append(self._saving.is_due(version.version, now_ms, merged, kept))
         return any(due)
 
@@ -314,10 +332,11 @@ class BucketTask:
     # ---------------------------------------------------------------------------- committing
 
     def prepare(self) -> Prepared:
-        """Everything that this task can commit now: due windows, references, progress.
+        """Everything that this task can commit now: due windows, revisions, references, progress.
 
         Before it is caught up it can commit progress only (R6): what was read again may be merged
         then, else a log that is filled anew could be full before it says what it said before.
+        Revisions are owed then.
         """
         results: list[ResultBatch] = []
         dead: list[bytes] = []
@@ -325,9 +344,13 @@ class BucketTask:
         snapshots: list[SnapshotParts] = []
         for version, plan, folding in self._open():
             level = folding.reach(self._watermark(plan))
+            starts = folding.revisable() if self.caught_up else []
+            revised = folding.revise(starts)
             closed = folding.close(folding.due(level))
-            record, parts = self._record(version, folding, level)
-            batches = self._batches(plan, record, closed)
+            owed = tuple(one for one in folding.revising.pending if one not in starts)
+            record, parts = self._record(version, folding, level, owed)
+            record = _with_revisions(record, folding, revised)
+            batches = self._batches(plan, record, [*revised, *closed])
             results += batches
             dead += folding.dead
             progress.append(replace(record, emission=self._emission(record, batches)))
@@ -335,14 +358,16 @@ class BucketTask:
         return Prepared(tuple(results), tuple(dead), tuple(progress), tuple(snapshots))
 
     def _record(
-        self, version: TaskVersion, folding: Folding, level: int | None
+        self, version: TaskVersion, folding: Folding, level: int | None, owed: tuple[int, ...]
     ) -> tuple[Progress, SnapshotParts | None]:
         """The record, and what is new of its snapshot."""
         last = self.records.get(version.version)
         closed_ms = folding.closed_by(level)
         merged = self._merged(version, folding)
-        kept = folding.needed(self._read(version, merged), closed_ms)
-        snapshot, parts = self._saving.snapshot(folding, last, merged, closed_ms, kept)
+        none_to_come = self.caught_up and self._is_accounted(version, merged)
+        forgotten_ms = folding.forgotten_by(level, owed, none_to_come=none_to_come)
+        kept = folding.needed(self._read(version, merged), forgotten_ms)
+        snapshot, parts = self._saving.snapshot(folding, last, merged, forgotten_ms, kept)
         record = Progress(
             task=self.task.name,
             version=version.version,
@@ -358,6 +383,8 @@ class BucketTask:
             incomplete_before_ms=folding.incomplete_before_ms,
             snapshot=snapshot,
             references=last.references if last else None,
+            forgotten_ms=forgotten_ms,
+            owed=owed,
         )
         return record, parts
 
@@ -389,7 +416,9 @@ class BucketTask:
                 complete=window.complete,
                 ranges=_ranges(window, through),
                 rows=window.rows,
+                revision=window.revision,
                 folded=folded,
+                deleted=window.deleted,
             )
             batches.append(
                 ResultBatch(
@@ -428,9 +457,11 @@ class BucketTask:
         self.records[record.version] = record
         self._saving.committed(record)
         folding = self._foldings.get(record.version)
-        if folding is not None and folding.committed(
-            record.merged, record.closed_ms, record.ledger
-        ):
+        if folding is None:
+            return
+        folding.revising.committed(record.revisions, record.owed)
+        closed_ms, forgotten_ms = record.closed_ms, record.forgotten_ms
+        if folding.committed(record.merged, closed_ms, record.ledger, forgotten_ms):
             self._base_is_tight = False
 
     # ------------------------------------------------------------------------------- trimming
@@ -442,7 +473,7 @@ class BucketTask:
         """
         needed = dict(self.through)
         for version, _plan, folding in self._open():
-            low = folding.needed(self._read(version, folding.merged), folding.closed_ms)
+            low = folding.needed(self._read(version, folding.merged), folding.forgotten_ms)
             needed = {lane: min(offset, low.get(lane, 0)) for lane, offset in needed.items()}
         return needed
 
@@ -518,6 +549,14 @@ def _named(record: Progress | None) -> tuple[object, ...]:
     if record is None:
         return None, None, None
     return record.emission, record.snapshot, record.references
+
+
+def _with_revisions(
+    record: Progress, folding: Folding, revised: Sequence[ClosedWindow]
+) -> Progress:
+    """The record, with the numbers of the revisions that go with it."""
+    starts = sorted({window.start_ms for window in revised})
+    return replace(record, revisions=folding.revising.numbers_with(starts, record.forgotten_ms))
 
 
 def _forward(needed: Mapping[Lane, int], last: Progress | None) -> dict[Lane, int]:

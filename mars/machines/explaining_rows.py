@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from mars.codec.usable import OUTSIDE_CALENDAR
 from mars.machines.evidence import Evidence
-from mars.plan import FieldType, Stream
+from mars.plan import FieldType, LatePolicy, Stream
 from mars.ports import DeadLetter
 from mars.types import Reason, lane_partition
 from mars.windows import moment, span
@@ -81,6 +81,11 @@ def _why_late(evidence: Evidence) -> str:
             "future_limit leaves such rows out"
         )
     plan = evidence.plans.get(evidence.definition.current.version)
+    if plan is not None and plan.options.late is LatePolicy.REVISE:
+        return (
+            "their windows had closed too long before to be revised: a longer lateness than "
+            f"{span(plan.options.lateness_ms)} takes such rows"
+        )
     delay = "" if plan is None else f" than {span(plan.options.delay_ms)}"
     return f"their windows had closed: a longer delay{delay} keeps windows open for such rows"
 

@@ -187,8 +187,10 @@ def _lanes(definition: TaskDefinition, view: View) -> set[Lane]:
 def _done(record: Progress, newer: TaskVersion) -> bool:
     """True if a bucket has emitted everything of an older version."""
     ends = newer.starts or {}
-    return record.ledger.open == 0 and all(
-        record.merged.get(lane, 0) >= end for lane, end in ends.items()
+    return (
+        record.ledger.open == 0
+        and not record.owed
+        and all(record.merged.get(lane, 0) >= end for lane, end in ends.items())
     )
 
 

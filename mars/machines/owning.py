@@ -53,6 +53,11 @@ OVER_BUDGET_MS = 5_000
 buckets close and merge at about the same time, not at the same moment."""
 
 
+REVISION_PAUSE_MS = 1_000
+"""How long late rows of a closed window wait for others, unless a commit takes them along sooner:
+so a window is not emitted anew for each of them."""
+
+
 @dataclass(frozen=True, slots=True)
 class OwningLimits:
     """How a bucket commits.
@@ -104,6 +109,7 @@ class Owning:
         self._pending: dict[TaskName, Head] = {}
         self._compacting: set[TaskName] = set()
         self._over_since_ms: dict[TaskName, int] = {}
+        self._late_since_ms: dict[TaskName, int] = {}
 
     # ----------------------------------------------------------------------------- assignment
 
@@ -126,7 +132,7 @@ class Owning:
         self._term += 1
         self.state = state
         self._parts, self._records, self._pending = {}, {}, {}
-        self._compacting, self._over_since_ms = set(), {}
+        self._compacting, self._over_since_ms, self._late_since_ms = set(), {}, {}
 
     def unassigned(self) -> list[Instruction]:
         """The assignment gives the bucket to somebody else, or to nobody."""
@@ -326,11 +332,7 @@ class Owning:
         return self._commit_due() or self._commit_progress() or self._fail_overfull()
 
     def _commit_due(self) -> list[Instruction]:
-        due = {
-            name: rows
-            for name, part in self._healthy().items()
-            if (rows := part.due_rows()) is not None
-        }
+        due = {name: rows for name in self._healthy() if (rows := self._due_rows(name)) is not None}
         if not due:
             return []
         limit = self._limits.large_task_rows
@@ -339,6 +341,15 @@ class Owning:
         for name in chosen:
             self._over_since_ms.pop(name, None)
         return self._commit(chosen)
+
+    def _due_rows(self, name: TaskName) -> int | None:
+        """What a task has to emit now; revisions once the first of their rows has waited."""
+        part = self._parts[name]
+        if not part.revisable:
+            self._late_since_ms.pop(name, None)
+            return part.due_rows()
+        since_ms = self._late_since_ms.setdefault(name, self._now_ms)
+        return part.due_rows(revise=self._now_ms - since_ms >= REVISION_PAUSE_MS)
 
     def _commit_progress(self) -> list[Instruction]:
         crowded = self._crowded()
@@ -418,6 +429,7 @@ class Owning:
             store_epoch=self._store_epoch,
             emit=record.emit + 1,
             closed_ms=record.closed_ms,
+            forgotten_ms=record.forgotten_ms,
             merged=record.merged,
             needed=record.needed,
             ledger=record.ledger,
@@ -462,7 +474,7 @@ class Owning:
                 touched.append(record.task)
         trims = [trim for name in dict.fromkeys(touched) for trim in self._clean_up(name)]
         self._compacting = set()
-        left = [self._parts[name].due_rows() for name in touched if name in self._parts]
+        left = [self._due_rows(name) for name in touched if name in self._parts]
         if any(rows is not None for rows in left):
             return trims  # It closes some windows at a time: between them the logs are read.
         return trims + self.ticked(self._now_ms)

@@ -88,7 +88,7 @@ class Saving:
         folding: Folding,
         last: Progress | None,
         merged: Mapping[Lane, int],
-        closed_ms: int | None,
+        forgotten_ms: int | None,
         kept: Mapping[Lane, int],
     ) -> tuple[Snapshot | None, SnapshotParts | None]:
         """The snapshot that a record is to name, and its parts if they are to be written or go.
@@ -98,7 +98,7 @@ class Saving:
         version = folding.plan.version
         older = last.snapshot if last is not None else None
         if version in self._due:
-            entry = folding.snapshot(merged, closed_ms)
+            entry = folding.snapshot(merged, forgotten_ms)
             if entry is not None and entry.partial.panes:
                 return self._taken(folding, entry, merged, older)
         if older is None or (version not in self._lost and _reaches_below(kept, older.merged)):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
@@ -24,7 +24,7 @@ import polars as pl
 from mars.aggregates import PANE, merge_panes
 from mars.codec.states import decode_states
 from mars.finishing import finish
-from mars.plan import Plan
+from mars.plan import LatePolicy, Plan
 from mars.ports import CommittedRow, Progress
 from mars.types import Bucket, Lane, Mapped, Range
 from mars.windows import window_panes
@@ -77,13 +77,14 @@ class Piece:
 def spans_of(
     plan: Plan, buckets: int, rows: Iterable[CommittedRow]
 ) -> dict[Bucket, dict[Lane, Range]]:
-    """What each bucket counted, by the headers of its rows: what most of them say.
+    """What each bucket counted, by the headers of its newest revision: what most of them say.
 
     Empty where the rows name no ranges.
     """
     said: defaultdict[Bucket, Counter[tuple[Range, ...]]] = defaultdict(Counter)
-    for row in rows:
-        if row.ranges:
+    newest: dict[Bucket, int] = {}
+    for row in sorted(rows, key=lambda row: row.revision, reverse=True):
+        if row.ranges and row.revision == newest.setdefault(row.bucket, row.revision):
             said[row.bucket][row.ranges] += 1
     spans = {
         bucket: {part.lane: part for part in votes.most_common(1)[0][0]}
@@ -127,17 +128,20 @@ def pieces_of(spans: Spans) -> list[Piece]:
 def emitted_everywhere(
     records: Iterable[Progress], plan: Plan, spans: Spans, window_start_ms: int
 ) -> bool:
-    """True once no bucket has rows of a window still to emit, by the records of its version."""
+    """True once no bucket has rows of a window still to emit, by the records of its version.
+
+    Where windows are revised, each must have read what the spans hold: revisions come by M.
+    """
     end_ms = window_start_ms + plan.window.size_ms
-    done = {
-        record.bucket
-        for record in records
-        if record.version == plan.version
-        and (
-            (record.closed_ms is not None and record.closed_ms >= end_ms)
-            or (record.ledger.open == 0 and _has_read(record, spans.get(record.bucket, {})))
-        )
-    }
+    revises = plan.options.late is LatePolicy.REVISE
+    done = set()
+    for record in records:
+        if record.version != plan.version or window_start_ms in record.owed:
+            continue
+        closed = record.closed_ms is not None and record.closed_ms >= end_ms
+        has_read = _has_read(record, spans.get(record.bucket, {}))
+        if (has_read and (closed or record.ledger.open == 0)) or (closed and not revises):
+            done.add(record.bucket)
     return spans.keys() <= done
 
 
@@ -190,7 +194,7 @@ class Recount:
 def compare(
     version: int, rows: Sequence[CommittedRow], recounted: Mapping[bytes, tuple[Bucket, bytes]]
 ) -> list[Difference]:
-    """All groups that do not agree, in order of their keys."""
+    """All groups whose newest revision does not agree, in order of their keys."""
     emitted: defaultdict[bytes, list[CommittedRow]] = defaultdict(list)
     for row in rows:
         emitted[row.key].append(row)
@@ -201,19 +205,33 @@ def compare(
     ]
     for key, own in emitted.items():
         value = recounted[key][1] if key in recounted else None
-        for at, row in enumerate(own):
-            kind = _kind(row.value, value, first=at == 0)
-            if kind is not None:
-                found.append(Difference(kind, version, row.bucket, key, row.value, value))
+        for row, kind in _kinds(own, value):
+            found.append(Difference(kind, version, row.bucket, key, row.value, value))
     return sorted(found, key=lambda each: each.key)
 
 
-def _kind(emitted: bytes, recounted: bytes | None, *, first: bool) -> Kind | None:
-    if not first:
-        return Kind.DOUBLED
+def _kinds(
+    rows: Sequence[CommittedRow], recounted: bytes | None
+) -> Iterator[tuple[CommittedRow, Kind]]:
+    """What is wrong with the rows of one group: a revision that is there twice, or the newest."""
+    seen: set[int] = set()
+    newest = max(row.revision for row in rows)
+    for row in rows:
+        if row.revision in seen:
+            yield row, Kind.DOUBLED
+        elif row.revision == newest:
+            kind = _kind(row, recounted)
+            if kind is not None:
+                yield row, kind
+        seen.add(row.revision)
+
+
+def _kind(row: CommittedRow, recounted: bytes | None) -> Kind | None:
+    if row.deleted:
+        return None if recounted is None else Kind.MISSING
     if recounted is None:
         return Kind.EXTRA
-    return None if _agree(emitted, recounted) else Kind.DIFFERENT
+    return None if _agree(row.value, recounted) else Kind.DIFFERENT
 
 
 def _agree(one: bytes, other: bytes) -> bool:

@@ -16,7 +16,8 @@ class CommittedRow:
     """One committed result row as it lies in an output topic; `key` and `value` are JSON.
 
     `version` and all behind it are what its headers say. `ranges` hold the source rows that its
-    window counts in its bucket, `rows` of them; a release that did not write them gives none.
+    window counts in its bucket, `rows` of them; a release that did not write them gives none. Of
+    each group the row of the highest `revision` is what holds; one that is `deleted` is no result.
     """
 
     partition: int
@@ -30,6 +31,7 @@ class CommittedRow:
     emit: int = 0
     ranges: tuple[Range, ...] = ()
     rows: int = 0
+    deleted: bool = False
 
     @property
     def window_start_ms(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from mars.types import AssignmentEpoch, Bucket, Lane, MemberId, StoreEpoch, TaskName, Topic
@@ -84,10 +84,14 @@ class Progress:
 
     `closed_ms` (C): windows ending at or before it are closed; None: none yet. `merged` (M): rows
     below these offsets are accounted. `needed` (L): rows below these are never read again, because
-    their panes are closed or in the `snapshot`. `watermark_ms` is that of the commit, for people.
-    `deleted`: the task is gone. Windows that begin before `incomplete_before_ms` may lack rows that
-    were gone when they were needed. `references`: those of the last transaction that had some, of
-    all its tasks together.
+    their panes are forgotten or in the `snapshot`. `watermark_ms` is that of the commit, for
+    people. `deleted`: the task is gone. Windows that begin before `incomplete_before_ms` may lack
+    rows that were gone when they were needed. `references`: those of the last transaction that had
+    some, of all its tasks together.
+
+    `forgotten_ms` (D <= C): windows ending at or before it are never revised; None: those up to C.
+    `revisions` has the newest revision of each closed window that has one and is not forgotten, by
+    its start. Windows that are `owed` count late rows which no revision shows yet.
     """
 
     task: TaskName
@@ -106,6 +110,9 @@ class Progress:
     deleted: bool = False
     snapshot: Snapshot | None = None
     references: References | None = None
+    forgotten_ms: int | None = None
+    revisions: Mapping[int, int] = field(default_factory=dict)
+    owed: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,14 @@ IDLE_AFTER_MS_MAX: Final = 86_400_000
 FUTURE_LIMIT_MS_MAX: Final = 366 * 86_400_000
 """Longest `future_limit`: one such row may close every window that ends before it."""
 
+LATENESS_MS_DEFAULT: Final = 600_000
+"""`lateness` of a task that revises and does not say for how long."""
+LATENESS_MS_MAX: Final = 7 * 86_400_000
+"""Longest `lateness`: closed windows are kept in the store and in memory for as long."""
+WINDOWS_KEPT_MAX: Final = 12_000
+"""Closed windows that are kept for late rows: 7 days of minutes. The progress record names those
+that were revised, and Kafka takes 1 MiB of it: some 20 bytes each for two lists of them."""
+
 MAX_KEYS_MAX: Final = 100_000
 """Largest `max_keys`: such a task lives in one bucket, and its window is one transaction."""
 
@@ -34,11 +42,11 @@ _NAMES = (
     "idle_after",
     "future_limit",
     "late",
+    "lateness",
     "max_keys",
     "over_max_keys",
     "output_topic",
 )
-_NOT_YET = ("lateness",)
 _DIGITS_MAX = 9
 _LEGAL_TOPIC = re.compile(rf"[A-Za-z0-9._-]{{1,{TOPIC_CHARACTERS_MAX}}}")
 # `mars.results.progress` is where a task named progress writes, so `results` is no namespace.
@@ -59,11 +67,7 @@ def parse_options(
     """
     for name in options:
         _check_name(name)
-    late = options.get("late", LatePolicy.DROP)
-    if late == "revise":
-        raise Rejected("option late: 'revise' is not supported yet; use 'drop'")
-    if late != LatePolicy.DROP:
-        raise Rejected("option late: the only policy is 'drop'")
+    late = _late(options)
     return Options(
         output_topic=_topic(
             options.get("output_topic", default_topic or f"mars.results.{task}"), stream
@@ -71,14 +75,14 @@ def parse_options(
         delay_ms=_duration(options, "delay", 0, 0, DELAY_MS_MAX),
         idle_after_ms=_duration(options, "idle_after", 5_000, IDLE_AFTER_MS_MIN, IDLE_AFTER_MS_MAX),
         future_limit_ms=_duration(options, "future_limit", 300_000, 0, FUTURE_LIMIT_MS_MAX),
+        late=late,
+        lateness_ms=_lateness(options, late),
         max_keys=_max_keys(options),
         over_max_keys=_over_max_keys(options),
     )
 
 
 def _check_name(name: str) -> None:
-    if name in _NOT_YET:
-        raise Rejected(f"option {name} is not supported yet; leave it out")
     if name not in _NAMES:
         near = difflib.get_close_matches(name, _NAMES, 1)
         hint = f"did you mean {near[0]}? " if near else ""
@@ -102,6 +106,23 @@ def _duration(
             f"option {name}: {value} is outside of {least_ms} ms to {most_ms // 1_000} s"
         )
     return duration_ms
+
+
+def _late(options: Mapping[str, object]) -> LatePolicy:
+    value = options.get("late", LatePolicy.DROP)
+    if value not in list(LatePolicy):
+        raise Rejected("option late: the policies are 'drop' and 'revise'")
+    return LatePolicy(str(value))
+
+
+def _lateness(options: Mapping[str, object], late: LatePolicy) -> int:
+    if late is LatePolicy.REVISE:
+        return _duration(options, "lateness", LATENESS_MS_DEFAULT, 1, LATENESS_MS_MAX)
+    if "lateness" in options:
+        raise Rejected(
+            "option lateness: it says how long windows are revised; set late: revise too"
+        )
+    return 0
 
 
 def _max_keys(options: Mapping[str, object]) -> int | None:

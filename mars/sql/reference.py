@@ -22,6 +22,8 @@ from mars.sql.options import (
     FUTURE_LIMIT_MS_MAX,
     IDLE_AFTER_MS_MAX,
     IDLE_AFTER_MS_MIN,
+    LATENESS_MS_DEFAULT,
+    LATENESS_MS_MAX,
     MAX_KEYS_MAX,
     parse_options,
 )
@@ -211,6 +213,11 @@ def _options() -> str:
             f"{defaults.future_limit_ms // 60_000}min",
         ),
         "late": (_any_of(LatePolicy), "what becomes of late rows", defaults.late.value),
+        "lateness_ms": (
+            f"up to {span(LATENESS_MS_MAX)}",
+            "with `late` `revise`: how long after closing a window takes late rows",
+            f"{LATENESS_MS_DEFAULT // 60_000}min",
+        ),
         "max_keys": (f"1 to {MAX_KEYS_MAX:,}", "most groups of a window", "none"),
         "over_max_keys": (
             _any_of(OverMaxKeys),

@@ -43,11 +43,12 @@ def run_task(world: World, name: str = "by_sip") -> None:
     world.run_batch([{"timestamp": world.now_ms, "sip": "open"}], name=name)
 
 
-def emit(world: World, sip: str, start_ms: int) -> None:
-    row = {"window_start": start_ms, "window_end": start_ms + 60_000, "sip": sip, "count": 7}
-    key = json.dumps([start_ms, sip]).encode()
+def emit(world: World, sip: str, start_ms: int, revision: int = 0) -> None:
+    count = 7 + revision
+    row = {"window_start": start_ms, "window_end": start_ms + 60_000, "sip": sip, "count": count}
+    key, value = json.dumps([start_ms, sip]).encode(), json.dumps(row).encode()
     place = len(world.kafka.rows)
-    world.kafka.rows.append(CommittedRow(0, place, key, json.dumps(row).encode(), 1, 0, True))
+    world.kafka.rows.append(CommittedRow(0, place, key, value, 1, revision, True))
 
 
 # ------------------------------------------------------------------------------ the main flow
@@ -95,6 +96,32 @@ def test_task_is_written_tried_registered_paused_and_deleted(
     page.until_text("by_sip is deleted", "#said")
     page.until_text("No task is registered yet")
     assert world.definition().state == "deleted"
+
+
+def test_a_revised_window_keeps_the_rows_that_no_late_row_has_changed(
+    page: Browser, site: str, world: World
+) -> None:
+    run_task(world)
+    older, newer = (world.now_ms // 60_000 * 60_000 - ago for ago in (120_000, 60_000))
+    for number in range(12):
+        emit(world, f"old-{number}", older)
+    page.go(f"{site}/#/tasks/by_sip")
+    page.until_text("old-11")
+
+    for number in range(1_000):
+        emit(world, f"new-{number}", newer)
+    for number in range(10):
+        emit(world, f"old-{number}", older, revision=1)
+    page.until("return document.querySelectorAll('#window option').length === 3")
+    page.choose("#window", page.run("return document.querySelector('#window').options[2].text"))
+
+    page.until_text("12 rows; revision 1, for late rows.")
+    page.until_text("old-11")
+    shown = page.run(
+        "return [...document.querySelectorAll('table tr')].map((row) => row.innerText)"
+    )
+    assert any("old-3" in row and "8" in row for row in shown), shown
+    assert any("old-11" in row and "7" in row for row in shown), shown
 
 
 def test_task_is_changed_to_a_new_version(page: Browser, site: str, world: World) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from mars.adapters.kafka.wire import decode_progress
 from mars.codec.result_headers import decode_ranges
@@ -12,6 +13,7 @@ from mars.ports import Claim, Ledger, Progress
 from mars.types import Bucket, Range, TaskName, Topic, lane_partition, live_lane
 from tests.simulation.cluster import BUCKETS, Servers
 from tests.simulation.rows import (
+    LAST_MS,
     OTHERS,
     Place,
     Row,
@@ -23,6 +25,18 @@ from tests.simulation.rows import (
     with_others,
 )
 from tests.simulation.users import Users
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """One result row."""
+
+    place: Place
+    revision: int
+    bucket: int
+    emit: int
+    value: Values
+    ranges: tuple[Range, ...]
 
 
 class Checks:
@@ -45,8 +59,7 @@ class Checks:
     def drained(self) -> bool:
         """Each bucket of each version has accounted for all rows and emitted all windows."""
         return self._failed_where_it_must() and all(
-            self._accounted(record, span)
-            and (span.ends is None or (record is not None and record.ledger.open == 0))
+            self._accounted(record, span) and self._finished(record, span)
             for span, record in self._standing()
         )
 
@@ -82,6 +95,15 @@ class Checks:
                 return False
         return True
 
+    def _finished(self, record: Progress | None, span: Span) -> bool:
+        """Its windows are closed, and nothing is owed to those that rows came late for."""
+        if record is None or record.owed:
+            return False
+        if span.ends is not None:
+            return record.ledger.open == 0
+        last_end_ms = LAST_MS - span.query.delay_ms - span.query.size_ms
+        return (record.closed_ms or 0) >= last_end_ms
+
     def standing(self) -> str:
         """Where everything is, for a run that does not come to its end."""
         newest = self._newest()
@@ -112,17 +134,17 @@ class Checks:
         assert not self._servers.watch.problems, self._servers.watch.problems[:5]
 
     def _results(self) -> None:
-        """I1."""
-        found: dict[Place, Values] = {}
-        doubled: list[Place] = []
-        for place, value, _ranges in self._emitted():
-            doubled += [place] if place in found else []
-            found[place] = value
-        assert not doubled, f"I1: emitted twice: {sorted(doubled)[:5]} of {len(doubled)}"
+        """I1, of the newest revision of each group."""
+        rows = list(self._emitted())
+        _check_revisions(rows)
+        found = _newest_values(rows)
         wanted: dict[Place, Values] = {}
         allowed: dict[Place, Values] = {}
         for span, exact in self._exact:
-            (wanted if span.whole else allowed).update(with_others(span, exact, found))
+            final = with_others(span, exact, found)
+            if not span.whole and span.query.lateness_ms:  # its last revisions need not be there
+                final |= {place: found[place] for place in final.keys() & found.keys()}
+            (wanted if span.whole else allowed).update(final)
         lost = wanted.keys() - found.keys()
         assert not lost, f"I1: never emitted: {sorted(lost)[:5]} of {len(lost)}"
         right = wanted | allowed
@@ -137,14 +159,18 @@ class Checks:
         queries = {(span.task, span.version): span.query for span in self._spans}
         emitted = list(self._emitted())
         kept: defaultdict[tuple[str, int, int], set[str]] = defaultdict(set)
-        for place, _value, _ranges in emitted:
-            kept[place[:3]].add(place[3])
-        for place, value, ranges in emitted:
-            query, others = queries[place[0], place[1]], kept[place[:3]]
-            again = recomputed(place, query, self._written, ranges, others)
-            assert value == again, f"I1: {place} is {value}, its ranges {ranges} hold {again}"
+        for row in emitted:
+            kept[row.place[:3]].add(row.place[3])
+        for row in emitted:
+            query, others = queries[row.place[0], row.place[1]], kept[row.place[:3]]
+            again = recomputed(row.place, query, self._written, row.ranges, others)
+            assert row.value == again, f"I1: {row}: its ranges hold {again}"
 
-    def _emitted(self) -> Iterator[tuple[Place, Values, tuple[Range, ...]]]:
+    def revisions(self) -> int:
+        """How many rows were emitted again, for their late rows."""
+        return sum(row.revision > 0 for row in self._emitted())
+
+    def _emitted(self) -> Iterator[Emitted]:
         for topic, log in self._servers.broker.topics.items():
             if not topic.startswith("mars.results."):
                 continue
@@ -160,8 +186,14 @@ class Checks:
                         start,
                         key,
                     )
-                    ranges = decode_ranges(headers["mars-ranges"])
-                    yield place, (value["n"], value["total"]), ranges
+                    yield Emitted(
+                        place,
+                        int(headers["mars-revision"]),
+                        int(headers["mars-bucket"]),
+                        int(headers["mars-emit"]),
+                        (value["n"], value["total"]),
+                        decode_ranges(headers["mars-ranges"]),
+                    )
 
     def _records(self, bucket: Bucket) -> Iterator[Progress | Claim]:
         partition = self._servers.broker.partition(Topic("mars.progress"), bucket)
@@ -217,6 +249,29 @@ class Checks:
 _NAMES = ("read", "bad", "filtered", "future", "late", "counted")
 
 
+def _check_revisions(rows: Iterable[Emitted]) -> None:
+    """Each revision of a group comes once, with more rows; their numbers step by one, by window."""
+    last: dict[Place, Emitted] = {}
+    emits: defaultdict[tuple[str, int, int, int], dict[int, int]] = defaultdict(dict)
+    for row in rows:
+        before = last.get(row.place)
+        both = f"I1: {before} then {row}"
+        if before is not None:
+            assert before.revision < row.revision, f"emitted twice: {both}"
+            assert before.value[0] <= row.value[0], f"a revision without its rows: {both}"
+        last[row.place] = row
+        emit = emits[*row.place[:3], row.bucket].setdefault(row.revision, row.emit)
+        assert emit == row.emit, f"I1: a revision in two transactions: {row}"
+    for window, numbers in emits.items():
+        highest = max(numbers)
+        missing = set(range(1, highest)) - numbers.keys()
+        assert not missing, f"I1: {window} has revision {highest}, and never had {missing}"
+
+
+def _newest_values(rows: Iterable[Emitted]) -> dict[Place, Values]:
+    return {row.place: row.value for row in rows}
+
+
 def _check_balance(record: Progress) -> None:
     ledger: Ledger = record.ledger
     fates = ledger.counted + ledger.filtered + ledger.bad + ledger.future + ledger.late
@@ -231,6 +286,7 @@ def _check_forward(older: Progress, newer: Progress) -> None:
     assert newer.assignment_epoch >= older.assignment_epoch, f"I3: owners: {both}"
     closed = -1 if older.closed_ms is None else older.closed_ms
     assert older.closed_ms is None or (newer.closed_ms or -1) >= closed, f"I3: C: {both}"
+    _check_kept(older, newer)
     for lane, offset in older.merged.items():
         assert newer.merged.get(lane, -1) >= offset, f"I3: M of lane {lane}: {both}"
     for lane, offset in older.needed.items():
@@ -240,3 +296,19 @@ def _check_forward(older: Progress, newer: Progress) -> None:
     if older.snapshot is not None and newer.snapshot is not None:
         for lane, offset in older.snapshot.merged.items():
             assert newer.snapshot.merged.get(lane, -1) >= offset, f"I3: S of lane {lane}: {both}"
+
+
+def _check_kept(older: Progress, newer: Progress) -> None:
+    """D and the revisions of the windows after it."""
+    both = f"{older} then {newer}"
+    if newer.forgotten_ms is None:
+        assert older.forgotten_ms is None, f"I3: D: {both}"
+        return
+    assert newer.closed_ms is not None, f"I3: D <= C: {both}"
+    assert (older.forgotten_ms or 0) <= newer.forgotten_ms <= newer.closed_ms, f"I3: D: {both}"
+    if newer.deleted:
+        return
+    for start, number in newer.revisions.items():
+        assert number - older.revisions.get(start, 0) in {0, 1}, f"I3: revisions: {both}"
+    gone = older.revisions.keys() - newer.revisions.keys()
+    assert all(start < newer.forgotten_ms for start in gone), f"I3: revisions: {both}"

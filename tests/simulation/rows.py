@@ -24,8 +24,17 @@ STREAM = Stream(
     "ts",
 )
 DELAY_MS = 2_000
-OPTIONS: Mapping[str, object] = {"delay": "2s", "idle_after": "60min"}
-"""No lane is ever idle, so the watermark is driven by rows alone and no row can be late."""
+"""Delay of tasks, and most disorder of rows."""
+
+DISORDER_MS = 8_000
+"""The same in runs with tasks that revise, and the shortest lateness of these."""
+
+OPTIONS: Mapping[str, object] = {"idle_after": "60min"}
+"""No lane is ever idle, so the watermark is driven by rows alone and no row within the delay can be
+late."""
+
+HURRY = 10
+"""How much shorter the windows are of tasks that revise, so that many rows come late."""
 
 EVENT_START_MS = 100_000
 LAST_MS = 900_000
@@ -38,7 +47,8 @@ KEYS = 5
 class Query:
     """A query, and its shape for the oracle; rows whose `v` this divides are filtered.
 
-    `max_keys` is the limit on the groups of a window; over it the task folds, or fails.
+    `max_keys` is the limit on the groups of a window; over it the task folds, or fails. A task
+    with a `lateness_ms` revises windows for so long.
     """
 
     sql: str
@@ -47,6 +57,8 @@ class Query:
     refused_multiples: int = 0
     max_keys: int | None = None
     folds: bool = True
+    lateness_ms: int = 0
+    delay_ms: int = DELAY_MS
 
     def takes(self, value: int) -> bool:
         """Whether the filter lets a row pass."""
@@ -55,10 +67,13 @@ class Query:
     @property
     def options(self) -> Mapping[str, object]:
         """The options of a task with this query."""
+        options = {**OPTIONS, "delay": f"{self.delay_ms}ms"}
+        if self.lateness_ms:
+            return {**options, "late": "revise", "lateness": f"{self.lateness_ms}ms"}
         if self.max_keys is None:
-            return OPTIONS
+            return options
         policy = "fold" if self.folds else "fail"
-        return {**OPTIONS, "max_keys": self.max_keys, "over_max_keys": policy}
+        return {**options, "max_keys": self.max_keys, "over_max_keys": policy}
 
 
 TUMBLING = Query(
@@ -79,11 +94,27 @@ SLIDING = Query(
     20_000,
     10_000,
 )
+
 STRICT = replace(TUMBLING, max_keys=1, folds=False)
 """Sooner or later some window has two groups."""
 
 OTHERS = "__other__"
 """The key of the row of all groups over `max_keys`."""
+
+
+def revised(query: Query, lateness_ms: int) -> Query:
+    """The same with short windows that wait for nothing and are revised instead."""
+    assert lateness_ms >= DISORDER_MS, "rows could be too late"
+    where, windowing = query.sql.split("WINDOWING")
+    words = [str(int(word) // HURRY) if word.isdigit() else word for word in windowing.split()]
+    return replace(
+        query,
+        sql=f"{where}WINDOWING {' '.join(words)}",
+        size_ms=query.size_ms // HURRY,
+        slide_ms=query.slide_ms // HURRY,
+        lateness_ms=lateness_ms,
+        delay_ms=0,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +132,17 @@ class Row:
         return json.dumps({"ts": self.time_ms, "k": self.key, "v": self.value}).encode()
 
 
-def make_rows(chance: random.Random, count: int, newest_ms: int = EVENT_START_MS) -> list[Row]:
-    """One lane: event time goes on, each row is at most `DELAY_MS` behind the newest before it."""
+def make_rows(
+    chance: random.Random, count: int, disorder_ms: int, newest_ms: int = EVENT_START_MS
+) -> list[Row]:
+    """One lane: event time goes on, each row is at most so far behind the newest before it."""
     rows: list[Row] = []
     newest = newest_ms + chance.randrange(3_000)
     for _ in range(count):
         newest += chance.randrange(1_500)
-        time_ms = newest - chance.choice((0, 0, 0, chance.randrange(DELAY_MS + 1)))
+        behind_ms = chance.randrange(disorder_ms + 1)
+        orderly = (0, 0, 0) if disorder_ms <= DELAY_MS else (0,)
+        time_ms = newest - chance.choice((*orderly, behind_ms))
         key = f"k{chance.randrange(KEYS)}" if chance.random() > 0.03 else ""
         rows.append(Row(time_ms, key, chance.randrange(1, 2**31)))
     return rows

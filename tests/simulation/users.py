@@ -7,10 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from mars.definitions import Backfill, LaneSpan, TaskDefinition, TaskState, TaskVersion
+from mars.machines.folding import WINDOWS_AT_ONCE
 from mars.ports.control import put_copy
 from mars.types import Lane, TaskName, Topic, backfill_lane, lane_partition, live_lane
 from tests.simulation.cluster import Servers
 from tests.simulation.rows import (
+    DELAY_MS,
+    DISORDER_MS,
     FILTERED,
     SLIDING,
     STREAM,
@@ -19,6 +22,7 @@ from tests.simulation.rows import (
     TUMBLING,
     Query,
     Span,
+    revised,
 )
 from tests.simulation.strands import Scheduler
 
@@ -38,19 +42,43 @@ OVERFULL_SHARE = 0.2
 """How often a run has a task that fails."""
 
 
+REVISING_SHARE = 0.5
+"""How often the tasks of a run revise windows; those that fold do not."""
+
+LATENESSES_MS = (DISORDER_MS, 12_000, 40_000)
+"""For how long."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits on groups in a run: of tasks that fold, and whether one more task fails."""
+    """Options of the tasks in a run: how many groups those have that fold, whether one more task
+    fails, and for how long tasks revise closed windows, how many at once.
+    """
 
     max_keys: int | None
     overfull: bool
+    lateness_ms: int
+    windows_at_once: int
 
     @classmethod
-    def draw(cls, seed: int) -> Limits:
-        """Of a chance of their own, so that runs without limits are what they were without them."""
+    def draw(cls, seed: int, *, revising: bool = True) -> Limits:
+        """Of a chance of their own, so that runs without limits are what they were without them.
+
+        `revising`: whether tasks may revise; a seed where they might gives another run if not.
+        """
         chance = random.Random(f"limits {seed}")
         max_keys = chance.choice((1, 2, 3)) if chance.random() < FOLDING_SHARE else None
-        return cls(max_keys, chance.random() < OVERFULL_SHARE)
+        overfull = chance.random() < OVERFULL_SHARE
+        revises = revising and chance.random() < REVISING_SHARE and max_keys is None
+        if not revises:
+            return cls(max_keys, overfull, 0, WINDOWS_AT_ONCE)
+        at_once = chance.choice((2, 5, WINDOWS_AT_ONCE))
+        return cls(max_keys, overfull, chance.choice(LATENESSES_MS), at_once)
+
+    @property
+    def disorder_ms(self) -> int:
+        """How far rows are out of order in this run."""
+        return DISORDER_MS if self.lateness_ms else DELAY_MS
 
 
 class Users:
@@ -165,11 +193,14 @@ class Users:
             self._write(task)
 
     def _limited(self, query: Query, version: int) -> Query:
-        """The query, which folds in a run where tasks do: in every other version, so that some
-        versions are in one bucket and some in all.
+        """The query, which folds or revises in a run where tasks do: in every other version, so
+        that some versions are in one bucket and some in all.
         """
+        query = replace(query, delay_ms=self._limits.disorder_ms)
         if query.max_keys is not None or version % 2 == 0:
             return query
+        if self._limits.lateness_ms:
+            return revised(query, self._limits.lateness_ms)
         return replace(query, max_keys=self._limits.max_keys)
 
     def _fence(self, lane: Lane) -> int:

@@ -14,6 +14,7 @@ from unittest.mock import patch
 import mapper.bulk.loop
 import mapper.loop
 import mars.adapters.memory.bulk
+import mars.machines.folding
 import mars.process.life
 import mars.process.member
 import mars.process.tasks
@@ -55,6 +56,9 @@ BUDGETS_BYTES = (16_000, 24_000, 10**8)
 """Of a task's log: the smallest just holds the merged panes of three versions, so that mappers are
 held back all the time and no task needs more.
 """
+
+BUDGETS_FOR_KEPT = 5
+"""How much more tasks get that keep closed windows."""
 
 NEVER_SAVED_MS = 10**9
 
@@ -125,12 +129,15 @@ class World:
         seed: int,
         tell: Callable[[str], None] | None = None,
         tune: Callable[[Weather], Weather] = lambda drawn: drawn,
+        *,
+        revising: bool = True,
     ) -> None:
         self.seed = seed
         self.chance = random.Random(seed)
         self.scheduler = Scheduler(self.chance)
         self.weather = tune(Weather.draw(self.chance))
-        budget = self.chance.choice(BUDGETS_BYTES)
+        self._limits = limits = Limits.draw(seed, revising=revising)
+        budget = self.chance.choice(BUDGETS_BYTES) * (BUDGETS_FOR_KEPT if limits.lateness_ms else 1)
         snapshots_ms = self.chance.choice(SNAPSHOTS_MS)
         self.servers = Servers(lambda: self.scheduler.now_ms, budget, snapshots_ms)
         self.cluster = Cluster(self.scheduler, self, self.servers)
@@ -151,10 +158,11 @@ class World:
         partitions = self.chance.randint(2, 4)
         self.servers.broker.create_topic(Topic(TOPIC), partitions)
         self._waiting: list[list[Row]] = [
-            make_rows(self.chance, self.chance.randint(15, 45)) for _ in range(partitions)
+            make_rows(self.chance, self.chance.randint(15, 45), limits.disorder_ms)
+            for _ in range(partitions)
         ]
         self.written: dict[int, dict[int, Row]] = {number: {} for number in range(partitions)}
-        self.users = Users(self.servers, self.scheduler, self.note, Limits.draw(seed))
+        self.users = Users(self.servers, self.scheduler, self.note, limits)
         self.checks = Checks(self.servers, self.users, self.written)
 
     # ------------------------------------------------------------------------------- the run
@@ -233,6 +241,8 @@ class World:
             for module in modules:
                 stack.enter_context(patch.object(module, "time", clock))
             stack.enter_context(patch.object(mars.adapters.memory.bulk, "TASK_OFFSETS", 3))
+            at_once = self._limits.windows_at_once
+            stack.enter_context(patch.object(mars.machines.folding, "WINDOWS_AT_ONCE", at_once))
             for module in (mars.process.tasks, reducer.leader):
                 stack.enter_context(patch.object(module, "compile_version", _compile))
             yield
@@ -295,7 +305,7 @@ class World:
         for number, rows in self.written.items():
             newest = max((row.time_ms for row in rows.values()), default=EVENT_START_MS)
             if not self._waiting[number]:
-                self._waiting[number] = make_rows(self.chance, 1, newest)
+                self._waiting[number] = make_rows(self.chance, 1, self._limits.disorder_ms, newest)
             self._append(number)
         self.scheduler.after(self.draw(200, 800), self._trickle)
 

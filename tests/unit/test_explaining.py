@@ -24,6 +24,7 @@ from mars.plan import (
     Field,
     FieldType,
     Format,
+    LatePolicy,
     Options,
     Plan,
     Stream,
@@ -456,6 +457,16 @@ def test_row_far_ahead_is_named_as_the_reason_why_others_are_late() -> None:
     assert words(evidence_with(progress=read, head=head)).endswith(
         "7 late (windows had closed before them, because a row of partition 0 is of 1970-01-01 "
         "00:03:06Z, 2 min ahead of now: a smaller future_limit leaves such rows out)."
+    )
+
+
+def test_rows_that_are_too_late_to_revise_their_windows_suggest_a_longer_lateness() -> None:
+    options = replace(PLAN.options, late=LatePolicy.REVISE, lateness_ms=600_000)
+    read = (progress_of(0, read=9, counted=2, late=7),)
+    said = words(evidence_with(progress=read, plans={1: replace(PLAN, options=options)}))
+    assert said.endswith(
+        "7 late (their windows had closed too long before to be revised: a longer lateness than "
+        "10 min takes such rows)."
     )
 
 

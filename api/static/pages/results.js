@@ -17,6 +17,7 @@ export class Results {
   constructor(name) {
     this.name = name;
     this.windows = new Map(); // start -> {window_start, window_end, complete, rows}
+    this.revised = new Map(); // start -> what an answer had of a revised window, for which it was asked
     this.chosen = null;
     this.choice = h("select", { id: "window", on: { change: () => this.choose() } });
     this.column = h("select", { id: "column", on: { change: () => this.drawChart() } });
@@ -48,9 +49,12 @@ export class Results {
   async look(signal) {
     const found = await get(taskPath(this.name, `/results?limit=${ROWS}`), signal);
     const newest = Math.max(...this.windows.keys());
-    for (const one of found.windows) this.windows.set(one.window_start, one);
-    for (const start of [...this.windows.keys()].sort((a, b) => b - a).slice(WINDOWS_KEPT))
+    for (const one of found.windows)
+      this.windows.set(one.window_start, await this.whole(one, found.truncated, signal));
+    for (const start of [...this.windows.keys()].sort((a, b) => b - a).slice(WINDOWS_KEPT)) {
       this.windows.delete(start);
+      this.revised.delete(start);
+    }
     if (!this.windows.size) return;
     this.none.hidden = true;
     this.body.hidden = false;
@@ -58,6 +62,19 @@ export class Results {
     if (Math.max(...this.windows.keys()) !== newest) this.fillChoice();
     this.drawRows();
     this.drawChart();
+  }
+
+  /** The window; of one that was revised long after it closed the answer has but the newest rows. */
+  async whole(one, truncated, signal) {
+    const known = this.windows.get(one.window_start);
+    if (!truncated) return one;
+    if (one.revision === 0) return known && known.rows.length > one.rows.length ? known : one;
+    const said = JSON.stringify(one);
+    if (this.revised.get(one.window_start) === said) return known ?? one;
+    const path = `/results?limit=${ROWS}&window_start=${one.window_start}`;
+    const found = await get(taskPath(this.name, path), signal);
+    this.revised.set(one.window_start, said);
+    return found.windows.find((other) => other.version === one.version) ?? one;
   }
 
   choose() {
@@ -111,6 +128,7 @@ export class Results {
       `${clock(one.window_start)} – ${hour(one.window_end)} UTC: ` +
         some(one.rows.length, "row") +
         cut +
+        (one.revision ? `; revision ${one.revision}, for late rows` : "") +
         (one.complete ? "." : "; the window is not complete, it began before the task."),
     );
     fill(this.rows, rowsTable(rows, "Result rows"));

@@ -201,6 +201,12 @@ function about(task) {
           ["Delay", duration(plan.options.delay_ms)],
           ["Idle after", duration(plan.options.idle_after_ms)],
           ["Future limit", duration(plan.options.future_limit_ms)],
+          [
+            "Late rows",
+            plan.options.late === "revise"
+              ? `revise their windows for ${duration(plan.options.lateness_ms)}`
+              : "are dropped and named",
+          ],
         ])
       : h("p", { class: "problem" }, "This release cannot read the query."),
     h("h3", {}, "Versions with open windows"),

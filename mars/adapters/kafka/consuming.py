@@ -36,7 +36,9 @@ class ConsumedRow(msgspec.Struct, frozen=True):
     """A committed result row, and where it lies.
 
     `key` holds the window's start and the other group keys, `row` the columns by name. `revision`
-    is 0 for what came first; `complete` is False where the window began before the task.
+    is 0 for what came first; of each key the row of the highest one is what holds, and where that
+    is `deleted`, the group is no result any more. `complete` is False where the window began before
+    the task.
     """
 
     topic: str
@@ -47,6 +49,7 @@ class ConsumedRow(msgspec.Struct, frozen=True):
     version: int
     revision: int
     complete: bool
+    deleted: bool = False
 
 
 class KafkaResultConsumer:
@@ -156,6 +159,7 @@ class KafkaResultConsumer:
             version=found.version,
             revision=found.revision,
             complete=found.complete,
+            deleted=found.deleted,
         )
 
     def _handled(self) -> None:

@@ -40,6 +40,7 @@ def committed_row(
         emit=int(headers.get(result_headers.EMIT, b"0")),
         ranges=_ranges(headers.get(result_headers.RANGES, b"")),
         rows=int(headers.get(result_headers.ROWS, b"0")),
+        deleted=headers.get(result_headers.DELETED) == b"1",
     )
 
 

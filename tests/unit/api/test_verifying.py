@@ -218,3 +218,48 @@ def test_a_source_that_is_away_is_named(emitted: World) -> None:
     emitted.source_rows.fail_next("read")
     answer = emitted.http.get("/v1/tasks/by_sip/verify", params={"window_start": START_MS})
     assert problem(answer, 503)["service"] == "kafka"
+
+
+def revise(world: World, *, deleted: bool = False) -> CommittedRow:
+    """A late row of one group, and the revision that it made; the row that it replaces."""
+    first = world.kafka.rows[0]
+    value = json.loads(first.value)
+    row = {"timestamp": START_MS + 5, "sip": value["sip"], "bytes": 1, "loss": 0.0}
+    world.broker.append(Topic("flows"), 0, json.dumps(row).encode())
+    again = {**value, "count": value["count"] + 1}
+    world.kafka.rows.append(
+        replace(
+            first,
+            offset=first.offset + 1_000,
+            value=json.dumps(again).encode(),
+            revision=1,
+            deleted=deleted,
+            ranges=(Range(LANE, 0, 91),),
+        )
+    )
+    for bucket in range(BUCKETS):
+        world.commit(bucket, closed_ms=END_MS, merged={LANE: 91}, counted=9)
+    return first
+
+
+def test_a_revised_window_is_equal_if_the_newest_revisions_are(emitted: World) -> None:
+    revise(emitted)
+    answer = verified(emitted, window_start=START_MS)
+    assert (answer["equal"], answer["rows"], answer["source_rows"]) == (True, 7, 91)
+
+
+def test_a_revision_that_lacks_its_late_row_differs(emitted: World) -> None:
+    first = revise(emitted)
+    emitted.kafka.rows[-1] = replace(emitted.kafka.rows[-1], value=first.value)
+    assert kinds(verified(emitted, window_start=START_MS)) == ["different"]
+
+
+def test_a_revision_that_is_there_twice_is_doubled(emitted: World) -> None:
+    revise(emitted)
+    emitted.kafka.rows.append(emitted.kafka.rows[-1])
+    assert kinds(verified(emitted, window_start=START_MS)) == ["doubled"]
+
+
+def test_a_group_that_is_deleted_but_should_be_there_is_missing(emitted: World) -> None:
+    revise(emitted, deleted=True)
+    assert kinds(verified(emitted, window_start=START_MS)) == ["missing"]

@@ -7,14 +7,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from mars.answers import ResultEvent
+from mars.answers import ResultEvent, WindowSource
 from mars.cli import run
 from mars.errors import Unavailable
 
 
-def event(start_s: int, page: str) -> ResultEvent:
+def event(start_s: int, page: str, revision: int = 0, *, deleted: bool = False) -> ResultEvent:
     raw = f'{{"window_start":{start_s}000,"window_end":{start_s + 10}000,"page":"{page}"}}'
-    return ResultEvent(partition=0, offset=start_s, raw=raw.encode())
+    source = WindowSource(0, 1, {}, revision, deleted)
+    return ResultEvent(partition=0, offset=start_s, raw=raw.encode(), source=source)
 
 
 class Results:
@@ -68,7 +69,20 @@ def test_window_is_shown_when_the_next_one_begins_which_is_kept(
     results.events = (event(10, "/a"), event(20, "/b"))
     assert run(["tail", "by_page", "--windows", "2", "--api", "http://mars"]) == 0
     told = capsys.readouterr().out
-    assert told.index("00:00:10  1 rows") < told.index("00:00:20  1 rows")
+    assert told.index("00:00:10  1 row\n") < told.index("00:00:20  1 row\n")
+
+
+def test_each_revision_of_a_window_is_a_table_of_its_own(
+    results: type[Results], capsys: pytest.CaptureFixture[str]
+) -> None:
+    results.events = (event(10, "/a"), event(10, "/a", 1), event(10, "/b", 1, deleted=True))
+    assert run(["tail", "by_page", "--windows", "3", "--api", "http://mars"]) == 0
+    told = [line for line in capsys.readouterr().out.splitlines() if "00:00:10" in line]
+    assert [line.partition("  ")[2] for line in told] == [
+        "1 row",
+        "1 row (revision 1, for late rows)",
+        "1 row taken back, which HAVING lets pass no more (revision 1, for late rows)",
+    ]
 
 
 def test_rows_come_as_lines_of_json(

@@ -11,7 +11,7 @@ import pytest
 
 from mars.codec import result_headers
 from mars.errors import TaskLimit
-from mars.machines import folding as folding_module
+from mars.machines import panes as panes_module
 from mars.machines.bucket_task import BucketTask
 from mars.machines.folding import Folding
 from mars.plan import OverMaxKeys, Plan, WindowShape
@@ -96,7 +96,7 @@ def test_it_makes_no_difference_how_often_states_are_merged(
 ) -> None:
     batches = [keys("a b c"), keys("d a"), keys("c e"), keys("b f a")]
     late = closed(fold(folding_plan(2), *batches))
-    monkeypatch.setattr(folding_module, "MERGE_ROWS_MIN", 0)
+    monkeypatch.setattr(panes_module, "MERGE_ROWS_MIN", 0)
 
     assert (
         closed(fold(folding_plan(2), *batches))
@@ -225,7 +225,7 @@ def test_a_window_of_several_panes_fails_though_each_pane_is_within_the_limit() 
 def test_a_window_far_over_the_limit_fails_before_it_closes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(folding_module, "MERGE_ROWS_MIN", 4)
+    monkeypatch.setattr(panes_module, "MERGE_ROWS_MIN", 4)
 
     with pytest.raises(TaskLimit, match="5 groups"):
         fold(make_plan(max_keys=2), keys("a b c d e"))
