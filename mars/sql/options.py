@@ -11,6 +11,7 @@ from mars.errors import Rejected
 from mars.plan import LatePolicy, Options, OverMaxKeys, Stream
 from mars.sql.durations import WRITTEN, parse_duration
 from mars.types import TaskName
+from mars.windows import span
 
 DELAY_MS_MAX: Final = 7 * 86_400_000
 """Longest delay: open windows are held in memory for as long."""
@@ -103,7 +104,7 @@ def _duration(
         raise Rejected(f"option {name}: {error}") from error
     if not least_ms <= duration_ms <= most_ms:
         raise Rejected(
-            f"option {name}: {value} is outside of {least_ms} ms to {most_ms // 1_000} s"
+            f"option {name}: {value} is outside of {span(least_ms)} to {span(most_ms)}"
         )
     return duration_ms
 

@@ -23,7 +23,7 @@ progress_interval_ms = {PROGRESS_INTERVAL_MS}
 """
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def shared_mars(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MarsCluster]:
-    """A cluster for the whole run; tests keep apart by names of topics, streams and tasks."""
+    """One cluster for all of them; tests keep apart by names of topics, streams and tasks."""
     yield from running_mars(tmp_path_factory.mktemp("shared"), settings=SETTINGS)

@@ -18,24 +18,27 @@ SNAPSHOT_EVERY_MS = 2_000
 """Panes are saved in Kafka as often as this, though the windows here are open for seconds only: so
 every fault also meets snapshots that are being written, replaced and read."""
 
-SETTINGS = f"""
+
+def settings(snapshot_every_ms: int = SNAPSHOT_EVERY_MS) -> str:
+    """What a configuration file says."""
+    return f"""
 [cluster]
 log_bytes_max = {LOG_BYTES_MAX}
 
 [reducer]
 progress_interval_ms = {PROGRESS_INTERVAL_MS}
-snapshot_every_ms = {SNAPSHOT_EVERY_MS}
+snapshot_every_ms = {snapshot_every_ms}
 """
 
 
 @pytest.fixture(scope="module")
 def mars(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MarsCluster]:
     """Everything; a test that breaks a server has it whole again at its end."""
-    yield from running_mars(tmp_path_factory.mktemp("faults"), settings=SETTINGS)
+    yield from running_mars(tmp_path_factory.mktemp("faults"), settings=settings())
 
 
 @pytest.fixture(scope="module")
 def servers_only(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MarsCluster]:
     """Servers and API; each test brings the mappers and reducers that it torments."""
     options = ("--mappers", "0", "--reducers", "0", "--buckets", "4")
-    yield from running_mars(tmp_path_factory.mktemp("faults"), *options, settings=SETTINGS)
+    yield from running_mars(tmp_path_factory.mktemp("faults"), *options, settings=settings())

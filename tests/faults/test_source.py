@@ -12,7 +12,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.support.cluster import MarsCluster, wait_for
+from tests.faults.conftest import settings
+from tests.support.cluster import MarsCluster, running_mars, wait_for
 from tests.support.kafka import admin, delete_records, ends
 from tests.support.load import PARTITIONS, Load
 from tests.support.rows import flow_rows
@@ -24,6 +25,15 @@ WINDOW_S = 10
 ROWS_PER_S = 200
 RETAKEN_S = 6
 """Seconds of a window whose rows retention takes away."""
+
+NEVER_MS = 10**9
+
+
+@pytest.fixture(scope="module")
+def mars(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MarsCluster]:
+    """One that saves no panes, so that after a loss every row is needed again."""
+    folder = tmp_path_factory.mktemp("source")
+    yield from running_mars(folder, settings=settings(NEVER_MS))
 
 
 def test_20_windows_whose_rows_retention_removed_are_not_complete(mars: MarsCluster) -> None:
