@@ -103,9 +103,7 @@ def _duration(
     except Rejected as error:
         raise Rejected(f"option {name}: {error}") from error
     if not least_ms <= duration_ms <= most_ms:
-        raise Rejected(
-            f"option {name}: {value} is outside of {span(least_ms)} to {span(most_ms)}"
-        )
+        raise Rejected(f"option {name}: {value} is outside of {span(least_ms)} to {span(most_ms)}")
     return duration_ms
 
 
