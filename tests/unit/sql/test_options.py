@@ -74,7 +74,7 @@ def test_windows_are_revised_where_asked_and_for_ten_minutes_unless_said() -> No
         ({"delay": None}, "option delay: write a duration as text"),
         ({"delay": "5"}, "option delay: '5' is not a duration"),
         ({"delay": "-1s"}, "is not a duration"),
-        ({"delay": "8d"}, "outside of 0 ms to 604800 s"),
+        ({"delay": "8d"}, "outside of 0 s to 7 d"),
         ({"idle_after": "0s"}, "option idle_after: 0s is outside"),
         ({"future_limit": "367d"}, "option future_limit"),
         ({"output_topic": 5}, "as text"),
