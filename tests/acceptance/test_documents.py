@@ -50,7 +50,7 @@ def shell(shared_mars: MarsCluster, tmp_path: Path) -> Iterator[Shell]:
     made.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def complaining(shared_mars: MarsCluster) -> None:
     """What people complain of most, on the cluster of the other tests."""
     bring_about(shared_mars)
