@@ -46,8 +46,8 @@ from mars.ports import (
     Registry,
     StoreIdentity,
     TopicAdmin,
+    put_copy,
 )
-from mars.ports.control import put_copy
 from mars.process import incidents, logs
 from mars.process.compiling import compile_version
 from mars.process.incidents import Tell, untold

@@ -24,8 +24,7 @@ from api.services.restoring import check_whole
 from mars.definitions import TaskDefinition, TaskState, TaskVersion, encode_definition
 from mars.errors import Conflict, Rejected, RequestError, VersionMismatch
 from mars.plan import Plan, Stream
-from mars.ports import TopicInfo
-from mars.ports.control import put_copy
+from mars.ports import TopicInfo, put_copy
 from mars.types import StreamName, TaskName, Topic
 
 TOPIC_POLL_S = 0.1

@@ -42,6 +42,7 @@ from mars.ports.control import (
     ControlState,
     TopicAdmin,
     TopicInfo,
+    put_copy,
 )
 from mars.ports.incidents import Incident, IncidentKind, IncidentLog
 from mars.ports.keys import ApiKey, KeyId, KeyRegistry, Role
@@ -198,4 +199,5 @@ __all__ = [
     "Written",
     "WrongEpoch",
     "WrongVersion",
+    "put_copy",
 ]

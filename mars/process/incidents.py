@@ -129,9 +129,8 @@ def fenced(bucket: Bucket | None, detail: str) -> Incident:
 
 def audit_mismatch(bucket: Bucket | None, detail: str) -> Incident:
     """The last emission is not in the output as it was written."""
-    digest = hashlib.blake2b(detail.encode(), digest_size=8).hexdigest()
     return Incident(
-        id=f"audit_mismatch-{digest}",
+        id=_id_of(IncidentKind.AUDIT_MISMATCH, detail),
         time_ms=_now_ms(),
         kind=IncidentKind.AUDIT_MISMATCH,
         what=f"Rows that were emitted are not in the output as they were written: {detail}.",
@@ -144,9 +143,8 @@ def audit_mismatch(bucket: Bucket | None, detail: str) -> Incident:
 
 def restored(bucket: Bucket | None, detail: str) -> Incident:
     """What a broker's restart had hidden can be read again."""
-    digest = hashlib.blake2b(detail.encode(), digest_size=8).hexdigest()
     return Incident(
-        id=f"restored-{digest}",
+        id=_id_of(IncidentKind.RESTORED, detail),
         time_ms=_now_ms(),
         kind=IncidentKind.RESTORED,
         what=f"A broker that restarted did not end a committed transaction everywhere: {detail}.",
@@ -155,6 +153,11 @@ def restored(bucket: Bucket | None, detail: str) -> Incident:
         "copies of each partition.",
         bucket=bucket,
     )
+
+
+def _id_of(kind: IncidentKind, detail: str) -> str:
+    """The same for the same words: what is found again is no new incident."""
+    return f"{kind.value}-{hashlib.blake2b(detail.encode(), digest_size=8).hexdigest()}"
 
 
 def _now_ms() -> int:

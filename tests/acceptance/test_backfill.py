@@ -117,11 +117,7 @@ def check(mars: MarsCluster, name: str, rows: list[dict[str, Any]]) -> list[Resu
     wanted = expected(rows)
     results = mars.read_until(f"mars.results.{name}", len(wanted), seconds=120)
     assert_exactly_once(results, wanted)
-    wait_for(
-        f"{len(rows)} rows in the ledger of {name}",
-        lambda: mars.client.ledger(name).read == len(rows),
-    )
-    ledger = mars.client.ledger(name)
+    ledger = mars.ledger(name, len(rows))
     assert ledger.late == ledger.bad == ledger.future == 0
     assert ledger.counted == ledger.emitted + ledger.open == len(rows)
     return results

@@ -349,7 +349,7 @@ def test_rows_of_the_future_move_no_watermark(shared_mars: MarsCluster) -> None:
 
     results = mars.read_until(f"mars.results.{name}", 2)
     assert [value["count"] for _key, value, _headers in results] == [1, 1]
-    ledger = mars.client.ledger(name)
+    ledger = mars.ledger(name, 6, emitted=2)
     assert (ledger.read, ledger.future, ledger.late, ledger.emitted) == (6, 2, 0, 2)
     records = dead(mars, name)
     assert [(record["offset"], record["reason"]) for record in records] == [(0, "future")] * 2
@@ -362,8 +362,7 @@ def test_many_bad_rows_are_named_in_ranges(shared_mars: MarsCluster) -> None:
 
     mars.produce(name, [(0, value) for value in values])
 
-    wait_for("all rows", lambda: mars.client.ledger(name).read == MANY + 2)
-    ledger = mars.client.ledger(name)
+    ledger = mars.ledger(name, MANY + 2)
     assert (ledger.bad, ledger.counted) == (MANY, 2)
     records = dead(mars, name)
     rows = [record for record in records if "offset" in record]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cluster import MarsCluster, wait_for
+from tests.support.cluster import MarsCluster, running_mars
 from tests.support.rows import assert_exactly_once, closing_rows, expected, flow_rows, messages
 
 pytestmark = pytest.mark.acceptance
@@ -24,9 +24,7 @@ LONG = "1h"
 
 @pytest.fixture(scope="module")
 def mars(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MarsCluster]:
-    cluster = MarsCluster(tmp_path_factory.mktemp("mars") / "data")
-    yield cluster
-    cluster.down()
+    yield from running_mars(tmp_path_factory.mktemp("mars"))
 
 
 def test_results_in_kafka_equal_what_duckdb_computes(mars: MarsCluster) -> None:
@@ -49,8 +47,7 @@ def test_results_in_kafka_equal_what_duckdb_computes(mars: MarsCluster) -> None:
 
 def test_the_ledger_balances_and_counts_every_row(mars: MarsCluster) -> None:
     rows = 20_000 + PARTITIONS
-    wait_for(f"{rows} rows in the ledger", lambda: mars.client.ledger("exact").read == rows)
-    ledger = mars.client.ledger("exact")
+    ledger = mars.ledger("exact", rows)
 
     assert ledger.counted == rows
     assert ledger.emitted + ledger.open == ledger.counted

@@ -33,8 +33,10 @@ def test_17_poison_among_good_rows(mars: MarsCluster) -> None:
     restarts = mars.restarts
     bystander = Load(mars, "f17_beside", rows_per_s=200)
     with Load(mars, "f17").running() as load, bystander.running():
-        load.every(0.3, lambda turn: _poison(load, turn))
+        turns = load.every(0.3, lambda turn: _poison(load, turn))
         assert not mars.client.task("f17").detail
+    for turn in range(turns, len(POISON)):
+        _poison(load, turn)
     sent = Counter(kind.place for kind in POISON)
     mars.produce("f17", [(number % PARTITIONS, b"{") for number in range(BROKEN_ROWS)])
 

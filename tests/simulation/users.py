@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from mars.definitions import Backfill, LaneSpan, TaskDefinition, TaskState, TaskVersion
 from mars.machines.folding import WINDOWS_AT_ONCE
-from mars.ports.control import put_copy
+from mars.ports import put_copy
 from mars.types import Lane, TaskName, Topic, backfill_lane, lane_partition, live_lane
 from tests.simulation.cluster import Servers
 from tests.simulation.rows import (

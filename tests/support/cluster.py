@@ -13,10 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
+from mars.answers import Ledger
 from mars.client import Client
 from mars.errors import MarsError
 from tests.conftest import missing_java, missing_kafka, missing_valkey, need
@@ -53,9 +54,11 @@ def wait_for(
 def running_mars(folder: Path, *options: str, settings: str = "") -> Iterator[MarsCluster]:
     """Start one in a folder, yield it, stop it; `settings` are TOML. Skips where it cannot run."""
     need(missing_java() or missing_kafka() or missing_valkey())
-    config = folder / "mars.toml"
-    config.write_text(settings)
-    mars = MarsCluster(folder / "data", "--config", str(config), *options)
+    if settings:
+        config = folder / "mars.toml"
+        config.write_text(settings)
+        options = ("--config", str(config), *options)
+    mars = MarsCluster(folder / "data", *options)
     yield mars
     mars.down()
 
@@ -160,6 +163,20 @@ class MarsCluster:
             name, sql, options={"delay": "500ms", "idle_after": "1s", **options}
         )
 
+    def ledger(self, task: str, read: int, emitted: int = 0) -> Ledger:
+        """The ledger once it has at least so many rows read and emitted.
+
+        The API follows what reducers commit as any consumer does, so it may be behind the test.
+        """
+
+        def settled() -> Ledger | None:
+            found = self.client.ledger(task)
+            return found if found.read >= read and found.emitted >= emitted else None
+
+        found = wait_for(f"{read} rows read and {emitted} emitted of {task}", settled)
+        assert found is not None
+        return found
+
     # ------------------------------------------------------------------------------- Kafka
 
     def topic(self, name: str, partitions: int, **config: str) -> None:
@@ -223,6 +240,10 @@ class MarsCluster:
 
     def read(self, topic: str) -> list[Result]:
         """Everything committed in a topic now: (key, value, headers)."""
+        return [_result(message) for message in self.messages(topic)]
+
+    def messages(self, topic: str) -> list[Message]:
+        """The same as the client has it."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self.file["kafka"],
@@ -254,7 +275,12 @@ class MarsCluster:
         return found
 
 
-def _read_all(consumer: Consumer, topic: str) -> Iterable[Result]:
+def _result(message: Message) -> Result:
+    headers = {name: (value or b"").decode() for name, value in message.headers() or []}
+    return message.key() or b"", json.loads(message.value() or b"{}"), headers
+
+
+def _read_all(consumer: Consumer, topic: str) -> Iterable[Message]:
     found = consumer.list_topics(topic, timeout=20).topics[topic].partitions
     consumer.assign([TopicPartition(topic, number, 0) for number in found])
     ended: set[int] = set()
@@ -268,6 +294,5 @@ def _read_all(consumer: Consumer, topic: str) -> Iterable[Result]:
         if error is not None:
             assert error.code() == KafkaError._PARTITION_EOF, error
             ended.add(message.partition())
-            continue
-        headers = {name: (value or b"").decode() for name, value in message.headers() or []}
-        yield message.key() or b"", json.loads(message.value() or b"{}"), headers
+        else:
+            yield message
