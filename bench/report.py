@@ -10,14 +10,26 @@ import re
 import sys
 from pathlib import Path
 
-import msgspec
-
-from bench import bulk_results
+from bench import api, balance, bulk_results
+from bench.api import ApiReport
+from bench.balance import BalanceReport
+from bench.balance_plots import plot_balance
 from bench.bulk_results import BulkReport
 from bench.errors import BenchError
 from bench.plots import plot_sweep
-from bench.results import FOLDER, Report, ThroughputReport, newest
-from bench.tables import grids, markdown
+from bench.results import (
+    FOLDER,
+    LatencyReport,
+    LatencyRun,
+    Report,
+    ThroughputReport,
+    ThroughputRun,
+    newest,
+)
+from bench.tables import Grid, grids, markdown
+
+AnyReport = Report | BulkReport | BalanceReport | ApiReport
+AnyRun = ThroughputRun | LatencyRun | bulk_results.BulkRun | balance.Run
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 
@@ -29,27 +41,28 @@ def filled(page: str, folder: Path = FOLDER) -> str:
 
     def block(match: re.Match[str]) -> str:
         name = match["name"]
-        report = newest_bulk(folder) if name == "bulk" else newest(name, folder)
+        report = _newest(name, folder)
         text = "_Not measured yet._\n" if report is None else section(report)
         return f"<!-- bench:{name} -->\n{text}<!-- /bench:{name} -->"
 
     return _BLOCK.sub(block, page)
 
 
-def newest_bulk(folder: Path) -> BulkReport | None:
-    """The newest report of `mars bench bulk`; None when there is none. Raises BenchError."""
-    paths = sorted(folder.glob("bulk-[0-9]*.json"))
-    if not paths:
-        return None
-    try:
-        return msgspec.json.decode(paths[-1].read_bytes(), type=BulkReport)
-    except msgspec.MsgspecError as error:
-        raise BenchError(
-            f"{paths[-1]} is not of this release ({error}); measure again or remove it."
-        ) from error
+def _newest(name: str, folder: Path) -> AnyReport | None:
+    match name:
+        case "bulk":
+            return newest(BulkReport, name, folder)
+        case "balance":
+            return newest(BalanceReport, name, folder)
+        case "api":
+            return newest(ApiReport, name, folder)
+        case "latency":
+            return newest(LatencyReport, name, folder)
+        case _:
+            return newest(ThroughputReport, name, folder)
 
 
-def section(report: Report | BulkReport) -> str:
+def section(report: AnyReport) -> str:
     """Where and when, the tables, what went wrong."""
     about = report.environment
     where = (
@@ -57,11 +70,27 @@ def section(report: Report | BulkReport) -> str:
         f"{about.cores} cores ({about.cpu}), {about.memory_bytes / 2**30:.0f} GiB, Python "
         f"{about.python}, load average {about.load_average} at the start.\n"
     )
-    problems = [f"{run.contestant}: {text}" for run in report.runs for text in run.problems]
+    problems = [text for run in report.runs for text in _problems(run)]
     said = [f"- {text}\n" for text in [*problems, *report.notes]]
-    found = bulk_results.grids(report) if isinstance(report, BulkReport) else grids(report)
-    tables = [markdown(grid) for grid in found]
+    tables = [markdown(grid) for grid in _grids(report)]
     return "\n".join([where, *tables, *(["".join(said)] if said else [])])
+
+
+def _problems(run: AnyRun) -> list[str]:
+    name = run.name if isinstance(run, balance.Run) else run.contestant
+    return [f"{name}: {text}" for text in run.problems]
+
+
+def _grids(report: AnyReport) -> list[Grid]:
+    match report:
+        case BulkReport():
+            return bulk_results.grids(report)
+        case BalanceReport():
+            return balance.grids(report)
+        case ApiReport():
+            return api.grids(report)
+        case _:
+            return grids(report)
 
 
 def main() -> int:
@@ -69,9 +98,12 @@ def main() -> int:
     try:
         PAGE.write_text(filled(PAGE.read_text("utf-8")), "utf-8")
         for name in ("sweep-json", "sweep-ndjson"):
-            report = newest(name)
-            if isinstance(report, ThroughputReport):
+            report = newest(ThroughputReport, name)
+            if report is not None:
                 plot_sweep(report, PAGE.parent)
+        balanced = newest(BalanceReport, "balance")
+        if balanced is not None:
+            plot_balance(balanced, PAGE.parent)
     except (BenchError, OSError) as error:
         print(error, file=sys.stderr)
         return 1

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import assert_never
 
 from mars.errors import Unavailable
+from mars.machines.mapper_meter import MapperMeter, with_lags
 from mars.machines.mapping import Mapping as MappingMachine
 from mars.machines.mapping_events import (
     CATCH_UP,
@@ -78,6 +79,9 @@ class MapperLoop:
         self._services = services
         self._poll_s = poll_s
         self._tracking = tracking
+        self._messages = 0
+        self._meter = MapperMeter()
+        self._measured_s = time.monotonic()
         self._log = logs.logger("mapper")
 
     def run(self, life: Life) -> None:
@@ -112,15 +116,27 @@ class MapperLoop:
             if isinstance(event, Fetched):
                 records += len(event.records.values)
             self._feed(Sourced(name, event))
-        near = records < POLL_RECORDS_MAX and reader.behind() < NEAR_THE_END_MESSAGES
+        self._messages += records
+        near = records < POLL_RECORDS_MAX and sum(reader.lags().values()) < NEAR_THE_END_MESSAGES
         return name if near else None
 
     def _report(self) -> None:
+        lags = self._readers[LIVE].lags()
         info = self._reporter.report(
-            self._machine.rows_mapped, self._services.missing, partitions=self._machine.readings()
+            self._machine.rows_mapped,
+            self._services.missing,
+            partitions=with_lags(self._machine.readings(), lags),
+            figures=self._figures(sum(lags.values())),
         )
         with suppress(Unavailable):  # best effort; the next one comes in a second
             self._coordinator.report(info)
+
+    def _figures(self, lag: int) -> dict[str, float]:
+        now_s = time.monotonic()
+        duration_s, self._measured_s = now_s - self._measured_s, now_s
+        messages, self._messages = self._messages, 0
+        figures = self._meter.measure(duration_s, messages, lag)
+        return {**figures, "queue_bytes": self._machine.queue_bytes}
 
     # --------------------------------------------------------------------------------- acting
 

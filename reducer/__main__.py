@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
-from mars.adapters.kafka import KafkaControlLog, KafkaProgressLog, KafkaSink, KafkaTopicAdmin
+from mars.adapters.kafka import (
+    KafkaControlLog,
+    KafkaIncidentLog,
+    KafkaProgressLog,
+    KafkaSink,
+    KafkaTopicAdmin,
+)
 from mars.adapters.redis import RedisNoteBox, RedisPartialLog
+from mars.machines.balancing import SpreadLimits
 from mars.machines.owning import OwningLimits
+from mars.machines.pressing import PressLimits
 from mars.machines.reducing import Reducing
+from mars.machines.scaling import ScaleLimits
+from mars.machines.steering import SteeringLimits
 from mars.process import logs
 from mars.process.command import settings_from_command_line
+from mars.process.incidents import IncidentTeller
+from mars.process.life import Life
 from mars.process.member import Reporter
 from mars.process.memory import settle_garbage_collection
 from mars.process.serving import Process, serve
@@ -42,26 +55,32 @@ class _Reducer:
         self._member = process.member
         self._admin = KafkaTopicAdmin(process.settings)
         self._registry = process.registry()
+        self._teller = IncidentTeller(KafkaIncidentLog(process.settings))
 
     def serve(self) -> None:
         life = self._process.life
         self._services.insist(life, "kafka", lambda: self._admin.ensure_internal(self._buckets))
         if life.stopping:
             return
+        self._teller.start(life)
         reporter = self._process.join()
         log = RedisPartialLog.open(self._settings, self._buckets)
-        leader = threading.Thread(target=self._leader(log).run, args=(life,), name="leader")
-        leader.start()
+        leading = self._leader(log)
+        # They go on until our own buckets have been given away, and so longer than `life`.
+        reign = Life()
+        beside = [_started("leader", leading.run, reign)]
+        tracker = self._tracker(log) if self._settings.tracker.enabled else None
+        if tracker is not None:
+            beside.append(_started("tracker", tracker.run, reign))
         settle_garbage_collection()
         logs.info(
             logs.logger("reducer"), "reducer runs", member=self._member, buckets=self._buckets
         )
-        tracker = self._tracker(log) if self._settings.tracker.enabled else None
-        beside = [leader] if tracker is None else [leader, self._started(tracker)]
         try:
-            self._loop(log, reporter, tracker).run(life)
+            self._loop(log, reporter, leading, tracker).run(life)
         finally:
             life.stop()
+            reign.stop()
             for thread in beside:
                 thread.join()
             self._coordinator.close()
@@ -77,12 +96,8 @@ class _Reducer:
             box=box,
             log=log,
             progress=KafkaProgressLog(self._settings),
+            tell=self._teller.tell,
         )
-
-    def _started(self, tracker: TrackerLoop) -> threading.Thread:
-        thread = threading.Thread(target=tracker.run, args=(self._process.life,), name="tracker")
-        thread.start()
-        return thread
 
     def _leader(self, log: RedisPartialLog) -> LeaderLoop:
         return LeaderLoop(
@@ -95,10 +110,16 @@ class _Reducer:
             admin=self._admin,
             namespace=self._settings.namespace,
             services=self._services,
+            limits=_steering(self._settings),
+            tell=self._teller.tell,
         )
 
     def _loop(
-        self, log: RedisPartialLog, reporter: Reporter, tracker: TrackerLoop | None
+        self,
+        log: RedisPartialLog,
+        reporter: Reporter,
+        leading: LeaderLoop,
+        tracker: TrackerLoop | None,
     ) -> ReducerLoop:
         limits = self._settings.reducer
         machine = Reducing(
@@ -108,6 +129,7 @@ class _Reducer:
                 large_task_rows=limits.large_task_rows,
                 log_bytes_max=self._settings.cluster.log_bytes_max,
                 buckets=self._buckets,
+                snapshot_every_ms=limits.snapshot_every_ms,
                 tracked=tracker is not None,
             ),
         )
@@ -125,6 +147,8 @@ class _Reducer:
             poll_s=limits.poll_ms / 1000,
             threads=min(COMMIT_THREADS_MAX, self._buckets),
             turn=turn,
+            balance=lambda: leading.balance,
+            tell=self._teller.tell,
             tracker=tracker,
         )
 
@@ -132,6 +156,26 @@ class _Reducer:
         """How many partitions an output topic has; one that was deleted is made again."""
         wanted = self._settings.kafka.results_partitions or self._buckets
         return self._admin.ensure_output(Topic(topic), wanted).partitions
+
+
+def _started(name: str, run: Callable[[Life], None], life: Life) -> threading.Thread:
+    thread = threading.Thread(target=run, args=(life,), name=name)
+    thread.start()
+    return thread
+
+
+def _steering(settings: Settings) -> SteeringLimits:
+    """The section [balance] as the leader takes it."""
+    given = settings.balance
+    return SteeringLimits(
+        enabled=given.enabled,
+        cooldown_s=given.cooldown_s,
+        bucket_rest_s=given.bucket_rest_s,
+        room_bytes=settings.cluster.log_bytes_max,
+        spread=SpreadLimits(given.imbalance_max, given.gain_min),
+        press=PressLimits(given.backlog_high, given.backlog_low, given.use_high),
+        scale=ScaleLimits(given.use_low, given.use_high, given.use_target),
+    )
 
 
 if __name__ == "__main__":

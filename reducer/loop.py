@@ -13,7 +13,10 @@ import queue
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from typing import assert_never
 
 from mars.codec.entry import CorruptEntry
@@ -31,24 +34,41 @@ from mars.machines.events import (
     HeadsRead,
     Instruction,
     LogRead,
+    LogRestored,
     ReadAssignment,
     ReadLog,
+    ReadSnapshots,
     ReleaseBucket,
     Report,
+    RestoreLog,
     TasksChanged,
     TellTracker,
     Ticked,
     TrimLog,
 )
 from mars.machines.reducing import Reducing
-from mars.ports import Coordinator, PartialLog, ReadRequest, Registry, ResultSink
-from mars.process import logs
+from mars.ports import (
+    Balance,
+    Coordinator,
+    LogSlice,
+    PartialLog,
+    ReadRequest,
+    Registry,
+    ResultSink,
+)
+from mars.process import incidents, logs
+from mars.process.incidents import Tell, untold
 from mars.process.life import Life, Services
 from mars.process.member import Reporter
 from mars.process.tasks import TaskSource, fail_task
-from mars.types import MemberId
+from mars.types import MemberId, Reason
 from reducer.bucket_work import BucketWork
+from reducer.metering import Metering
 from reducer.tracking import TrackerLoop
+
+LEAVE_S = 4.0
+"""Longest wait until the leader has given our buckets to others; then we stop all the same. With
+the last commits (5 s) it fits into the 10 s that whoever stops processes usually grants."""
 
 ROUND_PAUSE_S = 0.01
 """Least time between two rounds: doorbells that ring meanwhile are answered together."""
@@ -72,8 +92,12 @@ class ReducerLoop:
         poll_s: float,
         threads: int,
         turn: threading.Lock | None = None,
+        balance: Callable[[], Balance | None] = lambda: None,
+        tell: Tell = untold,
         tracker: TrackerLoop | None = None,
     ) -> None:
+        self._member = member
+        self._leaving = False
         self._machine = machine
         self._store = log
         self._registry = registry
@@ -81,13 +105,16 @@ class ReducerLoop:
         self._tasks = tasks
         self._reporter = reporter
         self._services = services
+        self._tell = tell
         self._poll_s = poll_s
         self._turn = turn or threading.Lock()
         """Held by whoever finishes windows or hands rows to Kafka: side by side both are slower."""
         self._tracker = tracker
         self._log = logs.logger("reducer")
         self._inbox: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
-        self._work = BucketWork(member, sink, self._inbox.put, threads)
+        self._metering = Metering()
+        self._work = BucketWork(member, sink, self._inbox.put, threads, self._metering)
+        self._balance = balance
         self._assignment_changed = threading.Event()
         self._assignment_changed.set()
         self._undone: deque[TrimLog | CompactLog | FailTask] = deque()
@@ -96,7 +123,7 @@ class ReducerLoop:
     # ------------------------------------------------------------------------------- going round
 
     def run(self, life: Life) -> None:
-        """Go round until asked to stop, then give the buckets' producers back."""
+        """Go round until asked to stop, let others take the buckets, give the producers back."""
         self._coordinator.watch(self._on_cluster_change)
         bell = threading.Thread(target=self._listen, args=(life,), name="bell", daemon=True)
         bell.start()
@@ -105,9 +132,28 @@ class ReducerLoop:
                 self._wait()
                 self.round()
                 life.wait(ROUND_PAUSE_S)
+            self._leave()
         finally:
             self._work.close()
             bell.join(timeout=2 * self._poll_s)
+
+    def _leave(self) -> None:
+        """Go on until the leader has moved our buckets to those who stay, if there are any."""
+        self._leaving = True
+        self._report()
+        deadline_s = time.monotonic() + LEAVE_S
+        while self._machine.statuses() and time.monotonic() < deadline_s and self._others_stay():
+            self._wait()
+            self.round()
+
+    def _others_stay(self) -> bool:
+        if not self._coordinator.connected():
+            return False
+        try:
+            members = self._coordinator.members("reducer")
+        except Unavailable:
+            return False
+        return any(name != self._member and not info.leaving for name, info in members.items())
 
     def _on_cluster_change(self) -> None:
         self._assignment_changed.set()
@@ -146,7 +192,7 @@ class ReducerLoop:
         self._look()
         now_ms = int(time.monotonic() * 1000)
         for bucket in self._machine.buckets():
-            with self._turn:
+            with self._turn, self._metering.busy(bucket):
                 instructions = self._machine.handle(Ticked(now_ms, bucket))
             self._carry_out(instructions)
         self._catch_up_undone()
@@ -160,6 +206,7 @@ class ReducerLoop:
         heads = self._services.attempt("redis", lambda: self._store.head(watched))
         if heads is None:
             return
+        self._metering.look(self._machine.unread(heads))
         instructions = self._machine.handle(HeadsRead(heads))
         self._read_logs([each for each in instructions if isinstance(each, ReadLog)])
         self._carry_out([each for each in instructions if not isinstance(each, ReadLog)])
@@ -167,19 +214,41 @@ class ReducerLoop:
     def _read_logs(self, reads: list[ReadLog]) -> None:
         if not reads:
             return
+        store = self._store
         requests = [ReadRequest(each.task, each.bucket, each.after, each.upto) for each in reads]
+        slices: list[LogSlice] = []
         try:
-            slices = self._services.attempt("redis", lambda: self._store.read_many(requests))
+            with self._metering.reading(reads, slices):
+                slices += self._services.attempt("redis", partial(store.read_many, requests)) or ()
         except CorruptEntry as problem:
             self._read_apart(reads, problem)
             return
-        if slices is None:
+        if not slices:
             return
         names = list(dict.fromkeys(read.task for read in reads))
         heads = self._services.attempt("redis", lambda: self._store.head(names)) or {}
         for read, piece in zip(reads, slices, strict=True):
             self._rows += sum(entry.partial.counts.read for entry in piece.entries)
-            self._feed(LogRead(read, piece, heads.get(read.task)))
+            with self._metering.busy(read.bucket):
+                instructions = self._machine.handle(LogRead(read, piece, heads.get(read.task)))
+            self._carry_out(instructions)
+            self._tell_of_gone_rows(read, piece)
+
+    def _tell_of_gone_rows(self, read: ReadLog, piece: LogSlice) -> None:
+        """All buckets are told of rows that are gone; the one that counts them tells people."""
+        for entry in piece.entries:
+            for part in entry.partial.rejections.ranges:
+                if part.reason is Reason.GONE and part.rows:
+                    self._tell(incidents.incomplete(read.task, read.bucket, part))
+
+    def _report_to_people(self, report: Report) -> None:
+        logs.warning(self._log, report.detail, kind=report.kind)
+        if report.kind == "bucket_fenced":
+            self._tell(incidents.fenced(report.bucket, report.detail))
+        elif report.kind == "audit_mismatch":
+            self._tell(incidents.audit_mismatch(report.bucket, report.detail))
+        elif report.kind == "restored":
+            self._tell(incidents.restored(report.bucket, report.detail))
 
     def _read_apart(self, reads: list[ReadLog], problem: CorruptEntry) -> None:
         """One log cannot be read: its task fails, the others go on (I7)."""
@@ -190,13 +259,21 @@ class ReducerLoop:
             self._read_logs([read])
 
     def _report(self) -> None:
+        statuses = self._machine.statuses()
+        measured = self._metering.measure(frozenset(status.bucket for status in statuses))
         info = self._reporter.report(
             self._rows,
             self._services.missing,
-            buckets=self._machine.statuses(),
+            buckets=statuses,
             leader_epoch=self._coordinator.leading(),
-            figures=self._tracker.load() if self._tracker is not None else {},
+            figures={
+                "backlog_bytes": measured.backlog_bytes,
+                "backlog_growth_bytes_per_second": measured.backlog_growth_bytes_per_second,
+                "read_bytes_per_second": measured.read_bytes_per_second,
+                **(self._tracker.load() if self._tracker is not None else {}),
+            },
         )
+        info = replace(info, loads=measured.buckets, balance=self._balance(), leaving=self._leaving)
         with suppress(Unavailable):  # best effort; the next one comes in a second
             self._coordinator.report(info)
 
@@ -223,6 +300,10 @@ class ReducerLoop:
                 self._on_cluster_change()
             case ClaimBucket() | AuditEmissions() | CommitTransaction() | ReleaseBucket():
                 self._work.start(instruction)
+            case ReadSnapshots():
+                self._work.start(instruction)
+            case RestoreLog():
+                self._restore(instruction)
             case ReadLog():
                 self._read_logs([instruction])
             case TrimLog() | CompactLog() | FailTask():
@@ -230,7 +311,7 @@ class ReducerLoop:
             case TellTracker():
                 self._tell_tracker(instruction)
             case Report():
-                logs.warning(self._log, instruction.detail, kind=instruction.kind)
+                self._report_to_people(instruction)
             case _:
                 assert_never(instruction)
         return True
@@ -238,6 +319,17 @@ class ReducerLoop:
     def _tell_tracker(self, told: TellTracker) -> None:
         if self._tracker is not None:
             self._tracker.outbox.counted(told.task, told.store_epoch, told.bucket, told.entries)
+
+    def _restore(self, wanted: RestoreLog) -> None:
+        """Where the store does not answer, the machine asks again at the next look."""
+        done = self._services.attempt(
+            "redis",
+            lambda: self._store.put_base(
+                wanted.task, wanted.store_epoch, wanted.bucket, wanted.bases
+            ),
+        )
+        if done:
+            self._feed(LogRestored(wanted))
 
     def _read_assignment(self) -> bool:
         if not self._coordinator.connected():

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from mars.errors import MarsError, Unavailable
 from mars.machines.leading_view import KnownProgress
 from mars.ports import NoteBox, PartialLog, Progress, ProgressLog
-from mars.process import logs
+from mars.process import incidents, logs
+from mars.process.incidents import Tell, untold
 from mars.process.life import Life
 from mars.process.tracking import POST_INTERVAL_S, Outbox
 from mars.tracking.acking import Acking
@@ -34,6 +35,7 @@ class TrackerLoop:
         box: NoteBox,
         log: PartialLog,
         progress: ProgressLog,
+        tell: Tell = untold,
     ) -> None:
         self.outbox = outbox
         self._member = member
@@ -42,6 +44,7 @@ class TrackerLoop:
         self._box = box
         self._store = log
         self._progress = progress
+        self._tell = tell
         self._known = KnownProgress()
         self._positions: dict[Bucket, int] = {}
         self._ring = outbox.ring
@@ -101,7 +104,7 @@ class TrackerLoop:
             found = judge(suspect, self._buckets, records, heads.get(suspect.root.life.task))
             verdicts.append((suspect.root, found.verdict))
             if found.verdict is Verdict.LOST:
-                self._tell(suspect, found, records)
+                self._report(suspect, found, records)
         self._acking.judged(verdicts)
 
     def _records(self) -> Mapping[RecordKey, Progress]:
@@ -112,10 +115,16 @@ class TrackerLoop:
             self._known = self._known.with_records(piece.records)
         return self._known.records
 
-    def _tell(self, suspect: Note, found: Judgement, records: Mapping[RecordKey, Progress]) -> None:
+    def _report(
+        self, suspect: Note, found: Judgement, records: Mapping[RecordKey, Progress]
+    ) -> None:
         """Name the loss, and let the leader have the offsets read again."""
         life, seq = suspect.root
         self._lost_epoch = life.epoch
+        closed_ms = _closed(life.task, life.version, found.buckets, records)
+        without_it = "none" if closed_ms is None else f"windows that end by {closed_ms} ms"
+        lost = incidents.partial_lost(suspect.root, suspect.ranges, found.buckets, closed_ms)
+        self._tell(lost)
         logs.warning(
             self._log,
             "a partial is lost between store and reducer; its offsets are read again",
@@ -127,18 +136,18 @@ class TrackerLoop:
             buckets=list(found.buckets),
             certain=found.certain,
             ranges=[f"{part.lane}[{part.first},{part.next})" for part in suspect.ranges],
-            emitted_without_it=_closed(life.task, life.version, found.buckets, records),
+            emitted_without_it=without_it,
         )
 
 
 def _closed(
     task: TaskName, version: int, buckets: Sequence[Bucket], records: Mapping[RecordKey, Progress]
-) -> str:
-    """Which windows can no longer be mended, in words."""
+) -> int | None:
+    """Up to which end windows can no longer be mended, ms; None: all of them can."""
     ends = [
         record.closed_ms
         for bucket in buckets
         if (record := records.get((task, version, bucket))) is not None
         and record.closed_ms is not None
     ]
-    return f"windows that end up to {max(ends)} ms" if ends else "none"
+    return max(ends, default=None)

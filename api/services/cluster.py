@@ -7,18 +7,22 @@ from functools import partial
 
 from api.schemas import (
     Backlog,
+    BalanceView,
+    BucketLoadView,
     BucketView,
     ClusterView,
     LeaderView,
     MemberView,
+    MoveView,
     OwnerView,
     PartitionView,
     TaskBacklog,
+    WantedView,
 )
 from api.services.context import BucketCount, Cluster, Ports
 from api.services.missing import Away, Missing
 from api.services.sampling import Sample, Sampler
-from mars.ports import Assignment, MemberInfo
+from mars.ports import Assignment, Balance, BucketLoad, MemberInfo
 from mars.types import MemberId
 
 ROLES = ("mapper", "reducer", "api", "bulk")
@@ -70,8 +74,9 @@ class ClusterService:
             buckets=buckets,
             store_epoch=assignment.store_epoch if assignment else None,
             leader=_leader(assignment, members),
-            members=[_member(members[name]) for name in sorted(members)],
+            members=[_member(members[name], self._ports.now_ms()) for name in sorted(members)],
             assignment=_owners(assignment),
+            balance=_balance(balance_of(members)),
             backlog=_backlog(sample),
             missing=sorted({*missing.services, *sample.missing}),
         )
@@ -92,13 +97,60 @@ def _leader(assignment: Assignment | None, members: Members) -> LeaderView | Non
     return LeaderView(member=None, epoch=assignment.leader_epoch) if assignment else None
 
 
-def _member(info: MemberInfo) -> MemberView:
+def balance_of(members: Members) -> Balance | None:
+    """What the leader says of the loads; of several who believe to lead, the newest one."""
+    said = [
+        (info.load.get(LEADS, 0.0), info.balance)
+        for info in members.values()
+        if info.balance is not None
+    ]
+    return max(said, key=lambda pair: pair[0])[1] if said else None
+
+
+def _balance(balance: Balance | None) -> BalanceView | None:
+    if balance is None:
+        return None
+    return BalanceView(
+        mean_use=balance.mean_use,
+        deviation=balance.deviation,
+        pressure={str(member): value for member, value in balance.pressure.items()},
+        wanted=[
+            WantedView(role=each.role, present=each.present, wanted=each.wanted, reason=each.reason)
+            for each in balance.wanted
+        ],
+        moves=[
+            MoveView(
+                bucket=move.bucket,
+                source=move.source,
+                target=move.target,
+                reason=move.reason,
+                at=move.at_ms,
+            )
+            for move in balance.moves
+        ],
+    )
+
+
+def _load(load: BucketLoad | None) -> BucketLoadView | None:
+    if load is None:
+        return None
+    return BucketLoadView(
+        use=load.use,
+        rows_per_second=load.rows_per_second,
+        bytes_per_second=load.bytes_per_second,
+        backlog_bytes=load.backlog_bytes,
+    )
+
+
+def _member(info: MemberInfo, now_ms: int) -> MemberView:
+    loads = {load.bucket: load for load in info.loads}
     return MemberView(
         id=info.id,
         role=info.role,
         host=info.host,
         pid=info.pid,
         started=info.started_ms,
+        reported=info.reported_ms or None,
         load=dict(info.load),
         missing=list(info.missing),
         partitions=[
@@ -107,13 +159,21 @@ def _member(info: MemberInfo) -> MemberView:
                 partition=part.partition,
                 position=part.position,
                 state=part.state,
+                lag=part.lag,
             )
             for part in info.partitions
         ],
         buckets=[
-            BucketView(bucket=status.bucket, epoch=status.epoch, state=status.state)
+            BucketView(
+                bucket=status.bucket,
+                epoch=status.epoch,
+                state=status.state,
+                load=_load(loads.get(status.bucket)),
+            )
             for status in info.buckets
         ],
+        age_s=max(0, now_ms - info.reported_ms) / 1000 if info.reported_ms else None,
+        leaving=info.leaving,
     )
 
 

@@ -1,22 +1,4 @@
-"""Figures for Prometheus, in base units.
-
-| metric | labels | what |
-| --- | --- | --- |
-| `mars_task_rows_total` | task, fate | rows as committed, by fate (`FATES`) |
-| `mars_task_open_rows` | task | counted rows of which some window is still to come |
-| `mars_task_lag_messages` | task, partition | messages not yet taken |
-| `mars_task_watermark_age_seconds` | task | the store's clock less the watermark |
-| `mars_task_log_bytes` | task | size of the task's logs in Redis |
-| `mars_task_state` | task, state | 1 for the state the task is in |
-| `mars_members` | role | live processes |
-| `mars_member_rows_per_second` | member, role | what a process handles |
-| `mars_member_cpu_seconds_total` | member, role | CPU time of a process |
-| `mars_member_resident_bytes` | member, role | memory of a process |
-| `mars_tracker_pending_roots` | member | batches that an acker waits for |
-| `mars_tracker_roots_total` | member, outcome | batches proven, unproven or lost (`OUTCOMES`) |
-| `mars_store_epoch` | | which life of Redis this is |
-| `mars_service_up` | service | 1 if the server answers this process |
-"""
+"""Figures for Prometheus, in base units; docs/metrics.md lists them."""
 
 from __future__ import annotations
 
@@ -26,10 +8,11 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from api.services.cluster import ROLES, ClusterService
+from api.services.cluster import ROLES, ClusterService, balance_of
 from api.services.context import Ports
 from api.services.health import Health
 from api.services.missing import Missing
+from api.services.requests import RequestFigures
 from api.services.sampling import Sampler, TaskFigures
 from mars.ports import Assignment, Ledger, MemberInfo
 from mars.types import MemberId, TaskName
@@ -55,6 +38,7 @@ class MetricService:
         self._cluster = cluster
         self._sampler = sampler
         self._health = health
+        self.requests = RequestFigures()
 
     def expose(self) -> bytes:
         """The text that Prometheus reads. Servers that are away make figures miss, not fail."""
@@ -71,8 +55,10 @@ class MetricService:
         yield from _task_gauges(tasks)
         yield from _members(members)
         yield from _tracker(members)
+        yield from _balance(members)
         yield from _store(assignment)
         yield _services(self._health)
+        yield from self.requests.collect()
 
 
 class _Fixed(Collector):
@@ -145,6 +131,18 @@ def _members(members: Mapping[MemberId, MemberInfo]) -> Iterator[Metric]:
         "cpu_seconds_total": CounterMetricFamily(
             "mars_member_cpu_seconds", "CPU time of a process.", labels=labels
         ),
+        "cpu_use": GaugeMetricFamily(
+            "mars_member_cpu_use", "CPU seconds a second, smoothed.", labels=labels
+        ),
+        "backlog_bytes": GaugeMetricFamily(
+            "mars_member_backlog_bytes", "Unread bytes of the task with most.", labels=labels
+        ),
+        "queue_bytes": GaugeMetricFamily(
+            "mars_member_queue_bytes", "Messages read and not yet written.", labels=labels
+        ),
+        "lag_messages": GaugeMetricFamily(
+            "mars_member_lag_messages", "Messages ahead of a mapper.", labels=labels
+        ),
         "resident_bytes": GaugeMetricFamily(
             "mars_member_resident_bytes", "Memory of a process.", labels=labels
         ),
@@ -171,6 +169,35 @@ def _tracker(members: Mapping[MemberId, MemberInfo]) -> Iterator[Metric]:
         for outcome in OUTCOMES:
             roots.add_metric([name, outcome], info.load[f"tracker_{outcome}_total"])
     yield from (pending, roots)
+
+
+def _balance(members: Mapping[MemberId, MemberInfo]) -> Iterator[Metric]:
+    buckets = GaugeMetricFamily(
+        "mars_bucket_use", "CPU seconds a second of a bucket.", labels=["bucket", "member"]
+    )
+    for name, info in members.items():
+        for load in info.loads:
+            buckets.add_metric([str(load.bucket), name], load.use)
+    yield buckets
+    balance = balance_of(members)
+    if balance is None:
+        return
+    yield GaugeMetricFamily("mars_reducer_use_mean", "Of a core.", value=balance.mean_use)
+    yield GaugeMetricFamily(
+        "mars_reducer_use_deviation", "Standard deviation of use.", value=balance.deviation
+    )
+    pressure = GaugeMetricFamily(
+        "mars_reducer_pressure", "About 1: its room is full, or will be.", labels=["member"]
+    )
+    for name, value in balance.pressure.items():
+        pressure.add_metric([name], value)
+    yield pressure
+    wanted = GaugeMetricFamily(
+        "mars_wanted_members", "How many the load asks for.", labels=["role"]
+    )
+    for each in balance.wanted:
+        wanted.add_metric([each.role], each.wanted)
+    yield wanted
 
 
 def _store(assignment: Assignment | None) -> Iterator[Metric]:

@@ -76,6 +76,7 @@ def _command(options: Options, data: Path, pipe: int) -> Sequence[str]:
         "--zookeeper-port": options.zookeeper_port,
         "--redis-port": options.redis_port,
         "--config": None if options.config is None else options.config.absolute(),
+        "--autoscale": None if options.autoscale is None else str(options.autoscale),
         "--report-fd": pipe,
     }
     words = [

@@ -226,6 +226,35 @@ def bulk(
     return 1 if any(run.problems for run in finished.report.runs) else 0
 
 
+@bench.command()
+@results_option
+@json_option
+def balance(results: Path | None, as_json: bool) -> int:
+    """What moving buckets is worth, simulated: wandering keys, bursts, a load that rises and falls.
+
+    The decisions and load figures are those of the leader; takes a minute and no servers.
+    """
+    from bench.balance import balance_session, grids
+    from bench.balance_plots import plot_balance
+    from bench.plots import DOCS
+    from bench.results import FOLDER
+    from bench.tables import on_terminal
+
+    finished = balance_session(messages().print, results or FOLDER)
+    if as_json:
+        print_json(finished.report)
+    else:
+        for grid in grids(finished.report):
+            output().print(on_terminal(grid))
+    problems = [f"{run.name}: {text}" for run in finished.report.runs for text in run.problems]
+    for text in problems:
+        messages().print(text, markup=False)
+    messages().print(f"Saved: {finished.path}", markup=False)
+    for path in plot_balance(finished.report, DOCS if results is None else results):
+        messages().print(f"Plot: {path}", markup=False)
+    return 1 if problems else 0
+
+
 def _show(finished: Finished, *, as_json: bool) -> int:
     """Print the report; 1 when a contestant's results were wrong."""
     from bench.plots import DOCS, plot_sweep

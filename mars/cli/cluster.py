@@ -14,6 +14,21 @@ PROCESSES = click.IntRange(0, 64)
 PORT = click.IntRange(0, 65_535)
 
 
+class Range(click.ParamType[tuple[int, int]]):
+    """Two counts, written MIN:MAX."""
+
+    name = "min:max"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
+        """Both; the first is at least 1 and not above the second."""
+        low, colon, high = str(value).partition(":")
+        if not (colon and low.isdigit() and high.isdigit() and 1 <= int(low) <= int(high) <= 64):
+            self.fail(f"{value!r} is no range; write MIN:MAX, as 1:4 (64 at most).", param, ctx)
+        return int(low), int(high)
+
+
 @click.command()
 @data_option
 @click.option("--mappers", type=PROCESSES, default=2, show_default=True)
@@ -41,6 +56,12 @@ PORT = click.IntRange(0, 65_535)
     default=None,
     help="TOML file with further settings.",
 )
+@click.option(
+    "--autoscale",
+    type=Range(),
+    default=None,
+    help="Keep as many mappers, and as many reducers, as the load asks for.",
+)
 @click.option("--demo", is_flag=True, help="Feed synthetic flows and show their statistics.")
 @click.option("--detach", is_flag=True, help="Return when everything is ready.")
 @click.option("--report-fd", type=int, default=None, hidden=True)
@@ -56,6 +77,7 @@ def up(
     zookeeper_port: int,
     redis_port: int,
     config: Path | None,
+    autoscale: tuple[int, int] | None,
     demo: bool,
     detach: bool,
     report_fd: int | None,
@@ -69,6 +91,7 @@ def up(
     from mars.cli.report import Report
     from mars.local.cluster import Options, check_machine, fetch_jars, make_folder
     from mars.local.jars import shown
+    from mars.local.scaling import Bounds
 
     if demo and detach:
         raise click.UsageError("--demo shows results as they come, so it cannot --detach.")
@@ -83,6 +106,7 @@ def up(
         zookeeper_port=zookeeper_port,
         redis_port=redis_port,
         config=config,
+        autoscale=None if autoscale is None else Bounds(*autoscale),
     )
     check_machine()
     make_folder(data)

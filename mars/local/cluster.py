@@ -15,9 +15,10 @@ from mars.local import jars
 from mars.local.java import find_java
 from mars.local.network import HOST, PortWish, check_ports, free_port
 from mars.local.roles import ApiProcess, RoleCommand, RoleProcess, role_command
+from mars.local.scaling import Bounds, ScaleAdvice
 from mars.local.servers import KafkaServer, ValkeyServer, ZooKeeperServer, find_valkey
 from mars.local.state import end_leftovers, locked
-from mars.local.supervisor import Addresses, Report, Supervisor
+from mars.local.supervisor import Addresses, Report, Scaling, Supervisor
 from mars.settings import (
     KafkaSettings,
     RedisSettings,
@@ -51,6 +52,7 @@ class Options:
     zookeeper_port: int = 2181
     redis_port: int = 6379
     config: Path | None = None
+    autoscale: Bounds | None = None
 
 
 @contextmanager
@@ -78,9 +80,27 @@ def running(
         try:
             with _disk_errors(data):
                 supervisor.start()
-            yield supervisor
+            with _scaled(supervisor, chosen, command):
+                yield supervisor
         finally:
             supervisor.stop(at_once)
+
+
+@contextmanager
+def _scaled(supervisor: Supervisor, options: Options, command: RoleCommand) -> Iterator[None]:
+    """With as many mappers and reducers as the leader wants, if that was asked for."""
+    if options.autoscale is None:
+        yield
+        return
+    advice = ScaleAdvice(supervisor.addresses.api, options.autoscale)
+    supervisor.scaling = Scaling(
+        advice.targets, lambda role, number: _worker(options.data, role, number, command)
+    )
+    advice.start()
+    try:
+        yield
+    finally:
+        advice.stop()
 
 
 def check_machine() -> None:
@@ -185,28 +205,32 @@ def _supervisor(
     stop_asked: threading.Event,
     command: RoleCommand,
 ) -> Supervisor:
-    data, logs, config = options.data, options.data / "logs", options.data / "mars.toml"
+    data, logs = options.data, options.data / "logs"
     servers = [
         ValkeyServer(data / "redis", options.redis_port, log=logs / "redis.log"),
         ZooKeeperServer(data / "zookeeper", options.zookeeper_port, log=logs / "zookeeper.log"),
         KafkaServer(data / "kafka", options.kafka_port, log=logs / "kafka.log"),
     ]
-    names = [("mapper", index) for index in range(1, options.mappers + 1)]
-    names += [("reducer", index) for index in range(1, options.reducers + 1)]
+    within = options.autoscale.within if options.autoscale is not None else int
+    names = [("mapper", index) for index in range(1, within(options.mappers) + 1)]
+    names += [("reducer", index) for index in range(1, within(options.reducers) + 1)]
     names += [("bulk", index) for index in range(1, options.bulk + 1)]
-    workers = [
-        RoleProcess(f"{role}-{index}", role, config, logs / f"{role}-{index}.log", command)
-        for role, index in names
-    ]
+    workers = [_worker(data, role, index, command) for role, index in names]
+    scheme = "https" if settings.api.tls_certificate_location else "http"
     addresses = Addresses(
-        api=f"http://{_reachable(settings.api.host)}:{settings.api.port}",
+        api=f"{scheme}://{_reachable(settings.api.host)}:{settings.api.port}",
         kafka=settings.kafka.bootstrap,
         zookeeper=settings.zookeeper.hosts,
         redis=settings.redis.url,
         namespace=settings.namespace,
     )
-    api = ApiProcess(settings.api, config, logs / "api.log", command)
+    api = ApiProcess(settings.api, data / "mars.toml", logs / "api.log", command)
     return Supervisor(data, addresses, servers, [*workers, api], report, stop_asked)
+
+
+def _worker(data: Path, role: str, number: int, command: RoleCommand) -> RoleProcess:
+    name = f"{role}-{number}"
+    return RoleProcess(name, role, data / "mars.toml", data / "logs" / f"{name}.log", command)
 
 
 def _reachable(host: str) -> str:

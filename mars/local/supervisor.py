@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from mars.errors import LocalClusterError
 from mars.local.child import POLL_S, Child
+from mars.local.scaling import Target
 from mars.local.state import ClusterFile, ProcessEntry, cluster_path, write_cluster
 
 READY_S = 90.0
@@ -36,6 +38,18 @@ Report = Callable[[str], None]
 """Told one line for a person."""
 
 
+MakeChild = Callable[[str, int], Child]
+"""A child of a role under a number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """How many of which role are wanted at the moment, and how to make one more."""
+
+    targets: Callable[[], Mapping[str, Target]]
+    make: MakeChild
+
+
 class StopAsked(Exception):
     """Somebody asked to stop before everything was ready."""
 
@@ -49,6 +63,8 @@ class _Watched:
     started_at: float = 0.0
     deaths_in_a_row: int = 0
     start_again_at: float | None = None
+    leaves_by: float | None = None
+    """Set for one that is not needed any more: until when it may end by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +80,7 @@ class Addresses:
 
 @dataclass(slots=True)
 class Supervisor:
-    """The children of one data folder.
+    """The children of one data folder, as many as `scaling` says where it is given.
 
     `start()` returns when all are ready; then `watch()` starts again what dies until `stop_asked`
     is set; `stop()` ends all, however far the start came. The caller has the folder's lock.
@@ -76,6 +92,7 @@ class Supervisor:
     roles: Sequence[Child]
     report: Report
     stop_asked: threading.Event = field(default_factory=threading.Event)
+    scaling: Scaling | None = None
     _watched: list[_Watched] = field(default_factory=list)
     _unwritten: bool = False
 
@@ -93,8 +110,10 @@ class Supervisor:
     def watch(self) -> None:
         """Start again what dies, until `stop_asked`."""
         while not self.stop_asked.wait(LOOK_S):
-            for watched in self._watched:
+            for watched in list(self._watched):
                 self._look_at(watched)
+            if self.scaling is not None:
+                self._scale(self.scaling)
             if self._unwritten:
                 self._write()
 
@@ -104,7 +123,8 @@ class Supervisor:
         When `at_once` says so, nobody is waited for any longer. To be called from the thread of
         `watch`, or after it has ended.
         """
-        _stop(self.roles, STOP_ROLES_S, at_once)
+        added = [each.child for each in self._watched if each.child not in self.servers]
+        _stop(list(dict.fromkeys([*self.roles, *added])), STOP_ROLES_S, at_once)
         _stop(self.servers, STOP_SERVERS_S, at_once)
         cluster_path(self.data).unlink(missing_ok=True)
 
@@ -134,12 +154,56 @@ class Supervisor:
 
     def _look_at(self, watched: _Watched) -> None:
         now = time.monotonic()
+        if watched.leaves_by is not None:
+            self._see_off(watched, watched.leaves_by, now)
+            return
         if watched.child.running:
             return
         if watched.start_again_at is None:
             self._note_death(watched, now)
         elif now >= watched.start_again_at:
             self._start_again(watched, now)
+
+    # ---------------------------------------------------------------------------------- scaling
+
+    def _scale(self, scaling: Scaling) -> None:
+        """As many of each role as are wanted; one step is awaited before the next is taken."""
+        for role, target in scaling.targets().items():
+            there = [each for each in self._watched if each.child.role == role]
+            staying = [each for each in there if each.leaves_by is None]
+            if len(there) != len(staying) or len(staying) != target.present:
+                continue  # what the leader says is of another number than there is
+            for _ in range(target.wanted - len(staying)):
+                self._add(scaling.make, role, target.reason)
+            for watched in staying[target.wanted :]:
+                self._dismiss(watched, target.reason)
+
+    def _add(self, make: MakeChild, role: str, reason: str) -> None:
+        taken = {each.child.name for each in self._watched}
+        number = next(n for n in itertools.count(1) if f"{role}-{n}" not in taken)
+        watched = _Watched(make(role, number), started_at=time.monotonic())
+        self._watched.append(watched)
+        try:
+            watched.child.start()
+        except (LocalClusterError, OSError) as error:
+            self.report(f"{watched.child.name} cannot be started: {error}")
+        self.report(f"{watched.child.name} is started: {reason}")
+        self._write()
+
+    def _dismiss(self, watched: _Watched, reason: str) -> None:
+        """A reducer gives its buckets away before it ends."""
+        self.report(f"{watched.child.name} is asked to end: {reason}")
+        watched.leaves_by = time.monotonic() + STOP_ROLES_S
+        watched.child.ask_to_end()
+
+    def _see_off(self, watched: _Watched, leaves_by: float, now: float) -> None:
+        if watched.child.running and now < leaves_by:
+            return
+        watched.child.kill()
+        self._watched.remove(watched)
+        self._write()
+
+    # ------------------------------------------------------------------------------ what dies
 
     def _note_death(self, watched: _Watched, now: float) -> None:
         lived_s = now - watched.started_at

@@ -11,28 +11,32 @@ The one recovery path, for every way in which the store can be lost or go back, 
       └▶ RAISE     publish E+1 and a new assignment epoch for every bucket
           └▶ wait  until every bucket's claim of its new epoch is in mars.progress: now all progress
               │    records are final
-              └▶ INITIALISE  every task: offsets = lowest L, cuts = all M
+              └▶ INITIALISE  every task: offsets = lowest L, cuts = all M and S
                   └▶ SEAL    leave the sentinel: (E, run id)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from mars.definitions import TaskDefinition, TaskState
-from mars.machines.balancing import balance
+from mars.machines.balancing import place
 from mars.machines.leading_tasks import of_former_task, task_start, tend_task
 from mars.machines.leading_view import (
     CopyDefinition,
+    CopyStream,
     Decision,
+    DropStreamCopy,
     DropTask,
     InitialiseTask,
     PublishAssignment,
     SealStore,
     View,
 )
-from mars.ports import Assignment, Owner, StoreIdentity
-from mars.types import AssignmentEpoch, StoreEpoch, TaskName
+from mars.machines.steering import Steering, SteeringLimits
+from mars.ports import Assignment, Balance, Move, Owner, StoreIdentity
+from mars.types import AssignmentEpoch, Bucket, MemberId, StoreEpoch, TaskName
 
 
 class Leading:
@@ -42,7 +46,8 @@ class Leading:
     a leader whose seal has vanished.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, limits: SteeringLimits | None = None) -> None:
+        self._steering = Steering(limits or SteeringLimits())
         self._raised = StoreEpoch(0)
         self._raised_run_id = ""
         self._initialised: set[TaskName] = set()
@@ -51,20 +56,29 @@ class Leading:
     def decide(self, view: View) -> list[Decision]:
         """What to change now. Act on all of it in order, then look again."""
         copies = _missing_copies(view)
+        self._steering.look(view.loads, view.buckets, sum(view.partitions.values()))
         if not view.reducers:
             return copies
         assignment = view.assignment
         reason = self._loss(view)
         if reason or assignment is None:
             return [*copies, self._raise(view, reason)]
-        moves = _rebalance(view, assignment)
+        moves = self._follow_members(view, assignment)
         if moves is not None:
             return [*copies, moves]
         if view.identity is None:
             return copies
         if not _sealed(view.identity, assignment):
             return copies + self._recover(view, view.identity, assignment)
-        return copies + self._tend(view, assignment)
+        return [*copies, *self._tend(view, assignment), *self._even_out(view, assignment)]
+
+    def published(self, moves: tuple[Move, ...], now_s: float, wall_ms: int) -> None:
+        """These moves are being published, at `now_s` of the view's clock."""
+        self._steering.moved([replace(move, at_ms=wall_ms) for move in moves], now_s)
+
+    def balance(self, view: View) -> Balance:
+        """What this leader makes of the loads, for people."""
+        return self._steering.balance(view.loads)
 
     # -------------------------------------------------------------------------------- recovery
 
@@ -103,9 +117,9 @@ class Leading:
 
     def _raise(self, view: View, reason: str) -> Decision:
         store_epoch = StoreEpoch(_highest_store_epoch(view) + 1)
-        owners = view.assignment.owners if view.assignment else {}
+        before = _owners(view.assignment)
         highest = _highest_epoch(view)
-        targets = balance(view.buckets, {b: o.member for b, o in owners.items()}, view.reducers)
+        targets = self._place(view, before)
         self._raised = store_epoch
         self._raised_run_id = view.identity.run_id if view.identity else ""
         self._initialised, self._sealed = set(), False
@@ -113,7 +127,11 @@ class Leading:
             bucket: Owner(member, AssignmentEpoch(highest + 1))
             for bucket, member in targets.items()
         }
-        return PublishAssignment(Assignment(view.leader_epoch, store_epoch, fresh), reason)
+        return PublishAssignment(
+            Assignment(view.leader_epoch, store_epoch, fresh),
+            reason,
+            _moves(view, before, targets),
+        )
 
     def _recover(
         self, view: View, identity: StoreIdentity, assignment: Assignment
@@ -139,6 +157,33 @@ class Leading:
             if claim.store_epoch < assignment.store_epoch:
                 return False
         return True
+
+    # ------------------------------------------------------------------------------------ moves
+
+    def _place(self, view: View, before: Mapping[Bucket, MemberId]) -> dict[Bucket, MemberId]:
+        staying = view.reducers - view.leaving
+        return place(view.buckets, before, staying or view.reducers, self._steering.bucket_use())
+
+    def _follow_members(self, view: View, assignment: Assignment) -> Decision | None:
+        """Give away what dead and leaving reducers have, and new ones their part; None: nothing."""
+        before = _owners(assignment)
+        targets = self._place(view, before)
+        if targets == before and assignment.leader_epoch == view.leader_epoch:
+            return None
+        moves = _moves(view, before, targets)
+        moved = sorted(move.bucket for move in moves)
+        reason = f"buckets {moved} move" if moved else "a new leader confirms the assignment"
+        return PublishAssignment(_reassigned(view, assignment, targets), reason, moves)
+
+    def _even_out(self, view: View, assignment: Assignment) -> list[Decision]:
+        """Moves because of load."""
+        before = _owners(assignment)
+        moves = tuple(self._steering.moves(view.loads, before))
+        if not moves:
+            return []
+        targets = before | {move.bucket: move.target for move in moves}
+        reason = moves[0].reason + (f", and {len(moves) - 1} more" if len(moves) > 1 else "")
+        return [PublishAssignment(_reassigned(view, assignment, targets), reason, moves)]
 
     # ---------------------------------------------------------------------------- daily business
 
@@ -171,11 +216,18 @@ class Leading:
 
 
 def _missing_copies(view: View) -> list[Decision]:
-    return [
+    tasks = [
         CopyDefinition(definition)
         for name, definition in view.tasks.items()
         if view.copied.get(name) != definition
     ]
+    streams = [
+        CopyStream(stream)
+        for name, stream in view.streams.items()
+        if view.copied_streams.get(name) != stream
+    ]
+    gone = [DropStreamCopy(name) for name in view.copied_streams if name not in view.streams]
+    return [*tasks, *streams, *gone]
 
 
 def _living(view: View) -> Iterator[tuple[TaskName, TaskDefinition]]:
@@ -210,20 +262,44 @@ def _highest_epoch(view: View) -> int:
     return max(known)
 
 
-def _rebalance(view: View, assignment: Assignment) -> Decision | None:
-    """Give the buckets of dead reducers away, and spread them evenly; None: nothing to move."""
-    current = {bucket: owner.member for bucket, owner in assignment.owners.items()}
-    targets = balance(view.buckets, current, view.reducers)
-    same_leader = assignment.leader_epoch == view.leader_epoch
-    if targets == current and same_leader:
-        return None
-    highest = _highest_epoch(view)
-    owners = {
-        bucket: assignment.owners[bucket]
-        if current.get(bucket) == member
-        else Owner(member, AssignmentEpoch(highest + 1))
-        for bucket, member in targets.items()
-    }
-    moved = sorted(bucket for bucket, member in targets.items() if current.get(bucket) != member)
-    reason = f"buckets {moved} move" if moved else "a new leader confirms the assignment"
-    return PublishAssignment(Assignment(view.leader_epoch, assignment.store_epoch, owners), reason)
+def _owners(assignment: Assignment | None) -> dict[Bucket, MemberId]:
+    if assignment is None:
+        return {}
+    return {bucket: owner.member for bucket, owner in assignment.owners.items()}
+
+
+def _reassigned(
+    view: View, assignment: Assignment, targets: Mapping[Bucket, MemberId]
+) -> Assignment:
+    """With a new epoch for each bucket that changes hands; the others keep theirs."""
+    epoch = AssignmentEpoch(_highest_epoch(view) + 1)
+    owners = assignment.owners
+    return Assignment(
+        view.leader_epoch,
+        assignment.store_epoch,
+        {
+            bucket: owners[bucket]
+            if bucket in owners and owners[bucket].member == member
+            else Owner(member, epoch)
+            for bucket, member in targets.items()
+        },
+    )
+
+
+def _moves(
+    view: View, before: Mapping[Bucket, MemberId], targets: Mapping[Bucket, MemberId]
+) -> tuple[Move, ...]:
+    """What changes hands because of who is there, each with its reason."""
+    return tuple(
+        Move(bucket, source, target, _why(view, source, target))
+        for bucket, target in sorted(targets.items())
+        if (source := before.get(bucket)) != target
+    )
+
+
+def _why(view: View, source: MemberId | None, target: MemberId) -> str:
+    if source is None:
+        return "nobody owned it"
+    if source not in view.reducers:
+        return f"{source} is gone"
+    return f"{source} is leaving" if source in view.leaving else f"{target} has come"

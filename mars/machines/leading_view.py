@@ -6,28 +6,34 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from mars.definitions import TaskDefinition
-from mars.plan import Plan
+from mars.machines.steering import Loads
+from mars.plan import Plan, Stream
 from mars.ports import (
     Assignment,
     Claim,
     ControlState,
     Head,
+    Move,
     Progress,
     ProgressRecord,
     StoreIdentity,
     TaskStart,
 )
-from mars.types import Bucket, Lane, LeaderEpoch, MemberId, StoreEpoch, TaskName, Topic
+from mars.types import Bucket, Lane, LeaderEpoch, MemberId, StoreEpoch, StreamName, TaskName, Topic
 
 # ----------------------------------------------------------------------------------- decisions
 
 
 @dataclass(frozen=True, slots=True)
 class PublishAssignment:
-    """Write the assignment, guarded by the leader epoch; note its epochs in mars.control."""
+    """Write the assignment, guarded by the leader epoch; note its epochs in mars.control.
+
+    `moves` are the buckets that change hands by it.
+    """
 
     assignment: Assignment
     reason: str
+    moves: tuple[Move, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +117,20 @@ class CopyDefinition:
     definition: TaskDefinition
 
 
+@dataclass(frozen=True, slots=True)
+class CopyStream:
+    """Repair the copy of a stream in mars.control."""
+
+    stream: Stream
+
+
+@dataclass(frozen=True, slots=True)
+class DropStreamCopy:
+    """Take the copy of a stream away that is there no more."""
+
+    name: StreamName
+
+
 Decision = (
     PublishAssignment
     | InitialiseTask
@@ -123,6 +143,8 @@ Decision = (
     | EndCatchUp
     | FailTask
     | CopyDefinition
+    | CopyStream
+    | DropStreamCopy
 )
 
 # ---------------------------------------------------------------------------------------- view
@@ -166,12 +188,13 @@ class View:
 
     `floor` are the highest epochs that mars.control knows. `identity` is None while the store does
     not answer; then `heads` is empty. `progress` is as of after the heads were read. `copied` are
-    the definitions as they stand in mars.control. `went_back`: buckets whose owner says, in the
-    current assignment epoch, that the log contradicts what it read before. `plans` has the newest
-    begun version's plan of each task, `partitions` the number of partitions of each source topic,
-    `topic_ids` the unique ids of those that exist. `partial_lost`: a tracker says that this life of
-    the store has lost one. `bulk_alive`: there is a bulk process, or no
-    task waits for one.
+    the definitions as they stand in mars.control, `copied_streams` the streams. `went_back`:
+    buckets whose owner says, in the current assignment epoch, that the log contradicts what it
+    read before. `plans` has the newest begun version's plan of each task, `partitions` the number
+    of partitions of each source topic, `topic_ids` the unique ids of those that exist.
+    `bulk_alive`: there is a bulk process, or no task waits for one. `leaving` are reducers that
+    want to stop once they own nothing. `partial_lost`: a tracker says that this life of the store
+    has lost one.
     """
 
     leader_epoch: LeaderEpoch
@@ -190,3 +213,7 @@ class View:
     topic_ids: Mapping[Topic, str] = field(default_factory=dict)
     partial_lost: bool = False
     bulk_alive: bool = True
+    leaving: frozenset[MemberId] = frozenset()
+    loads: Loads = field(default_factory=Loads)
+    streams: Mapping[StreamName, Stream] = field(default_factory=dict)
+    copied_streams: Mapping[StreamName, Stream] = field(default_factory=dict)

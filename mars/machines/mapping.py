@@ -378,6 +378,13 @@ class Mapping:
         return self._idleness.readings()
 
     @property
+    def queue_bytes(self) -> int:
+        """About how many bytes of messages were read and not yet taken by every task."""
+        return sum(
+            buffer.bytes for lanes in self._state.buffers.values() for buffer in lanes.values()
+        )
+
+    @property
     def catching_up(self) -> bool:
         """True while the catch-up reader has something to read."""
         return bool(self._state.buffers[CATCH_UP])

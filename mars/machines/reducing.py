@@ -15,12 +15,14 @@ from mars.machines.events import (
     HeadsRead,
     Instruction,
     LogRead,
+    LogRestored,
+    SnapshotsRead,
     TasksChanged,
     Ticked,
 )
 from mars.machines.owning import Owning, OwningLimits
 from mars.machines.runnable import RunnableTask
-from mars.ports import Assignment, BucketStatus
+from mars.ports import Assignment, BucketStatus, Head
 from mars.types import AssignmentEpoch, Bucket, MemberId, TaskName
 
 
@@ -61,6 +63,10 @@ class Reducing:
                 ]
             case LogRead():
                 return self._bucket(event.request.bucket).log_read(event)
+            case SnapshotsRead():
+                return self._bucket(event.request.bucket).snapshots_read(event)
+            case LogRestored():
+                return self._bucket(event.request.bucket).log_restored(event)
             case Ticked():
                 return self._bucket(event.bucket).ticked(event.now_ms)
             case _:
@@ -86,9 +92,7 @@ class Reducing:
 
     def _tasks_changed(self, tasks: Mapping[TaskName, RunnableTask]) -> list[Instruction]:
         self._tasks = tasks
-        for bucket in self._buckets.values():
-            bucket.tasks_changed(tasks)
-        return []
+        return [given for bucket in self._buckets.values() for given in bucket.tasks_changed(tasks)]
 
     def buckets(self) -> tuple[Bucket, ...]:
         """The buckets that this reducer knows."""
@@ -99,6 +103,14 @@ class Reducing:
         if not any(bucket.owner is not None for bucket in self._buckets.values()):
             return []
         return [name for name, task in self._tasks.items() if task.begun() and not task.deleted]
+
+    def unread(self, heads: Mapping[TaskName, Head | None]) -> dict[tuple[TaskName, Bucket], int]:
+        """How many batches of each task and bucket are there and not absorbed."""
+        return {
+            (task, bucket): batches
+            for bucket, owning in self._buckets.items()
+            for task, batches in owning.unread(heads).items()
+        }
 
     def statuses(self) -> tuple[BucketStatus, ...]:
         """What each owned bucket is doing."""

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from mars.definitions import TaskDefinition
 from mars.plan import Stream
+from mars.ports.loads import Balance, BucketLoad
 from mars.types import (
     AssignmentEpoch,
     Bucket,
@@ -22,6 +23,12 @@ from mars.types import (
 
 class Registry(Protocol):
     """Streams and tasks in ZooKeeper. Versions are the registry's own, for compare-and-set."""
+
+    def whole(self) -> bool:
+        """False where ZooKeeper was never used, or has lost everything: until `make_whole`."""
+
+    def make_whole(self) -> None:
+        """Say that all that `mars.control` knows is in the registry."""
 
     def streams(self) -> dict[StreamName, Stream]: ...
 
@@ -69,13 +76,15 @@ class Assignment:
 class PartitionReading:
     """How far a mapper is in a partition: `position` is the next offset it will map.
 
-    `state` is one of `starting`, `reading`, `idle`, `paused`, `backpressure`.
+    `state` is one of `starting`, `reading`, `idle`, `paused`, `backpressure`. `lag` is how many
+    messages lie ahead of what was read, as far as the mapper knows; None if it does not.
     """
 
     topic: Topic
     partition: int
     position: int
     state: str
+    lag: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +104,13 @@ class MemberInfo:
     """A live process: what it says of itself, refreshed every few seconds.
 
     `missing` names the services it cannot reach. `load` holds figures in base units:
-    `rows_per_second`, `cpu_seconds_total`, `resident_bytes`; and `leader_epoch` of the leader.
+    `rows_per_second`, `cpu_use` (of a core), `cpu_seconds_total`, `resident_bytes`; of a mapper
+    `queue_bytes` and `lag_messages`; of a reducer `backlog_bytes` (of the task that has most),
+    `backlog_growth_bytes_per_second` and `read_bytes_per_second` (while it reads); and
+    `leader_epoch` of the leader. Rates are smoothed. `reported_ms` is the process's own wall clock:
+    that it differs from the last one is what others may rely on. `loads` are the buckets that cost
+    most. `leaving`: it wants to stop, and waits until its buckets have gone elsewhere. `balance`
+    is said by the leader.
     """
 
     id: MemberId
@@ -107,6 +122,10 @@ class MemberInfo:
     missing: tuple[str, ...] = ()
     partitions: tuple[PartitionReading, ...] = ()
     buckets: tuple[BucketStatus, ...] = ()
+    reported_ms: int = 0
+    loads: tuple[BucketLoad, ...] = ()
+    leaving: bool = False
+    balance: Balance | None = None
 
 
 class Coordinator(Protocol):
@@ -131,6 +150,12 @@ class Coordinator(Protocol):
 
     def assignment(self) -> Assignment | None:
         """The current assignment, read after a sync with the ZooKeeper leader."""
+
+    def outgrow(self, floor: LeaderEpoch) -> None:
+        """End the own leadership, and let leader epochs go on above `floor`.
+
+        For a ZooKeeper that has lost how high they were.
+        """
 
     def campaign(self) -> None:
         """Stand for election in the background, for as long as the process lives."""

@@ -77,8 +77,8 @@ class SourceReader(Protocol):
     def poll(self, records_max: int, timeout_s: float) -> list[SourceEvent]:
         """Wait until there is something, at most `timeout_s`; a topic comes in offset order."""
 
-    def behind(self) -> int:
-        """How many messages are known to lie ahead, over all partitions, without asking anybody."""
+    def lags(self) -> dict[tuple[Topic, int], int]:
+        """How many messages are known to lie ahead in each partition, without asking anybody."""
 
     def confirm_end(self, topic: Topic, partition: int, offset: int) -> bool:
         """Ask the broker whether nothing committed lies at or after `offset`."""

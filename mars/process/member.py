@@ -6,9 +6,10 @@ import os
 import resource
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from mars.machines.smoothing import Smoothed
 from mars.ports import BucketStatus, MemberInfo, PartitionReading
 from mars.settings import Settings
 from mars.types import LeaderEpoch, MemberId
@@ -25,14 +26,26 @@ def member_id(settings: Settings, role: str) -> MemberId:
 
 
 class Reporter:
-    """Makes the reports of one process; rates are over the time since the report before."""
+    """Makes the reports of one process; rates are smoothed (`SMOOTHING_S`).
 
-    def __init__(self, member: MemberId, role: str) -> None:
+    `tell` gets each of them, too.
+    """
+
+    def __init__(
+        self,
+        member: MemberId,
+        role: str,
+        tell: Callable[[MemberInfo], None] = lambda _report: None,
+    ) -> None:
         self._member = member
         self._role = role
+        self._tell = tell
         self._started_ms = int(time.time() * 1000)
         self._last_s = time.monotonic()
         self._last_rows = 0
+        self._last_cpu_s = time.process_time()
+        self._rows_rate = Smoothed()
+        self._cpu_use = Smoothed()
 
     def due(self) -> bool:
         """True if it is time for the next report."""
@@ -49,32 +62,41 @@ class Reporter:
     ) -> MemberInfo:
         """The report as of now; `rows_total` are the rows handled since the start.
 
-        `leader_epoch` is given by the process that leads. `figures` are further ones of its load.
+        `leader_epoch` is given by the process that leads; `figures` are further ones of its load.
         """
-        now = time.monotonic()
-        rate = (rows_total - self._last_rows) / max(now - self._last_s, 1e-3)
-        self._last_s, self._last_rows = now, rows_total
-        return MemberInfo(
+        self._measure(rows_total)
+        report = MemberInfo(
             id=self._member,
             role=self._role,
             host=socket.gethostname(),
             pid=os.getpid(),
             started_ms=self._started_ms,
             load={
-                "rows_per_second": round(rate, 1),
+                "rows_per_second": round(self._rows_rate.value, 1),
                 "rows_total": rows_total,
-                "cpu_seconds_total": round(time.process_time(), 2),
-                "resident_bytes": _resident_bytes(),
+                "cpu_use": round(self._cpu_use.value, 4),
+                "cpu_seconds_total": round(self._last_cpu_s, 2),
+                "resident_bytes": resident_bytes(),
                 **({} if leader_epoch is None else {"leader_epoch": leader_epoch}),
                 **(figures or {}),
             },
             missing=missing,
             partitions=tuple(partitions),
             buckets=tuple(buckets),
+            reported_ms=int(time.time() * 1000),
         )
+        self._tell(report)
+        return report
+
+    def _measure(self, rows_total: int) -> None:
+        now_s, cpu_s = time.monotonic(), time.process_time()
+        duration_s = max(now_s - self._last_s, 1e-3)
+        self._rows_rate.add((rows_total - self._last_rows) / duration_s, duration_s)
+        self._cpu_use.add((cpu_s - self._last_cpu_s) / duration_s, duration_s)
+        self._last_s, self._last_rows, self._last_cpu_s = now_s, rows_total, cpu_s
 
 
-def _resident_bytes() -> int:
+def resident_bytes() -> int:
     """Resident memory now; the peak where the system does not tell (not Linux)."""
     statm = Path("/proc/self/statm")
     if statm.exists():

@@ -11,6 +11,7 @@ from mars.adapters.zookeeper import ZooKeeperConnection, ZooKeeperCoordinator, Z
 from mars.process import logs
 from mars.process.life import Life, Services
 from mars.process.member import Reporter, member_id
+from mars.process.metrics import Exposition, ProcessMetrics
 from mars.process.tracking import Outbox
 from mars.settings import Settings
 from mars.types import MemberId
@@ -28,6 +29,7 @@ class Process:
     coordinator: ZooKeeperCoordinator
     member: MemberId
     buckets: int
+    metrics: ProcessMetrics
 
     def registry(self) -> ZooKeeperRegistry:
         """Streams and tasks."""
@@ -43,7 +45,7 @@ class Process:
 
     def join(self) -> Reporter:
         """Become a member, once ZooKeeper answers; what is reported from then on."""
-        reporter = Reporter(self.member, self.role)
+        reporter = Reporter(self.member, self.role, self.metrics.reported)
         self.services.insist(
             self.life,
             "zookeeper",
@@ -57,15 +59,30 @@ def serve(settings: Settings, role: str, work: Callable[[Process], None]) -> int
     logs.configure(settings.logging)
     life, services = Life(), Services(role)
     life.stop_on_signals()
+    member = member_id(settings, role)
+    metrics = ProcessMetrics(member, role, services)
+    exposition = Exposition(settings.metrics, metrics)
     connection = ZooKeeperConnection.open(settings.zookeeper)
     try:
-        member = member_id(settings, role)
         coordinator = ZooKeeperCoordinator(connection, settings.namespace, member)
         buckets = services.insist(
             life, "zookeeper", lambda: coordinator.buckets(settings.cluster.buckets)
         )
         if buckets is not None:
-            work(Process(settings, role, life, services, connection, coordinator, member, buckets))
+            work(
+                Process(
+                    settings=settings,
+                    role=role,
+                    life=life,
+                    services=services,
+                    connection=connection,
+                    coordinator=coordinator,
+                    member=member,
+                    buckets=buckets,
+                    metrics=metrics,
+                )
+            )
     finally:
         connection.close()
+        exposition.close()
     return 0

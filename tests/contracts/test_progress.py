@@ -6,7 +6,7 @@ import pytest
 
 from mars.adapters.kafka.wire import encode_progress, progress_key
 from mars.errors import MarsError
-from mars.ports import ProgressRecord
+from mars.ports import Progress, ProgressRecord
 from mars.tracking.seen import Seen
 from mars.types import Bucket
 from tests.contracts.kafka_servers import BUCKETS, Cluster, KafkaCluster
@@ -38,16 +38,15 @@ def test_records_come_as_they_were_written_and_the_next_read_goes_on_behind_them
     cluster: Cluster,
 ) -> None:
     log = cluster.progress()
-    seen = replace(progress(3), seen=Seen(0, 9, bytes([0, 255])))
-    first = (claim(1), progress(1), progress(2, deleted=True), seen)
+    first = (claim(1), progress(1), progress(2, deleted=True))
     write(cluster, *first)
     write(cluster, progress(77), bucket=OTHER)
     slice_ = log.read(BUCKET, 0)
-    assert (slice_.records, slice_.next) == (first, 4)
+    assert (slice_.records, slice_.next) == (first, 3)
     assert log.read(BUCKET, 1).records == first[1:]
     write(cluster, progress(3))
     assert log.read(BUCKET, slice_.next).records == (progress(3),)
-    assert log.read(BUCKET, 5).records == ()
+    assert log.read(BUCKET, 4).records == ()
 
 
 def test_only_committed_records_are_read_and_the_rest_is_left_for_later(cluster: Cluster) -> None:
@@ -82,8 +81,8 @@ def test_a_gap_at_the_end_is_passed_over(cluster: Cluster) -> None:
     "value",
     [
         b"not json",
-        b'{"type":"progress","format":2,"record":{}}',
-        encode_progress(claim(1)).replace(b'"format":1', b'"format":2'),
+        b'{"type":"progress","format":3,"record":{}}',
+        encode_progress(claim(1)).replace(b'"format":3', b'"format":4'),
         b'{"type":"merger","format":1,"record":{}}',
         b"",
     ],
@@ -97,6 +96,58 @@ def test_a_record_of_a_newer_release_is_refused_and_its_place_named(
     with pytest.raises(MarsError, match=rf"progress\[{BUCKET}\] offset 1"):
         log.read(BUCKET, 0)
     assert log.read(BUCKET, 2).records == ()
+
+
+FORMAT_1 = (
+    b'{"type":"progress","format":1,"record":{"task":"by_sip","version":1,"bucket":1,'
+    b'"assignment_epoch":1,"store_epoch":1,"emit":1,"closed_ms":60000,"merged":{"0":10,"0@b1":3},'
+    b'"needed":{"0":5,"0@b1":3},"ledger":{"read":7,"filtered":1,"bad":0,"future":0,"late":0,'
+    b'"counted":6,"emitted":2,"late_partly":0},"watermark_ms":60001,"incomplete_before_ms":null,'
+    b'"emission":null,"deleted":false}}'
+)
+FORMAT_2 = FORMAT_1.replace(b'"format":1', b'"format":2').replace(
+    b'"deleted":false', b'"deleted":false,"snapshot":null'
+)
+FORMAT_3_BEFORE_THE_TRACKER = FORMAT_2.replace(b'"format":2', b'"format":3').replace(
+    b'"snapshot":null',
+    b'"snapshot":null,"references":null,"forgotten_ms":null,"revisions":{},"owed":[]',
+)
+"""As releases of these formats have written `progress(1)`."""
+
+
+@pytest.mark.parametrize("written", [FORMAT_1, FORMAT_2, FORMAT_3_BEFORE_THE_TRACKER])
+def test_a_record_of_an_older_release_has_no_revisions_and_saw_nothing(
+    cluster: Cluster, written: bytes
+) -> None:
+    cluster.append(cluster.names.progress, BUCKET, [written], key=progress_key(progress(1)))
+
+    (record,) = cluster.progress().read(BUCKET, 0).records
+    assert record == progress(1)
+    assert isinstance(record, Progress)
+    assert (record.forgotten_ms, record.revisions, record.owed) == (None, {}, ())
+    assert record.seen is None
+
+
+def test_revisions_come_back_as_they_were_written(cluster: Cluster) -> None:
+    record = replace(progress(1), forgotten_ms=-10, revisions={-20: 1, 30: 2}, owed=(0, 40))
+    write(cluster, record)
+
+    assert cluster.progress().read(BUCKET, 0).records == (record,)
+
+
+def test_entries_that_were_seen_come_back_as_they_were_written(cluster: Cluster) -> None:
+    record = replace(progress(1), seen=Seen(2, 9, bytes([0, 255])))
+    write(cluster, record)
+
+    assert cluster.progress().read(BUCKET, 0).records == (record,)
+
+
+def test_a_release_that_does_not_know_what_was_seen_passes_over_it(cluster: Cluster) -> None:
+    record = replace(progress(1), seen=Seen(2, 9, bytes([0, 255])))
+    unknown = encode_progress(record).replace(b'"seen"', b'"unknown"')
+    cluster.append(cluster.names.progress, BUCKET, [unknown], key=progress_key(record))
+
+    assert cluster.progress().read(BUCKET, 0).records == (progress(1),)
 
 
 @pytest.mark.integration

@@ -301,3 +301,15 @@ def test_hints_never_move_the_reading(cluster: Cluster, topic: Topic) -> None:
     reading.seek(topic, 0, 0)
     reading.until_end(topic, 0)
     assert reading.values(topic, 0) == ROWS
+
+
+def test_lags_say_how_many_messages_lie_ahead_of_what_was_read(cluster: Cluster) -> None:
+    topic = cluster.topic()
+    cluster.append(topic, 0, [b"row"] * 25)
+    reading = Reading(cluster.alone())
+    reading.seek(topic, 0, 0)
+    eventually(lambda: reading.poll(10) and reading.values(topic))
+
+    assert reading.reader.lags() == {(topic, 0): 25 - len(reading.values(topic))}
+    reading.until_end(topic)
+    assert reading.reader.lags() == {(topic, 0): 0}

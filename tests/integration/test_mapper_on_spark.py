@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import redis
 
-from tests.conftest import missing_java, missing_kafka, missing_valkey, need
-from tests.support.cluster import MarsCluster, wait_for
+from tests.support.cluster import MarsCluster, running_mars, wait_for
 from tests.support.rows import flow_rows
 from tests.support.spark_mapper import (
     FEED_S,
@@ -30,11 +29,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 @pytest.fixture(scope="module")
 def mars(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MarsCluster]:
-    need(missing_java() or missing_kafka() or missing_valkey())
-    data = tmp_path_factory.mktemp("on-spark") / "data"
-    cluster = MarsCluster(data, "--mappers", "0", "--bulk", "0")
-    yield cluster
-    cluster.down()
+    yield from running_mars(tmp_path_factory.mktemp("on-spark"), "--mappers", "0", "--bulk", "0")
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 from mapper.bulk.loop import BulkLoop
@@ -19,10 +19,12 @@ from mars.adapters.memory.progress import MemoryProgressLog
 from mars.adapters.memory.registry import MemoryRegistry
 from mars.adapters.memory.store import MemoryStore
 from mars.machines.backfilling import Backfilling, Limits
+from mars.machines.balancing import SpreadLimits
 from mars.machines.mapping import Mapping as MappingMachine
 from mars.machines.mapping_events import CATCH_UP, LIVE
 from mars.machines.owning import OwningLimits
 from mars.machines.reducing import Reducing
+from mars.machines.steering import SteeringLimits
 from mars.ports import MapJob
 from mars.process.life import Services
 from mars.process.member import Reporter
@@ -52,12 +54,19 @@ BATCH_ROWS_MAX = 6
 JOBS_AHEAD = 2
 CATCH_UP_ROWS = 7
 CATCH_UP_ROWS_MIN = 10
+BALANCE = SteeringLimits(
+    cooldown_s=2.0, bucket_rest_s=4.0, spread=SpreadLimits(imbalance_max=0.01, gain_min=0.001)
+)
+"""So small that noise moves buckets every few seconds."""
 
 
 class Servers:
     """Kafka, Redis and ZooKeeper."""
 
-    def __init__(self, clock: Callable[[], int], log_bytes_max: int) -> None:
+    def __init__(
+        self, clock: Callable[[], int], log_bytes_max: int, snapshot_every_ms: int
+    ) -> None:
+        self.snapshot_every_ms = snapshot_every_ms
         self.broker = MemoryBroker(clock)
         self.store = MemoryStore(clock, BUCKETS, log_bytes_max)
         self.ensemble = MemoryEnsemble()
@@ -255,7 +264,12 @@ class Cluster:
         admin = self._kafka(MemoryTopicAdmin(self._servers.broker))
         coordinator.join(reporter.report(0, ()))
         limits = OwningLimits(
-            PROGRESS_INTERVAL_MS, LARGE_TASK_ROWS, self._log_bytes_max, BUCKETS, self._tracked
+            PROGRESS_INTERVAL_MS,
+            LARGE_TASK_ROWS,
+            self._log_bytes_max,
+            BUCKETS,
+            self._servers.snapshot_every_ms,
+            self._tracked,
         )
         tracker = self._tracker(member, store, coordinator) if self._tracked else None
         loop = ReducerLoop(
@@ -272,6 +286,7 @@ class Cluster:
             services=Services("reducer"),
             poll_s=0.0,
             threads=1,
+            balance=lambda: leader.balance,
             tracker=tracker,
         )
         loop._work._pool = StrandPool(self._scheduler, process.host)
@@ -285,9 +300,10 @@ class Cluster:
             admin=admin,
             namespace="default",
             services=Services("leader"),
+            limits=replace(BALANCE, room_bytes=self._log_bytes_max),
         )
         process.parts["loop"], process.parts["leader"] = loop, leader
-        self._scheduler.start(process.host, "main", lambda: self._reduce(loop))
+        self._scheduler.start(process.host, "main", lambda: self._reduce(loop, process))
         life = SimulatedLife(self._scheduler)
         self._scheduler.start(process.host, "leader", lambda: leader.run(life))
         if tracker is not None:
@@ -306,10 +322,12 @@ class Cluster:
             progress=self._kafka(MemoryProgressLog(self._servers.broker)),  # type: ignore[arg-type]
         )
 
-    def _reduce(self, loop: ReducerLoop) -> NoReturn:
+    def _reduce(self, loop: ReducerLoop, process: Process) -> None:
         loop._coordinator.watch(loop._on_cluster_change)
         assert isinstance(loop._inbox, queue.SimpleQueue)
-        while True:
+        while "asked" not in process.parts:
             self._scheduler.sleep(self._world.draw(40, 250))
             loop._wait()
             loop.round()
+        loop._leave()
+        self._scheduler.after(0, process.parts["asked"])

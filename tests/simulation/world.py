@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import logging
 import random
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any, TypeVar
 from unittest.mock import patch
 
 import mapper.bulk.loop
 import mapper.loop
 import mars.adapters.memory.bulk
+import mars.machines.folding
 import mars.process.life
 import mars.process.member
 import mars.process.tasks
 import mars.process.tracking
 import reducer.leader
 import reducer.loop
+import reducer.metering
 import reducer.tracking
 from mars.adapters.memory.sink import Crash
 from mars.definitions import TaskVersion
@@ -31,7 +33,7 @@ from tests.simulation.cluster import Cluster, Process, Servers
 from tests.simulation.rows import EVENT_START_MS, TOPIC, Row, last_row, make_rows
 from tests.simulation.strands import Scheduler
 from tests.simulation.telling import told
-from tests.simulation.users import Users
+from tests.simulation.users import OVERFULL, Limits, Users
 from tests.simulation.weather import Fate, Weather
 
 STORM_MS = 12_000
@@ -60,20 +62,47 @@ BUDGETS_BYTES = (16_000, 24_000, 10**8)
 held back all the time and no task needs more.
 """
 
+BUDGETS_FOR_KEPT = 5
+"""How much more tasks get that keep closed windows."""
+
+NEVER_SAVED_MS = 10**9
+
+SNAPSHOTS_MS = (300, 1_200, 4_000, NEVER_SAVED_MS)
+"""How often open panes are saved; windows are open for some seconds."""
+
 TRACE_LINES = 40
+
+THREAD_S = 0.002
+"""Mean of what is used between two looks at a thread's CPU time."""
+
+PROCESS_S = 0.3
+"""The same of a process: far more than of its threads, so that there is something to even out."""
 
 Item = TypeVar("Item")
 
 
 class _Time:
-    """What the loops take for the module `time`."""
+    """What the loops take for the module `time`.
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    CPU time is drawn out of the seed: each look at it finds some more used. Measured loads are
+    noise by that, which moves buckets, and equal runs measure the same.
+    """
+
+    def __init__(self, scheduler: Scheduler, seed: int) -> None:
         self._scheduler = scheduler
-        self.process_time = time.process_time
+        self._chance = random.Random(seed)
+        self._thread_s = self._process_s = 0.0
 
     def monotonic(self) -> float:
         return self._scheduler.now_ms / 1000
+
+    def thread_time(self) -> float:
+        self._thread_s += self._chance.expovariate(1 / THREAD_S)
+        return self._thread_s
+
+    def process_time(self) -> float:
+        self._process_s += self._chance.expovariate(1 / PROCESS_S)
+        return self._process_s
 
     time = monotonic
 
@@ -91,7 +120,7 @@ _plans: dict[tuple[object, ...], Plan] = {}
 
 def _compile(task: TaskName, version: TaskVersion, namespace: str) -> Plan:
     """`compile_version`, remembered: every process calls it for every version of every run."""
-    key = (task, version.version, version.sql)
+    key = (task, version.version, version.sql, *sorted(version.options.items()))
     if key not in _plans:
         _plans[key] = compile_version(task, version, namespace)
     return _plans[key]
@@ -105,6 +134,8 @@ class World:
         seed: int,
         tell: Callable[[str], None] | None = None,
         tune: Callable[[Weather], Weather] = lambda drawn: drawn,
+        *,
+        revising: bool = True,
         tracked: bool | None = None,
     ) -> None:
         self.seed = seed
@@ -112,9 +143,12 @@ class World:
         self.chance = random.Random(seed)
         self.scheduler = Scheduler(self.chance)
         self.weather = tune(Weather.draw(self.chance))
-        self._noted = self.weather.vanish_noted
-        budget = self.chance.choice(BUDGETS_BYTES)
-        self.servers = Servers(lambda: self.scheduler.now_ms, budget)
+        self._lossy = bool(self.weather.vanish_ms) and not self.weather.vanish_noted
+        limits = Limits.none() if self._lossy else Limits.draw(seed, revising=revising)
+        self._limits = limits
+        budget = self.chance.choice(BUDGETS_BYTES) * (BUDGETS_FOR_KEPT if limits.lateness_ms else 1)
+        snapshots_ms = self.chance.choice(SNAPSHOTS_MS)
+        self.servers = Servers(lambda: self.scheduler.now_ms, budget, snapshots_ms)
         self.cluster = Cluster(self.scheduler, self, self.servers, tracked=self.tracked)
         self._starters = {
             "mapper": self.cluster.mapper,
@@ -131,13 +165,15 @@ class World:
         self._storm = True
         self._with_history = self.chance.random() < HISTORY_SHARE
         self._ended = False
+        self._lost_last = False
         partitions = self.chance.randint(2, 4)
         self.servers.broker.create_topic(Topic(TOPIC), partitions)
         self._waiting: list[list[Row]] = [
-            make_rows(self.chance, self.chance.randint(15, 45)) for _ in range(partitions)
+            make_rows(self.chance, self.chance.randint(15, 45), limits.disorder_ms)
+            for _ in range(partitions)
         ]
         self.written: dict[int, dict[int, Row]] = {number: {} for number in range(partitions)}
-        self.users = Users(self.servers, self.scheduler, self.note)
+        self.users = Users(self.servers, self.scheduler, self.note, limits)
         self.checks = Checks(self.servers, self.users, self.written)
 
     # ------------------------------------------------------------------------------- the run
@@ -179,13 +215,15 @@ class World:
         fields = getattr(record, "mars_fields", {})
         if fields.get("kind") == "partial_lost":
             self.told_lost.append(fields)
-        if record.levelno >= logging.ERROR:
+        if record.levelno >= logging.ERROR and fields.get("task") != OVERFULL:
             self._errors.append(f"{record.getMessage()} {getattr(record, 'mars_fields', '')}")
 
     def _run(self) -> None:
         self._begin()
         self._go_on(self._calm, "the storm passes")
         self._heal()
+        self._go_on(self.servers.registry.whole, "ZooKeeper has all that it had")
+        self.users.resume_all()
         self._trickle()
         self._go_on(self.users.all_begun, "every version has begun")
         self._feed_rest()
@@ -193,7 +231,7 @@ class World:
         end_ms = self.scheduler.now_ms + AFTERWARDS_MS
         self._go_on(lambda: self.scheduler.now_ms >= end_ms, "time passes")
         assert not self._errors, f"the processes complain: {self._errors[:3]}"
-        self.checks.all(lossy=bool(self.vanished) and not self._noted)
+        self.checks.all(lossy=self._lossy)
 
     def _go_on(self, until: Callable[[], bool], what: str) -> None:
         if not self.scheduler.run(until, STEPS_MAX):
@@ -201,7 +239,7 @@ class World:
 
     @contextmanager
     def _patched(self) -> Iterator[None]:
-        clock = _Time(self.scheduler)
+        clock = _Time(self.scheduler, self.seed)
         modules = (
             mapper.bulk.loop,
             mapper.loop,
@@ -210,12 +248,16 @@ class World:
             mars.process.member,
             mars.process.tasks,
             mars.process.tracking,
+            reducer.leader,
+            reducer.metering,
             reducer.tracking,
         )
         with ExitStack() as stack:
             for module in modules:
                 stack.enter_context(patch.object(module, "time", clock))
             stack.enter_context(patch.object(mars.adapters.memory.bulk, "TASK_OFFSETS", 3))
+            at_once = self._limits.windows_at_once
+            stack.enter_context(patch.object(mars.machines.folding, "WINDOWS_AT_ONCE", at_once))
             for module in (mars.process.tasks, reducer.leader):
                 stack.enter_context(patch.object(module, "compile_version", _compile))
             yield
@@ -242,6 +284,8 @@ class World:
             (weather.flush_ms, self._lose_store),
             (weather.user_ms, self._ask),
             (weather.vanish_ms, self._vanish),
+            (weather.leave_ms, self._let_one_leave),
+            (weather.wipe_ms, self._wipe_zookeeper),
             (700, self.servers.broker.deliver_delayed),
         ):
             if pause_ms:
@@ -277,7 +321,7 @@ class World:
         for number, rows in self.written.items():
             newest = max((row.time_ms for row in rows.values()), default=EVENT_START_MS)
             if not self._waiting[number]:
-                self._waiting[number] = make_rows(self.chance, 1, newest)
+                self._waiting[number] = make_rows(self.chance, 1, self._limits.disorder_ms, newest)
             self._append(number)
         self.scheduler.after(self.draw(200, 800), self._trickle)
 
@@ -297,9 +341,26 @@ class World:
             while self._waiting[number]:
                 self._append(number)
             self._append(number, last_row())
-        if self.chance.random() < LAST_LOSS_SHARE:
-            self.scheduler.after(self.draw(0, 3_000), self._lose_store)
         self.checks.begin()
+        if self.chance.random() < LAST_LOSS_SHARE:
+            self.scheduler.after(self.draw(0, 3_000), self._lose_store_last)
+            if self.servers.snapshot_every_ms < NEVER_SAVED_MS:
+                self._close_after_loss()
+
+    def _lose_store_last(self) -> None:
+        self._lose_store()
+        self._lost_last = True
+
+    def _close_after_loss(self) -> None:
+        """One more row a lane, once all are accounted again.
+
+        A mark is lost with the store, and rows whose panes are saved are not read again: without
+        another row a lane would hold the watermark until it is idle, and none ever is.
+        """
+        self._go_on(lambda: self._lost_last, "the store is lost once more")
+        self._go_on(self.checks.accounted, "all rows are accounted")
+        for number in self.written:
+            self._append(number, last_row())
 
     # -------------------------------------------------------------------------------- mishaps
 
@@ -309,6 +370,20 @@ class World:
     def _kill_one(self) -> None:
         if living := self._living():
             self._kill(self.chance.choice(living))
+
+    def _let_one_leave(self) -> None:
+        """A reducer is asked to stop; it does so when it thinks that it can."""
+        living = [one for one in self._living("reducer") if "asked" not in one.parts]
+        if not living:
+            return
+        process = self.chance.choice(living)
+        self.note(f"ASKED TO STOP {process.member}")
+        process.parts["asked"] = lambda: self._gone(process)
+
+    def _gone(self, process: Process) -> None:
+        if not process.host.dead:
+            self.note(f"STOPS {process.member}")
+            self._kill(process)
 
     def _kill(self, process: Process) -> None:
         self.note(f"KILL {process.member}")
@@ -397,20 +472,35 @@ class World:
         store.sealed = None
         store.starts += restart
 
+    def _wipe_zookeeper(self) -> None:
+        """It comes back without anything that was in it."""
+        self.note("ZOOKEEPER WIPED")
+        self.servers.ensemble.wipe()
+        self.servers.registry.wipe()
+        for process in self._living():
+            self.scheduler.after(self.draw(0, 1_500), partial(self._reconnect_awake, process))
+
+    def _reconnect_awake(self, process: Process) -> None:
+        if not process.host.frozen:
+            self._reconnect(process.member)
+
     def _vanish(self) -> None:
-        """An entry that its reducer has not read is gone from the log."""
-        unread = [
+        """An entry is gone from a log: one that its reducer has not read, or any that is noted."""
+        tasks = self.servers.store.tasks
+        entries = [
             (name, bucket, seq)
-            for name, task in sorted(self.servers.store.tasks.items())
+            for name, task in sorted(tasks.items())
             for bucket, log in sorted(task.logs.items())
             for seq in log
-            if seq > self._read_up_to(name, bucket)
         ]
-        if unread:
-            name, bucket, seq = self.chance.choice(unread)
-            del self.servers.store.tasks[name].logs[bucket][seq]
-            if self.weather.vanish_noted:
-                self.servers.store.tasks[name].vanished.setdefault(bucket, set()).add(seq)
+        noted = self.weather.vanish_noted
+        if not noted or self.chance.random() < 0.5:
+            entries = [one for one in entries if one[2] > self._read_up_to(*one[:2])]
+        if entries:
+            name, bucket, seq = self.chance.choice(entries)
+            del tasks[name].logs[bucket][seq]
+            if noted:
+                tasks[name].vanished.setdefault(bucket, set()).add(seq)
             self.vanished.append((name, bucket, seq))
             self.note(f"VANISHES {name} #{seq} of bucket {bucket}")
 
@@ -428,7 +518,6 @@ class World:
         self.note("HEALED")
         self._down.clear()
         self.weather = Weather.calm()
-        self.users.resume_all()
         for process in self._living():
             if process.host.frozen:
                 self._thaw(process)
@@ -473,6 +562,14 @@ class World:
                 return crash
             drawn -= share
         return None
+
+    def lost_markers(self) -> Callable[[object], bool] | None:
+        """See `stepping.Steps`."""
+        share = self.weather.markers_lost
+        if not share or self.chance.random() >= share:
+            return None
+        self.note("MARKERS LOST")
+        return lambda _partition: self.chance.random() < 0.5
 
     def die(self) -> None:
         """See `stepping.Steps`."""

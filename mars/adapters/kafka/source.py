@@ -235,15 +235,15 @@ class KafkaReader:
 
     # --------------------------------------------------------------------------------- offsets
 
-    def behind(self) -> int:
+    def lags(self) -> dict[tuple[Topic, int], int]:
         """By the high watermarks of the last answers to fetches; what is open counts too."""
-        ahead = 0
+        ahead: dict[tuple[Topic, int], int] = {}
         for (topic, partition), position in self._positions.items():
             with translated():
                 _low, high = self._consumer.get_watermark_offsets(
                     TopicPartition(topic, partition), cached=True
                 )
-            ahead += max(0, high - position)
+            ahead[topic, partition] = max(0, high - position)
         return ahead
 
     def confirm_end(self, topic: Topic, partition: int, offset: int) -> bool:

@@ -138,12 +138,12 @@ class MemorySource:
 
     # --------------------------------------------------------------------------------- offsets
 
-    def behind(self) -> int:
+    def lags(self) -> dict[tuple[Topic, int], int]:
         """Committed records ahead of what was delivered."""
-        return sum(
-            max(0, self._broker.partition(*place).stable_end - position)
+        return {
+            place: max(0, self._broker.partition(*place).stable_end - position)
             for place, position in self._positions.items()
-        )
+        }
 
     @fallible
     def confirm_end(self, topic: Topic, partition: int, offset: int) -> bool:

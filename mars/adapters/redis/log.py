@@ -39,6 +39,7 @@ _RENEW_IDLE = Script.load("renew_idle")
 _HEAD = Script.load("head")
 _TRIM = Script.load("trim")
 _COMPACT = Script.load("compact")
+_PUT_BASE = Script.load("put_base")
 _INITIALISE = Script.load("initialise")
 _SET_ACTIVE = Script.load("set_active")
 _SWITCH_VERSION = Script.load("switch_version")
@@ -197,6 +198,16 @@ class RedisPartialLog:
                 arguments += encode_entry(one.version, one.ranges, one.partial)
         return self._done(_COMPACT, names, arguments)
 
+    def put_base(
+        self, task: TaskName, epoch: StoreEpoch, bucket: Bucket, bases: Sequence[Entry]
+    ) -> bool:
+        """Let a bucket's log begin with saved panes; a base that is there stays as it is."""
+        keys = self._keys(task)
+        arguments: list[Argument] = [epoch, ENTRY_OVERHEAD_BYTES]
+        for one in bases:
+            arguments += encode_entry(one.version, one.ranges, one.partial)
+        return self._done(_PUT_BASE, [keys.meta, keys.bytes, keys.base(bucket)], arguments)
+
     # --------------------------------------------------------------------------- the leader
 
     def initialise(self, task: TaskName, epoch: StoreEpoch, start: TaskStart) -> bool:
@@ -274,9 +285,11 @@ class RedisPartialLog:
                 pipeline.xrange(log, f"{request.after + 1}-0", f"{request.upto}-0")
                 pipeline.hlen(keys.sizes(request.bucket))
                 pipeline.xlen(log)
-            answers = pipeline.execute()
+            pipeline.info("server")
+            *answers, server = pipeline.execute()
+        run_id = str(server["run_id"])
         return [
-            LogSlice(None, log_entries(entries), vanished=max(0, noted - held))
+            LogSlice(None, log_entries(entries), run_id=run_id, vanished=max(0, noted - held))
             for entries, noted, held in zip(answers[::3], answers[1::3], answers[2::3], strict=True)
         ]
 
@@ -288,11 +301,13 @@ class RedisPartialLog:
             pipeline.xrange(keys.log(request.bucket), "-", f"{request.upto}-0")
             pipeline.hlen(keys.sizes(request.bucket))
             pipeline.xlen(keys.log(request.bucket))
-            merged, entries, noted, held = pipeline.execute()
+            pipeline.info("server")
+            merged, entries, noted, held, server = pipeline.execute()
         bases = base_entries(merged)
         return LogSlice(
             bases[0] if bases else None,
             log_entries(entries),
             tuple(bases[1:]),
-            vanished=max(0, noted - held),
+            str(server["run_id"]),
+            max(0, noted - held),
         )

@@ -23,8 +23,10 @@ SLEEP = "import time; time.sleep(600)"
 class Script(Child):
     """A child that runs a piece of Python."""
 
-    def __init__(self, folder: Path, code: str = SLEEP, name: str = "script") -> None:
-        super().__init__(name, "script", folder / "logs" / f"{name}.log")
+    def __init__(
+        self, folder: Path, code: str = SLEEP, name: str = "script", role: str = "script"
+    ) -> None:
+        super().__init__(name, role, folder / "logs" / f"{name}.log")
         self._code = code
         self.folder = folder
 
@@ -50,8 +52,8 @@ def script(tmp_path: Path) -> Iterator[Callable[..., Script]]:
     """Makes children that are gone after the test."""
     made: list[Script] = []
 
-    def make(code: str = SLEEP, name: str = "script") -> Script:
-        made.append(Script(tmp_path, code, name))
+    def make(code: str = SLEEP, name: str = "script", role: str = "script") -> Script:
+        made.append(Script(tmp_path, code, name, role))
         return made[-1]
 
     yield make

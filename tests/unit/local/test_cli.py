@@ -45,7 +45,15 @@ def test_errors_have_the_documented_exit_codes(error: MarsError, code: int) -> N
 
 @pytest.mark.parametrize(
     "arguments",
-    [["nonsense"], ["up", "--nonsense"], ["up", "--mappers", "-1"], ["up", "--demo", "--detach"]],
+    [
+        ["nonsense"],
+        ["up", "--nonsense"],
+        ["up", "--mappers", "-1"],
+        ["up", "--demo", "--detach"],
+        ["up", "--autoscale", "4"],
+        ["up", "--autoscale", "4:2"],
+        ["up", "--autoscale", "0:2"],
+    ],
 )
 def test_wrong_usage_is_told_with_exit_code_2(
     arguments: list[str], capsys: pytest.CaptureFixture[str]

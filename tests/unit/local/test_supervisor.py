@@ -12,8 +12,9 @@ import pytest
 from mars.errors import LocalClusterError
 from mars.local import supervisor as supervisor_module
 from mars.local.child import tail
+from mars.local.scaling import Bounds, Target
 from mars.local.state import ClusterFile, read_cluster
-from mars.local.supervisor import Addresses, StopAsked, Supervisor
+from mars.local.supervisor import Addresses, Scaling, StopAsked, Supervisor
 from tests.unit.local.conftest import SLEEP, Script, eventually
 
 Make = Callable[..., Script]
@@ -169,3 +170,48 @@ def test_a_full_disk_does_not_end_the_supervision(
         eventually(lambda: any("No space left" in line for line in lines))
         monkeypatch.setattr(supervisor_module, "write_cluster", write)
         eventually(lambda: entries(tmp_path).get("mapper-1") == (supervisor.roles[0].pid, 1))
+
+
+def test_children_come_and_go_as_the_leader_wants(script: Make, tmp_path: Path) -> None:
+    lines: list[str] = []
+    targets = {"mapper": Target(1, 3, "mean load 95%")}
+    made: list[Script] = []
+
+    def make(role: str, number: int) -> Script:
+        made.append(script(name=f"{role}-{number}", role=role))
+        return made[-1]
+
+    server, first = script(name="kafka"), script(name="mapper-1", role="mapper")
+    supervisor = supervisor_of(tmp_path, [server], [first])
+    supervisor.report = lines.append
+    supervisor.scaling = Scaling(lambda: targets, make)
+    with watching(supervisor):
+        eventually(lambda: set(entries(tmp_path)) == {"kafka", "mapper-1", "mapper-2", "mapper-3"})
+        assert "mapper-3 is started: mean load 95%" in lines
+
+        targets["mapper"] = Target(3, 1, "mean load 8%")
+        eventually(lambda: set(entries(tmp_path)) == {"kafka", "mapper-1"})
+        assert not any(child.running for child in made)
+
+        targets["mapper"] = Target(1, 2, "mean load 80%")
+        eventually(lambda: set(entries(tmp_path)) == {"kafka", "mapper-1", "mapper-2"})
+    assert not any(child.running for child in [server, first, *made])
+
+
+def test_advice_about_another_number_than_there_is_changes_nothing(
+    script: Make, tmp_path: Path
+) -> None:
+    """It was given before the last change was seen."""
+    supervisor = supervisor_of(tmp_path, [], [script(name="mapper-1", role="mapper")])
+    supervisor.scaling = Scaling(
+        lambda: {"mapper": Target(3, 5, "old")}, lambda _role, _number: script(name="mapper-2")
+    )
+    supervisor.start()
+    supervisor._scale(supervisor.scaling)
+
+    assert [each.child.name for each in supervisor._watched] == ["mapper-1"]
+    supervisor.stop()
+
+
+def test_bounds_hold_whatever_is_wanted() -> None:
+    assert [Bounds(2, 4).within(count) for count in (0, 2, 3, 9)] == [2, 2, 3, 4]

@@ -11,6 +11,8 @@ from mars.machines.leading_view import (
     AddLanes,
     BeginVersion,
     CopyDefinition,
+    CopyStream,
+    DropStreamCopy,
     DropTask,
     EndCatchUp,
     FailTask,
@@ -22,6 +24,7 @@ from mars.machines.leading_view import (
     SwitchVersion,
     View,
 )
+from mars.machines.steering import Loads
 from mars.plan import Field, FieldType, Format, Options, Plan, Stream, WindowShape
 from mars.ports import (
     Assignment,
@@ -31,6 +34,7 @@ from mars.ports import (
     Ledger,
     Owner,
     Progress,
+    Snapshot,
     StoreIdentity,
 )
 from mars.types import (
@@ -45,6 +49,7 @@ from mars.types import (
     TaskName,
     Topic,
 )
+from tests.unit.machines.loads import reducers
 
 BUCKETS = 2
 TASK = TaskName("by_sip")
@@ -202,6 +207,53 @@ def test_a_dead_reducers_buckets_move_with_a_higher_epoch_and_the_others_stay() 
     assert decision.assignment.store_epoch == 1
 
 
+def test_a_leaving_reducers_buckets_move_to_those_who_stay() -> None:
+    (decision,) = Leading().decide(view(leaving=frozenset({MemberId("reducer-2")})))
+
+    assert isinstance(decision, PublishAssignment)
+    assert decision.assignment.owners[Bucket(1)] == Owner(MemberId("reducer-1"), AssignmentEpoch(2))
+    (move,) = decision.moves
+    assert (move.bucket, move.reason) == (1, "reducer-2 is leaving")
+
+
+def test_where_all_leave_nothing_moves() -> None:
+    assert Leading().decide(view(leaving=REDUCERS)) == []
+
+
+def test_buckets_move_because_of_load_with_a_higher_epoch_and_a_reason() -> None:
+    owners = {
+        Bucket(number): Owner(MemberId(f"reducer-{1 + (number > 2)}"), AssignmentEpoch(1))
+        for number in range(4)
+    }
+    uneven = reducers(**{"reducer-1": {0: 0.5, 1: 0.25, 2: 0.05}, "reducer-2": {3: 0.1}})
+    look = view(
+        buckets=4,
+        assignment=Assignment(LeaderEpoch(1), StoreEpoch(1), owners),
+        loads=Loads(100.0, uneven),
+    )
+    leading = Leading()
+
+    assert leading.decide(look) == []
+    (decision,) = leading.decide(replace(look, loads=Loads(131.0, uneven)))
+
+    assert isinstance(decision, PublishAssignment)
+    assert decision.assignment.owners == owners | {
+        Bucket(1): Owner(MemberId("reducer-2"), AssignmentEpoch(2))
+    }
+    assert decision.moves[0].reason.startswith("use is uneven")
+    assert decision.reason == decision.moves[0].reason
+    leading.published(decision.moves, 131.0, 5_000)
+    assert leading.balance(look).moves == (replace(decision.moves[0], at_ms=5_000),)
+
+
+def test_a_store_that_is_being_recovered_comes_before_any_load() -> None:
+    uneven = reducers(**{"reducer-1": {0: 0.9, 7: 0.3}, "reducer-2": {1: 0.1}})
+    leading, look = recovering()
+    leading.decide(replace(look, loads=Loads(0.0, uneven)))
+
+    assert leading.decide(replace(look, loads=Loads(100.0, uneven))) == []
+
+
 def test_a_new_leader_confirms_the_assignment_under_its_own_epoch() -> None:
     (decision,) = Leading().decide(view(leader_epoch=LeaderEpoch(2)))
 
@@ -241,6 +293,24 @@ def test_recovery_waits_until_every_bucket_is_claimed_in_its_new_epoch() -> None
     one_missing = KnownProgress().with_records(claims(2, 2)[:1] + claims(1, 1)[1:])
 
     assert leading.decide(replace(look, progress=one_missing)) == []
+
+
+def test_recovery_cuts_where_panes_were_saved_too() -> None:
+    leading, look = recovering()
+    saved = Snapshot(lanes(p0=40, p1=65), 60_000, 1, 0)
+    records = [
+        replace(progress(0, lanes(p0=50, p1=70), lanes(p0=40, p1=65)), snapshot=saved),
+        progress(1, lanes(p0=55, p1=60), lanes(p0=30, p1=60)),
+        *claims(2, 2),
+    ]
+
+    initialise, _seal = leading.decide(
+        replace(look, progress=KnownProgress().with_records(records))
+    )
+
+    assert isinstance(initialise, InitialiseTask)
+    assert initialise.start.offsets == lanes(p0=30, p1=60)
+    assert initialise.start.cuts == {Lane("0"): (40, 50, 55), Lane("1"): (65, 70)}
 
 
 def test_recovery_begins_at_the_lowest_needed_offsets_and_cuts_at_all_merged_ones() -> None:
@@ -348,6 +418,16 @@ def test_new_partitions_are_read_from_their_beginning() -> None:
 
 def test_a_definition_that_control_lacks_is_copied() -> None:
     assert Leading().decide(view(copied={})) == [CopyDefinition(task())]
+
+
+def test_copies_of_streams_are_those_in_zookeeper() -> None:
+    changed = replace(STREAM, topic="other")
+    gone = StreamName("gone")
+    look = view(
+        streams={STREAM.name: STREAM},
+        copied_streams={STREAM.name: changed, gone: replace(STREAM, name=gone)},
+    )
+    assert Leading().decide(look) == [CopyStream(STREAM), DropStreamCopy(gone)]
 
 
 def test_a_new_version_first_stops_the_task_then_begins_where_the_store_stands() -> None:

@@ -1,0 +1,214 @@
+"""Reducers that only count: a cluster in arithmetic, around the real load figures and decisions.
+
+Each second rows arrive by bucket, reducers work off what they can, measure it with the real meters,
+and the real steering decides. What is simulated is the work, the pause of a bucket that moves, and
+mappers that hold rows back while the unread ones fill the budget.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from mars.machines.balancing import ReducerLoad, deviation, mean_use, place
+from mars.machines.load_meter import LoadMeter, ReducerFigures
+from mars.machines.scaling import Demand
+from mars.machines.smoothing import Smoothed
+from mars.machines.steering import Loads, Steering, SteeringLimits
+from mars.ports import Move
+from mars.types import Bucket, MemberId, TaskName
+
+TASK = TaskName("simulated")
+
+TICK_S = 1.0
+"""As often as processes report."""
+
+MOVE_PAUSE_S = 1.0
+"""How long nobody works on a bucket that moves: the claim and the reading of its log."""
+
+ROW_BYTES = 100
+"""Of the partials in the store, for each row that was not merged away."""
+
+Rows = npt.NDArray[np.float64]
+
+
+@dataclass(slots=True)
+class _Reducer:
+    """One reducer: how fast it is, its meters, and the use that it reports."""
+
+    speed: float = 1.0
+    meter: LoadMeter = field(default_factory=LoadMeter)
+    use: Smoothed = field(default_factory=Smoothed)
+    used: float = 0.0
+    figures: ReducerFigures = field(default_factory=ReducerFigures)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What was so in one second. Use is the momentary one, not what was smoothed of it."""
+
+    second: int
+    deviation: float
+    mean_use: float
+    arrived: float
+    done: float
+    held: float
+    moves: int
+    members: int
+    wanted: int
+
+
+class SimulatedReducers:
+    """`row_s` is the CPU time of a row; `budget_rows` how many may lie unread before all wait."""
+
+    def __init__(
+        self,
+        buckets: int,
+        members: int,
+        limits: SteeringLimits,
+        *,
+        row_s: float,
+        budget_rows: float = float("inf"),
+    ) -> None:
+        self.steering = Steering(limits)
+        self.now = 0
+        self.moves: list[Move] = []
+        self.delay_row_s = 0.0
+        self._limits = limits
+        self._row_s = row_s
+        self._budget_rows = budget_rows
+        self._count = buckets
+        self._members = {member_name(number): _Reducer() for number in range(members)}
+        self._owners = place(buckets, {}, frozenset(self._members))
+        self._unread: Rows = np.zeros(buckets)
+        self._ready_at = np.zeros(buckets)
+        self._held: deque[Rows] = deque()
+
+    @property
+    def owners(self) -> dict[Bucket, MemberId]:
+        """Who owns what at the moment."""
+        return dict(self._owners)
+
+    @property
+    def waiting_rows(self) -> float:
+        """Rows that are unread, or not yet let in."""
+        return float(self._unread.sum() + sum(rows.sum() for rows in self._held))
+
+    def step(self, arriving: Rows) -> Moment:
+        """One second."""
+        self._held.append(arriving)
+        while self._held and self._unread.sum() < self._budget_rows:
+            self._unread += self._held.popleft()
+        done = self._work()
+        self.delay_row_s += self.waiting_rows * TICK_S
+        loads = self._measure()
+        moves = self._steer(loads)
+        self.now += 1
+        wanted = [each.wanted for each in self.steering.balance(loads).wanted]
+        momentary = {name: ReducerLoad(member.used) for name, member in self._members.items()}
+        return Moment(
+            second=self.now,
+            deviation=deviation(momentary),
+            mean_use=mean_use(momentary),
+            arrived=float(arriving.sum()),
+            done=done,
+            held=float(sum(rows.sum() for rows in self._held)),
+            moves=len(moves),
+            members=len(self._members),
+            wanted=wanted[0] if wanted else len(self._members),
+        )
+
+    def scale(self, members: int) -> None:
+        """Have so many; newcomers take over, and whoever goes is emptied first."""
+        for number in range(members):
+            self._members.setdefault(member_name(number), _Reducer())
+        staying = frozenset(member_name(number) for number in range(members))
+        targets = place(self._count, self._owners, staying, self.steering.bucket_use())
+        moves = [
+            Move(bucket, self._owners[bucket], target, "members changed")
+            for bucket, target in targets.items()
+            if self._owners[bucket] != target
+        ]
+        self._carry_out(moves)
+        self._members = {name: self._members[name] for name in sorted(staying)}
+
+    # ------------------------------------------------------------------------------------ within
+
+    def _work(self) -> float:
+        """Everybody works for a second on what is unread, in proportion to how much that is."""
+        whole = 0.0
+        for name, member in self._members.items():
+            own = np.array([b for b, owner in self._owners.items() if owner == name], dtype=int)
+            ready = own[self._ready_at[own] <= self.now]
+            unread = self._unread[ready]
+            can = member.speed * TICK_S / self._row_s
+            share = min(1.0, can / max(float(unread.sum()), 1e-9))
+            done = unread * share
+            self._unread[ready] -= done
+            self._note(member, ready, done)
+            whole += float(done.sum())
+        return whole
+
+    def _note(self, member: _Reducer, buckets: npt.NDArray[np.int_], done: Rows) -> None:
+        rows = float(done.sum())
+        member.used = rows * self._row_s / member.speed / TICK_S
+        member.use.add(member.used, TICK_S)
+        for bucket, count in zip(buckets.tolist(), done.tolist(), strict=True):
+            number = Bucket(bucket)
+            member.meter.worked(number, count * self._row_s / member.speed)
+            member.meter.read((TASK, number), int(count), int(count), int(count) * ROW_BYTES)
+            member.meter.look({(TASK, number): int(self._unread[bucket])})
+        if rows:
+            member.meter.took(int(rows) * ROW_BYTES, member.used)
+
+    def _measure(self) -> Loads:
+        room = self._budget_rows * ROW_BYTES / len(self._members)
+        reducers, demands = {}, []
+        for name, member in self._members.items():
+            own = frozenset(b for b, owner in self._owners.items() if owner == name)
+            figures = member.figures = member.meter.measure(TICK_S, own)
+            settled = frozenset(b for b in own if self._ready_at[b] <= self.now)
+            reducers[name] = ReducerLoad(
+                use=member.use.value,
+                buckets={load.bucket: load for load in figures.buckets},
+                settled=settled,
+                queue=figures.backlog_bytes / room,
+                growth=figures.backlog_growth_bytes_per_second / room,
+            )
+            demands.append(_demand(member.use.value, figures))
+        return Loads(float(self.now), reducers, tuple(demands))
+
+    def _steer(self, loads: Loads) -> list[Move]:
+        self.steering.look(loads, self._count, 1)
+        moves = self.steering.moves(loads, self._owners)
+        self._carry_out(moves)
+        return moves
+
+    def _carry_out(self, moves: list[Move]) -> None:
+        for move in moves:
+            self._owners[move.bucket] = move.target
+            self._ready_at[move.bucket] = self.now + 1 + MOVE_PAUSE_S
+        self.steering.moved(moves, float(self.now))
+        self.moves += moves
+
+
+def member_name(number: int) -> MemberId:
+    """`reducer-01` and so on: their order is that of their numbers."""
+    return MemberId(f"reducer-{number + 1:02}")
+
+
+def _demand(use: float, figures: ReducerFigures) -> Demand:
+    return Demand(
+        use=use,
+        done=sum(load.bytes_per_second for load in figures.buckets),
+        growth=figures.backlog_growth_bytes_per_second,
+        backlog=figures.backlog_bytes,
+    )
+
+
+def settings_without_moves() -> SteeringLimits:
+    """The same cluster, in which nothing moves because of load."""
+    return SteeringLimits(enabled=False)

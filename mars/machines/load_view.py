@@ -1,0 +1,119 @@
+"""Loads as the leader sees them, made of what the members say of themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from mars.machines.balancing import ReducerLoad
+from mars.machines.scaling import Demand
+from mars.machines.steering import Loads
+from mars.ports import Assignment, MemberInfo
+from mars.types import Bucket, MemberId
+
+STALE_S = 5.0
+"""A member that has said nothing new for five reports: its figures are of another time."""
+
+SETTLED = frozenset({"owning", "committing"})
+"""States of a bucket that works; in others it is on its way already, or in trouble."""
+
+
+class Freshness:
+    """Tells by the reader's own clock how long ago each member said something new.
+
+    The members' clocks are compared with nothing: they may be wrong.
+    """
+
+    def __init__(self) -> None:
+        self._heard: dict[MemberId, tuple[int, float]] = {}
+
+    def fresh(self, members: Iterable[MemberInfo], now_s: float) -> frozenset[MemberId]:
+        """Those who said something new within `STALE_S`."""
+        heard: dict[MemberId, tuple[int, float]] = {}
+        for info in members:
+            before = self._heard.get(info.id)
+            news = before is None or before[0] != info.reported_ms
+            heard[info.id] = (info.reported_ms, now_s) if news or before is None else before
+        self._heard = heard
+        return frozenset(m for m, (_, at_s) in heard.items() if now_s - at_s <= STALE_S)
+
+
+def loads_of(
+    reducers: Mapping[MemberId, MemberInfo],
+    mappers: Mapping[MemberId, MemberInfo],
+    assignment: Assignment | None,
+    fresh: frozenset[MemberId],
+    room_bytes: int,
+    now_s: float,
+) -> Loads:
+    """`room_bytes` is a task's budget, of which each reducer has an equal share."""
+    share = max(1.0, room_bytes / max(1, len(reducers)))
+    fastest = max((_bandwidth(info) for info in reducers.values()), default=0.0)
+    return Loads(
+        now_s=now_s,
+        reducers={
+            member: _reducer(info, assignment, member in fresh, share, fastest)
+            for member, info in reducers.items()
+        },
+        reducer_demands=_demands(reducers, fresh, _reducer_demand),
+        mapper_demands=_demands(mappers, fresh, _mapper_demand),
+    )
+
+
+def _demands(
+    members: Mapping[MemberId, MemberInfo],
+    fresh: frozenset[MemberId],
+    demand: Callable[[MemberInfo], Demand],
+) -> tuple[Demand, ...]:
+    """Of all of a role; none if one of them is silent."""
+    if not fresh.issuperset(members):
+        return ()
+    return tuple(demand(info) for info in members.values())
+
+
+def _reducer(
+    info: MemberInfo, assignment: Assignment | None, fresh: bool, share: float, fastest: float
+) -> ReducerLoad:
+    load, bandwidth = info.load, _bandwidth(info)
+    return ReducerLoad(
+        use=load.get("cpu_use", 0.0),
+        buckets={each.bucket: each for each in info.loads},
+        settled=_settled(info, assignment),
+        fresh=fresh and "cpu_use" in load,
+        queue=load.get("backlog_bytes", 0.0) / share,
+        growth=load.get("backlog_growth_bytes_per_second", 0.0) / share,
+        bandwidth=bandwidth / fastest if bandwidth and fastest else 1.0,
+    )
+
+
+def _settled(info: MemberInfo, assignment: Assignment | None) -> frozenset[Bucket]:
+    owners = assignment.owners if assignment is not None else {}
+    return frozenset(
+        status.bucket
+        for status in info.buckets
+        if status.state in SETTLED
+        and (owner := owners.get(status.bucket)) is not None
+        and owner.member == info.id
+        and owner.epoch == status.epoch
+    )
+
+
+def _bandwidth(info: MemberInfo) -> float:
+    return info.load.get("read_bytes_per_second", 0.0)
+
+
+def _reducer_demand(info: MemberInfo) -> Demand:
+    return Demand(
+        use=info.load.get("cpu_use", 0.0),
+        done=sum(each.bytes_per_second for each in info.loads),
+        growth=info.load.get("backlog_growth_bytes_per_second", 0.0),
+        backlog=info.load.get("backlog_bytes", 0.0),
+    )
+
+
+def _mapper_demand(info: MemberInfo) -> Demand:
+    return Demand(
+        use=info.load.get("cpu_use", 0.0),
+        done=info.load.get("messages_per_second", 0.0),
+        growth=info.load.get("lag_growth_messages_per_second", 0.0),
+        backlog=info.load.get("lag_messages", 0.0),
+    )

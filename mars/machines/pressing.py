@@ -1,0 +1,125 @@
+"""Relief of a reducer whose backlog fills: a hot bucket goes to the one under least pressure.
+
+After the migration strategy for backpressure: pressure P = (a Q + (1 - a) D) / B^b with Q the used
+part of the queue, D = (in - out) / time and B the bandwidth. What was lent comes back once there is
+room at home. Holding the source back is the last resort: what the mappers do at the budget.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mars.machines.balancing import ReducerLoad
+from mars.ports import Move
+from mars.types import Bucket, MemberId
+
+QUEUE_SHARE = 0.5
+"""a: what is there already counts as much as what will have come in `HORIZON_S`."""
+
+HORIZON_S = 10.0
+"""D is taken over this time: about what a move takes until its effect is measured."""
+
+BANDWIDTH_POWER = 0.5
+"""b: one that reads four times slower is under twice the pressure."""
+
+BANDWIDTH_MIN = 0.05
+"""Bandwidth below which a reducer counts as no slower still: a pause is not a speed."""
+
+
+@dataclass(frozen=True, slots=True)
+class PressLimits:
+    """Used parts of the room: above `high` and growing it is relieved, below `low` all is well.
+
+    A bucket goes home when its old owner would not be busier than `use_high` with it.
+    """
+
+    high: float = 0.80
+    low: float = 0.50
+    use_high: float = 0.75
+
+
+@dataclass(frozen=True, slots=True)
+class Loan:
+    """A bucket that was moved to relieve `home`, and who has it meanwhile."""
+
+    home: MemberId
+    borrower: MemberId
+
+
+def pressure(load: ReducerLoad) -> float:
+    """P; about 1 for a reducer whose room is full, or will be soon."""
+    filling = QUEUE_SHARE * load.queue + (1 - QUEUE_SHARE) * load.growth * HORIZON_S
+    return max(0.0, filling) / math.pow(max(load.bandwidth, BANDWIDTH_MIN), BANDWIDTH_POWER)
+
+
+def relieve(
+    reducers: Mapping[MemberId, ReducerLoad], resting: frozenset[Bucket], limits: PressLimits
+) -> list[Move]:
+    """One bucket from each pressed reducer to a light one, the most pressed first.
+
+    Pressed is who is over `high` and fills, or is full: then mappers hold its rows back. A light
+    one takes one bucket at a time. Where nobody is light nothing moves: mappers pause.
+    """
+    fresh = {member: load for member, load in sorted(reducers.items()) if load.fresh}
+    pressed = [member for member, load in fresh.items() if _pressed(load, limits)]
+    pressed.sort(key=lambda member: -pressure(fresh[member]))
+    light = [member for member, load in fresh.items() if load.queue < limits.low]
+    light.sort(key=lambda member: (pressure(fresh[member]), fresh[member].use, member))
+    moves: list[Move] = []
+    for source in pressed:
+        bucket = _hottest(fresh[source], resting)
+        if bucket is None or not light:
+            continue
+        target = light.pop(0)
+        load = fresh[source]
+        reason = (
+            f"{source} is under pressure {pressure(load):.2f} (backlog {load.queue:.0%} of its "
+            f"room, growing by {load.growth:.1%} a second); {target} at "
+            f"{pressure(fresh[target]):.2f} is the lightest"
+        )
+        moves.append(Move(bucket, source, target, reason))
+    return moves
+
+
+def _pressed(load: ReducerLoad, limits: PressLimits) -> bool:
+    return load.queue > limits.high and (load.growth > 0 or load.queue >= 1)
+
+
+def _hottest(load: ReducerLoad, resting: frozenset[Bucket]) -> Bucket | None:
+    """The bucket with most unread; None if there is none that may go."""
+    movable = [
+        each
+        for bucket, each in load.buckets.items()
+        if bucket in load.settled and bucket not in resting
+    ]
+    if len(load.settled) < 2 or not movable:
+        return None
+    hottest = max(movable, key=lambda each: (each.backlog_bytes, each.use, -each.bucket))
+    return hottest.bucket
+
+
+def restore(
+    loans: Mapping[Bucket, Loan],
+    reducers: Mapping[MemberId, ReducerLoad],
+    resting: frozenset[Bucket],
+    limits: PressLimits,
+) -> list[Move]:
+    """Lent buckets back to where they came from, once there is room for them."""
+    moves: list[Move] = []
+    added: dict[MemberId, float] = {}
+    for bucket, loan in sorted(loans.items()):
+        home, borrower = reducers.get(loan.home), reducers.get(loan.borrower)
+        if home is None or borrower is None or not (home.fresh and borrower.fresh):
+            continue
+        if bucket in resting or bucket not in borrower.settled or len(borrower.settled) < 2:
+            continue
+        own = borrower.buckets.get(bucket)
+        use = home.use + added.get(loan.home, 0.0) + (own.use if own else 0.0)
+        if pressure(home) >= limits.low or use > limits.use_high:
+            continue
+        added[loan.home] = use - home.use
+        reason = f"{loan.home} has room again (backlog {home.queue:.0%}): back from the relief"
+        moves.append(Move(bucket, loan.borrower, loan.home, reason))
+    return moves

@@ -1,0 +1,167 @@
+"""What the leader does about the loads: when to move, how long to keep still, how many to ask for.
+
+The decisions are pure functions (`balancing`, `pressing`, `scaling`); this is their memory. A new
+leader has an empty one: it keeps still for one cool-down, so that buckets do not go to and fro with
+the leadership.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from mars.machines.balancing import ReducerLoad, SpreadLimits, deviation, mean_use, spread
+from mars.machines.pressing import Loan, PressLimits, pressure, relieve, restore
+from mars.machines.scaling import Demand, ScaleLimits, wanted
+from mars.ports import Balance, Move, Wanted
+from mars.types import Bucket, MemberId
+
+RELIEF_PAUSE_S = 5.0
+"""Between two reliefs: a move takes about a second, and its effect on a backlog shows soon."""
+
+SCALE_IN_AFTER_S = 60.0
+"""How long fewer members must have been enough before they are asked for: a lull is not an end."""
+
+MOVES_TOLD = 10
+"""Moves named in a report: 2 kB of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SteeringLimits:
+    """`enabled`: buckets move because of load; membership is followed always.
+
+    `cooldown_s`: after any move the figures need so long to tell of the new state (three time
+    constants). `bucket_rest_s`: a bucket that has moved stays at least so long. `room_bytes`: what
+    all unread partials of a task may take in the store (its budget).
+    """
+
+    enabled: bool = True
+    cooldown_s: float = 30.0
+    bucket_rest_s: float = 60.0
+    room_bytes: int = 256 * 1024 * 1024
+    spread: SpreadLimits = field(default_factory=SpreadLimits)
+    press: PressLimits = field(default_factory=PressLimits)
+    scale: ScaleLimits = field(default_factory=ScaleLimits)
+
+
+@dataclass(frozen=True, slots=True)
+class Loads:
+    """What the leader knows of all loads at one moment; `now_s` is its own monotonic clock.
+
+    `reducer_demands` and `mapper_demands` are empty while figures are missing.
+    """
+
+    now_s: float = 0.0
+    reducers: Mapping[MemberId, ReducerLoad] = field(default_factory=dict)
+    reducer_demands: tuple[Demand, ...] = ()
+    mapper_demands: tuple[Demand, ...] = ()
+
+    def bucket_use(self) -> dict[Bucket, float]:
+        """Use of the buckets that work; one that its owner does not name costs next to nothing."""
+        return {
+            bucket: load.buckets[bucket].use if bucket in load.buckets else 0.0
+            for load in self.reducers.values()
+            if load.fresh
+            for bucket in load.settled
+        }
+
+
+class Steering:
+    """Decides on moves because of load; remembers all moves."""
+
+    def __init__(self, limits: SteeringLimits) -> None:
+        self._limits = limits
+        self._quiet_until_s: float | None = None
+        self._relief_after_s = 0.0
+        self._moved_at_s: dict[Bucket, float] = {}
+        self._use: dict[Bucket, float] = {}
+        self._loans: dict[Bucket, Loan] = {}
+        self._lent: set[Bucket] = set()
+        self._told: deque[Move] = deque(maxlen=MOVES_TOLD)
+        self._fewer_since_s: dict[str, float] = {}
+        self._wanted: dict[str, Wanted] = {}
+
+    def look(self, loads: Loads, buckets: int, partitions: int) -> None:
+        """Take note of the figures; as many reducers and mappers as that are of use at most."""
+        if self._quiet_until_s is None:
+            self._quiet_until_s = loads.now_s + self._limits.cooldown_s
+        self._use.update(loads.bucket_use())
+        self._want("reducer", loads.reducer_demands, buckets, loads.now_s)
+        self._want("mapper", loads.mapper_demands, max(1, partitions), loads.now_s)
+
+    def bucket_use(self) -> Mapping[Bucket, float]:
+        """What was last known of each bucket; its owner may be gone."""
+        return self._use
+
+    def moves(self, loads: Loads, owners: Mapping[Bucket, MemberId]) -> list[Move]:
+        """What should move now because of load. Call `moved` when it has been published."""
+        limits, now_s = self._limits, loads.now_s
+        self._forget_loans(owners)
+        if not limits.enabled or self._quiet_until_s is None:
+            return []
+        resting = frozenset(
+            bucket
+            for bucket, at_s in self._moved_at_s.items()
+            if now_s - at_s < limits.bucket_rest_s
+        )
+        if now_s >= self._relief_after_s:
+            relief = relieve(loads.reducers, resting, limits.press)
+            if relief:
+                self._lent = {move.bucket for move in relief}
+                return relief
+        if now_s < self._quiet_until_s:
+            return []
+        back = restore(self._loans, loads.reducers, resting, limits.press)
+        return back or spread(loads.reducers, resting, limits.spread, len(owners))
+
+    def moved(self, moves: Iterable[Move], now_s: float) -> None:
+        """These were published."""
+        for move in moves:
+            self._moved_at_s[move.bucket] = now_s
+            self._quiet_until_s = now_s + self._limits.cooldown_s
+            self._told.append(move)
+            self._note_loan(move, now_s)
+        self._lent = set()
+
+    def balance(self, loads: Loads) -> Balance:
+        """For people."""
+        return Balance(
+            mean_use=round(mean_use(loads.reducers), 3),
+            deviation=round(deviation(loads.reducers), 3),
+            pressure={
+                member: round(pressure(load), 3) for member, load in sorted(loads.reducers.items())
+            },
+            wanted=tuple(self._wanted[role] for role in sorted(self._wanted)),
+            moves=tuple(self._told),
+        )
+
+    def _note_loan(self, move: Move, now_s: float) -> None:
+        """A relief lends the bucket; of one that was lent already the first home stays home."""
+        if move.bucket not in self._lent or move.source is None:
+            self._loans.pop(move.bucket, None)
+            return
+        self._relief_after_s = now_s + RELIEF_PAUSE_S
+        before = self._loans.get(move.bucket)
+        home = before.home if before is not None else move.source
+        self._loans[move.bucket] = Loan(home, move.target)
+
+    def _forget_loans(self, owners: Mapping[Bucket, MemberId]) -> None:
+        """Whose borrower has lost it otherwise."""
+        self._loans = {
+            bucket: loan
+            for bucket, loan in self._loans.items()
+            if owners.get(bucket) == loan.borrower
+        }
+
+    def _want(self, role: str, demands: Sequence[Demand], most: int, now_s: float) -> None:
+        """More at once; fewer only when that has been so for a while."""
+        if not demands:
+            return
+        asked = wanted(role, demands, most, self._limits.scale)
+        if asked.wanted >= asked.present:
+            self._fewer_since_s.pop(role, None)
+        elif now_s - self._fewer_since_s.setdefault(role, now_s) < SCALE_IN_AFTER_S:
+            reason = f"{asked.reason}, if it lasts"
+            asked = Wanted(role, asked.present, asked.present, reason)
+        self._wanted[role] = asked

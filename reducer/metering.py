@@ -1,0 +1,59 @@
+"""Measures what a reducer does for each of its buckets: CPU time of whichever thread does it."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from mars.machines.events import ReadLog
+from mars.machines.load_meter import LoadMeter, Log, ReducerFigures
+from mars.ports import LogSlice
+from mars.types import Bucket
+
+
+class Metering:
+    """A `LoadMeter` with a clock. `busy` may be used by any thread, the rest by the loop's only."""
+
+    def __init__(self) -> None:
+        self._meter = LoadMeter()
+        self._done: deque[tuple[Bucket, float]] = deque()
+        self._measured_s = time.monotonic()
+
+    @contextmanager
+    def busy(self, bucket: Bucket) -> Iterator[None]:
+        """What this thread does meanwhile is for the bucket."""
+        begun_s = time.thread_time()
+        try:
+            yield
+        finally:
+            self._done.append((bucket, time.thread_time() - begun_s))
+
+    @contextmanager
+    def reading(self, reads: Sequence[ReadLog], slices: list[LogSlice]) -> Iterator[None]:
+        """Reads logs into `slices`; its CPU time is shared out by what was read of each."""
+        begun_s, cpu_s = time.monotonic(), time.thread_time()
+        yield
+        cpu_s = time.thread_time() - cpu_s
+        sizes = [sum(len(entry.partial.states) for entry in piece.entries) for piece in slices]
+        whole = sum(sizes)
+        self._meter.took(whole, time.monotonic() - begun_s)
+        for read, piece, size in zip(reads, slices, sizes, strict=False):
+            rows = sum(entry.partial.counts.read for entry in piece.entries)
+            batches = 0 if read.after == 0 else read.upto - read.after
+            self._meter.read((read.task, read.bucket), batches, rows, size)
+            if size:
+                self._meter.worked(read.bucket, cpu_s * size / whole)
+
+    def look(self, unread: dict[Log, int]) -> None:
+        """So many batches of each log are there and not read."""
+        self._meter.look(unread)
+
+    def measure(self, owned: frozenset[Bucket]) -> ReducerFigures:
+        """The figures since the last call."""
+        while self._done:
+            self._meter.worked(*self._done.popleft())
+        now_s = time.monotonic()
+        duration_s, self._measured_s = now_s - self._measured_s, now_s
+        return self._meter.measure(duration_s, owned)

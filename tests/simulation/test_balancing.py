@@ -1,0 +1,61 @@
+"""Buckets that move because of load, in simulated clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from mars.machines.leading import Leading
+from mars.ports import Move
+from tests.simulation.weather import Weather
+from tests.simulation.world import World
+
+Published = Callable[[Leading, tuple[Move, ...], float, int], None]
+
+
+@pytest.fixture
+def moves(monkeypatch: pytest.MonkeyPatch) -> list[Move]:
+    """All moves that any leader publishes."""
+    found: list[Move] = []
+    published: Published = Leading.published
+
+    def noted(self: Leading, moves: tuple[Move, ...], now_s: float, wall_ms: int) -> None:
+        found.extend(moves)
+        published(self, moves, now_s, wall_ms)
+
+    monkeypatch.setattr(Leading, "published", noted)
+    return found
+
+
+def test_buckets_move_because_of_load_while_everything_fails(moves: list[Move]) -> None:
+    for seed in range(11, 17):
+        World(seed).run()
+
+    assert sum("use is uneven" in move.reason for move in moves) >= 3
+
+
+def test_buckets_move_because_of_load_while_reducers_are_killed_and_the_store_is_flushed(
+    moves: list[Move],
+) -> None:
+    def hard(weather: Weather) -> Weather:
+        return replace(weather, kill_ms=2_500, flush_ms=2_500)
+
+    for seed in (18, 20, 21, 23):
+        World(seed, tune=hard).run()
+
+    assert sum("use is uneven" in move.reason for move in moves) >= 2
+    assert sum("is gone" in move.reason for move in moves) >= 2
+
+
+def test_reducers_that_are_asked_to_stop_are_emptied_and_nothing_is_lost(
+    moves: list[Move],
+) -> None:
+    def leaving(weather: Weather) -> Weather:
+        return replace(weather, leave_ms=2_500)
+
+    for seed in range(30, 36):
+        World(seed, tune=leaving).run()
+
+    assert sum("is leaving" in move.reason for move in moves) >= 4

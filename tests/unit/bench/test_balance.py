@@ -1,0 +1,86 @@
+"""`mars bench balance`: simulated reducers around the real decisions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench import balance
+from bench.balance import BalanceReport, Run, run_bursts, run_tide
+from bench.balance_plots import means, plot_balance
+from bench.environment import environment
+from bench.report import section
+from bench.simulated_reducers import SimulatedReducers
+from mars.machines.steering import SteeringLimits
+
+SHORT = 5_000_000
+
+
+@pytest.fixture(scope="module")
+def report() -> BalanceReport:
+    """A short one; the drift is as long as it is, so bursts stand for it."""
+    bursts = [run_bursts(SHORT, moving=moving) for moving in (False, True)]
+    return BalanceReport(environment(), balance.stages(), bursts, bursts, [run_tide()], 1.0)
+
+
+def test_moving_is_faster_than_holding_back_and_loses_no_row(report: BalanceReport) -> None:
+    held, moved = report.bursts
+
+    assert not held.problems
+    assert not moved.problems
+    assert held.rows == moved.rows
+    assert moved.seconds < 0.85 * held.seconds
+    assert moved.mean_delay_s < held.mean_delay_s / 2
+    assert held.moves == 0
+    assert "is under pressure" in moved.reasons[0]
+
+
+def test_the_number_of_reducers_follows_the_tide_in_few_steps(report: BalanceReport) -> None:
+    (tide,) = report.tide
+    members = [point.members for point in tide.points]
+
+    assert not tide.problems
+    assert max(members) >= 6
+    assert members[-1] == 1
+    assert tide.steps <= 10
+    assert tide.mean_delay_s < 1
+
+
+def test_every_bucket_keeps_one_owner_and_one_that_moves_waits() -> None:
+    cluster = SimulatedReducers(8, 2, SteeringLimits(), row_s=1e-3)
+    hot = np.array([400.0, 200, 200, 0, 0, 0, 0, 0])
+    first = cluster.owners
+    moved_at = None
+    for _ in range(60):
+        moment = cluster.step(hot)
+        assert sorted(cluster.owners) == list(range(8))
+        if moment.moves and moved_at is None:
+            moved_at = moment.second
+
+    assert moved_at is not None
+    assert moved_at >= SteeringLimits().cooldown_s
+    assert cluster.owners != first
+
+
+def test_the_report_is_told_and_drawn(report: BalanceReport, tmp_path: Path) -> None:
+    text = section(report)
+    paths = plot_balance(report, tmp_path)
+
+    assert "Skewed bursts on three reducers" in text
+    assert [path.name for path in paths] == [
+        "bench-balance-drift.svg",
+        "bench-balance-bursts.svg",
+        "bench-balance-tide.svg",
+    ]
+    assert all(path.stat().st_size > 1_000 for path in paths)
+
+
+def test_points_of_a_line_are_means_of_five_seconds(report: BalanceReport) -> None:
+    run: Run = report.bursts[0]
+
+    seconds, values = means(run, "mean_use")
+
+    assert seconds[:2] == [0, 5]
+    assert values[0] == pytest.approx(sum(point.mean_use for point in run.points[:5]) / 5)
