@@ -11,7 +11,7 @@ import redis
 
 from mars.audits import Incident
 from tests.support.cluster import MarsCluster, running_mars, wait_for
-from tests.support.rows import QUERY, assert_exactly_once, expected, flow_rows, messages
+from tests.support.rows import QUERY, Result, assert_exactly_once, expected, flow_rows, messages
 
 pytestmark = pytest.mark.faults
 
@@ -107,9 +107,15 @@ class Loss:
         count, later_ms = len(self.rows), self.start_ms + WINDOW_MS + 1_000
         self._feed(flow_rows(count, LATER_ROWS, later_ms, rows_per_s=10))
         wanted = expected(self.rows, WINDOW_MS)
-        results = self._mars.read_until(f"mars.results.{self._task}", len(wanted))
-        mine = [one for one in results if one[1]["window_start"] == self.start_ms]
-        assert_exactly_once(mine, wanted)
+        found: list[Result] = []
+
+        def closed() -> bool:
+            rows = self._mars.read(f"mars.results.{self._task}")
+            found[:] = [one for one in rows if one[1]["window_start"] == self.start_ms]
+            return len(found) >= len(wanted)
+
+        wait_for("all groups of the window", closed, pause_s=0.5)
+        assert_exactly_once(found, wanted)
 
     def _feed(self, rows: list[dict[str, Any]]) -> None:
         self._mars.produce(self._task, messages(rows, PARTITIONS))
