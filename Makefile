@@ -1,5 +1,5 @@
 # make install   .venv and the jars of the embedded cluster; quick when nothing changed
-# make check     format, lint, types, import rules and the tests that need nothing but Python
+# make check     format, lint, types, import rules and unit tests: under a minute
 # make test      check, then every test there is
 # make simulate SEEDS=n   n runs of the simulation; one again: python -m tests.simulation.replay SEED
 # make faults MINUTES=n   random mixes of faults on real processes; the history is kept in .faults
@@ -13,8 +13,7 @@ SHELL := /bin/bash
 .PHONY: install jars check test simulate faults demo format lock clean
 
 CODE := $(wildcard mars mapper reducer api bench)
-# In the order of what they cost; the folders that need only Python.
-QUICK_TESTS := $(wildcard tests/unit tests/properties tests/golden)
+QUICK_TESTS := $(wildcard tests/unit)
 # Tests at a time. Most wait for servers; with more than two on two cores, deadlines are missed.
 WORKERS ?= 2
 VENV := .venv

@@ -179,7 +179,9 @@ def computed(duck: duckdb.DuckDBPyConnection, query: Query, rows: Sequence[Row])
     for row in rows:
         newest = row["ts"] // query.slide_ms * query.slide_ms
         for start in range(newest, row["ts"] - query.size_ms, -query.slide_ms):
-            values = [start, row["k"], row["f"], row["v"]]
+            # Both zeros are one group; an engine shows that which came first.
+            key = None if row["f"] is None else row["f"] + 0.0
+            values = [start, row["k"], key, row["v"]]
             duck.execute("INSERT INTO s VALUES (?, ?, ?, ?)", values)
     return sorted(duck.execute(query.oracle()).fetchall(), key=repr)
 

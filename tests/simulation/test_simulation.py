@@ -10,8 +10,8 @@ import pytest
 
 from tests.simulation.world import World
 
-SEEDS = 100
-"""More than a minute; `make simulate SEEDS=n` runs others."""
+SEEDS = 200
+"""Some three minutes of one core; `make simulate SEEDS=n` runs others."""
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

@@ -49,7 +49,7 @@ def test_clients_ask_until_the_time_is_over(port: int) -> None:
 
 
 def test_clients_at_a_pace_wait_after_each_answer(port: int) -> None:
-    found = ask(Asked("127.0.0.1", port, "/right", clients=2, seconds=0.3, pause_s=10.0))
+    found = ask(Asked("127.0.0.1", port, "/right", clients=2, seconds=0.3, pause_s=1.0))
     assert len(found.took_s) == 2
 
 
