@@ -13,7 +13,7 @@ ARG JAVA_IMAGE=eclipse-temurin:17-jre
 
 # ------------------------------------------------------------ what is installed from the locks
 FROM ${PYTHON_IMAGE} AS locks
-ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PIP_CACHE_DIR=/var/cache/pip
 WORKDIR /build
 COPY requirements.lock requirements-dev.lock ./
 # What is only there for the embedded cluster and for Spark stays out of the first list; the tools
@@ -30,7 +30,7 @@ ARG PIP_TRUSTED_HOST
 ARG PIP_DEFAULT_TIMEOUT=60
 RUN --mount=type=secret,id=pip_conf,target=/etc/pip.conf \
     --mount=type=secret,id=pip_ca,target=/run/secrets/pip_ca \
-    --mount=type=cache,target=/root/.cache/pip \
+    --mount=type=cache,target=/var/cache/pip \
     if [ -s /run/secrets/pip_ca ]; then export PIP_CERT=/run/secrets/pip_ca; fi \
  && python -m venv /opt/builder \
  && /opt/builder/bin/pip install --quiet --no-deps --require-hashes -r build.lock
@@ -40,7 +40,7 @@ FROM locks AS spark
 # Spark is published as a source archive: the locked tools make a wheel of it.
 RUN --mount=type=secret,id=pip_conf,target=/etc/pip.conf \
     --mount=type=secret,id=pip_ca,target=/run/secrets/pip_ca \
-    --mount=type=cache,target=/root/.cache/pip \
+    --mount=type=cache,target=/var/cache/pip \
     if [ -s /run/secrets/pip_ca ]; then export PIP_CERT=/run/secrets/pip_ca; fi \
  && /opt/builder/bin/pip install --quiet --no-deps --require-hashes --no-build-isolation \
     --no-compile --target /opt/spark -r spark.lock \
@@ -51,7 +51,7 @@ RUN --mount=type=secret,id=pip_conf,target=/etc/pip.conf \
 FROM locks AS build
 RUN --mount=type=secret,id=pip_conf,target=/etc/pip.conf \
     --mount=type=secret,id=pip_ca,target=/run/secrets/pip_ca \
-    --mount=type=cache,target=/root/.cache/pip \
+    --mount=type=cache,target=/var/cache/pip \
     if [ -s /run/secrets/pip_ca ]; then export PIP_CERT=/run/secrets/pip_ca; fi \
  && python -m venv /opt/mars \
  && /opt/mars/bin/pip install --quiet --no-deps --require-hashes -r run.lock

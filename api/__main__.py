@@ -7,6 +7,7 @@ it, `/readyz` lists them all, and everything goes on by itself when they are bac
 from __future__ import annotations
 
 import socket
+import ssl
 import sys
 import threading
 import time
@@ -17,23 +18,28 @@ import uvicorn
 
 from api.app import create_app
 from api.routes.inside import Stopping
+from api.services.access import policy_of, warnings_of
 from api.services.all import Services, build
 from api.services.context import Cluster, Ports
 from api.services.health import Health
-from api.services.sampling import SAMPLE_INTERVAL_S, Sampler
+from api.services.sampling import SAMPLE_INTERVAL_S
 from mars.adapters.kafka import (
     KafkaControlLog,
+    KafkaIncidentLog,
     KafkaProgressLog,
     KafkaQueryRows,
+    KafkaReader,
     KafkaTopicAdmin,
 )
 from mars.adapters.kafka.results import KafkaDeadLetters, KafkaResultTail
 from mars.adapters.kafka.watch import KafkaWatch
 from mars.adapters.redis import RedisPartialLog
+from mars.adapters.source_rows import RowsAgain
 from mars.adapters.spark.files import list_history
 from mars.adapters.zookeeper import (
     ZooKeeperConnection,
     ZooKeeperCoordinator,
+    ZooKeeperKeyRegistry,
     ZooKeeperQueryRegistry,
     ZooKeeperRegistry,
 )
@@ -64,6 +70,12 @@ def run(settings: Settings) -> int:
             "choose another api.port, or stop what uses it\n"
         )
         return 1
+    problem = _tls_problem(settings.api)
+    if problem:
+        sys.stderr.write(f"{problem}\n")
+        return 1
+    for warning in warnings_of(settings.api):
+        logs.warning(logs.logger("api"), warning)
     connection = ZooKeeperConnection.open(settings.zookeeper)
     try:
         _Process(settings, life, connection).serve(listening)
@@ -78,18 +90,38 @@ def _listen(settings: ApiSettings) -> socket.socket:
     return socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
 
 
+def _tls_problem(settings: ApiSettings) -> str:
+    """Why the certificate cannot be used; empty if it can, or there is none."""
+    if not settings.tls_certificate_location:
+        return ""
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
+            settings.tls_certificate_location,
+            settings.tls_key_location,
+            settings.tls_key_password,
+        )
+    except OSError as error:  # ssl.SSLError is one
+        return (
+            f"api.tls_certificate_location ({settings.tls_certificate_location}) and "
+            f"api.tls_key_location ({settings.tls_key_location}) cannot be used: "
+            f"{error.strerror or 'the password is missing or wrong'}"
+        )
+    return ""
+
+
 class _Process:
     """The parts of one API process."""
 
     def __init__(
         self, settings: Settings, life: living.Life, connection: ZooKeeperConnection
     ) -> None:
-        member = member_id(settings, "api")
+        self._member = member = member_id(settings, "api")
         self._settings = settings
         self._life = life
         self._coordinator = ZooKeeperCoordinator(connection, settings.namespace, member)
         self._registry = ZooKeeperRegistry(connection, settings.namespace)
         self._queries = ZooKeeperQueryRegistry(connection, settings.namespace)
+        self._keys = ZooKeeperKeyRegistry(connection, settings.namespace)
         self._admin = KafkaTopicAdmin(settings)
         # The number of buckets matters for writing only, and the API does not write there.
         self._partial_log = RedisPartialLog.open(settings, settings.cluster.buckets)
@@ -112,16 +144,18 @@ class _Process:
                 results_partitions=self._settings.kafka.results_partitions,
                 history_rows_min=self._settings.bulk.history_rows_min,
                 chunk_rows=self._settings.bulk.chunk_rows,
+                tasks_max=self._settings.api.tasks_max,
+                log_bytes_max=self._settings.cluster.log_bytes_max,
             ),
             self._health,
             _version(),
+            policy_of(self._settings.api),
         )
+        services.access.ring.watch()
         self._health.start()
         background = [
             threading.Thread(target=self._take_part, name="member", daemon=True),
-            threading.Thread(
-                target=self._sample, args=(services.sampler,), name="sampler", daemon=True
-            ),
+            threading.Thread(target=self._sample, args=(services,), name="sampler", daemon=True),
         ]
         for thread in background:
             thread.start()
@@ -143,15 +177,19 @@ class _Process:
             progress=KafkaProgressLog(self._settings),
             dead=KafkaDeadLetters(self._settings),
             results=KafkaResultTail(self._settings),
+            source_rows=RowsAgain(self._settings),
+            incidents=KafkaIncidentLog(self._settings),
             queries=self._queries,
+            keys=self._keys,
             answers=KafkaQueryRows(self._settings),
             list_history=list_history,
+            open_reader=lambda: KafkaReader.alone(self._settings, self._member),
             now_ms=lambda: time.time_ns() // 1_000_000,
             sleep=time.sleep,
         )
 
     def _listen_and_serve(self, services: Services, listening: socket.socket) -> None:
-        stopping = Stopping()
+        stopping, tls = Stopping(), self._settings.api
         app = create_app(
             services,
             version=_version(),
@@ -164,9 +202,18 @@ class _Process:
             access_log=False,
             lifespan="off",
             timeout_graceful_shutdown=SHUTDOWN_S,
+            server_header=False,
+            ssl_certfile=tls.tls_certificate_location or None,
+            ssl_keyfile=tls.tls_key_location or None,
+            ssl_keyfile_password=tls.tls_key_password or None,
         )
         host, port = listening.getsockname()[:2]
-        logs.info(logs.logger("api"), "API listens", address=f"http://{host}:{port}")
+        logs.info(
+            logs.logger("api"),
+            "API listens",
+            address=f"{'https' if tls.tls_certificate_location else 'http'}://{host}:{port}",
+            access="on" if services.access.policy.on else "off",
+        )
         _Server(config, stopping).run(sockets=[listening])
 
     # ---------------------------------------------------------------------------- background
@@ -196,9 +243,10 @@ class _Process:
         except SettingsError as error:
             logs.error(logs.logger("api"), str(error))
 
-    def _sample(self, sampler: Sampler) -> None:
+    def _sample(self, services: Services) -> None:
         while not self._life.wait(SAMPLE_INTERVAL_S):
-            sampler.sample()
+            services.figures.take()
+            services.pulse.look()
 
 
 class _Server(uvicorn.Server):

@@ -7,7 +7,18 @@ from fastapi_offline import FastAPIOffline
 
 from api import documenting, errors
 from api.body import BodyLimit
-from api.routes import cluster, inside, queries, streams, tasks
+from api.gate import Gate
+from api.routes import (
+    audits,
+    cluster,
+    dashboard,
+    inside,
+    keys,
+    previews,
+    queries,
+    streams,
+    tasks,
+)
 from api.routes.inside import Stopping
 from api.services.all import Services
 
@@ -32,15 +43,23 @@ def create_app(
             {"name": "tasks", "description": "registered queries"},
             {"name": "queries", "description": "queries that run once, now, on Spark"},
             {"name": "results", "description": "windows, open and finished"},
+            {"name": "keys", "description": "who may use this interface"},
+            {"name": "audit", "description": "results checked, rows not counted, incidents"},
             {"name": "service", "description": "the state of the service itself"},
         ],
     )
     app.include_router(streams.router(services))
+    app.include_router(previews.router(services))
     app.include_router(tasks.router(services))
     app.include_router(queries.router(services))
-    app.include_router(inside.router(services, stopping or Stopping()))
-    app.include_router(cluster.router(services))
+    stopping = stopping or Stopping()
+    app.include_router(inside.router(services, stopping))
+    app.include_router(keys.router(services))
+    app.include_router(audits.router(services))
+    app.include_router(cluster.router(services, stopping))
+    app.include_router(dashboard.router())
     app.add_middleware(BodyLimit, bytes_max=body_bytes_max)
+    app.add_middleware(Gate, services=services)  # the outermost: nothing is read before it
     errors.install(app)
     documenting.install(app)
     return app

@@ -11,10 +11,14 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from api.errors import PROBLEM_MEDIA_TYPE, TITLE_OF
+from api.gate import role_needed
+from api.preview_schemas import PREVIEW_REQUESTS
 from api.query_schemas import QUERY_REQUESTS
 from api.schemas import REQUESTS, Problem
 
 REFERENCE = "#/components/schemas/{model}"
+
+KEPT_OUT = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.TOO_MANY_REQUESTS)
 
 Responses = dict[int | str, dict[str, Any]]
 
@@ -60,7 +64,7 @@ def _described(app: FastAPI) -> dict[str, Any]:
     )
     _, extra = models_json_schema(
         [
-            *((model, "validation") for model in (*REQUESTS, *QUERY_REQUESTS)),
+            *((model, "validation") for model in (*REQUESTS, *QUERY_REQUESTS, *PREVIEW_REQUESTS)),
             (Problem, "serialization"),
         ],
         ref_template=REFERENCE,
@@ -68,7 +72,21 @@ def _described(app: FastAPI) -> dict[str, Any]:
     schemas = description.setdefault("components", {}).setdefault("schemas", {})
     schemas.update(extra["$defs"])
     _without_fastapis_own_errors(description)
+    _with_keys(description)
     return description
+
+
+def _with_keys(description: dict[str, Any]) -> None:
+    """Where a key may be asked for, and what is answered without one."""
+    description["components"]["securitySchemes"] = {
+        "key": {"type": "http", "scheme": "bearer", "description": "made by mars key create"}
+    }
+    for path, operations in description["paths"].items():
+        for method, operation in operations.items():
+            if role_needed(method.upper(), path) is not None:
+                operation["security"] = [{"key": []}]
+                for status, response in problems(*KEPT_OUT).items():
+                    operation["responses"].setdefault(str(status), response)
 
 
 def _without_fastapis_own_errors(description: dict[str, Any]) -> None:

@@ -16,8 +16,10 @@ from api.schemas import MemberProblem, Problem
 from mars.errors import (
     Conflict,
     Fenced,
+    Forbidden,
     Interrupted,
     MarsError,
+    NotAuthenticated,
     NotFound,
     Rejected,
     RequestError,
@@ -48,6 +50,18 @@ class TooManyQueries(RequestError):
     """All places for ad-hoc queries are taken; another try later may find one."""
 
 
+class TooManyRequests(RequestError):
+    """A caller asks too often; there is a place for it in `wait_s` seconds."""
+
+    def __init__(self, detail: str, wait_s: float) -> None:
+        super().__init__(detail)
+        self.wait_s = wait_s
+
+
+class TooManyPreviews(RequestError):
+    """All places for previews are taken; another try in some seconds may find one."""
+
+
 class WrongMembers(Rejected):
     """Members of the body are unknown, missing or of a wrong type; `problems` names each."""
 
@@ -58,12 +72,16 @@ class WrongMembers(Rejected):
 
 STATUS_OF: Mapping[type[MarsError], HTTPStatus] = {
     NotAnObject: HTTPStatus.BAD_REQUEST,
+    NotAuthenticated: HTTPStatus.UNAUTHORIZED,
+    Forbidden: HTTPStatus.FORBIDDEN,
     NotFound: HTTPStatus.NOT_FOUND,
     Conflict: HTTPStatus.CONFLICT,
     VersionMismatch: HTTPStatus.PRECONDITION_FAILED,
     TooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     TooManyFollowers: HTTPStatus.TOO_MANY_REQUESTS,
     TooManyQueries: HTTPStatus.TOO_MANY_REQUESTS,
+    TooManyRequests: HTTPStatus.TOO_MANY_REQUESTS,
+    TooManyPreviews: HTTPStatus.TOO_MANY_REQUESTS,
     Rejected: HTTPStatus.UNPROCESSABLE_ENTITY,
     TaskLimit: HTTPStatus.UNPROCESSABLE_ENTITY,
     Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
@@ -74,6 +92,8 @@ STATUS_OF: Mapping[type[MarsError], HTTPStatus] = {
 
 TITLE_OF: Mapping[HTTPStatus, str] = {
     HTTPStatus.BAD_REQUEST: "Not a JSON object",
+    HTTPStatus.UNAUTHORIZED: "A key is needed",
+    HTTPStatus.FORBIDDEN: "Not allowed",
     HTTPStatus.NOT_FOUND: "Not found",
     HTTPStatus.METHOD_NOT_ALLOWED: "Method not allowed",
     HTTPStatus.CONFLICT: "Taken or in use",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 from mars.errors import NotFound, Rejected
 from mars.ports import QueryId
@@ -43,14 +45,21 @@ def known_task_name(text: str) -> TaskName:
     raise no_task(text)
 
 
-def no_stream(name: str) -> NotFound:
-    """There is no such stream."""
-    return NotFound(f"there is no stream {name[:80]!a}; GET /v1/streams lists all of them")
+def no_stream(name: str, known: Iterable[str] = ()) -> NotFound:
+    """There is no such stream, but perhaps one of a similar name."""
+    hint = _similar(name, known) or "GET /v1/streams lists all of them"
+    return NotFound(f"there is no stream {name[:80]!a}; {hint}")
 
 
-def no_task(name: str) -> NotFound:
-    """There is no such task."""
-    return NotFound(f"there is no task {name[:80]!a}; GET /v1/tasks lists all of them")
+def no_task(name: str, known: Iterable[str] = ()) -> NotFound:
+    """There is no such task, but perhaps one of a similar name."""
+    hint = _similar(name, known) or "GET /v1/tasks lists all of them"
+    return NotFound(f"there is no task {name[:80]!a}; {hint}")
+
+
+def _similar(name: str, known: Iterable[str]) -> str:
+    found = get_close_matches(name, list(known), n=1)
+    return f"did you mean {found[0]}?" if found else ""
 
 
 def known_query_id(text: str) -> QueryId:

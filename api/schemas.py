@@ -77,6 +77,16 @@ class HistoryRequest(Request):
     )
 
 
+OPTIONS = """`delay` (0s): how long to wait for rows that come out of order; `idle_after` (5s): a
+partition silent for so long no longer holds windows back; `future_limit` (5min): a row so much
+after its Kafka timestamp is not counted; `late` (drop): `drop` rows whose windows are closed, or
+`revise` these windows for `lateness` (10min); `max_keys` (none): most groups of a window, up to
+100,000; `over_max_keys` (fail): `fail`, or `fold` those that came last into one row, whose keys are
+`__other__` (text) or null and whose header `mars-folded` is 1; `output_topic` (mars.results.NAME).
+Durations are texts such as `500ms`, `1s`, `5min`."""
+"""What a task's options are, for the documentation of the interface."""
+
+
 class NewTaskRequest(Request):
     """A task to register."""
 
@@ -87,7 +97,7 @@ class NewTaskRequest(Request):
         description="of the topic's rows; what lies between it and now is computed by Spark if it "
         "is much",
     )
-    options: dict[str, Any] = Field(default_factory=dict)
+    options: dict[str, Any] = Field(default_factory=dict, description=OPTIONS)
     history: HistoryRequest | None = Field(
         default=None,
         description="files that hold all rows before the topic's; windows from them are complete",
@@ -98,15 +108,26 @@ class TaskRequest(Request):
     """A new version of a task."""
 
     sql: str
-    options: dict[str, Any] = Field(default_factory=dict)
+    options: dict[str, Any] = Field(default_factory=dict, description=OPTIONS)
 
 
 class ValidateRequest(Request):
     """A query to check."""
 
     sql: str
-    options: dict[str, Any] = Field(default_factory=dict)
+    options: dict[str, Any] = Field(default_factory=dict, description=OPTIONS)
     name: str | None = None
+
+
+class NewKeyRequest(Request):
+    """A key to be made; in patterns, `*` stands for any text."""
+
+    role: Literal["reader", "operator", "admin"]
+    reads: list[str] = Field(default=["*"], description="topics (and files) its tasks may read")
+    writes: list[str] = Field(
+        default=["*"], description="topics its tasks may write to, besides their own"
+    )
+    note: str = Field(default="", description="whose it is, what for")
 
 
 REQUESTS: tuple[type[Request], ...] = (
@@ -114,6 +135,7 @@ REQUESTS: tuple[type[Request], ...] = (
     NewTaskRequest,
     TaskRequest,
     ValidateRequest,
+    NewKeyRequest,
 )
 
 
@@ -296,10 +318,44 @@ class TaskView(TaskSummary):
     missing: list[str]
 
 
+class FigurePoint(Answer):
+    """Figures at one moment; null: not known at that moment, or of all tasks together."""
+
+    at: int = Field(description="by the clock of the API")
+    rows_per_second: float | None
+    lag: int | None = Field(description="messages not yet taken")
+    watermark: int | None
+    watermark_delay_ms: int | None = Field(description="how far it is behind the store's clock")
+    close_latency_ms: int | None = Field(
+        description="from the end of the newest closed window until it was seen closed, to within "
+        "2 s; null: none closed since the API started"
+    )
+    log_bytes: int | None
+
+
+class FigureList(Answer):
+    """The figures of one task over the last minutes, the oldest first."""
+
+    points: list[FigurePoint]
+
+
+class AllFigures(Answer):
+    """The figures of all tasks together over the last minutes, and the newest of each task."""
+
+    points: list[FigurePoint]
+    tasks: dict[str, FigurePoint]
+
+
+class TaskListed(TaskSummary):
+    """A task in the list of all."""
+
+    figures: FigurePoint | None = Field(description="at most some seconds old; null: none yet")
+
+
 class TaskList(Answer):
     """All tasks, by name."""
 
-    tasks: list[TaskSummary]
+    tasks: list[TaskListed]
 
 
 class WindowRows(Answer):
@@ -310,6 +366,7 @@ class WindowRows(Answer):
     version: int
     complete: bool
     groups: int = Field(description="rows of the window that match, shown or not")
+    folded: bool = Field(description="true if one row stands for all groups over `max_keys`")
     rows: list[dict[str, Any]]
 
 
@@ -321,22 +378,36 @@ class OpenWindows(Answer):
     more: int = Field(description="open windows that are not listed")
 
 
+class WindowSource(Answer):
+    """Where the source rows lie that one bucket of a window counts: `[first, next)` by lane."""
+
+    bucket: int
+    rows: int = Field(description="source rows that were counted")
+    ranges: dict[str, tuple[int, int]]
+    revision: int = Field(description="0: emitted when the window closed, more: for late rows")
+    deleted: bool = Field(description="true for groups that HAVING lets pass no more")
+
+
 class FinishedWindow(Answer):
-    """Committed rows of one window."""
+    """Committed rows of one window: of each group the newest revision."""
 
     window_start: int
     window_end: int
     version: int
     complete: bool
-    revision: int
+    revision: int = Field(description="the highest of these rows; 0: no late row has come")
     rows: list[dict[str, Any]]
+    sources: list[WindowSource] = Field(description="of the buckets whose rows are shown")
 
 
 class FinishedWindows(Answer):
     """The last finished windows, newest first."""
 
     windows: list[FinishedWindow]
-    truncated: bool = Field(description="true if rows were left out because of the limit")
+    truncated: bool = Field(
+        description="true if rows were left out because of the limit: also rows of older windows "
+        "that were revised since; with window_start come all of one window"
+    )
 
 
 class HeldBy(Answer):
@@ -440,6 +511,7 @@ class MemberView(Answer):
     host: str
     pid: int
     started: int
+    reported: int | None = Field(description="when it last said so, by its own clock")
     load: dict[str, float]
     missing: list[str]
     partitions: list[PartitionView]
@@ -534,3 +606,27 @@ class Readiness(Answer):
 
     status: Literal["ready", "not ready"]
     services: dict[str, str]
+
+
+class KeyView(BaseModel):
+    """What is known of a key."""
+
+    id: str
+    role: str
+    ending: str = Field(description="its last characters")
+    reads: list[str]
+    writes: list[str]
+    note: str
+    created: int
+
+
+class NewKeyView(KeyView):
+    """A key that was just made; `key` is shown here and never again."""
+
+    key: str
+
+
+class KeyList(BaseModel):
+    """All keys, oldest first."""
+
+    keys: list[KeyView]

@@ -20,7 +20,7 @@ import polars as pl
 
 from bench.environment import Environment, environment
 from bench.errors import BenchError
-from bench.results import FOLDER
+from bench.results import FOLDER, save
 from bench.simulated_reducers import (
     ROW_BYTES,
     TASK,
@@ -139,23 +139,7 @@ def balance_session(say: Say, folder: Path = FOLDER) -> Finished:
     bursts = [run_bursts(rows, moving=m) for rows in BURST_SIZES for m in (False, True)]
     say("tide: reducers come and go")
     report = BalanceReport(about, stages(), drift, bursts, [run_tide()], decision_ms())
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"balance-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}.json"
-    path.write_bytes(msgspec.json.encode(report) + b"\n")
-    return Finished(report, path)
-
-
-def newest_balance(folder: Path = FOLDER) -> BalanceReport | None:
-    """The newest report; None when there is none. Raises BenchError."""
-    paths = sorted(folder.glob("balance-[0-9]*.json"))
-    if not paths:
-        return None
-    try:
-        return msgspec.json.decode(paths[-1].read_bytes(), type=BalanceReport)
-    except msgspec.MsgspecError as error:
-        raise BenchError(
-            f"{paths[-1]} is not of this release ({error}); measure again or remove it."
-        ) from error
+    return Finished(report, save(report, "balance", folder, compact=True))
 
 
 # --------------------------------------------------------------------------------------- drift

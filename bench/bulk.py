@@ -24,14 +24,13 @@ from bench.bulk_results import (
     JobSpec,
     ProcessMemory,
     SourceKind,
-    save,
 )
 from bench.environment import environment
 from bench.errors import BenchError
 from bench.flows import Flows
 from bench.load import DISORDER_MS, LoadPlan
 from bench.processes import PROC, all_stats, descendants, memory_of
-from bench.results import FOLDER
+from bench.results import FOLDER, save
 from bench.session import GROUPS_PER_WINDOW, TOPIC, folder_for, groups_for, loaded
 from mars.errors import MarsError
 from mars.local.servers import KafkaServer
@@ -111,7 +110,7 @@ def bulk_session(asked: Bulk, say: Say) -> Finished:
         runs=tuple(runs),
         notes=tuple(notes),
     )
-    return Finished(report, save(report, asked.folder))
+    return Finished(report, save(report, "bulk", asked.folder))
 
 
 def _rows(asked: Bulk, source: SourceKind) -> int:

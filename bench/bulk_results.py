@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from enum import StrEnum
-from pathlib import Path
 
 import msgspec
 
@@ -98,15 +96,6 @@ class BulkReport(msgspec.Struct, frozen=True, tag="bulk"):
     settings: dict[str, str]
     runs: tuple[BulkRun, ...]
     notes: tuple[str, ...] = ()
-
-
-def save(report: BulkReport, folder: Path) -> Path:
-    """Write it under a name that says when; returns where."""
-    folder.mkdir(parents=True, exist_ok=True)
-    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
-    path = folder / f"bulk-{stamp}.json"
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
-    return path
 
 
 def grids(report: BulkReport) -> list[Grid]:

@@ -51,6 +51,17 @@ def stream(name: str = "S", topic: str = "flows", format_: Format = Format.JSON)
     return Stream(StreamName(name), topic, format_, FIELDS, "timestamp")
 
 
+def declaration(topic: str, format_: Format = Format.JSON) -> dict[str, object]:
+    """The same as a user declares it."""
+    declared = stream(topic=topic, format_=format_)
+    return {
+        "topic": topic,
+        "format": format_.value,
+        "fields": {each.name: each.type.value for each in declared.fields},
+        "event_time": declared.event_time,
+    }
+
+
 class Flows:
     """Makes rows.
 

@@ -1,15 +1,18 @@
-"""How long results stay away when a process is killed: `python -m bench.gaps [TIMES]`.
+"""How long results stay away when something fails: `python -m bench.gaps [TIMES] [WORD ...]`.
 
 Rows come at a steady rate, windows close each second, each bucket writes a partition of its own. A
-process gets SIGKILL and is started again as `mars up` does. The gap of a bucket is the longest time
-without a new result of it around the kill; undisturbed, that is the window's length. Printed are,
-for each kind of process, the most and the least disturbed bucket: median and worst of all times.
+process gets SIGKILL and is started again as `mars up` does; Valkey is emptied; ZooKeeper comes back
+without its data. The gap of a bucket is the longest time without a new result of it around that;
+undisturbed, that is the window's length. Printed are, for each kind of blow, the most and the least
+disturbed bucket: median and worst of all times. Words choose the kinds whose names contain one.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import socket
 import statistics
 import sys
 import tempfile
@@ -20,19 +23,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from confluent_kafka import OFFSET_END, TopicPartition
 
 from bench.environment import environment
 from bench.errors import BenchError
-from bench.flows import stream
-from bench.pacing import Pace, Pacer
+from bench.flows import declaration
+from bench.pacing import Pace, paced
 from bench.topics import Topics, reader
 from mars.client import Client
 from mars.errors import MarsError
 from mars.local.cluster import Options, running
 from mars.local.supervisor import Supervisor
-from mars.plan import Format
 
 TIMES = 10
 BUCKETS = 4
@@ -53,6 +56,9 @@ RECOVERY_S = 120.0
 
 STEADY_ARRIVALS, STEADY_S = 3, 6.0
 """A bucket with so many results in so many seconds runs again."""
+
+FLUSH_S = 10.0
+"""For the store to answer; it takes milliseconds."""
 
 POLL_S = 0.02
 LOOK_S = 0.1
@@ -112,20 +118,34 @@ class Listener:
 
 @dataclass(slots=True)
 class Victims:
-    """Who is killed, by the name in the table."""
+    """What fails, by the name in the table."""
 
     supervisor: Supervisor
     client: Client
-    kinds: dict[str, Callable[[], str]] = field(init=False)
+    data: Path
+    words: Sequence[str] = ()
+    kinds: dict[str, Callable[[], None]] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.kinds = {
-            "a mapper": lambda: "mapper-1",
-            "a reducer": lambda: self._reducer(leading=False),
-            "the leader": lambda: self._reducer(leading=True),
-            "Valkey": lambda: "redis",
-            "ZooKeeper": lambda: "zookeeper",
+        every: dict[str, Callable[[], None]] = {
+            "a mapper killed": lambda: self._kill("mapper-1"),
+            "a reducer killed": lambda: self._kill(self._reducer(leading=False)),
+            "the leader killed": lambda: self._kill(self._reducer(leading=True)),
+            "Valkey emptied (FLUSHALL)": self._flush,
+            "Valkey killed": lambda: self._kill("redis"),
+            "ZooKeeper killed": lambda: self._kill("zookeeper"),
+            "ZooKeeper wiped": self._wipe,
         }
+        chosen = [one for one in every if any(word in one.lower() for word in self.words or [""])]
+        self.kinds = {one: every[one] for one in chosen}
+
+    def _flush(self) -> None:
+        flush_all(self.supervisor.addresses.redis)
+
+    def _wipe(self) -> None:
+        """Its data goes before it does, so that it is started again on nothing."""
+        shutil.rmtree(self.data / "zookeeper" / "snapshots")
+        self._kill("zookeeper")
 
     def _reducer(self, *, leading: bool) -> str:
         leader = self.client.cluster().leader
@@ -134,9 +154,8 @@ class Victims:
         others = {"reducer-1", "reducer-2"} - {leader.member}
         return leader.member if leading else min(others)
 
-    def kill(self, kind: str) -> None:
-        """SIGKILL to one of the kind."""
-        name = self.kinds[kind]()
+    def _kill(self, name: str) -> None:
+        """SIGKILL."""
         children = [*self.supervisor.servers, *self.supervisor.roles]
         pid = next(child.pid for child in children if child.name == name)
         if pid is None:
@@ -166,32 +185,29 @@ def load(supervisor: Supervisor, client: Client) -> Iterator[None]:
     """A task, and rows for it at a steady rate."""
     kafka = supervisor.addresses.kafka
     Topics(kafka).make(NAME, PARTITIONS)
-    declared = stream(NAME, NAME, Format.JSON)
-    client.put_stream(
-        NAME,
-        {
-            "topic": NAME,
-            "format": Format.JSON.value,
-            "fields": {each.name: each.type.value for each in declared.fields},
-            "event_time": declared.event_time,
-        },
-    )
+    client.put_stream(NAME, declaration(NAME))
     client.create_task(
         NAME,
         f"SELECT sip, timestamp, count(*) FROM {NAME} GROUP BY sip, timestamp WINDOWING "
         f"{WINDOW_S} s",
         options={"delay": f"{DELAY_S}s"},
     )
-    pacer = Pacer(Pace(kafka, NAME, PARTITIONS, RATE, GROUPS, WINDOW_S * 1000))
-    pacer.begin()
-    try:
+    with paced(Pace(kafka, NAME, PARTITIONS, RATE, GROUPS, WINDOW_S * 1_000)):
         yield
-    finally:
-        pacer.stop()
 
 
-def measure(times: int, show: Callable[[str], None]) -> dict[str, list[Gap]]:
-    """All gaps, by kind of victim. Raises BenchError when results stay away."""
+def flush_all(url: str) -> None:
+    """Empty the store, in its own words: no client library is needed for one."""
+    address = urlsplit(url)
+    with socket.create_connection((address.hostname or "", address.port or 0), FLUSH_S) as store:
+        store.sendall(b"FLUSHALL\r\n")
+        answer = store.recv(100)
+    if answer != b"+OK\r\n":
+        raise BenchError(f"The store did not flush: {answer!r}.")
+
+
+def measure(times: int, words: Sequence[str], show: Callable[[str], None]) -> dict[str, list[Gap]]:
+    """All gaps, by kind of blow. Raises BenchError when results stay away."""
     found: dict[str, list[Gap]] = {}
     with (
         tempfile.TemporaryDirectory(prefix="mars-gaps-") as folder,
@@ -200,7 +216,7 @@ def measure(times: int, show: Callable[[str], None]) -> dict[str, list[Gap]]:
         load(supervisor, client),
         Listener(supervisor.addresses.kafka, f"mars.results.{NAME}") as listener,
     ):
-        victims = Victims(supervisor, client)
+        victims = Victims(supervisor, client, Path(folder), words)
         for turn in range(times):
             for kind in victims.kinds:
                 found.setdefault(kind, []).append(_one(victims, kind, listener))
@@ -212,10 +228,10 @@ def _one(victims: Victims, kind: str, listener: Listener) -> Gap:
     begun = time.monotonic()
     _await(lambda: listener.steady(begun) and time.monotonic() - begun > QUIET_BEFORE_S, "before")
     killed = time.monotonic()
-    victims.kill(kind)
+    victims.kinds[kind]()
     _await(
         lambda: time.monotonic() - killed > WATCHED_S and listener.steady(killed),
-        f"after {kind} was killed",
+        f"after: {kind}",
     )
     return listener.gap(killed - 2 * WINDOW_S)
 
@@ -231,7 +247,7 @@ def _await(condition: Callable[[], bool], when: str) -> None:
 def table(found: dict[str, list[Gap]]) -> str:
     """Markdown, in seconds."""
     lines = [
-        "| killed | most disturbed bucket: median | worst | least disturbed: median | worst |",
+        "| blow | most disturbed bucket: median | worst | least disturbed: median | worst |",
         "| --- | --- | --- | --- | --- |",
     ]
     for kind, gaps in found.items():
@@ -243,13 +259,13 @@ def table(found: dict[str, list[Gap]]) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Exit 0 when measured, 1 when not, 2 for a wrong call."""
-    if len(arguments) > 1 or not all(each.isdigit() and int(each) for each in arguments):
-        sys.stderr.write("usage: python -m bench.gaps [TIMES]\n")
+    if arguments and not (arguments[0].isdigit() and int(arguments[0])):
+        sys.stderr.write("usage: python -m bench.gaps [TIMES] [WORD ...]\n")
         return 2
     times = int(arguments[0]) if arguments else TIMES
     where = environment()
     try:
-        found = measure(times, print)
+        found = measure(times, arguments[1:], print)
     except MarsError as problem:
         sys.stderr.write(f"{problem}\n")
         return 1

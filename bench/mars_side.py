@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench.contestants import DELAY_S, OUTPUT_PARTITIONS, Workload
 from bench.errors import BenchError
-from bench.flows import stream
+from bench.flows import declaration
 from bench.processes import Watched
 from mars.adapters.redis.connection import connect, translated
 from mars.adapters.redis.keys import TaskKeys
@@ -119,17 +119,8 @@ class MarsSide:
 
     def submit(self, workload: Workload) -> None:
         """Declare the stream and register the task."""
-        declared = stream(STREAM, workload.topic, workload.format)
         with Client(self._cluster().addresses.api) as client:
-            client.put_stream(
-                STREAM,
-                {
-                    "topic": workload.topic,
-                    "format": workload.format.value,
-                    "fields": {each.name: each.type.value for each in declared.fields},
-                    "event_time": declared.event_time,
-                },
-            )
+            client.put_stream(STREAM, declaration(workload.topic, workload.format))
             client.create_task(
                 workload.name,
                 query(workload.window_s),

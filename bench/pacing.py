@@ -5,6 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
@@ -60,28 +62,42 @@ class Pacer:
     def begin(self) -> None:
         """Start; rows go out from now on. Raises BenchError."""
         self._process.start()
-        if not self._ours.poll(READY_S):
-            raise BenchError(f"The producer was not ready within {READY_S:.0f} s.")
-        self._ours.recv()
+        self._heard(READY_S, f"The producer was not ready within {READY_S:.0f} s.")
 
     def finish(self) -> Sent:
         """End it, and get what it has sent. Raises BenchError when it has died."""
-        try:
+        with suppress(OSError):  # One that has died is not heard of, either.
             self._ours.send("end")
-            if not self._ours.poll(FLUSH_S):
-                raise BenchError("The producer does not end; Kafka has not taken its rows.")
-            sent = self._ours.recv()
-        except (EOFError, OSError) as error:
-            raise BenchError("The producer has died; see its message above.") from error
+        sent = self._heard(FLUSH_S, "The producer does not end; Kafka has not taken its rows.")
         self._process.join(FLUSH_S)
         assert isinstance(sent, Sent)
         return sent
+
+    def _heard(self, within_s: float, silence: str) -> object:
+        """What the process says next; `silence` is what it means if it says nothing."""
+        try:
+            if not self._ours.poll(within_s):
+                raise BenchError(silence)
+            return self._ours.recv()
+        except (EOFError, OSError) as error:
+            raise BenchError("The producer has died; see its message above.") from error
 
     def stop(self) -> None:
         """End it whatever it does."""
         if self._process.is_alive():
             self._process.kill()
             self._process.join(FLUSH_S)
+
+
+@contextmanager
+def paced(pace: Pace) -> Iterator[None]:
+    """Rows go out all the while. Raises BenchError when they do not begin."""
+    pacer = Pacer(pace)
+    pacer.begin()
+    try:
+        yield
+    finally:
+        pacer.stop()
 
 
 def _send(pace: Pace, parent: Connection) -> None:

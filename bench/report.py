@@ -10,18 +10,25 @@ import re
 import sys
 from pathlib import Path
 
-import msgspec
-
-from bench import balance, bulk_results
-from bench.balance import BalanceReport, newest_balance
+from bench import api, balance, bulk_results
+from bench.api import ApiReport
+from bench.balance import BalanceReport
 from bench.balance_plots import plot_balance
 from bench.bulk_results import BulkReport
 from bench.errors import BenchError
 from bench.plots import plot_sweep
-from bench.results import FOLDER, LatencyRun, Report, ThroughputReport, ThroughputRun, newest
+from bench.results import (
+    FOLDER,
+    LatencyReport,
+    LatencyRun,
+    Report,
+    ThroughputReport,
+    ThroughputRun,
+    newest,
+)
 from bench.tables import Grid, grids, markdown
 
-AnyReport = Report | BulkReport | BalanceReport
+AnyReport = Report | BulkReport | BalanceReport | ApiReport
 AnyRun = ThroughputRun | LatencyRun | bulk_results.BulkRun | balance.Run
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
@@ -44,24 +51,15 @@ def filled(page: str, folder: Path = FOLDER) -> str:
 def _newest(name: str, folder: Path) -> AnyReport | None:
     match name:
         case "bulk":
-            return newest_bulk(folder)
+            return newest(BulkReport, name, folder)
         case "balance":
-            return newest_balance(folder)
+            return newest(BalanceReport, name, folder)
+        case "api":
+            return newest(ApiReport, name, folder)
+        case "latency":
+            return newest(LatencyReport, name, folder)
         case _:
-            return newest(name, folder)
-
-
-def newest_bulk(folder: Path) -> BulkReport | None:
-    """The newest report of `mars bench bulk`; None when there is none. Raises BenchError."""
-    paths = sorted(folder.glob("bulk-[0-9]*.json"))
-    if not paths:
-        return None
-    try:
-        return msgspec.json.decode(paths[-1].read_bytes(), type=BulkReport)
-    except msgspec.MsgspecError as error:
-        raise BenchError(
-            f"{paths[-1]} is not of this release ({error}); measure again or remove it."
-        ) from error
+            return newest(ThroughputReport, name, folder)
 
 
 def section(report: AnyReport) -> str:
@@ -89,6 +87,8 @@ def _grids(report: AnyReport) -> list[Grid]:
             return bulk_results.grids(report)
         case BalanceReport():
             return balance.grids(report)
+        case ApiReport():
+            return api.grids(report)
         case _:
             return grids(report)
 
@@ -98,10 +98,10 @@ def main() -> int:
     try:
         PAGE.write_text(filled(PAGE.read_text("utf-8")), "utf-8")
         for name in ("sweep-json", "sweep-ndjson"):
-            report = newest(name)
-            if isinstance(report, ThroughputReport):
+            report = newest(ThroughputReport, name)
+            if report is not None:
                 plot_sweep(report, PAGE.parent)
-        balanced = newest_balance()
+        balanced = newest(BalanceReport, "balance")
         if balanced is not None:
             plot_balance(balanced, PAGE.parent)
     except (BenchError, OSError) as error:

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -25,6 +26,8 @@ from bench.measures import (
 )
 from bench.processes import Memory, Watched
 from bench.throughput import RawRun
+
+Saved = TypeVar("Saved")
 
 FOLDER = Path(__file__).with_name("results")
 
@@ -223,24 +226,24 @@ def percentiles(found: Spread) -> Percentiles:
     return Percentiles(found.count, found.p50, found.p90, found.p99, found.highest)
 
 
-def save(report: Report, name: str, folder: Path = FOLDER) -> Path:
+def save(report: object, name: str, folder: Path = FOLDER, *, compact: bool = False) -> Path:
     """Write a report under a name that says what and when; returns where."""
     folder.mkdir(parents=True, exist_ok=True)
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     path = folder / f"{name}-{stamp}.json"
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
+    encoded = msgspec.json.encode(report)
+    path.write_bytes((encoded if compact else msgspec.json.format(encoded, indent=1)) + b"\n")
     return path
 
 
-def newest(name: str, folder: Path = FOLDER) -> Report | None:
+def newest(kind: type[Saved], name: str, folder: Path = FOLDER) -> Saved | None:
     """The newest report of a name; None when there is none. Raises BenchError."""
     paths = sorted(folder.glob(f"{name}-[0-9]*.json"))
     if not paths:
         return None
     try:
-        report: Report = msgspec.json.decode(paths[-1].read_bytes(), type=Report)
+        return msgspec.json.decode(paths[-1].read_bytes(), type=kind)
     except msgspec.MsgspecError as error:
         raise BenchError(
             f"{paths[-1]} is not of this release ({error}); measure again or remove it."
         ) from error
-    return report

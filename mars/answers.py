@@ -5,12 +5,19 @@ Times are epoch milliseconds. Members that this release does not know are ignore
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+if TYPE_CHECKING:
+    import polars as pl
+
 Row = dict[str, Any]
 """A result row by column."""
+
+# Frames are loaded by who wants them: it takes longer than most commands do.
 
 
 class _Answer(msgspec.Struct, frozen=True):
@@ -93,6 +100,73 @@ class Validation(_Answer, frozen=True):
     """A query that can be registered."""
 
     plan: Plan
+    output: Output
+
+
+class PreviewCounts(_Answer, frozen=True):
+    """Where the rows of a preview went."""
+
+    read: int
+    counted: int
+    filtered: int
+    bad: int
+    future: int
+
+
+class PreviewWindow(_Answer, frozen=True):
+    """One window as far as the rows of a preview fill it."""
+
+    window_start: int
+    window_end: int
+    groups: int
+    rows: list[Row]
+
+
+class PreviewRejected(_Answer, frozen=True):
+    """A row that would not be counted."""
+
+    partition: int
+    offset: int
+    reason: str
+    detail: str
+    sample: str
+
+
+class LateShare(_Answer, frozen=True):
+    """What part of the rows, 0 to 1, would be late with a delay."""
+
+    delay_ms: int
+    share: float
+
+
+class Predictions(_Answer, frozen=True):
+    """What a task would cost, and how its delay should be; None: unknown."""
+
+    rows_per_second: float | None
+    groups_per_window: int | None
+    groups_at_least: bool
+    redis_bytes: int | None
+    redis_bytes_merged: int | None
+    redis_bytes_max: int
+    late: list[LateShare]
+    disorder_max_ms: int | None
+    suggested_delay_ms: int | None
+    sentences: list[str]
+
+
+class Preview(_Answer, frozen=True):
+    """What a query gives over some rows; `source` is last_seconds, newest or rows."""
+
+    source: str
+    messages: int
+    bytes: int
+    truncated: bool
+    counts: PreviewCounts
+    windows: list[PreviewWindow]
+    more_windows: bool
+    rejected: list[PreviewRejected]
+    predictions: Predictions
+    notes: list[str]
     output: Output
 
 
@@ -181,10 +255,41 @@ class Task(TaskSummary, frozen=True):
     backfill: Backfill | None = None
 
 
+class FigurePoint(_Answer, frozen=True):
+    """Figures at one moment; None: not known."""
+
+    at: int
+    rows_per_second: float | None
+    lag: int | None
+    watermark: int | None
+    watermark_delay_ms: int | None
+    close_latency_ms: int | None
+    log_bytes: int | None
+
+
+class FigureList(_Answer, frozen=True):
+    """The figures of one task over the last minutes, the oldest first."""
+
+    points: list[FigurePoint]
+
+
+class AllFigures(_Answer, frozen=True):
+    """The figures of all tasks together over the last minutes, and the newest of each task."""
+
+    points: list[FigurePoint]
+    tasks: dict[str, FigurePoint]
+
+
+class TaskListed(TaskSummary, frozen=True):
+    """A task in the list of all, with its newest figures."""
+
+    figures: FigurePoint | None = None
+
+
 class Tasks(_Answer, frozen=True):
     """All tasks."""
 
-    tasks: list[TaskSummary]
+    tasks: list[TaskListed]
 
 
 class QueryCounts(_Answer, frozen=True):
@@ -240,6 +345,35 @@ class Query(_Answer, frozen=True):
         return self.state in {"waiting", "running"}
 
 
+@dataclass(frozen=True, slots=True)
+class QueryAnswer:
+    """A query that is done, and its rows (`arrow`: as an Arrow IPC stream)."""
+
+    query: Query
+    arrow: bytes = field(repr=False)
+
+    @property
+    def rows(self) -> list[Row]:
+        """The rows by column; windows begin and end at times in UTC."""
+        return self.df().to_dicts()
+
+    def df(self) -> pl.DataFrame:
+        """The rows as a polars frame."""
+        from mars.frames import frame_of_arrow  # noqa: PLC0415
+
+        return frame_of_arrow(self.arrow)
+
+    def pandas(self) -> Any:
+        """The rows as a pandas frame. Raises MarsError where pandas is not installed."""
+        from mars.frames import to_pandas  # noqa: PLC0415
+
+        return to_pandas(self.df())
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return self.df()._repr_html_()
+
+
 class Queries(_Answer, frozen=True):
     """Ad-hoc queries, newest first."""
 
@@ -254,6 +388,7 @@ class OpenWindow(_Answer, frozen=True):
     version: int
     complete: bool
     groups: int
+    folded: bool
     rows: list[Row]
 
 
@@ -264,9 +399,25 @@ class OpenWindows(_Answer, frozen=True):
     truncated: bool
     more: int
 
+    def df(self) -> pl.DataFrame:
+        """All rows as a polars frame."""
+        from mars.frames import frame_of_rows  # noqa: PLC0415
+
+        return frame_of_rows(_rows_of(self.windows))
+
+
+class WindowSource(_Answer, frozen=True):
+    """Where the source rows lie that one bucket of a window counts: `[first, next)` by lane."""
+
+    bucket: int
+    rows: int
+    ranges: dict[str, tuple[int, int]]
+    revision: int = 0
+    deleted: bool = False
+
 
 class FinishedWindow(_Answer, frozen=True):
-    """Committed rows of one window."""
+    """Committed rows of one window: of each group the newest revision."""
 
     window_start: int
     window_end: int
@@ -274,6 +425,7 @@ class FinishedWindow(_Answer, frozen=True):
     complete: bool
     revision: int
     rows: list[Row]
+    sources: list[WindowSource] = []
 
 
 class FinishedWindows(_Answer, frozen=True):
@@ -281,6 +433,20 @@ class FinishedWindows(_Answer, frozen=True):
 
     windows: list[FinishedWindow]
     truncated: bool
+
+    def df(self) -> pl.DataFrame:
+        """All rows as a polars frame."""
+        from mars.frames import frame_of_rows  # noqa: PLC0415
+
+        return frame_of_rows(_rows_of(self.windows))
+
+
+def _rows_of(windows: Sequence[OpenWindow | FinishedWindow]) -> list[Row]:
+    return [
+        {"window_start": window.window_start, "window_end": window.window_end, **row}
+        for window in windows
+        for row in window.rows
+    ]
 
 
 class HeldBy(_Answer, frozen=True):
@@ -388,6 +554,7 @@ class Member(_Answer, frozen=True):
     missing: list[str]
     partitions: list[Partition]
     buckets: list[Bucket]
+    reported: int | None = None
     age_s: float | None = None
     leaving: bool = False
 
@@ -474,13 +641,41 @@ class Readiness(_Answer, frozen=True):
     services: dict[str, str]
 
 
+class Key(_Answer, frozen=True):
+    """What is known of an API key; `ending` are its last characters."""
+
+    id: str
+    role: str
+    ending: str
+    reads: list[str]
+    writes: list[str]
+    note: str
+    created: int
+
+
+class NewKey(Key, frozen=True):
+    """A key that was just made: `key` is its text, which nobody can show again."""
+
+    key: str
+
+
+class Keys(_Answer, frozen=True):
+    """All keys, oldest first."""
+
+    keys: list[Key]
+
+
 class ResultEvent(msgspec.Struct, frozen=True):
-    """One result row as it was committed; `raw` is its JSON, `id` what `Client.tail` goes on by."""
+    """One result row as it was committed.
+
+    `raw` is its JSON, `id` what `Client.tail` goes on by, `source` says where it was counted from.
+    """
 
     partition: int
     offset: int
     raw: bytes
     id: str = ""
+    source: WindowSource | None = None
 
     @property
     def row(self) -> Row:

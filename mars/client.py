@@ -8,50 +8,89 @@ Times are epoch milliseconds. Answers may grow members that this release does no
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from http import HTTPStatus
+from time import monotonic, sleep
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 from urllib.parse import quote
 
 import httpx
 import msgspec
 
 from mars.answers import (
+    AllFigures,
     Cluster,
+    FigureList,
+    FigurePoint,
     FinishedWindows,
+    Key,
+    Keys,
     Ledger,
+    NewKey,
     OpenWindows,
+    Preview,
     Queries,
     Query,
+    QueryAnswer,
     Readiness,
     ResultEvent,
     Row,
     Stream,
     Streams,
     Task,
+    TaskListed,
     Tasks,
-    TaskSummary,
     Validation,
     Why,
+    WindowSource,
 )
+from mars.audits import DeadRows, Incident, Incidents, Verification, WindowLedger
 from mars.errors import (
     Conflict,
+    Forbidden,
+    JobCancelled,
+    JobFailed,
+    NotAuthenticated,
     NotFound,
     Rejected,
     RequestError,
     SqlError,
     Unavailable,
     VersionMismatch,
+    WaitedTooLong,
 )
+from mars.settings import load, surroundings
+from mars.types import TaskName, Topic
+
+if TYPE_CHECKING:
+    from mars.adapters.kafka.consuming import KafkaResultConsumer
+
+URL = "http://127.0.0.1:8080"
+"""Where `mars up` has its API unless told otherwise."""
 
 TIMEOUT_S = 30.0
 """For one answer: a change of a task may wait 5 s for the leader, a look into a large log longer.
 """
 
+VERIFY_TIMEOUT_S = 300.0
+"""For a window that is computed again: one of 5 million offsets takes about half a minute, and
+others may be before it.
+"""
+
 CONNECT_TIMEOUT_S = 5.0
 """For a connection: longer means that nobody listens."""
+
+QUERY_TIMEOUT_S = 300.0
+"""For a query: what the service allows by default."""
+
+WAIT_S = 60.0
+"""For waiting, unless told otherwise."""
+
+POLL_S = 0.3
+"""Between two looks while waiting."""
 
 SILENCE_S = 60.0
 """Longest silence of an event stream: the API sends a comment every 15 s."""
@@ -71,6 +110,8 @@ class _Problem(msgspec.Struct, frozen=True):
 AnswerType = TypeVar("AnswerType")
 
 _REFUSALS: Mapping[int, type[RequestError]] = {
+    HTTPStatus.UNAUTHORIZED: NotAuthenticated,
+    HTTPStatus.FORBIDDEN: Forbidden,
     HTTPStatus.NOT_FOUND: NotFound,
     HTTPStatus.CONFLICT: Conflict,
     HTTPStatus.PRECONDITION_FAILED: VersionMismatch,
@@ -80,11 +121,25 @@ _REFUSALS: Mapping[int, type[RequestError]] = {
 class Client:
     """One connection pool to one API. Use it as a context manager, or close it."""
 
-    def __init__(self, url: str, *, transport: httpx.BaseTransport | None = None) -> None:
-        self._url = url
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        key: str | None = None,
+        timeout_s: float = TIMEOUT_S,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        """`url` is the API's [default: MARS_API, else that of `mars up` on this machine].
+
+        `key` opens it, if it asks for one [default: MARS_KEY].
+        """
+        around = surroundings()
+        self._url = url or around.api_url or URL
+        shown = key or around.api_key
         self._http = httpx.Client(
-            base_url=url,
-            timeout=httpx.Timeout(TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
+            base_url=self._url,
+            headers={"Authorization": f"Bearer {shown}"} if shown else None,
+            timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, CONNECT_TIMEOUT_S)),
             transport=transport,
         )
 
@@ -146,7 +201,7 @@ class Client:
             body["history"] = history
         return self._call("POST", "/v1/tasks", Task, body=body)
 
-    def tasks(self, *, deleted: bool = False) -> list[TaskSummary]:
+    def tasks(self, *, deleted: bool = False) -> list[TaskListed]:
         """All tasks, by name."""
         query = {"deleted": "true"} if deleted else None
         return self._call("GET", "/v1/tasks", Tasks, query=query).tasks
@@ -189,6 +244,21 @@ class Client:
             body["name"] = name
         return self._call("POST", "/v1/tasks/validate", Validation, body=body)
 
+    def preview(
+        self,
+        sql: str,
+        *,
+        options: Mapping[str, object] | None = None,
+        seconds: float | None = None,
+        rows: Sequence[object] | None = None,
+        limit: int | None = None,
+    ) -> Preview:
+        """Try a query over the last seconds of its topic, or over `rows`; nothing is registered."""
+        given = {"seconds": seconds, "rows": rows, "limit": limit}
+        body: dict[str, object] = {"sql": sql, "options": options or {}}
+        body |= {name: value for name, value in given.items() if value is not None}
+        return self._call("POST", "/v1/tasks/preview", Preview, body=body)
+
     # ------------------------------------------------------------------------- inside a task
 
     def windows(
@@ -210,6 +280,33 @@ class Client:
     def ledger(self, name: str) -> Ledger:
         """Where the task's rows went."""
         return self._call("GET", f"{_task(name)}/ledger", Ledger)
+
+    def window_ledger(self, name: str, window_start: int) -> WindowLedger:
+        """What became of the rows of one window."""
+        query = {"window_start": window_start}
+        return self._call("GET", f"{_task(name)}/ledger", WindowLedger, query=query)
+
+    def verify(self, name: str, window_start: int | None = None) -> Verification:
+        """A finished window (the last one) computed again; takes as long as its rows need."""
+        query = {"window_start": window_start}
+        path = f"{_task(name)}/verify"
+        return self._call("GET", path, Verification, query=query, timeout_s=VERIFY_TIMEOUT_S)
+
+    def dead(
+        self,
+        name: str,
+        *,
+        reason: str | None = None,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> DeadRows:
+        """A page of rows that were not counted."""
+        query = {"reason": reason, "after": after, "limit": limit}
+        return self._call("GET", f"{_task(name)}/dead", DeadRows, query=query)
+
+    def figures(self, name: str) -> list[FigurePoint]:
+        """Rate, lag, watermark and close latency over the last minutes, the oldest first."""
+        return self._call("GET", f"{_task(name)}/figures", FigureList).points
 
     def results(
         self, name: str, *, window_start: int | None = None, limit: int | None = None
@@ -241,6 +338,40 @@ class Client:
             finally:
                 response.close()
 
+    def consume(
+        self,
+        name: str,
+        *,
+        group: str,
+        kafka: str | None = None,
+        begin: Mapping[int, int] | None = None,
+        silence_s: float | None = None,
+    ) -> KafkaResultConsumer:
+        """Iterate over all result rows, read from Kafka by a consumer group that keeps its place.
+
+        `kafka` is its address [default: MARS_KAFKA_BOOTSTRAP; further MARS_KAFKA_* count, too];
+        `begin` names offsets by partition, and leaves the group alone; with `silence_s` it ends
+        when no row came for so long. See `KafkaResultConsumer` for what it promises. Raises
+        NotFound, Unavailable.
+        """
+        # Whoever only talks to the API does without Kafka's library.
+        from mars.adapters.kafka.consuming import KafkaResultConsumer  # noqa: PLC0415
+
+        output = self.task(name).output
+        if output is None:
+            raise Unavailable("api", f"it cannot tell the output topic of {name}")
+        settings = load(None)
+        if kafka is not None:
+            settings = replace(settings, kafka=replace(settings.kafka, bootstrap=kafka))
+        return KafkaResultConsumer(
+            settings,
+            Topic(output.topic),
+            TaskName(name),
+            group,
+            begin=begin,
+            silence_s=silence_s,
+        )
+
     # --------------------------------------------------------------------------- queries
 
     def create_query(self, sql: str, **members: object) -> Query:
@@ -251,6 +382,79 @@ class Client:
         """
         given = {name: value for name, value in members.items() if value is not None}
         return self._call("POST", "/v1/queries", Query, body={"sql": sql, **given})
+
+    def ask(
+        self,
+        sql: str,
+        *,
+        from_ms: int | None = None,
+        until_ms: int | None = None,
+        files: Mapping[str, object] | None = None,
+        rows_max: int | None = None,
+        options: Mapping[str, object] | None = None,
+        timeout_s: float = QUERY_TIMEOUT_S,
+    ) -> QueryAnswer:
+        """Run a query once, now, and wait for its rows: over rows with times in a range, or files.
+
+        Raises SqlError, JobFailed, JobCancelled; interrupted, it cancels the query.
+        """
+        asked = self.create_query(
+            sql,
+            **{"from": from_ms, "until": until_ms},
+            files=files,
+            rows_max=rows_max,
+            options=options,
+            timeout=timeout_s,
+        )
+        try:
+            # It waits for its turn, too; the service ends it in time once it has begun.
+            done = self.wait_for_query(asked.id, timeout_s=None)
+        except KeyboardInterrupt:
+            self.cancel_query(asked.id)
+            raise
+        return QueryAnswer(done, self.query_arrow(done.id))
+
+    # ---------------------------------------------------------------------------- waiting
+
+    def wait_for_query(self, query: str, *, timeout_s: float | None = QUERY_TIMEOUT_S) -> Query:
+        """A query once it is done. Raises JobFailed, JobCancelled, WaitedTooLong."""
+
+        def look() -> Query | None:
+            found = self.query(query)
+            return None if found.goes_on else found
+
+        found = _waited(f"query {query} to end", look, timeout_s)
+        if found.state == "cancelled":
+            raise JobCancelled(f"Query {query} was cancelled.")
+        if not found.ended_well:
+            raise JobFailed(f"Query {query} failed: {found.error}")
+        return found
+
+    def wait_until_read(self, name: str, *, timeout_s: float | None = WAIT_S) -> Task:
+        """A task once it has taken every message that lies in its topic, history included.
+
+        Raises WaitedTooLong, and JobFailed for a task that has failed.
+        """
+
+        def look() -> Task | None:
+            found = self.task(name)
+            if found.state == "failed":
+                raise JobFailed(f"Task {name} failed: {found.detail}")
+            read = found.lag is not None and found.lag.rows == 0
+            return found if read and found.state != "backfilling" else None
+
+        return _waited(f"task {name} to have read its topic", look, timeout_s)
+
+    def wait_until_ready(self, *, timeout_s: float | None = WAIT_S) -> None:
+        """Wait until the API answers and has every server it needs. Raises WaitedTooLong."""
+
+        def look() -> bool | None:
+            try:
+                return self.readiness().status == "ready" or None
+            except Unavailable:
+                return None
+
+        _waited("the API to be ready", look, timeout_s)
 
     def queries(self) -> list[Query]:
         """The queries that are kept, newest first."""
@@ -273,11 +477,44 @@ class Client:
         """Stop a query; nothing happens to one that has ended."""
         self._send("DELETE", _query(query))
 
+    # --------------------------------------------------------------------------------- keys
+
+    def create_key(
+        self,
+        role: str,
+        *,
+        reads: Iterable[str] = ("*",),
+        writes: Iterable[str] = ("*",),
+        note: str = "",
+    ) -> NewKey:
+        """Make a key: `reader`, `operator` or `admin`, its tasks limited to patterns of topics."""
+        body = {"role": role, "reads": list(reads), "writes": list(writes), "note": note}
+        return self._call("POST", "/v1/keys", NewKey, body=body)
+
+    def keys(self) -> list[Key]:
+        """All keys, oldest first."""
+        return self._call("GET", "/v1/keys", Keys).keys
+
+    def delete_key(self, key: str) -> None:
+        """Remove a key, by its id."""
+        self._send("DELETE", f"/v1/keys/{_segment(key)}")
+
     # --------------------------------------------------------------------------- the service
 
     def cluster(self) -> Cluster:
         """The state of the cluster."""
         return self._call("GET", "/v1/cluster", Cluster)
+
+    def incidents(
+        self, *, task: str | None = None, since: int | None = None, limit: int | None = None
+    ) -> list[Incident]:
+        """What happened that people should hear of, newest first."""
+        query = {"task": task, "since": since, "limit": limit}
+        return self._call("GET", "/v1/incidents", Incidents, query=query).incidents
+
+    def all_figures(self) -> AllFigures:
+        """Figures of all tasks together over the last minutes, and the newest of each."""
+        return self._call("GET", "/v1/figures", AllFigures)
 
     def readiness(self) -> Readiness:
         """Whether the API has every server it needs; that it has not is no error here."""
@@ -296,8 +533,12 @@ class Client:
         body: Mapping[str, object] | None = None,
         query: Mapping[str, str | int | None] | None = None,
         headers: Mapping[str, str] | None = None,
+        timeout_s: float = TIMEOUT_S,
     ) -> AnswerType:
-        return _decode(self._send(method, path, body=body, query=query, headers=headers), kind)
+        answer = self._send(
+            method, path, body=body, query=query, headers=headers, timeout_s=timeout_s
+        )
+        return _decode(answer, kind)
 
     def _send(
         self,
@@ -307,6 +548,7 @@ class Client:
         body: Mapping[str, object] | None = None,
         query: Mapping[str, str | int | None] | None = None,
         headers: Mapping[str, str] | None = None,
+        timeout_s: float = TIMEOUT_S,
     ) -> httpx.Response:
         given = {name: value for name, value in (query or {}).items() if value is not None}
         with self._talking():
@@ -316,6 +558,7 @@ class Client:
                 content=None if body is None else json.dumps(body).encode(),
                 params=given or None,
                 headers={"Content-Type": "application/json", **(headers or {})},
+                timeout=httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S),
             )
         if response.is_error:
             raise _refusal(response)
@@ -329,6 +572,18 @@ class Client:
             raise Unavailable("api", f"{self._url} did not answer in time") from error
         except httpx.TransportError as error:
             raise Unavailable("api", f"{self._url} cannot be reached ({error})") from error
+
+
+def _waited(
+    what: str, look: Callable[[], AnswerType | None], timeout_s: float | None
+) -> AnswerType:
+    """What `look` gives once it is something. Raises WaitedTooLong."""
+    deadline = None if timeout_s is None else monotonic() + timeout_s
+    while (found := look()) is None:
+        if deadline is not None and monotonic() >= deadline:
+            raise WaitedTooLong(f"Waited {timeout_s:g} s for {what}.")
+        sleep(POLL_S)
+    return found
 
 
 def _segment(name: str) -> str:
@@ -368,8 +623,9 @@ def _refusal(response: httpx.Response) -> RequestError | Unavailable:
 
 
 def _events(pieces: Iterable[bytes]) -> Iterator[ResultEvent]:
-    """Server-sent events named `result`; comments and others are passed over."""
+    """Server-sent events named `result`, with the `source` before them; others are passed over."""
     event, identity, data = b"", b"", b""
+    source: WindowSource | None = None
     for line in _lines(pieces):
         name, _, value = line.partition(b": ")
         match name:
@@ -382,7 +638,10 @@ def _events(pieces: Iterable[bytes]) -> Iterator[ResultEvent]:
             case b"":
                 if event == b"result":
                     partition, _, offset = identity.partition(b"/")[0].partition(b":")
-                    yield ResultEvent(int(partition), int(offset), data, identity.decode())
+                    place = identity.decode()
+                    yield ResultEvent(int(partition), int(offset), data, place, source)
+                elif event == b"source":
+                    source = msgspec.json.decode(data, type=WindowSource)
                 event, identity, data = b"", b"", b""
             case _:
                 pass

@@ -155,6 +155,21 @@ class TaskDefinition:
         return begun[-1].version, None
 
 
+def with_deletions(
+    tasks: Mapping[TaskName, TaskDefinition], deleted: Mapping[TaskName, TaskDefinition]
+) -> dict[TaskName, TaskDefinition]:
+    """The copies of tasks, those put away that are deleted for good and do not know it.
+
+    A name that was given again has versions above those of the task that was deleted.
+    """
+    gone = {
+        name: definition
+        for name, definition in deleted.items()
+        if name not in tasks or tasks[name].current.version <= definition.current.version
+    }
+    return {**tasks, **gone}
+
+
 def encode_definition(definition: TaskDefinition) -> bytes:
     """The JSON of a task definition."""
     return msgspec.json.encode(definition)

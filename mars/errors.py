@@ -8,12 +8,16 @@
     ├── Interrupted            an outcome is unknown: the caller must look before it goes on
     ├── TaskLimit              one task went over a limit; the others are not concerned
     ├── OutputRefused          one task's output topic does not take its rows
+    ├── SnapshotLost           saved window state is not in Kafka as it was recorded
     ├── JobFailed              a Spark job cannot succeed, however often it is tried
+    ├── WaitedTooLong          what was waited for did not come in the time that was given
     ├── JobCancelled           a Spark job was stopped because somebody asked for it
     └── RequestError           what a user asked for cannot be done as asked
         ├── NotFound           no such stream or task
         ├── Conflict           the name is taken, or the thing is in use
         ├── VersionMismatch    the caller's expected version is not the current one
+        ├── NotAuthenticated   it is not known who asks: a key is missing or wrong
+        ├── Forbidden          who asks may not do this
         └── Rejected           the content is wrong
             └── SqlError       ... at a line and column of a query
 
@@ -73,12 +77,20 @@ class OutputRefused(MarsError):
         self.detail = detail
 
 
+class SnapshotLost(MarsError):
+    """Window state that a progress record names is not there, or is not what was written."""
+
+
 class JobFailed(MarsError):
     """The rows or the plan of a Spark job are at fault: trying again will not help."""
 
 
 class JobCancelled(MarsError):
     """A Spark job was stopped because somebody asked for it."""
+
+
+class WaitedTooLong(MarsError):
+    """What was waited for did not come in the time that was given."""
 
 
 class RequestError(MarsError):
@@ -95,6 +107,14 @@ class Conflict(RequestError):
 
 class VersionMismatch(RequestError):
     """The caller expected another version than the current one."""
+
+
+class NotAuthenticated(RequestError):
+    """It is not known who asks: there is no key, or none that is known."""
+
+
+class Forbidden(RequestError):
+    """Who asks is known, and may not do this."""
 
 
 class Rejected(RequestError):

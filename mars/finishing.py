@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import msgspec
 import polars as pl
 
+from mars.aggregates import OTHERS, key_names
 from mars.aggregates import finish as finish_states
-from mars.aggregates import key_names
 from mars.evaluate import to_polars
 from mars.plan import WINDOW_END, WINDOW_START, Column, Expression, Key, Plan, ValueType
 
@@ -28,11 +28,22 @@ _ESCAPED = r'["\\\x00-\x1f]'
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The result rows of one window: Kafka keys and values, in the order in which they are sent."""
+    """The result rows of one window: Kafka keys and values, in the order in which they are sent.
+
+    The last `others` of them (0 or 1) stand for all groups over the task's `max_keys`.
+    """
 
     window_start_ms: int
     keys: list[bytes]
     values: list[bytes]
+    others: int = 0
+
+    def part(self, *, others: bool) -> Finished:
+        """The rows of groups alone, or that of the others."""
+        own = len(self.keys) - self.others
+        part = slice(own, None) if others else slice(own)
+        count = self.others if others else 0
+        return Finished(self.window_start_ms, self.keys[part], self.values[part], count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,23 +56,36 @@ class ResultRow:
     items: tuple[Value, ...]
 
 
-def finish(plan: Plan, states: pl.DataFrame, window_start_ms: int) -> Finished:
+def finish(
+    plan: Plan, states: pl.DataFrame, window_start_ms: int, *, refused: bool = False
+) -> Finished:
     """The rows of one window.
 
     `states` are merged states of that window, one row per key; a column `pane` is not looked at.
+    The group of all groups over `max_keys` comes last: HAVING, ORDER BY and LIMIT choose among
+    groups, and it is none. `refused`: the groups that HAVING does not let pass, in place of others.
     """
     groups = finish_states(plan, states).with_columns(
         pl.lit(window_start_ms, pl.Int64).alias(WINDOW_START),
         pl.lit(window_start_ms + plan.window.size_ms, pl.Int64).alias(WINDOW_END),
     )
+    others = groups.filter(OTHERS) if plan.folds else groups.clear()
+    if plan.folds:
+        groups = groups.filter(~pl.col(OTHERS))
     if plan.having is not None:
-        groups = groups.filter(to_polars(plan.having))
-    groups = _ordered(plan, groups)
+        passes = to_polars(plan.having).fill_null(value=False)
+        groups = groups.filter(~passes if refused else passes)
+    groups = (
+        pl.concat([_ordered(plan, groups), others]) if others.height else _ordered(plan, groups)
+    )
     start = Column(WINDOW_START, ValueType.TIMESTAMP)
     key: list[tuple[str, Expression]] = [("", one) for one in (start, *map(_key, plan.keys))]
     value = [(_quoted(name) + ":", one) for name, one in _members(plan)]
     return Finished(
-        window_start_ms, _written(groups, "[", key, "]"), _written(groups, "{", value, "}")
+        window_start_ms,
+        _written(groups, "[", key, "]"),
+        _written(groups, "{", value, "}"),
+        others.height,
     )
 
 

@@ -227,17 +227,34 @@ class LatePolicy(StrEnum):
     """What becomes of a row whose windows are all closed."""
 
     DROP = "drop"
+    REVISE = "revise"
+    """For some time its groups are emitted again, with all their rows."""
+
+
+class OverMaxKeys(StrEnum):
+    """What becomes of a task that has more than `max_keys` groups in a window."""
+
+    FAIL = "fail"
+    FOLD = "fold"
+    """Groups beyond the first `max_keys` become one; see `mars.aggregates.others`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a user may set for a task; durations in milliseconds."""
+    """What a user may set for a task; durations in milliseconds.
+
+    `max_keys` is the most groups that a window may have, None: as many as the budget of the task's
+    log holds. `lateness_ms` is how long after closing a window is revised; 0 with LatePolicy.DROP.
+    """
 
     output_topic: str
     delay_ms: int = 0
     idle_after_ms: int = 5_000
     future_limit_ms: int = 300_000
     late: LatePolicy = LatePolicy.DROP
+    lateness_ms: int = 0
+    max_keys: int | None = None
+    over_max_keys: OverMaxKeys = OverMaxKeys.FAIL
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,5 +282,16 @@ class Plan:
 
     @property
     def single_bucket(self) -> bool:
-        """True where the whole task lives in one bucket, chosen by its name."""
-        return not self.keys or bool(self.order_by) or self.limit is not None
+        """True where the whole task lives in one bucket, chosen by its name.
+
+        Buckets do not know of each other, so only there can the groups of a window be ordered, or
+        counted against a limit.
+        """
+        limited = self.limit is not None or self.options.max_keys is not None
+        return not self.keys or bool(self.order_by) or limited
+
+    @property
+    def folds(self) -> bool:
+        """True where groups beyond `max_keys` become one."""
+        options = self.options
+        return options.max_keys is not None and options.over_max_keys is OverMaxKeys.FOLD

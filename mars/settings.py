@@ -124,6 +124,10 @@ class ReducerSettings:
     """Age at which progress is committed without rows, so that a replay stays short."""
     large_task_rows: Positive = 50_000
     """Due rows from which a task gets a transaction of its own, after the others."""
+    snapshot_every_ms: Positive = 900_000
+    """Time (15 min) after which open panes are saved in Kafka, and again each time it has passed:
+    windows of up to ten minutes never are; of a longer one the loss of Redis makes read again what
+    came since, which is seconds of work, not the day that the window may have been open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,8 +197,34 @@ class ApiSettings:
     host: str = "127.0.0.1"
     """This machine only; in a container `0.0.0.0`, behind something that asks who is there."""
     port: Port = 8080
+    access: Literal["auto", "on", "off"] = "auto"
+    """Whether requests need a key. `auto`: unless it listens on loopback, where whoever is on this
+    machine may do everything. `off` is for what something else guards."""
+    tls_certificate_location: str = ""
+    """File (PEM) of the certificate and those above it; with one, only HTTPS is answered."""
+    tls_key_location: str = ""
+    """File (PEM) of its private key."""
+    tls_key_password: str = field(default="", repr=False)
+    requests_per_second: Positive = 100
+    """Of each key (and each address that shows none), where keys are asked for: a busy dashboard
+    makes about ten."""
+    tasks_max: Positive = 1_000
+    """Tasks of the namespace: each takes a place in every log, list and rebalance."""
     body_bytes_max: Positive = 1 * MIB
     """Longest request: a definition is some kilobytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsSettings:
+    """Where mappers, reducers and bulk processes answer Prometheus; the API does on its own port.
+
+    Nobody is asked for a key there, and there are figures only.
+    """
+
+    host: str = "127.0.0.1"
+    port: Port = 0
+    """0: nowhere. Processes on one machine need a port each; `/metrics` of the API has the most
+    important figures of all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +251,7 @@ class Settings:
     balance: BalanceSettings = field(default_factory=BalanceSettings)
     bulk: BulkSettings = field(default_factory=BulkSettings)
     api: ApiSettings = field(default_factory=ApiSettings)
+    metrics: MetricsSettings = field(default_factory=MetricsSettings)
     logging: LoggingSettings = field(default_factory=LoggingSettings)
 
 
@@ -236,6 +267,8 @@ class Surroundings:
     """MARS_IVY_SETTINGS: Ivy's settings file, for a mirror instead of the public repository."""
     api_url: str | None
     """MARS_API: the API that the command line talks to."""
+    api_key: str | None = field(repr=False)
+    """MARS_KEY: the key that it shows to the API."""
     demo_seconds: float | None
     """DEMO_SECONDS: how long `mars up --demo` runs; None: until it is stopped."""
     record_checksums: bool
@@ -275,6 +308,7 @@ def surroundings(environ: Mapping[str, str] | None = None) -> Surroundings:
         java_home=path_of("JAVA_HOME"),
         ivy_settings=path_of("MARS_IVY_SETTINGS"),
         api_url=values.get("MARS_API") or None,
+        api_key=values.get("MARS_KEY") or None,
         demo_seconds=_seconds(values.get("DEMO_SECONDS", "")),
         record_checksums=values.get("MARS_JARS_RECORD", "") == "1",
     )
@@ -395,6 +429,10 @@ def _refuse_contradictions(settings: Settings) -> None:
         raise SettingsError(
             f"kafka.security_protocol is {kafka.security_protocol}, which needs "
             "kafka.sasl_mechanism (PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or GSSAPI)."
+        )
+    if bool(settings.api.tls_certificate_location) != bool(settings.api.tls_key_location):
+        raise SettingsError(
+            "api.tls_certificate_location and api.tls_key_location are set together, or neither."
         )
     balance = settings.balance
     if not balance.use_low < balance.use_target < balance.use_high:

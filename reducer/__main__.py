@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import threading
 
-from mars.adapters.kafka import KafkaControlLog, KafkaProgressLog, KafkaSink, KafkaTopicAdmin
+from mars.adapters.kafka import (
+    KafkaControlLog,
+    KafkaIncidentLog,
+    KafkaProgressLog,
+    KafkaSink,
+    KafkaTopicAdmin,
+)
 from mars.adapters.redis import RedisPartialLog
 from mars.machines.balancing import SpreadLimits
 from mars.machines.owning import OwningLimits
@@ -14,6 +20,7 @@ from mars.machines.scaling import ScaleLimits
 from mars.machines.steering import SteeringLimits
 from mars.process import logs
 from mars.process.command import settings_from_command_line
+from mars.process.incidents import IncidentTeller
 from mars.process.life import Life
 from mars.process.member import Reporter
 from mars.process.memory import settle_garbage_collection
@@ -45,12 +52,14 @@ class _Reducer:
         self._member = process.member
         self._admin = KafkaTopicAdmin(process.settings)
         self._registry = process.registry()
+        self._teller = IncidentTeller(KafkaIncidentLog(process.settings))
 
     def serve(self) -> None:
         life = self._process.life
         self._services.insist(life, "kafka", lambda: self._admin.ensure_internal(self._buckets))
         if life.stopping:
             return
+        self._teller.start(life)
         reporter = self._process.join()
         log = RedisPartialLog.open(self._settings, self._buckets)
         leading = self._leader(log)
@@ -83,6 +92,7 @@ class _Reducer:
             namespace=self._settings.namespace,
             services=self._services,
             limits=_steering(self._settings),
+            tell=self._teller.tell,
         )
 
     def _loop(self, log: RedisPartialLog, reporter: Reporter, leading: LeaderLoop) -> ReducerLoop:
@@ -94,6 +104,7 @@ class _Reducer:
                 large_task_rows=limits.large_task_rows,
                 log_bytes_max=self._settings.cluster.log_bytes_max,
                 buckets=self._buckets,
+                snapshot_every_ms=limits.snapshot_every_ms,
             ),
         )
         turn = threading.Lock()
@@ -111,6 +122,7 @@ class _Reducer:
             threads=min(COMMIT_THREADS_MAX, self._buckets),
             turn=turn,
             balance=lambda: leading.balance,
+            tell=self._teller.tell,
         )
 
     def _output_partitions(self, topic: str) -> int:

@@ -1,4 +1,4 @@
-"""Claims, audits and commits, done by threads that may wait for Kafka."""
+"""Claims, audits, snapshots and commits, done by threads that may wait for Kafka."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ from mars.machines.events import (
     CommitTransaction,
     EmissionsAudited,
     Event,
+    ReadSnapshots,
     ReleaseBucket,
 )
 from mars.ports import Claim, ResultSink
 from mars.process import logs
+from mars.process.snapshots import read_snapshots
 from mars.types import MemberId, TaskName
 from reducer.metering import Metering
 from reducer.serial_pool import SerialPool
@@ -27,7 +29,7 @@ from reducer.serial_pool import SerialPool
 LAST_COMMITS_S = 5.0
 """How long commits that are under way may take once the process is to stop."""
 
-Slow = ClaimBucket | AuditEmissions | CommitTransaction | ReleaseBucket
+Slow = ClaimBucket | AuditEmissions | ReadSnapshots | CommitTransaction | ReleaseBucket
 
 
 class BucketWork:
@@ -100,6 +102,8 @@ class BucketWork:
                 return EmissionsAudited(bucket, term, tuple(text for text in found if text))
             case CommitTransaction(bucket=bucket, term=term, transaction=transaction, next=start):
                 return BucketCommitted(bucket, term, self._sink.commit(transaction, start))
+            case ReadSnapshots():
+                return read_snapshots(self._sink, instruction)
             case ReleaseBucket(bucket=bucket):
                 self._sink.release(bucket)
                 return None

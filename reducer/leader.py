@@ -15,7 +15,9 @@ from mars.machines.leading_view import (
     AddLanes,
     BeginVersion,
     CopyDefinition,
+    CopyStream,
     Decision,
+    DropStreamCopy,
     DropTask,
     EndCatchUp,
     FailTask,
@@ -29,7 +31,7 @@ from mars.machines.leading_view import (
 )
 from mars.machines.load_view import Freshness, loads_of
 from mars.machines.steering import Loads, SteeringLimits
-from mars.plan import Plan
+from mars.plan import Plan, Stream
 from mars.ports import (
     Assignment,
     Balance,
@@ -44,15 +46,19 @@ from mars.ports import (
     Registry,
     StoreIdentity,
     TopicAdmin,
+    put_copy,
 )
-from mars.process import logs
+from mars.process import incidents, logs
 from mars.process.compiling import compile_version
+from mars.process.incidents import Tell, untold
 from mars.process.life import Life, Services
 from mars.process.tasks import fail_task, set_catch_up
-from mars.types import Bucket, LeaderEpoch, MemberId, TaskName, Topic
+from mars.types import Bucket, LeaderEpoch, MemberId, StoreEpoch, StreamName, TaskName, Topic
 
 LOOK_INTERVAL_S = 0.25
 """Between two looks: how late the leader notices a lost store, a dead reducer or a new task."""
+
+FIRST_EPOCH = StoreEpoch(1)
 
 SELDOM_LOOKS = 40
 """New partitions are looked for every this many looks (10 s), and missed changes of tasks."""
@@ -81,6 +87,7 @@ class LeaderLoop:
         namespace: str,
         services: Services,
         limits: SteeringLimits | None = None,
+        tell: Tell = untold,
     ) -> None:
         self._buckets = buckets
         self._limits = limits or SteeringLimits()
@@ -92,6 +99,7 @@ class LeaderLoop:
         self._admin = admin
         self._namespace = namespace
         self._services = services
+        self._tell = tell
         self._log = logs.logger("leader")
         self._tasks: dict[TaskName, TaskDefinition] = {}
         self._tasks_changed = threading.Event()
@@ -105,12 +113,17 @@ class LeaderLoop:
         self._mappers: dict[MemberId, MemberInfo] = {}
         self._balance: Balance | None = None
         self._floor: ControlState | None = None
+        self._whole = False
         self._copied: dict[TaskName, TaskDefinition] = {}
+        self._copied_streams: dict[StreamName, Stream] = {}
+        self._streams: dict[StreamName, Stream] = {}
         self._known = KnownProgress()
         self._positions: dict[Bucket, int] = {}
         self._partitions: dict[Topic, int] = {}
         self._topic_ids: dict[Topic, str] = {}
         self._looks = 0
+        self._store_epoch = StoreEpoch(0)
+        self._failed: set[TaskName] = set()
         self._tasks_changed.set()
 
     @property
@@ -132,7 +145,10 @@ class LeaderLoop:
 
     def _lead(self, epoch: LeaderEpoch) -> None:
         try:
-            view = self._view(epoch)
+            floor = self._known_floor()
+            if not self._has_all(epoch, floor):
+                return
+            view = self._view(epoch, floor)
             for decision in self._leading.decide(view):
                 self._act(decision)
             self._balance = self._leading.balance(view)
@@ -144,17 +160,67 @@ class LeaderLoop:
             logs.error(self._log, "unexpected error, the leader tries again", trace=True)
             self._begin_reign(epoch)
 
-    # ---------------------------------------------------------------------------------- looking
+    # -------------------------------------------------------------------------------- restoring
 
-    def _view(self, epoch: LeaderEpoch) -> View:
+    def _known_floor(self) -> ControlState:
+        """What mars.control said when this reign began."""
         if self._floor is None:
             self._floor = self._control.read()
             self._copied = dict(self._floor.tasks)
+            self._copied_streams = dict(self._floor.streams)
+        return self._floor
+
+    def _has_all(self, epoch: LeaderEpoch, floor: ControlState) -> bool:
+        """True once ZooKeeper has all that mars.control knows, which one that was lost has not.
+
+        Until then nothing is decided: a task that is only missing would be taken for none.
+        """
+        whole = self._registry.whole()
+        if self._whole and not whole:
+            # Lost in the middle of a reign, perhaps with an epoch of the same number: forget it.
+            self._begin_reign(epoch)
+            return False
+        if floor.leader_epoch > epoch or (floor.leader_epoch == epoch and not whole):
+            logs.warning(
+                self._log,
+                "ZooKeeper has forgotten how high leader epochs were: they go on above Kafka's",
+                leader_epoch=epoch,
+                in_kafka=floor.leader_epoch,
+            )
+            self._coordinator.outgrow(floor.leader_epoch)
+            return False
+        if not whole:
+            self._restore(floor)
+        self._whole = True
+        return True
+
+    def _restore(self, floor: ControlState) -> None:
+        self._coordinator.buckets(self._buckets)
+        present = self._registry.streams()
+        streams = [stream for name, stream in floor.streams.items() if name not in present]
+        for stream in streams:
+            self._registry.put_stream(stream)
+        tasks = [task.name for task in floor.tasks.values() if self._registry.create_task(task)]
+        self._registry.make_whole()
+        self._tasks_changed.set()
+        if tasks or streams:
+            logs.warning(
+                self._log,
+                "ZooKeeper had lost everything: tasks and streams are back from mars.control",
+                tasks=sorted(tasks),
+                streams=sorted(stream.name for stream in streams),
+            )
+
+    # ---------------------------------------------------------------------------------- looking
+
+    def _view(self, epoch: LeaderEpoch, floor: ControlState) -> View:
         assignment = self._coordinator.assignment()
         members = self._coordinator.members("reducer")
         loads = self._loads(members, assignment)
         self._look_for_partitions()
         tasks = self._look_for_tasks()
+        self._tell_of_failed(tasks)
+        self._store_epoch = assignment.store_epoch if assignment else StoreEpoch(0)
         identity, heads = self._look_at_store(tasks)
         living = [heads.get(name) for name, task in tasks.items() if not _deleted(task)]
         beginning = any(task.current.starts is None for task in tasks.values())
@@ -165,7 +231,7 @@ class LeaderLoop:
             buckets=self._buckets,
             reducers=frozenset(members),
             assignment=assignment,
-            floor=self._floor,
+            floor=floor,
             identity=identity,
             heads=heads,
             tasks=tasks,
@@ -178,6 +244,8 @@ class LeaderLoop:
             bulk_alive=self._bulk_alive(tasks.values()),
             leaving=frozenset(name for name, info in members.items() if info.leaving),
             loads=loads,
+            streams=self._streams,
+            copied_streams=self._copied_streams,
         )
 
     def _loads(
@@ -226,11 +294,21 @@ class LeaderLoop:
             self._tasks_changed.clear()
             try:
                 self._tasks = self._registry.tasks()
+                self._streams = self._registry.streams()
             except Unavailable:
                 self._tasks_changed.set()
                 raise
         self._looks += 1
         return self._tasks
+
+    def _tell_of_failed(self, tasks: Mapping[TaskName, TaskDefinition]) -> None:
+        """Whoever failed a task, the leader tells; a new one tells the same again."""
+        failed = {name for name, task in tasks.items() if task.state is TaskState.FAILED}
+        for name in failed - self._failed:
+            found = self._registry.task(name)
+            if found is not None and found[0].state is TaskState.FAILED:
+                self._tell(incidents.failed(*found))
+        self._failed = failed
 
     def _bulk_alive(self, tasks: Iterable[TaskDefinition]) -> bool:
         """False if a task waits for a bulk process and there is none."""
@@ -267,6 +345,12 @@ class LeaderLoop:
                 self._begin_version(definition)
             case CopyDefinition(definition=definition):
                 self._copy(definition)
+            case CopyStream(stream=stream):
+                self._control.put_stream(stream)
+                self._copied_streams[stream.name] = stream
+            case DropStreamCopy(name=name):
+                self._control.delete_stream(name)
+                del self._copied_streams[name]
             case EndCatchUp(task=task):
                 if set_catch_up(self._registry, task, {}):
                     logs.warning(
@@ -284,10 +368,9 @@ class LeaderLoop:
         self._leading.published(moves, time.monotonic(), int(time.time() * 1000))
         highest = max(owner.epoch for owner in assignment.owners.values())
         self._control.put_epochs(assignment.leader_epoch, assignment.store_epoch, highest)
+        epoch = assignment.store_epoch
         if self._coordinator.publish(assignment):
-            logs.info(
-                self._log, "assignment published", reason=reason, store_epoch=assignment.store_epoch
-            )
+            logs.info(self._log, "assignment published", reason=reason, store_epoch=epoch)
             for move in moves[:MOVES_LOGGED]:
                 logs.info(
                     self._log,
@@ -297,14 +380,22 @@ class LeaderLoop:
                     target=move.target,
                     reason=move.reason,
                 )
+            # The first epoch of a namespace is its beginning, not a loss.
+            if epoch > max(self._store_epoch, FIRST_EPOCH):
+                self._tell(incidents.rewound(epoch, reason))
 
     def _begin_version(self, definition: TaskDefinition) -> None:
         found = self._registry.task(definition.name)
         if found is None or found[0].current.version != definition.current.version:
             return
-        if found[0].current.starts is None and self._registry.replace_task(
-            _with_state_of(definition, found[0]), found[1]
-        ):
+        if found[0].current.starts is not None:
+            return
+        begun = _with_state_of(definition, found[0])
+        # First the copy: rows are accounted by these starts as soon as ZooKeeper has them, and so
+        # they must be the same should it lose them.
+        self._copied.pop(definition.name, None)
+        self._control.put_task(begun)
+        if self._registry.replace_task(begun, found[1]):
             logs.info(
                 self._log,
                 "a new version begins",
@@ -313,7 +404,7 @@ class LeaderLoop:
             )
 
     def _copy(self, definition: TaskDefinition) -> None:
-        self._control.put_task(definition)
+        put_copy(self._control, definition)
         self._copied[definition.name] = definition
 
     def _act_on_store(

@@ -33,10 +33,13 @@ from mars.machines.events import (
     HeadsRead,
     Instruction,
     LogRead,
+    LogRestored,
     ReadAssignment,
     ReadLog,
+    ReadSnapshots,
     ReleaseBucket,
     Report,
+    RestoreLog,
     TasksChanged,
     Ticked,
     TrimLog,
@@ -51,11 +54,12 @@ from mars.ports import (
     Registry,
     ResultSink,
 )
-from mars.process import logs
+from mars.process import incidents, logs
+from mars.process.incidents import Tell, untold
 from mars.process.life import Life, Services
 from mars.process.member import Reporter
 from mars.process.tasks import TaskSource, fail_task
-from mars.types import MemberId
+from mars.types import MemberId, Reason
 from reducer.bucket_work import BucketWork
 from reducer.metering import Metering
 
@@ -86,6 +90,7 @@ class ReducerLoop:
         threads: int,
         turn: threading.Lock | None = None,
         balance: Callable[[], Balance | None] = lambda: None,
+        tell: Tell = untold,
     ) -> None:
         self._member = member
         self._leaving = False
@@ -96,6 +101,7 @@ class ReducerLoop:
         self._tasks = tasks
         self._reporter = reporter
         self._services = services
+        self._tell = tell
         self._poll_s = poll_s
         self._turn = turn or threading.Lock()
         """Held by whoever finishes windows or hands rows to Kafka: side by side both are slower."""
@@ -221,6 +227,23 @@ class ReducerLoop:
             with self._metering.busy(read.bucket):
                 instructions = self._machine.handle(LogRead(read, piece, heads.get(read.task)))
             self._carry_out(instructions)
+            self._tell_of_gone_rows(read, piece)
+
+    def _tell_of_gone_rows(self, read: ReadLog, piece: LogSlice) -> None:
+        """All buckets are told of rows that are gone; the one that counts them tells people."""
+        for entry in piece.entries:
+            for part in entry.partial.rejections.ranges:
+                if part.reason is Reason.GONE and part.rows:
+                    self._tell(incidents.incomplete(read.task, read.bucket, part))
+
+    def _report_to_people(self, report: Report) -> None:
+        logs.warning(self._log, report.detail, kind=report.kind)
+        if report.kind == "bucket_fenced":
+            self._tell(incidents.fenced(report.bucket, report.detail))
+        elif report.kind == "audit_mismatch":
+            self._tell(incidents.audit_mismatch(report.bucket, report.detail))
+        elif report.kind == "restored":
+            self._tell(incidents.restored(report.bucket, report.detail))
 
     def _read_apart(self, reads: list[ReadLog], problem: CorruptEntry) -> None:
         """One log cannot be read: its task fails, the others go on (I7)."""
@@ -271,15 +294,30 @@ class ReducerLoop:
                 self._on_cluster_change()
             case ClaimBucket() | AuditEmissions() | CommitTransaction() | ReleaseBucket():
                 self._work.start(instruction)
+            case ReadSnapshots():
+                self._work.start(instruction)
+            case RestoreLog():
+                self._restore(instruction)
             case ReadLog():
                 self._read_logs([instruction])
             case TrimLog() | CompactLog() | FailTask():
                 return self._once_and_again(instruction)
             case Report():
-                logs.warning(self._log, instruction.detail, kind=instruction.kind)
+                self._report_to_people(instruction)
             case _:
                 assert_never(instruction)
         return True
+
+    def _restore(self, wanted: RestoreLog) -> None:
+        """Where the store does not answer, the machine asks again at the next look."""
+        done = self._services.attempt(
+            "redis",
+            lambda: self._store.put_base(
+                wanted.task, wanted.store_epoch, wanted.bucket, wanted.bases
+            ),
+        )
+        if done:
+            self._feed(LogRestored(wanted))
 
     def _read_assignment(self) -> bool:
         if not self._coordinator.connected():

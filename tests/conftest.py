@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import pytest
+from hypothesis import settings
 
 from mars.errors import LocalClusterError
 from mars.local import jars
@@ -24,6 +25,10 @@ READY_S = 120.0
 """Longest start of a server on a machine that does other things too."""
 
 STOP_S = 20.0
+
+# An example is right however long it takes on a busy machine.
+settings.register_profile("mars", deadline=None)
+settings.load_profile("mars")
 
 S = TypeVar("S", bound=Child)
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from http import HTTPStatus
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
+from starlette.concurrency import run_in_threadpool
 
-from api.schemas import Alive, ClusterView, Readiness
+from api.documenting import problems
+from api.routes.inside import EVENT_STREAM, Stopping, event_stream, gone_of
+from api.schemas import Alive, AllFigures, ClusterView, Readiness
 from api.services.all import Services
 from api.services.metrics import CONTENT_TYPE
 
 
-def router(services: Services) -> APIRouter:
+def router(services: Services, stopping: Stopping) -> APIRouter:
     """The paths of the service itself."""
     routes = APIRouter(tags=["service"])
 
@@ -19,6 +22,24 @@ def router(services: Services) -> APIRouter:
     def cluster() -> ClusterView:
         """Members, leader, assignment, load, store epoch, backlog."""
         return services.cluster.show()
+
+    @routes.get(
+        "/v1/figures",
+        response_model=AllFigures,
+        responses={
+            200: {
+                "description": "Figures over the last minutes; or, if asked for, events named "
+                "figures: first those, then each new one as it is taken",
+                "content": {EVENT_STREAM: {"schema": {"type": "string"}}},
+            },
+            **problems(HTTPStatus.TOO_MANY_REQUESTS),
+        },
+    )
+    async def all_figures(request: Request) -> Response | AllFigures:
+        """Rate and lag of all tasks together, and the newest figures of each, for charts."""
+        if EVENT_STREAM not in request.headers.get("accept", ""):
+            return await run_in_threadpool(services.figures.of_all)
+        return event_stream(services.figures.follow_all(gone_of(request, stopping)))
 
     # These two are async: they answer even when every thread waits for a server that is away.
 

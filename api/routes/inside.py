@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Awaitable, Callable
 from http import HTTPStatus
 from typing import Annotated
 
@@ -9,9 +10,10 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
+from api.audit_schemas import WindowLedger
 from api.documenting import problems
 from api.routes.streams import AWAY, IN_USE, UNKNOWN
-from api.schemas import FinishedWindows, Ledger, OpenWindows, Why
+from api.schemas import FigureList, FinishedWindows, Ledger, OpenWindows, Why
 from api.services.all import Services
 from api.services.views import ledger_view
 from api.services.windows import LIMIT_DEFAULT, LIMIT_MAX, select
@@ -37,6 +39,21 @@ class Stopping:
         self.is_set = True
 
 
+def gone_of(request: Request, stopping: Stopping) -> Callable[[], Awaitable[bool]]:
+    """Says whether nobody listens to a stream any more."""
+
+    async def gone() -> bool:
+        return stopping.is_set or await request.is_disconnected()
+
+    return gone
+
+
+def event_stream(events: AsyncIterator[bytes]) -> StreamingResponse:
+    """Server-sent events as a response, neither kept nor held back by what lies between."""
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingResponse(events, media_type=EVENT_STREAM, headers=headers)
+
+
 def router(services: Services, stopping: Stopping) -> APIRouter:
     """The paths that look into a task."""
     routes = APIRouter(prefix="/v1/tasks/{name}", tags=["results"])
@@ -60,11 +77,38 @@ def router(services: Services, stopping: Stopping) -> APIRouter:
         """Why no result is coming: per open window, who holds it."""
         return services.why.why(name)
 
-    @routes.get("/ledger", responses=problems(UNKNOWN, AWAY))
-    def ledger(name: str) -> Ledger:
+    @routes.get("/ledger", responses=problems(UNKNOWN, WRONG, AWAY))
+    def ledger(
+        name: str,
+        window_start: Annotated[
+            int | None, Query(ge=-TIME_MAX, le=TIME_MAX, description="epoch ms: of this window")
+        ] = None,
+    ) -> Ledger | WindowLedger:
         """Where the task's rows went, as committed; it balances at any moment."""
+        if window_start is not None:
+            return services.window_ledgers.of_window(name, window_start)
         task = services.tasks.show(name)
         return ledger_view(services.progress.ledger(task))
+
+    @routes.get(
+        "/figures",
+        response_model=FigureList,
+        responses={
+            200: {
+                "description": "Figures over the last minutes; or, if asked for, events named "
+                "figures: first those, then each new one as it is taken",
+                "content": {EVENT_STREAM: {"schema": {"type": "string"}}},
+            },
+            **problems(UNKNOWN, HTTPStatus.TOO_MANY_REQUESTS, AWAY),
+        },
+    )
+    async def figures(name: str, request: Request) -> Response | FigureList:
+        """Rate, lag, watermark and close latency of a task, for charts."""
+        task = (await run_in_threadpool(services.tasks.show, name)).name
+        if EVENT_STREAM not in request.headers.get("accept", ""):
+            return await run_in_threadpool(services.figures.of_task, task)
+        events = services.figures.follow_task(task, gone_of(request, stopping))
+        return event_stream(events)
 
     @routes.get(
         "/results",
@@ -73,7 +117,8 @@ def router(services: Services, stopping: Stopping) -> APIRouter:
             200: {
                 "description": "The last finished windows; or, if asked for, result rows as "
                 "they are committed: events named result, with partition:offset/positions as id "
-                "and the row as data; Last-Event-ID goes on behind an event",
+                "and the row as data, and before those of each window and bucket one named "
+                "source, with where they were counted from; Last-Event-ID goes on behind an event",
                 "content": {EVENT_STREAM: {"schema": {"type": "string"}}},
             },
             **problems(UNKNOWN, WRONG, IN_USE, HTTPStatus.TOO_MANY_REQUESTS, AWAY),
@@ -94,11 +139,7 @@ def router(services: Services, stopping: Stopping) -> APIRouter:
         if EVENT_STREAM not in request.headers.get("accept", ""):
             return await run_in_threadpool(services.results.recent, name, window_start, limit)
 
-        async def gone() -> bool:
-            return stopping.is_set or await request.is_disconnected()
-
-        events = await services.results.follow(name, gone, last_event_id)
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        return StreamingResponse(events, media_type=EVENT_STREAM, headers=headers)
+        gone = gone_of(request, stopping)
+        return event_stream(await services.results.follow(name, gone, last_event_id))
 
     return routes

@@ -19,8 +19,10 @@ from api.schemas import (
     Validation,
 )
 from api.services.all import Services
-from api.services.views import summary, task_view, validation
+from api.services.views import task_view, validation
 from mars.definitions import TaskDefinition
+
+JSON = "application/json"
 
 CHANGED = HTTPStatus.PRECONDITION_FAILED
 
@@ -58,14 +60,16 @@ def router(services: Services) -> APIRouter:
         response.headers["Location"] = f"/v1/tasks/{task.name}"
         return answer(task, response)
 
-    @routes.get("", responses=problems(HTTPStatus.UNPROCESSABLE_ENTITY, AWAY))
+    @routes.get(
+        "",
+        response_model=TaskList,
+        responses=problems(HTTPStatus.UNPROCESSABLE_ENTITY, AWAY),
+    )
     def list_tasks(
         deleted: Annotated[bool, Query(description="list deleted ones too")] = False,
-    ) -> TaskList:
+    ) -> Response:
         """List all tasks."""
-        tasks = services.tasks.list_all(deleted=deleted)
-        states = services.sampler.states(tasks)
-        return TaskList(tasks=[summary(task, states[task.name]) for task in tasks])
+        return Response(services.listing.as_json(deleted=deleted), media_type=JSON)
 
     @routes.get("/{name}", responses=problems(UNKNOWN, AWAY))
     def show_task(name: str, response: Response) -> TaskView:

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from api.services.access import AccessPolicy, AccessService
 from api.services.cluster import ClusterService
 from api.services.compiling import Compiler
 from api.services.context import BucketCount, Cluster, Ports
+from api.services.dead import DeadService
+from api.services.figures import FigureService
 from api.services.health import Health
+from api.services.incidents import IncidentService
+from api.services.listing import ListingService
 from api.services.logs import LogReader
 from api.services.metrics import MetricService
+from api.services.preview import PreviewService
 from api.services.progress import ProgressTail
+from api.services.pulse import Pulse
 from api.services.queries import QueryService
 from api.services.results import ResultService
 from api.services.sampling import Sampler
 from api.services.streams import StreamService
 from api.services.tasks import TaskService
+from api.services.verifying import VerifyService
 from api.services.why import WhyService
+from api.services.window_ledger import WindowLedgerService
 from api.services.windows import WindowService
 
 
@@ -29,23 +38,41 @@ class Services:
     tasks: TaskService
     progress: ProgressTail
     queries: QueryService
+    previews: PreviewService
     windows: WindowService
     results: ResultService
+    window_ledgers: WindowLedgerService
+    verifying: VerifyService
+    dead: DeadService
+    incidents: IncidentService
     why: WhyService
+    pulse: Pulse
     sampler: Sampler
+    figures: FigureService
+    listing: ListingService
     cluster: ClusterService
     metrics: MetricService
     health: Health
+    access: AccessService
 
 
-def build(ports: Ports, cluster: Cluster, health: Health, version: str) -> Services:
+def build(
+    ports: Ports,
+    cluster: Cluster,
+    health: Health,
+    version: str,
+    access: AccessPolicy | None = None,
+) -> Services:
     """Wire the services; nothing is asked of any server yet."""
     compiler = Compiler(cluster.namespace)
     buckets = BucketCount(ports.coordinator, cluster.buckets_wanted)
     progress = ProgressTail(ports.progress, buckets)
     tasks = TaskService(ports, compiler, progress, buckets, cluster)
     logs = LogReader(ports.log)
+    pulse = Pulse(ports)
     sampler = Sampler(ports, compiler, progress, health.away)
+    figures = FigureService(sampler, ports.now_ms)
+    windows = WindowService(ports, compiler, buckets, tasks, progress, logs)
     members = ClusterService(ports, cluster, buckets, sampler, health.away, version)
     return Services(
         compiler=compiler,
@@ -53,11 +80,20 @@ def build(ports: Ports, cluster: Cluster, health: Health, version: str) -> Servi
         tasks=tasks,
         progress=progress,
         queries=QueryService(ports, compiler, buckets, cluster),
-        windows=WindowService(ports, compiler, buckets, tasks, progress, logs),
+        previews=PreviewService(ports, compiler, buckets, cluster),
+        windows=windows,
         results=ResultService(ports, compiler, tasks),
-        why=WhyService(ports, compiler, buckets, tasks, progress, logs, health.away),
+        window_ledgers=WindowLedgerService(ports, compiler, tasks, windows),
+        verifying=VerifyService(ports, compiler, buckets, tasks, progress),
+        dead=DeadService(ports, tasks),
+        incidents=IncidentService(ports),
+        why=WhyService(ports, compiler, buckets, tasks, progress, logs, pulse, health.away),
+        pulse=pulse,
         sampler=sampler,
+        figures=figures,
+        listing=ListingService(tasks, sampler, figures),
         cluster=members,
         metrics=MetricService(ports, members, sampler, health),
         health=health,
+        access=AccessService(ports, access or AccessPolicy()),
     )

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from api.callers import caller
 from api.schemas import HistoryRequest, StartAt
 from api.services.context import Cluster, Ports
 from mars.definitions import Backfill, FileHistory, LaneSpan
@@ -66,7 +67,8 @@ class Beginnings:
         return Beginning(starts, complete_from_ms, tuple(backfills))
 
     def files(self, stream: Stream, history: HistoryRequest) -> FileHistory:
-        """The files that a request names. Raises Rejected."""
+        """The files that a request names. Raises Rejected, Forbidden."""
+        caller().check_files(history.files)
         return self._ports.list_history(
             history.files,
             history.format,

@@ -150,6 +150,7 @@ def _member(info: MemberInfo, now_ms: int) -> MemberView:
         host=info.host,
         pid=info.pid,
         started=info.started_ms,
+        reported=info.reported_ms or None,
         load=dict(info.load),
         missing=list(info.missing),
         partitions=[

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from threading import Lock
 
+from api.callers import caller
 from mars.definitions import TaskDefinition, TaskVersion
 from mars.errors import RequestError
 from mars.plan import Plan, Stream
-from mars.process.compiling import StreamOf, compile_request, compile_version
+from mars.process.compiling import StreamOf, compile_request, compile_version, results_topic
 from mars.types import TaskName
 
 PLANS_KEPT = 1_000
@@ -33,8 +34,8 @@ class Compiler:
         version: int,
         stream_of: StreamOf,
     ) -> Plan:
-        """The plan of a query. Raises SqlError, Rejected."""
-        return compile_request(
+        """The plan of a caller's query. Raises SqlError, Rejected, Forbidden for its topics."""
+        plan = compile_request(
             sql,
             options,
             task=task,
@@ -42,6 +43,12 @@ class Compiler:
             stream_of=stream_of,
             namespace=self._namespace,
         )
+        asking, output = caller(), plan.options.output_topic
+        asking.check_read(plan.stream.topic)
+        # The topic named after the task is the task's own, whatever the patterns say.
+        if output != results_topic(self._namespace, task):
+            asking.check_write(output)
+        return plan
 
     def stored(self, name: TaskName, version: TaskVersion) -> Plan:
         """The plan of a stored version, over the stream as it was declared then."""

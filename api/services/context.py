@@ -9,6 +9,8 @@ from mars.ports import (
     ControlLog,
     Coordinator,
     DeadLetters,
+    IncidentLog,
+    KeyRegistry,
     ListHistory,
     PartialLog,
     ProgressLog,
@@ -16,13 +18,18 @@ from mars.ports import (
     QueryRows,
     Registry,
     ResultTail,
+    SourceReader,
+    SourceRows,
     TopicAdmin,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Everything outside this process; `now_ms` is its wall clock, `sleep` takes seconds."""
+    """Everything outside this process; `now_ms` is its wall clock, `sleep` takes seconds.
+
+    `open_reader` makes a reader of topics outside of any group, to be closed by who asked.
+    """
 
     registry: Registry
     coordinator: Coordinator
@@ -32,9 +39,13 @@ class Ports:
     progress: ProgressLog
     dead: DeadLetters
     results: ResultTail
+    source_rows: SourceRows
+    incidents: IncidentLog
     queries: QueryRegistry
     answers: QueryRows
+    keys: KeyRegistry
     list_history: ListHistory
+    open_reader: Callable[[], SourceReader]
     now_ms: Callable[[], int]
     sleep: Callable[[float], None]
 
@@ -60,7 +71,8 @@ class Cluster:
 
     `buckets_wanted` (B) counts only where the namespace is made just now. `results_partitions`:
     of output topics that are made here; 0: as many as buckets. A history of more than
-    `history_rows_min` messages is left to Spark, which reads `chunk_rows` at a time.
+    `history_rows_min` messages is left to Spark, which reads `chunk_rows` at a time. There may be
+    `tasks_max` tasks, each with `log_bytes_max` of partials.
     """
 
     namespace: str
@@ -68,3 +80,5 @@ class Cluster:
     results_partitions: int = 0
     history_rows_min: int = 100_000
     chunk_rows: int = 2_000_000
+    tasks_max: int = 1_000
+    log_bytes_max: int = 256 * 1024 * 1024

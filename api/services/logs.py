@@ -42,9 +42,9 @@ class LogReader:
                 yield bucket, piece
 
 
-def all_entries(piece: LogSlice) -> tuple[Entry, ...]:
-    """The base, if there is one, and the entries, in SEQ order."""
-    return piece.entries if piece.base is None else (*piece.older, piece.base, *piece.entries)
+def bases_of(piece: LogSlice) -> tuple[Entry, ...]:
+    """The merged entries with which the log begins, one of a version."""
+    return () if piece.base is None else (*piece.older, piece.base)
 
 
 def merged_through(
@@ -85,9 +85,14 @@ class LoggedRowsDraft:
 def drafts_of(bucket: Bucket, piece: LogSlice) -> list[LoggedRowsDraft]:
     """What a bucket's log holds of each version of a task."""
     drafts: dict[int, LoggedRowsDraft] = {}
-    for entry in all_entries(piece):
-        draft = drafts.setdefault(entry.version, LoggedRowsDraft(entry.version, bucket))
-        draft.add(entry)
+    contained: dict[tuple[int, Lane], int] = {}
+    for base in bases_of(piece):
+        drafts.setdefault(base.version, LoggedRowsDraft(base.version, bucket)).add(base)
+        contained |= {(base.version, part.lane): part.next for part in base.ranges}
+    for entry in piece.entries:
+        saved = [part.next <= contained.get((entry.version, part.lane), 0) for part in entry.ranges]
+        if not all(saved):
+            drafts.setdefault(entry.version, LoggedRowsDraft(entry.version, bucket)).add(entry)
     return list(drafts.values())
 
 
@@ -110,7 +115,10 @@ def folded(
         closed_ms=None if record is None else record.closed_ms,
     )
     try:
-        for entry in all_entries(piece):
+        for base in bases_of(piece):
+            if base.version == plan.version:
+                folding.absorb_base(base)
+        for entry in piece.entries:
             if entry.version == plan.version:
                 folding.absorb(entry)
     except StoreWentBack as error:
@@ -121,7 +129,7 @@ def folded(
 def check_rebuilt(head: Head, record: Progress) -> None:
     """Raise Unavailable while a new store has not been filled up to what an older one held."""
     behind = any(head.offsets.get(lane, 0) < offset for lane, offset in record.merged.items())
-    if behind and head.epoch > record.store_epoch:
+    if (behind or record.snapshot is not None) and head.epoch > record.store_epoch:
         raise being_rebuilt()
 
 

@@ -1,28 +1,4 @@
-"""Figures for Prometheus, in base units.
-
-| metric | labels | what |
-| --- | --- | --- |
-| `mars_task_rows_total` | task, fate | rows as committed, by fate (`FATES`) |
-| `mars_task_open_rows` | task | counted rows of which some window is still to come |
-| `mars_task_lag_messages` | task, partition | messages not yet taken |
-| `mars_task_watermark_age_seconds` | task | the store's clock less the watermark |
-| `mars_task_log_bytes` | task | size of the task's logs in Redis |
-| `mars_task_state` | task, state | 1 for the state the task is in |
-| `mars_members` | role | live processes |
-| `mars_member_rows_per_second` | member, role | what a process handles |
-| `mars_member_cpu_seconds_total` | member, role | CPU time of a process |
-| `mars_member_resident_bytes` | member, role | memory of a process |
-| `mars_member_cpu_use` | member, role | the same, smoothed, of one core |
-| `mars_member_backlog_bytes` | member, role | what a reducer has not read, of the task with most |
-| `mars_member_queue_bytes` | member, role | messages a mapper has read and not written |
-| `mars_member_lag_messages` | member, role | messages ahead of a mapper |
-| `mars_bucket_use` | bucket, member | of one core, of the buckets that cost most |
-| `mars_reducer_use_mean`, `mars_reducer_use_deviation` | | use of the reducers |
-| `mars_reducer_pressure` | member | about 1: its room is full, or will be soon |
-| `mars_wanted_members` | role | how many members the load asks for |
-| `mars_store_epoch` | | which life of Redis this is |
-| `mars_service_up` | service | 1 if the server answers this process |
-"""
+"""Figures for Prometheus, in base units; docs/metrics.md lists them."""
 
 from __future__ import annotations
 
@@ -36,6 +12,7 @@ from api.services.cluster import ROLES, ClusterService, balance_of
 from api.services.context import Ports
 from api.services.health import Health
 from api.services.missing import Missing
+from api.services.requests import RequestFigures
 from api.services.sampling import Sampler, TaskFigures
 from mars.ports import Assignment, Ledger, MemberInfo
 from mars.types import MemberId, TaskName
@@ -59,6 +36,7 @@ class MetricService:
         self._cluster = cluster
         self._sampler = sampler
         self._health = health
+        self.requests = RequestFigures()
 
     def expose(self) -> bytes:
         """The text that Prometheus reads. Servers that are away make figures miss, not fail."""
@@ -77,6 +55,7 @@ class MetricService:
         yield from _balance(members)
         yield from _store(assignment)
         yield _services(self._health)
+        yield from self.requests.collect()
 
 
 class _Fixed(Collector):

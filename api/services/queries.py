@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from threading import BoundedSemaphore
 
+from api.callers import caller
 from api.errors import TooManyQueries
 from api.names import known_query_id, no_query
 from api.query_schemas import NewQueryRequest
@@ -19,7 +20,7 @@ from mars.errors import Conflict, Rejected
 from mars.plan import Plan, Stream
 from mars.ports import Query, QueryId, QueryRecord, QueryState
 from mars.ports.queries import encode_query
-from mars.process.compiling import only
+from mars.process.compiling import compile_request, only
 from mars.types import StreamName, TaskName, Topic
 
 QUERIES_KEPT = 200
@@ -41,6 +42,7 @@ class QueryService:
     ) -> None:
         self._ports = ports
         self._compiler = compiler
+        self._namespace = cluster.namespace
         self._buckets = buckets
         self._results_partitions = cluster.results_partitions
         self._beginnings = Beginnings(ports, cluster)
@@ -148,12 +150,13 @@ class QueryService:
         """The same as an Arrow IPC stream."""
         record = self.show(query)
         asked = record.query
-        plan = self._compiler.compile(
+        plan = compile_request(
             asked.sql,
             asked.options,
             task=TaskName(asked.id),
             version=1,
             stream_of=only(asked.stream),
+            namespace=self._namespace,
         )
         with self._turn:
             return arrow_stream(plan, self._rows(record))
@@ -178,6 +181,7 @@ class QueryService:
         """Stop a query that waits or runs; one that has ended stays as it is. Raises NotFound."""
         for _ in range(ATTEMPTS_MAX):
             record, expected = self._found(query)
+            caller().check_read(record.query.stream.topic)
             if record.state.ended:
                 return
             cancelled = replace(record, state=QueryState.CANCELLED, ended_ms=self._ports.now_ms())

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from threading import BoundedSemaphore
 
 import anyio
@@ -11,7 +12,7 @@ import anyio.to_thread
 import msgspec
 
 from api.errors import TooManyFollowers
-from api.schemas import FinishedWindow, FinishedWindows
+from api.schemas import FinishedWindow, FinishedWindows, WindowSource
 from api.services.compiling import Compiler
 from api.services.context import Ports
 from api.services.tasks import TaskService
@@ -29,12 +30,21 @@ POLL_S = 0.5
 HEARTBEAT_S = 15.0
 """A comment is sent when nothing else was for so long, because proxies cut silent streams."""
 
-Group = tuple[int, int, int, bool]
+Group = tuple[int, int, bool]
+"""Window and version; whether it is complete."""
 
 # Digits of what a 64-bit offset holds; the second half is left out by who knows the place only.
 _EVENT_ID = re.compile(
     r"(?:(\d{1,9}):(\d{1,18})|(?=/))(?:/(\d{1,18}(?:,\d{1,18}){0,9999}))?", re.ASCII
 )
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """A row, and its value decoded."""
+
+    row: CommittedRow
+    value: dict[str, object]
 
 
 class ResultService:
@@ -52,14 +62,15 @@ class ResultService:
         task, plan = self._current(name)
         topic = Topic(plan.options.output_topic)
         # One more than wanted from each partition tells whether any were left out.
-        rows = self._ports.results.recent(topic, task, limit + 1, window_start_ms)
+        found = self._ports.results.recent(topic, task, limit + 1, window_start_ms)
+        rows = newest_revisions(found)
         if not plan.single_bucket:
             # Of several partitions; a task with an order of its own has one.
             rows.sort(key=lambda row: row.key)
-        groups: dict[Group, list[dict[str, object]]] = {}
+        groups: dict[Group, list[_Shown]] = {}
         for row in rows:
             value = msgspec.json.decode(row.value, type=dict[str, object])
-            groups.setdefault(_group(row, value), []).append(value)
+            groups.setdefault(_group(row, value), []).append(_Shown(row, value))
         windows: list[FinishedWindow] = []
         left = limit
         for group in sorted(groups, reverse=True):
@@ -68,7 +79,7 @@ class ResultService:
             shown = groups[group][:left]
             left -= len(shown)
             windows.append(_finished(group, shown))
-        return FinishedWindows(windows=windows, truncated=len(rows) > limit)
+        return FinishedWindows(windows=windows, truncated=len(found) > limit)
 
     def _current(self, name: str) -> tuple[TaskName, Plan]:
         definition = self._tasks.show(name)
@@ -108,13 +119,14 @@ class ResultService:
         self, follower: ResultFollower, gone: Callable[[], Awaitable[bool]]
     ) -> AsyncIterator[bytes]:
         positions = dict(follower.starts)
+        sources = _Sources()
         try:
             # An id without data: whoever is cut off before the first row goes on here, too.
             yield b": results as they are committed\nid: %s\n\n" % _identity(positions)
             silent_since = anyio.current_time()
             while not await gone():
                 rows = await self._poll(follower)
-                events = b"".join(_event(row, positions) for row in rows)
+                events = b"".join(sources.before(row) + _event(row, positions) for row in rows)
                 now = anyio.current_time()
                 if not events and now - silent_since >= HEARTBEAT_S:
                     events = b": nothing new\n\n"
@@ -135,22 +147,60 @@ class ResultService:
             return []
 
 
+def newest_revisions(rows: Sequence[CommittedRow]) -> list[CommittedRow]:
+    """The rows that hold: of each group the newest one, unless that says it is deleted."""
+    newest: dict[tuple[int, bytes], int] = {}
+    for row in rows:
+        place = (row.version, row.key)
+        newest[place] = max(row.revision, newest.get(place, 0))
+    return [row for row in rows if not row.deleted and row.revision == newest[row.version, row.key]]
+
+
 def _group(row: CommittedRow, value: dict[str, object]) -> Group:
     start = value.get(WINDOW_START)
-    return start if isinstance(start, int) else 0, row.version, row.revision, row.complete
+    return start if isinstance(start, int) else 0, row.version, row.complete
 
 
-def _finished(group: Group, rows: list[dict[str, object]]) -> FinishedWindow:
-    start, version, revision, complete = group
-    end = rows[0].get(WINDOW_END)
+def _finished(group: Group, shown: list[_Shown]) -> FinishedWindow:
+    start, version, complete = group
+    end = shown[0].value.get(WINDOW_END)
+    in_order = sorted((one.row for one in shown), key=lambda row: row.revision)
+    named = {row.bucket: row for row in in_order if row.ranges}
     return FinishedWindow(
         window_start=start,
         window_end=end if isinstance(end, int) else start,
         version=version,
         complete=complete,
-        revision=revision,
-        rows=rows,
+        revision=in_order[-1].revision,
+        rows=[one.value for one in shown],
+        sources=[_source(named[bucket]) for bucket in sorted(named)],
     )
+
+
+def _source(row: CommittedRow) -> WindowSource:
+    ranges = {str(part.lane): (part.first, part.next) for part in row.ranges}
+    return WindowSource(
+        bucket=row.bucket,
+        rows=row.rows,
+        ranges=ranges,
+        revision=row.revision,
+        deleted=row.deleted,
+    )
+
+
+class _Sources:
+    """What a stream says between rows of different windows or buckets: where they come from."""
+
+    def __init__(self) -> None:
+        self._last: tuple[int, ...] | None = None
+
+    def before(self, row: CommittedRow) -> bytes:
+        """An event named source, if the row before was of another window or bucket."""
+        place = (row.version, row.bucket, row.emit, row.window_start_ms, row.deleted)
+        if not row.ranges or place == self._last:
+            return b""
+        self._last = place
+        return b"event: source\ndata: %s\n\n" % _source(row).model_dump_json().encode()
 
 
 def _event(row: CommittedRow, positions: dict[int, int]) -> bytes:

@@ -14,9 +14,9 @@ from api.services.context import Ports
 from api.services.missing import Away, Missing
 from api.services.progress import ProgressTail
 from mars.definitions import TaskDefinition, TaskState
-from mars.machines.evidence import level_of
+from mars.machines.evidence import level_of, total_ledger
 from mars.machines.history import History, history_of, state_for_people
-from mars.ports import Head, Ledger
+from mars.ports import Head, Ledger, Progress
 from mars.types import TaskName, Topic, lane_partition, live_lane
 
 SAMPLE_INTERVAL_S = 2.0
@@ -37,6 +37,7 @@ class TaskFigures:
     `state` as it is shown (`state_for_people`). `lag`: messages not yet taken live, per partition.
     `rows_per_second` counts rows read as committed, `messages_per_second` offsets taken of the
     topic, `history_per_second` those of backfills; a task without one has no `history`.
+    `closed_ms` is the end of the newest window that any bucket has closed.
     """
 
     state: str
@@ -45,6 +46,7 @@ class TaskFigures:
     lag: Mapping[int, int] | None = None
     watermark_ms: int | None = None
     log_bytes: int | None = None
+    closed_ms: int | None = None
     now_ms: int | None = None
     rows_per_second: float | None = None
     messages_per_second: float | None = None
@@ -146,7 +148,9 @@ class Sampler:
         names = [task.name for task in tasks if task.backfills and task.state is TaskState.RUNNING]
         heads = missing.ask("redis", lambda: self._ports.log.head(names)) if names else {}
         return {
-            task.name: state_for_people(task, None if heads is None else _history(task, heads))
+            task.name: state_for_people(
+                task, _history(task, heads) if heads and task.backfills else None
+            )
             for task in tasks
         }
 
@@ -165,7 +169,8 @@ class Sampler:
         ends: Mapping[int, int] | None,
         missing: Missing,
     ) -> TaskFigures:
-        ledger = missing.ask("kafka", lambda: self._progress.ledger(task))
+        records = missing.ask("kafka", lambda: self._progress.records(task))
+        ledger = None if records is None else total_ledger(records)
         plan = self._compiler.plans(task).get(task.begun[-1].version if task.begun else 0)
         # Without the store nobody can say how far a history is.
         history = None if "redis" in missing.services else history_of(task, head)
@@ -184,6 +189,7 @@ class Sampler:
             lag=_lag(head, ends),
             watermark_ms=level_of(head, plan) if head and plan else None,
             log_bytes=head.log_bytes if head else None,
+            closed_ms=_closed(records or ()),
             now_ms=head.now_ms if head else None,
             rows_per_second=rows_rate,
             messages_per_second=messages_rate,
@@ -218,6 +224,11 @@ def _rate(points: Sequence[tuple[float, int | None]]) -> float | None:
 
 def _history(task: TaskDefinition, heads: Mapping[TaskName, Head | None]) -> History | None:
     return history_of(task, heads.get(task.name))
+
+
+def _closed(records: Iterable[Progress]) -> int | None:
+    ends = [record.closed_ms for record in records if record.closed_ms is not None]
+    return max(ends, default=None)
 
 
 def _messages(head: Head) -> int:

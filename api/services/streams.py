@@ -8,10 +8,14 @@ from api.names import known_stream_name, new_stream_name, no_stream
 from api.schemas import StreamRequest
 from api.services.compiling import Compiler
 from api.services.context import Ports
+from api.services.restoring import check_whole
 from mars.definitions import TaskDefinition, TaskState, encode_stream
 from mars.errors import Conflict, Rejected, RequestError
 from mars.plan import Field, FieldType, Format, Plan, Stream, ValueType
 from mars.types import StreamName
+
+STREAMS_MAX = 1_000
+"""Streams of a namespace: each is a node of ZooKeeper and a line of every list."""
 
 FIELDS_MAX = 1_000
 """Fields of a stream: far above any real one; every task keeps a copy of the declaration."""
@@ -28,7 +32,7 @@ TOPIC_CHARACTERS_MAX = 249
 TOPIC_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 """Kafka's own rule for the name of a topic."""
 
-OWN_TOPICS = ("progress", "control", "dead", "queries")
+OWN_TOPICS = ("progress", "state", "control", "dead", "queries")
 """What Mars itself writes; see `mars.adapters.kafka.names`."""
 
 TIMESTAMPS = tuple(kind.value for kind in FieldType if kind.value_type is ValueType.TIMESTAMP)
@@ -45,24 +49,31 @@ class StreamService:
     def list_all(self) -> list[Stream]:
         """All streams, by name."""
         streams = self._ports.registry.streams()
+        if not streams:
+            check_whole(self._ports)
         return [streams[name] for name in sorted(streams)]
 
     def show(self, name: str) -> Stream:
         """One stream. Raises NotFound."""
         stream = self._ports.registry.stream(known_stream_name(name))
         if stream is None:
-            raise no_stream(name)
+            check_whole(self._ports)
+            raise no_stream(name, self._ports.registry.streams())
         return stream
 
     def put(self, name: str, request: StreamRequest) -> tuple[Stream, bool]:
         """Declare or replace; True if it is new. Raises Rejected, Conflict."""
         stream = self._declared(new_stream_name(name), request)
+        check_whole(self._ports)
         before = self._ports.registry.stream(stream.name)
         if stream == before:
             return stream, False
         if before is not None:
             self._check_tasks(stream)
+        elif len(self._ports.registry.streams()) >= STREAMS_MAX:
+            raise Conflict(f"there are {STREAMS_MAX} streams already: remove one that is not used")
         self._ports.registry.put_stream(stream)
+        self._ports.control.put_stream(stream)
         return stream, before is None
 
     def delete(self, name: str) -> None:
@@ -75,6 +86,7 @@ class StreamService:
             )
         if not self._ports.registry.delete_stream(stream.name):
             raise no_stream(name)
+        self._ports.control.delete_stream(stream.name)
 
     # ------------------------------------------------------------------------ tasks of it
 

@@ -13,16 +13,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from api.callers import caller
 from api.names import known_task_name, new_task_name, no_task
 from api.schemas import NewTaskRequest, TaskRequest, ValidateRequest
 from api.services.beginning import Beginning, Beginnings
 from api.services.compiling import Compiler
 from api.services.context import BucketCount, Cluster, Ports
 from api.services.progress import ProgressTail
+from api.services.restoring import check_whole
 from mars.definitions import TaskDefinition, TaskState, TaskVersion, encode_definition
 from mars.errors import Conflict, Rejected, RequestError, VersionMismatch
 from mars.plan import Plan, Stream
-from mars.ports import TopicInfo
+from mars.ports import TopicInfo, put_copy
 from mars.types import StreamName, TaskName, Topic
 
 TOPIC_POLL_S = 0.1
@@ -72,11 +74,14 @@ class TaskService:
         self._progress = progress
         self._buckets = buckets
         self._results_partitions = cluster.results_partitions
+        self._tasks_max = cluster.tasks_max
         self._beginnings = Beginnings(ports, cluster)
 
     def list_all(self, *, deleted: bool) -> list[TaskDefinition]:
         """All tasks by name; deleted ones only if asked for."""
         tasks = self._ports.registry.tasks()
+        if not tasks:
+            check_whole(self._ports)
         return [
             tasks[name]
             for name in sorted(tasks)
@@ -89,8 +94,10 @@ class TaskService:
 
     def _found(self, name: str) -> tuple[TaskDefinition, int]:
         found = self._ports.registry.task(known_task_name(name))
+        if found is None:
+            check_whole(self._ports)
         if found is None or found[0].state is TaskState.DELETED:
-            raise no_task(name)
+            raise no_task(name, (task.name for task in self.list_all(deleted=False)))
         return found
 
     def validate(self, request: ValidateRequest) -> Plan:
@@ -110,6 +117,7 @@ class TaskService:
 
     def create(self, request: NewTaskRequest) -> TaskDefinition:
         """Register a task. Raises Conflict, SqlError, Rejected."""
+        check_whole(self._ports)
         name = new_task_name(request.name)
         plan = self._compile(request.sql, request.options, name, self._next_version(name))
         info = described(self._ports, Topic(plan.stream.topic))
@@ -123,6 +131,7 @@ class TaskService:
             backfills=beginning.backfills,
         )
         _check_size(definition)
+        self._check_number()
         self._ensure_output(plan)
         if not self._ports.registry.create_task(definition):
             definition = self._revive(definition)
@@ -137,6 +146,14 @@ class TaskService:
         if found[0].state is not TaskState.DELETED:
             raise _taken(name)
         return found[0].current.version + 1
+
+    def _check_number(self) -> None:
+        """Raises Conflict where there are as many as there may be, or some more by a race."""
+        if len(self.list_all(deleted=False)) >= self._tasks_max:
+            raise Conflict(
+                f"there are {self._tasks_max} tasks already (api.tasks_max): delete one, or ask "
+                "for a higher limit"
+            )
 
     def _revive(self, definition: TaskDefinition) -> TaskDefinition:
         """Take the place of a deleted task of that name."""
@@ -285,11 +302,17 @@ class TaskService:
     ) -> TaskDefinition:
         for _ in range(ATTEMPTS_MAX):
             definition, expected = self._found(name)
+            caller().check_read(definition.current.stream.topic)
             changed = change(definition)
             if changed == definition:
                 return definition
-            if self._ports.registry.replace_task(changed, expected):
+            if changed.state is TaskState.DELETED:
+                # First the copy: should ZooKeeper lose the task, it must not come back to life when
+                # buckets have already put its progress away.
                 self._ports.control.put_task(changed)
+            if self._ports.registry.replace_task(changed, expected):
+                # A leader may be copying what was before.
+                put_copy(self._ports.control, changed)
                 return changed
         raise _contended(name)
 

@@ -9,9 +9,11 @@ from api.presenting import output_view, plan_view
 from api.schemas import (
     BackfillLane,
     BackfillView,
+    FigurePoint,
     Lag,
     Ledger,
     Rates,
+    TaskListed,
     TaskSummary,
     TaskView,
     Validation,
@@ -36,6 +38,11 @@ def summary(task: TaskDefinition, state: str) -> TaskSummary:
         stream=current.stream.name,
         created=current.created_ms,
     )
+
+
+def listed(task: TaskDefinition, state: str, figures: FigurePoint | None) -> TaskListed:
+    """A task in the list of all."""
+    return TaskListed(**summary(task, state).model_dump(), figures=figures)
 
 
 def task_view(

@@ -15,13 +15,21 @@ from api.services.logs import (
 )
 from api.services.missing import Away, Missing
 from api.services.progress import ProgressTail
+from api.services.pulse import Pulse
 from api.services.tasks import TaskService
-from mars.definitions import TaskDefinition
+from mars.definitions import TaskDefinition, TaskState
 from mars.machines.evidence import BucketOwner, Evidence, Reading
 from mars.machines.explaining import Explanation, Holder, LaneView, OpenWindow, explain
 from mars.machines.explaining_words import summarise
-from mars.ports import Assignment, Head, MemberInfo
+from mars.ports import Assignment, Head, IncidentKind, MemberInfo
 from mars.types import Bucket, MemberId, Topic
+from mars.windows import moment
+
+LATELY_MS = 3_600_000
+"""Incidents of the last hour are mentioned: later, nobody waits for a result because of them."""
+
+INCIDENTS_LOOKED_AT = 20
+"""Reducers that were fenced are passed over, and these are few."""
 
 SAMPLES_MAX = 20
 """References to dropped rows in one answer."""
@@ -38,6 +46,7 @@ class WhyService:
         tasks: TaskService,
         progress: ProgressTail,
         logs: LogReader,
+        pulse: Pulse,
         away: Away,
     ) -> None:
         self._ports = ports
@@ -46,6 +55,7 @@ class WhyService:
         self._tasks = tasks
         self._progress = progress
         self._logs = logs
+        self._pulse = pulse
         self._away = away
 
     def why(self, name: str) -> Why:
@@ -53,7 +63,27 @@ class WhyService:
         definition = self._tasks.show(name)
         evidence = self.evidence(definition)
         explanation = explain(evidence)
-        return _view(evidence, explanation, summarise(evidence, explanation))
+        summary = summarise(evidence, explanation) + self._lately(definition)
+        return _view(evidence, explanation, summary)
+
+    def _lately(self, definition: TaskDefinition) -> str:
+        """A further sentence if something has happened to the task's results lately.
+
+        That a task has failed is said by its state already.
+        """
+        passed_over = {IncidentKind.FENCED}
+        if definition.state is TaskState.FAILED:
+            passed_over.add(IncidentKind.FAILED)
+        missing = Missing(self._away())
+        since_ms = self._ports.now_ms() - LATELY_MS
+        found = missing.ask(
+            "kafka",
+            lambda: self._ports.incidents.recent(definition.name, since_ms, INCIDENTS_LOOKED_AT),
+        )
+        for incident in found or []:
+            if incident.kind not in passed_over:
+                return f" At {moment(incident.time_ms)}: {incident.what}"
+        return ""
 
     def evidence(self, definition: TaskDefinition) -> Evidence:
         """One look at everything; the log is read before the progress that accounts for it."""
@@ -79,7 +109,7 @@ class WhyService:
             head=head,
             store_epoch=assignment.store_epoch if assignment else None,
             ends=ends,
-            readings=readings(mappers, topic),
+            readings=readings(mappers, topic, self._pulse.unheard_ms(mappers)),
             owners=owners(assignment, reducers),
             mappers=len(mappers),
             reducers=len(reducers),
@@ -98,8 +128,8 @@ class WhyService:
         )
 
     def _bulk(self, definition: TaskDefinition, missing: Missing) -> MemberId | None:
-        """Who works on the backfills of a task: of several, the one that has lived longest."""
-        if not definition.backfills:
+        """Who maps a task's history, or what it is behind: of several, the longest alive."""
+        if not definition.backfills and not definition.catch_up:
             return None
         coordinator = self._ports.coordinator
         members = missing.ask("zookeeper", lambda: coordinator.members("bulk")) or {}
@@ -114,10 +144,12 @@ class WhyService:
             return [draft for bucket, piece in slices for draft in drafts_of(bucket, piece)]
 
 
-def readings(mappers: Mapping[MemberId, MemberInfo], topic: Topic) -> dict[int, Reading]:
+def readings(
+    mappers: Mapping[MemberId, MemberInfo], topic: Topic, unheard_ms: Mapping[MemberId, int]
+) -> dict[int, Reading]:
     """Which mapper reads which partition of a topic."""
     return {
-        part.partition: Reading(member, part.state)
+        part.partition: Reading(member, part.state, unheard_ms[member])
         for member, info in sorted(mappers.items())
         for part in info.partitions
         if part.topic == topic

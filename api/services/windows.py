@@ -21,6 +21,7 @@ from mars.errors import Rejected
 from mars.finishing import Finished, finish
 from mars.machines.folding import Bounds, Folding
 from mars.plan import WINDOW_END, WINDOW_START, Plan
+from mars.types import Bucket
 
 LIMIT_DEFAULT = 100
 """Rows in an answer that names no limit."""
@@ -32,6 +33,9 @@ WINDOWS_MAX = 20
 """Windows in one answer, the oldest: composing one of thousands of panes takes a while."""
 
 Row = dict[str, Any]
+
+BucketVersion = tuple[Bucket, int]
+"""A bucket, and a version of a task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +130,18 @@ class WindowService:
             more=len(found) - len(windows),
         )
 
+    def rows_waiting(
+        self, definition: TaskDefinition, plans: Mapping[int, Plan], start_ms: int
+    ) -> dict[BucketVersion, int]:
+        """How many rows of an open window each bucket and version holds. Raises Unavailable."""
+        versions = self._folded(definition, plans)
+        return {
+            (folding.bucket, number): folding.rows_of(start_ms)
+            for number, version in versions.items()
+            for folding in version.foldings
+            if start_ms in folding.open_windows()
+        }
+
     def _folded(self, definition: TaskDefinition, plans: Mapping[int, Plan]) -> dict[int, _Version]:
         versions = {
             version.version: _Version(version, plans[version.version], [])
@@ -135,6 +151,9 @@ class WindowService:
         head = self._ports.log.head([definition.name]).get(definition.name)
         if head is None:
             return versions
+        for record in self._progress.records(definition):
+            if record.snapshot is not None:  # its panes may not be back, and the log empty
+                check_rebuilt(head, record)
         with self._logs.slices(definition, head, self._buckets()) as slices:
             for bucket, piece in slices:
                 records = self._progress.of_bucket(definition.name, bucket)
@@ -166,11 +185,11 @@ def _rows(version: _Version, start: int, selection: Selection, left: int) -> Win
         frame for folding in version.foldings if (frame := folding.window_states(start)) is not None
     ]
     rows: list[Row] = []
-    groups = 0
+    groups = others = 0
     if states:
         finished = finish(plan, pl.concat(states), start)
         chosen = list(_matching(finished, selection.keys))
-        groups = len(chosen)
+        groups, others = len(chosen), finished.others
         rows = _cut(finished, chosen, selection, left)
     return WindowRows(
         window_start=start,
@@ -178,6 +197,7 @@ def _rows(version: _Version, start: int, selection: Selection, left: int) -> Win
         version=plan.version,
         complete=bounds.holds(start, end),
         groups=groups,
+        folded=others > 0,
         rows=rows,
     )
 

@@ -9,12 +9,16 @@ the state columns of each aggregate (`state_schema`). See `mars.aggregates.base`
     extremes  min max any_value bool_and bool_or
     moments   var_samp var_pop stddev_samp stddev_pop
     distinct  count(DISTINCT x)
+
+    others    the groups of a window beyond `max_keys`
 """
 
 from __future__ import annotations
 
 from mars.aggregates.distinct import DISTINCT_VALUES_MAX
+from mars.aggregates.others import limited, limited_window
 from mars.aggregates.states import (
+    OTHERS,
     PANE,
     ROWS,
     aggregators,
@@ -28,12 +32,15 @@ from mars.aggregates.states import (
 
 __all__ = [
     "DISTINCT_VALUES_MAX",
+    "OTHERS",
     "PANE",
     "ROWS",
     "aggregators",
     "finish",
     "key_names",
     "lift",
+    "limited",
+    "limited_window",
     "merge",
     "merge_panes",
     "state_schema",

@@ -24,6 +24,10 @@ PANE = "pane"
 ROWS = "__rows"
 """The column in which `lift` says how many rows are in a group (Int64)."""
 
+OTHERS = "__others"
+"""The column that is true for the group of all groups over `max_keys` (Boolean), where the task
+folds them: what lies in the key columns could be a key of its own."""
+
 PLANS_REMEMBERED = 256
 """Plans whose aggregators are kept; a task has one, and few processes run more tasks."""
 
@@ -96,10 +100,17 @@ def key_names(plan: Plan) -> list[str]:
     return [key.slot for key in plan.keys]
 
 
+def _group_names(plan: Plan) -> list[str]:
+    """The columns that tell the groups of a pane or a window apart."""
+    return [*key_names(plan), OTHERS] if plan.folds else key_names(plan)
+
+
 def state_schema(plan: Plan) -> pl.Schema:
-    """Columns of a frame of states: pane, keys, states."""
+    """Columns of a frame of states: pane, keys, OTHERS where the task folds, states."""
     schema = pl.Schema({PANE: pl.Int64()})
     schema.update((key.slot, dtype_of(key.expression.type)) for key in plan.keys)
+    if plan.folds:
+        schema[OTHERS] = pl.Boolean()
     for aggregator in aggregators(plan.aggregates):
         schema.update(aggregator.state)
     return schema
@@ -111,8 +122,8 @@ def lift(
     """The states of groups of rows, in order of first appearance.
 
     `arguments` names, per aggregate, the column of `rows` with its argument (see
-    `Aggregator.lift`). The result has the columns `groups`, the states, and `ROWS`. Raises
-    TaskLimit where a state outgrows its limit.
+    `Aggregator.lift`). The result has the columns `groups`, OTHERS where the task folds, the states
+    and `ROWS`. Raises TaskLimit where a state outgrows its limit.
     """
     parts = aggregators(plan.aggregates)
     expressions = [
@@ -124,7 +135,7 @@ def lift(
     states = rows.group_by(groups, maintain_order=True).agg(*expressions, counted)
     for part in parts:
         part.check(states)
-    return states
+    return states.with_columns(pl.lit(False).alias(OTHERS)) if plan.folds else states
 
 
 def merge(plan: Plan, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
@@ -136,7 +147,7 @@ def merge(plan: Plan, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     if not frames:
         return pl.DataFrame(schema=schema)
     states = pl.concat(frames) if len(frames) > 1 else frames[0]
-    return _merged(plan, states, [PANE, *key_names(plan)]).select(schema.names())
+    return _merged(plan, states, [PANE, *_group_names(plan)]).select(schema.names())
 
 
 def merge_panes(plan: Plan, frame: pl.DataFrame, window_start_ms: int) -> pl.DataFrame:
@@ -162,7 +173,10 @@ def _merged(plan: Plan, states: pl.DataFrame, groups: list[str]) -> pl.DataFrame
 
 
 def finish(plan: Plan, states: pl.DataFrame) -> pl.DataFrame:
-    """The values of merged states: the columns `k*` and `a*`, one row per row of `states`."""
+    """The values of merged states, one row per row of `states`.
+
+    The columns are `k*`, OTHERS where the task folds, and `a*`.
+    """
     return states.select(
-        *key_names(plan), *(part.finish() for part in aggregators(plan.aggregates))
+        *_group_names(plan), *(part.finish() for part in aggregators(plan.aggregates))
     )

@@ -37,11 +37,19 @@ _COMMANDS = {
     "bulk": _Place("mars.cli.roles", "bulk", "Run the driver of PySpark jobs (for clusters)."),
     "stream": _Place("mars.cli.streams", "stream", "Declare, list and remove streams."),
     "task": _Place("mars.cli.tasks", "task", "Register, list and change stat tasks."),
+    "key": _Place("mars.cli.keys", "key", "Make, list and remove API keys."),
     "tail": _Place("mars.cli.tail", "tail", "Results of a task as they come."),
     "why": _Place("mars.cli.why", "why", "Why no result comes: who holds each open window."),
+    "top": _Place("mars.cli.top", "top", "The cluster and its tasks, live."),
+    "verify": _Place("mars.cli.verify", "verify", "Compute a finished window again, and compare."),
+    "dead": _Place("mars.cli.audits", "dead", "Rows that were not counted."),
+    "incidents": _Place("mars.cli.audits", "incidents", "What happened that you should hear of."),
     "backfill": _Place("mars.cli.backfill", "backfill", "How far a task's history is computed."),
     "query": _Place("mars.cli.query", "query", "Run a query once, now."),
     "bench": _Place("mars.cli.bench", "bench", "Measure throughput and latency."),
+    "completion": _Place(
+        "mars.cli.completion", "completion", "Complete commands and names in your shell."
+    ),
 }
 
 
@@ -59,6 +67,17 @@ class _Lazy(click.Group):
             return None
         command = getattr(importlib.import_module(place.module), place.attribute)
         return command if isinstance(command, click.Command) else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the first argument names; a misspelt one is told the nearest."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.NoSuchCommand as error:
+            raise click.NoSuchCommand(
+                error.command_name, possibilities=self.list_commands(ctx), ctx=ctx
+            ) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list in `mars --help`, without an import."""

@@ -10,6 +10,7 @@ import msgspec
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
 from mars.answers import Backfill, Task
+from mars.cli.completion import task_argument
 from mars.cli.shared import api_address, api_option, json_option, messages
 from mars.cli.tables import number
 from mars.client import Client
@@ -30,7 +31,7 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 @click.command()
-@click.argument("name")
+@task_argument
 @api_option
 @json_option
 def backfill(name: str, api: str | None, as_json: bool) -> None:

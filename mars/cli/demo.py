@@ -83,7 +83,7 @@ def run(cluster: ClusterFile, stop: threading.Event, seconds: float | None) -> i
             _start(f"tail-{name}", windows.follow, name)
         screen.print(
             f"Feeding {ROWS_PER_SECOND:,} rows a second into topic {TOPIC}; the first 5-second "
-            f"window comes in a moment.\nAPI: {cluster.api}/docs   Ctrl-C stops everything.\n"
+            f"window comes in a moment.\nDashboard: {cluster.api}/   Ctrl-C stops everything.\n"
         )
         deadline = None if seconds is None else time.monotonic() + seconds
         _show(client, screen, windows, feeder, stop, deadline)

@@ -6,7 +6,6 @@ import importlib
 import importlib.util
 import signal
 import threading
-from types import FrameType
 
 from mars.cli.report import Report
 from mars.errors import LocalClusterError, MarsError
@@ -14,6 +13,7 @@ from mars.local.cluster import Options, running
 from mars.local.state import ClusterFile, read_cluster
 from mars.local.supervisor import StopAsked, Supervisor
 from mars.settings import surroundings
+from mars.stopping import at_signals
 
 
 class Stopper:
@@ -25,14 +25,13 @@ class Stopper:
 
     def install(self) -> None:
         """Take the signals from now on; in the main thread."""
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, self._note)
+        at_signals((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), self._note)
 
     def impatient(self) -> bool:
         """Whether it was asked twice."""
         return self._count > 1
 
-    def _note(self, _number: int, _frame: FrameType | None) -> None:
+    def _note(self) -> None:
         self._count += 1
         self.asked.set()
 

@@ -47,6 +47,7 @@ class Report:
         """Everything is ready: the addresses."""
         if self.as_json:
             print_json(cluster)
+        self.line(f"Dashboard  {cluster.api}/")
         self.line(f"API        {cluster.api}  (documentation: {cluster.api}/docs)")
         self.line(f"Kafka      {cluster.kafka}")
         self.line(f"ZooKeeper  {cluster.zookeeper}")

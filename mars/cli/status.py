@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,14 +13,22 @@ import httpx
 import msgspec
 from rich.table import Table
 
-from mars.answers import Balance
+from mars.answers import Balance, Member
 from mars.cli.shared import api_address, output, print_json
+from mars.cli.tables import number
+from mars.cli.top import members_table
 from mars.errors import NotFound
 from mars.local.state import ClusterFile, running_cluster
 from mars.settings import surroundings
 
 ANSWER_S = 5.0
 """Longest answer of the API; it reads ZooKeeper and Redis for it."""
+
+
+class _Refusal(msgspec.Struct, frozen=True):
+    """What is read of a problem document."""
+
+    detail: str
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -48,23 +58,48 @@ def show_status(data: Path, api: str | None, *, as_json: bool) -> int:
 
 def _ask(api: str) -> tuple[Any, str | None]:
     try:
-        response = httpx.get(f"{api}/v1/cluster", timeout=ANSWER_S)
+        response = httpx.get(f"{api}/v1/cluster", timeout=ANSWER_S, headers=_key())
         response.raise_for_status()
         return msgspec.json.decode(response.content), None
+    except httpx.HTTPStatusError as error:
+        detail = error.response.text
+        with suppress(msgspec.MsgspecError):
+            detail = msgspec.json.decode(detail, type=_Refusal).detail
+        return None, f"The API at {api} refuses to say ({error.response.status_code}): {detail}"
     except (httpx.HTTPError, httpx.InvalidURL, msgspec.MsgspecError) as error:
         return None, f"The API at {api} does not answer ({error}); see its log."
+
+
+def _key() -> dict[str, str]:
+    shown = surroundings().api_key
+    return {"Authorization": f"Bearer {shown}"} if shown else {}
 
 
 def _show(status: Status) -> None:
     if status.local is not None:
         _show_local(status.local)
     if isinstance(status.cluster, dict):
-        for name, value in status.cluster.items():
-            if name != "balance":
-                click.echo(f"{name}: {msgspec.json.encode(value).decode()}")
+        _show_cluster(status.cluster)
         _show_balance(status.cluster.get("balance"))
     if status.problem is not None:
         click.echo(status.problem, err=True)
+
+
+def _show_cluster(cluster: Mapping[str, Any]) -> None:
+    """What a person looks for; --json has all of it."""
+    for name in ("version", "buckets", "store_epoch"):
+        if name in cluster:
+            click.echo(f"{name}: {cluster[name]}")
+    leader = cluster.get("leader") or {}
+    click.echo(f"leader: {leader.get('member') or 'nobody yet'}")
+    lag = (cluster.get("backlog") or {}).get("lag")
+    click.echo(f"messages to come: {number(lag)}")
+    missing = ", ".join(cluster.get("missing", ()))
+    if missing:
+        click.echo(f"not available: {missing}")
+    members = msgspec.convert(cluster.get("members", []), list[Member])
+    shares = {each.id: each.load["cpu_use"] for each in members if "cpu_use" in each.load}
+    output().print(members_table(members, shares))
 
 
 def _show_balance(raw: Any) -> None:

@@ -1,4 +1,4 @@
-"""`mars task add | list | show | change | pause | resume | rm | validate`."""
+"""`mars task add | list | show | change | pause | resume | rm | validate | preview`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from pathlib import Path
 import click
 
 from mars.answers import Task
+from mars.cli.completion import task_argument
+from mars.cli.preview import print_preview, read_lines
 from mars.cli.shared import (
     Moment,
     api_address,
@@ -22,8 +24,9 @@ from mars.cli.shared import (
 )
 from mars.cli.streams import read_object
 from mars.cli.tables import clock, number, table
+from mars.cli.task_changes import change_existing
 from mars.client import Client
-from mars.errors import Rejected
+from mars.errors import Conflict, Rejected
 
 
 @click.group()
@@ -49,6 +52,7 @@ def _options_option(command: Callable[..., None]) -> Callable[..., None]:
 @files_options
 @click.option("--until", type=Moment(), default=None, help="Leave out later rows of the files.")
 @_options_option
+@click.option("--yes", is_flag=True, help="Change a task that exists without asking.")
 @api_option
 @json_option
 def add(
@@ -61,13 +65,15 @@ def add(
     csv_header: bool,
     until: int | None,
     options: tuple[str, ...],
+    yes: bool,
     api: str | None,
     as_json: bool,
 ) -> None:
     """Register the task in FILE (.sql: a query; .json: a request of the API; -: stdin).
 
     With --start earliest or a time, what already lies in the topic is counted too; with --files
-    what it no longer holds. `mars backfill NAME` shows how far that is.
+    what it no longer holds. `mars backfill NAME` shows how far that is. Of a task that exists it
+    is shown what would change, and asked whether to make that a new version.
     """
     if until is not None and files is None:
         raise click.UsageError("--until is for --files DIR")
@@ -77,22 +83,26 @@ def add(
     if not chosen or chosen == "-":
         raise click.UsageError("name the task with --name")
     settings = {**_object(body.get("options")), **_pairs(options)}
+    query, begin = str(body["sql"]), _start(start or body.get("start"))
+    past = history or _object(body.get("history")) or None
     with Client(api_address(api)) as client:
-        found = client.create_task(
-            str(chosen),
-            str(body["sql"]),
-            start=_start(start or body.get("start")),
-            options=settings,
-            history=history or _object(body.get("history")) or None,
-        )
-    text = f"Task {found.name} runs; `mars tail {found.name}` shows its results."
+        try:
+            found = client.create_task(
+                str(chosen), query, start=begin, options=settings, history=past
+            )
+            text = f"Task {found.name} runs; `mars tail {found.name}` shows its results."
+        except Conflict as refused:
+            if start is not None or past is not None:
+                raise  # a history is of a new task only
+            found = change_existing(client, str(chosen), query, settings, refused, yes=yes)
+            text = f"Task {found.name} is at version {found.version}."
     if found.backfill is not None:
         text += f" `mars backfill {found.name}` shows how far its history is."
     _tell(found, as_json, text)
 
 
 @task.command()
-@click.argument("name")
+@task_argument
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option("--sql", default=None, help="The query, instead of a file.")
 @click.option("--expect", type=int, default=None, help="Only if this is the current version.")
@@ -136,7 +146,7 @@ def list_tasks(api: str | None, as_json: bool) -> None:
 
 
 @task.command()
-@click.argument("name")
+@task_argument
 @api_option
 @json_option
 def show(name: str, api: str | None, as_json: bool) -> None:
@@ -178,7 +188,7 @@ def _facts(found: Task) -> list[tuple[str, str]]:
 
 
 @task.command()
-@click.argument("name")
+@task_argument
 @api_option
 @json_option
 def pause(name: str, api: str | None, as_json: bool) -> None:
@@ -189,7 +199,7 @@ def pause(name: str, api: str | None, as_json: bool) -> None:
 
 
 @task.command()
-@click.argument("name")
+@task_argument
 @api_option
 @json_option
 def resume(name: str, api: str | None, as_json: bool) -> None:
@@ -200,7 +210,7 @@ def resume(name: str, api: str | None, as_json: bool) -> None:
 
 
 @task.command()
-@click.argument("name")
+@task_argument
 @api_option
 @json_option
 def rm(name: str, api: str | None, as_json: bool) -> None:
@@ -232,6 +242,48 @@ def validate(
         return
     rows = [(each.name, each.type) for each in found.output.columns]
     output().print(table(("column", "type"), rows))
+
+
+@task.command()
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.option("--sql", default=None, help="The query, instead of a file.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0, max=60, min_open=True),
+    default=None,
+    help="How far back to look [default: 10].",
+)
+@click.option(
+    "--rows",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    default=None,
+    help="A file of JSON lines to try the query on, instead of the topic.",
+)
+@_options_option
+@api_option
+@json_option
+def preview(
+    file: Path | None,
+    sql: str | None,
+    seconds: float | None,
+    rows: Path | None,
+    options: tuple[str, ...],
+    api: str | None,
+    as_json: bool,
+) -> None:
+    """Try a query on the last seconds of its topic, and say what it would cost.
+
+    Nothing is registered.
+    """
+    body = _definition(file, sql)
+    settings = {**_object(body.get("options")), **_pairs(options)}
+    given = None if rows is None else read_lines(rows)
+    with Client(api_address(api)) as client:
+        found = client.preview(str(body["sql"]), options=settings, seconds=seconds, rows=given)
+    if as_json:
+        print_json(found)
+    else:
+        print_preview(found)
 
 
 def _tell(found: Task, as_json: bool, text: str) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import click
 
 from mars.answers import HeldBy, WindowWhy
+from mars.cli.completion import task_argument
 from mars.cli.shared import api_address, api_option, json_option, output, print_json
 from mars.cli.tables import clock, number, table
 from mars.client import Client
 
 
 @click.command()
-@click.argument("name")
+@task_argument
 @api_option
 @json_option
 def why(name: str, api: str | None, as_json: bool) -> None:

@@ -11,9 +11,13 @@ import polars as pl
 from mars.codec.decoded import Decoded
 from mars.plan import Plan
 from mars.types import Reason, RejectedRange, RejectedRow, Rejections
+from mars.windows import span
 
 NAMED_MAX = 100
 """Rows of a batch that are referenced one by one, with their first bytes: 50 KB at most."""
+
+OUTSIDE_CALENDAR = "outside the years 1 to 9999"
+"""What is said of such an event time: most often its unit is another one than was declared."""
 
 EVENT_TIME_MIN_MS = -62_135_596_800_000
 """The begin of the year 1."""
@@ -91,9 +95,7 @@ def _suspects(plan: Plan, decoded: Decoded) -> Iterator[_Rejected]:
         return
     if low < EVENT_TIME_MIN_MS or high > EVENT_TIME_MAX_MS:
         sane = times.is_between(EVENT_TIME_MIN_MS, EVENT_TIME_MAX_MS).fill_null(False)
-        yield _Rejected(
-            Reason.NO_EVENT_TIME, ~sane, lambda _: f"`{name}` is outside the years 1 to 9999"
-        )
+        yield _Rejected(Reason.NO_EVENT_TIME, ~sane, lambda _: f"`{name}` is {OUTSIDE_CALENDAR}")
     yield from _future(plan, decoded, times, high)
 
 
@@ -122,8 +124,14 @@ def _future(plan: Plan, decoded: Decoded, times: pl.Series, highest: int) -> Ite
         stamps = stamps.gather(decoded.messages)
     ahead = times - stamps
     rows = ((ahead > limit) & (stamps >= 0)).fill_null(False)
-    yield _Rejected(
-        Reason.FUTURE, rows, lambda row: f"{ahead[row]} ms after the record's own timestamp"
+    yield _Rejected(Reason.FUTURE, rows, lambda row: _ahead(plan, ahead[row]))
+
+
+def _ahead(plan: Plan, ahead_ms: int) -> str:
+    limit = span(plan.options.future_limit_ms)
+    return (
+        f"`{plan.stream.event_time}` is {span(ahead_ms)} after Kafka got the row, and future_limit "
+        f"is {limit}"
     )
 
 

@@ -216,8 +216,9 @@ def _supervisor(
     names += [("reducer", index) for index in range(1, within(options.reducers) + 1)]
     names += [("bulk", index) for index in range(1, options.bulk + 1)]
     workers = [_worker(data, role, index, command) for role, index in names]
+    scheme = "https" if settings.api.tls_certificate_location else "http"
     addresses = Addresses(
-        api=f"http://{_reachable(settings.api.host)}:{settings.api.port}",
+        api=f"{scheme}://{_reachable(settings.api.host)}:{settings.api.port}",
         kafka=settings.kafka.bootstrap,
         zookeeper=settings.zookeeper.hosts,
         redis=settings.redis.url,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from mars.errors import LocalClusterError
 
@@ -22,11 +24,39 @@ class PortWish:
     host: str = HOST
 
 
+PORT_MIN = 10_240
+"""Lowest port that is chosen: below lie those of well-known services."""
+
+PORT_TRIES = 100
+"""Ports tried at random before the system's own choice is taken."""
+
+OUTGOING_MIN = 32_768
+"""Lowest port of outgoing connections where the system does not tell (Linux's default)."""
+
+_OUTGOING = Path("/proc/sys/net/ipv4/ip_local_port_range")
+
+
 def free_port() -> int:
-    """A port that nobody listens on now; somebody else may take it before it is used."""
+    """A port that nobody listens on now; somebody else may take it before it is used.
+
+    It lies below those that outgoing connections are given. One of those would be lost to a server
+    that is started again: whoever tries to reach it meanwhile may be given its port.
+    """
+    highest = _outgoing_min() - 1
+    for _ in range(PORT_TRIES if highest > PORT_MIN else 0):
+        port = random.randint(PORT_MIN, highest)  # noqa: S311 -- it is no secret
+        if is_free(port):
+            return port
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
+
+
+def _outgoing_min() -> int:
+    try:
+        return int(_OUTGOING.read_text("ascii").split()[0])
+    except (OSError, ValueError, IndexError):
+        return OUTGOING_MIN
 
 
 def is_free(port: int, host: str = HOST) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import http
-import http.client
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from mars.errors import Unavailable
 from mars.local.child import Child
+from mars.process.asking import ask
 from mars.settings import ApiSettings, environment_for_child
 
 ANSWER_S = 2.0
@@ -57,15 +58,8 @@ class ApiProcess(RoleProcess):
 
     def missing(self) -> str | None:
         """Whether GET /readyz is answered with 200."""
-        connection = http.client.HTTPConnection(
-            self._settings.host, self._settings.port, timeout=ANSWER_S
-        )
         try:
-            connection.request("GET", "/readyz")
-            answer = connection.getresponse()
-            body = answer.read(500).decode("utf-8", "replace")
-        except (OSError, http.client.HTTPException) as error:
-            return f"the API does not answer yet ({error})"
-        finally:
-            connection.close()
-        return None if answer.status == http.HTTPStatus.OK else f"the API is not ready: {body}"
+            status, body = ask(self._settings, "/readyz", ANSWER_S)
+        except Unavailable as error:
+            return str(error)
+        return None if status == http.HTTPStatus.OK else f"the API is not ready: {body}"

@@ -6,8 +6,10 @@ progress record of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
 
 from mars.codec.checksum import checksum
 from mars.codec.entry import encode_entry
@@ -15,9 +17,11 @@ from mars.codec.result_headers import result_headers
 from mars.definitions import TaskVersion
 from mars.machines.evidence import level_of
 from mars.machines.folding import Bounds, ClosedWindow, Folding, StoreWentBack
+from mars.machines.revising import Revising
 from mars.machines.runnable import RunnableTask
+from mars.machines.saving import Saving, needed_with
 from mars.plan import Plan
-from mars.ports import Emission, Head, Ledger, LogSlice, Progress, ResultBatch
+from mars.ports import Emission, Head, Ledger, LogSlice, Progress, ResultBatch, SnapshotParts
 from mars.types import (
     AssignmentEpoch,
     Bucket,
@@ -51,6 +55,7 @@ class Prepared:
     results: tuple[ResultBatch, ...]
     dead: tuple[bytes, ...]
     progress: tuple[Progress, ...]
+    snapshots: tuple[SnapshotParts, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +73,16 @@ class BucketTask:
     """Reads a task's log in one bucket in SEQ order and prepares its commits.
 
     `through` are the merged-through offsets: everything below them was in what has been absorbed.
+    After a loss of the store the panes that the records' snapshots hold must be in the log before
+    it is read: `saved` are the records whose snapshots are still to be read.
     """
 
     def __init__(
-        self, task: RunnableTask, owner: Ownership, records: Mapping[int, Progress]
+        self,
+        task: RunnableTask,
+        owner: Ownership,
+        records: Mapping[int, Progress],
+        snapshot_every_ms: int,
     ) -> None:
         self.task = task
         self.owner = owner
@@ -85,6 +96,12 @@ class BucketTask:
         self._base_bytes = 0
         self._base_is_tight = False
         self._highest: dict[Lane, int] = {}
+        self._contained: list[Sequence64] = []
+        self._run_id: str | None = None
+        self._unread = any(record.snapshot is not None for record in records.values())
+        self._unfollowed: set[int] = set()
+        """Versions whose last record was committed with rows."""
+        self._saving = Saving(records, owner.store_epoch, snapshot_every_ms)
         self.update(task)
 
     def update(self, task: RunnableTask) -> None:
@@ -121,34 +138,65 @@ class BucketTask:
             self.owner.bucket,
             merged=record.merged,
             closed_ms=record.closed_ms,
+            forgotten_ms=record.forgotten_ms,
+            revising=Revising(plan, record.revisions, record.owed),
             ledger=record.ledger,
             incomplete_before_ms=record.incomplete_before_ms,
         )
 
+    # -------------------------------------------------------------------------------- restoring
+
+    @property
+    def saved(self) -> tuple[Progress, ...]:
+        """The records whose snapshots are to be read first: the store they speak of is lost."""
+        return self._saving.wanted
+
+    def restored(self, found: Sequence[Entry], lost: Iterable[int]) -> None:
+        """The snapshots are read; those of the versions `lost` are not there any more.
+
+        What lies in them cannot be read again from anywhere else: it is below L.
+        """
+        for version in lost:
+            snapshot = self.records[version].snapshot
+            folding = self._foldings.get(version)
+            if snapshot is not None and folding is not None:
+                before = folding.incomplete_before_ms
+                folding.incomplete_before_ms = max(snapshot.until_ms, before or snapshot.until_ms)
+        self._saving.read(found, lost)
+
+    @property
+    def to_restore(self) -> tuple[Entry, ...]:
+        """What is to be put into the store before the log is read, the newest version first."""
+        return self._saving.found
+
+    def put_back(self) -> None:
+        """The store has it."""
+        self._saving.put_back()
+
     # -------------------------------------------------------------------------------- reading
+
+    def behind(self, head: Head) -> bool:
+        """True if the log holds what has not been read: entries, or at least its base."""
+        return head.seq > self.last_seq or self._unread
 
     def absorb(self, piece: LogSlice) -> None:
         """Take what was read of the log. Raises StoreWentBack if it contradicts earlier reads."""
+        self._unread = False
+        self._check_life(piece.run_id)
         if piece.base is not None:
             self._absorb_bases((piece.base, *piece.older))
         for entry in piece.entries:
-            self._log.append(_LogEntry(entry.seq, entry.ranges))
             self._absorb_entry(entry)
 
     def _absorb_bases(self, bases: Sequence[Entry]) -> None:
         """Merged entries: those of two versions may cover the same offsets."""
         ranges = tuple(part for base in bases for part in base.ranges)
         self._base, self._base_is_tight = _LogEntry(bases[0].seq, ranges), False
-        for part in ranges:
-            self._highest[part.lane] = max(part.next, self._highest.get(part.lane, 0))
         self.last_seq = bases[0].seq
         for base in bases:
-            self._fold(base)
-
-    def _fold(self, entry: Entry) -> None:
-        folding = self._foldings.get(entry.version)
-        if folding is not None:
-            folding.absorb(entry)
+            folding = self._foldings.get(base.version)
+            if folding is not None:
+                folding.absorb_base(base)
 
     def _absorb_entry(self, entry: Entry) -> None:
         for part in entry.ranges:
@@ -159,10 +207,19 @@ class BucketTask:
                 )
             self._highest[part.lane] = part.next
         self.last_seq = entry.seq
-        self._fold(entry)
+        folding = self._foldings.get(entry.version)
+        if folding is not None and folding.contains(entry):
+            self._contained.append(entry.seq)
+            return
+        self._log.append(_LogEntry(entry.seq, entry.ranges))
+        if folding is not None:
+            folding.absorb(entry)
 
     def drained(self, head: Head) -> None:
         """Everything up to `head.seq` is absorbed: go forward to the head's offsets."""
+        self._check_life(head.run_id)
+        if head.seq < self.last_seq:
+            raise StoreWentBack(f"the store's SEQ is {head.seq}, was {self.last_seq}")
         for lane, offset in self.through.items():
             if head.offsets.get(lane, -1) < offset:
                 raise StoreWentBack(
@@ -171,6 +228,12 @@ class BucketTask:
         self.through = dict(head.offsets)
         self.last_seq = Sequence64(max(self.last_seq, head.seq))
         self.head = head
+
+    def _check_life(self, run_id: str) -> None:
+        """A server that was started again may be ahead of what it held, with other entries."""
+        if self._run_id not in {None, run_id}:
+            raise StoreWentBack(f"the store was started anew: its run id is {run_id}")
+        self._run_id = run_id
 
     @property
     def caught_up(self) -> bool:
@@ -198,29 +261,65 @@ class BucketTask:
 
     def _finished(self, version: TaskVersion, folding: Folding) -> bool:
         """True for an older version whose rows are all accounted and emitted."""
-        later = [newer for newer in self.task.definition.begun if newer.version > version.version]
-        if not later or version.version not in self.records:
+        if version.version not in self.records or folding.revising.pending:
             return False
-        boundary = later[0].starts or {}
-        accounted = all(folding.merged.get(lane, 0) >= end for lane, end in boundary.items())
+        accounted = self._is_accounted(version, folding.merged)
         return accounted and folding.ledger(folding.closed_ms).open == 0
 
-    def due_rows(self) -> int | None:
-        """An upper bound of the result rows now due; None if no window is due."""
+    def _is_accounted(self, version: TaskVersion, merged: Mapping[Lane, int]) -> bool:
+        """True for an older version none of whose rows lies at or above these offsets."""
+        later = [newer for newer in self.task.definition.begun if newer.version > version.version]
+        boundary = later[0].starts or {} if later else {}
+        return bool(later) and all(merged.get(lane, 0) >= end for lane, end in boundary.items())
+
+    @property
+    def revisable(self) -> bool:
+        """True if closed windows have late rows that no revision shows yet."""
+        pending = (folding.revising.pending for _version, _plan, folding in self._open())
+        return self.caught_up and any(pending)
+
+    def due_rows(self, *, revise: bool = False) -> int | None:
+        """An upper bound of the result rows now due; None if no window is due.
+
+        What closed windows have to be revised comes with any commit; it is due where `revise`.
+        """
         if not self.caught_up:
             return None
-        rows, windows = 0, 0
+        rows, windows = 0, int(revise and self.revisable)
         for _version, plan, folding in self._open():
-            starts = folding.due(self._watermark(plan))
-            rows, windows = rows + folding.groups(starts), windows + len(starts)
+            starts = folding.due(folding.reach(self._watermark(plan)))
+            windows += len(starts)
+            rows += folding.groups(starts) + folding.rows_to_revise()
         return rows if windows else None
 
     def stale(self) -> bool:
-        """True if a progress record without rows would say something new."""
+        """True if a progress record without rows would say something new.
+
+        So does one that follows a record with rows: whether that one hangs in Kafka is seen before
+        the next commit (decision 24).
+        """
         return self.caught_up and any(
-            folding.merged != self._merged(version, folding) or folding.dead
+            version.version in self._unfollowed
+            or folding.merged != self._merged(version, folding)
+            or folding.dead
+            or folding.revising.pending
+            or self._saving.is_of_lost_store(self.records.get(version.version))
             for version, _plan, folding in self._open()
         )
+
+    def snapshot_due(self, now_ms: int) -> bool:
+        """True if panes reach back so far that they should be saved.
+
+        `now_ms` is the process's own clock; it must be asked regularly.
+        """
+        if not self.caught_up:
+            return False
+        due = []
+        for version, _plan, folding in self._open():
+            merged = self._merged(version, folding)
+            kept = partial(folding.needed, merged, folding.forgotten_ms)
+            due.append(self._saving.is_due(version.version, now_ms, merged, kept))
+        return any(due)
 
     def _merged(self, version: TaskVersion, folding: Folding) -> dict[Lane, int]:
         """M of a commit made now: merged-through, but never below where the version starts."""
@@ -233,29 +332,43 @@ class BucketTask:
     # ---------------------------------------------------------------------------- committing
 
     def prepare(self) -> Prepared:
-        """Everything that this task can commit now: due windows, references, progress.
+        """Everything that this task can commit now: due windows, revisions, references, progress.
 
         Before it is caught up it can commit progress only (R6): what was read again may be merged
         then, else a log that is filled anew could be full before it says what it said before.
+        Revisions are owed then.
         """
         results: list[ResultBatch] = []
         dead: list[bytes] = []
         progress: list[Progress] = []
+        snapshots: list[SnapshotParts] = []
         for version, plan, folding in self._open():
-            level = self._watermark(plan)
+            level = folding.reach(self._watermark(plan))
+            starts = folding.revisable() if self.caught_up else []
+            revised = folding.revise(starts)
             closed = folding.close(folding.due(level))
-            record = self._record(version, folding, level)
-            batches = self._batches(plan, record.emit, closed)
+            owed = tuple(one for one in folding.revising.pending if one not in starts)
+            record, parts = self._record(version, folding, level, owed)
+            record = _with_revisions(record, folding, revised)
+            batches = self._batches(plan, record, [*revised, *closed])
             results += batches
             dead += folding.dead
             progress.append(replace(record, emission=self._emission(record, batches)))
-        return Prepared(tuple(results), tuple(dead), tuple(progress))
+            snapshots += [] if parts is None else [parts]
+        return Prepared(tuple(results), tuple(dead), tuple(progress), tuple(snapshots))
 
-    def _record(self, version: TaskVersion, folding: Folding, level: int | None) -> Progress:
+    def _record(
+        self, version: TaskVersion, folding: Folding, level: int | None, owed: tuple[int, ...]
+    ) -> tuple[Progress, SnapshotParts | None]:
+        """The record, and what is new of its snapshot."""
         last = self.records.get(version.version)
         closed_ms = folding.closed_by(level)
         merged = self._merged(version, folding)
-        return Progress(
+        none_to_come = self.caught_up and self._is_accounted(version, merged)
+        forgotten_ms = folding.forgotten_by(level, owed, none_to_come=none_to_come)
+        kept = folding.needed(self._read(version, merged), forgotten_ms)
+        snapshot, parts = self._saving.snapshot(folding, last, merged, forgotten_ms, kept)
+        record = Progress(
             task=self.task.name,
             version=version.version,
             bucket=self.owner.bucket,
@@ -264,11 +377,16 @@ class BucketTask:
             emit=last.emit + 1 if last else 1,
             closed_ms=closed_ms,
             merged=merged,
-            needed=_forward(folding.needed(self._read(version, merged), closed_ms), last),
+            needed=_forward(needed_with(snapshot, kept), last),
             ledger=folding.ledger(closed_ms),
             watermark_ms=level,
             incomplete_before_ms=folding.incomplete_before_ms,
+            snapshot=snapshot,
+            references=last.references if last else None,
+            forgotten_ms=forgotten_ms,
+            owed=owed,
         )
+        return record, parts
 
     def _read(self, version: TaskVersion, merged: Mapping[Lane, int]) -> dict[Lane, int]:
         """What of `merged` was read in this life: rows beyond it are still to be read again."""
@@ -278,23 +396,42 @@ class BucketTask:
             for lane, offset in merged.items()
         }
 
-    def _batches(self, plan: Plan, emit: int, closed: Sequence[ClosedWindow]) -> list[ResultBatch]:
+    def _batches(
+        self, plan: Plan, record: Progress, closed: Sequence[ClosedWindow]
+    ) -> list[ResultBatch]:
+        """One batch a window: what its rows were counted from stands in their headers."""
         topic = Topic(plan.options.output_topic)
         partition = self.owner.bucket % self.task.output_partitions[topic]
+        through = self._counted_through(plan.version, record.merged)
         batches = []
-        for complete in (True, False):
-            windows = [window for window in closed if window.complete is complete]
-            keys = [key for window in windows for key in window.finished.keys]
-            if not keys:
+        for window, folded in product(closed, (False, True)):
+            part = window.finished.part(others=folded)
+            if not part.keys:
                 continue
-            values = [value for window in windows for value in window.finished.values]
             headers = result_headers(
-                plan.task, plan.version, self.owner.bucket, emit, complete=complete
+                plan.task,
+                plan.version,
+                self.owner.bucket,
+                record.emit,
+                complete=window.complete,
+                ranges=_ranges(window, through),
+                rows=window.rows,
+                revision=window.revision,
+                folded=folded,
+                deleted=window.deleted,
             )
             batches.append(
-                ResultBatch(plan.task, plan.version, topic, partition, keys, values, headers)
+                ResultBatch(
+                    plan.task, plan.version, topic, partition, part.keys, part.values, headers
+                )
             )
         return batches
+
+    def _counted_through(self, version: int, merged: Mapping[Lane, int]) -> dict[Lane, int]:
+        """M, as far as it is of this version: every row below it is counted or named."""
+        newer = [one.starts or {} for one in self.task.definition.begun if one.version > version]
+        ends = newer[0] if newer else merged
+        return {lane: min(offset, ends.get(lane, 0)) for lane, offset in merged.items()}
 
     def _emission(self, record: Progress, batches: Sequence[ResultBatch]) -> Emission | None:
         """What the record says of the rows; the last one that had rows stays on record (R4)."""
@@ -313,30 +450,40 @@ class BucketTask:
 
     def committed(self, record: Progress) -> None:
         """A progress record of this task is durable."""
+        if _named(record) == _named(self.records.get(record.version)):
+            self._unfollowed.discard(record.version)
+        else:
+            self._unfollowed.add(record.version)
         self.records[record.version] = record
+        self._saving.committed(record)
         folding = self._foldings.get(record.version)
-        if folding is not None and folding.committed(
-            record.merged, record.closed_ms, record.ledger
-        ):
+        if folding is None:
+            return
+        folding.revising.committed(record.revisions, record.owed)
+        closed_ms, forgotten_ms = record.closed_ms, record.forgotten_ms
+        if folding.committed(record.merged, closed_ms, record.ledger, forgotten_ms):
             self._base_is_tight = False
 
     # ------------------------------------------------------------------------------- trimming
 
     def _needed(self) -> dict[Lane, int]:
-        """L over all versions: below these offsets nothing in the log is needed."""
+        """Below these offsets nothing in the log is needed by any version.
+
+        Unlike L it does not go up with snapshots: what is in one is in the log, too.
+        """
         needed = dict(self.through)
-        for version, _plan, _folding in self._open():
-            record = self.records.get(version.version)
-            low = record.needed if record is not None else (version.starts or {})
+        for version, _plan, folding in self._open():
+            low = folding.needed(self._read(version, folding.merged), folding.forgotten_ms)
             needed = {lane: min(offset, low.get(lane, 0)) for lane, offset in needed.items()}
         return needed
 
     def trim(self) -> tuple[Sequence64, ...]:
-        """The entries that nobody needs any more; forgets them."""
+        """The entries that nobody needs any more, or that the base contains; forgets them."""
         needed = self._needed()
-        gone = tuple(entry.seq for entry in self._log if entry.below(needed))
+        gone = (*self._contained, *(one.seq for one in self._log if one.below(needed)))
         if gone:
             self._log = [entry for entry in self._log if not entry.below(needed)]
+            self._contained = []
         return gone
 
     def empty_base(self) -> Entry | None:
@@ -397,6 +544,21 @@ class BucketTask:
         return {version: record.ledger for version, record in self.records.items()}
 
 
+def _named(record: Progress | None) -> tuple[object, ...]:
+    """What a record names that lies elsewhere in Kafka."""
+    if record is None:
+        return None, None, None
+    return record.emission, record.snapshot, record.references
+
+
+def _with_revisions(
+    record: Progress, folding: Folding, revised: Sequence[ClosedWindow]
+) -> Progress:
+    """The record, with the numbers of the revisions that go with it."""
+    starts = sorted({window.start_ms for window in revised})
+    return replace(record, revisions=folding.revising.numbers_with(starts, record.forgotten_ms))
+
+
 def _forward(needed: Mapping[Lane, int], last: Progress | None) -> dict[Lane, int]:
     """L, not below that of the last record.
 
@@ -405,6 +567,14 @@ def _forward(needed: Mapping[Lane, int], last: Progress | None) -> dict[Lane, in
     """
     older = last.needed if last is not None else {}
     return {lane: max(offset, older.get(lane, 0)) for lane, offset in needed.items()}
+
+
+def _ranges(window: ClosedWindow, through: Mapping[Lane, int]) -> list[Range]:
+    """The offsets of which every row of the window was counted; later ones come too late."""
+    return [
+        Range(lane, first, through.get(lane, first))
+        for lane, first in sorted(window.firsts.items())
+    ]
 
 
 def _stored_bytes(entry: Entry) -> int:

@@ -18,6 +18,7 @@ from mars.ports import (
     Emission,
     Head,
     LogSlice,
+    Progress,
     Transaction,
 )
 from mars.types import AssignmentEpoch, Bucket, Entry, Sequence64, StoreEpoch, TaskName
@@ -58,6 +59,27 @@ class ReadLog:
     task: TaskName
     after: Sequence64
     upto: Sequence64
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSnapshots:
+    """Read the snapshots that these records of a task name: the store has lost their panes."""
+
+    bucket: Bucket
+    term: int
+    task: TaskName
+    records: tuple[Progress, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreLog:
+    """Put saved panes into the store, before the log is read; asked for until it is done."""
+
+    bucket: Bucket
+    term: int
+    task: TaskName
+    store_epoch: StoreEpoch
+    bases: tuple[Entry, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +136,7 @@ class Report:
 
     kind: str
     detail: str
+    bucket: Bucket | None = None
 
 
 Instruction = (
@@ -121,6 +144,8 @@ Instruction = (
     | ClaimBucket
     | AuditEmissions
     | ReadLog
+    | ReadSnapshots
+    | RestoreLog
     | CommitTransaction
     | TrimLog
     | CompactLog
@@ -209,6 +234,25 @@ class LogRead:
 
 
 @dataclass(frozen=True, slots=True)
+class SnapshotsRead:
+    """The answer to a `ReadSnapshots`: what was found, newest version first, and what was not.
+
+    `lost` has, by version, why its snapshot cannot be had any more.
+    """
+
+    request: ReadSnapshots
+    found: tuple[Entry, ...]
+    lost: Mapping[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class LogRestored:
+    """A `RestoreLog` is done."""
+
+    request: RestoreLog
+
+
+@dataclass(frozen=True, slots=True)
 class Ticked:
     """It is the turn of a bucket to commit what is due.
 
@@ -228,5 +272,7 @@ Event = (
     | BucketFailed
     | HeadsRead
     | LogRead
+    | SnapshotsRead
+    | LogRestored
     | Ticked
 )

@@ -29,10 +29,14 @@ class HoldReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Which mapper reads a partition, and what it says of it (see `PartitionReading.state`)."""
+    """Which mapper reads a partition, and what it says of it (see `PartitionReading.state`).
+
+    `unheard_ms`: how long it has said nothing at all, as far as was seen.
+    """
 
     member: MemberId
     state: str
+    unheard_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

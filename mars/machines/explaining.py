@@ -12,15 +12,15 @@ buckets to have a reducer, the watermark (that is, one lane), the bucket's reduc
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from mars.definitions import TaskState
-from mars.machines.evidence import Evidence, HoldReason, Reading, level_of
+from mars.machines.evidence import Evidence, HoldReason, LoggedRows, Reading, level_of
 from mars.machines.history import HistoryLane
 from mars.plan import Plan, WindowShape
 from mars.types import Bucket, Lane, MemberId, lane_partition, live_lane
-from mars.windows import window_starts
+from mars.windows import window_panes, windows_of_panes
 
 OPEN_WINDOWS_MAX = 100
 """Open windows explained in one answer, those that close first: more help nobody."""
@@ -37,6 +37,8 @@ class LaneView:
     `watermark_ms` is its mark less the task's delay. `lag`: rows between the task's next offset and
     the lane's end (None: not known). `reason` is why it does not go forward faster. `percent`: how
     much of a history is mapped, None for what comes live. History in files has no partition.
+    `to_catch_up`: messages of a lane far behind that a bulk process still has to map.
+    `unheard_ms`: how long its mapper has said nothing.
     """
 
     lane: Lane
@@ -47,6 +49,8 @@ class LaneView:
     reason: HoldReason
     member: MemberId | None
     percent: float | None = None
+    to_catch_up: int = 0
+    unheard_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,8 @@ class Holder:
     watermark_ms: int | None = None
     lag: int | None = None
     percent: float | None = None
+    to_catch_up: int = 0
+    unheard_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,43 +93,50 @@ class Explanation:
 
 def explain(evidence: Evidence) -> Explanation:
     """Say of every open window who holds it and when it should close."""
-    found = [
-        (start + plan.window.size_ms, version, start, buckets)
-        for version, plan in sorted(evidence.plans.items())
-        for start, buckets in _open_windows(evidence, version, plan.window).items()
-    ]
-    found.sort(key=lambda item: item[:3])
+    found = sorted(
+        (start + plan.window.size_ms, version, start)
+        for version, plan in evidence.plans.items()
+        for start in {start for one in _opened(evidence, version, plan.window) for start in one}
+    )
     windows = tuple(
-        _explain_window(evidence, version, start, buckets)
-        for _end, version, start, buckets in found[:OPEN_WINDOWS_MAX]
+        _explain_window(evidence, version, start)
+        for _end, version, start in found[:OPEN_WINDOWS_MAX]
     )
     return Explanation(windows, max(0, len(found) - OPEN_WINDOWS_MAX))
 
 
-def _open_windows(
-    evidence: Evidence, version: int, shape: WindowShape
-) -> dict[int, dict[Bucket, int]]:
-    """The rows of each open window by bucket; a bucket that has closed a window is left out."""
+def _opened(evidence: Evidence, version: int, shape: WindowShape) -> Iterator[Iterator[int]]:
+    """The open windows of each bucket."""
+    for logged, closed_ms in _logged(evidence, version):
+        yield windows_of_panes(shape, logged.panes, after_ms=closed_ms)
+
+
+def _logged(evidence: Evidence, version: int) -> Iterator[tuple[LoggedRows, int | None]]:
+    """What each bucket's log holds of a version, and up to where the bucket has closed windows."""
     closed = {
         record.bucket: record.closed_ms for record in evidence.progress if record.version == version
     }
-    windows: dict[int, dict[Bucket, int]] = {}
     for logged in evidence.logged:
-        if logged.version != version:
-            continue
-        level = closed.get(logged.bucket)
-        for pane, rows in logged.panes.items():
-            for start in window_starts(shape, pane):
-                if level is None or start + shape.size_ms > level:
-                    window = windows.setdefault(start, {})
-                    window[logged.bucket] = window.get(logged.bucket, 0) + rows
-    return windows
+        if logged.version == version:
+            yield logged, closed.get(logged.bucket)
 
 
-def _explain_window(
-    evidence: Evidence, version: int, start_ms: int, buckets: Mapping[Bucket, int]
-) -> OpenWindow:
+def _rows_by_bucket(
+    evidence: Evidence, version: int, shape: WindowShape, start_ms: int
+) -> dict[Bucket, int]:
+    """The rows of a window by bucket; a bucket that has closed it is left out."""
+    end_ms = start_ms + shape.size_ms
+    rows: dict[Bucket, int] = {}
+    for logged, closed_ms in _logged(evidence, version):
+        panes = [pane for pane in window_panes(shape, start_ms) if pane in logged.panes]
+        if panes and (closed_ms is None or end_ms > closed_ms):
+            rows[logged.bucket] = sum(logged.panes[pane] for pane in panes)
+    return rows
+
+
+def _explain_window(evidence: Evidence, version: int, start_ms: int) -> OpenWindow:
     plan = evidence.plans[version]
+    buckets = _rows_by_bucket(evidence, version, plan.window, start_ms)
     end_ms = start_ms + plan.window.size_ms
     lanes = tuple(lane_views(evidence, plan))
     held_by = _holder(evidence, plan, end_ms, lanes, tuple(buckets))
@@ -184,7 +197,7 @@ def _lane_view(evidence: Evidence, plan: Plan, partition: int) -> LaneView:
     lag = max(0, end - offset) if end is not None and offset is not None else None
     idle = head is not None and lane in head.idle and not lag
     reading = evidence.readings.get(partition)
-    return LaneView(
+    view = LaneView(
         lane=lane,
         partition=partition,
         watermark_ms=None if mark is None else mark - plan.options.delay_ms,
@@ -192,7 +205,14 @@ def _lane_view(evidence: Evidence, plan: Plan, partition: int) -> LaneView:
         idle=idle,
         reason=_lane_reason(reading, offset=offset, lag=lag, idle=idle),
         member=reading.member if reading else None,
+        unheard_ms=reading.unheard_ms if reading else 0,
     )
+    fence = evidence.definition.catch_up.get(lane)
+    if fence is None or offset is None or offset >= fence:
+        return view
+    reason = HoldReason.NO_OWNER if evidence.bulk is None else HoldReason.BEHIND
+    rest = fence - offset
+    return replace(view, reason=reason, member=evidence.bulk, to_catch_up=rest, unheard_ms=0)
 
 
 def _lane_reason(
@@ -235,16 +255,23 @@ def _holder(
     level = level_of(evidence.head, plan) if evidence.head else None
     slowest = slowest_lane(lanes)
     if (level is None or level < end_ms) and slowest is not None:
-        return Holder(
-            slowest.reason,
-            lane=slowest.lane,
-            partition=slowest.partition,
-            member=slowest.member,
-            watermark_ms=slowest.watermark_ms,
-            lag=slowest.lag,
-            percent=slowest.percent,
-        )
+        return holder_of(slowest)
     return _bucket_holder(evidence, buckets)
+
+
+def holder_of(lane: LaneView) -> Holder:
+    """A lane as what keeps windows open."""
+    return Holder(
+        lane.reason,
+        lane=lane.lane,
+        partition=lane.partition,
+        member=lane.member,
+        watermark_ms=lane.watermark_ms,
+        lag=lane.lag,
+        percent=lane.percent,
+        to_catch_up=lane.to_catch_up,
+        unheard_ms=lane.unheard_ms,
+    )
 
 
 def whole_task_reason(evidence: Evidence) -> HoldReason | None:

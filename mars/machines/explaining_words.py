@@ -1,8 +1,6 @@
-"""An explanation in one sentence for a person."""
+"""An explanation in one sentence for a person, and one more where rows were not counted."""
 
 from __future__ import annotations
-
-from datetime import UTC, datetime
 
 from mars.definitions import TaskState
 from mars.machines.evidence import Evidence, HoldReason
@@ -11,10 +9,21 @@ from mars.machines.explaining import (
     Holder,
     OpenWindow,
     closed_through,
+    holder_of,
+    lane_views,
     waiting_rows,
     whole_task_reason,
 )
+from mars.machines.explaining_rows import all_in_1970, not_counted
+from mars.plan import Plan
 from mars.types import MemberId
+from mars.windows import moment, span
+
+UNHEARD_MS = 4_000
+"""A mapper reports every second: one that has said nothing for so long does nothing, either."""
+
+KEEPS_WAITING = frozenset({HoldReason.NO_OWNER, HoldReason.BACKPRESSURE, HoldReason.PAUSED})
+"""Reasons for which rows wait longer than until their turn comes."""
 
 
 def summarise(evidence: Evidence, explanation: Explanation) -> str:
@@ -23,8 +32,18 @@ def summarise(evidence: Evidence, explanation: Explanation) -> str:
     if stopped is not None:
         return stopped
     if explanation.windows:
-        return _first_window(explanation.windows[0], evidence.now_ms)
-    return _nothing_open(evidence)
+        said = _first_window(explanation.windows[0], evidence)
+    else:
+        said = _nothing_open(evidence)
+    return " ".join(filter(None, (said, _left_out(evidence), all_in_1970(evidence))))
+
+
+def _left_out(evidence: Evidence) -> str:
+    """Of the rows that some were counted of, those that were not."""
+    rows, read = not_counted(evidence), evidence.ledger.read + evidence.pending.read
+    if not rows or evidence.ledger.counted + evidence.pending.counted == 0:
+        return ""
+    return f"Of {_rows(read)} read, some were not counted: {rows}."
 
 
 def _whole_task(evidence: Evidence) -> str | None:
@@ -32,7 +51,8 @@ def _whole_task(evidence: Evidence) -> str | None:
         return "Nothing can be said for certain: " + "; ".join(evidence.missing) + "."
     definition = evidence.definition
     if definition.state is TaskState.FAILED:
-        return f"The task has failed ({definition.detail}): mend the cause, then resume it."
+        why = definition.detail.removesuffix(".")
+        return f"The task has failed, and takes no rows until it is resumed: {why}."
     if definition.state is TaskState.PAUSED:
         return "The task is paused: resume it to go on where it stopped."
     reason = whole_task_reason(evidence)
@@ -45,15 +65,39 @@ def _whole_task(evidence: Evidence) -> str | None:
     return "The leader has not started the task in the store yet; it goes on by itself."
 
 
-def _first_window(window: OpenWindow, now_ms: int) -> str:
+def _first_window(window: OpenWindow, evidence: Evidence) -> str:
     name = f"The window {moment(window.start_ms)} to {moment(window.end_ms)}"
     close_ms = window.expected_close_ms
-    if window.held_by.reason is HoldReason.SILENT and now_ms < window.end_ms and close_ms:
+    held_by, heard = window.held_by, window.held_by.unheard_ms < UNHEARD_MS
+    silent = held_by.reason is HoldReason.SILENT and heard
+    if silent and evidence.now_ms < window.end_ms and close_ms:
         return f"{name} has not ended yet; it should close at about {moment(close_ms)}."
-    held_by = window.held_by
+    if silent:
+        return f"{name} waits: {_silent(held_by, evidence.plans[window.version])}."
+    if heard and _only_reads_on(held_by) and evidence.now_ms < window.end_ms:
+        return f"{name} has not ended yet; {_holder(held_by, evidence.mappers)}."
     if held_by.percent is not None:
         return f"{name} waits for {_history(held_by, held_by.percent)}."
-    return f"{name} waits: {_holder(held_by)}."
+    return f"{name} waits: {_holder(held_by, evidence.mappers)}."
+
+
+def _silent(holder: Holder, plan: Plan) -> str:
+    """A partition that is read to its end, and whose mapper lives."""
+    name = f"partition {holder.partition}"
+    if holder.watermark_ms is None:
+        newest = f"{name} has had no row yet"
+    else:
+        newest = f"the newest row of {name} is of "
+        newest += moment(holder.watermark_ms + plan.options.delay_ms)
+    after = span(plan.options.idle_after_ms)
+    return f"{newest}, and nobody waits for it once it has been idle for {after} (idle_after)"
+
+
+def _only_reads_on(holder: Holder) -> bool:
+    """Whether a partition is read, and there are rows to read: so it is with any live stream."""
+    waits_for_others = holder.percent is not None or holder.to_catch_up
+    is_behind = holder.reason is HoldReason.BEHIND and holder.partition is not None
+    return is_behind and not waits_for_others
 
 
 def _history(holder: Holder, percent: float) -> str:
@@ -65,9 +109,9 @@ def _worker(bulk: MemberId | None) -> str:
     return "no bulk process runs; start one" if bulk is None else f"{bulk} works on it"
 
 
-def _holder(holder: Holder) -> str:
+def _holder(holder: Holder, mappers: int) -> str:
     if holder.partition is not None:
-        return _lane(holder)
+        return _lane(holder, mappers)
     if holder.reason is HoldReason.NO_OWNER:
         return f"no reducer owns bucket {holder.bucket}; start one"
     if holder.reason is HoldReason.RECOVERING:
@@ -75,23 +119,39 @@ def _holder(holder: Holder) -> str:
     return f"the watermark has passed it, and {holder.member} is about to commit it"
 
 
-def _lane(holder: Holder) -> str:
+def _lane(holder: Holder, mappers: int) -> str:
     name = f"partition {holder.partition}"
+    if holder.to_catch_up:
+        rest = f"{holder.to_catch_up} messages to go ({_worker(holder.member)})"
+        return f"{name} is far behind and is caught up by Spark, {rest}"
+    if holder.unheard_ms >= UNHEARD_MS:
+        return (
+            f"{holder.member}, which reads {name}, has said nothing for "
+            f"{span(holder.unheard_ms)}; it is stopped, cut off or overloaded"
+        )
+    if holder.reason is HoldReason.NO_OWNER:
+        soon = "yet; one of those that run takes it within seconds"
+        return f"no mapper reads {name} {soon}" if mappers else f"no mapper reads {name}; start one"
+    return _mapper(holder, name)
+
+
+def _mapper(holder: Holder, name: str) -> str:
+    """What its mapper does with a partition."""
     match holder.reason:
-        case HoldReason.NO_OWNER:
-            return f"no mapper reads {name}; start one"
         case HoldReason.BEHIND:
-            return f"{holder.member} has {holder.lag} rows of {name} still to read"
+            return f"{holder.member} has {_rows(holder.lag or 0)} of {name} still to read"
         case HoldReason.BACKPRESSURE:
             return f"{holder.member} holds {name} back until the reducers have caught up"
         case HoldReason.PAUSED:
             return f"{holder.member} has paused {name}"
         case HoldReason.IDLE:
             return "all partitions are idle, so it closes by the clock"
-        case HoldReason.SILENT:
-            return f"{name} is read to its end and has no row past the window's end yet"
         case _:
             return f"{name} is being started"
+
+
+def _rows(count: int) -> str:
+    return f"{count} row" if count == 1 else f"{count} rows"
 
 
 # ------------------------------------------------------------------------------ nothing open
@@ -111,39 +171,33 @@ def _nothing_open(evidence: Evidence) -> str:
         return _nothing_counted(evidence, read)
     closed = closed_through(evidence)
     until = f" up to {moment(closed)}" if closed is not None else ""
-    tail = f"; {waiting} rows wait to be read" if waiting else "; no newer row has come"
-    return f"No window is open: all windows with rows are closed{until}{tail}."
+    tail = _waiting(evidence, waiting) if waiting else "no newer row has come"
+    return f"No window is open: all windows with rows are closed{until}; {tail}."
 
 
 def _nothing_read(evidence: Evidence, waiting: int) -> str:
     topic = evidence.definition.current.stream.topic
     if evidence.mappers == 0:
-        return f"No mapper runs, and {waiting} rows of topic {topic} wait: start one."
+        return f"No mapper runs, so nobody reads topic {topic} ({_rows(waiting)} wait): start one."
     if waiting:
-        return f"No window is open yet: {waiting} rows of topic {topic} wait to be read."
+        return f"No window is open yet: {_waiting(evidence, waiting)}."
     return f"No row has come to topic {topic} since the task's start offsets."
 
 
+def _waiting(evidence: Evidence, rows: int) -> str:
+    """That rows wait to be read, and who keeps them waiting, if it is not just their turn."""
+    topic = evidence.definition.current.stream.topic
+    said = f"{_rows(rows)} of topic {topic} {'waits' if rows == 1 else 'wait'} to be read"
+    plan = evidence.plans.get(evidence.definition.current.version)
+    for lane in () if plan is None else lane_views(evidence, plan):
+        stuck = lane.unheard_ms >= UNHEARD_MS or lane.reason in KEEPS_WAITING
+        if lane.lag and stuck:
+            return f"{said}, but {_lane(holder_of(lane), evidence.mappers)}"
+    return said
+
+
 def _nothing_counted(evidence: Evidence, read: int) -> str:
-    ledger, pending = evidence.ledger, evidence.pending
-    fates = {
-        "filtered out by WHERE": ledger.filtered + pending.filtered,
-        "bad": ledger.bad + pending.bad,
-        "too far in the future": ledger.future + pending.future,
-        "late": ledger.late,
-    }
-    some = [f"{rows} {fate}" for fate, rows in fates.items() if rows]
-    text = f"No window is open: of {read} rows read, " + ", ".join(some)
-    samples = evidence.dead[:1]
-    for letter in samples:
-        text += f" (for example {letter.reason}: partition {letter.partition}, offset "
-        text += f"{letter.first})"
-    return text + "."
-
-
-def moment(time_ms: int) -> str:
-    """A time for people, in UTC; milliseconds since the epoch where no calendar has it."""
-    try:
-        return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-    except (OverflowError, OSError, ValueError):
-        return f"{time_ms} ms"
+    filtered = evidence.ledger.filtered + evidence.pending.filtered
+    some = [f"{filtered} filtered out by WHERE"] if filtered else []
+    fates = ", ".join(filter(None, (*some, not_counted(evidence))))
+    return f"No window is open: of {_rows(read)} read, {fates}."

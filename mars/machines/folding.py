@@ -7,19 +7,30 @@
 A folding begins from the last committed progress record (or from nothing) and reads the log from
 its start. What lies below the merged-through offsets M only rebuilds panes that are still open:
 its rows were counted, its references emitted, by whoever committed that record (R5).
+
+A log may begin with a base, which holds the states of all rows below its offsets. Where it was
+restored from a snapshot, rows below them come again, for buckets whose own snapshot is older:
+
+    lane  ──────┬──────────────┬────────────────────┬──────────▶
+             lowest L          S                    M
+                 in the base: skip   states only       count
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import polars as pl
 
-from mars.aggregates import merge
+from mars.aggregates import limited_window
 from mars.codec.dead import dead_late, dead_rejections
-from mars.codec.states import decode_states, encode_states
+from mars.codec.states import encode_states
+from mars.errors import TaskLimit
 from mars.finishing import Finished, finish
+from mars.machines.panes import Pane, states_by_pane
+from mars.machines.revising import Revising
 from mars.plan import Plan
 from mars.ports import Ledger
 from mars.types import (
@@ -34,56 +45,50 @@ from mars.types import (
     RowCounts,
     Sequence64,
 )
-from mars.windows import closed_up_to, last_window_end, window_starts
+from mars.windows import (
+    OPEN_PANES_MAX,
+    closed_up_to,
+    first_pane_needed,
+    last_window_end,
+    moment,
+    window_starts,
+    windows_of_panes,
+)
 
-MERGE_ROWS_MIN = 20_000
-"""States waiting in a pane are merged once they are this many and outnumber the merged ones:
-each state row is then merged about twice, whatever the number of entries."""
+WINDOWS_AT_ONCE = 500
+"""Windows that one commit closes: each takes about a millisecond to finish, and as long as it lasts
+the other buckets of the process wait."""
+
+PANES_AT_ONCE = 10_000
+"""Panes of which these windows are made, unless a single one has more: each costs some 20 us."""
+
+ROWS_AT_ONCE = 100_000
+"""States in these windows, unless a single one has more."""
+
+LATE_WINDOWS_NAMED_MAX = 1_000
+"""Windows of one batch whose late rows are named apart; the newest stands for those beyond."""
 
 
 class StoreWentBack(Exception):
     """The log contradicts what was read before: the store has lost or rewound something."""
 
 
-@dataclass(slots=True)
-class _Pane:
-    """One pane's states, not all merged, and the lowest offsets that hold rows of it."""
-
-    rows: int = 0
-    merged: pl.DataFrame | None = None
-    waiting: list[pl.DataFrame] = field(default_factory=list)
-    waiting_rows: int = 0
-    first: dict[Lane, int] = field(default_factory=dict)
-
-    def add(self, plan: Plan, pane: PaneRows, states: pl.DataFrame | None) -> None:
-        """Take the rows of one entry; `states` is None where another pane carries them."""
-        self.rows += pane.rows
-        for lane, first in pane.first.items():
-            self.first[lane] = min(first, self.first.get(lane, first))
-        if states is None or not states.height:
-            return
-        self.waiting.append(states)
-        self.waiting_rows += states.height
-        merged_rows = self.merged.height if self.merged is not None else 0
-        if self.waiting_rows > max(MERGE_ROWS_MIN, merged_rows):
-            self.states(plan)
-
-    def states(self, plan: Plan) -> pl.DataFrame | None:
-        """All states of the pane, one row per key."""
-        if self.waiting:
-            parts = self.waiting if self.merged is None else [self.merged, *self.waiting]
-            self.merged = merge(plan, parts)
-            self.waiting, self.waiting_rows = [], 0
-        return self.merged
-
-
 @dataclass(frozen=True, slots=True)
 class ClosedWindow:
-    """One window's finished rows; `complete` is False where it lacks rows it should have had."""
+    """One window's finished rows; `complete` is False where it lacks rows it should have had.
+
+    `firsts` are the lowest offsets that may hold rows of it, for each lane that has any, and
+    `rows` is how many were counted. A `revision` above 0 has those groups alone that late rows have
+    changed; `deleted` are those of them that HAVING does not let pass.
+    """
 
     start_ms: int
     complete: bool
     finished: Finished
+    firsts: Mapping[Lane, int]
+    rows: int
+    revision: int = 0
+    deleted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,19 +105,23 @@ class Bounds:
 
 
 class Folding:
-    """Folds log entries into panes, and closes windows.
+    """Folds log entries into panes, closes windows, and revises them.
 
     `merged` (M) holds the offsets through which rows were accounted by the last commit; a lane that
-    is not named is accounted below 0 only. `closed_ms` (C) is the last commit's, too.
+    is not named is accounted below 0 only. `closed_ms` (C) and `forgotten_ms` (D) are the last
+    commit's, too. Between D and C lie windows that take late rows; unless a task revises, there are
+    none.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 -- one for each thing that a record says
         self,
         plan: Plan,
         bucket: Bucket,
         *,
         merged: Mapping[Lane, int],
         closed_ms: int | None = None,
+        forgotten_ms: int | None = None,
+        revising: Revising | None = None,
         ledger: Ledger | None = None,
         bounds: Bounds | None = None,
         incomplete_before_ms: int | None = None,
@@ -121,19 +130,36 @@ class Folding:
         self.bucket = bucket
         self.merged: dict[Lane, int] = dict(merged)
         self.closed_ms = closed_ms
+        self.forgotten_ms = closed_ms if forgotten_ms is None else forgotten_ms
+        self.revising = revising or Revising(plan, {}, ())
         self.bounds = bounds or Bounds()
         self.dead: list[bytes] = []
         self.incomplete_before_ms = incomplete_before_ms
         """Windows that begin before this may lack rows that Kafka no longer had."""
+        self._contained: dict[Lane, int] = {}
+        """Rows below these offsets are in the base."""
         self._gaps: set[Lane] = set()
         """Lanes that have lost rows and of which no row has come since."""
         self._ledger = ledger or Ledger()
-        self._panes: dict[int, _Pane] = {}
+        self._panes: dict[int, Pane] = {}
 
     # ------------------------------------------------------------------------------- absorb
 
+    def absorb_base(self, base: Entry) -> None:
+        """Take the panes with which the log begins: no row below the base's offsets is missing."""
+        self.absorb(base)
+        for part in base.ranges:
+            self._contained[part.lane] = max(part.next, self._contained.get(part.lane, 0))
+
+    def contains(self, entry: Entry) -> bool:
+        """True if the rows of an entry are in the base. Raises StoreWentBack for some of them."""
+        contained = self._contained
+        return bool(contained) and self._lies_below(contained, entry, "what the log's base holds")
+
     def absorb(self, entry: Entry) -> None:
-        """Take one entry. Raises StoreWentBack if it lies on both sides of M."""
+        """Take one entry. Raises StoreWentBack if it lies on both sides of M or of the base."""
+        if self.contains(entry):
+            return
         accounted = self._accounted(entry)
         self._look_for_gaps(entry, accounted=accounted)
         if not accounted:
@@ -142,7 +168,7 @@ class Folding:
         if not accounted:
             self._drop_late(entry, late)
             self._add(late_partly=sum(pane.rows for pane in alive if self._is_late_partly(pane)))
-        self._keep(entry.partial, alive)
+        self._keep(entry.partial, alive, accounted=accounted)
 
     def _look_for_gaps(self, entry: Entry, *, accounted: bool) -> None:
         """Rows that are gone belong to windows up to those of the next rows of their lane.
@@ -164,13 +190,15 @@ class Folding:
         return whole and self.bounds.holds(start_ms, start_ms + self.plan.window.size_ms)
 
     def _accounted(self, entry: Entry) -> bool:
-        below = [part.next <= self.merged.get(part.lane, 0) for part in entry.ranges]
-        above = [part.first >= self.merged.get(part.lane, 0) for part in entry.ranges]
-        if all(below):
+        return self._lies_below(self.merged, entry, "what was merged")
+
+    @staticmethod
+    def _lies_below(offsets: Mapping[Lane, int], entry: Entry, what: str) -> bool:
+        if all(part.next <= offsets.get(part.lane, 0) for part in entry.ranges):
             return True
-        if all(above):
+        if all(part.first >= offsets.get(part.lane, 0) for part in entry.ranges):
             return False
-        raise StoreWentBack(f"entry {entry.seq} straddles what was merged: {entry.ranges}")
+        raise StoreWentBack(f"entry {entry.seq} straddles {what}: {entry.ranges}")
 
     def _count(self, entry: Entry) -> None:
         counts = entry.partial.counts
@@ -193,53 +221,105 @@ class Folding:
         )
 
     def _is_late(self, pane: PaneRows) -> bool:
-        closed = self.closed_ms
-        return closed is not None and last_window_end(self.plan.window, pane.start_ms) <= closed
+        gone = self.forgotten_ms
+        return gone is not None and last_window_end(self.plan.window, pane.start_ms) <= gone
 
     def _is_late_partly(self, pane: PaneRows) -> bool:
         window = self.plan.window
         first_end = window_starts(window, pane.start_ms)[0] + window.size_ms
-        return self.closed_ms is not None and first_end <= self.closed_ms
+        return self.forgotten_ms is not None and first_end <= self.forgotten_ms
 
     def _sort_panes(
         self, panes: Sequence[PaneRows]
     ) -> tuple[tuple[PaneRows, ...], tuple[PaneRows, ...]]:
-        late = tuple(pane for pane in panes if self._is_late(pane))
-        return late, tuple(pane for pane in panes if pane not in late) if late else tuple(panes)
+        late: list[PaneRows] = []
+        alive: list[PaneRows] = []
+        for pane in panes:
+            (late if self._is_late(pane) else alive).append(pane)
+        return tuple(late), tuple(alive)
 
     def _drop_late(self, entry: Entry, late: tuple[PaneRows, ...]) -> None:
         rows = sum(pane.rows for pane in late)
         self._add(late=rows, counted=-rows)
+        by_window: Counter[int] = Counter()
         for pane in late:
-            start = window_starts(self.plan.window, pane.start_ms)[-1]
-            self.dead += dead_late(self.plan, entry.ranges, start, pane.rows)
+            by_window[window_starts(self.plan.window, pane.start_ms)[-1]] += pane.rows
+        starts = sorted(by_window)
+        for start in starts[LATE_WINDOWS_NAMED_MAX - 1 : -1]:
+            by_window[starts[-1]] += by_window.pop(start)
+        for start, count in sorted(by_window.items()):
+            self.dead += dead_late(self.plan, entry.ranges, start, count)
 
-    def _keep(self, partial: Partial, alive: Sequence[PaneRows]) -> None:
+    def _keep(self, partial: Partial, alive: Sequence[PaneRows], *, accounted: bool) -> None:
         if not alive:
             return
-        states = decode_states(partial.states)
-        several = len(partial.panes) > 1
+        if len(self._panes) + len(alive) > OPEN_PANES_MAX:
+            self._check_open(alive)
+        states = states_by_pane(partial)
         for pane in alive:
-            part = states.filter(pl.col("pane") == pane.start_ms) if several else states
-            self._panes.setdefault(pane.start_ms, _Pane()).add(self.plan, pane, part)
+            part = states.get(pane.start_ms)
+            self._panes.setdefault(pane.start_ms, Pane()).add(self.plan, pane, part)
+            if not accounted:
+                self.revising.touch(self._closed_windows_of(pane), part)
+
+    def _closed_windows_of(self, pane: PaneRows) -> Iterator[int]:
+        """The windows between D and C that hold a pane: each was emitted, if it had rows."""
+        if self.closed_ms is None or self.closed_ms == self.forgotten_ms:
+            return iter(())
+        return windows_of_panes(
+            self.plan.window, [pane.start_ms], after_ms=self.forgotten_ms, upto_ms=self.closed_ms
+        )
+
+    def _check_open(self, alive: Sequence[PaneRows]) -> None:
+        """Raise TaskLimit if these panes are too many beside those that are open."""
+        starts = self._panes.keys() | {pane.start_ms for pane in alive}
+        if len(starts) <= OPEN_PANES_MAX:
+            return
+        raise TaskLimit(
+            f"its rows lie in {len(starts)} slices of {self.plan.window.pane_ms} ms that are not "
+            f"closed yet, from {moment(min(starts))} to {moment(max(starts))}, and "
+            f"{OPEN_PANES_MAX} may be open at a time: see whether the event times are right; if "
+            "so, delete the task and register it again with longer windows, a longer slide, a "
+            "shorter delay or lateness"
+        )
 
     # -------------------------------------------------------------------------------- close
 
     def due(self, watermark_ms: int | None) -> list[int]:
         """The starts of the windows that the watermark has passed and that have rows, in order."""
-        if watermark_ms is None:
-            return []
-        starts = {
-            start
-            for pane in self._panes
-            for start in window_starts(self.plan.window, pane)
-            if self._closes(start, watermark_ms)
-        }
-        return sorted(starts)
+        return [] if watermark_ms is None else list(self._ending(watermark_ms))
 
-    def _closes(self, start_ms: int, watermark_ms: int) -> bool:
-        end = start_ms + self.plan.window.size_ms
-        return end <= watermark_ms and (self.closed_ms is None or end > self.closed_ms)
+    def _ending(self, upto_ms: int | None) -> Iterator[int]:
+        """The starts of the windows with rows that are not closed and end by then, in order."""
+        shape, closed_ms = self.plan.window, self.closed_ms
+        panes: Iterable[int] = self._panes
+        if closed_ms is not None and closed_ms != self.forgotten_ms:
+            lowest = first_pane_needed(shape, closed_ms)
+            panes = [start for start in panes if start >= lowest]
+        return windows_of_panes(shape, panes, after_ms=closed_ms, upto_ms=upto_ms)
+
+    def reach(self, watermark_ms: int | None) -> int | None:
+        """The watermark, or an earlier time up to which one commit can close windows.
+
+        So the task never keeps the others waiting for long: what is left is due at once again.
+        """
+        if watermark_ms is None:
+            return None
+        left = self._too_many_from(self._ending(watermark_ms))
+        if left is None:
+            return watermark_ms
+        return left + self.plan.window.size_ms - self.plan.window.slide_ms
+
+    def _too_many_from(self, starts: Iterable[int]) -> int | None:
+        """The first of these windows that is to be left to the next commit; None: none is."""
+        panes = rows = 0
+        for number, start in enumerate(starts):
+            panes += sum(1 for _pane in self._window_panes(start))
+            rows += self.groups([start])
+            full = number >= WINDOWS_AT_ONCE or panes > PANES_AT_ONCE or rows > ROWS_AT_ONCE
+            if number and full:
+                return start
+        return None
 
     def groups(self, starts: Iterable[int]) -> int:
         """An upper bound of the result rows of these windows."""
@@ -249,7 +329,7 @@ class Folding:
             for pane in self._window_panes(start)
         )
 
-    def _window_panes(self, start_ms: int) -> Iterator[_Pane]:
+    def _window_panes(self, start_ms: int) -> Iterator[Pane]:
         shape = self.plan.window
         for pane_start in range(start_ms, start_ms + shape.size_ms, shape.pane_ms):
             pane = self._panes.get(pane_start)
@@ -265,21 +345,60 @@ class Folding:
         ]
         if not parts:
             return None
-        if len(parts) == 1:
-            return parts[0]
-        whole = [part.with_columns(pane=pl.lit(start_ms, pl.Int64)) for part in parts]
-        return merge(self.plan, whole)
+        return parts[0] if len(parts) == 1 else limited_window(self.plan, start_ms, parts)
 
     def close(self, starts: Sequence[int]) -> list[ClosedWindow]:
         """The finished rows of these windows; the panes stay until `committed` is called."""
         closed = []
         for start in starts:
             states = self.window_states(start)
-            if states is None:
-                continue
-            complete = self._is_complete(start)
-            closed.append(ClosedWindow(start, complete, finish(self.plan, states, start)))
+            if states is not None:
+                closed.append(self._closed(start, finish(self.plan, states, start)))
         return closed
+
+    def _closed(self, start: int, finished: Finished) -> ClosedWindow:
+        complete, firsts = self._is_complete(start), self._firsts(start)
+        return ClosedWindow(start, complete, finished, firsts, self.rows_of(start))
+
+    def revisable(self) -> list[int]:
+        """The starts of the closed windows that one commit is to revise, in order."""
+        pending = self.revising.pending
+        left = self._too_many_from(pending)
+        return [start for start in pending if left is None or start < left]
+
+    def revise(self, starts: Iterable[int]) -> list[ClosedWindow]:
+        """New revisions of these windows; all rows below M must have been read again."""
+        return [revised for start in starts for revised in self._revised(start)]
+
+    def _revised(self, start: int) -> Iterator[ClosedWindow]:
+        """The groups that late rows have changed; apart those that HAVING lets pass no more."""
+        whole = self.window_states(start)
+        if whole is None:
+            return
+        states, number = self.revising.chosen(start, whole), self.revising.next_number(start)
+        yield replace(self._closed(start, finish(self.plan, states, start)), revision=number)
+        if self.plan.having is not None:
+            refused = finish(self.plan, states, start, refused=True)
+            yield replace(self._closed(start, refused), revision=number, deleted=True)
+
+    def rows_to_revise(self) -> int:
+        """An upper bound of the result rows of all revisions that are to come."""
+        rows = 0
+        for start in self.revising.pending:
+            touched = self.revising.rows(start)
+            rows += self.groups([start]) if touched is None else touched
+        return rows
+
+    def rows_of(self, start_ms: int) -> int:
+        """How many rows a window has counted so far."""
+        return sum(pane.rows for pane in self._window_panes(start_ms))
+
+    def _firsts(self, start_ms: int) -> dict[Lane, int]:
+        firsts: dict[Lane, int] = {}
+        for pane in self._window_panes(start_ms):
+            for lane, first in pane.first.items():
+                firsts[lane] = min(first, firsts.get(lane, first))
+        return firsts
 
     def closed_by(self, watermark_ms: int | None) -> int | None:
         """C after everything that the watermark has passed is closed; it never goes back."""
@@ -288,24 +407,38 @@ class Folding:
         closed = closed_up_to(self.plan.window, watermark_ms)
         return closed if self.closed_ms is None else max(closed, self.closed_ms)
 
+    def forgotten_by(
+        self, watermark_ms: int | None, owed: Collection[int], *, none_to_come: bool
+    ) -> int | None:
+        """D after a commit at this watermark; it never goes back, nor over a window that is owed.
+
+        `none_to_come`: no further row of this version will be read, so none can be late.
+        """
+        closed, shape = self.closed_by(watermark_ms), self.plan.window
+        lateness_ms = self.plan.options.lateness_ms
+        if closed is None or not lateness_ms:
+            return closed
+        wanted = closed
+        if not none_to_come:
+            if watermark_ms is None:
+                return self.forgotten_ms
+            wanted = min(closed, closed_up_to(shape, watermark_ms - lateness_ms))
+        if owed:
+            wanted = min(wanted, min(owed) + shape.size_ms - shape.slide_ms)
+        return wanted if self.forgotten_ms is None else max(wanted, self.forgotten_ms)
+
     def open_windows(self) -> list[int]:
         """The starts of all windows with rows that are not closed, in order."""
-        return sorted(
-            {
-                start
-                for pane in self._panes
-                for start in window_starts(self.plan.window, pane)
-                if self.closed_ms is None or start + self.plan.window.size_ms > self.closed_ms
-            }
-        )
+        return list(self._ending(None))
 
     # ------------------------------------------------------------------------------- commit
 
-    def _gone(self, closed_ms: int | None) -> list[int]:
-        if closed_ms is None:
+    def _gone(self, upto_ms: int | None) -> list[int]:
+        """The panes that no window needs which ends after this time."""
+        if upto_ms is None:
             return []
         shape = self.plan.window
-        return [start for start in self._panes if last_window_end(shape, start) <= closed_ms]
+        return [start for start in self._panes if last_window_end(shape, start) <= upto_ms]
 
     def ledger(self, closed_ms: int | None) -> Ledger:
         """The ledger as it stands once everything up to `closed_ms` is emitted."""
@@ -319,9 +452,9 @@ class Folding:
             }
         )
 
-    def needed(self, through: Mapping[Lane, int], closed_ms: int | None) -> dict[Lane, int]:
-        """L: below these offsets nothing is needed once `closed_ms` is committed."""
-        gone = set(self._gone(closed_ms))
+    def needed(self, through: Mapping[Lane, int], forgotten_ms: int | None) -> dict[Lane, int]:
+        """L: below these offsets nothing is needed once `forgotten_ms` is committed."""
+        gone = set(self._gone(forgotten_ms))
         needed = dict(through)
         for start, pane in self._panes.items():
             if start in gone:
@@ -330,37 +463,65 @@ class Folding:
                 needed[lane] = min(first, needed.get(lane, first))
         return needed
 
-    def committed(self, merged: Mapping[Lane, int], closed_ms: int | None, ledger: Ledger) -> bool:
-        """The progress record with these values is durable: forget what it closed.
+    def committed(
+        self,
+        merged: Mapping[Lane, int],
+        closed_ms: int | None,
+        ledger: Ledger,
+        forgotten_ms: int | None = None,
+    ) -> bool:
+        """The progress record with these values is durable: forget what it closed for good.
 
         True if that was anything.
         """
-        gone = self._gone(closed_ms)
-        for start in gone:
-            del self._panes[start]
         self.merged = dict(merged)
         self.closed_ms = closed_ms
+        self.forgotten_ms = closed_ms if forgotten_ms is None else forgotten_ms
+        gone = self._gone(self.forgotten_ms)
+        for start in gone:
+            del self._panes[start]
         self._ledger = ledger
         self.dead = []
         return bool(gone)
 
     def base(self, seq: Sequence64, through: Mapping[Lane, int]) -> Entry:
-        """One entry with all open panes, in place of every entry up to `seq` (R9).
+        """One entry with all panes that are kept, in place of every entry up to `seq` (R9).
 
         Everything in it must be accounted: call it right after a commit. It covers the offsets
-        `through` which the log was read; what lies between them and M is still to come again.
+        `through` which the log was read, and what the base before it did; what lies between them
+        and M is still to come again.
         """
+        read = {
+            lane: max(min(at, through.get(lane, at)), self._contained.get(lane, 0))
+            for lane, at in self.merged.items()
+        }
+        return self._merged_entry(seq, read, self.forgotten_ms)
+
+    def snapshot(self, merged: Mapping[Lane, int], forgotten_ms: int | None) -> Entry | None:
+        """All panes that stay once `forgotten_ms` is committed; None if a snapshot may be wrong.
+
+        Everything below `merged` must have been read. Rows that are gone spoil the windows of the
+        next ones of their lane, which is not yet known of them.
+        """
+        return None if self._gaps else self._merged_entry(Sequence64(0), merged, forgotten_ms)
+
+    def ends_ms(self, panes: Iterable[PaneRows]) -> int:
+        """The end of the last window that any of these panes is part of."""
+        return max(last_window_end(self.plan.window, pane.start_ms) for pane in panes)
+
+    def _merged_entry(
+        self, seq: Sequence64, through: Mapping[Lane, int], forgotten_ms: int | None
+    ) -> Entry:
+        gone = set(self._gone(forgotten_ms))
+        staying = {start: pane for start, pane in self._panes.items() if start not in gone}
         parts = [
-            states
-            for pane in self._panes.values()
-            if (states := pane.states(self.plan)) is not None
+            states for pane in staying.values() if (states := pane.states(self.plan)) is not None
         ]
         panes = tuple(
-            PaneRows(start, pane.rows, dict(pane.first)) for start, pane in self._panes.items()
+            PaneRows(start, pane.rows, dict(pane.first)) for start, pane in staying.items()
         )
-        read = {lane: min(at, through.get(lane, at)) for lane, at in self.merged.items()}
-        needed = self.needed(read, self.closed_ms)
-        ranges = tuple(Range(lane, min(needed[lane], at), at) for lane, at in read.items())
+        needed = self.needed(through, forgotten_ms)
+        ranges = tuple(Range(lane, min(needed[lane], at), at) for lane, at in through.items())
         partial = Partial(
             bucket=self.bucket,
             counts=RowCounts(),

@@ -10,7 +10,7 @@ The one recovery path, for every way in which the store can be lost or go back, 
       └▶ RAISE     publish E+1 and a new assignment epoch for every bucket
           └▶ wait  until every bucket's claim of its new epoch is in mars.progress: now all progress
               │    records are final
-              └▶ INITIALISE  every task: offsets = lowest L, cuts = all M
+              └▶ INITIALISE  every task: offsets = lowest L, cuts = all M and S
                   └▶ SEAL    leave the sentinel: (E, run id)
 """
 
@@ -24,7 +24,9 @@ from mars.machines.balancing import place
 from mars.machines.leading_tasks import of_former_task, task_start, tend_task
 from mars.machines.leading_view import (
     CopyDefinition,
+    CopyStream,
     Decision,
+    DropStreamCopy,
     DropTask,
     InitialiseTask,
     PublishAssignment,
@@ -211,11 +213,18 @@ class Leading:
 
 
 def _missing_copies(view: View) -> list[Decision]:
-    return [
+    tasks = [
         CopyDefinition(definition)
         for name, definition in view.tasks.items()
         if view.copied.get(name) != definition
     ]
+    streams = [
+        CopyStream(stream)
+        for name, stream in view.streams.items()
+        if view.copied_streams.get(name) != stream
+    ]
+    gone = [DropStreamCopy(name) for name in view.copied_streams if name not in view.streams]
+    return [*tasks, *streams, *gone]
 
 
 def _living(view: View) -> Iterator[tuple[TaskName, TaskDefinition]]:

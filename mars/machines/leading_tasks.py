@@ -1,6 +1,7 @@
 """What the leader does for one task: where it begins, its versions, its lanes.
 
-a new life of the store   ──task_start──▶  offsets = lowest L, cuts = all M, ends of backfills
+a new life of the store   ──task_start──▶  offsets = lowest L, cuts = all M and S, ends of
+                                           backfills
 a life that goes on       ──tend_task───▶  pause, resume, new version, new partitions
 """
 
@@ -142,7 +143,10 @@ _LONG_AGO_MS = -(2**62)
 
 
 def task_start(definition: TaskDefinition, view: View) -> TaskStart:
-    """Where a task goes on in a new life of the store: offsets = lowest L, cuts = all M."""
+    """Where a task goes on in a new life of the store: offsets = lowest L, cuts = all M and S.
+
+    Rows on one side of a cut are counted, or come back with a snapshot, those on the other are not.
+    """
     lanes = _lanes(definition, view)
     low: dict[Lane, int] = {}
     cuts: dict[Lane, set[int]] = {lane: set() for lane in lanes}
@@ -154,9 +158,11 @@ def task_start(definition: TaskDefinition, view: View) -> TaskStart:
             if record is not None and newer is not None and _done(record, newer):
                 continue
             needed, merged = _positions(record, version, lanes)
+            saved = record.snapshot.merged if record is not None and record.snapshot else {}
             for lane in lanes:
                 low[lane] = min(needed[lane], low.get(lane, needed[lane]))
                 cuts[lane] |= {merged[lane], (version.starts or {}).get(lane, 0)}
+                cuts[lane] |= {saved[lane]} if lane in saved else set()
     return TaskStart(
         version=versions[-1].version,
         active=definition.state is TaskState.RUNNING and definition.current.starts is not None,
@@ -181,8 +187,10 @@ def _lanes(definition: TaskDefinition, view: View) -> set[Lane]:
 def _done(record: Progress, newer: TaskVersion) -> bool:
     """True if a bucket has emitted everything of an older version."""
     ends = newer.starts or {}
-    return record.ledger.open == 0 and all(
-        record.merged.get(lane, 0) >= end for lane, end in ends.items()
+    return (
+        record.ledger.open == 0
+        and not record.owed
+        and all(record.merged.get(lane, 0) >= end for lane, end in ends.items())
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from mars.definitions import TaskDefinition
 from mars.machines.steering import Loads
-from mars.plan import Plan
+from mars.plan import Plan, Stream
 from mars.ports import (
     Assignment,
     Claim,
@@ -19,7 +19,7 @@ from mars.ports import (
     StoreIdentity,
     TaskStart,
 )
-from mars.types import Bucket, Lane, LeaderEpoch, MemberId, StoreEpoch, TaskName, Topic
+from mars.types import Bucket, Lane, LeaderEpoch, MemberId, StoreEpoch, StreamName, TaskName, Topic
 
 # ----------------------------------------------------------------------------------- decisions
 
@@ -117,6 +117,20 @@ class CopyDefinition:
     definition: TaskDefinition
 
 
+@dataclass(frozen=True, slots=True)
+class CopyStream:
+    """Repair the copy of a stream in mars.control."""
+
+    stream: Stream
+
+
+@dataclass(frozen=True, slots=True)
+class DropStreamCopy:
+    """Take the copy of a stream away that is there no more."""
+
+    name: StreamName
+
+
 Decision = (
     PublishAssignment
     | InitialiseTask
@@ -129,6 +143,8 @@ Decision = (
     | EndCatchUp
     | FailTask
     | CopyDefinition
+    | CopyStream
+    | DropStreamCopy
 )
 
 # ---------------------------------------------------------------------------------------- view
@@ -172,11 +188,12 @@ class View:
 
     `floor` are the highest epochs that mars.control knows. `identity` is None while the store does
     not answer; then `heads` is empty. `progress` is as of after the heads were read. `copied` are
-    the definitions as they stand in mars.control. `went_back`: buckets whose owner says, in the
-    current assignment epoch, that the log contradicts what it read before. `plans` has the newest
-    begun version's plan of each task, `partitions` the number of partitions of each source topic,
-    `topic_ids` the unique ids of those that exist. `bulk_alive`: there is a bulk process, or no
-    task waits for one. `leaving` are reducers that want to stop once they own nothing.
+    the definitions as they stand in mars.control, `copied_streams` the streams. `went_back`:
+    buckets whose owner says, in the current assignment epoch, that the log contradicts what it
+    read before. `plans` has the newest begun version's plan of each task, `partitions` the number
+    of partitions of each source topic, `topic_ids` the unique ids of those that exist.
+    `bulk_alive`: there is a bulk process, or no task waits for one. `leaving` are reducers that
+    want to stop once they own nothing.
     """
 
     leader_epoch: LeaderEpoch
@@ -196,3 +213,5 @@ class View:
     bulk_alive: bool = True
     leaving: frozenset[MemberId] = frozenset()
     loads: Loads = field(default_factory=Loads)
+    streams: Mapping[StreamName, Stream] = field(default_factory=dict)
+    copied_streams: Mapping[StreamName, Stream] = field(default_factory=dict)

@@ -10,7 +10,7 @@ While a commit is under way the bucket's log is not read, so what is committed i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -29,15 +29,19 @@ from mars.machines.events import (
     FailTask,
     Instruction,
     LogRead,
+    LogRestored,
     ReadAssignment,
     ReadLog,
+    ReadSnapshots,
     ReleaseBucket,
     Report,
+    RestoreLog,
+    SnapshotsRead,
     TrimLog,
 )
 from mars.machines.folding import StoreWentBack
 from mars.machines.runnable import RunnableTask
-from mars.ports import Head, Owner, Progress, Transaction
+from mars.ports import Head, Owner, Progress, SnapshotParts, Transaction
 from mars.types import AssignmentEpoch, Bucket, StoreEpoch, TaskName
 
 RETRY_PAUSE_MS = 500
@@ -49,19 +53,26 @@ OVER_BUDGET_MS = 5_000
 buckets close and merge at about the same time, not at the same moment."""
 
 
+REVISION_PAUSE_MS = 1_000
+"""How long late rows of a closed window wait for others, unless a commit takes them along sooner:
+so a window is not emitted anew for each of them."""
+
+
 @dataclass(frozen=True, slots=True)
 class OwningLimits:
     """How a bucket commits.
 
     `progress_interval_ms`: M is committed without rows once it is this old. `large_task_rows`: a
     task with more due rows gets a transaction of its own, after the others. `log_bytes_max`: the
-    budget of a task's log; over half of it, entries are merged (R9). `buckets`: B.
+    budget of a task's log; over half of it, entries are merged (R9). `buckets`: B. Panes that have
+    been open for `snapshot_every_ms` are saved in Kafka, and again each time it has passed.
     """
 
     progress_interval_ms: int
     large_task_rows: int
     log_bytes_max: int
     buckets: int
+    snapshot_every_ms: int
 
 
 class OwnState(StrEnum):
@@ -98,6 +109,7 @@ class Owning:
         self._pending: dict[TaskName, Head] = {}
         self._compacting: set[TaskName] = set()
         self._over_since_ms: dict[TaskName, int] = {}
+        self._late_since_ms: dict[TaskName, int] = {}
 
     # ----------------------------------------------------------------------------- assignment
 
@@ -120,7 +132,7 @@ class Owning:
         self._term += 1
         self.state = state
         self._parts, self._records, self._pending = {}, {}, {}
-        self._compacting, self._over_since_ms = set(), {}
+        self._compacting, self._over_since_ms, self._late_since_ms = set(), {}, {}
 
     def unassigned(self) -> list[Instruction]:
         """The assignment gives the bucket to somebody else, or to nobody."""
@@ -137,6 +149,10 @@ class Owning:
         if event.term != self._term:
             return []
         self._position = event.claimed.next
+        told: list[Instruction] = [
+            Report("restored", f"bucket {self.bucket}: {what}", self.bucket)
+            for what in event.claimed.restored
+        ]
         for record in event.claimed.records:
             if isinstance(record, Progress):
                 self._records.setdefault(record.task, {})[record.version] = record
@@ -147,16 +163,16 @@ class Owning:
             if record.emission is not None and not record.deleted
         )
         if not emissions:
-            return self._own()
+            return told + self._own()
         self.state = OwnState.AUDITING
-        return [AuditEmissions(self.bucket, self._term, emissions)]
+        return [*told, AuditEmissions(self.bucket, self._term, emissions)]
 
     def audited(self, event: EmissionsAudited) -> list[Instruction]:
         """A mismatch is reported; the record stays the truth."""
         if event.term != self._term:
             return []
         reports: list[Instruction] = [
-            Report("audit_mismatch", f"bucket {self.bucket}: {difference}")
+            Report("audit_mismatch", f"bucket {self.bucket}: {difference}", self.bucket)
             for difference in event.differences
         ]
         return reports + self._own()
@@ -164,8 +180,7 @@ class Owning:
     def _own(self) -> list[Instruction]:
         self.state = OwnState.OWNING
         self._progress_at_ms = self._now_ms
-        self.tasks_changed(self._tasks)
-        return []
+        return self.tasks_changed(self._tasks)
 
     def failed(self, event: BucketFailed) -> list[Instruction]:
         """R8: start over; fenced: until a higher assignment epoch comes."""
@@ -177,7 +192,7 @@ class Owning:
         troubles = [] if event.culprit is None else self._fail(event.culprit, event.detail)
         return [
             ReleaseBucket(self.bucket),
-            Report(kind, f"bucket {self.bucket}: {event.detail}"),
+            Report(kind, f"bucket {self.bucket}: {event.detail}", self.bucket),
             *troubles,
         ]
 
@@ -190,11 +205,12 @@ class Owning:
 
     # ------------------------------------------------------------------------------------ tasks
 
-    def tasks_changed(self, tasks: Mapping[TaskName, RunnableTask]) -> None:
+    def tasks_changed(self, tasks: Mapping[TaskName, RunnableTask]) -> list[Instruction]:
         """Take the newest definitions."""
         self._tasks = tasks
         if self.state not in (OwnState.OWNING, OwnState.COMMITTING):
-            return
+            return []
+        reads: list[Instruction] = []
         for name, task in tasks.items():
             if task.deleted or task.failed:
                 self._sick.discard(name)
@@ -203,9 +219,12 @@ class Owning:
                 self._parts[name].update(task)
             elif task.begun():
                 self._pending.pop(name, None)
-                self._parts[name] = self._part(task)
+                part = self._parts[name] = self._part(task)
+                if part.saved:
+                    reads.append(ReadSnapshots(self.bucket, self._term, name, part.saved))
         for name in [name for name in self._parts if name not in tasks]:
             del self._parts[name]
+        return reads
 
     def _part(self, task: RunnableTask) -> BucketTask:
         owner = Ownership(self.bucket, self._epoch, self._store_epoch)
@@ -215,7 +234,29 @@ class Owning:
             for version, record in self._records.get(task.name, {}).items()
             if version in versions and not record.deleted
         }
-        return BucketTask(task, owner, records)
+        return BucketTask(task, owner, records, self._limits.snapshot_every_ms)
+
+    # ------------------------------------------------------------------------------- restoring
+
+    def snapshots_read(self, event: SnapshotsRead) -> list[Instruction]:
+        """The panes of a lost store are known again; the next look at the head puts them there."""
+        request = event.request
+        part = self._parts.get(request.task)
+        if request.term != self._term or part is None or part.saved != request.records:
+            return []
+        part.restored(event.found, event.lost)
+        return [
+            Report("snapshot_lost", f"bucket {self.bucket}: {detail} {_INCOMPLETE}")
+            for detail in event.lost.values()
+        ]
+
+    def log_restored(self, event: LogRestored) -> list[Instruction]:
+        """Now the log can be read."""
+        request = event.request
+        part = self._parts.get(request.task)
+        if request.term == self._term and part is not None and part.to_restore == request.bases:
+            part.put_back()
+        return []
 
     # -------------------------------------------------------------------------------- reading
 
@@ -228,7 +269,11 @@ class Owning:
             head = heads.get(name)
             if head is None or head.epoch != self._store_epoch or not part.knows(head.version):
                 continue
-            if head.seq > part.last_seq:
+            if part.saved:
+                continue
+            if bases := part.to_restore:
+                reads.append(RestoreLog(self.bucket, self._term, name, head.epoch, bases))
+            elif part.behind(head):
                 self._pending[name] = head
                 reads.append(ReadLog(self.bucket, self._term, name, part.last_seq, head.seq))
             else:
@@ -287,11 +332,7 @@ class Owning:
         return self._commit_due() or self._commit_progress() or self._fail_overfull()
 
     def _commit_due(self) -> list[Instruction]:
-        due = {
-            name: rows
-            for name, part in self._healthy().items()
-            if (rows := part.due_rows()) is not None
-        }
+        due = {name: rows for name in self._healthy() if (rows := self._due_rows(name)) is not None}
         if not due:
             return []
         limit = self._limits.large_task_rows
@@ -301,21 +342,37 @@ class Owning:
             self._over_since_ms.pop(name, None)
         return self._commit(chosen)
 
+    def _due_rows(self, name: TaskName) -> int | None:
+        """What a task has to emit now; revisions once the first of their rows has waited."""
+        part = self._parts[name]
+        if not part.revisable:
+            self._late_since_ms.pop(name, None)
+            return part.due_rows()
+        since_ms = self._late_since_ms.setdefault(name, self._now_ms)
+        return part.due_rows(revise=self._now_ms - since_ms >= REVISION_PAUSE_MS)
+
     def _commit_progress(self) -> list[Instruction]:
         crowded = self._crowded()
         old = self._now_ms - self._progress_at_ms >= self._limits.progress_interval_ms
         gone = self._deleted_records()
-        if not (crowded or old or gone):
+        long = self._long_open()
+        if not (crowded or old or gone or long):
             return []
         if old:
             self._progress_at_ms = self._now_ms
+        chosen = crowded | long
         stale = [
             name
             for name, part in self._healthy().items()
-            if (old or name in crowded) and (name in crowded or part.stale())
+            if name in chosen or (old and part.stale())
         ]
-        self._compacting = crowded
+        self._compacting = chosen
         return self._commit(stale, gone) if stale or gone else []
+
+    def _long_open(self) -> set[TaskName]:
+        """Tasks whose panes are to be saved; the log is merged with it, as they are at hand."""
+        healthy = self._healthy().items()
+        return {name for name, part in healthy if part.snapshot_due(self._now_ms)}
 
     def _crowded(self) -> set[TaskName]:
         """Tasks whose log is over half its budget and can be merged (R9)."""
@@ -341,16 +398,27 @@ class Owning:
         return failed
 
     def _deleted_records(self) -> tuple[Progress, ...]:
-        """Last records of tasks that were deleted since."""
+        """Last records of tasks that were deleted since.
+
+        A deleted task's definition stays, so one that is not there is not deleted: ZooKeeper has
+        lost it, and the leader will bring it back.
+        """
         gone = []
         for name, versions in self._records.items():
             task = self._tasks.get(name)
-            kept = {version.version for version in task.definition.versions} if task else set()
+            if task is None:
+                continue
+            kept = {version.version for version in task.definition.versions}
             for version, record in versions.items():
-                dropped = task is None or task.deleted or version not in kept
-                if dropped and not record.deleted and self._tasks:
+                if (task.deleted or version not in kept) and not record.deleted:
                     gone.append(self._deleted(record))
         return tuple(gone)
+
+    def _snapshots_gone(self, deleted: Iterable[Progress]) -> Iterator[SnapshotParts]:
+        for record in deleted:
+            snapshot = self._records[record.task][record.version].snapshot
+            if snapshot is not None:
+                yield SnapshotParts(record.task, record.version, (), snapshot.parts)
 
     def _deleted(self, record: Progress) -> Progress:
         return Progress(
@@ -361,6 +429,7 @@ class Owning:
             store_epoch=self._store_epoch,
             emit=record.emit + 1,
             closed_ms=record.closed_ms,
+            forgotten_ms=record.forgotten_ms,
             merged=record.merged,
             needed=record.needed,
             ledger=record.ledger,
@@ -381,6 +450,10 @@ class Owning:
             results=tuple(batch for piece in prepared for batch in piece.results),
             dead=tuple(record for piece in prepared for record in piece.dead),
             progress=progress,
+            snapshots=(
+                *(parts for piece in prepared for parts in piece.snapshots),
+                *self._snapshots_gone(gone),
+            ),
         )
         self.state = OwnState.COMMITTING
         commit = CommitTransaction(self.bucket, self._term, transaction, self._position)
@@ -399,9 +472,18 @@ class Owning:
             if part is not None and not record.deleted:
                 part.committed(record)
                 touched.append(record.task)
-        trims = [trim for name in dict.fromkeys(touched) for trim in self._trim(name)]
+        trims = [trim for name in dict.fromkeys(touched) for trim in self._clean_up(name)]
         self._compacting = set()
+        left = [self._due_rows(name) for name in touched if name in self._parts]
+        if any(rows is not None for rows in left):
+            return trims  # It closes some windows at a time: between them the logs are read.
         return trims + self.ticked(self._now_ms)
+
+    def _clean_up(self, name: TaskName) -> list[Instruction]:
+        """Trim and merge a task's log; merging may find that it is over a limit."""
+        instructions: list[Instruction] = []
+        trouble = self._guarded(name, lambda: instructions.extend(self._trim(name)))
+        return trouble or instructions
 
     def _trim(self, name: TaskName) -> list[Instruction]:
         part = self._parts[name]
@@ -432,6 +514,12 @@ class Owning:
         if self.state is OwnState.OWNING and not all(p.caught_up for p in self._parts.values()):
             return "catching_up"
         return self.state.value
+
+
+_INCOMPLETE = (
+    "The windows that were open then lack its rows and say so (mars-complete: 0): register the "
+    "task again from an earlier start to have them whole."
+)
 
 
 def _needs_more(log_bytes: int, log_bytes_max: int) -> str:

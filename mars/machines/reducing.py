@@ -15,6 +15,8 @@ from mars.machines.events import (
     HeadsRead,
     Instruction,
     LogRead,
+    LogRestored,
+    SnapshotsRead,
     TasksChanged,
     Ticked,
 )
@@ -61,6 +63,10 @@ class Reducing:
                 ]
             case LogRead():
                 return self._bucket(event.request.bucket).log_read(event)
+            case SnapshotsRead():
+                return self._bucket(event.request.bucket).snapshots_read(event)
+            case LogRestored():
+                return self._bucket(event.request.bucket).log_restored(event)
             case Ticked():
                 return self._bucket(event.bucket).ticked(event.now_ms)
             case _:
@@ -86,9 +92,7 @@ class Reducing:
 
     def _tasks_changed(self, tasks: Mapping[TaskName, RunnableTask]) -> list[Instruction]:
         self._tasks = tasks
-        for bucket in self._buckets.values():
-            bucket.tasks_changed(tasks)
-        return []
+        return [given for bucket in self._buckets.values() for given in bucket.tasks_changed(tasks)]
 
     def buckets(self) -> tuple[Bucket, ...]:
         """The buckets that this reducer knows."""

@@ -7,14 +7,18 @@ the adapter states.
 
     source        SourceReader   Kafka topics of the users, read by mappers
     partial_log   PartialLog     Redis: offsets, marks, SEQ and the partial logs
-    results       ResultSink     Kafka transactions of the reducers: results, dead letters, progress
+    results       ResultSink     Kafka transactions of the reducers: results, dead letters,
+                                 progress, snapshots of open panes
                   ProgressLog    the topic `mars.progress`, read
     reading       ResultTail     output topics, read for people
                   DeadLetters    the topic `mars.dead`, read for people
+                  SourceRows     rows of tasks, read again to check a result
     control       ControlLog     the topic `mars.control`
                   TopicAdmin     topics, partitions and offsets
+    incidents     IncidentLog    the topic `mars.incidents`
     cluster       Registry       ZooKeeper: streams, tasks
                   Coordinator    ZooKeeper: members, election, assignment
+    keys          KeyRegistry    ZooKeeper: API keys
     bulk          BulkEngine     Spark: jobs that map much at once
     queries       QueryRegistry  ZooKeeper: ad-hoc queries
                   QueryRows      their answers, in the topic `mars.queries`
@@ -38,7 +42,10 @@ from mars.ports.control import (
     ControlState,
     TopicAdmin,
     TopicInfo,
+    put_copy,
 )
+from mars.ports.incidents import Incident, IncidentKind, IncidentLog
+from mars.ports.keys import ApiKey, KeyId, KeyRegistry, Role
 from mars.ports.loads import Balance, BucketLoad, Move, Wanted
 from mars.ports.partial_log import (
     AppendOutcome,
@@ -76,8 +83,10 @@ from mars.ports.reading import (
     CommittedRow,
     DeadLetter,
     DeadLetters,
+    DeadPage,
     ResultFollower,
     ResultTail,
+    SourceRows,
 )
 from mars.ports.results import (
     Claim,
@@ -89,8 +98,11 @@ from mars.ports.results import (
     ProgressLog,
     ProgressRecord,
     ProgressSlice,
+    References,
     ResultBatch,
     ResultSink,
+    Snapshot,
+    SnapshotParts,
     Transaction,
 )
 from mars.ports.source import (
@@ -107,6 +119,7 @@ __all__ = [
     "Answer",
     "AnswerPlace",
     "AnswerSlot",
+    "ApiKey",
     "AppendOutcome",
     "Applied",
     "Assigned",
@@ -126,10 +139,16 @@ __all__ = [
     "Cut",
     "DeadLetter",
     "DeadLetters",
+    "DeadPage",
     "Emission",
     "EndReached",
     "Fetched",
     "Head",
+    "Incident",
+    "IncidentKind",
+    "IncidentLog",
+    "KeyId",
+    "KeyRegistry",
     "Ledger",
     "ListHistory",
     "LogSlice",
@@ -156,14 +175,19 @@ __all__ = [
     "QueryRows",
     "QueryState",
     "ReadRequest",
+    "References",
     "Registry",
     "ResultBatch",
     "ResultFollower",
     "ResultSink",
     "ResultTail",
     "Revoked",
+    "Role",
+    "Snapshot",
+    "SnapshotParts",
     "SourceEvent",
     "SourceReader",
+    "SourceRows",
     "Stale",
     "StoreIdentity",
     "TaskPaused",
@@ -175,4 +199,5 @@ __all__ = [
     "Written",
     "WrongEpoch",
     "WrongVersion",
+    "put_copy",
 ]

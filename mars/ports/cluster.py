@@ -24,6 +24,12 @@ from mars.types import (
 class Registry(Protocol):
     """Streams and tasks in ZooKeeper. Versions are the registry's own, for compare-and-set."""
 
+    def whole(self) -> bool:
+        """False where ZooKeeper was never used, or has lost everything: until `make_whole`."""
+
+    def make_whole(self) -> None:
+        """Say that all that `mars.control` knows is in the registry."""
+
     def streams(self) -> dict[StreamName, Stream]: ...
 
     def stream(self, name: StreamName) -> Stream | None: ...
@@ -144,6 +150,12 @@ class Coordinator(Protocol):
 
     def assignment(self) -> Assignment | None:
         """The current assignment, read after a sync with the ZooKeeper leader."""
+
+    def outgrow(self, floor: LeaderEpoch) -> None:
+        """End the own leadership, and let leader epochs go on above `floor`.
+
+        For a ZooKeeper that has lost how high they were.
+        """
 
     def campaign(self) -> None:
         """Stand for election in the background, for as long as the process lives."""

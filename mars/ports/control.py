@@ -6,8 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from mars.definitions import TaskDefinition
-from mars.types import AssignmentEpoch, LeaderEpoch, StoreEpoch, TaskName, Topic
+from mars.definitions import TaskDefinition, TaskState
+from mars.plan import Stream
+from mars.types import (
+    AssignmentEpoch,
+    LeaderEpoch,
+    StoreEpoch,
+    StreamName,
+    TaskName,
+    Topic,
+)
 
 
 class ControlLog(Protocol):
@@ -15,6 +23,18 @@ class ControlLog(Protocol):
 
     def put_task(self, definition: TaskDefinition) -> None:
         """Copy a definition; returns once the broker has it."""
+
+    def put_deleted(self, definition: TaskDefinition) -> None:
+        """Copy a deleted task for good; returns once the broker has it.
+
+        A copy of one of its versions that somebody puts later, not knowing, has no effect.
+        """
+
+    def put_stream(self, stream: Stream) -> None:
+        """Copy a stream; returns once the broker has it."""
+
+    def delete_stream(self, name: StreamName) -> None:
+        """Take the copy of a stream away; returns once the broker knows."""
 
     def put_epochs(
         self, leader: LeaderEpoch, store: StoreEpoch, assignment: AssignmentEpoch
@@ -25,14 +45,28 @@ class ControlLog(Protocol):
         """Everything in the topic."""
 
 
+def put_copy(control: ControlLog, definition: TaskDefinition) -> None:
+    """Copy a definition as it is; a deleted task's for good."""
+    if definition.state is TaskState.DELETED:
+        control.put_deleted(definition)
+    else:
+        control.put_task(definition)
+
+
 @dataclass(frozen=True, slots=True)
 class ControlState:
-    """What `mars.control` says: definitions by name, and the highest epochs."""
+    """What `mars.control` says: tasks and streams by name, and the highest epochs."""
 
     tasks: Mapping[TaskName, TaskDefinition] = field(default_factory=dict)
     leader_epoch: LeaderEpoch = LeaderEpoch(0)
     store_epoch: StoreEpoch = StoreEpoch(0)
     assignment_epoch: AssignmentEpoch = AssignmentEpoch(0)
+    streams: Mapping[StreamName, Stream] = field(default_factory=dict)
+
+    @property
+    def is_new(self) -> bool:
+        """True for a namespace in which nothing was ever declared or assigned."""
+        return self == ControlState()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +84,7 @@ class TopicAdmin(Protocol):
         """None if there is no such topic."""
 
     def ensure_internal(self, buckets: int) -> None:
-        """Make `mars.progress`, `mars.control` and `mars.dead` where they are missing."""
+        """Make the topics of Mars itself where they are missing."""
 
     def ensure_output(self, topic: Topic, partitions: int) -> TopicInfo:
         """Make an output topic where it is missing."""

@@ -78,6 +78,7 @@ class Head:
     `marks_ms` holds lanes that have one. `idle` are the lanes whose idle lease has not expired.
     `now_ms` is the store's clock. `log_bytes` is the size of the task's logs. `ends` names the
     lanes that have an end (those of backfills), with the offset at which they are finished.
+    `run_id` is the server's, another one after each start.
     """
 
     epoch: StoreEpoch
@@ -90,6 +91,7 @@ class Head:
     now_ms: int
     log_bytes: int
     ends: Mapping[Lane, int] = field(default_factory=dict)
+    run_id: str = ""
 
     @property
     def finished(self) -> frozenset[Lane]:
@@ -105,12 +107,13 @@ class LogSlice:
 
     `base` is given only to a reader that starts from nothing (`after == 0`); its `seq` is that of
     the last entry merged into it. `older` are the same for the versions before the base's that were
-    not yet emitted to the end.
+    not yet emitted to the end. `run_id` is that of the server which was read.
     """
 
     base: Entry | None
     entries: tuple[Entry, ...]
     older: tuple[Entry, ...] = ()
+    run_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +202,15 @@ class PartialLog(Protocol):
         `older` are those of older versions, with the same `seq`: an entry holds one version. A base
         without rows stands for entries that nobody needs. False if the epoch is another, or if the
         base that is there has a higher `seq`: the caller is a former owner.
+        """
+
+    def put_base(
+        self, task: TaskName, epoch: StoreEpoch, bucket: Bucket, bases: Sequence[Entry]
+    ) -> bool:
+        """Let a bucket's log begin with saved panes, one entry per version, the newest first.
+
+        They get the SEQ 0: none of the log's entries is in them. A base that is there stays as it
+        is. False if the epoch is another.
         """
 
     def initialise(self, task: TaskName, epoch: StoreEpoch, start: TaskStart) -> bool:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from mars.types import TaskName, Topic
+from mars.definitions import FileHistory
+from mars.plan import Plan
+from mars.types import Bucket, Lane, Mapped, Range, TaskName, Topic
 
 
 @dataclass(frozen=True, slots=True)
 class CommittedRow:
     """One committed result row as it lies in an output topic; `key` and `value` are JSON.
 
-    `complete` and `revision` are what its headers say.
+    `version` and all behind it are what its headers say. `ranges` hold the source rows that its
+    window counts in its bucket, `rows` of them; a release that did not write them gives none. Of
+    each group the row of the highest `revision` is what holds; one that is `deleted` is no result.
     """
 
     partition: int
@@ -23,6 +27,16 @@ class CommittedRow:
     version: int
     revision: int
     complete: bool
+    bucket: Bucket = Bucket(0)
+    emit: int = 0
+    ranges: tuple[Range, ...] = ()
+    rows: int = 0
+    deleted: bool = False
+
+    @property
+    def window_start_ms(self) -> int:
+        """The first element of the key `[window_start,...]`, without decoding the rest."""
+        return int(self.key[1:].partition(b",")[0].rstrip(b"]"))
 
 
 class ResultFollower(Protocol):
@@ -64,7 +78,9 @@ class ResultTail(Protocol):
 class DeadLetter:
     """One reference in `mars.dead`: `rows` rows in `[first, next)` that were not counted.
 
-    `window_start_ms` is set for late rows, `partition` for all that came from Kafka.
+    `window_start_ms` is set for late rows, `partition` for all that came from Kafka. A row that is
+    named by itself has a `detail` for people and the first bytes of its message. `lane` is None
+    for a live one, which the partition names already.
     """
 
     task: TaskName
@@ -75,10 +91,45 @@ class DeadLetter:
     reason: str
     rows: int
     window_start_ms: int | None = None
+    version: int = 0
+    lane: Lane | None = None
+    detail: str = ""
+    payload: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadPage:
+    """Some references, and where to read on per partition of `mars.dead`; None: that was all."""
+
+    letters: tuple[DeadLetter, ...]
+    next: Mapping[int, int] | None
 
 
 class DeadLetters(Protocol):
-    """The newest references in `mars.dead`."""
+    """The references in `mars.dead`: the newest, or all of them page by page."""
 
     def recent(self, task: TaskName, limit: int) -> list[DeadLetter]:
         """The newest references of a task, newest first; the adapter states how far it looks."""
+
+    def page(
+        self, task: TaskName, reason: str | None, after: Mapping[int, int], limit: int
+    ) -> DeadPage:
+        """References of a task (for one reason), by partition and there the oldest first.
+
+        `after` is the `next` of the page before, or empty. A page may be short, even empty, with
+        more to come: a call looks through so many records as the adapter states.
+        """
+
+
+class SourceRows(Protocol):
+    """The rows of tasks, read again to check a result."""
+
+    def read(
+        self, plan: Plan, buckets: int, part: Range, files: FileHistory | None = None
+    ) -> Iterator[Mapped | Range]:
+        """What a range of a lane adds to a task, in batches that tile it.
+
+        `files` is what a lane of files reads. A Range in place of a batch stands for rows that are
+        no longer there. Besides Unavailable it raises JobFailed for rows that cannot be had any
+        more, and TaskLimit.
+        """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from mars.types import AssignmentEpoch, Bucket, Lane, MemberId, StoreEpoch, TaskName, Topic
@@ -49,13 +49,49 @@ class Emission:
 
 
 @dataclass(frozen=True, slots=True)
+class References:
+    """References that a transaction wrote to `mars.dead`: between two offsets, inclusive.
+
+    Other buckets' may lie in between; all of this bucket there are of that transaction.
+    """
+
+    partition: int
+    first: int
+    last: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The open panes of a bucket of a task version as they lie in `mars.state`.
+
+    `merged` (S): rows below these offsets are in it, as far as their panes were open when it was
+    taken. `until_ms`: no pane in it ends later. Its `parts` records lie in the bucket's partition
+    between the offsets `first` and `last`, inclusive; `checksum` is xxh3_64 over all their bytes.
+    """
+
+    merged: Mapping[Lane, int]
+    until_ms: int
+    parts: int
+    checksum: int
+    first: int = -1
+    last: int = -1
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """What a bucket of a task version has emitted: the record of truth (R3, R7).
 
     `closed_ms` (C): windows ending at or before it are closed; None: none yet. `merged` (M): rows
-    below these offsets are accounted. `needed` (L): rows below these are never read again.
-    `watermark_ms` is that of the commit, for people. `deleted`: the task is gone. Windows
-    that begin before `incomplete_before_ms` may lack rows that Kafka deleted before they were read.
+    below these offsets are accounted. `needed` (L): rows below these are never read again, because
+    their panes are forgotten or in the `snapshot`. `watermark_ms` is that of the commit, for
+    people. `deleted`: the task is gone. Windows that begin before `incomplete_before_ms` may lack
+    rows that were gone when they were needed. `references`: those of the last transaction that had
+    some, of all its tasks together.
+
+    `forgotten_ms` (D <= C): windows ending at or before it are never revised; None: those up to C.
+    `revisions` has the newest revision of each closed window that has one and is not forgotten, by
+    its start. Windows that are `owed` count late rows which no revision shows yet.
     """
 
     task: TaskName
@@ -72,6 +108,11 @@ class Progress:
     incomplete_before_ms: int | None = None
     emission: Emission | None = None
     deleted: bool = False
+    snapshot: Snapshot | None = None
+    references: References | None = None
+    forgotten_ms: int | None = None
+    revisions: Mapping[int, int] = field(default_factory=dict)
+    owed: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,18 +165,34 @@ class ResultBatch:
 
 
 @dataclass(frozen=True, slots=True)
+class SnapshotParts:
+    """The parts of a new snapshot of a task version, in order; none where there is no more.
+
+    `replaced` is the number of parts of the snapshot before: what is beyond the new ones goes.
+    """
+
+    task: TaskName
+    version: int
+    parts: tuple[bytes, ...]
+    replaced: int
+
+
+@dataclass(frozen=True, slots=True)
 class Transaction:
     """What a bucket commits at once.
 
-    For each progress record whose `emission` is of its own emit number, the sink replaces `first`
-    and `last` by the offsets that its rows (the result batches of that task version, all of one
-    partition) got. An emission of an earlier emit number is carried on as it is.
+    For each progress record with rows here (the result batches of that task version, all of one
+    partition), the sink replaces `first` and `last` of its `emission` by the offsets that they got.
+    An emission without rows here is carried on as it is. In the same way the `snapshot` of a record
+    gets the offsets of its parts, where there are some in `snapshots`, and each record `references`
+    to what is in `dead`, where there is something.
     """
 
     bucket: Bucket
     results: tuple[ResultBatch, ...]
     dead: tuple[bytes, ...]
     progress: tuple[Progress, ...]
+    snapshots: tuple[SnapshotParts, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +205,15 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """The claim is durable and everything before it is known: `records`, read from offset 0."""
+    """The claim is durable and everything before it is known: `records`, read from offset 0.
+
+    `restored` says in words what of it had been lost in Kafka and was written again (see
+    `mars.adapters.kafka.restoring`).
+    """
 
     records: tuple[ProgressRecord, ...]
     next: int
+    restored: tuple[str, ...] = ()
 
 
 class ResultSink(Protocol):
@@ -165,6 +227,9 @@ class ResultSink(Protocol):
     def claim(self, claim: Claim) -> Claimed:
         """R2, R3: fence any older owner, commit the claim, read progress until the nonce is back.
 
+        Then what the newest record of each task version names can be read: what a broker's restart
+        has hidden is written again, with a further record that names its new place.
+
         Raises Fenced if a higher assignment epoch was seen, Interrupted if the outcome is unknown,
         Unavailable if the brokers do not answer, and a plain MarsError, naming the place, for a
         record that this release cannot read.
@@ -174,6 +239,13 @@ class ResultSink(Protocol):
         """R4: None if the emission is in the output as recorded, else what differs.
 
         Raises Unavailable if the brokers do not answer, or while an open transaction hides rows.
+        """
+
+    def saved(self, record: Progress) -> tuple[bytes, ...]:
+        """The parts of the snapshot that a record names, in order.
+
+        Raises SnapshotLost if they are not there as recorded, and Unavailable if the brokers do not
+        answer.
         """
 
     def commit(self, transaction: Transaction, next: int) -> Committed:

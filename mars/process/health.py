@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import http
-import http.client
 import socket
 import sys
 import time
@@ -20,6 +19,7 @@ from pathlib import Path
 from mars.adapters.zookeeper import ZooKeeperConnection
 from mars.adapters.zookeeper.reports import MemberReports, Report
 from mars.errors import SettingsError, Unavailable
+from mars.process.asking import ask
 from mars.settings import ApiSettings, Settings, load
 from mars.types import MemberId
 
@@ -69,17 +69,11 @@ def _verdict(reports: Sequence[Report], before: dict[MemberId, tuple[int, int]])
 
 def api_problem(settings: ApiSettings) -> str:
     """What the API misses; empty if it is ready."""
-    host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104 -- compared with, not listened on
-    connection = http.client.HTTPConnection(host, settings.port, timeout=ANSWER_S)
     try:
-        connection.request("GET", "/readyz")
-        answer = connection.getresponse()
-        body = answer.read(1_000).decode("utf-8", "replace")
-    except (OSError, http.client.HTTPException) as error:
-        return f"the API does not answer ({error})"
-    finally:
-        connection.close()
-    return "" if answer.status == http.HTTPStatus.OK else f"the API is not ready: {body}"
+        status, body = ask(settings, "/readyz", ANSWER_S)
+    except Unavailable as error:
+        return str(error)
+    return "" if status == http.HTTPStatus.OK else f"the API is not ready: {body}"
 
 
 def problem_of(role: str, settings: Settings) -> str:

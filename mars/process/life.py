@@ -10,11 +10,11 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from types import FrameType
 from typing import TypeVar
 
 from mars.errors import Unavailable
 from mars.process import logs
+from mars.stopping import at_signals
 
 Answer = TypeVar("Answer")
 
@@ -26,18 +26,14 @@ REMIND_S = 30.0
 
 
 class Life:
-    """Set from a signal handler or another thread; everything that waits, waits for it too."""
+    """Set at a signal or from another thread; everything that waits, waits for it too."""
 
     def __init__(self) -> None:
         self._stop = threading.Event()
 
     def stop_on_signals(self) -> None:
         """Stop at SIGTERM and SIGINT. Call it from the main thread."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._signalled)
-
-    def _signalled(self, _number: int, _frame: FrameType | None) -> None:
-        self._stop.set()
+        at_signals((signal.SIGTERM, signal.SIGINT), self.stop)
 
     def stop(self) -> None:
         """Ask the process to stop."""

@@ -6,7 +6,7 @@ import os
 import resource
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from mars.machines.smoothing import Smoothed
@@ -26,11 +26,20 @@ def member_id(settings: Settings, role: str) -> MemberId:
 
 
 class Reporter:
-    """Makes the reports of one process; rates are smoothed (`SMOOTHING_S`)."""
+    """Makes the reports of one process; rates are smoothed (`SMOOTHING_S`).
 
-    def __init__(self, member: MemberId, role: str) -> None:
+    `tell` gets each of them, too.
+    """
+
+    def __init__(
+        self,
+        member: MemberId,
+        role: str,
+        tell: Callable[[MemberInfo], None] = lambda _report: None,
+    ) -> None:
         self._member = member
         self._role = role
+        self._tell = tell
         self._started_ms = int(time.time() * 1000)
         self._last_s = time.monotonic()
         self._last_rows = 0
@@ -56,7 +65,7 @@ class Reporter:
         `leader_epoch` is given by the process that leads; `figures` are further ones of its load.
         """
         self._measure(rows_total)
-        return MemberInfo(
+        report = MemberInfo(
             id=self._member,
             role=self._role,
             host=socket.gethostname(),
@@ -67,7 +76,7 @@ class Reporter:
                 "rows_total": rows_total,
                 "cpu_use": round(self._cpu_use.value, 4),
                 "cpu_seconds_total": round(self._last_cpu_s, 2),
-                "resident_bytes": _resident_bytes(),
+                "resident_bytes": resident_bytes(),
                 **({} if leader_epoch is None else {"leader_epoch": leader_epoch}),
                 **(figures or {}),
             },
@@ -76,6 +85,8 @@ class Reporter:
             buckets=tuple(buckets),
             reported_ms=int(time.time() * 1000),
         )
+        self._tell(report)
+        return report
 
     def _measure(self, rows_total: int) -> None:
         now_s, cpu_s = time.monotonic(), time.process_time()
@@ -85,7 +96,7 @@ class Reporter:
         self._last_s, self._last_rows, self._last_cpu_s = now_s, rows_total, cpu_s
 
 
-def _resident_bytes() -> int:
+def resident_bytes() -> int:
     """Resident memory now; the peak where the system does not tell (not Linux)."""
     statm = Path("/proc/self/statm")
     if statm.exists():

@@ -9,6 +9,7 @@ from mars.adapters.zookeeper import ZooKeeperConnection, ZooKeeperCoordinator, Z
 from mars.process import logs
 from mars.process.life import Life, Services
 from mars.process.member import Reporter, member_id
+from mars.process.metrics import Exposition, ProcessMetrics
 from mars.settings import Settings
 from mars.types import MemberId
 
@@ -25,6 +26,7 @@ class Process:
     coordinator: ZooKeeperCoordinator
     member: MemberId
     buckets: int
+    metrics: ProcessMetrics
 
     def registry(self) -> ZooKeeperRegistry:
         """Streams and tasks."""
@@ -32,7 +34,7 @@ class Process:
 
     def join(self) -> Reporter:
         """Become a member, once ZooKeeper answers; what is reported from then on."""
-        reporter = Reporter(self.member, self.role)
+        reporter = Reporter(self.member, self.role, self.metrics.reported)
         self.services.insist(
             self.life,
             "zookeeper",
@@ -46,15 +48,30 @@ def serve(settings: Settings, role: str, work: Callable[[Process], None]) -> int
     logs.configure(settings.logging)
     life, services = Life(), Services(role)
     life.stop_on_signals()
+    member = member_id(settings, role)
+    metrics = ProcessMetrics(member, role, services)
+    exposition = Exposition(settings.metrics, metrics)
     connection = ZooKeeperConnection.open(settings.zookeeper)
     try:
-        member = member_id(settings, role)
         coordinator = ZooKeeperCoordinator(connection, settings.namespace, member)
         buckets = services.insist(
             life, "zookeeper", lambda: coordinator.buckets(settings.cluster.buckets)
         )
         if buckets is not None:
-            work(Process(settings, role, life, services, connection, coordinator, member, buckets))
+            work(
+                Process(
+                    settings=settings,
+                    role=role,
+                    life=life,
+                    services=services,
+                    connection=connection,
+                    coordinator=coordinator,
+                    member=member,
+                    buckets=buckets,
+                    metrics=metrics,
+                )
+            )
     finally:
         connection.close()
+        exposition.close()
     return 0

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from mars.errors import Rejected
-from mars.plan import LatePolicy, Options, Stream
+from mars.plan import LatePolicy, Options, OverMaxKeys, Stream
 from mars.sql.durations import WRITTEN, parse_duration
 from mars.types import TaskName
+from mars.windows import span
 
 DELAY_MS_MAX: Final = 7 * 86_400_000
 """Longest delay: open windows are held in memory for as long."""
@@ -23,11 +24,31 @@ IDLE_AFTER_MS_MAX: Final = 86_400_000
 FUTURE_LIMIT_MS_MAX: Final = 366 * 86_400_000
 """Longest `future_limit`: one such row may close every window that ends before it."""
 
+LATENESS_MS_DEFAULT: Final = 600_000
+"""`lateness` of a task that revises and does not say for how long."""
+LATENESS_MS_MAX: Final = 7 * 86_400_000
+"""Longest `lateness`: closed windows are kept in the store and in memory for as long."""
+WINDOWS_KEPT_MAX: Final = 12_000
+"""Closed windows that are kept for late rows: 7 days of minutes. The progress record names those
+that were revised, and Kafka takes 1 MiB of it: some 20 bytes each for two lists of them."""
+
+MAX_KEYS_MAX: Final = 100_000
+"""Largest `max_keys`: such a task lives in one bucket, and its window is one transaction."""
+
 TOPIC_CHARACTERS_MAX: Final = 249
 """Longest name of a topic that Kafka allows."""
 
-_NAMES = ("delay", "idle_after", "future_limit", "late", "output_topic")
-_NOT_YET = ("lateness", "max_keys")
+_NAMES = (
+    "delay",
+    "idle_after",
+    "future_limit",
+    "late",
+    "lateness",
+    "max_keys",
+    "over_max_keys",
+    "output_topic",
+)
+_DIGITS_MAX = 9
 _LEGAL_TOPIC = re.compile(rf"[A-Za-z0-9._-]{{1,{TOPIC_CHARACTERS_MAX}}}")
 # `mars.results.progress` is where a task named progress writes, so `results` is no namespace.
 _OWN_TOPIC = re.compile(r"mars\.(?:(?!results\.)[^.]+\.)?(?:progress|dead|control|queries)")
@@ -47,11 +68,7 @@ def parse_options(
     """
     for name in options:
         _check_name(name)
-    late = options.get("late", LatePolicy.DROP)
-    if late == "revise":
-        raise Rejected("option late: 'revise' is not supported yet; use 'drop'")
-    if late != LatePolicy.DROP:
-        raise Rejected("option late: the only policy is 'drop'")
+    late = _late(options)
     return Options(
         output_topic=_topic(
             options.get("output_topic", default_topic or f"mars.results.{task}"), stream
@@ -59,12 +76,14 @@ def parse_options(
         delay_ms=_duration(options, "delay", 0, 0, DELAY_MS_MAX),
         idle_after_ms=_duration(options, "idle_after", 5_000, IDLE_AFTER_MS_MIN, IDLE_AFTER_MS_MAX),
         future_limit_ms=_duration(options, "future_limit", 300_000, 0, FUTURE_LIMIT_MS_MAX),
+        late=late,
+        lateness_ms=_lateness(options, late),
+        max_keys=_max_keys(options),
+        over_max_keys=_over_max_keys(options),
     )
 
 
 def _check_name(name: str) -> None:
-    if name in _NOT_YET:
-        raise Rejected(f"option {name} is not supported yet; leave it out")
     if name not in _NAMES:
         near = difflib.get_close_matches(name, _NAMES, 1)
         hint = f"did you mean {near[0]}? " if near else ""
@@ -84,10 +103,54 @@ def _duration(
     except Rejected as error:
         raise Rejected(f"option {name}: {error}") from error
     if not least_ms <= duration_ms <= most_ms:
-        raise Rejected(
-            f"option {name}: {value} is outside of {least_ms} ms to {most_ms // 1_000} s"
-        )
+        raise Rejected(f"option {name}: {value} is outside of {span(least_ms)} to {span(most_ms)}")
     return duration_ms
+
+
+def _late(options: Mapping[str, object]) -> LatePolicy:
+    value = options.get("late", LatePolicy.DROP)
+    if value not in list(LatePolicy):
+        raise Rejected("option late: the policies are 'drop' and 'revise'")
+    return LatePolicy(str(value))
+
+
+def _lateness(options: Mapping[str, object], late: LatePolicy) -> int:
+    if late is LatePolicy.REVISE:
+        return _duration(options, "lateness", LATENESS_MS_DEFAULT, 1, LATENESS_MS_MAX)
+    if "lateness" in options:
+        raise Rejected(
+            "option lateness: it says how long windows are revised; set late: revise too"
+        )
+    return 0
+
+
+def _max_keys(options: Mapping[str, object]) -> int | None:
+    if "max_keys" not in options:
+        return None
+    value = options["max_keys"]
+    number = _whole(value)
+    if number is None or not 1 <= number <= MAX_KEYS_MAX:
+        raise Rejected(
+            f"option max_keys: {str(value)[:80]!r} is no whole number from 1 to {MAX_KEYS_MAX}; "
+            "leave it out for more groups: the task's budget in Redis bounds them too"
+        )
+    return number
+
+
+def _whole(value: object) -> int | None:
+    """A whole number, or the digits of one, as the command line gives them; None: neither."""
+    if isinstance(value, str) and value.isascii() and value.isdecimal():
+        return int(value) if len(value) <= _DIGITS_MAX else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _over_max_keys(options: Mapping[str, object]) -> OverMaxKeys:
+    value = options.get("over_max_keys", OverMaxKeys.FAIL)
+    if value not in list(OverMaxKeys):
+        raise Rejected("option over_max_keys: the policies are 'fail' and 'fold'")
+    if "over_max_keys" in options and "max_keys" not in options:
+        raise Rejected("option over_max_keys: it says what happens over max_keys; set that too")
+    return OverMaxKeys(str(value))
 
 
 def _topic(value: object, stream: Stream) -> str:

@@ -8,19 +8,21 @@ from typing import Final
 
 from sqlglot import exp
 
-from mars.plan import Call, Column, Expression, Order, Plan, Stream
+from mars.errors import Rejected
+from mars.plan import Call, Column, Expression, LatePolicy, Order, Plan, Stream
 from mars.sql.compiler import size_of
 from mars.sql.expressions import row_compiler
 from mars.sql.groups import GroupCompiler, Slots
 from mars.sql.keys import Grouping, grouping_of, ordinal
 from mars.sql.operands import strip
-from mars.sql.options import parse_options
+from mars.sql.options import WINDOWS_KEPT_MAX, parse_options
 from mars.sql.outputs import Item, items_of, outputs_of
 from mars.sql.scopes import GroupScope, Names, RowScope
 from mars.sql.source import tokenize
 from mars.sql.syntax import ONE_STREAM, Statement, cut, parse
 from mars.sql.windowing import window_of
 from mars.types import TaskName
+from mars.windows import OPEN_PANES_MAX
 
 LIMIT_MAX: Final = 100_000
 """Largest LIMIT: such a task lives in one bucket, and its window is one transaction."""
@@ -188,8 +190,48 @@ def _completed(query: _Query, plan: Plan) -> Plan:
     everything = [*_of_rows(plan), *_of_groups(plan)]
     if sum(size_of(part, PLAN_NODES_MAX) for part in everything) > PLAN_NODES_MAX:
         raise source.error(0, "the query is too large; split it into several tasks")
+    _check_open(plan)
+    _check_revisable(plan)
     used = {plan.stream.event_time, *_columns(_of_rows(plan))}
     return replace(plan, fields=tuple(of for of in plan.stream.fields if of.name in used))
+
+
+def _check_open(plan: Plan) -> None:
+    """Windows are held for delay and lateness; steady rows must not make too many of them."""
+    window, options = plan.window, plan.options
+    held_ms = window.size_ms + options.delay_ms + options.lateness_ms
+    opened = held_ms // window.pane_ms
+    if opened > OPEN_PANES_MAX:
+        names = "delay and lateness" if options.lateness_ms else "delay"
+        raise Rejected(
+            f"option delay: rows of {held_ms // 1000} s in slices of {window.pane_ms} ms would "
+            f"have to be held, {opened} in all, and {OPEN_PANES_MAX} may be open: shorten the "
+            f"{names}, or take longer windows or a longer slide"
+        )
+
+
+def _check_revisable(plan: Plan) -> None:
+    """A revision has those groups alone that late rows have changed: all others must stay right."""
+    options = plan.options
+    if options.late is not LatePolicy.REVISE:
+        return
+    if plan.limit is not None:
+        raise Rejected(
+            "option late: with LIMIT a late row may change which groups are among the results, and "
+            "revisions are of single groups; use late: drop, or leave LIMIT out"
+        )
+    if plan.folds:
+        raise Rejected(
+            "option late: which groups are folded over max_keys may be another choice after a loss "
+            "of Redis, and revisions would contradict each other; use late: drop, or "
+            "over_max_keys: fail"
+        )
+    kept = options.lateness_ms // plan.window.slide_ms
+    if kept > WINDOWS_KEPT_MAX:
+        raise Rejected(
+            f"option lateness: {kept} closed windows would be kept, and at most "
+            f"{WINDOWS_KEPT_MAX} are: shorten it, or take longer windows or a longer slide"
+        )
 
 
 def _of_rows(plan: Plan) -> list[Expression]:

@@ -12,7 +12,9 @@ slices of length gcd(size, slide) of which each window is made; a row belongs to
 
 from __future__ import annotations
 
+from mars.windows.moments import moment, span
 from mars.windows.panes import (
+    OPEN_PANES_MAX,
     closed_up_to,
     ending_between,
     first_pane_needed,
@@ -21,10 +23,12 @@ from mars.windows.panes import (
     pane_of,
     window_panes,
     window_starts,
+    windows_of_panes,
 )
 from mars.windows.watermarks import Watermark, find_watermark, watermark
 
 __all__ = [
+    "OPEN_PANES_MAX",
     "Watermark",
     "closed_up_to",
     "ending_between",
@@ -32,8 +36,11 @@ __all__ = [
     "first_pane_needed",
     "is_late",
     "last_window_end",
+    "moment",
     "pane_of",
+    "span",
     "watermark",
     "window_panes",
     "window_starts",
+    "windows_of_panes",
 ]

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from mars.plan import WindowShape
+
+OPEN_PANES_MAX = 50_000
+"""Panes with rows that a task may have open in a bucket: about 2 kB of memory each, whatever is in
+them. A year in windows of 11 minutes is as many; what has more is most often a wrong event time."""
 
 
 def pane_of(time_ms: int, pane_ms: int) -> int:
@@ -16,6 +22,30 @@ def window_starts(shape: WindowShape, pane_start_ms: int) -> range:
     earliest = -((shape.size_ms - pane_end) // shape.slide_ms) * shape.slide_ms
     latest = pane_start_ms // shape.slide_ms * shape.slide_ms
     return range(earliest, latest + 1, shape.slide_ms)
+
+
+def windows_of_panes(
+    shape: WindowShape,
+    panes: Iterable[int],
+    *,
+    after_ms: int | None = None,
+    upto_ms: int | None = None,
+) -> Iterator[int]:
+    """Starts of the windows that hold any of these panes and end in `(after_ms, upto_ms]`.
+
+    They come in order and each once, though thousands of panes may share one: the cost grows with
+    the panes and with the windows, not with their product.
+    """
+    lowest = None if after_ms is None else first_pane_needed(shape, after_ms)
+    for pane in sorted(panes):
+        held = window_starts(shape, pane)
+        if upto_ms is not None and held[0] + shape.size_ms > upto_ms:
+            return
+        first = held[0] if lowest is None else max(held[0], lowest)
+        last = held[-1] if upto_ms is None else min(held[-1], upto_ms - shape.size_ms)
+        starts = range(first, last + 1, shape.slide_ms)
+        yield from starts
+        lowest = starts[-1] + shape.slide_ms if starts else lowest
 
 
 def window_panes(shape: WindowShape, window_start_ms: int) -> range:

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.conftest import missing_kafka, missing_valkey, need
-from tests.support.cluster import MarsCluster
+from tests.support.cluster import MarsCluster, running_mars
 
 LOG_BYTES_MAX = 1_000_000
 """Bytes of partials that a task may hold: little, so that a test can fill it in a few seconds."""
@@ -24,14 +23,7 @@ progress_interval_ms = {PROGRESS_INTERVAL_MS}
 """
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def shared_mars(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MarsCluster]:
-    """A cluster for the whole run; tests keep apart by names of topics, streams and tasks."""
-    need(missing_kafka())
-    need(missing_valkey())
-    folder = tmp_path_factory.mktemp("shared")
-    config = folder / "small.toml"
-    config.write_text(SETTINGS)
-    cluster = MarsCluster(folder / "data", "--config", str(config))
-    yield cluster
-    cluster.down()
+    """One cluster for all of them; tests keep apart by names of topics, streams and tasks."""
+    yield from running_mars(tmp_path_factory.mktemp("shared"), settings=SETTINGS)

@@ -9,28 +9,32 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cluster import MarsCluster, wait_for
-from tests.support.rows import assert_exactly_once, expected, flow_rows, messages
+from tests.support.cluster import MarsCluster, running_mars
+from tests.support.rows import assert_exactly_once, closing_rows, expected, flow_rows, messages
 
 pytestmark = pytest.mark.acceptance
 
 PARTITIONS = 4
+WINDOW_MS = 5_000
+"""Of the query in `tests.support.rows`."""
+
+LONG = "1h"
+"""`idle_after` where rows close the windows: no lane is called idle, however slow the machine."""
 
 
 @pytest.fixture(scope="module")
 def mars(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MarsCluster]:
-    cluster = MarsCluster(tmp_path_factory.mktemp("mars") / "data")
-    yield cluster
-    cluster.down()
+    yield from running_mars(tmp_path_factory.mktemp("mars"))
 
 
 def test_results_in_kafka_equal_what_duckdb_computes(mars: MarsCluster) -> None:
     mars.declare("exact")
-    mars.register("exact", output_topic="exact-results")
+    mars.register("exact", output_topic="exact-results", idle_after=LONG)
     rows = flow_rows(0, 20_000, int(time.time() * 1000) - 60_000, rows_per_s=1_000)
     wanted = expected(rows)
 
     mars.produce("exact", messages(rows, PARTITIONS))
+    mars.produce("exact", messages(closing_rows(rows, PARTITIONS, WINDOW_MS), PARTITIONS))
     results = mars.read_until("exact-results", len(wanted))
 
     assert_exactly_once(results, wanted)
@@ -42,12 +46,10 @@ def test_results_in_kafka_equal_what_duckdb_computes(mars: MarsCluster) -> None:
 
 
 def test_the_ledger_balances_and_counts_every_row(mars: MarsCluster) -> None:
-    wait_for(
-        "20,000 rows in the ledger", lambda: mars.client.ledger("exact").read == 20_000, seconds=30
-    )
-    ledger = mars.client.ledger("exact")
+    rows = 20_000 + PARTITIONS
+    ledger = mars.ledger("exact", rows)
 
-    assert ledger.counted == 20_000
+    assert ledger.counted == rows
     assert ledger.emitted + ledger.open == ledger.counted
     assert ledger.bad == ledger.late == ledger.future == ledger.filtered == 0
 
@@ -56,7 +58,7 @@ def test_down_and_up_on_old_data_goes_on_exactly(tmp_path: Path) -> None:
     mars = MarsCluster(tmp_path / "data")
     try:
         mars.declare("again")
-        mars.register("again", idle_after="20s")
+        mars.register("again", idle_after=LONG)
         start_ms = int(time.time() * 1000) - 60_000
         rows = flow_rows(0, 10_000, start_ms, rows_per_s=1_000)
         mars.produce("again", messages(rows[:6_000], PARTITIONS))
@@ -64,6 +66,7 @@ def test_down_and_up_on_old_data_goes_on_exactly(tmp_path: Path) -> None:
         mars.down()
         mars.up()
         mars.produce("again", messages(rows[6_000:], PARTITIONS))
+        mars.produce("again", messages(closing_rows(rows, PARTITIONS, WINDOW_MS), PARTITIONS))
         wanted = expected(rows)
         assert_exactly_once(mars.read_until("mars.results.again", len(wanted)), wanted)
     finally:

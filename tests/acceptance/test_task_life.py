@@ -6,7 +6,6 @@ none is late while all lanes are read or idle.
 
 from __future__ import annotations
 
-import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -252,8 +251,9 @@ def test_a_deleted_task_leaves_no_keys_and_its_name_goes_on_with_the_next_versio
         second = len(flow.rows)
         flow.burst()
         flow.assert_exact(flow.rows[second:], version=2)
-        ledger = shared_mars.client.ledger(flow.name)
-        assert (ledger.read, ledger.emitted) == (len(flow.rows) - second, len(flow.rows) - second)
+        rows = len(flow.rows) - second
+        ledger = shared_mars.ledger(flow.name, rows, emitted=rows)
+        assert (ledger.read, ledger.emitted) == (rows, rows)
         shared_mars.client.delete_task(flow.name)
         wait_for("no keys again", lambda: not keys.keys(pattern))
     flow.assert_exact(flow.rows[:first], version=1)
@@ -394,7 +394,7 @@ def test_a_deleted_output_topic_does_not_hold_up_other_tasks(shared_mars: MarsCl
     flow.assert_exact()
 
     client = shared_mars.client
-    assert client.ledger(flow.name).emitted == len(flow.rows)
+    assert shared_mars.ledger(flow.name, 0, emitted=len(flow.rows)).emitted == len(flow.rows)
     wait_for(
         "the task itself to go on in a new topic",
         lambda: client.ledger("life_output_lost").emitted == len(flow.rows),
@@ -438,16 +438,11 @@ def test_a_full_log_holds_the_mappers_back_and_nothing_is_lost(
     flow.wait_taken()
     reducers = [name for name in shared_mars.restarts if name.startswith("reducer")]
 
-    for name in reducers:
-        shared_mars.kill(name, signal.SIGSTOP)
-    try:
+    with shared_mars.stopped(*reducers):
         # The last partition gets no rows, so it holds the watermark, and the others may be refused.
         wait_for("backpressure", lambda: _fill(flow), seconds=40)
         with store(shared_mars) as keys:
             used = int(keys.get(f"mars:{{{flow.name}}}:bytes") or 0)
-    finally:
-        for name in reducers:
-            shared_mars.kill(name, signal.SIGCONT)
     assert used <= LOG_BYTES_MAX
     wanted = list(flow.rows)
     flow.burst(ahead_ms=10_000)

@@ -279,7 +279,7 @@ class KafkaCluster:
         )
         quiet = {"bootstrap.servers": self.bootstrap, "log_level": 0}
         self._client = AdminClient(quiet)
-        self._producer = Producer({**quiet, "linger.ms": 1})
+        self._producer = Producer({**quiet, "enable.idempotence": True, "linger.ms": 1})
 
     def topic(self, partitions: int = 1, config: Mapping[str, str] | None = None) -> Topic:
         name = Topic(f"{self.settings.namespace}.{uuid.uuid4().hex}")

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from mars.definitions import TaskDefinition, TaskState, TaskVersion
@@ -64,6 +66,23 @@ def test_the_newest_definition_of_each_task_and_the_epochs_come_back(cluster: Cl
     )
 
 
+def test_a_task_deleted_for_good_is_not_brought_back_by_a_late_copy(cluster: Cluster) -> None:
+    control = cluster.control()
+    gone = definition("a", TaskState.DELETED)
+    control.put_deleted(gone)
+    control.put_task(definition("a"))
+    assert control.read().tasks == {gone.name: gone}
+
+
+def test_a_name_that_is_given_again_is_a_task_again(cluster: Cluster) -> None:
+    control = cluster.control()
+    control.put_deleted(definition("a", TaskState.DELETED))
+    again = definition("a")
+    again = replace(again, versions=(replace(again.current, version=2),), first_version=2)
+    control.put_task(again)
+    assert control.read().tasks == {again.name: again}
+
+
 @pytest.mark.integration
 def test_a_former_leader_cannot_lower_the_epochs_before_compaction(
     kafka_cluster: KafkaCluster,
@@ -84,3 +103,25 @@ def test_a_record_that_cannot_be_read_is_refused_and_its_place_named(
     kafka_cluster.append(kafka_cluster.names.control, 0, [b"{"], key=key)
     with pytest.raises(MarsError, match=r"control\[0\] offset 0"):
         kafka_cluster.control().read()
+
+
+def test_streams_come_back_as_they_were_put_last_and_deleted_ones_do_not(cluster: Cluster) -> None:
+    control = cluster.control()
+    first, second = (
+        definition("a").current.stream,
+        replace(definition("a").current.stream, topic="b"),
+    )
+    other = replace(first, name=StreamName("other"))
+    control.put_stream(first)
+    control.put_stream(other)
+    control.put_stream(second)
+    control.delete_stream(other.name)
+    control.delete_stream(StreamName("never"))
+    assert control.read() == ControlState(streams={first.name: second})
+    assert not control.read().is_new
+
+
+def test_a_namespace_in_which_epochs_were_given_is_not_new(cluster: Cluster) -> None:
+    assert cluster.control().read().is_new
+    put_epochs(cluster, 1, 1, 1)
+    assert not cluster.control().read().is_new

@@ -222,6 +222,22 @@ def test_leader_that_was_suspended_stands_behind_the_others(ensemble: Ensemble) 
     assert one.leading() is None
 
 
+def test_epochs_go_on_above_what_zookeeper_has_forgotten(ensemble: Ensemble) -> None:
+    leader = ensemble.coordinator("a")
+    assert lead(leader) < 70
+    leader.outgrow(LeaderEpoch(70))
+    assert eventually(lambda: (leader.leading() or 0) > 70)
+
+
+def test_epochs_never_go_back_to_a_lower_floor(ensemble: Ensemble) -> None:
+    leader = ensemble.coordinator("a")
+    lead(leader)
+    leader.outgrow(LeaderEpoch(70))
+    eventually(lambda: (leader.leading() or 0) > 70)
+    leader.outgrow(LeaderEpoch(3))
+    assert eventually(lambda: (leader.leading() or 0) > 71)
+
+
 # ------------------------------------------------------------------------------ assignment
 
 

@@ -81,9 +81,19 @@ def test_read_gives_the_entries_between_two_numbers_in_order(log: PartialLog) ->
 
 
 def test_read_of_a_task_or_bucket_without_entries_is_empty(log: PartialLog) -> None:
-    nothing = LogSlice(None, ())
+    nothing = LogSlice(None, (), run_id=log.identity().run_id)
     assert log.read(TASK, Bucket(3), NOTHING_YET, ALL) == nothing
     assert log.read(OTHER_TASK, BUCKET, NOTHING_YET, ALL) == nothing
+
+
+def test_looks_and_reads_name_the_life_of_the_server(log: PartialLog) -> None:
+    fill(log, 2)
+    run_id = log.identity().run_id
+    head = log.head([TASK])[TASK]
+    assert head is not None
+    assert head.run_id == run_id
+    assert log.read(TASK, BUCKET, NOTHING_YET, ALL).run_id == run_id
+    assert log.read(TASK, BUCKET, Sequence64(1), ALL).run_id == run_id
 
 
 def test_many_reads_are_answered_in_the_order_of_the_requests(log: PartialLog) -> None:
@@ -277,3 +287,46 @@ def test_bases_of_older_versions_go_with_the_next_base(log: PartialLog) -> None:
     assert log.compact(TASK, EPOCH, BUCKET, None)
     assert log.read(TASK, BUCKET, NOTHING_YET, ALL).older == ()
     assert head_of(log).log_bytes == 0
+
+
+# ------------------------------------------------------------------------------ saved panes
+
+
+def test_panes_put_back_are_the_base_of_a_log_and_none_of_its_entries_goes(
+    log: PartialLog,
+) -> None:
+    fill(log, 2, buckets=(0,))
+    before = head_of(log).log_bytes
+    newest, older = (replace(base(0), version=number) for number in (2, 1))
+
+    assert log.put_base(TASK, EPOCH, BUCKET, (newest, older))
+
+    found = log.read(TASK, BUCKET, NOTHING_YET, ALL)
+    assert (found.base, found.older) == (newest, (older,))
+    assert seqs(list(found.entries)) == [1, 2]
+    added = head_of(log).log_bytes - before
+    assert log.compact(TASK, EPOCH, BUCKET, base(2))
+    assert head_of(log).log_bytes * 2 == added
+
+
+def test_panes_put_back_are_read_where_no_entry_has_come_yet(log: PartialLog) -> None:
+    assert log.put_base(TASK, EPOCH, BUCKET, (base(0),))
+    assert log.read(TASK, BUCKET, NOTHING_YET, NOTHING_YET).base == base(0)
+    assert log.read(TASK, Bucket(1), NOTHING_YET, NOTHING_YET).base is None
+
+
+def test_panes_put_back_take_the_place_of_no_base(store: Store, log: PartialLog) -> None:
+    fill(log, 3)
+    log.compact(TASK, EPOCH, BUCKET, base(2))
+    before = store.dump()
+    assert log.put_base(TASK, EPOCH, BUCKET, (base(0),))
+    assert store.dump() == before
+
+
+def test_panes_put_back_in_another_epoch_are_refused(store: Store, log: PartialLog) -> None:
+    fill(log, 1)
+    before = store.dump()
+    for epoch in (StoreEpoch(EPOCH - 1), StoreEpoch(EPOCH + 1)):
+        assert not log.put_base(TASK, epoch, BUCKET, (base(0),))
+    assert not log.put_base(OTHER_TASK, EPOCH, BUCKET, (base(0),))
+    assert store.dump() == before

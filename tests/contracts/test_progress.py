@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from mars.adapters.kafka.wire import encode_progress, progress_key
 from mars.errors import MarsError
-from mars.ports import ProgressRecord
+from mars.ports import Progress, ProgressRecord
 from mars.types import Bucket
 from tests.contracts.kafka_servers import BUCKETS, Cluster, KafkaCluster
 from tests.contracts.transactions import BUCKET, claim, progress
@@ -78,8 +80,8 @@ def test_a_gap_at_the_end_is_passed_over(cluster: Cluster) -> None:
     "value",
     [
         b"not json",
-        b'{"type":"progress","format":2,"record":{}}',
-        encode_progress(claim(1)).replace(b'"format":1', b'"format":2'),
+        b'{"type":"progress","format":3,"record":{}}',
+        encode_progress(claim(1)).replace(b'"format":3', b'"format":4'),
         b'{"type":"merger","format":1,"record":{}}',
         b"",
     ],
@@ -93,6 +95,38 @@ def test_a_record_of_a_newer_release_is_refused_and_its_place_named(
     with pytest.raises(MarsError, match=rf"progress\[{BUCKET}\] offset 1"):
         log.read(BUCKET, 0)
     assert log.read(BUCKET, 2).records == ()
+
+
+FORMAT_1 = (
+    b'{"type":"progress","format":1,"record":{"task":"by_sip","version":1,"bucket":1,'
+    b'"assignment_epoch":1,"store_epoch":1,"emit":1,"closed_ms":60000,"merged":{"0":10,"0@b1":3},'
+    b'"needed":{"0":5,"0@b1":3},"ledger":{"read":7,"filtered":1,"bad":0,"future":0,"late":0,'
+    b'"counted":6,"emitted":2,"late_partly":0},"watermark_ms":60001,"incomplete_before_ms":null,'
+    b'"emission":null,"deleted":false}}'
+)
+FORMAT_2 = FORMAT_1.replace(b'"format":1', b'"format":2').replace(
+    b'"deleted":false', b'"deleted":false,"snapshot":null'
+)
+"""As releases of these formats have written `progress(1)`."""
+
+
+@pytest.mark.parametrize("written", [FORMAT_1, FORMAT_2])
+def test_a_record_of_an_older_release_has_no_revisions_and_keeps_no_closed_windows(
+    cluster: Cluster, written: bytes
+) -> None:
+    cluster.append(cluster.names.progress, BUCKET, [written], key=progress_key(progress(1)))
+
+    (record,) = cluster.progress().read(BUCKET, 0).records
+    assert record == progress(1)
+    assert isinstance(record, Progress)
+    assert (record.forgotten_ms, record.revisions, record.owed) == (None, {}, ())
+
+
+def test_revisions_come_back_as_they_were_written(cluster: Cluster) -> None:
+    record = replace(progress(1), forgotten_ms=-10, revisions={-20: 1, 30: 2}, owed=(0, 40))
+    write(cluster, record)
+
+    assert cluster.progress().read(BUCKET, 0).records == (record,)
 
 
 @pytest.mark.integration

@@ -101,6 +101,17 @@ def test_unknown_task_is_not_replaced(ensemble: Ensemble) -> None:
     assert registry.tasks() == {}
 
 
+def test_tasks_are_always_as_they_were_last_written_by_anybody(ensemble: Ensemble) -> None:
+    ours, theirs = ensemble.registry(), ensemble.registry()
+    for written in (definition(), definition("other"), definition(state=TaskState.PAUSED)):
+        if not ours.create_task(written):
+            assert ours.replace_task(written, version_of(ours))
+        assert theirs.tasks() == ours.tasks()
+        assert theirs.tasks()[written.name] == written
+    theirs.tasks().clear()  # what was read is the reader's own
+    assert len(theirs.tasks()) == 2
+
+
 def version_of(registry: Registry) -> int:
     found = registry.task(TaskName("by_sip"))
     assert found is not None
@@ -147,3 +158,20 @@ def test_change_is_readable_by_the_time_it_is_told(ensemble: Ensemble) -> None:
             ours.replace_task(definition(state=state), version_of(ours))
         changes.more_than(seen)
         assert states[-1] == state
+
+
+# ---------------------------------------------------------------------------------- whole
+
+
+def test_a_registry_that_was_never_used_is_not_whole_until_somebody_says_so(
+    ensemble: Ensemble,
+) -> None:
+    ours, theirs = ensemble.registry(), ensemble.registry()
+    assert not ours.whole()
+    ours.put_stream(stream())
+    ours.create_task(definition())
+    assert not theirs.whole()
+    ours.make_whole()
+    assert theirs.whole()
+    theirs.make_whole()
+    assert ours.whole()

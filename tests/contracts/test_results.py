@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import pytest
@@ -14,14 +14,15 @@ from mars.adapters.memory.results import MemoryDeadLetters, MemoryResultTail
 from mars.codec.dead import DeadRange, DeadRow
 from mars.codec.result_headers import result_headers
 from mars.errors import Unavailable
-from mars.ports import CommittedRow, DeadLetters, ResultTail
+from mars.ports import CommittedRow, DeadLetter, DeadLetters, DeadPage, ResultTail
 from mars.settings import KafkaSettings, Settings
-from mars.types import Bucket, TaskName, Topic
+from mars.types import Bucket, Lane, Range, TaskName, Topic
 from tests.contracts.kafka_servers import Cluster, KafkaCluster, MemoryCluster
 from tests.contracts.waiting import eventually
 
 TASK = TaskName("by_sip")
 OTHER = TaskName("other")
+RANGES = (Range(Lane("0"), 5, 9), Range(Lane("0@b1"), 0, 3))
 
 
 def tail_of(cluster: Cluster) -> ResultTail:
@@ -49,7 +50,9 @@ def write(
     complete: bool = True,
 ) -> None:
     """Result rows of one window; all of one key, as these tests do not look at it further."""
-    headers = result_headers(task, 3, Bucket(0), 1, complete=complete, revision=1)
+    headers = result_headers(
+        task, 3, Bucket(2), 7, complete=complete, ranges=RANGES, rows=42, revision=1
+    )
     values = [json.dumps({"window_start": window_start, "sip": sip}).encode() for sip in sips]
     key = b"[%d,null]" % window_start
     cluster.append(topic, partition, values, key=key, headers=headers)
@@ -79,6 +82,10 @@ def test_newest_rows_of_each_partition_come_in_offset_order(cluster: Cluster) ->
         version=3,
         revision=1,
         complete=True,
+        bucket=Bucket(2),
+        emit=7,
+        ranges=RANGES,
+        rows=42,
     )
 
 
@@ -178,7 +185,53 @@ def test_dead_letters_come_newest_first_and_are_read_on(cluster: Cluster) -> Non
     assert len(dead.recent(TASK, 10)) == 3
 
 
+def test_all_dead_letters_can_be_listed_page_by_page(cluster: Cluster) -> None:
+    dead = dead_of(cluster)
+    assert dead.page(TASK, None, {}, 10) == DeadPage((), None)
+    cluster.admin().ensure_internal(1)
+    for offset in range(7):
+        for task in (TASK, OTHER):
+            row = DeadRow(task, 1, "flows", 1, offset, "wrong_type", "bytes: text", b"{}", "1@b1")
+            cluster.append(cluster.names.dead, 0, [msgspec.json.encode(row), b"not ours"])
+    late = DeadRange(TASK, 1, "flows", 1, 40, 90, "late", 3, window_start=60_000)
+    cluster.append(cluster.names.dead, 0, [msgspec.json.encode(late)])
+
+    found = all_pages(dead, None, 3)
+    assert [each.first for each in found] == [*range(7), 40]
+    first = found[0]
+    assert (first.version, first.lane, first.detail, first.payload) == (
+        1,
+        "1@b1",
+        "bytes: text",
+        b"{}",
+    )
+    assert [each.window_start_ms for each in all_pages(dead, "late", 1)] == [60_000]
+
+
+def all_pages(dead: DeadLetters, reason: str | None, limit: int) -> list[DeadLetter]:
+    found: list[DeadLetter] = []
+    after: Mapping[int, int] | None = {}
+    while after is not None:
+        page = dead.page(TASK, reason, after, limit)
+        assert len(page.letters) <= limit
+        found += page.letters
+        after = page.next
+    return found
+
+
 # ------------------------------------------------------------------------------- Kafka alone
+
+
+@pytest.mark.integration
+def test_a_page_ends_after_so_many_records(
+    kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results, "PAGE_MESSAGES_MAX", 4)
+    kafka_cluster.admin().ensure_internal(1)
+    row = msgspec.json.encode(DeadRow(TASK, 1, "flows", 1, 7, "late", "", b""))
+    for partition in range(3):
+        kafka_cluster.append(kafka_cluster.names.dead, partition, [b"not ours"] * 3 + [row] * 2)
+    assert len(all_pages(dead_of(kafka_cluster), "late", 100)) == 6
 
 
 @pytest.mark.integration

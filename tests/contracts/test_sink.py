@@ -7,7 +7,7 @@ import pytest
 from mars.adapters.kafka.wire import encode_progress, progress_key
 from mars.codec.result_headers import result_headers
 from mars.errors import Fenced, Interrupted, OutputRefused, Unavailable
-from mars.ports import Emission, Transaction
+from mars.ports import Emission, References, Transaction
 from mars.types import Bucket, Topic
 from tests.contracts.kafka_servers import BUCKETS, Cluster
 from tests.contracts.transactions import (
@@ -114,7 +114,11 @@ def test_a_commit_writes_rows_references_and_progress_together(
     assert committed(cluster, dead, partition) == [b"dead-1", b"dead-2"]
     assert progress_after(cluster, claimed.next) == done.progress
     (record,) = done.progress
-    assert record == replace(rows.progress(1), emission=replace(rows.emission(1), first=0, last=2))
+    assert record == replace(
+        rows.progress(1),
+        emission=replace(rows.emission(1), first=0, last=2),
+        references=References(partition, 0, 1, 2),
+    )
 
 
 def test_commits_follow_each_other_and_each_next_is_where_the_last_one_ended(
@@ -292,7 +296,7 @@ def test_the_audit_does_not_see_rows_that_were_never_committed(
 def test_the_audit_waits_for_a_transaction_that_hides_the_rows(
     cluster: Cluster, output: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mars.adapters.kafka.sink.VISIBLE_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("mars.adapters.kafka.looking.VISIBLE_TIMEOUT_S", 0.2)
     hiding = cluster.writer()
     hiding.write(output, 0, [b"hides what follows"])
     emission = emitted(cluster, Rows(output, [[b"a"]]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
@@ -76,6 +77,7 @@ def test_a_row_that_is_too_large_is_refused_with_its_topic(
     with pytest.raises(OutputRefused) as refused:
         sink.commit(transaction(1, rows), position)
     assert (refused.value.task, refused.value.topic) == (TASK, output)
+    assert "larger than is taken, select less text" in refused.value.detail
     assert visible(kafka_cluster, output) == []
     sink.commit(transaction(1, Rows(output, [[b"a"]])), own(sink).next)
 
@@ -100,8 +102,9 @@ def test_a_producer_that_could_not_be_made_in_the_background_is_made_by_the_comm
     position = own(sink).next
     failed: Future[object] = Future()
     failed.set_exception(Unavailable("kafka", "told to fail"))
-    sink._slots[BUCKET].ready.result()
-    sink._slots[BUCKET].ready = failed  # type: ignore[assignment]
+    slot = sink._slots[BUCKET]
+    slot.ready.result()
+    sink._slots[BUCKET] = replace(slot, ready=failed)  # type: ignore[arg-type]
     sink.commit(transaction(1, Rows(output, [[b"a"]])), position)
     assert committed(kafka_cluster, output) == [b"a"]
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mars.codec.checksum import checksum
 from mars.codec.result_headers import result_headers
+from mars.codec.snapshot import parts_checksum
 from mars.errors import Interrupted
 from mars.ports import (
     Claim,
@@ -18,6 +19,8 @@ from mars.ports import (
     ProgressRecord,
     ResultBatch,
     ResultSink,
+    Snapshot,
+    SnapshotParts,
     Transaction,
 )
 from mars.types import (
@@ -129,6 +132,21 @@ def transaction(
         results=tuple(batch for part in rows for batch in part.results(emit)),
         dead=dead,
         progress=records or (progress(emit, epoch=epoch, bucket=bucket),),
+    )
+
+
+def saving(
+    emit: int, parts: tuple[bytes, ...], *, task: TaskName = TASK, replaced: int = 0
+) -> Transaction:
+    """Progress that names a snapshot of these parts; without parts, progress that names none."""
+    snapshot = Snapshot({live_lane(0): 10 * emit}, 120_000, len(parts), parts_checksum(parts))
+    record = progress(emit, task=task)
+    return Transaction(
+        bucket=BUCKET,
+        results=(),
+        dead=(),
+        progress=(replace(record, snapshot=snapshot if parts else None),),
+        snapshots=(SnapshotParts(task, 1, parts, replaced),),
     )
 
 

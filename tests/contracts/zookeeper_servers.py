@@ -11,15 +11,17 @@ import pytest
 from kazoo.client import KazooClient
 
 from mars.adapters.memory.coordinator import MemoryCoordinator, MemoryEnsemble
+from mars.adapters.memory.keys import MemoryKeyRegistry, MemoryKeyShelf
 from mars.adapters.memory.queries import MemoryQueryRegistry, MemoryQueryShelf
 from mars.adapters.memory.registry import MemoryRegistry, MemoryShelf
 from mars.adapters.zookeeper.connection import Reply, ZooKeeperConnection
 from mars.adapters.zookeeper.coordinator import ZooKeeperCoordinator
+from mars.adapters.zookeeper.keys import ZooKeeperKeyRegistry
 from mars.adapters.zookeeper.paths import Paths
 from mars.adapters.zookeeper.queries import ZooKeeperQueryRegistry
 from mars.adapters.zookeeper.registry import ZooKeeperRegistry
 from mars.local.servers import ZooKeeperServer
-from mars.ports import Coordinator, QueryRegistry, Registry
+from mars.ports import Coordinator, KeyRegistry, QueryRegistry, Registry
 from mars.settings import ZooKeeperSettings
 from mars.types import MemberId
 from tests.contracts.proxy import Proxy
@@ -37,6 +39,9 @@ class Ensemble(Protocol):
 
     def queries(self) -> QueryRegistry:
         """A process's registry of queries."""
+
+    def keys(self) -> KeyRegistry:
+        """A process's registry of API keys."""
 
     def coordinator(self, member: str) -> Coordinator:
         """The coordinator of the process of that name."""
@@ -64,12 +69,16 @@ class MemoryEnsembleUnderTest:
         self.ensemble = MemoryEnsemble()
         self.shelf = MemoryShelf()
         self.query_shelf = MemoryQueryShelf()
+        self.key_shelf = MemoryKeyShelf()
 
     def registry(self) -> MemoryRegistry:
         return MemoryRegistry(self.shelf)
 
     def queries(self) -> MemoryQueryRegistry:
         return MemoryQueryRegistry(self.query_shelf)
+
+    def keys(self) -> MemoryKeyRegistry:
+        return MemoryKeyRegistry(self.key_shelf)
 
     def coordinator(self, member: str) -> MemoryCoordinator:
         return MemoryCoordinator(self.ensemble, MemberId(member))
@@ -140,6 +149,10 @@ class ZooKeeperUnderTest:
     def queries(self) -> ZooKeeperQueryRegistry:
         process = self.process(f"queries-{len(self.processes)}")
         return ZooKeeperQueryRegistry(process.connection, self.namespace)
+
+    def keys(self) -> ZooKeeperKeyRegistry:
+        process = self.process(f"keys-{len(self.processes)}")
+        return ZooKeeperKeyRegistry(process.connection, self.namespace)
 
     def coordinator(self, member: str) -> ZooKeeperCoordinator:
         process = self.process(member)

@@ -12,7 +12,6 @@ the verdict. Exit 0 if all runs hold, 1 if one does not, 2 for a wrong call.
 from __future__ import annotations
 
 import random
-import signal
 import sys
 import tempfile
 import time
@@ -34,9 +33,6 @@ from tests.support.store import Store
 RUN_S = 60
 DRAIN_S = 240
 ROWS_PER_S = 500
-IDLE_AFTER = "30s"
-"""A partition may fall silent while the broker is away: rows come late only after this."""
-
 LAST_BLOW_S = 50
 """From the begin of a run; after it everything heals."""
 
@@ -96,11 +92,8 @@ class Arena:
     @contextmanager
     def kafka_stopped(self) -> Iterator[None]:
         """SIGSTOP, then SIGCONT, to the broker."""
-        self.mars.kill("kafka", signal.SIGSTOP)
-        try:
+        with self.mars.stopped("kafka"):
             yield
-        finally:
-            self.mars.kill("kafka", signal.SIGCONT)
 
     @contextmanager
     def full_store(self) -> Iterator[None]:
@@ -138,7 +131,6 @@ class Run:
             f"long_{self.seed}",
             seconds=RUN_S,
             rows_per_s=ROWS_PER_S,
-            idle_after=IDLE_AFTER,
         )
         problem = ""
         try:

@@ -17,7 +17,7 @@ from mars.settings import Settings
 from tests.support.cluster import MarsCluster, wait_for
 from tests.support.kafka_proxy import END_TXN, Request
 from tests.support.linked import LinkedRole
-from tests.support.load import Load
+from tests.support.load import LONG_S, Load
 from tests.support.progress import claims
 from tests.support.redis_proxy import Fate
 
@@ -82,6 +82,10 @@ class Striker:
             return Fate.LOST
         return Fate.PASSED
 
+    def done(self) -> bool:
+        """Whether it was enough."""
+        return len(self.kills) == KILLS and self.lost == LOST
+
 
 def test_2_mappers_that_never_hear_what_became_of_a_batch(servers_only: MarsCluster) -> None:
     with roles(servers_only, "mapper-a", "mapper-b", "reducer-a") as running:
@@ -90,8 +94,8 @@ def test_2_mappers_that_never_hear_what_became_of_a_batch(servers_only: MarsClus
         for mapper in mappers:
             striker.watch(mapper)
 
-        with Load(servers_only, "f2").running() as load:
-            load.every(0.1, lambda _: _start_the_dead(mappers))
+        with Load(servers_only, "f2", seconds=LONG_S).running() as load:
+            load.every(0.1, lambda _: _start_the_dead(mappers), until=striker.done)
         _start_the_dead(mappers)
 
         load.check()
@@ -130,8 +134,9 @@ def test_7_the_answer_to_a_commit_is_lost(servers_only: MarsCluster) -> None:
         link = running["reducer-a"].kafka
         link.lose_answers(lambda request: _commits(request) and len(link.lost) < LOST)
 
-        with Load(servers_only, "f7_lost").running() as load:
+        with Load(servers_only, "f7_lost", seconds=LONG_S).running() as load:
             wait_for("commits without an answer", lambda: len(link.lost) == LOST)
+            load.end()
 
         load.check()
 
@@ -143,10 +148,10 @@ def test_7_a_commit_that_arrives_in_the_middle_of_the_next_transaction(
     with roles(servers_only, "mapper-a", "reducer-a") as running:
         reducer = running["reducer-a"]
         late = _Late(reducer)
-        with Load(servers_only, "f7_held", seconds=25).running() as load:
+        with Load(servers_only, "f7_held", seconds=LONG_S).running() as load:
             wait_for("rows", lambda: servers_only.client.ledger("f7_held").read > 0)
             reducer.kafka.hold(late.is_to_be_held, late.arrived)
-            load.every(0.1, lambda _: _start_the_dead([reducer]))
+            load.every(0.1, lambda _: _start_the_dead([reducer]), until=late.done)
         reducer.kafka.release_all()
         _start_the_dead([reducer])
 
@@ -162,6 +167,10 @@ class _Late:
         self._reducer = reducer
         self.arrivals = 0
         self.kills = 0
+
+    def done(self) -> bool:
+        """Whether it was enough."""
+        return self.arrivals >= LATE_MIN and self.kills == KILLS
 
     def is_to_be_held(self, request: Request) -> bool:
         """All commits, until enough were late and those that were sent again come through."""

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.cluster import MarsCluster, wait_for
 from tests.support.linked import LinkedRole
-from tests.support.load import Load
+from tests.support.load import LONG_S, Load
 from tests.support.progress import claims
 
 pytestmark = pytest.mark.faults
@@ -63,12 +63,24 @@ def test_13_mappers_that_join_and_leave(mars: MarsCluster) -> None:
 def test_14_buckets_that_move(mars: MarsCluster) -> None:
     with LinkedRole(mars, "reducer", "reducer-a") as guest:
         before = claims(mars.file["kafka"])
-        with Load(mars, "f14", seconds=20).running() as load:
-            load.every(MOVE_S, lambda _: _come_or_go(guest))
+
+        def moves() -> int:
+            return (claims(mars.file["kafka"]) - before).total()
+
+        def enough() -> bool:
+            return moves() >= MOVED_MIN
+
+        with Load(mars, "f14", seconds=LONG_S).running() as load:
+            load.every(MOVE_S, lambda _: _let_it_move(mars, guest), until=enough)
 
         load.check()
-        after = claims(mars.file["kafka"])
-        assert (after - before).total() >= MOVED_MIN
+        assert enough()
+
+
+def _let_it_move(mars: MarsCluster, reducer: LinkedRole) -> None:
+    """Start it; once it has got buckets, ask it to leave."""
+    if not reducer.running or _work_of(mars, reducer.name):
+        _come_or_go(reducer)
 
 
 @pytest.mark.parametrize("role", ["mapper", "reducer"])

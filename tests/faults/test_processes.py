@@ -68,7 +68,6 @@ def test_results_are_exact_through(mars: MarsCluster, fault: str) -> None:
     name = "f" + fault.replace("-", "_")
     with Load(mars, name, seconds=FEED_S).running() as load:
         load.every(STRIKE_S, lambda turn: FAULTS[fault](mars, turn))
-
     load.check()
 
 

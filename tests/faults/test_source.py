@@ -12,7 +12,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.support.cluster import MarsCluster, wait_for
+from tests.faults.conftest import settings
+from tests.support.cluster import MarsCluster, running_mars, wait_for
 from tests.support.kafka import admin, delete_records, ends
 from tests.support.load import PARTITIONS, Load
 from tests.support.rows import flow_rows
@@ -24,6 +25,15 @@ WINDOW_S = 10
 ROWS_PER_S = 200
 RETAKEN_S = 6
 """Seconds of a window whose rows retention takes away."""
+
+NEVER_MS = 10**9
+
+
+@pytest.fixture(scope="module")
+def mars(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MarsCluster]:
+    """One that saves no panes, so that after a loss every row is needed again."""
+    folder = tmp_path_factory.mktemp("source")
+    yield from running_mars(folder, settings=settings(NEVER_MS))
 
 
 def test_20_windows_whose_rows_retention_removed_are_not_complete(mars: MarsCluster) -> None:
@@ -39,10 +49,12 @@ def test_20_windows_whose_rows_retention_removed_are_not_complete(mars: MarsClus
         with Store(mars) as store:
             store.flush()
         load.send(rows[len(taken) :])
+        load.close_windows(rows)
 
-        wait_for("the last window", lambda: last in dict(_windows(mars)), seconds=45, pause_s=0.5)
+        wait_for("the last window", lambda: last in dict(_windows(mars)), pause_s=0.5)
         assert _windows(mars) == {(window, "0"), (last, "1")}
-        assert _gone(mars) == dict.fromkeys(range(PARTITIONS), len(taken) // PARTITIONS)
+        gone = dict.fromkeys(range(PARTITIONS), len(taken) // PARTITIONS)
+        wait_for("every row that is gone to be named", lambda: _gone(mars) == gone)
 
 
 @contextmanager
@@ -81,7 +93,7 @@ def test_20_a_topic_that_is_deleted_and_made_again_is_noticed(mars: MarsCluster)
         mars.topic("f20_again", PARTITIONS)
         load.send(rows[1000:])
 
-        wait_for("the task to say so", lambda: _failed_because_of(mars, "topic"), seconds=30)
+        wait_for("the task to say so", lambda: _failed_because_of(mars, "topic"))
 
 
 def _failed_because_of(mars: MarsCluster, word: str) -> bool:

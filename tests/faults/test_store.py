@@ -5,7 +5,8 @@ The numbers are those of the list of faults in `docs/RELIABILITY.md`.
 
 from __future__ import annotations
 
-import signal
+import ast
+import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,8 +16,8 @@ import pytest
 
 from tests.support.cluster import MarsCluster, wait_for
 from tests.support.kafka import group_members
-from tests.support.load import Load
-from tests.support.progress import assert_progress_only_goes_forward
+from tests.support.load import PARTITIONS, Load
+from tests.support.progress import assert_progress_only_goes_forward, saved_through
 from tests.support.rows import assert_exactly_once, expected
 from tests.support.store import Store
 
@@ -24,6 +25,9 @@ pytestmark = pytest.mark.faults
 
 ROOM_BYTES = 300_000
 """What may still be written when the limit is set: some seconds of the load."""
+
+LONG_S = 30
+"""A window that is open while the store is lost, and takes many snapshots."""
 
 LATE_S = 60
 """How far behind the others rows are that are to be late."""
@@ -62,7 +66,7 @@ def test_10_a_full_store_evicts_nothing_and_mappers_wait_in_their_group(
     with Load(mars, "f10").running() as load:
         wait_for("rows", lambda: mars.client.ledger("f10").read > 0)
         members = group_members(mars)
-        with limited(store), stopped(mars, "reducer-1", "reducer-2"):
+        with limited(store), mars.stopped("reducer-1", "reducer-2"):
             wait_for("refused writes", lambda: store.refusals() > 0)
             load.every(1, lambda _: None)
             assert group_members(mars) == members
@@ -82,16 +86,31 @@ def limited(store: Store) -> Iterator[None]:
         store.limit_memory(before)
 
 
-@contextmanager
-def stopped(mars: MarsCluster, *names: str) -> Iterator[None]:
-    """Processes that do nothing for a while."""
-    for name in names:
-        mars.kill(name, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        for name in names:
-            mars.kill(name, signal.SIGCONT)
+def test_8_a_long_window_is_read_again_from_its_last_snapshot_only(
+    mars: MarsCluster, store: Store
+) -> None:
+    load = Load(mars, "f8_long", seconds=20, window_s=LONG_S)
+    with load.running():
+        saved = wait_for(
+            "a snapshot of every bucket", lambda: saved_through(mars.file["kafka"], load.name)
+        )
+        store.flush()
+        offsets = wait_for("the task in the new store", lambda: _begun_at(mars, load.name))
+
+    assert offsets.keys() == saved.keys()
+    assert all(offsets[lane] >= saved[lane] > 0 for lane in saved), (offsets, saved)
+    load.check()
+
+
+def _begun_at(mars: MarsCluster, task: str) -> dict[str, int]:
+    """Where a leader let a task go on in a new store; nothing if none has."""
+    begun = re.compile(rf"task initialised task={task} offsets=(.*)$", re.MULTILINE)
+    for path in (mars.data / "logs").glob("reducer-*.log"):
+        for found in begun.finditer(path.read_text()):
+            offsets: dict[str, int] = ast.literal_eval(found[1])
+            if any(offsets.values()):
+                return offsets
+    return {}
 
 
 def test_18_late_rows_across_a_loss_are_counted_or_named_and_never_both(
@@ -105,7 +124,7 @@ def test_18_late_rows_across_a_loss_are_counted_or_named_and_never_both(
         flushed = load.every(4, lambda turn: _late_rows(load, late, turn, store))
     load.send(late[flushed * len(late) // (FLUSHES + 2) :])
 
-    rows = len(load.rows) + len(late)
+    rows = len(load.rows) + PARTITIONS + len(late)
     wait_for("all rows", lambda: mars.client.ledger("f18").read >= rows, seconds=120)
     wait_for("no open row", lambda: mars.client.ledger("f18").open == 0, seconds=120)
     results = mars.read("mars.results.f18")
@@ -151,5 +170,5 @@ def _assert_late_are_accounted(
     assert emitted + named == sent
     ledger = mars.client.ledger("f18")
     assert ledger.late == named.total()
-    assert (ledger.bad, ledger.future, ledger.filtered) == (0, 0, 0)
+    assert (ledger.bad, ledger.future, ledger.filtered) == (0, 0, PARTITIONS)
     assert ledger.late > 0, "nothing came late: the test showed nothing"

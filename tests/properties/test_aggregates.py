@@ -18,7 +18,7 @@ from tests.unit.codec.samples import NAME, plan_of
 A = AggregateFunction
 V = ValueType
 
-QUICK = settings(max_examples=12, deadline=None)
+QUICK = settings(max_examples=12)
 """Each law is tried for some fifty aggregates and types, with as many examples each."""
 
 VALUES: dict[V, st.SearchStrategy[object]] = {

@@ -14,7 +14,7 @@ from mars.plan import Field, Stream
 from mars.types import Records
 from tests.unit.codec.samples import CSV, CSV_HEADER, FIELDS, JSON, NDJSON, records
 
-QUICK = settings(max_examples=80, deadline=None)
+QUICK = settings(max_examples=80)
 
 NAMES = [one.name for one in FIELDS]
 

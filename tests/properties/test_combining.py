@@ -22,7 +22,7 @@ from mars.types import Lane, Mapped, Range, Records, RowCounts
 from tests.properties.test_kernel import MESSAGES, Sent, counts_of, groups_of, plans
 from tests.unit.codec.samples import JSON, NAME, plan_of, records, row
 
-QUICK = settings(max_examples=60, deadline=None)
+QUICK = settings(max_examples=60)
 BUCKETS = 3
 LANES = ("0", "1@b1", "f@b2")
 

@@ -264,7 +264,6 @@ def equal(ours: object, theirs: object) -> bool:
 
 @settings(
     max_examples=200,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(st.data(), rows)
@@ -279,7 +278,6 @@ def test_expression_has_the_value_it_has_in_duckdb(
 
 @settings(
     max_examples=100,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(st.data(), rows, st.integers(0, 12))

@@ -31,7 +31,7 @@ from mars.types import Mapped, Records, RowCounts, Sequence64
 from mars.windows import pane_of, window_starts
 from tests.unit.codec.samples import COUNT, JSON, NAME, SIZE, plan_of, records
 
-QUICK = settings(max_examples=60, deadline=None)
+QUICK = settings(max_examples=60)
 
 A = AggregateFunction
 V = ValueType

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mars.plan import WindowShape
@@ -17,9 +17,8 @@ from mars.windows import (
     pane_of,
     window_panes,
     window_starts,
+    windows_of_panes,
 )
-
-UNHURRIED = settings(deadline=None)
 
 TIMES = st.integers(-10_000, 10_000)
 
@@ -36,7 +35,6 @@ def all_starts(shape: WindowShape, around: int) -> list[int]:
     return [n * shape.slide_ms for n in range(first, (around + 2_000) // shape.slide_ms)]
 
 
-@UNHURRIED
 @given(shapes(), TIMES)
 def test_row_is_in_the_windows_of_its_pane(shape: WindowShape, time_ms: int) -> None:
     # pane        |--*--|
@@ -48,7 +46,24 @@ def test_row_is_in_the_windows_of_its_pane(shape: WindowShape, time_ms: int) -> 
     assert list(window_starts(shape, pane)) == holding
 
 
-@UNHURRIED
+BOUNDS = st.none() | st.integers(-3_000, 3_000)
+
+
+@given(shapes(), st.sets(st.integers(-2_000, 2_000)), BOUNDS, BOUNDS)
+def test_windows_of_panes_come_in_order_and_once(
+    shape: WindowShape, times: set[int], after: int | None, upto: int | None
+) -> None:
+    panes = {pane_of(time_ms, shape.pane_ms) for time_ms in times}
+    wanted = {start for pane in panes for start in window_starts(shape, pane)}
+    ends = {start: start + shape.size_ms for start in wanted}
+    kept = [
+        start
+        for start in sorted(wanted)
+        if (after is None or ends[start] > after) and (upto is None or ends[start] <= upto)
+    ]
+    assert list(windows_of_panes(shape, panes, after_ms=after, upto_ms=upto)) == kept
+
+
 @given(shapes(), TIMES)
 def test_panes_tile_their_window(shape: WindowShape, time_ms: int) -> None:
     # window  |===============|
@@ -60,7 +75,6 @@ def test_panes_tile_their_window(shape: WindowShape, time_ms: int) -> None:
         assert all(start in window_starts(shape, pane) for pane in panes)
 
 
-@UNHURRIED
 @given(shapes(), TIMES, TIMES)
 def test_each_window_closes_exactly_once(shape: WindowShape, one: int, other: int) -> None:
     # closed ----C              W
@@ -77,7 +91,6 @@ def test_each_window_closes_exactly_once(shape: WindowShape, one: int, other: in
     assert list(ending_between(shape, watermark, closed)) == []
 
 
-@UNHURRIED
 @given(shapes(), TIMES)
 def test_closed_up_to_is_an_end_and_the_next_one_is_not_passed(
     shape: WindowShape, watermark: int
@@ -89,7 +102,6 @@ def test_closed_up_to_is_an_end_and_the_next_one_is_not_passed(
     assert closed <= watermark < closed + shape.slide_ms
 
 
-@UNHURRIED
 @given(shapes(), TIMES, TIMES)
 def test_pane_is_late_when_no_window_can_take_it(
     shape: WindowShape, time_ms: int, closed: int
@@ -106,7 +118,6 @@ def test_pane_is_late_when_no_window_can_take_it(
 LANES = [Lane(str(at)) for at in range(4)]
 
 
-@UNHURRIED
 @given(
     st.dictionaries(st.sampled_from(LANES), TIMES),
     st.sets(st.sampled_from(LANES)),

@@ -3,14 +3,40 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from mars.adapters.kafka.wire import decode_progress
+from mars.codec.result_headers import decode_ranges
 from mars.ports import Claim, Ledger, Progress
-from mars.types import Bucket, TaskName, Topic, lane_partition, live_lane
+from mars.types import Bucket, Range, TaskName, Topic, lane_partition, live_lane
 from tests.simulation.cluster import BUCKETS, Servers
-from tests.simulation.rows import Place, Row, Span, expected, rows_of
+from tests.simulation.rows import (
+    LAST_MS,
+    OTHERS,
+    Place,
+    Row,
+    Span,
+    Values,
+    expected,
+    recomputed,
+    rows_of,
+    with_others,
+)
 from tests.simulation.users import Users
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """One result row."""
+
+    place: Place
+    revision: int
+    bucket: int
+    emit: int
+    value: Values
+    ranges: tuple[Range, ...]
 
 
 class Checks:
@@ -21,28 +47,43 @@ class Checks:
         self._users = users
         self._written = written
         self._spans: list[Span] = []
-        self._wanted: dict[Place, tuple[int, int]] = {}
-        self._allowed: dict[Place, tuple[int, int]] = {}
+        self._exact: list[tuple[Span, dict[Place, Values]]] = []
 
     def begin(self) -> None:
         """All rows are written, all versions have begun: what is wanted is known."""
         self._spans = self._users.spans()
-        for span in self._spans:
-            (self._wanted if span.whole else self._allowed).update(expected(span, self._written))
+        self._exact = [(span, expected(span, self._written)) for span in self._spans]
 
     # ---------------------------------------------------------------------------------- the end
 
     def drained(self) -> bool:
         """Each bucket of each version has accounted for all rows and emitted all windows."""
-        newest = self._newest()
-        return all(
-            self._bucket_done(newest.get((TaskName(span.task), span.version, Bucket(bucket))), span)
-            for span in self._spans
-            if span.whole
-            for bucket in range(BUCKETS)
+        return self._failed_where_it_must() and all(
+            self._accounted(record, span) and self._finished(record, span)
+            for span, record in self._standing()
         )
 
-    def _bucket_done(self, record: Progress | None, span: Span) -> bool:
+    def accounted(self) -> bool:
+        """Each bucket of each version has accounted for all rows."""
+        return all(self._accounted(record, span) for span, record in self._standing())
+
+    def _standing(self) -> Iterator[tuple[Span, Progress | None]]:
+        """The newest record of each bucket of each version that is there to the end."""
+        newest = self._newest()
+        for span in self._spans:
+            for bucket in range(BUCKETS if span.whole else 0):
+                yield span, newest.get((TaskName(span.task), span.version, Bucket(bucket)))
+
+    def _failed_where_it_must(self) -> bool:
+        """The task that is over its limit has stopped, if it is."""
+        for span, exact in self._exact:
+            if span.query.max_keys is not None and not span.query.folds:
+                groups = Counter(start for _task, _version, start, _key in exact)
+                over = any(number > span.query.max_keys for number in groups.values())
+                return not over or self._users.overfull_failed()
+        return True
+
+    def _accounted(self, record: Progress | None, span: Span) -> bool:
         if record is None:
             return False
         for lane in [*map(live_lane, self._written), *span.fences]:
@@ -52,7 +93,16 @@ class Checks:
                 end = log.stable_end
             if record.merged.get(lane, 0) < end:
                 return False
-        return span.ends is None or record.ledger.open == 0
+        return True
+
+    def _finished(self, record: Progress | None, span: Span) -> bool:
+        """Its windows are closed, and nothing is owed to those that rows came late for."""
+        if record is None or record.owed:
+            return False
+        if span.ends is not None:
+            return record.ledger.open == 0
+        last_end_ms = LAST_MS - span.query.delay_ms - span.query.size_ms
+        return (record.closed_ms or 0) >= last_end_ms
 
     def standing(self) -> str:
         """Where everything is, for a run that does not come to its end."""
@@ -75,6 +125,7 @@ class Checks:
     def all(self) -> None:
         """Raises AssertionError."""
         self._results()
+        self._ranges()
         for bucket in range(BUCKETS):
             self._progress(Bucket(bucket))
         for span in self._spans:
@@ -83,23 +134,43 @@ class Checks:
         assert not self._servers.watch.problems, self._servers.watch.problems[:5]
 
     def _results(self) -> None:
-        """I1."""
-        found: dict[Place, tuple[int, int]] = {}
-        doubled: list[Place] = []
-        for place, value in self._emitted():
-            doubled += [place] if place in found else []
-            found[place] = value
-        assert not doubled, f"I1: emitted twice: {sorted(doubled)[:5]} of {len(doubled)}"
-        lost = self._wanted.keys() - found.keys()
+        """I1, of the newest revision of each group."""
+        rows = list(self._emitted())
+        _check_revisions(rows)
+        found = _newest_values(rows)
+        wanted: dict[Place, Values] = {}
+        allowed: dict[Place, Values] = {}
+        for span, exact in self._exact:
+            final = with_others(span, exact, found)
+            if not span.whole and span.query.lateness_ms:  # its last revisions need not be there
+                final |= {place: found[place] for place in final.keys() & found.keys()}
+            (wanted if span.whole else allowed).update(final)
+        lost = wanted.keys() - found.keys()
         assert not lost, f"I1: never emitted: {sorted(lost)[:5]} of {len(lost)}"
-        right = self._wanted | self._allowed
+        right = wanted | allowed
         strange = found.keys() - right.keys()
         assert not strange, f"I1: not in the data: {sorted(strange)[:5]} of {len(strange)}"
         wrong = {place: (found[place], right[place]) for place in found}
         wrong = {place: pair for place, pair in wrong.items() if pair[0] != pair[1]}
         assert not wrong, f"I1: emitted, wanted: {sorted(wrong.items())[:5]} of {len(wrong)}"
 
-    def _emitted(self) -> Iterator[tuple[Place, tuple[int, int]]]:
+    def _ranges(self) -> None:
+        """Each row can be computed again from the offsets that its header names."""
+        queries = {(span.task, span.version): span.query for span in self._spans}
+        emitted = list(self._emitted())
+        kept: defaultdict[tuple[str, int, int], set[str]] = defaultdict(set)
+        for row in emitted:
+            kept[row.place[:3]].add(row.place[3])
+        for row in emitted:
+            query, others = queries[row.place[0], row.place[1]], kept[row.place[:3]]
+            again = recomputed(row.place, query, self._written, row.ranges, others)
+            assert row.value == again, f"I1: {row}: its ranges hold {again}"
+
+    def revisions(self) -> int:
+        """How many rows were emitted again, for their late rows."""
+        return sum(row.revision > 0 for row in self._emitted())
+
+    def _emitted(self) -> Iterator[Emitted]:
         for topic, log in self._servers.broker.topics.items():
             if not topic.startswith("mars.results."):
                 continue
@@ -108,13 +179,21 @@ class Checks:
                     headers = dict(record.headers)
                     start, key = json.loads(record.key or b"")
                     value = json.loads(record.value or b"")
+                    assert (key == OTHERS) is (headers.get("mars-folded") == b"1"), headers
                     place = (
                         headers["mars-task"].decode(),
                         int(headers["mars-version"]),
                         start,
                         key,
                     )
-                    yield place, (value["n"], value["total"])
+                    yield Emitted(
+                        place,
+                        int(headers["mars-revision"]),
+                        int(headers["mars-bucket"]),
+                        int(headers["mars-emit"]),
+                        (value["n"], value["total"]),
+                        decode_ranges(headers["mars-ranges"]),
+                    )
 
     def _records(self, bucket: Bucket) -> Iterator[Progress | Claim]:
         partition = self._servers.broker.partition(Topic("mars.progress"), bucket)
@@ -170,6 +249,29 @@ class Checks:
 _NAMES = ("read", "bad", "filtered", "future", "late", "counted")
 
 
+def _check_revisions(rows: Iterable[Emitted]) -> None:
+    """Each revision of a group comes once, with more rows; their numbers step by one, by window."""
+    last: dict[Place, Emitted] = {}
+    emits: defaultdict[tuple[str, int, int, int], dict[int, int]] = defaultdict(dict)
+    for row in rows:
+        before = last.get(row.place)
+        both = f"I1: {before} then {row}"
+        if before is not None:
+            assert before.revision < row.revision, f"emitted twice: {both}"
+            assert before.value[0] <= row.value[0], f"a revision without its rows: {both}"
+        last[row.place] = row
+        emit = emits[*row.place[:3], row.bucket].setdefault(row.revision, row.emit)
+        assert emit == row.emit, f"I1: a revision in two transactions: {row}"
+    for window, numbers in emits.items():
+        highest = max(numbers)
+        missing = set(range(1, highest)) - numbers.keys()
+        assert not missing, f"I1: {window} has revision {highest}, and never had {missing}"
+
+
+def _newest_values(rows: Iterable[Emitted]) -> dict[Place, Values]:
+    return {row.place: row.value for row in rows}
+
+
 def _check_balance(record: Progress) -> None:
     ledger: Ledger = record.ledger
     fates = ledger.counted + ledger.filtered + ledger.bad + ledger.future + ledger.late
@@ -184,9 +286,29 @@ def _check_forward(older: Progress, newer: Progress) -> None:
     assert newer.assignment_epoch >= older.assignment_epoch, f"I3: owners: {both}"
     closed = -1 if older.closed_ms is None else older.closed_ms
     assert older.closed_ms is None or (newer.closed_ms or -1) >= closed, f"I3: C: {both}"
+    _check_kept(older, newer)
     for lane, offset in older.merged.items():
         assert newer.merged.get(lane, -1) >= offset, f"I3: M of lane {lane}: {both}"
     for lane, offset in older.needed.items():
         assert newer.needed.get(lane, -1) >= offset, f"I3: L of lane {lane}: {both}"
     for lane, offset in newer.merged.items():
         assert newer.needed.get(lane, 0) <= offset, f"I3: L <= M of lane {lane}: {both}"
+    if older.snapshot is not None and newer.snapshot is not None:
+        for lane, offset in older.snapshot.merged.items():
+            assert newer.snapshot.merged.get(lane, -1) >= offset, f"I3: S of lane {lane}: {both}"
+
+
+def _check_kept(older: Progress, newer: Progress) -> None:
+    """D and the revisions of the windows after it."""
+    both = f"{older} then {newer}"
+    if newer.forgotten_ms is None:
+        assert older.forgotten_ms is None, f"I3: D: {both}"
+        return
+    assert newer.closed_ms is not None, f"I3: D <= C: {both}"
+    assert (older.forgotten_ms or 0) <= newer.forgotten_ms <= newer.closed_ms, f"I3: D: {both}"
+    if newer.deleted:
+        return
+    for start, number in newer.revisions.items():
+        assert number - older.revisions.get(start, 0) in {0, 1}, f"I3: revisions: {both}"
+    gone = older.revisions.keys() - newer.revisions.keys()
+    assert all(start < newer.forgotten_ms for start in gone), f"I3: revisions: {both}"

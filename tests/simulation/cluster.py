@@ -59,7 +59,10 @@ BALANCE = SteeringLimits(
 class Servers:
     """Kafka, Redis and ZooKeeper."""
 
-    def __init__(self, clock: Callable[[], int], log_bytes_max: int) -> None:
+    def __init__(
+        self, clock: Callable[[], int], log_bytes_max: int, snapshot_every_ms: int
+    ) -> None:
+        self.snapshot_every_ms = snapshot_every_ms
         self.broker = MemoryBroker(clock)
         self.store = MemoryStore(clock, BUCKETS, log_bytes_max)
         self.ensemble = MemoryEnsemble()
@@ -236,7 +239,13 @@ class Cluster:
         coordinator, registry, store = self._coordinator(member), self._registry(), self._store()
         admin = self._kafka(MemoryTopicAdmin(self._servers.broker))
         coordinator.join(reporter.report(0, ()))
-        limits = OwningLimits(PROGRESS_INTERVAL_MS, LARGE_TASK_ROWS, self._log_bytes_max, BUCKETS)
+        limits = OwningLimits(
+            PROGRESS_INTERVAL_MS,
+            LARGE_TASK_ROWS,
+            self._log_bytes_max,
+            BUCKETS,
+            self._servers.snapshot_every_ms,
+        )
         loop = ReducerLoop(
             member,
             Reducing(member, limits),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from mars.plan import Field, FieldType, Format, Stream
-from mars.types import Lane, StreamName, lane_partition, live_lane
+from mars.types import Lane, Range, StreamName, lane_partition, live_lane
 
 TOPIC = "flows"
 STREAM = Stream(
@@ -23,8 +24,17 @@ STREAM = Stream(
     "ts",
 )
 DELAY_MS = 2_000
-OPTIONS: Mapping[str, object] = {"delay": "2s", "idle_after": "60min"}
-"""No lane is ever idle, so the watermark is driven by rows alone and no row can be late."""
+"""Delay of tasks, and most disorder of rows."""
+
+DISORDER_MS = 8_000
+"""The same in runs with tasks that revise, and the shortest lateness of these."""
+
+OPTIONS: Mapping[str, object] = {"idle_after": "60min"}
+"""No lane is ever idle, so the watermark is driven by rows alone and no row within the delay can be
+late."""
+
+HURRY = 10
+"""How much shorter the windows are of tasks that revise, so that many rows come late."""
 
 EVENT_START_MS = 100_000
 LAST_MS = 900_000
@@ -35,16 +45,35 @@ KEYS = 5
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query, and its shape for the oracle; rows whose `v` this divides are filtered."""
+    """A query, and its shape for the oracle; rows whose `v` this divides are filtered.
+
+    `max_keys` is the limit on the groups of a window; over it the task folds, or fails. A task
+    with a `lateness_ms` revises windows for so long.
+    """
 
     sql: str
     size_ms: int
     slide_ms: int
     refused_multiples: int = 0
+    max_keys: int | None = None
+    folds: bool = True
+    lateness_ms: int = 0
+    delay_ms: int = DELAY_MS
 
     def takes(self, value: int) -> bool:
         """Whether the filter lets a row pass."""
         return not self.refused_multiples or value % self.refused_multiples != 0
+
+    @property
+    def options(self) -> Mapping[str, object]:
+        """The options of a task with this query."""
+        options = {**OPTIONS, "delay": f"{self.delay_ms}ms"}
+        if self.lateness_ms:
+            return {**options, "late": "revise", "lateness": f"{self.lateness_ms}ms"}
+        if self.max_keys is None:
+            return options
+        policy = "fold" if self.folds else "fail"
+        return {**options, "max_keys": self.max_keys, "over_max_keys": policy}
 
 
 TUMBLING = Query(
@@ -66,6 +95,27 @@ SLIDING = Query(
     10_000,
 )
 
+STRICT = replace(TUMBLING, max_keys=1, folds=False)
+"""Sooner or later some window has two groups."""
+
+OTHERS = "__other__"
+"""The key of the row of all groups over `max_keys`."""
+
+
+def revised(query: Query, lateness_ms: int) -> Query:
+    """The same with short windows that wait for nothing and are revised instead."""
+    assert lateness_ms >= DISORDER_MS, "rows could be too late"
+    where, windowing = query.sql.split("WINDOWING")
+    words = [str(int(word) // HURRY) if word.isdigit() else word for word in windowing.split()]
+    return replace(
+        query,
+        sql=f"{where}WINDOWING {' '.join(words)}",
+        size_ms=query.size_ms // HURRY,
+        slide_ms=query.slide_ms // HURRY,
+        lateness_ms=lateness_ms,
+        delay_ms=0,
+    )
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -82,13 +132,17 @@ class Row:
         return json.dumps({"ts": self.time_ms, "k": self.key, "v": self.value}).encode()
 
 
-def make_rows(chance: random.Random, count: int, newest_ms: int = EVENT_START_MS) -> list[Row]:
-    """One lane: event time goes on, each row is at most `DELAY_MS` behind the newest before it."""
+def make_rows(
+    chance: random.Random, count: int, disorder_ms: int, newest_ms: int = EVENT_START_MS
+) -> list[Row]:
+    """One lane: event time goes on, each row is at most so far behind the newest before it."""
     rows: list[Row] = []
     newest = newest_ms + chance.randrange(3_000)
     for _ in range(count):
         newest += chance.randrange(1_500)
-        time_ms = newest - chance.choice((0, 0, 0, chance.randrange(DELAY_MS + 1)))
+        behind_ms = chance.randrange(disorder_ms + 1)
+        orderly = (0, 0, 0) if disorder_ms <= DELAY_MS else (0,)
+        time_ms = newest - chance.choice((*orderly, behind_ms))
         key = f"k{chance.randrange(KEYS)}" if chance.random() > 0.03 else ""
         rows.append(Row(time_ms, key, chance.randrange(1, 2**31)))
     return rows
@@ -133,6 +187,9 @@ class Span:
         return offset >= self.starts.get(lane, 0) and (end is None or offset < end)
 
 
+Values = tuple[int, int]
+"""Count and sum."""
+
 Written = Mapping[int, Mapping[int, Row]]
 """Partition -> offset -> row."""
 
@@ -146,9 +203,9 @@ def rows_of(span: Span, written: Written) -> Iterable[Row]:
                 yield row
 
 
-def expected(span: Span, written: Written) -> dict[Place, tuple[int, int]]:
-    """The final rows: count and sum of every window that ends before the last row's."""
-    found: dict[Place, tuple[int, int]] = {}
+def expected(span: Span, written: Written) -> dict[Place, Values]:
+    """Count and sum of every group of every window that ends before the last row's."""
+    found: dict[Place, Values] = {}
     query = span.query
     for row in rows_of(span, written):
         if not row.key or not query.takes(row.value) or row.time_ms >= LAST_MS - query.size_ms:
@@ -159,3 +216,46 @@ def expected(span: Span, written: Written) -> dict[Place, tuple[int, int]]:
             count, total = found.get(place, (0, 0))
             found[place] = (count + 1, total + row.value)
     return found
+
+
+def recomputed(
+    place: Place, query: Query, written: Written, ranges: Iterable[Range], kept: Collection[str]
+) -> Values:
+    """Count and sum of the rows of one group of one window that lie in these ranges.
+
+    The group OTHERS has the rows of all groups that are not `kept` with a row of their own.
+    """
+    _task, _version, start_ms, key = place
+    values = [
+        row.value
+        for part in ranges
+        for offset, row in written[lane_partition(part.lane) or 0].items()
+        if part.first <= offset < part.next
+        and (bool(row.key) and row.key not in kept if key == OTHERS else row.key == key)
+        and start_ms <= row.time_ms < start_ms + query.size_ms
+        and query.takes(row.value)
+    ]
+    return len(values), sum(values)
+
+
+def with_others(
+    span: Span, exact: Mapping[Place, Values], found: Collection[Place]
+) -> dict[Place, Values]:
+    """The final rows, given which groups of windows over the limit have a row of their own."""
+    most = span.query.max_keys
+    if most is None or not span.query.folds:
+        return dict(exact)
+    windows: defaultdict[int, dict[Place, Values]] = defaultdict(dict)
+    for place, values in exact.items():
+        windows[place[2]][place] = values
+    wanted: dict[Place, Values] = {}
+    for start, groups in windows.items():
+        if len(groups) <= most:
+            wanted.update(groups)
+            continue
+        kept = {place: groups[place] for place in groups if place in found}
+        assert len(kept) <= most, f"more than {most} groups have rows: {sorted(kept)}"
+        folded = [groups[place] for place in groups if place not in kept]
+        count, total = (sum(part) for part in zip(*folded, strict=True))
+        wanted |= {**kept, (span.task, span.version, start, OTHERS): (count, total)}
+    return wanted

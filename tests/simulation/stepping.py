@@ -10,7 +10,7 @@ from mars.adapters.memory.bulk import MemoryBulkEngine
 from mars.adapters.memory.sink import Crash, MemorySink
 from mars.adapters.memory.source import MemorySource
 from mars.errors import Unavailable
-from mars.ports import Claim, Claimed, Committed, MapJob, SourceEvent, Transaction
+from mars.ports import Claim, Claimed, Committed, MapJob, Progress, SourceEvent, Transaction
 from mars.types import Bucket, Mapped
 from tests.simulation.weather import Fate
 
@@ -34,6 +34,9 @@ class Steps(Protocol):
 
     def crash(self) -> Crash | None:
         """Where the next transaction breaks off."""
+
+    def lost_markers(self) -> Callable[[object], bool] | None:
+        """Whether a partition gets no marker when the next transaction ends; None: all get one."""
 
     def die(self) -> None:
         """The calling process dies."""
@@ -155,6 +158,10 @@ class SteppingSink(MemorySink):
         self._world.tell("committed", (), committed.progress)
         return committed
 
+    def saved(self, record: Progress) -> tuple[bytes, ...]:
+        self._call(f"saved {record.task}/v{record.version}/{record.bucket}")
+        return super().saved(record)
+
     def _call(self, name: str) -> None:
         fate = self._world.step(f"kafka.{name}", lossy=True)
         if fate is Fate.LOST or self._world.down("kafka"):
@@ -171,5 +178,8 @@ class SteppingSink(MemorySink):
         crash = self._world.crash()
         if crash is not None:
             self.crash_next(crash)
+        lost = self._world.lost_markers()
+        if lost is not None:
+            self._broker.lose_markers(lost)
         super()._commit(producer, bucket)
         self._world.step(f"kafka.ended bucket {bucket}", lossy=False)

@@ -43,7 +43,11 @@ def _one(value: object) -> str:  # noqa: C901, PLR0911, PLR0912 -- one way per k
         case Progress():
             closed, merged, needed = value.closed_ms, _one(value.merged), _one(value.needed)
             name = f"{value.task}/v{value.version}/{value.bucket}"
-            return f"{name} emit {value.emit} C {closed} M {merged} L {needed} {value.ledger}"
+            saved = f" S {_one(value.snapshot.merged)}" if value.snapshot is not None else ""
+            late = f" D {value.forgotten_ms} revised {_one(value.revisions)} owed {value.owed}"
+            kept = late if value.forgotten_ms != value.closed_ms else ""
+            marks = f"C {closed}{kept} M {merged} L {needed}{saved}"
+            return f"{name} emit {value.emit} {marks} {value.ledger}"
         case Claim():
             return f"claim A{value.assignment_epoch} E{value.store_epoch} {value.member}"
         case TaskStart():

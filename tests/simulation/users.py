@@ -4,33 +4,94 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from mars.definitions import Backfill, LaneSpan, TaskDefinition, TaskState, TaskVersion
+from mars.machines.folding import WINDOWS_AT_ONCE
+from mars.ports import put_copy
 from mars.types import Lane, TaskName, Topic, backfill_lane, lane_partition, live_lane
 from tests.simulation.cluster import Servers
 from tests.simulation.rows import (
+    DELAY_MS,
+    DISORDER_MS,
     FILTERED,
-    OPTIONS,
     SLIDING,
     STREAM,
+    STRICT,
     TOPIC,
     TUMBLING,
     Query,
     Span,
+    revised,
 )
 from tests.simulation.strands import Scheduler
 
 FLAT = TaskName("flat")
 """The task that exists from the start; the others come and go."""
 
+OVERFULL = TaskName("overfull")
+"""The task that some runs have besides, and that fails by itself: nobody touches it."""
+
 TASKS_MAX = 3
+
+
+FOLDING_SHARE = 0.3
+"""How often the tasks of a run fold."""
+
+OVERFULL_SHARE = 0.2
+"""How often a run has a task that fails."""
+
+
+REVISING_SHARE = 0.5
+"""How often the tasks of a run revise windows; those that fold do not."""
+
+LATENESSES_MS = (DISORDER_MS, 12_000, 40_000)
+"""For how long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Options of the tasks in a run: how many groups those have that fold, whether one more task
+    fails, and for how long tasks revise closed windows, how many at once.
+    """
+
+    max_keys: int | None
+    overfull: bool
+    lateness_ms: int
+    windows_at_once: int
+
+    @classmethod
+    def draw(cls, seed: int, *, revising: bool = True) -> Limits:
+        """Of a chance of their own, so that runs without limits are what they were without them.
+
+        `revising`: whether tasks may revise; a seed where they might gives another run if not.
+        """
+        chance = random.Random(f"limits {seed}")
+        max_keys = chance.choice((1, 2, 3)) if chance.random() < FOLDING_SHARE else None
+        overfull = chance.random() < OVERFULL_SHARE
+        revises = revising and chance.random() < REVISING_SHARE and max_keys is None
+        if not revises:
+            return cls(max_keys, overfull, 0, WINDOWS_AT_ONCE)
+        at_once = chance.choice((2, 5, WINDOWS_AT_ONCE))
+        return cls(max_keys, overfull, chance.choice(LATENESSES_MS), at_once)
+
+    @property
+    def disorder_ms(self) -> int:
+        """How far rows are out of order in this run."""
+        return DISORDER_MS if self.lateness_ms else DELAY_MS
 
 
 class Users:
     """Does what the API does, at once and without failing."""
 
-    def __init__(self, servers: Servers, scheduler: Scheduler, note: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        servers: Servers,
+        scheduler: Scheduler,
+        note: Callable[[str], None],
+        limits: Limits,
+    ) -> None:
+        self._limits = limits
         self._servers = servers
         self._scheduler = scheduler
         self._note = note
@@ -42,10 +103,15 @@ class Users:
     def create(self, chance: random.Random) -> None:
         """The first task, from the beginning of the topic."""
         self._create(FLAT, TUMBLING, self._starts(latest=False), _chunks(chance))
+        if self._limits.overfull:
+            self._create(OVERFULL, STRICT, self._starts(latest=False), 0)
 
     def ask(self, chance: random.Random) -> None:
-        """Some request."""
+        """Some request; refused while ZooKeeper lacks what it held."""
+        if not self._servers.registry.whole():
+            return
         tasks = self._servers.registry.tasks()
+        tasks.pop(OVERFULL, None)
         request = chance.choice((self._toggle, self._toggle, self._change, self._renew, self._add))
         request(chance, tasks)
 
@@ -61,8 +127,8 @@ class Users:
         task = tasks[chance.choice(sorted(tasks))]
         if task.state is TaskState.DELETED or task.current.starts is None:
             return
-        query = chance.choice((TUMBLING, FILTERED, SLIDING))
         number = task.current.version + 1
+        query = self._limited(chance.choice((TUMBLING, FILTERED, SLIDING)), number)
         self._queries[task.name, number] = query
         version = self._version(number, query, None)
         self._write(replace(task, versions=(*task.versions, version)))
@@ -109,6 +175,7 @@ class Users:
         registry = self._servers.registry
         found = registry.task(name)
         number = 1 if found is None else found[0].current.version + 1
+        query = self._limited(query, number)
         self._queries[name, number] = query
         backfills = self._backfills(starts, chunks)
         for backfill in backfills:
@@ -121,8 +188,20 @@ class Users:
         if found is None:
             self._note(f"USER creates {name} at {dict(starts)}")
             assert registry.create_task(task)
+            self._servers.control.put_task(task)
         else:
             self._write(task)
+
+    def _limited(self, query: Query, version: int) -> Query:
+        """The query, which folds or revises in a run where tasks do: in every other version, so
+        that some versions are in one bucket and some in all.
+        """
+        query = replace(query, delay_ms=self._limits.disorder_ms)
+        if query.max_keys is not None or version % 2 == 0:
+            return query
+        if self._limits.lateness_ms:
+            return revised(query, self._limits.lateness_ms)
+        return replace(query, max_keys=self._limits.max_keys)
 
     def _fence(self, lane: Lane) -> int:
         number = lane_partition(lane)
@@ -147,17 +226,28 @@ class Users:
         self._note(f"USER writes {task.name} {task.state} {versions}")
         found = self._servers.registry.task(task.name)
         assert found is not None
+        if task.state is TaskState.DELETED:
+            self._servers.control.put_task(task)
         assert self._servers.registry.replace_task(task, found[1])
+        put_copy(self._servers.control, task)
 
     # --------------------------------------------------------------------------- what is there
 
     def all_begun(self) -> bool:
         """Every version of every living task has its start."""
+        if not self._servers.registry.whole():
+            return False
         tasks = self._servers.registry.tasks().values()
-        assert not any(task.state is TaskState.FAILED for task in tasks), f"a task failed: {tasks}"
+        failed = [task for task in tasks if task.state is TaskState.FAILED]
+        assert not [task for task in failed if task.name != OVERFULL], f"a task failed: {failed}"
         return all(
             task.current.starts is not None for task in tasks if task.state is not TaskState.DELETED
         )
+
+    def overfull_failed(self) -> bool:
+        """Whether the task that must fail has done so."""
+        found = self._servers.registry.task(OVERFULL)
+        return found is not None and found[0].state is TaskState.FAILED
 
     def spans(self) -> list[Span]:
         """All versions that ever took rows."""
@@ -166,12 +256,12 @@ class Users:
             for task in self._servers.registry.tasks().values()
             if task.state is not TaskState.DELETED
         ]
-        spans = [span for task in living for span in self._spans(task, whole=True)]
+        spans = [span for task in living for span in self._spans(task, whole=task.name != OVERFULL)]
         return spans + [span for task, _ in self._gone for span in self._spans(task, whole=False)]
 
     def _version(self, number: int, query: Query, starts: Mapping[Lane, int] | None) -> TaskVersion:
         topic_id = self._servers.broker.topics[Topic(TOPIC)].topic_id
-        return TaskVersion(number, query.sql, OPTIONS, STREAM, topic_id, 0, starts)
+        return TaskVersion(number, query.sql, query.options, STREAM, topic_id, 0, starts)
 
     def _spans(self, task: TaskDefinition, *, whole: bool) -> list[Span]:
         begun = task.begun

@@ -89,6 +89,13 @@ class WatchedLog(MemoryPartialLog):
         done = super().compact(task, epoch, bucket, base, older)
         return done or self._unchanged(before, f"compact of {task}")
 
+    def put_base(
+        self, task: TaskName, epoch: StoreEpoch, bucket: Bucket, bases: Sequence[Entry]
+    ) -> bool:
+        before = self.dump()
+        done = super().put_base(task, epoch, bucket, bases)
+        return done or self._unchanged(before, f"put_base of {task}")
+
     def _unchanged(self, before: object, call: str) -> bool:
         """Always False: the call was refused."""
         self._watch.refused += 1

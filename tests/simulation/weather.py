@@ -46,8 +46,12 @@ class Weather:
     outage_ms: int
     flush_ms: int
     user_ms: int
+    wipe_ms: int
     leave_ms: int = 0
     """Reducers are asked to stop: only where a test wants it, so that seeds stay what they were."""
+
+    markers_lost: float = 0.0
+    """Transactions that Kafka does not end in about half of their partitions; the same."""
 
     @staticmethod
     def draw(chance: random.Random) -> Weather:
@@ -76,6 +80,7 @@ class Weather:
             outage_ms=pause(3_000, 9_000),
             flush_ms=pause(2_000, 8_000),
             user_ms=pause(1_500, 5_000),
+            wipe_ms=pause(4_000, 16_000),
         )
 
     @staticmethod

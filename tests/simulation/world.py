@@ -7,12 +7,14 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import TypeVar
 from unittest.mock import patch
 
 import mapper.bulk.loop
 import mapper.loop
 import mars.adapters.memory.bulk
+import mars.machines.folding
 import mars.process.life
 import mars.process.member
 import mars.process.tasks
@@ -29,7 +31,7 @@ from tests.simulation.cluster import Cluster, Process, Servers
 from tests.simulation.rows import EVENT_START_MS, TOPIC, Row, last_row, make_rows
 from tests.simulation.strands import Scheduler
 from tests.simulation.telling import told
-from tests.simulation.users import Users
+from tests.simulation.users import OVERFULL, Limits, Users
 from tests.simulation.weather import Fate, Weather
 
 STORM_MS = 12_000
@@ -54,6 +56,14 @@ BUDGETS_BYTES = (16_000, 24_000, 10**8)
 """Of a task's log: the smallest just holds the merged panes of three versions, so that mappers are
 held back all the time and no task needs more.
 """
+
+BUDGETS_FOR_KEPT = 5
+"""How much more tasks get that keep closed windows."""
+
+NEVER_SAVED_MS = 10**9
+
+SNAPSHOTS_MS = (300, 1_200, 4_000, NEVER_SAVED_MS)
+"""How often open panes are saved; windows are open for some seconds."""
 
 TRACE_LINES = 40
 
@@ -105,7 +115,7 @@ _plans: dict[tuple[object, ...], Plan] = {}
 
 def _compile(task: TaskName, version: TaskVersion, namespace: str) -> Plan:
     """`compile_version`, remembered: every process calls it for every version of every run."""
-    key = (task, version.version, version.sql)
+    key = (task, version.version, version.sql, *sorted(version.options.items()))
     if key not in _plans:
         _plans[key] = compile_version(task, version, namespace)
     return _plans[key]
@@ -119,13 +129,17 @@ class World:
         seed: int,
         tell: Callable[[str], None] | None = None,
         tune: Callable[[Weather], Weather] = lambda drawn: drawn,
+        *,
+        revising: bool = True,
     ) -> None:
         self.seed = seed
         self.chance = random.Random(seed)
         self.scheduler = Scheduler(self.chance)
         self.weather = tune(Weather.draw(self.chance))
-        budget = self.chance.choice(BUDGETS_BYTES)
-        self.servers = Servers(lambda: self.scheduler.now_ms, budget)
+        self._limits = limits = Limits.draw(seed, revising=revising)
+        budget = self.chance.choice(BUDGETS_BYTES) * (BUDGETS_FOR_KEPT if limits.lateness_ms else 1)
+        snapshots_ms = self.chance.choice(SNAPSHOTS_MS)
+        self.servers = Servers(lambda: self.scheduler.now_ms, budget, snapshots_ms)
         self.cluster = Cluster(self.scheduler, self, self.servers)
         self._starters = {
             "mapper": self.cluster.mapper,
@@ -140,13 +154,15 @@ class World:
         self._storm = True
         self._with_history = self.chance.random() < HISTORY_SHARE
         self._ended = False
+        self._lost_last = False
         partitions = self.chance.randint(2, 4)
         self.servers.broker.create_topic(Topic(TOPIC), partitions)
         self._waiting: list[list[Row]] = [
-            make_rows(self.chance, self.chance.randint(15, 45)) for _ in range(partitions)
+            make_rows(self.chance, self.chance.randint(15, 45), limits.disorder_ms)
+            for _ in range(partitions)
         ]
         self.written: dict[int, dict[int, Row]] = {number: {} for number in range(partitions)}
-        self.users = Users(self.servers, self.scheduler, self.note)
+        self.users = Users(self.servers, self.scheduler, self.note, limits)
         self.checks = Checks(self.servers, self.users, self.written)
 
     # ------------------------------------------------------------------------------- the run
@@ -185,13 +201,16 @@ class World:
 
     def _hear(self, record: logging.LogRecord) -> None:
         self.note(f"{record.levelname} {record.getMessage()} {getattr(record, 'mars_fields', '')}")
-        if record.levelno >= logging.ERROR:
+        fields = getattr(record, "mars_fields", {})
+        if record.levelno >= logging.ERROR and fields.get("task") != OVERFULL:
             self._errors.append(f"{record.getMessage()} {getattr(record, 'mars_fields', '')}")
 
     def _run(self) -> None:
         self._begin()
         self._go_on(self._calm, "the storm passes")
         self._heal()
+        self._go_on(self.servers.registry.whole, "ZooKeeper has all that it had")
+        self.users.resume_all()
         self._trickle()
         self._go_on(self.users.all_begun, "every version has begun")
         self._feed_rest()
@@ -222,6 +241,8 @@ class World:
             for module in modules:
                 stack.enter_context(patch.object(module, "time", clock))
             stack.enter_context(patch.object(mars.adapters.memory.bulk, "TASK_OFFSETS", 3))
+            at_once = self._limits.windows_at_once
+            stack.enter_context(patch.object(mars.machines.folding, "WINDOWS_AT_ONCE", at_once))
             for module in (mars.process.tasks, reducer.leader):
                 stack.enter_context(patch.object(module, "compile_version", _compile))
             yield
@@ -248,6 +269,7 @@ class World:
             (weather.flush_ms, self._lose_store),
             (weather.user_ms, self._ask),
             (weather.leave_ms, self._let_one_leave),
+            (weather.wipe_ms, self._wipe_zookeeper),
             (700, self.servers.broker.deliver_delayed),
         ):
             if pause_ms:
@@ -283,7 +305,7 @@ class World:
         for number, rows in self.written.items():
             newest = max((row.time_ms for row in rows.values()), default=EVENT_START_MS)
             if not self._waiting[number]:
-                self._waiting[number] = make_rows(self.chance, 1, newest)
+                self._waiting[number] = make_rows(self.chance, 1, self._limits.disorder_ms, newest)
             self._append(number)
         self.scheduler.after(self.draw(200, 800), self._trickle)
 
@@ -303,9 +325,26 @@ class World:
             while self._waiting[number]:
                 self._append(number)
             self._append(number, last_row())
-        if self.chance.random() < LAST_LOSS_SHARE:
-            self.scheduler.after(self.draw(0, 3_000), self._lose_store)
         self.checks.begin()
+        if self.chance.random() < LAST_LOSS_SHARE:
+            self.scheduler.after(self.draw(0, 3_000), self._lose_store_last)
+            if self.servers.snapshot_every_ms < NEVER_SAVED_MS:
+                self._close_after_loss()
+
+    def _lose_store_last(self) -> None:
+        self._lose_store()
+        self._lost_last = True
+
+    def _close_after_loss(self) -> None:
+        """One more row a lane, once all are accounted again.
+
+        A mark is lost with the store, and rows whose panes are saved are not read again: without
+        another row a lane would hold the watermark until it is idle, and none ever is.
+        """
+        self._go_on(lambda: self._lost_last, "the store is lost once more")
+        self._go_on(self.checks.accounted, "all rows are accounted")
+        for number in self.written:
+            self._append(number, last_row())
 
     # -------------------------------------------------------------------------------- mishaps
 
@@ -417,6 +456,18 @@ class World:
         store.sealed = None
         store.starts += restart
 
+    def _wipe_zookeeper(self) -> None:
+        """It comes back without anything that was in it."""
+        self.note("ZOOKEEPER WIPED")
+        self.servers.ensemble.wipe()
+        self.servers.registry.wipe()
+        for process in self._living():
+            self.scheduler.after(self.draw(0, 1_500), partial(self._reconnect_awake, process))
+
+    def _reconnect_awake(self, process: Process) -> None:
+        if not process.host.frozen:
+            self._reconnect(process.member)
+
     def _ask(self) -> None:
         self.users.ask(self.chance)
 
@@ -426,7 +477,6 @@ class World:
         self.note("HEALED")
         self._down.clear()
         self.weather = Weather.calm()
-        self.users.resume_all()
         for process in self._living():
             if process.host.frozen:
                 self._thaw(process)
@@ -471,6 +521,14 @@ class World:
                 return crash
             drawn -= share
         return None
+
+    def lost_markers(self) -> Callable[[object], bool] | None:
+        """See `stepping.Steps`."""
+        share = self.weather.markers_lost
+        if not share or self.chance.random() >= share:
+            return None
+        self.note("MARKERS LOST")
+        return lambda _partition: self.chance.random() < 0.5
 
     def die(self) -> None:
         """See `stepping.Steps`."""

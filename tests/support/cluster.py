@@ -8,26 +8,32 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
+from mars.answers import Ledger
 from mars.client import Client
 from mars.errors import MarsError
+from tests.conftest import missing_java, missing_kafka, missing_valkey, need
 from tests.support.rows import FIELDS, QUERY, Result
 
-START_S = 120.0
-"""For `mars up`: about 15 s on a quiet machine."""
+COMMAND_S = 300.0
+"""For any command: `mars up` takes 15 s on a quiet machine, a backfill on Spark 30."""
+
+WAIT_S = 120.0
+"""For what takes seconds on a quiet machine, a recovery included."""
 
 Answer = TypeVar("Answer")
 
 
 def wait_for(
-    what: str, look: Callable[[], Answer], *, seconds: float = 60.0, pause_s: float = 0.1
+    what: str, look: Callable[[], Answer], *, seconds: float = WAIT_S, pause_s: float = 0.1
 ) -> Answer:
     """Look until the answer is true; fails, saying `what`, after `seconds`."""
     deadline = time.monotonic() + seconds
@@ -45,6 +51,18 @@ def wait_for(
     raise AssertionError(f"waited {seconds} s for {what}; last seen: {last!r}")
 
 
+def running_mars(folder: Path, *options: str, settings: str = "") -> Iterator[MarsCluster]:
+    """Start one in a folder, yield it, stop it; `settings` are TOML. Skips where it cannot run."""
+    need(missing_java() or missing_kafka() or missing_valkey())
+    if settings:
+        config = folder / "mars.toml"
+        config.write_text(settings)
+        options = ("--config", str(config), *options)
+    mars = MarsCluster(folder / "data", *options)
+    yield mars
+    mars.down()
+
+
 class MarsCluster:
     """`mars up --detach` on free ports, in a folder of its own."""
 
@@ -60,7 +78,7 @@ class MarsCluster:
             [sys.executable, "-m", "mars.cli", *arguments],
             capture_output=True,
             text=True,
-            timeout=START_S,
+            timeout=COMMAND_S,
             check=False,
             env={**os.environ, **({"MARS_API": self.api} if self.api else {})},
         )
@@ -111,6 +129,17 @@ class MarsCluster:
         os.kill(pid, number)
         return pid
 
+    @contextmanager
+    def stopped(self, *names: str) -> Iterator[None]:
+        """SIGSTOP to all of them, so that none takes over, and SIGCONT afterwards."""
+        for name in names:
+            self.kill(name, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for name in names:
+                self.kill(name, signal.SIGCONT)
+
     def logs(self, lines: int = 15) -> str:
         """The last lines of every log, for a test that failed."""
         return "\n".join(
@@ -133,6 +162,20 @@ class MarsCluster:
         self.client.create_task(
             name, sql, options={"delay": "500ms", "idle_after": "1s", **options}
         )
+
+    def ledger(self, task: str, read: int, emitted: int = 0) -> Ledger:
+        """The ledger once it has at least so many rows read and emitted.
+
+        The API follows what reducers commit as any consumer does, so it may be behind the test.
+        """
+
+        def settled() -> Ledger | None:
+            found = self.client.ledger(task)
+            return found if found.read >= read and found.emitted >= emitted else None
+
+        found = wait_for(f"{read} rows read and {emitted} emitted of {task}", settled)
+        assert found is not None
+        return found
 
     # ------------------------------------------------------------------------------- Kafka
 
@@ -197,6 +240,10 @@ class MarsCluster:
 
     def read(self, topic: str) -> list[Result]:
         """Everything committed in a topic now: (key, value, headers)."""
+        return [_result(message) for message in self.messages(topic)]
+
+    def messages(self, topic: str) -> list[Message]:
+        """The same as the client has it."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self.file["kafka"],
@@ -228,7 +275,12 @@ class MarsCluster:
         return found
 
 
-def _read_all(consumer: Consumer, topic: str) -> Iterable[Result]:
+def _result(message: Message) -> Result:
+    headers = {name: (value or b"").decode() for name, value in message.headers() or []}
+    return message.key() or b"", json.loads(message.value() or b"{}"), headers
+
+
+def _read_all(consumer: Consumer, topic: str) -> Iterable[Message]:
     found = consumer.list_topics(topic, timeout=20).topics[topic].partitions
     consumer.assign([TopicPartition(topic, number, 0) for number in found])
     ended: set[int] = set()
@@ -242,6 +294,5 @@ def _read_all(consumer: Consumer, topic: str) -> Iterable[Result]:
         if error is not None:
             assert error.code() == KafkaError._PARTITION_EOF, error
             ended.add(message.partition())
-            continue
-        headers = {name: (value or b"").decode() for name, value in message.headers() or []}
-        yield message.key() or b"", json.loads(message.value() or b"{}"), headers
+        else:
+            yield message

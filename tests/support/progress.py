@@ -65,6 +65,23 @@ def assert_progress_only_goes_forward(bootstrap: str) -> None:
             last[record.task, record.version] = record
 
 
+def saved_through(bootstrap: str, task: str) -> dict[str, int]:
+    """The lowest offset per lane through which all buckets of a task have saved their panes.
+
+    Nothing as long as one of them has not.
+    """
+    newest = {
+        bucket: [one for one in records if isinstance(one, Progress) and one.task == task][-1:]
+        for bucket, records in progress_records(bootstrap).items()
+    }
+    saved = [
+        each[0].snapshot.merged if each and each[0].snapshot else {} for each in newest.values()
+    ]
+    lanes = {lane for one in saved for lane in one}
+    lowest = {str(lane): min(one.get(lane, 0) for one in saved) for lane in lanes}
+    return lowest if all(lowest.values()) else {}
+
+
 def claims(bootstrap: str) -> Counter[int]:
     """How often each bucket was claimed."""
     found: Counter[int] = Counter()
@@ -93,3 +110,6 @@ def _check_step(older: Progress, newer: Progress) -> None:
         assert newer.merged.get(lane, -1) >= offset, f"I3: M of lane {lane}: {both}"
     for lane, offset in older.needed.items():
         assert newer.needed.get(lane, -1) >= offset, f"I3: L of lane {lane}: {both}"
+    if older.snapshot is not None and newer.snapshot is not None:
+        for lane, offset in older.snapshot.merged.items():
+            assert newer.snapshot.merged.get(lane, -1) >= offset, f"I3: S of lane {lane}: {both}"

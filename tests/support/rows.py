@@ -27,6 +27,9 @@ QUERY = (
 )
 """Sums of ids and of their hashes: one lost and one doubled row do not cancel out."""
 
+CLOSING = "closing"
+"""Type of the rows that only let windows close."""
+
 KEY = ("sip", "type")
 
 
@@ -45,6 +48,21 @@ def flow_rows(
             "hash": (first + number) * 0x9E3779B97F4A7C15 % 2**31,
         }
         for number in range(count)
+    ]
+
+
+def closing_rows(
+    rows: Sequence[Mapping[str, Any]], partitions: int, window_ms: int
+) -> list[dict[str, Any]]:
+    """One more for each partition, past the last window and a delay below a second.
+
+    They close the windows of `rows` without any lane being called idle.
+    """
+    end_ms = max(row["timestamp"] for row in rows) + window_ms + 1000
+    last = rows[-1]
+    return [
+        {**last, "id": last["id"] + 1 + number, "type": CLOSING, "timestamp": end_ms}
+        for number in range(partitions)
     ]
 
 

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from pydantic import BaseModel
 
-from api import query_schemas, schemas
-from mars import answers
+from api import audit_schemas, preview_schemas, query_schemas, schemas
+from mars import answers, audits
 from mars.client import Client
 from mars.errors import (
     Conflict,
@@ -166,6 +166,17 @@ def test_tail_yields_rows_whatever_the_pieces_they_come_in() -> None:
     assert events[0].row == {"a": "x\u2028\x85y"}
 
 
+def test_tail_says_where_rows_were_counted_from_until_it_says_otherwise() -> None:
+    source = '{"bucket":3,"rows":7,"ranges":{"0":[5,9]},"newer":1}'
+    row = "event: result\nid: 0:%d\ndata: {}\n\n"
+    text = row % 1 + f"event: source\ndata: {source}\n\n" + row % 2 + row % 3
+    transport = httpx.MockTransport(lambda _request: httpx.Response(200, text=text))
+    with answering(transport) as client:
+        first, *others = client.tail("by_sip")
+    assert first.source is None
+    assert [one.source for one in others] == [answers.WindowSource(3, 7, {"0": (5, 9)})] * 2
+
+
 def test_tail_of_an_unknown_task_is_refused(client: Client) -> None:
     with pytest.raises(NotFound):
         next(client.tail("nothing"))
@@ -192,6 +203,14 @@ PAIRS: list[tuple[type[msgspec.Struct], type[BaseModel]]] = [
     (answers.OpenWindows, schemas.OpenWindows),
     (answers.FinishedWindow, schemas.FinishedWindow),
     (answers.FinishedWindows, schemas.FinishedWindows),
+    (answers.WindowSource, schemas.WindowSource),
+    (audits.Verification, audit_schemas.Verification),
+    (audits.DifferentRow, audit_schemas.DifferentRow),
+    (audits.DeadRow, audit_schemas.DeadRow),
+    (audits.DeadRows, audit_schemas.DeadRows),
+    (audits.Incident, audit_schemas.IncidentView),
+    (audits.Incidents, audit_schemas.Incidents),
+    (audits.WindowLedger, audit_schemas.WindowLedger),
     (answers.HeldBy, schemas.HeldBy),
     (answers.PartitionWhy, schemas.PartitionWhy),
     (answers.WindowWhy, schemas.WindowWhy),
@@ -204,6 +223,16 @@ PAIRS: list[tuple[type[msgspec.Struct], type[BaseModel]]] = [
     (answers.Backlog, schemas.Backlog),
     (answers.Cluster, schemas.ClusterView),
     (answers.Readiness, schemas.Readiness),
+    (answers.TaskListed, schemas.TaskListed),
+    (answers.FigurePoint, schemas.FigurePoint),
+    (answers.FigureList, schemas.FigureList),
+    (answers.AllFigures, schemas.AllFigures),
+    (answers.Preview, preview_schemas.PreviewView),
+    (answers.PreviewCounts, preview_schemas.PreviewCounts),
+    (answers.PreviewWindow, preview_schemas.PreviewWindow),
+    (answers.PreviewRejected, preview_schemas.PreviewRejected),
+    (answers.LateShare, preview_schemas.LateShare),
+    (answers.Predictions, preview_schemas.Predictions),
 ]
 
 

@@ -13,16 +13,18 @@ from dataclasses import replace
 
 import pytest
 
+from mars.codec.usable import OUTSIDE_CALENDAR
 from mars.definitions import TaskDefinition, TaskState, TaskVersion
 from mars.machines.evidence import BucketOwner, Evidence, HoldReason, LoggedRows, Reading
 from mars.machines.explaining import OPEN_WINDOWS_MAX, Holder, OpenWindow, explain
-from mars.machines.explaining_words import moment, summarise
+from mars.machines.explaining_words import summarise
 from mars.plan import (
     Aggregate,
     AggregateFunction,
     Field,
     FieldType,
     Format,
+    LatePolicy,
     Options,
     Plan,
     Stream,
@@ -42,6 +44,7 @@ from mars.types import (
     Topic,
     live_lane,
 )
+from mars.windows import moment
 
 MINUTE = 60_000
 TASK = TaskName("by_sip")
@@ -84,7 +87,11 @@ HEAD = Head(
     log_bytes=1_000,
 )
 MAPPER = MemberId("mapper-1")
+OTHER = Reading(MemberId("mapper-2"), "reading")
 REDUCER = MemberId("reducer-1")
+WRONG_TYPE = DeadLetter(
+    TASK, Topic("flows"), 1, 17, 18, "wrong_type", 1, detail="`bytes` is no int64"
+)
 OWNED = BucketOwner(REDUCER, "owning")
 
 
@@ -311,9 +318,35 @@ def test_nobody_can_say_when_a_lane_behind_will_be_done() -> None:
             "of partition 1 still to read.",
         ),
         (
-            {"readings": {}},
+            {"readings": {}, "mappers": 0},
             "The window 1970-01-01 00:00:00Z to 1970-01-01 00:01:00Z waits: no mapper reads "
             "partition 1; start one.",
+        ),
+        (
+            {"readings": {}},
+            "The window 1970-01-01 00:00:00Z to 1970-01-01 00:01:00Z waits: no mapper reads "
+            "partition 1 yet; one of those that run takes it within seconds.",
+        ),
+        (
+            {"ends": {0: 100, 1: 41}},
+            "The window 1970-01-01 00:00:00Z to 1970-01-01 00:01:00Z waits: mapper-1 has 1 row "
+            "of partition 1 still to read.",
+        ),
+        (
+            {"readings": {0: OTHER, 1: Reading(MAPPER, "reading", 9_100)}},
+            "The window 1970-01-01 00:00:00Z to 1970-01-01 00:01:00Z waits: mapper-1, which reads "
+            "partition 1, has said nothing for 9.1 s; it is stopped, cut off or overloaded.",
+        ),
+        (
+            {},
+            "The window 1970-01-01 00:00:00Z to 1970-01-01 00:01:00Z waits: the newest row of "
+            "partition 1 is of 1970-01-01 00:00:30Z, and nobody waits for it once it has been "
+            "idle for 5 s (idle_after).",
+        ),
+        (
+            {"head": replace(HEAD, marks_ms={live_lane(0): 65_000})},
+            "The window 1970-01-01 00:00:00Z to 1970-01-01 00:01:00Z waits: partition 1 has had "
+            "no row yet, and nobody waits for it once it has been idle for 5 s (idle_after).",
         ),
         (
             {"owners": {}},
@@ -345,10 +378,20 @@ def test_summary_of_a_window_that_has_not_ended_says_when_it_should_close() -> N
     )
 
 
+def test_summary_of_a_window_that_has_not_ended_does_not_call_a_live_partition_its_trouble() -> (
+    None
+):
+    head = replace(HEAD, marks_ms={live_lane(0): 40_000, live_lane(1): 39_900}, now_ms=40_000)
+    assert words(evidence_with(head=head, now_ms=40_000, ends={0: 100, 1: 43})) == (
+        "The window 1970-01-01 00:00:00Z to 1970-01-01 00:01:00Z has not ended yet; mapper-1 has 3 "
+        "rows of partition 1 still to read."
+    )
+
+
 def test_summary_of_a_failed_task_says_why_and_what_to_do() -> None:
     failed = replace(DEFINITION, state=TaskState.FAILED, detail="the log needs 300 MB")
     assert words(evidence_with(definition=failed)) == (
-        "The task has failed (the log needs 300 MB): mend the cause, then resume it."
+        "The task has failed, and takes no rows until it is resumed: the log needs 300 MB."
     )
 
 
@@ -363,8 +406,20 @@ def test_summary_of_a_paused_task_says_to_resume_it() -> None:
         ({"head": None, "reducers": 0}, "No reducer runs"),
         ({"head": None}, "has not started the task"),
         ({"head": None, "progress": (progress_of(0),)}, "being rebuilt from Kafka"),
-        ({"mappers": 0, "ends": {0: 103, 1: 40}}, "No mapper runs, and 3 rows of topic flows"),
-        ({"ends": {0: 103, 1: 40}}, "3 rows of topic flows wait to be read"),
+        (
+            {"mappers": 0, "ends": {0: 103, 1: 40}},
+            "No mapper runs, so nobody reads topic flows (3 rows wait)",
+        ),
+        ({"ends": {0: 103, 1: 40}}, "3 rows of topic flows wait to be read."),
+        ({"ends": {0: 101, 1: 40}}, "1 row of topic flows waits to be read."),
+        (
+            {"ends": {0: 101, 1: 40}, "readings": {0: Reading(MAPPER, "reading", 5_000)}},
+            "waits to be read, but mapper-1, which reads partition 0, has said nothing for 5 s",
+        ),
+        (
+            {"ends": {0: 101, 1: 40}, "readings": {}},
+            "waits to be read, but no mapper reads partition 0 yet",
+        ),
         ({}, "No row has come to topic flows"),
     ],
 )
@@ -374,11 +429,84 @@ def test_summary_says_why_nothing_was_read(changes: dict[str, object], part: str
 
 def test_summary_names_the_fates_of_rows_when_none_was_counted() -> None:
     read = (progress_of(0, read=9, filtered=4, bad=3, late=2),)
-    dead = (DeadLetter(TASK, Topic("flows"), 1, 17, 18, "wrong_type", 1),)
-    assert words(nothing_open(progress=read, dead=dead)) == (
-        "No window is open: of 9 rows read, 4 filtered out by WHERE, 3 bad, 2 late (for example "
-        "wrong_type: partition 1, offset 17)."
+    assert words(nothing_open(progress=read, dead=(WRONG_TYPE,))) == (
+        "No window is open: of 9 rows read, 4 filtered out by WHERE, 3 bad (for example `bytes` "
+        "is no int64: partition 1, offset 17), 2 late (their windows had closed: a longer delay "
+        "than 1 s keeps windows open for such rows)."
     )
+
+
+def test_summary_names_rows_that_were_not_counted_beside_those_that_were() -> None:
+    read = (progress_of(0, read=9, counted=5, bad=3, future=1),)
+    future = replace(WRONG_TYPE, reason="future", detail="`at` is 1 h after Kafka got the row")
+    assert words(evidence_with(progress=read, dead=(WRONG_TYPE, future))).endswith(
+        "(idle_after). Of 9 rows read, some were not counted: 3 bad (for example `bytes` is no "
+        "int64: partition 1, offset 17), 1 too far in the future (for example `at` is 1 h after "
+        "Kafka got the row: partition 1, offset 17)."
+    )
+
+
+def test_summary_names_no_rows_where_all_were_counted_or_filtered() -> None:
+    read = (progress_of(0, read=9, counted=5, filtered=4),)
+    assert words(evidence_with(progress=read)).endswith("(idle_after).")
+
+
+def test_row_far_ahead_is_named_as_the_reason_why_others_are_late() -> None:
+    read = (progress_of(0, read=9, counted=2, late=7),)
+    head = replace(HEAD, marks_ms={live_lane(0): 186_000, live_lane(1): 30_000})
+    assert words(evidence_with(progress=read, head=head)).endswith(
+        "7 late (windows had closed before them, because a row of partition 0 is of 1970-01-01 "
+        "00:03:06Z, 2 min ahead of now: a smaller future_limit leaves such rows out)."
+    )
+
+
+def test_rows_that_are_too_late_to_revise_their_windows_suggest_a_longer_lateness() -> None:
+    options = replace(PLAN.options, late=LatePolicy.REVISE, lateness_ms=600_000)
+    read = (progress_of(0, read=9, counted=2, late=7),)
+    said = words(evidence_with(progress=read, plans={1: replace(PLAN, options=options)}))
+    assert said.endswith(
+        "7 late (their windows had closed too long before to be revised: a longer lateness than "
+        "10 min takes such rows)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "hint"),
+    [
+        (FieldType.TIMESTAMP_S, "if at counts milliseconds, declare it timestamp_ms"),
+        (FieldType.TIMESTAMP_MS, "if at counts microseconds, declare it timestamp_us"),
+        (FieldType.TIMESTAMP_US, "if at counts nanoseconds"),
+        (FieldType.TIMESTAMP_ISO, ""),
+    ],
+)
+def test_times_beyond_the_calendar_suggest_another_unit(kind: FieldType, hint: str) -> None:
+    far = replace(WRONG_TYPE, reason="no_event_time", detail=f"`at` is {OUTSIDE_CALENDAR}")
+    read = (progress_of(0, read=3, bad=3),)
+    said = words(nothing_open(definition=declared(kind), progress=read, dead=(far,)))
+    assert f"partition 1, offset 17){'; ' if hint else '.'}{hint}" in said
+
+
+@pytest.mark.parametrize(
+    ("kind", "hint"),
+    [
+        (FieldType.TIMESTAMP_MS, "if at counts seconds, declare it timestamp_s in the stream."),
+        (FieldType.TIMESTAMP_US, "if at counts milliseconds, declare it timestamp_ms in the"),
+        (FieldType.TIMESTAMP_S, None),
+    ],
+)
+def test_times_in_1970_suggest_another_unit(kind: FieldType, hint: str | None) -> None:
+    said = words(nothing_open(definition=declared(kind), now_ms=1_700_000_000_000))
+    if hint is None:
+        assert "2001" not in said
+    else:
+        assert "All event times lie before 2001, the newest at 1970-01-01 00:01:05Z: " in said
+        assert hint in said
+
+
+def declared(kind: FieldType) -> TaskDefinition:
+    """The task over a stream whose event time is declared so."""
+    stream = replace(STREAM, fields=(Field("at", kind),))
+    return replace(DEFINITION, versions=(replace(VERSION, stream=stream),))
 
 
 def test_summary_counts_rows_of_the_log_that_are_not_committed_yet() -> None:

@@ -155,3 +155,37 @@ def test_summary_of_a_backfill_without_an_open_window_says_how_far_it_is() -> No
     assert words(replace(evidence, bulk=BULK)) == (
         "No window is open yet: the backfill is at 47.1 % (bulk-1 works on it)."
     )
+
+
+# --------------------------------------------------------------------------- far behind
+
+
+def far_behind(next_offset: int, bulk: MemberId | None = BULK) -> Evidence:
+    """Partition 0 is caught up by a bulk process to offset 800; partition 1 is read to its end."""
+    definition = replace(DEFINITION, catch_up={live_lane(0): 800})
+    offsets = {live_lane(0): next_offset, live_lane(1): 40}
+    marks_ms = {live_lane(0): 20_000, live_lane(1): 64_000}
+    head = replace(HEAD, offsets=offsets, marks_ms=marks_ms)
+    return evidence_with(definition=definition, head=head, bulk=bulk, ends={0: 1_000, 1: 40})
+
+
+def test_lane_that_is_caught_up_is_held_by_the_bulk_process() -> None:
+    held = holder(far_behind(300))
+    assert (held.partition, held.reason, held.member) == (0, HoldReason.BEHIND, BULK)
+    assert (held.lag, held.to_catch_up) == (700, 500)
+    assert words(far_behind(300)).endswith(
+        "waits: partition 0 is far behind and is caught up by Spark, 500 messages to go "
+        "(bulk-1 works on it)."
+    )
+
+
+def test_summary_says_that_nobody_catches_up() -> None:
+    evidence = far_behind(300, bulk=None)
+    assert holder(evidence).reason is HoldReason.NO_OWNER
+    assert words(evidence).endswith("500 messages to go (no bulk process runs; start one).")
+
+
+def test_lane_that_has_been_caught_up_is_a_mappers_again() -> None:
+    held = holder(far_behind(800))
+    assert held.to_catch_up == 0
+    assert held.member != BULK

@@ -20,6 +20,7 @@ from mars.plan import (
     Literal,
     Order,
     Output,
+    OverMaxKeys,
     Plan,
     ValueType,
 )
@@ -162,3 +163,46 @@ def test_rows_are_read_back() -> None:
     plan = plan_of(NAME, SIZE)
     (read,) = rows(plan, finished(plan, ("é", None, 2**40)))
     assert read == ResultRow(60_000, 120_000, ("é", None), ("é", None, 2**40))
+
+
+# ----------------------------------------------------------------- groups over the limit
+
+
+def folding(plan: Plan, **changes: object) -> Plan:
+    """The plan with a limit on its groups; the states have the others' column behind the keys."""
+    limited = replace(plan.options, max_keys=1, over_max_keys=OverMaxKeys.FOLD)
+    return replace(plan, options=limited, **changes)  # type: ignore[arg-type]
+
+
+def test_the_row_of_the_others_comes_last_and_can_be_told_apart() -> None:
+    result = finished(
+        folding(plan_of(NAME)), ("__other__", True, 7), ("z", False, 2), ("a", False, 3)
+    )
+    assert [(row["key0"], row["agg0"]) for row in values_of(result)] == [
+        ("a", 3),
+        ("z", 2),
+        ("__other__", 7),
+    ]
+    assert result.part(others=True).keys == result.keys[2:] == [b'[60000,"__other__"]']
+    assert result.part(others=False).values == result.values[:2]
+
+
+def test_keys_that_are_no_text_are_null_in_the_row_of_the_others() -> None:
+    result = finished(folding(plan_of(SIZE)), (5, False, 2), (None, True, 7))
+    assert result.keys == [b"[60000,5]", b"[60000,null]"]
+    assert result.others == 1
+
+
+def test_having_order_and_limit_choose_among_groups_and_never_hide_the_others() -> None:
+    many = Call(Function.GREATER, (COUNTS, Literal(5, V.INT64)), V.BOOL)
+    plan = folding(plan_of(NAME), having=many, order_by=(Order(COUNTS, True),), limit=1)
+    result = finished(
+        plan, ("a", False, 8), ("b", False, 9), ("c", False, 1), ("__other__", True, 2)
+    )
+    assert [row["key0"] for row in values_of(result)] == ["b", "__other__"]
+
+
+def test_without_groups_over_the_limit_no_row_is_of_the_others() -> None:
+    result = finished(folding(plan_of(NAME)), ("a", False, 3))
+    assert (len(result.keys), result.others) == (1, 0)
+    assert result.part(others=True) == Finished(60_000, [], [])

@@ -7,6 +7,8 @@ transaction.py   one transaction of one bucket: a producer that is used once
 audit.py         compares an emission with the output
 progress.py      KafkaProgressLog: what the buckets have emitted
 control.py       KafkaControlLog: definitions and epochs
+incidents.py     KafkaIncidentLog: what happened that people should hear of
+writing.py       RecordWriter: single records outside of any transaction
 admin.py         KafkaTopicAdmin: topics, partitions, offsets
 queries.py       KafkaQueryRows: the answers of ad-hoc queries
 answers.py       the records of the topic of answers
@@ -23,6 +25,7 @@ from __future__ import annotations
 
 from mars.adapters.kafka.admin import KafkaTopicAdmin
 from mars.adapters.kafka.control import KafkaControlLog
+from mars.adapters.kafka.incidents import KafkaIncidentLog
 from mars.adapters.kafka.progress import KafkaProgressLog
 from mars.adapters.kafka.queries import KafkaQueryRows
 from mars.adapters.kafka.sink import KafkaSink
@@ -30,6 +33,7 @@ from mars.adapters.kafka.source import KafkaReader
 
 __all__ = [
     "KafkaControlLog",
+    "KafkaIncidentLog",
     "KafkaProgressLog",
     "KafkaQueryRows",
     "KafkaReader",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from concurrent.futures import Future
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, wait
 from typing import Any, cast
 
 from confluent_kafka import (
@@ -43,6 +43,9 @@ MAKE_TIMEOUT_S = 30.0
 LOOK_AGAIN_S = 0.05
 """Between two looks at a new topic."""
 
+STOP_STEP_S = 0.5
+"""Between two looks whether an answer is still wanted."""
+
 DEAD_PARTITIONS = 4
 """References are few; several partitions spread them over brokers."""
 
@@ -70,6 +73,17 @@ ANSWERS = {
     "segment.ms": str(ANSWERS_KEPT_MS // 4),
 }
 
+INCIDENTS_KEPT_MS = 30 * 86_400_000
+"""30 days: long enough for whoever asks in the next month what was wrong with a day."""
+
+INCIDENTS = {
+    # Compacted too: what is told twice is kept once.
+    "cleanup.policy": "compact,delete",
+    "retention.ms": str(INCIDENTS_KEPT_MS),
+    "segment.bytes": str(16 * 1024 * 1024),
+    "segment.ms": str(INCIDENTS_KEPT_MS // 30),
+}
+
 LEADER_WAIT_S = 5.0
 """How long a partition may be without a leader that answers: it was made or has moved just now."""
 
@@ -77,12 +91,17 @@ NO_LEADER = frozenset(
     {
         KafkaError.NOT_LEADER_FOR_PARTITION,
         KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
         KafkaError.UNKNOWN_TOPIC_OR_PART,
     }
 )
 
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+
+
+def _go_on() -> None:
+    """Of questions whose answer is wanted, however long it takes."""
 
 
 class KafkaTopicAdmin:
@@ -96,18 +115,20 @@ class KafkaTopicAdmin:
 
     # ----------------------------------------------------------------------------------- topics
 
-    def describe(self, topic: Topic) -> TopicInfo | None:
+    def describe(self, topic: Topic, stop: Callable[[], None] = _go_on) -> TopicInfo | None:
         """The topic's id and size; None if there is no such topic."""
-        found = self._description(topic)
+        found = self._description(topic, stop)
         return None if found is None else _info(found)
 
-    def _description(self, topic: Topic) -> TopicDescription | None:
+    def _description(
+        self, topic: Topic, stop: Callable[[], None] = _go_on
+    ) -> TopicDescription | None:
         with translated():
             futures = self._client.describe_topics(
                 TopicCollection([topic]), request_timeout=ASK_TIMEOUT_S
             )
             try:
-                return cast(TopicDescription, _answer(futures[topic]))
+                return cast(TopicDescription, _answer(futures[topic], stop))
             except KafkaException as error:
                 problem = kafka_error(error)
                 if problem is not None and problem.code() in UNKNOWN_TOPIC:
@@ -119,9 +140,11 @@ class KafkaTopicAdmin:
         names = self._names
         progress, *_others = self._ensure(
             self._new(names.progress, buckets, COMPACTED),
+            self._new(names.state, buckets, COMPACTED),
             self._new(names.control, 1, COMPACTED),
             self._new(names.dead, DEAD_PARTITIONS, DELETED_BY_AGE),
             self._new(names.queries, QUERIES_PARTITIONS, ANSWERS),
+            self._new(names.incidents, 1, INCIDENTS),
         )
         if progress.partitions != buckets:
             raise SettingsError(
@@ -206,6 +229,45 @@ class KafkaTopicAdmin:
         """The offset behind the last record of one partition, committed or not."""
         return self._ask(topic, [partition], _LATEST, IsolationLevel.READ_UNCOMMITTED)[partition]
 
+    def stable_ends(
+        self, places: Iterable[tuple[Topic, int]], stop: Callable[[], None]
+    ) -> dict[tuple[Topic, int], int]:
+        """The last stable offset of each place, in one request; without topics that are gone.
+
+        `stop` is called again and again, and raises when nobody wants the answer any more.
+        """
+        return self._known(list(places), _LATEST, IsolationLevel.READ_COMMITTED, stop)
+
+    def known_starts(
+        self, places: Iterable[tuple[Topic, int]], stop: Callable[[], None]
+    ) -> dict[tuple[Topic, int], int]:
+        """The lowest available offset of each place, in the same way."""
+        return self._known(list(places), _EARLIEST, IsolationLevel.READ_COMMITTED, stop)
+
+    def unsettled(
+        self, places: Iterable[tuple[Topic, int]], stop: Callable[[], None]
+    ) -> list[tuple[Topic, int]]:
+        """Those of the places where some transaction is open, or hangs; `stop` as above."""
+        written = self._known(list(places), _LATEST, IsolationLevel.READ_UNCOMMITTED, stop)
+        stable = self._known(list(written), _LATEST, IsolationLevel.READ_COMMITTED, stop)
+        return sorted(place for place, end in written.items() if stable.get(place, end) < end)
+
+    def _known(
+        self,
+        places: list[tuple[Topic, int]],
+        which: OffsetSpec,
+        isolation: IsolationLevel,
+        stop: Callable[[], None],
+    ) -> dict[tuple[Topic, int], int]:
+        try:
+            return self._ask_places(places, which, isolation, stop, patient=False)
+        except Unavailable:
+            # One that is gone spoils the answers of all others.
+            topics = {topic for topic, _partition in places}
+            there = {topic: found for topic in topics if (found := self.describe(topic, stop))}
+            left = [at for at in places if at[0] in there and at[1] < there[at[0]].partitions]
+            return self._ask_places(left, which, isolation, stop)
+
     def _offsets(self, topic: Topic, which: OffsetSpec) -> dict[int, int]:
         found = self.describe(topic)
         return {} if found is None else self._ask(topic, range(found.partitions), which)
@@ -217,11 +279,26 @@ class KafkaTopicAdmin:
         which: OffsetSpec,
         isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
     ) -> dict[int, int]:
-        deadline = time.monotonic() + LEADER_WAIT_S
+        places = [(topic, partition) for partition in partitions]
+        found = self._ask_places(places, which, isolation)
+        return {partition: offset for (_topic, partition), offset in found.items()}
+
+    def _ask_places(
+        self,
+        places: list[tuple[Topic, int]],
+        which: OffsetSpec,
+        isolation: IsolationLevel,
+        stop: Callable[[], None] = _go_on,
+        *,
+        patient: bool = True,
+    ) -> dict[tuple[Topic, int], int]:
+        if not places:
+            return {}
+        deadline = time.monotonic() + (LEADER_WAIT_S if patient else 0.0)
         with translated():
             while True:
                 try:
-                    return self._ask_once(topic, partitions, which, isolation)
+                    return self._ask_once(places, which, isolation, stop)
                 except KafkaException as error:
                     problem = kafka_error(error)
                     moved = problem is not None and problem.code() in NO_LEADER
@@ -231,23 +308,29 @@ class KafkaTopicAdmin:
 
     def _ask_once(
         self,
-        topic: Topic,
-        partitions: range | list[int],
+        places: list[tuple[Topic, int]],
         which: OffsetSpec,
         isolation: IsolationLevel,
-    ) -> dict[int, int]:
+        stop: Callable[[], None],
+    ) -> dict[tuple[Topic, int], int]:
         futures = self._client.list_offsets(
-            {TopicPartition(topic, partition): which for partition in partitions},
+            {TopicPartition(topic, partition): which for topic, partition in places},
             isolation_level=isolation,
             request_timeout=ASK_TIMEOUT_S,
         )
-        return {place.partition: _answer(future).offset for place, future in futures.items()}
+        return {
+            (Topic(place.topic), place.partition): _answer(future, stop).offset
+            for place, future in futures.items()
+        }
 
 
 def _info(found: TopicDescription) -> TopicInfo:
     return TopicInfo(str(found.topic_id), len(found.partitions))
 
 
-def _answer(future: Future[Any]) -> Any:
+def _answer(future: Future[Any], stop: Callable[[], None] = _go_on) -> Any:
     """The client answers or fails by itself; the second time-out is for one that does neither."""
-    return future.result(timeout=2 * ASK_TIMEOUT_S)
+    deadline = time.monotonic() + 2 * ASK_TIMEOUT_S
+    while not wait([future], STOP_STEP_S).done and time.monotonic() < deadline:
+        stop()
+    return future.result(timeout=0)

@@ -63,6 +63,10 @@ RECONNECT_MAX_MS = 1_000
 """How soon a broker that is back is noticed; the default is 10 s."""
 
 
+GROUP_COMMIT_MS = 1_000
+"""How often a consumer of results commits: what a killed one handles again at most."""
+
+
 def mapper_properties(settings: Settings, member: str) -> Properties:
     """A mapper's consumer, in the group of the mappers.
 
@@ -103,16 +107,35 @@ def _reader_properties(settings: Settings, client: str) -> Properties:
     }
 
 
-def slice_reader_properties(settings: Settings, member: str) -> Properties:
+def consumer_properties(settings: Settings, group: str) -> Properties:
+    """A consumer of results in a group of the user's; what was stored is committed by itself."""
+    return {
+        "partition.assignment.strategy": "cooperative-sticky",
+        "auto.offset.reset": "earliest",
+        "auto.commit.interval.ms": GROUP_COMMIT_MS,
+        **_client_properties(settings, f"{group}-consumer"),
+        "group.id": group,
+        "enable.auto.commit": True,
+        "enable.auto.offset.store": False,
+        "isolation.level": "read_committed",
+    }
+
+
+def slice_reader_properties(
+    settings: Settings, member: str, *, committed: bool = True
+) -> Properties:
     """A consumer that reads a known stretch of a partition and stops.
 
-    A stretch that begins before what is left of the partition is read from there.
+    A stretch that begins before what is left of the partition is read from there. Not `committed`:
+    it reads aborted records, too, and those of open transactions.
     """
     return {
         **lone_reader_properties(settings, member),
-        # The end of a stretch is often a commit marker: the broker confirms it after this.
-        "fetch.wait.max.ms": 10,
+        # The end of a stretch is often a commit marker: the broker confirms it after this. And the
+        # next stretch begins when the last question for the one before is answered.
+        "fetch.wait.max.ms": 1,
         "auto.offset.reset": "earliest",
+        "isolation.level": "read_committed" if committed else "read_uncommitted",
     }
 
 
@@ -145,7 +168,7 @@ def _transactional(settings: Settings, client: str, transactional_id: str) -> Pr
 
 
 def control_properties(settings: Settings, member: str) -> Properties:
-    """The producer of `mars.control`: a few records an hour."""
+    """The producer of `mars.control` and of `mars.incidents`: a few records an hour."""
     return {
         "linger.ms": 0,
         "message.timeout.ms": SOCKET_TIMEOUT_MS,

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-import threading
-
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import Message
 
 from mars.adapters.kafka.admin import KafkaTopicAdmin
-from mars.adapters.kafka.config import control_properties
-from mars.adapters.kafka.errors import TIMED_OUT, configured, translated
 from mars.adapters.kafka.names import Names
 from mars.adapters.kafka.slices import SliceReader
 from mars.adapters.kafka.wire import (
+    DELETED_KEY_PREFIX,
     EPOCHS_KEY,
+    STREAM_KEY_PREFIX,
     TASK_KEY_PREFIX,
     Epochs,
+    decode_declared,
     decode_epochs,
     decode_task,
+    deleted_key,
     encode_epochs,
+    stream_key,
+    stream_named,
     task_key,
 )
-from mars.definitions import TaskDefinition, encode_definition
+from mars.adapters.kafka.writing import RecordWriter
+from mars.definitions import TaskDefinition, encode_definition, encode_stream, with_deletions
+from mars.plan import Stream
 from mars.ports import ControlState
 from mars.settings import Settings
-from mars.types import AssignmentEpoch, LeaderEpoch, StoreEpoch, TaskName
-
-WRITE_TIMEOUT_S = 15.0
-"""Longer than the producer's own time-out for a record, which it reports by then."""
+from mars.types import AssignmentEpoch, LeaderEpoch, StoreEpoch, StreamName, TaskName
 
 PARTITION = 0
 
@@ -39,26 +40,37 @@ class KafkaControlLog:
 
     def __init__(self, settings: Settings) -> None:
         self._topic = Names(settings.namespace).control
-        self._member = settings.member or "mars"
-        self._settings = settings
         self._admin = KafkaTopicAdmin(settings)
-        self._reader = SliceReader(settings, f"{self._member}-control")
-        self._producer: Producer | None = None
-        self._lock = threading.Lock()
+        self._reader = SliceReader(settings, f"{settings.member or 'mars'}-control")
+        self._writer = RecordWriter(settings, self._topic, PARTITION)
 
     def put_task(self, definition: TaskDefinition) -> None:
         """Copy a definition; returns once the brokers have it."""
-        self._put(task_key(definition.name), encode_definition(definition))
+        self._writer.put(task_key(definition.name), encode_definition(definition))
+
+    def put_deleted(self, definition: TaskDefinition) -> None:
+        """Copy a deleted task for good; returns once the brokers have it."""
+        self._writer.put(deleted_key(definition.name), encode_definition(definition))
+
+    def put_stream(self, stream: Stream) -> None:
+        """Copy a stream; returns once the brokers have it."""
+        self._writer.put(stream_key(stream.name), encode_stream(stream))
+
+    def delete_stream(self, name: StreamName) -> None:
+        """Take the copy of a stream away; returns once the brokers know."""
+        self._writer.put(stream_key(name), None)
 
     def put_epochs(
         self, leader: LeaderEpoch, store: StoreEpoch, assignment: AssignmentEpoch
     ) -> None:
         """Note the highest epochs in use; returns once the brokers have them."""
-        self._put(EPOCHS_KEY, encode_epochs(Epochs(leader, store, assignment)))
+        self._writer.put(EPOCHS_KEY, encode_epochs(Epochs(leader, store, assignment)))
 
     def read(self) -> ControlState:
         """Everything in the topic; of several epochs not yet compacted, the highest of each."""
         tasks: dict[TaskName, TaskDefinition] = {}
+        deleted: dict[TaskName, TaskDefinition] = {}
+        streams: dict[StreamName, Stream] = {}
         highest = Epochs(LeaderEpoch(0), StoreEpoch(0), AssignmentEpoch(0))
         for message in self._messages():
             key, value = message.key() or b"", message.value() or b""
@@ -68,7 +80,16 @@ class KafkaControlLog:
             elif key.startswith(TASK_KEY_PREFIX):
                 definition = decode_task(value, place)
                 tasks[definition.name] = definition
-        return ControlState(tasks, highest.leader, highest.store, highest.assignment)
+            elif key.startswith(DELETED_KEY_PREFIX):
+                definition = decode_task(value, place)
+                deleted[definition.name] = definition
+            elif key.startswith(STREAM_KEY_PREFIX) and value:
+                stream = decode_declared(value, place)
+                streams[stream.name] = stream
+            elif key.startswith(STREAM_KEY_PREFIX):
+                streams.pop(stream_named(key), None)
+        known = with_deletions(tasks, deleted)
+        return ControlState(known, highest.leader, highest.store, highest.assignment, streams)
 
     def close(self) -> None:
         """Free the clients."""
@@ -78,30 +99,6 @@ class KafkaControlLog:
         end = self._admin.end(self._topic, PARTITION)
         portions = self._reader.read(self._topic, PARTITION, 0, end)
         return [message for portion in portions for message in portion]
-
-    def _put(self, key: bytes, value: bytes) -> None:
-        outcome: list[KafkaError | None] = []
-        with self._lock, translated():
-            producer = self._opened()
-            producer.produce(
-                self._topic,
-                value,
-                key,
-                PARTITION,
-                on_delivery=lambda error, _message: outcome.append(error),
-            )
-            producer.flush(WRITE_TIMEOUT_S)
-            failed = outcome[0] if outcome else KafkaError(TIMED_OUT)
-            if failed is not None:
-                # A producer with a failed record may be unusable; the next call makes another.
-                self._producer = None
-                raise KafkaException(failed)
-
-    def _opened(self) -> Producer:
-        if self._producer is None:
-            with configured():
-                self._producer = Producer(control_properties(self._settings, self._member))
-        return self._producer
 
 
 def _higher(one: Epochs, other: Epochs) -> Epochs:

@@ -56,6 +56,10 @@ _FORBIDDEN = "the user may not do this, allow it the source topics and all that 
 _MOVING = "a leader is being elected, wait"
 _COPIES = "too few brokers hold copies, start those that are missing"
 _GONE = "there is no such topic, make it again"
+_LARGE = (
+    "a record is larger than is taken, select less text, or raise max.message.bytes of the topic "
+    "and message.max.bytes in kafka.extra (1 MB unless set)"
+)
 _OLD = "the broker is too old, Mars needs Kafka 2.5 or newer"
 
 _SENTENCES: dict[int, str] = {
@@ -94,6 +98,8 @@ _SENTENCES: dict[int, str] = {
     KafkaError.UNKNOWN_TOPIC_OR_PART: _GONE,
     KafkaError._UNKNOWN_TOPIC: _GONE,
     KafkaError._UNKNOWN_PARTITION: _GONE,
+    KafkaError.MSG_SIZE_TOO_LARGE: _LARGE,
+    KafkaError.RECORD_LIST_TOO_LARGE: _LARGE,
     KafkaError.UNSUPPORTED_VERSION: _OLD,
     KafkaError._UNSUPPORTED_FEATURE: _OLD,
 }
@@ -115,6 +121,9 @@ FORBIDDEN = frozenset(
         KafkaError.GROUP_AUTHORIZATION_FAILED,
     }
 )
+
+MOVED = frozenset({KafkaError._STATE, KafkaError._UNKNOWN_PARTITION})
+"""A partition is another member's of the group now."""
 
 CALL_FAILED = (KafkaException, SystemError)
 """What a call of the client raises when Kafka says no. The SystemError is a slip of the client's:

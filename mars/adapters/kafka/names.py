@@ -22,6 +22,11 @@ class Names:
         return self._topic("progress")
 
     @property
+    def state(self) -> Topic:
+        """Snapshots of the panes that have been open for long: partition = bucket."""
+        return self._topic("state")
+
+    @property
     def control(self) -> Topic:
         """Definitions and epochs: one partition."""
         return self._topic("control")
@@ -30,6 +35,11 @@ class Names:
     def dead(self) -> Topic:
         """References to rows that were not counted."""
         return self._topic("dead")
+
+    @property
+    def incidents(self) -> Topic:
+        """What happened that people should hear of: one partition."""
+        return self._topic("incidents")
 
     @property
     def queries(self) -> Topic:

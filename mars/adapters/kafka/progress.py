@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import cast
+
 from mars.adapters.kafka.admin import KafkaTopicAdmin
 from mars.adapters.kafka.names import Names
 from mars.adapters.kafka.slices import SliceReader
@@ -20,7 +23,9 @@ class KafkaProgressLog:
     def __init__(self, settings: Settings) -> None:
         self._topic = Names(settings.namespace).progress
         self._admin = KafkaTopicAdmin(settings)
-        self._reader = SliceReader(settings, f"{settings.member or 'mars'}-progress")
+        member = f"{settings.member or 'mars'}-progress"
+        self._reader = SliceReader(settings, member)
+        self._all_reader = SliceReader(settings, f"{member}-all", committed=False)
 
     def read(self, bucket: Bucket, first: int) -> ProgressSlice:
         """Everything from `first` to the last stable offset of now."""
@@ -31,14 +36,32 @@ class KafkaProgressLog:
         """The last stable offset of the bucket's partition."""
         return self._admin.end(self._topic, bucket)
 
+    def tail(self, bucket: Bucket, first: int, end: int) -> list[tuple[int, ProgressRecord]]:
+        """The records at `[first, end)` with their offsets, committed or not."""
+        return list(self._decoded(self._all_reader, bucket, first, end))
+
+    def offsets(self, bucket: Bucket, first: int, end: int) -> set[int]:
+        """The offsets of the committed records at `[first, end)`."""
+        return {offset for offset, _record in self._decoded(self._reader, bucket, first, end)}
+
+    def written_end(self, bucket: Bucket) -> int:
+        """The offset behind the last record of the bucket's partition, committed or not."""
+        return self._admin.written_end(self._topic, bucket)
+
     def between(self, bucket: Bucket, first: int, end: int) -> tuple[ProgressRecord, ...]:
         """The records at `[first, end)`; `end` is at most the last stable offset."""
-        return tuple(
-            decode_progress(message.value(), f"{self._topic}[{bucket}] offset {message.offset()}")
-            for portion in self._reader.read(self._topic, bucket, first, end)
-            for message in portion
-        )
+        found = self._decoded(self._reader, bucket, first, end)
+        return tuple(record for _offset, record in found)
+
+    def _decoded(
+        self, reader: SliceReader, bucket: Bucket, first: int, end: int
+    ) -> Iterator[tuple[int, ProgressRecord]]:
+        for portion in reader.read(self._topic, bucket, first, end):
+            for message in portion:
+                place = f"{self._topic}[{bucket}] offset {message.offset()}"
+                yield cast(int, message.offset()), decode_progress(message.value(), place)
 
     def close(self) -> None:
-        """Free the consumer."""
+        """Free the consumers."""
         self._reader.close()
+        self._all_reader.close()

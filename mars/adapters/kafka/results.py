@@ -9,8 +9,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
@@ -18,9 +18,15 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from mars.adapters.kafka.config import lone_reader_properties, slice_reader_properties
 from mars.adapters.kafka.errors import PARTITION_EOF, configured, translated
 from mars.adapters.kafka.names import Names
-from mars.adapters.kafka.rows import committed_row, dead_letter, window_start_of
+from mars.adapters.kafka.rows import (
+    bytes_of,
+    committed_row,
+    dead_letter,
+    headers_of,
+    wanted_letter,
+)
 from mars.errors import Unavailable
-from mars.ports import CommittedRow, DeadLetter
+from mars.ports import CommittedRow, DeadLetter, DeadPage
 from mars.settings import Settings
 from mars.types import TaskName, Topic
 
@@ -47,6 +53,9 @@ FOLLOW_BATCH_MAX = 1_000
 
 DEAD_MESSAGES_MAX = 5_000
 """How many of the newest references of a partition are looked at when the process starts."""
+
+PAGE_MESSAGES_MAX = 100_000
+"""How many records one page of references looks through: about a second."""
 
 LETTERS_KEPT = 200
 """References kept in memory per task."""
@@ -170,7 +179,7 @@ class _Scan:
         return rows
 
     def _wanted(self, row: CommittedRow) -> bool:
-        return self._window is None or window_start_of(row) == self._window
+        return self._window is None or row.window_start_ms == self._window
 
     def _enough(self, partition: int, span: int, rows: list[CommittedRow], rows_max: int) -> bool:
         """True if looking further back in the partition would find nothing that is wanted.
@@ -183,7 +192,7 @@ class _Scan:
             return True
         if self._window is None:
             return len(rows) >= rows_max
-        return any(window_start_of(row) < self._window for row in rows)
+        return any(row.window_start_ms < self._window for row in rows)
 
 
 class KafkaDeadLetters:
@@ -209,6 +218,15 @@ class KafkaDeadLetters:
             letters = self._letters.get(task)
             return list(letters)[::-1][:limit] if letters else []
 
+    def page(
+        self, task: TaskName, reason: str | None, after: Mapping[int, int], limit: int
+    ) -> DeadPage:
+        """References of a task; a call looks through `PAGE_MESSAGES_MAX` records. Raises
+        Unavailable.
+        """
+        with _consumer(self._settings) as consumer:
+            return _Pages(consumer, self._topic, after).read(task, reason, limit)
+
     def _read_on(self, consumer: Consumer) -> None:
         spans = {}
         for partition in _partitions(consumer, self._topic):
@@ -222,6 +240,34 @@ class KafkaDeadLetters:
             letter = dead_letter(record.value)
             if letter is not None:
                 self._letters[letter.task].append(letter)
+
+
+class _Pages:
+    """Reads `mars.dead` one partition after the other."""
+
+    def __init__(self, consumer: Consumer, topic: Topic, after: Mapping[int, int]) -> None:
+        self._consumer = consumer
+        self._topic = topic
+        self._next = dict(after)
+
+    def read(self, task: TaskName, reason: str | None, limit: int) -> DeadPage:
+        found: list[DeadLetter] = []
+        left = PAGE_MESSAGES_MAX
+        for partition in _partitions(self._consumer, self._topic):
+            low, high = _bounds(self._consumer, self._topic, partition)
+            first = max(low, self._next.get(partition, low))
+            span = {partition: (first, min(high, first + left))}
+            with closing(_read(self._consumer, self._topic, span)) as records:
+                for record in records:
+                    if len(found) == limit:
+                        return DeadPage(tuple(found), self._next)
+                    self._next[partition] = record.offset + 1
+                    found += wanted_letter(record.value, task, reason)
+            self._next[partition] = max(first, span[partition][1])
+            left -= span[partition][1] - first
+            if span[partition][1] < high:
+                return DeadPage(tuple(found), self._next)
+        return DeadPage(tuple(found), None)
 
 
 # ----------------------------------------------------------------------------------- records
@@ -250,22 +296,11 @@ def _record(message: Message) -> _Record:
         partition=message.partition() or 0,
         offset=message.offset() or 0,
         timestamp_ms=message.timestamp()[1],
-        key=None if end else _bytes(message.key()),
-        value=None if end else _bytes(message.value()),
-        headers=_headers(message),
+        key=None if end else bytes_of(message.key()),
+        value=None if end else bytes_of(message.value()),
+        headers=headers_of(message),
         end=end,
     )
-
-
-def _headers(message: Message) -> dict[str, bytes]:
-    """The headers by name."""
-    given = message.headers() or {}
-    pairs = given.items() if isinstance(given, dict) else given
-    return {name: _bytes(value) or b"" for name, value in pairs}
-
-
-def _bytes(value: str | bytes | None) -> bytes | None:
-    return value.encode() if isinstance(value, str) else value
 
 
 def _row(record: _Record, task: bytes) -> CommittedRow | None:
@@ -312,7 +347,7 @@ def _consume(consumer: Consumer, count: int, timeout_s: float) -> list[_Record]:
 
 def _read(
     consumer: Consumer, topic: Topic, spans: Mapping[int, tuple[int, int]]
-) -> Iterator[_Record]:
+) -> Generator[_Record, None, None]:
     """The committed messages of each partition in `[first, high)`, until all are read."""
     left = {partition for partition, (first, high) in spans.items() if first < high}
     consumer.assign([TopicPartition(topic, partition, spans[partition][0]) for partition in left])

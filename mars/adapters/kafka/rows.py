@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 import msgspec
+from confluent_kafka import Message
 
 from mars.codec import result_headers
 from mars.codec.dead import DeadRow, decode_dead
 from mars.ports import CommittedRow, DeadLetter
-from mars.types import TaskName, Topic
+from mars.types import Bucket, Lane, Range, TaskName, Topic
+
+RANGES_REMEMBERED = 1_024
+"""Headers whose ranges are kept decoded: all rows of a window in a bucket have the same."""
 
 
 def committed_row(
@@ -31,12 +36,38 @@ def committed_row(
         version=int(headers.get(result_headers.VERSION, b"0")),
         revision=int(headers.get(result_headers.REVISION, b"0")),
         complete=headers.get(result_headers.COMPLETE) == b"1",
+        bucket=Bucket(int(headers.get(result_headers.BUCKET, b"0"))),
+        emit=int(headers.get(result_headers.EMIT, b"0")),
+        ranges=_ranges(headers.get(result_headers.RANGES, b"")),
+        rows=int(headers.get(result_headers.ROWS, b"0")),
+        deleted=headers.get(result_headers.DELETED) == b"1",
     )
+
+
+def headers_of(message: Message) -> dict[str, bytes]:
+    """The headers by name."""
+    given = message.headers() or {}
+    pairs = given.items() if isinstance(given, dict) else given
+    return {name: bytes_of(value) or b"" for name, value in pairs}
+
+
+def bytes_of(value: str | bytes | None) -> bytes | None:
+    """What the client's types leave open: keys, values and headers are bytes, or missing."""
+    return value.encode() if isinstance(value, str) else value
 
 
 def window_start_of(row: CommittedRow) -> int:
     """The first element of a key `[window_start,...]`, without decoding the rest."""
     return int(row.key[1:].partition(b",")[0].rstrip(b"]"))
+
+
+@lru_cache(maxsize=RANGES_REMEMBERED)
+def _ranges(raw: bytes) -> tuple[Range, ...]:
+    """What a header says; nothing where there is none, or somebody else wrote it."""
+    try:
+        return result_headers.decode_ranges(raw)
+    except msgspec.MsgspecError:
+        return ()
 
 
 def dead_letter(raw: bytes | None) -> DeadLetter | None:
@@ -46,9 +77,21 @@ def dead_letter(raw: bytes | None) -> DeadLetter | None:
     except msgspec.MsgspecError:
         return None
     task, topic = TaskName(record.task), Topic(record.topic)
+    lane = None if record.lane is None else Lane(record.lane)
     if isinstance(record, DeadRow):
-        first, behind = record.offset, record.offset + 1
-        return DeadLetter(task, topic, record.partition, first, behind, record.reason, 1)
+        return DeadLetter(
+            task,
+            topic,
+            record.partition,
+            record.offset,
+            record.offset + 1,
+            record.reason,
+            1,
+            version=record.version,
+            lane=lane,
+            detail=record.detail,
+            payload=record.payload,
+        )
     return DeadLetter(
         task,
         topic,
@@ -58,4 +101,14 @@ def dead_letter(raw: bytes | None) -> DeadLetter | None:
         record.reason,
         record.rows,
         record.window_start,
+        version=record.version,
+        lane=lane,
     )
+
+
+def wanted_letter(raw: bytes | None, task: TaskName, reason: str | None) -> list[DeadLetter]:
+    """The reference, if it is one of the task and, unless that is None, for the reason."""
+    letter = dead_letter(raw)
+    if letter is None or letter.task != task or reason not in (None, letter.reason):
+        return []
+    return [letter]

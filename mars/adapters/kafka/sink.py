@@ -10,21 +10,41 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
-from typing import cast
+from dataclasses import dataclass, replace
 
 from mars.adapters.kafka.admin import KafkaTopicAdmin
-from mars.adapters.kafka.audit import Row, difference
+from mars.adapters.kafka.audit import difference
+from mars.adapters.kafka.looking import LOOK_AGAIN_S, VISIBLE_TIMEOUT_S, KafkaLook
 from mars.adapters.kafka.names import Names
 from mars.adapters.kafka.progress import KafkaProgressLog
-from mars.adapters.kafka.slices import SliceReader
-from mars.adapters.kafka.transaction import BucketTransaction, with_span
+from mars.adapters.kafka.restoring import (
+    TAIL_OFFSETS,
+    Place,
+    first_offsets,
+    named_places,
+    newest,
+    restoration,
+    told_of,
+    undone,
+    written_places,
+)
+from mars.adapters.kafka.state import named_snapshot, parts_of
+from mars.adapters.kafka.transaction import BucketTransaction, Spans, with_parts, with_span
 from mars.errors import Fenced, Interrupted, Unavailable
-from mars.ports import Claim, Claimed, Committed, Emission, ProgressRecord, Transaction
+from mars.ports import (
+    Claim,
+    Claimed,
+    Committed,
+    Emission,
+    Progress,
+    ProgressRecord,
+    References,
+    Transaction,
+)
 from mars.settings import Settings
-from mars.types import AssignmentEpoch, Bucket, MemberId, Topic
+from mars.types import AssignmentEpoch, Bucket, MemberId
 
 PREPARE_THREADS = 4
 """Producers that are made at the same time; they wait for brokers nearly all the time."""
@@ -33,33 +53,56 @@ SETTLE_S = 0.05
 """The coordinator completes a transaction some milliseconds after it has answered the commit; an
 init that comes sooner is sent away for 500 ms."""
 
-VISIBLE_TIMEOUT_S = 30.0
-"""Until what is committed can be read: markers are written after the answer to the commit."""
-
-LOOK_AGAIN_S = 0.005
-"""Between two looks at the end of a partition."""
-
 
 @dataclass(frozen=True, slots=True)
 class _Ready:
-    """A producer that is initialised, and the progress partition's end after that."""
+    """A producer that is initialised, and what was to be seen after that.
+
+    `end` is the progress partition's; `hung` are partitions where the last transaction has not
+    ended, although it is over.
+    """
 
     producer: BucketTransaction
     end: int
+    hung: tuple[Place, ...]
 
 
-@dataclass(slots=True)
-class _Slot:
-    """What the sink knows of a bucket that it owns.
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """What stays the same while a bucket is owned.
 
-    `marker` is the offset behind its own last record, where the commit marker lies. `abandoned` is
-    set when the bucket is given back: its producers then stop at the next step.
+    `abandoned` is set when it is given back: its producers then stop at the next step. `settled`
+    are the partitions in which nothing of former owners hangs.
     """
 
+    bucket: Bucket
     epoch: AssignmentEpoch
-    marker: int
-    ready: Future[_Ready]
     abandoned: threading.Event
+    settled: set[Place]
+
+    def stop_if_asked(self) -> None:
+        """Raise Interrupted if the bucket was given back."""
+        if self.abandoned.is_set():
+            raise given_back(self.bucket)
+
+    def pause(self, seconds: float) -> None:
+        """Wait; raise Interrupted if the bucket is given back meanwhile."""
+        if self.abandoned.wait(seconds):
+            raise given_back(self.bucket)
+
+
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    """What the sink knows of a bucket that it owns, between two transactions.
+
+    `marker` is the offset behind its own last progress, where the commit marker lies. `firsts` is
+    where the last transaction began to write.
+    """
+
+    own: _Own
+    marker: int
+    firsts: Mapping[Place, int]
+    ready: Future[_Ready]
 
 
 class KafkaSink:
@@ -79,7 +122,8 @@ class KafkaSink:
         self._names = Names(settings.namespace)
         self._admin = KafkaTopicAdmin(settings)
         self._progress = KafkaProgressLog(settings)
-        self._results = SliceReader(settings, f"{member}-audit")
+        self._look = KafkaLook.opened(settings, member, self._admin)
+        self._sound: dict[Bucket, frozenset[Emission]] = {}
         self._slots: dict[Bucket, _Slot] = {}
         self._abandoned: dict[Bucket, threading.Event] = {}
         self._preparing: dict[Bucket, Future[_Ready]] = {}
@@ -90,20 +134,37 @@ class KafkaSink:
     # ------------------------------------------------------------------------------------ claim
 
     def claim(self, claim: Claim) -> Claimed:
-        """R2, R3: fence, commit the claim, read the progress until its nonce is back."""
+        """R2, R3: fence, commit the claim, read the progress until its nonce is back.
+
+        Progress of a transaction that hangs is committed by that, as is what `undone` finds. Then
+        what nobody can see is written again, see `restoring`.
+        """
         bucket = claim.bucket
         self.release(bucket)
         self._await_last_producer(bucket)
         abandoned = self._abandoned[bucket] = threading.Event()
         producer = self._new_producer(bucket, abandoned)
         producer.initialise()
+        again = self._undone(bucket)
         producer.begin()
-        (offset,) = producer.write_progress(self._names.progress, [claim])
+        *_others, offset = producer.write_progress(self._names.progress, [*again, claim])
         producer.commit()
         records = self._read_back(claim, offset, abandoned)
         refuse_newer(records, claim.assignment_epoch)
-        self._keep(bucket, claim.assignment_epoch, offset + 1, abandoned)
-        return Claimed(records, offset + 1)
+        own = _Own(bucket, claim.assignment_epoch, abandoned, set())
+        self._keep(own, offset + 1, {})
+        return self._restored(claim, Claimed(records, offset + 1, told_of(again)))
+
+    def _undone(self, bucket: Bucket) -> tuple[Progress, ...]:
+        """Progress that fell with a claim that was broken off; ours is initialised."""
+        end = self._progress.written_end(bucket)
+        first = max(0, end - TAIL_OFFSETS)
+        tail = self._progress.tail(bucket, first, end)
+        if not undone(tail, ()):
+            return ()  # Whatever of it is committed.
+        stable = self._progress.end(bucket)
+        committed = self._progress.offsets(bucket, first, stable)
+        return undone(tail, committed.union(range(stable, end)))
 
     def _await_last_producer(self, bucket: Bucket) -> None:
         """One that is still being made would fence the claim."""
@@ -130,6 +191,43 @@ class KafkaSink:
             )
         return records
 
+    # ---------------------------------------------------------------------------------- restore
+
+    def _restored(self, claim: Claim, claimed: Claimed) -> Claimed:
+        """Let what the newest records name be seen."""
+        bucket = claim.bucket
+        records = claimed.records
+        dead = self._names.dead, self._dead_partition(bucket)
+        slot = self._slots.pop(bucket, None)
+        if slot is None:
+            raise given_back(bucket)
+        places = named_places(newest(records), bucket, self._names) | {dead}
+        self._slots[bucket] = self._settled(slot, places, claimed.next)
+        look = self._look.begun(places, slot.own.stop_if_asked, slot.own.pause)
+        found = restoration(claim, records, self._names, look)
+        self._sound[bucket] = found.sound
+        if found.transaction is None:
+            return claimed
+        done = self.commit(found.transaction, claimed.next)
+        again = {record.emission for record in done.progress if record.emission is not None}
+        self._sound[bucket] = found.sound | again
+        return Claimed((*claimed.records, *done.progress), done.next, claimed.restored + found.told)
+
+    def _settled(self, slot: _Slot, places: Iterable[Place], known: int) -> _Slot:
+        """The slot, once nothing of former owners hangs in the partitions.
+
+        What hangs there would be decided by our next marker, whatever was to become of it. Where
+        others have transactions open it cannot be told, and to settle changes nothing.
+        """
+        own = slot.own
+        new = set(places) - own.settled
+        unsettled = self._admin.unsettled(new, own.stop_if_asked) if new else []
+        if unsettled:
+            self._take(slot, known).producer.settle(unsettled)
+            slot = self._slot(own, slot.marker, {})
+        own.settled.update(new)
+        return slot
+
     # ------------------------------------------------------------------------------------ audit
 
     def audit(self, emission: Emission, bucket: Bucket) -> str | None:
@@ -138,27 +236,24 @@ class KafkaSink:
         Nothing differs where the topic's own retention has taken rows of the emission. Raises
         Unavailable while somebody's open transaction hides the rows.
         """
-        topic, partition = emission.topic, emission.partition
-        start = self._admin.starts(topic).get(partition)
+        if emission in self._sound.get(bucket, ()):
+            return None  # The claim has just seen them.
+        place = emission.topic, emission.partition
+        start = self._look.start(place)
         if start is None:
-            return f"emission {emission.emit}: there is no {topic}[{partition}]"
+            return f"emission {emission.emit}: there is no {place[0]}[{place[1]}]"
         if start > emission.first:
             return None
-        end = min(emission.last + 1, self._stable_end(topic, partition, emission.last))
-        portions = self._results.read(topic, partition, emission.first, end)
-        rows = ((row.headers() or [], row.value()) for portion in portions for row in portion)
-        return difference(emission, bucket, cast(Iterator[Row], rows))
+        shown = self._look.shown(place, emission.first, emission.last)
+        return difference(emission, bucket, ((row.headers, row.value) for row in shown))
 
-    def _stable_end(self, topic: Topic, partition: int, last: int) -> int:
-        """The last stable offset, once it is behind `last` or will never be."""
-        deadline = time.monotonic() + VISIBLE_TIMEOUT_S
-        while (end := self._admin.end(topic, partition)) <= last:
-            if self._admin.written_end(topic, partition) <= last:
-                return end
-            if time.monotonic() > deadline:
-                raise hidden(topic, partition, end)
-            time.sleep(LOOK_AGAIN_S)
-        return end
+    # ------------------------------------------------------------------------------------ state
+
+    def saved(self, record: Progress) -> tuple[bytes, ...]:
+        """Read the parts at the offsets that the record names. Raises SnapshotLost."""
+        snapshot = named_snapshot(record)
+        shown = self._look.shown((self._names.state, record.bucket), snapshot.first, snapshot.last)
+        return parts_of(record, {row.key: row.value for row in shown})
 
     # ----------------------------------------------------------------------------------- commit
 
@@ -177,33 +272,51 @@ class KafkaSink:
         slot = self._slots.pop(bucket, None)
         if slot is None:
             raise Interrupted(f"Bucket {bucket}: there is no producer; claim the bucket again.")
-        ready = self._take(bucket, slot)
-        self._refuse_foreign(bucket, slot, ready.end, next)
-        committed = self._write(transaction, ready, next)
+        slot = self._settled(slot, self._places(transaction), next)
+        committed = self._write(transaction, self._take(slot, next), next)
         marker = committed.next if transaction.progress else slot.marker
-        self._keep(bucket, slot.epoch, marker, slot.abandoned)
+        firsts = first_offsets(transaction, committed.progress, self._names)
+        self._keep(slot.own, marker, firsts)
         return committed
 
-    def _take(self, bucket: Bucket, slot: _Slot) -> _Ready:
+    def _places(self, transaction: Transaction) -> set[Place]:
+        dead = self._names.dead, self._dead_partition(transaction.bucket)
+        return written_places(transaction, dead, (self._names.state, transaction.bucket))
+
+    def _take(self, slot: _Slot, known: int) -> _Ready:
+        """The next producer, if nobody else wrote progress from `known` on."""
+        bucket = slot.own.bucket
+        ready = self._made(slot)
+        refuse_hung(ready.hung, ready.end, known, bucket)
+        if may_hold_foreign(ready.end, known, slot.marker):
+            foreign = self._progress.between(bucket, known, ready.end)
+            refuse_foreign(foreign, bucket, slot.own.epoch)
+        return ready
+
+    def _made(self, slot: _Slot) -> _Ready:
         """The producer made in the background, or one made now if that one failed."""
         try:
             return slot.ready.result()
         except Unavailable:
-            return self._prepare(bucket, slot.abandoned)
+            return self._prepare(slot.own, slot.firsts)
         except CancelledError as error:
-            raise Interrupted(f"Bucket {bucket} was given back.") from error
-
-    def _refuse_foreign(self, bucket: Bucket, slot: _Slot, end: int, known: int) -> None:
-        if may_hold_foreign(end, known, slot.marker):
-            refuse_foreign(self._progress.between(bucket, known, end), bucket, slot.epoch)
+            raise given_back(slot.own.bucket) from error
 
     def _write(self, transaction: Transaction, ready: _Ready, known: int) -> Committed:
         producer, bucket = ready.producer, transaction.bucket
         producer.begin()
         spans = producer.write_results(transaction.results)
+        dead: References | None = None
         if transaction.dead:
-            producer.write_dead(self._names.dead, self._dead_partition(bucket), transaction.dead)
-        progress = tuple(with_span(record, spans) for record in transaction.progress)
+            partition = self._dead_partition(bucket)
+            dead = producer.write_dead(self._names.dead, partition, transaction.dead)
+        parts: Spans = {}
+        if transaction.snapshots:
+            parts = producer.write_snapshots(self._names.state, transaction.snapshots)
+        progress = tuple(
+            with_references(with_parts(with_span(record, spans), parts), dead)
+            for record in transaction.progress
+        )
         offsets = producer.write_progress(self._names.progress, progress)
         refuse_strangers(offsets, ready.end, bucket)
         producer.commit()
@@ -219,20 +332,26 @@ class KafkaSink:
 
     # -------------------------------------------------------------------------------- producers
 
-    def _keep(
-        self, bucket: Bucket, epoch: AssignmentEpoch, marker: int, abandoned: threading.Event
-    ) -> None:
-        """The bucket is ours: make its next producer in the background."""
-        ready = self._pool.submit(self._prepare, bucket, abandoned)
-        self._preparing[bucket] = ready
-        self._slots[bucket] = _Slot(epoch, marker, ready, abandoned)
+    def _keep(self, own: _Own, marker: int, firsts: Mapping[Place, int]) -> None:
+        """The bucket is ours, and its last transaction is over."""
+        self._slots[own.bucket] = self._slot(own, marker, firsts)
 
-    def _prepare(self, bucket: Bucket, abandoned: threading.Event) -> _Ready:
+    def _slot(self, own: _Own, marker: int, firsts: Mapping[Place, int]) -> _Slot:
+        """Make the next producer, in the background."""
+        ready = self._preparing[own.bucket] = self._pool.submit(self._prepare, own, firsts)
+        return _Slot(own, marker, firsts, ready)
+
+    def _prepare(self, own: _Own, firsts: Mapping[Place, int]) -> _Ready:
+        """A producer; once it is initialised the last transaction has ended, or hangs."""
         settled = time.monotonic() + SETTLE_S
-        producer = self._new_producer(bucket, abandoned)
-        abandoned.wait(max(0.0, settled - time.monotonic()))
+        producer = self._new_producer(own.bucket, own.abandoned)
+        own.abandoned.wait(max(0.0, settled - time.monotonic()))
         producer.initialise()
-        return _Ready(producer, self._progress.end(bucket))
+        progress = self._names.progress, own.bucket
+        ends = self._admin.stable_ends([progress, *firsts], own.stop_if_asked)
+        end = ends[progress] if progress in ends else self._progress.end(own.bucket)
+        hung = tuple(place for place, first in firsts.items() if ends.get(place) == first)
+        return _Ready(producer, end, hung)
 
     def _new_producer(self, bucket: Bucket, abandoned: threading.Event) -> BucketTransaction:
         producer = BucketTransaction(self._settings, self._member, bucket, abandoned, self._turn)
@@ -244,6 +363,7 @@ class KafkaSink:
         abandoned = self._abandoned.pop(bucket, None)
         if abandoned is not None:
             abandoned.set()
+        self._sound.pop(bucket, None)
         slot = self._slots.pop(bucket, None)
         if slot is not None:
             slot.ready.cancel()
@@ -253,17 +373,33 @@ class KafkaSink:
         for bucket in list(self._abandoned):
             self.release(bucket)
         self._pool.shutdown(cancel_futures=True)
-        self._results.close()
+        self._look.close()
         self._progress.close()
 
 
-def hidden(topic: Topic, partition: int, end: int) -> Unavailable:
-    """Somebody's transaction stays open."""
-    return Unavailable(
-        "kafka",
-        f"an open transaction hides {topic}[{partition}] from offset {end} on; it ends "
-        "when its owner is back, or by its time-out",
-    )
+def given_back(bucket: Bucket) -> Interrupted:
+    """The bucket was released while something was done for it."""
+    return Interrupted(f"Bucket {bucket} was given back.")
+
+
+def with_references(record: Progress, references: References | None) -> Progress:
+    """The record with where its transaction's references lie; without any, older ones stay."""
+    return record if references is None else replace(record, references=references)
+
+
+def refuse_hung(hung: Sequence[Place], end: int, known: int, bucket: Bucket) -> None:
+    """Raise Interrupted where our last transaction is over, but hangs.
+
+    Then a partition's last stable offset, read after our init, is the first one that the
+    transaction wrote there; that of the progress partition lies below our last record. Whatever we
+    wrote now and did not commit would take it with it: so the bucket is claimed again first.
+    """
+    if hung or end < known:
+        place = f"{hung[0][0]}[{hung[0][1]}]" if hung else "the progress partition"
+        raise Interrupted(
+            f"Bucket {bucket}: a broker that restarted has not ended its last transaction in "
+            f"{place}; the bucket is claimed again, which ends it."
+        )
 
 
 def may_hold_foreign(end: int, known: int, marker: int) -> bool:

@@ -1,4 +1,4 @@
-"""Reads a known stretch of a partition, committed records only, and stops."""
+"""Reads a known stretch of a partition and stops."""
 
 from __future__ import annotations
 
@@ -23,19 +23,23 @@ WAIT_SLICE_S = 0.1
 
 
 class SliceReader:
-    """One consumer, made when it is first needed; one read at a time, others wait."""
+    """One consumer, made when it is first needed; one read at a time, others wait.
 
-    def __init__(self, settings: Settings, member: str) -> None:
-        self._properties = slice_reader_properties(settings, member)
+    It reads committed records only, or with `committed` False all of them.
+    """
+
+    def __init__(self, settings: Settings, member: str, *, committed: bool = True) -> None:
+        self._properties = slice_reader_properties(settings, member, committed=committed)
         self._consumer: Consumer | None = None
         self._lock = threading.Lock()
 
     def read(
         self, topic: Topic, partition: int, first: int, end: int
     ) -> Generator[list[Message], None, None]:
-        """The committed records at `[first, end)`, in portions, each in offset order.
+        """The records at `[first, end)`, in portions, each in offset order.
 
-        `end` is at most the last stable offset. Read it to its end or close it: others wait.
+        `end` is at most the last stable offset, or the last one of all. Read it to its end or close
+        it: others wait.
         """
         if first >= end:
             return

@@ -19,9 +19,10 @@ from mars.adapters.kafka.errors import (
     translated,
     unavailable,
 )
-from mars.adapters.kafka.wire import encode_progress, progress_key
+from mars.adapters.kafka.wire import encode_progress, progress_key, state_key
+from mars.codec.result_headers import BUCKET, number
 from mars.errors import Interrupted, OutputRefused
-from mars.ports import Progress, ProgressRecord, ResultBatch
+from mars.ports import Progress, ProgressRecord, References, ResultBatch, SnapshotParts
 from mars.settings import Settings
 from mars.types import Bucket, TaskName, Topic
 
@@ -42,6 +43,9 @@ the commit."""
 
 ROOM_WAIT_S = 0.1
 """Between two looks whether the queue of the producer has room again."""
+
+SETTLING_KEY = b"settle"
+"""Of records that are written to be aborted: a compacted topic takes none without a key."""
 
 Headers = list[tuple[str, str | bytes | None]]
 Report = Callable[[KafkaError | None, Message], None]
@@ -182,13 +186,38 @@ class BucketTransaction:
         key, value = batch.keys[index], batch.values[index]
         self._produce(batch.topic, batch.partition, key, value, headers, report)
 
-    def write_dead(self, topic: Topic, partition: int, records: Iterable[bytes]) -> None:
-        """Write references to rows that were not counted."""
+    def write_dead(self, topic: Topic, partition: int, records: Sequence[bytes]) -> References:
+        """Write references to rows that were not counted, and wait for the brokers.
+
+        Progress that is there means that they are, whatever became of the transaction.
+        """
+        headers: Headers = [(BUCKET, number(self._bucket))]
+        reports = [_Delivery() for _record in records]
         try:
-            for record in records:
-                self._produce(topic, partition, None, record)
+            for record, report in zip(records, reports, strict=True):
+                self._produce(topic, partition, None, record, headers, report)
         except CALL_FAILED as error:
             raise self._interrupted(kafka_error(error)) from error
+        self._await_delivery(reports)
+        return References(partition, reports[0].offset, reports[-1].offset, len(reports))
+
+    def write_snapshots(self, topic: Topic, snapshots: Sequence[SnapshotParts]) -> Spans:
+        """Write the parts, take away those of longer ones before, and wait for the brokers."""
+        reports: dict[tuple[TaskName, int], list[_Delivery]] = {}
+        try:
+            for one in snapshots:
+                written = reports.setdefault((one.task, one.version), [])
+                for number, value in enumerate(with_tombstones(one)):
+                    key = state_key(one.task, one.version, self._bucket, number)
+                    written.append(_Delivery())
+                    self._produce(topic, self._bucket, key, value, report=written[-1])
+        except CALL_FAILED as error:
+            raise self._interrupted(kafka_error(error)) from error
+        every = [report for written in reports.values() for report in written]
+        self._await_delivery(every)
+        return part_spans(
+            snapshots, {name: [one.offset for one in got] for name, got in reports.items()}
+        )
 
     def write_progress(self, topic: Topic, records: Sequence[ProgressRecord]) -> list[int]:
         """Write progress and wait for the brokers; the offsets of the records."""
@@ -199,9 +228,25 @@ class BucketTransaction:
                 self._produce(topic, self._bucket, key, value, report=report)
         except CALL_FAILED as error:
             raise self._interrupted(kafka_error(error)) from error
-        self._wait_for_brokers(lambda: self._raise_undelivered(reports))
-        self._raise_undelivered(reports)
+        self._await_delivery(reports)
         return [report.offset for report in reports]
+
+    def settle(self, places: Iterable[tuple[Topic, int]]) -> None:
+        """End as aborted whatever of the bucket hangs in these partitions.
+
+        One record in each, which nobody sees, and an abort: its markers end what lies before, too.
+        Where nothing hangs it changes nothing. Afterwards the object is spent.
+        """
+        self.begin()
+        reports = []
+        try:
+            for topic, partition in places:
+                reports.append(_Delivery())
+                self._produce(topic, partition, SETTLING_KEY, b"", report=reports[-1])
+            self._await_delivery(reports)
+            self._in_steps(self._producer.abort_transaction, INIT_TIMEOUT_S)
+        except CALL_FAILED as error:
+            raise self._interrupted(kafka_error(error)) from error
 
     # ------------------------------------------------------------------------------------ commit
 
@@ -219,7 +264,7 @@ class BucketTransaction:
         topic: Topic,
         partition: int,
         key: bytes | None,
-        value: bytes,
+        value: bytes | None,
         headers: Headers | None = None,
         report: Report | None = None,
     ) -> None:
@@ -232,6 +277,10 @@ class BucketTransaction:
                 self._producer.poll(ROOM_WAIT_S)
             else:
                 return
+
+    def _await_delivery(self, reports: Sequence[_Delivery]) -> None:
+        self._wait_for_brokers(lambda: self._raise_undelivered(reports))
+        self._raise_undelivered(reports)
 
     def _wait_for_brokers(self, look: Callable[[], None]) -> None:
         """Until each record is delivered, or has failed; `look` may end it by raising.
@@ -318,15 +367,42 @@ def _spans(written: Iterable[_Written]) -> Spans:
     return spans
 
 
+def with_tombstones(one: SnapshotParts) -> tuple[bytes | None, ...]:
+    """The values of all parts; None for those that the snapshot before had besides."""
+    return one.parts + (None,) * max(0, one.replaced - len(one.parts))
+
+
+def part_spans(
+    snapshots: Iterable[SnapshotParts], offsets: Mapping[tuple[TaskName, int], Sequence[int]]
+) -> Spans:
+    """Where the parts of each new snapshot lie, tombstones aside."""
+    return {
+        (one.task, one.version): Span(at[0], at[len(one.parts) - 1])
+        for one in snapshots
+        if one.parts
+        for at in (offsets[one.task, one.version],)
+    }
+
+
+def with_parts(record: Progress, spans: Spans) -> Progress:
+    """The record with the offsets of the parts of its new snapshot; an older one stays as it is."""
+    span = spans.get((record.task, record.version))
+    if record.snapshot is None or span is None:
+        return record
+    return replace(record, snapshot=replace(record.snapshot, first=span.first, last=span.last))
+
+
 def with_span(record: Progress, spans: Spans) -> Progress:
-    """The record with the offsets of its own rows; an earlier emission stays as it is.
+    """The record with the offsets of its rows; an earlier emission without rows stays as it is.
 
     Raises ValueError if the record names rows that the transaction does not have.
     """
     emission = record.emission
-    if emission is None or emission.emit != record.emit:
+    if emission is None:
         return record
     span = spans.get((record.task, record.version))
     if span is None:
-        raise ValueError(f"emission without rows: {emission}")
+        if emission.emit == record.emit:
+            raise ValueError(f"emission without rows: {emission}")
+        return record
     return replace(record, emission=replace(emission, first=span.first, last=span.last))

@@ -1,9 +1,11 @@
-"""The records of `mars.progress` and `mars.control` as JSON.
+"""The records of `mars.progress` and `mars.control` as JSON, and the keys of `mars.state`.
 
     topic      key                          value
-    progress   ["<task>", version, bucket]  {"type": "progress", "format": 1, "record": {...}}
-    progress   ["claim", bucket]            {"type": "claim", "format": 1, "record": {...}}
+    progress   ["<task>", version, bucket]  {"type": "progress", "format": 3, "record": {...}}
+    progress   ["claim", bucket]            {"type": "claim", "format": 3, "record": {...}}
+    state      ["<task>", version, bucket, part]   a part of a snapshot, see `mars.codec.snapshot`
     control    task:<name>                  a task definition, see `mars.definitions`
+    control    stream:<name>                a stream, the same; a tombstone where it is gone
     control    epochs                       {"leader": G, "store": E, "assignment": A}
 
 Compaction keeps the last record of each key; keys of three members and of two cannot be the same.
@@ -15,16 +17,23 @@ from __future__ import annotations
 
 import msgspec
 
-from mars.definitions import TaskDefinition, decode_definition
+from mars.definitions import TaskDefinition, decode_definition, decode_stream
 from mars.errors import MarsError
+from mars.plan import Stream
 from mars.ports import Claim, Progress, ProgressRecord
-from mars.types import AssignmentEpoch, LeaderEpoch, StoreEpoch, TaskName
+from mars.types import AssignmentEpoch, Bucket, LeaderEpoch, StoreEpoch, StreamName, TaskName
 
-FORMAT = 1
-"""To be raised with any change that an older release must not pass over."""
+FORMAT = 3
+"""To be raised with any change that an older release must not pass over. Since 2 a record may name
+a snapshot, without which the windows that are in it cannot be built again; since 3 it says which
+revisions of closed windows were emitted, and which are owed."""
+
+FORMATS_READ = (1, 2, 3)
 
 EPOCHS_KEY = b"epochs"
 TASK_KEY_PREFIX = b"task:"
+DELETED_KEY_PREFIX = b"deleted:"
+STREAM_KEY_PREFIX = b"stream:"
 
 
 class _ProgressRow(msgspec.Struct, frozen=True, tag="progress"):
@@ -72,9 +81,14 @@ def decode_progress(raw: bytes | None, place: str) -> ProgressRecord:
         row: _ProgressRow | _ClaimRow = _rows.decode(raw or b"")
     except msgspec.MsgspecError as error:
         raise _unreadable(place, error) from error
-    if row.format != FORMAT:
+    if row.format not in FORMATS_READ:
         raise _unreadable(place, f"it has format {row.format}, known is {FORMAT}")
     return row.record
+
+
+def state_key(task: TaskName, version: int, bucket: Bucket, part: int) -> bytes:
+    """The key of a part of a snapshot in `mars.state`."""
+    return msgspec.json.encode((task, version, bucket, part))
 
 
 def task_key(name: TaskName) -> bytes:
@@ -82,10 +96,33 @@ def task_key(name: TaskName) -> bytes:
     return TASK_KEY_PREFIX + name.encode()
 
 
+def deleted_key(name: TaskName) -> bytes:
+    """The key in `mars.control` of what says that a task is deleted for good."""
+    return DELETED_KEY_PREFIX + name.encode()
+
+
 def decode_task(raw: bytes, place: str) -> TaskDefinition:
     """A task definition. Raises MarsError where it cannot be read."""
     try:
         return decode_definition(raw)
+    except msgspec.MsgspecError as error:
+        raise _unreadable(place, error) from error
+
+
+def stream_key(name: StreamName) -> bytes:
+    """The key of a stream in `mars.control`."""
+    return STREAM_KEY_PREFIX + name.encode()
+
+
+def stream_named(key: bytes) -> StreamName:
+    """The name in a stream's key."""
+    return StreamName(key.removeprefix(STREAM_KEY_PREFIX).decode())
+
+
+def decode_declared(raw: bytes, place: str) -> Stream:
+    """A stream. Raises MarsError where it cannot be read."""
+    try:
+        return decode_stream(raw)
     except msgspec.MsgspecError as error:
         raise _unreadable(place, error) from error
 

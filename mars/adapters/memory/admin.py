@@ -34,6 +34,8 @@ class MemoryTopicAdmin:
         self._broker.create_topic(self._names.control, 1)
         self._broker.create_topic(self._names.dead, 1)
         self._broker.create_topic(self._names.queries, 1)
+        self._broker.create_topic(self._names.incidents, 1)
+        self._broker.create_topic(self._names.state, buckets)
         progress = self._broker.create_topic(self._names.progress, buckets)
         if len(progress.partitions) != buckets:
             raise SettingsError(

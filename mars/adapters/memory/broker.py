@@ -39,10 +39,12 @@ class Outcome(Enum):
 
 @dataclass(slots=True, eq=False)
 class MemoryTransaction:
-    """One transaction, and the partitions it wrote to."""
+    """What a transactional id wrote to one partition since its last marker there.
+
+    The next marker decides it, even if it belongs to a later transaction: as in Kafka.
+    """
 
     outcome: Outcome = Outcome.OPEN
-    partitions: list[MemoryPartition] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ class MemoryPartition:
         self.start = 0
         self.end = 0
         self.records: list[StoredRecord] = []
-        self._opened: dict[MemoryTransaction, int] = {}
+        self._open: dict[str, tuple[MemoryTransaction, int]] = {}
 
     def append(
         self,
@@ -77,31 +79,37 @@ class MemoryPartition:
         key: bytes | None,
         headers: Headers,
         timestamp_ms: int,
-        transaction: MemoryTransaction | None,
+        transactional_id: str | None,
     ) -> int:
-        """Add a record; its offset."""
-        offset = self.end
+        """Add a record, outside of transactions or as part of one; its offset."""
+        offset, transaction = self.end, None
+        if transactional_id is not None:
+            fresh = MemoryTransaction(), offset
+            transaction, _first = self._open.setdefault(transactional_id, fresh)
         record = StoredRecord(offset, key, value, tuple(headers), timestamp_ms, transaction)
         self.records.append(record)
         self.end += 1
-        if transaction is not None:
-            self._opened.setdefault(transaction, offset)
         return offset
 
-    def mark(self, transaction: MemoryTransaction) -> None:
-        """Take an offset for the marker that ends a transaction."""
-        self._opened.pop(transaction, None)
+    def mark(self, transactional_id: str, outcome: Outcome) -> None:
+        """Write a marker: it takes an offset and decides all that is open of the id here."""
+        transaction, _first = self._open.pop(transactional_id, (MemoryTransaction(), self.end))
+        transaction.outcome = outcome
         self.end += 1
 
     @property
     def stable_end(self) -> int:
         """The last stable offset: readers of committed records see what lies below."""
-        return min(self._opened.values(), default=self.end)
+        return min((first for _transaction, first in self._open.values()), default=self.end)
 
     def committed(self, first: int, end: int) -> list[StoredRecord]:
         """The committed records at `[first, end)`."""
+        return [record for record in self.written(first, end) if record.committed]
+
+    def written(self, first: int, end: int) -> list[StoredRecord]:
+        """All records at `[first, end)`, committed or not."""
         low, high = (bisect_left(self.records, at, key=_offset_of) for at in (first, end))
-        return [record for record in self.records[low:high] if record.committed]
+        return self.records[low:high]
 
     def truncate(self, before: int) -> None:
         """Delete the records below `before`, as retention does."""
@@ -120,7 +128,8 @@ class MemoryTopic:
 @dataclass(slots=True)
 class _TransactionalId:
     epoch: int = -1
-    current: MemoryTransaction | None = None
+    partitions: list[MemoryPartition] = field(default_factory=list)
+    """Those that the transaction under way wrote to."""
 
 
 class MemoryBroker:
@@ -132,6 +141,7 @@ class MemoryBroker:
         self.groups: dict[str, MemoryGroup] = {}
         self._ids: dict[str, _TransactionalId] = {}
         self._delayed: list[tuple[str, int]] = []
+        self._loses_marker: Callable[[MemoryPartition], bool] | None = None
         self._made = itertools.count(1)
 
     # ----------------------------------------------------------------------------------- topics
@@ -178,31 +188,37 @@ class MemoryBroker:
 
     def append_aborted(self, topic: Topic, partition: int, values: Iterable[bytes]) -> None:
         """Leave a gap: records that nobody sees, and their marker."""
-        transaction = MemoryTransaction(Outcome.ABORTED)
-        target = self.partition(topic, partition)
+        target, nobody = self.partition(topic, partition), f"aborted-{next(self._made)}"
         for value in values:
-            target.append(value, None, (), self.clock(), transaction)
-        target.mark(transaction)
+            target.append(value, None, (), self.clock(), nobody)
+        target.mark(nobody, Outcome.ABORTED)
 
     # ----------------------------------------------------------------------------- transactions
 
     def producer(self, transactional_id: str) -> MemoryProducer:
         """Init: fence the older producers of this id and abort their open transaction."""
         known = self._ids.setdefault(transactional_id, _TransactionalId())
-        self._finish(known, Outcome.ABORTED)
+        self._finish(transactional_id, known, Outcome.ABORTED)
         known.epoch += 1
         return MemoryProducer(self, transactional_id, known.epoch)
 
-    def begun(self, transactional_id: str, epoch: int) -> MemoryTransaction:
-        """The open transaction of a producer, begun if need be. Raises ProducerFenced."""
+    def write(self, transactional_id: str, epoch: int, target: MemoryPartition) -> None:
+        """The producer's transaction takes a partition in. Raises ProducerFenced."""
         known = self._current(transactional_id, epoch)
-        if known.current is None:
-            known.current = MemoryTransaction()
-        return known.current
+        if target not in known.partitions:
+            known.partitions.append(target)
+
+    def lose_markers(self, where: Callable[[MemoryPartition], bool] = lambda _each: True) -> None:
+        """Let the next transaction that ends do so without markers in some partitions.
+
+        So does a broker that was killed between the decision and the markers, and takes partitions
+        without a leader for deleted ones when it is back.
+        """
+        self._loses_marker = where
 
     def finish(self, transactional_id: str, epoch: int, outcome: Outcome) -> None:
         """EndTxn. Raises ProducerFenced."""
-        self._finish(self._current(transactional_id, epoch), outcome)
+        self._finish(transactional_id, self._current(transactional_id, epoch), outcome)
 
     def delay_commit(self, transactional_id: str, epoch: int) -> None:
         """Let a commit travel slowly: it arrives with `deliver_delayed`."""
@@ -221,14 +237,14 @@ class MemoryBroker:
             raise ProducerFenced(f"{transactional_id} has epoch {known.epoch}, not {epoch}")
         return known
 
-    @staticmethod
-    def _finish(known: _TransactionalId, outcome: Outcome) -> None:
-        if known.current is None:
+    def _finish(self, transactional_id: str, known: _TransactionalId, outcome: Outcome) -> None:
+        if not known.partitions:
             return
-        known.current.outcome = outcome
-        for partition in known.current.partitions:
-            partition.mark(known.current)
-        known.current = None
+        loses, self._loses_marker = self._loses_marker, None
+        for partition in known.partitions:
+            if loses is None or not loses(partition):
+                partition.mark(transactional_id, outcome)
+        known.partitions = []
 
     # ----------------------------------------------------------------------------------- groups
 
@@ -254,17 +270,16 @@ class MemoryProducer:
         self,
         topic: Topic,
         partition: int,
-        value: bytes,
+        value: bytes | None,
         *,
         key: bytes | None = None,
         headers: Headers = (),
     ) -> int:
         """Add a record to the open transaction; its offset. Raises ProducerFenced, UnknownTopic."""
-        transaction = self.broker.begun(self.transactional_id, self.epoch)
         target = self.broker.partition(topic, partition)
-        if target not in transaction.partitions:
-            transaction.partitions.append(target)
-        return target.append(value, key, headers, self.broker.clock(), transaction)
+        self.broker.write(self.transactional_id, self.epoch, target)
+        time_ms = self.broker.clock()
+        return target.append(value, key, headers, time_ms, self.transactional_id)
 
     def commit(self) -> None:
         """Raises ProducerFenced."""

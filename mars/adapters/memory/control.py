@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from mars.adapters.memory.faults import Faults, fallible
-from mars.definitions import TaskDefinition
+from mars.definitions import TaskDefinition, with_deletions
+from mars.plan import Stream
 from mars.ports import ControlState
-from mars.types import AssignmentEpoch, LeaderEpoch, StoreEpoch, TaskName
+from mars.types import AssignmentEpoch, LeaderEpoch, StoreEpoch, StreamName, TaskName
 
 
 class MemoryControlLog:
@@ -14,6 +15,8 @@ class MemoryControlLog:
     def __init__(self) -> None:
         self.faults = Faults("kafka")
         self._tasks: dict[TaskName, TaskDefinition] = {}
+        self._deleted: dict[TaskName, TaskDefinition] = {}
+        self._streams: dict[StreamName, Stream] = {}
         self._epochs = (LeaderEpoch(0), StoreEpoch(0), AssignmentEpoch(0))
 
     def fail_next(self, method: str, *, before: bool = True) -> None:
@@ -26,6 +29,21 @@ class MemoryControlLog:
         self._tasks[definition.name] = definition
 
     @fallible
+    def put_deleted(self, definition: TaskDefinition) -> None:
+        """Copy a deleted task for good."""
+        self._deleted[definition.name] = definition
+
+    @fallible
+    def put_stream(self, stream: Stream) -> None:
+        """Copy a stream."""
+        self._streams[stream.name] = stream
+
+    @fallible
+    def delete_stream(self, name: StreamName) -> None:
+        """Take the copy of a stream away."""
+        self._streams.pop(name, None)
+
+    @fallible
     def put_epochs(
         self, leader: LeaderEpoch, store: StoreEpoch, assignment: AssignmentEpoch
     ) -> None:
@@ -35,4 +53,5 @@ class MemoryControlLog:
     @fallible
     def read(self) -> ControlState:
         """Everything in the topic."""
-        return ControlState(dict(self._tasks), *self._epochs)
+        tasks = with_deletions(self._tasks, self._deleted)
+        return ControlState(tasks, *self._epochs, dict(self._streams))

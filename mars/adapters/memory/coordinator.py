@@ -67,6 +67,14 @@ class MemoryEnsemble:
             self.suspend(member)
         self.tell()
 
+    def wipe(self) -> None:
+        """The server comes back empty: all sessions are over, and what was fixed is forgotten."""
+        with self.lock:
+            self.epoch, self.assignment, self.buckets = LeaderEpoch(0), None, None
+            members = list(self.sessions)
+        for member in members:
+            self.expire(member)
+
     def heal(self, member: MemberId) -> None:
         """The process connects again, in a new session if the old one expired."""
         with self.lock:
@@ -184,6 +192,16 @@ class MemoryCoordinator:
         if self._session.connected and self._session.alive:
             self._ensemble.stand(self._member)
             self._ensemble.tell()
+
+    @fallible
+    def outgrow(self, floor: LeaderEpoch) -> None:
+        """End the own leadership, and let leader epochs go on above `floor`."""
+        with self._ensemble.lock:
+            self._reach()
+            self._ensemble.epoch = max(self._ensemble.epoch, floor)
+            self._session.reign = None
+            self._ensemble.stand(self._member)
+        self._ensemble.tell()
 
     def leading(self) -> LeaderEpoch | None:
         """This process's own leader epoch while it believes to lead."""

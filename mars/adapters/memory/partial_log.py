@@ -7,6 +7,7 @@ can be told to fail by itself. Nothing blocks and nothing is safe for threads.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from mars.adapters.memory.faults import Faults, fallible
 from mars.adapters.memory.store import (
@@ -23,6 +24,7 @@ from mars.adapters.memory.store import (
     write,
 )
 from mars.adapters.store import IDLE_LEASE_MS, check_batch, holder_limit
+from mars.codec.snapshot import BEFORE_THE_LOG
 from mars.ports import (
     AppendOutcome,
     Applied,
@@ -151,7 +153,8 @@ class MemoryPartialLog:
     def head(self, tasks: Sequence[TaskName]) -> dict[TaskName, Head | None]:
         """One look per task."""
         now_ms = self._store.clock()
-        return {name: head_of(self._store.tasks.get(name), now_ms) for name in tasks}
+        run_id = self._store.run_id
+        return {name: head_of(self._store.tasks.get(name), now_ms, run_id) for name in tasks}
 
     @fallible
     def read(self, task: TaskName, bucket: Bucket, after: Sequence64, upto: Sequence64) -> LogSlice:
@@ -199,6 +202,20 @@ class MemoryPartialLog:
         found.older[bucket] = tuple(Stored(one, entry_size(one)) for one in older)
         log = found.logs.get(bucket, {})
         found.logs[bucket] = {seq: entry for seq, entry in log.items() if seq > base.seq}
+        return True
+
+    @fallible
+    def put_base(
+        self, task: TaskName, epoch: StoreEpoch, bucket: Bucket, bases: Sequence[Entry]
+    ) -> bool:
+        """Let a bucket's log begin with saved panes; a base that is there stays as it is."""
+        found = self._store.task(task, epoch)
+        if found is None:
+            return False
+        if bucket not in found.bases:
+            newest, *older = (replace(base, seq=BEFORE_THE_LOG) for base in bases)
+            found.bases[bucket] = Stored(newest, entry_size(newest))
+            found.older[bucket] = tuple(Stored(one, entry_size(one)) for one in older)
         return True
 
     # --------------------------------------------------------------------------- the leader
@@ -291,7 +308,7 @@ class MemoryPartialLog:
     def _slice(self, request: ReadRequest) -> LogSlice:
         found = self._store.tasks.get(request.task)
         if found is None:
-            return LogSlice(None, ())
+            return LogSlice(None, (), run_id=self._store.run_id)
         fresh = request.after == 0
         base = found.bases.get(request.bucket) if fresh else None
         older = found.older.get(request.bucket, ()) if fresh else ()
@@ -303,4 +320,5 @@ class MemoryPartialLog:
             None if base is None else base.entry,
             tuple(entries),
             tuple(one.entry for one in older),
+            self._store.run_id,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mars.adapters.kafka.names import DEFAULT_NAMESPACE, Names
 from mars.adapters.kafka.wire import decode_progress
-from mars.adapters.memory.broker import MemoryBroker
+from mars.adapters.memory.broker import MemoryBroker, StoredRecord
 from mars.adapters.memory.faults import Faults, fallible
 from mars.ports import ProgressRecord, ProgressSlice
 from mars.types import Bucket
@@ -32,9 +32,24 @@ class MemoryProgressLog:
         """The last stable offset of the bucket's partition."""
         return self._broker.partition(self._topic, bucket).stable_end
 
+    def tail(self, bucket: Bucket, first: int, end: int) -> list[tuple[int, ProgressRecord]]:
+        """The records at `[first, end)` with their offsets, committed or not."""
+        records = self._broker.partition(self._topic, bucket).written(first, end)
+        return [(record.offset, self._decoded(bucket, record)) for record in records]
+
+    def offsets(self, bucket: Bucket, first: int, end: int) -> set[int]:
+        """The offsets of the committed records at `[first, end)`."""
+        committed = self._broker.partition(self._topic, bucket).committed(first, end)
+        return {record.offset for record in committed}
+
+    def written_end(self, bucket: Bucket) -> int:
+        """The offset behind the last record of the bucket's partition, committed or not."""
+        return self._broker.partition(self._topic, bucket).end
+
     def between(self, bucket: Bucket, first: int, end: int) -> tuple[ProgressRecord, ...]:
         """The records at `[first, end)`."""
-        return tuple(
-            decode_progress(record.value, f"{self._topic}[{bucket}] offset {record.offset}")
-            for record in self._broker.partition(self._topic, bucket).committed(first, end)
-        )
+        committed = self._broker.partition(self._topic, bucket).committed(first, end)
+        return tuple(self._decoded(bucket, record) for record in committed)
+
+    def _decoded(self, bucket: Bucket, record: StoredRecord) -> ProgressRecord:
+        return decode_progress(record.value, f"{self._topic}[{bucket}] offset {record.offset}")

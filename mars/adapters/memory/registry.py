@@ -23,6 +23,7 @@ class MemoryShelf:
     streams: dict[StreamName, Stream] = field(default_factory=dict)
     tasks: dict[TaskName, tuple[TaskDefinition, int]] = field(default_factory=dict)
     watchers: list[Callable[[], None]] = field(default_factory=list)
+    whole: bool = False
     lock: threading.RLock = field(default_factory=threading.RLock)
 
 
@@ -44,6 +45,24 @@ class MemoryRegistry:
     def ping(self) -> str | None:
         """Always None: the twin answers."""
         return None
+
+    def wipe(self) -> None:
+        """Lose everything."""
+        with self._shelf.lock:
+            self._shelf.streams.clear()
+            self._shelf.tasks.clear()
+            self._shelf.whole = False
+        self._tell()
+
+    @fallible
+    def whole(self) -> bool:
+        """False for a registry that was never used, or has lost everything."""
+        return self._shelf.whole
+
+    @fallible
+    def make_whole(self) -> None:
+        """Leave the mark that goes when everything goes."""
+        self._shelf.whole = True
 
     @fallible
     def streams(self) -> dict[StreamName, Stream]:

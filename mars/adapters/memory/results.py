@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mars.adapters.kafka.names import DEFAULT_NAMESPACE, Names
-from mars.adapters.kafka.rows import committed_row, dead_letter, window_start_of
+from mars.adapters.kafka.rows import committed_row, dead_letter, wanted_letter
 from mars.adapters.memory.broker import MemoryBroker, MemoryPartition
 from mars.adapters.memory.faults import Faults, fallible
 from mars.errors import Unavailable
-from mars.ports import CommittedRow, DeadLetter
+from mars.ports import CommittedRow, DeadLetter, DeadPage
 from mars.types import TaskName, Topic
 
 
@@ -32,7 +32,7 @@ class MemoryResultTail:
         found: list[CommittedRow] = []
         for number, partition in enumerate(_partitions(self._broker, topic)):
             rows = _rows(partition, number, 0, task)
-            wanted = [row for row in rows if window_start_ms in {None, window_start_of(row)}]
+            wanted = [row for row in rows if window_start_ms in {None, row.window_start_ms}]
             found += wanted[-rows_max:]
         return found
 
@@ -95,6 +95,21 @@ class MemoryDeadLetters:
         records.sort(key=lambda record: (record.timestamp_ms, record.offset), reverse=True)
         letters = [dead_letter(record.value) for record in records]
         return [letter for letter in letters if letter is not None and letter.task == task][:limit]
+
+    @fallible
+    def page(
+        self, task: TaskName, reason: str | None, after: Mapping[int, int], limit: int
+    ) -> DeadPage:
+        """References of a task, by partition and there the oldest first."""
+        found: list[DeadLetter] = []
+        behind = dict(after)
+        for number, partition in enumerate(_partitions(self._broker, self._topic)):
+            for record in partition.committed(behind.get(number, 0), partition.stable_end):
+                if len(found) == limit:
+                    return DeadPage(tuple(found), behind)
+                behind[number] = record.offset + 1
+                found += wanted_letter(record.value, task, reason)
+        return DeadPage(tuple(found), None)
 
 
 def _partitions(broker: MemoryBroker, topic: Topic) -> list[MemoryPartition]:

@@ -3,28 +3,52 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
 from mars.adapters.kafka.audit import difference
+from mars.adapters.kafka.looking import hidden
 from mars.adapters.kafka.names import DEFAULT_NAMESPACE, Names
+from mars.adapters.kafka.restoring import (
+    Kept,
+    Place,
+    first_offsets,
+    named_places,
+    newest,
+    restoration,
+    told_of,
+    undone,
+    written_places,
+)
 from mars.adapters.kafka.sink import (
-    hidden,
     may_hold_foreign,
     refuse_foreign,
+    refuse_hung,
     refuse_newer,
     refuse_strangers,
+    with_references,
 )
-from mars.adapters.kafka.transaction import Span, Spans, with_span
-from mars.adapters.kafka.wire import encode_progress, progress_key
+from mars.adapters.kafka.state import named_snapshot, parts_of
+from mars.adapters.kafka.transaction import (
+    Span,
+    Spans,
+    part_spans,
+    with_parts,
+    with_span,
+    with_tombstones,
+)
+from mars.adapters.kafka.wire import encode_progress, progress_key, state_key
 from mars.adapters.memory.broker import (
     MemoryBroker,
     MemoryProducer,
     ProducerFenced,
+    StoredRecord,
     UnknownTopic,
 )
 from mars.adapters.memory.faults import Faults, fallible
 from mars.adapters.memory.progress import MemoryProgressLog
+from mars.codec.result_headers import BUCKET, number
 from mars.errors import Interrupted, OutputRefused
 from mars.ports import (
     Claim,
@@ -33,6 +57,7 @@ from mars.ports import (
     Emission,
     Progress,
     ProgressRecord,
+    References,
     ResultBatch,
     Transaction,
 )
@@ -53,6 +78,45 @@ class _Slot:
     producer: MemoryProducer
     end: int
     marker: int
+    hung: tuple[Place, ...]
+    settled: set[Place]
+
+
+class MemoryLook:
+    """`Look` in memory: nothing that is hidden is waited for."""
+
+    def __init__(self, broker: MemoryBroker) -> None:
+        self._broker = broker
+
+    def start(self, place: Place) -> int | None:
+        """The lowest offset that is still there; None if there is no such partition."""
+        try:
+            return self._broker.partition(*place).start
+        except UnknownTopic:
+            return None
+
+    def shown(self, place: Place, first: int, last: int) -> Iterator[Kept]:
+        """What readers see there. Raises Unavailable while it is hidden."""
+        log = self._broker.partition(*place)
+        end = log.stable_end
+        if end <= last < log.end:
+            raise hidden(*place, end)
+        return map(_kept, log.committed(first, min(last + 1, end)))
+
+    def written(self, place: Place, first: int, last: int) -> Iterator[Kept]:
+        """All that was written there, committed or not."""
+        return map(_kept, self._broker.partition(*place).written(first, last + 1))
+
+    def stable_end(self, place: Place) -> int | None:
+        """The last stable offset; None if there is no such partition."""
+        known = self.start(place) is not None
+        return self._broker.partition(*place).stable_end if known else None
+
+    def unsettled(self, places: Iterable[Place]) -> list[Place]:
+        """Those of the places where some transaction is open, or hangs."""
+        there = [place for place in places if self.start(place) is not None]
+        logs = {place: self._broker.partition(*place) for place in there}
+        return sorted(place for place, log in logs.items() if log.stable_end < log.end)
 
 
 class MemorySink:
@@ -66,6 +130,7 @@ class MemorySink:
         self._broker = broker
         self._names = Names(namespace)
         self._progress = MemoryProgressLog(broker, namespace)
+        self._look = MemoryLook(broker)
         self._slots: dict[Bucket, _Slot] = {}
         self._crashes: deque[Crash] = deque()
 
@@ -88,29 +153,78 @@ class MemorySink:
         self.release(bucket)
         producer = self._producer(bucket)
         try:
-            offset = self._put_progress(producer, bucket, claim)
+            again = self._undone(bucket)
+            wanted: list[ProgressRecord] = [*again, claim]
+            *_others, offset = [self._put_progress(producer, bucket, each) for each in wanted]
             self._commit(producer, bucket)
         except ProducerFenced as error:
             raise _unknown(bucket, error) from error
         records = self._progress.between(bucket, 0, offset + 1)
         refuse_newer(records, claim.assignment_epoch)
-        self._keep(bucket, claim.assignment_epoch, offset + 1)
-        return Claimed(records, offset + 1)
+        if claim not in records:
+            raise _unknown(bucket, "the claim cannot be read")
+        slot = self._slot(bucket, claim.assignment_epoch, offset + 1, {}, set())
+        return self._restored(claim, Claimed(records, offset + 1, told_of(again)), slot)
+
+    def _undone(self, bucket: Bucket) -> tuple[Progress, ...]:
+        """Progress that fell with a claim that was broken off."""
+        stable, end = self._progress.end(bucket), self._progress.written_end(bucket)
+        committed = self._progress.offsets(bucket, 0, stable)
+        return undone(self._progress.tail(bucket, 0, end), committed.union(range(stable, end)))
+
+    def _restored(self, claim: Claim, claimed: Claimed, slot: _Slot) -> Claimed:
+        """Let what the newest records name be seen."""
+        bucket = claim.bucket
+        records = claimed.records
+        places = named_places(newest(records), bucket, self._names) | {self._dead_place(bucket)}
+        self._slots[bucket] = self._settled(bucket, slot, places, claimed.next)
+        found = restoration(claim, records, self._names, self._look)
+        if found.transaction is None:
+            return claimed
+        done = self.commit(found.transaction, claimed.next)
+        return Claimed((*claimed.records, *done.progress), done.next, claimed.restored + found.told)
+
+    def _settled(self, bucket: Bucket, slot: _Slot, places: Iterable[Place], known: int) -> _Slot:
+        """The slot, once nothing of former owners hangs in the partitions."""
+        new = set(places) - slot.settled
+        unsettled = self._look.unsettled(new)
+        if unsettled:
+            self._refuse(bucket, slot, known)
+            try:
+                for topic, partition in unsettled:
+                    slot.producer.produce(topic, partition, b"")
+                slot.producer.abort()
+            except ProducerFenced as error:
+                raise _unknown(bucket, error) from error
+            slot = self._slot(bucket, slot.epoch, slot.marker, {}, slot.settled)
+        slot.settled.update(new)
+        return slot
+
+    def _refuse(self, bucket: Bucket, slot: _Slot, known: int) -> None:
+        refuse_hung(slot.hung, slot.end, known, bucket)
+        if may_hold_foreign(slot.end, known, slot.marker):
+            foreign = self._progress.between(bucket, known, slot.end)
+            refuse_foreign(foreign, bucket, slot.epoch)
 
     @fallible
     def audit(self, emission: Emission, bucket: Bucket) -> str | None:
         """R4: count and checksum of the rows; none where retention has taken some."""
-        try:
-            log = self._broker.partition(emission.topic, emission.partition)
-        except UnknownTopic:
-            return f"emission {emission.emit}: there is no {emission.topic}[{emission.partition}]"
-        if log.start > emission.first:
+        place = emission.topic, emission.partition
+        start = self._look.start(place)
+        if start is None:
+            return f"emission {emission.emit}: there is no {place[0]}[{place[1]}]"
+        if start > emission.first:
             return None
-        end = log.stable_end
-        if end <= emission.last < log.end:
-            raise hidden(emission.topic, emission.partition, end)
-        records = log.committed(emission.first, min(emission.last + 1, end))
-        return difference(emission, bucket, [(one.headers, one.value) for one in records])
+        shown = self._look.shown(place, emission.first, emission.last)
+        return difference(emission, bucket, [(one.headers, one.value) for one in shown])
+
+    @fallible
+    def saved(self, record: Progress) -> tuple[bytes, ...]:
+        """Read the parts at the offsets that the record names. Raises SnapshotLost."""
+        snapshot = named_snapshot(record)
+        log = self._broker.partition(self._names.state, record.bucket)
+        found = log.committed(snapshot.first, snapshot.last + 1)
+        return parts_of(record, {one.key: one.value for one in found})
 
     # ----------------------------------------------------------------------------------- commit
 
@@ -121,27 +235,35 @@ class MemorySink:
         slot = self._slots.pop(bucket, None)
         if slot is None:
             raise Interrupted(f"Bucket {bucket}: there is no producer; claim the bucket again.")
-        if may_hold_foreign(slot.end, next, slot.marker):
-            foreign = self._progress.between(bucket, next, slot.end)
-            refuse_foreign(foreign, bucket, slot.epoch)
+        state = self._names.state, bucket
+        places = written_places(transaction, self._dead_place(bucket), state)
+        slot = self._settled(bucket, slot, places, next)
+        self._refuse(bucket, slot, next)
         try:
             progress, offsets = self._write(transaction, slot)
             self._commit(slot.producer, bucket)
         except ProducerFenced as error:
             raise _unknown(bucket, error) from error
-        after = offsets[-1] + 1 if offsets else next
-        self._keep(bucket, slot.epoch, offsets[-1] + 1 if offsets else slot.marker)
-        return Committed(progress, after)
+        marker = offsets[-1] + 1 if offsets else slot.marker
+        firsts = first_offsets(transaction, progress, self._names)
+        self._slots[bucket] = self._slot(bucket, slot.epoch, marker, firsts, slot.settled)
+        return Committed(progress, offsets[-1] + 1 if offsets else next)
+
+    def _dead_place(self, bucket: Bucket) -> Place:
+        dead = self._names.dead
+        return dead, bucket % len(self._broker.topics[dead].partitions)
 
     def _write(
         self, transaction: Transaction, slot: _Slot
     ) -> tuple[tuple[Progress, ...], list[int]]:
         producer, bucket = slot.producer, transaction.bucket
         spans = self._write_results(producer, transaction.results)
-        dead = self._broker.topics[self._names.dead].partitions
-        for record in transaction.dead:
-            producer.produce(self._names.dead, bucket % len(dead), record)
-        progress = tuple(with_span(record, spans) for record in transaction.progress)
+        dead = self._write_dead(producer, transaction)
+        parts = self._write_snapshots(producer, transaction)
+        progress = tuple(
+            with_references(with_parts(with_span(record, spans), parts), dead)
+            for record in transaction.progress
+        )
         offsets = [self._put_progress(producer, bucket, record) for record in progress]
         refuse_strangers(offsets, slot.end, bucket)
         return progress, offsets
@@ -158,6 +280,28 @@ class MemorySink:
             for version, written in offsets.items()
             if written
         }
+
+    def _write_dead(self, producer: MemoryProducer, transaction: Transaction) -> References | None:
+        topic, partition = self._dead_place(transaction.bucket)
+        headers = [(BUCKET, number(transaction.bucket))]
+        offsets = [
+            producer.produce(topic, partition, record, headers=headers)
+            for record in transaction.dead
+        ]
+        return References(partition, offsets[0], offsets[-1], len(offsets)) if offsets else None
+
+    def _write_snapshots(self, producer: MemoryProducer, transaction: Transaction) -> Spans:
+        bucket, topic = transaction.bucket, self._names.state
+        offsets = {
+            (one.task, one.version): [
+                producer.produce(
+                    topic, bucket, value, key=state_key(one.task, one.version, bucket, number)
+                )
+                for number, value in enumerate(with_tombstones(one))
+            ]
+            for one in transaction.snapshots
+        }
+        return part_spans(transaction.snapshots, offsets)
 
     def _put_progress(
         self, producer: MemoryProducer, bucket: Bucket, record: ProgressRecord
@@ -179,9 +323,18 @@ class MemorySink:
     def _producer(self, bucket: Bucket) -> MemoryProducer:
         return self._broker.producer(self._names.transactional_id(bucket))
 
-    def _keep(self, bucket: Bucket, epoch: AssignmentEpoch, marker: int) -> None:
+    def _slot(
+        self,
+        bucket: Bucket,
+        epoch: AssignmentEpoch,
+        marker: int,
+        firsts: Mapping[Place, int],
+        settled: set[Place],
+    ) -> _Slot:
+        """Make the next producer; then the last transaction has ended, or hangs."""
         producer = self._producer(bucket)
-        self._slots[bucket] = _Slot(epoch, producer, self._progress.end(bucket), marker)
+        hung = tuple(at for at, first in firsts.items() if self._look.stable_end(at) == first)
+        return _Slot(epoch, producer, self._progress.end(bucket), marker, hung, settled)
 
     def release(self, bucket: Bucket) -> None:
         """Forget the bucket; a transaction that is still open is settled by the next claim."""
@@ -200,6 +353,10 @@ def _write_batch(producer: MemoryProducer, batch: ResultBatch) -> list[int]:
         ]
     except UnknownTopic as error:
         raise OutputRefused(batch.task, batch.topic, "there is no such topic") from error
+
+
+def _kept(record: StoredRecord) -> Kept:
+    return Kept(record.offset, record.key, record.value, record.headers)
 
 
 def _unknown(bucket: Bucket, detail: object) -> Interrupted:

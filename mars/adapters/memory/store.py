@@ -193,7 +193,7 @@ def write(found: StoredTask, mapped: Mapped, stored: Mapping[Bucket, Stored]) ->
             found.leases_ms.pop(part.lane, None)
 
 
-def head_of(found: StoredTask | None, now_ms: int) -> Head | None:
+def head_of(found: StoredTask | None, now_ms: int, run_id: str) -> Head | None:
     """One look at a task."""
     if found is None:
         return None
@@ -208,4 +208,5 @@ def head_of(found: StoredTask | None, now_ms: int) -> Head | None:
         now_ms=now_ms,
         log_bytes=found.log_bytes(),
         ends=dict(found.ends),
+        run_id=run_id,
     )

@@ -95,7 +95,11 @@ def connect(settings: RedisSettings, timeout_s: float = CALL_TIMEOUT_S) -> redis
             protocol=RESP_VERSION,
         )
     except ValueError as error:
-        raise SettingsError(f"redis.url cannot be read: {error}") from error
+        # Not in the client's words: they may hold a part of the password.
+        raise SettingsError(
+            "redis.url cannot be read: write redis://host:port/db, and what is special in a "
+            "password percent-encoded, or set redis.password instead"
+        ) from error
 
 
 def _credentials(settings: RedisSettings) -> dict[str, str]:

@@ -39,6 +39,7 @@ _RENEW_IDLE = Script.load("renew_idle")
 _HEAD = Script.load("head")
 _TRIM = Script.load("trim")
 _COMPACT = Script.load("compact")
+_PUT_BASE = Script.load("put_base")
 _INITIALISE = Script.load("initialise")
 _SET_ACTIVE = Script.load("set_active")
 _SWITCH_VERSION = Script.load("switch_version")
@@ -197,6 +198,16 @@ class RedisPartialLog:
                 arguments += encode_entry(one.version, one.ranges, one.partial)
         return self._done(_COMPACT, names, arguments)
 
+    def put_base(
+        self, task: TaskName, epoch: StoreEpoch, bucket: Bucket, bases: Sequence[Entry]
+    ) -> bool:
+        """Let a bucket's log begin with saved panes; a base that is there stays as it is."""
+        keys = self._keys(task)
+        arguments: list[Argument] = [epoch, ENTRY_OVERHEAD_BYTES]
+        for one in bases:
+            arguments += encode_entry(one.version, one.ranges, one.partial)
+        return self._done(_PUT_BASE, [keys.meta, keys.bytes, keys.base(bucket)], arguments)
+
     # --------------------------------------------------------------------------- the leader
 
     def initialise(self, task: TaskName, epoch: StoreEpoch, start: TaskStart) -> bool:
@@ -271,8 +282,10 @@ class RedisPartialLog:
             for request in requests:
                 log = self._keys(request.task).log(request.bucket)
                 pipeline.xrange(log, f"{request.after + 1}-0", f"{request.upto}-0")
-            answers = pipeline.execute()
-        return [LogSlice(None, log_entries(answer)) for answer in answers]
+            pipeline.info("server")
+            *answers, server = pipeline.execute()
+        run_id = str(server["run_id"])
+        return [LogSlice(None, log_entries(answer), run_id=run_id) for answer in answers]
 
     def _read_afresh(self, request: ReadRequest) -> LogSlice:
         keys = self._keys(request.task)
@@ -280,6 +293,12 @@ class RedisPartialLog:
         with translated(), self._client.pipeline(transaction=True) as pipeline:
             pipeline.hgetall(keys.base(request.bucket))
             pipeline.xrange(keys.log(request.bucket), "-", f"{request.upto}-0")
-            merged, entries = pipeline.execute()
+            pipeline.info("server")
+            merged, entries, server = pipeline.execute()
         bases = base_entries(merged)
-        return LogSlice(bases[0] if bases else None, log_entries(entries), tuple(bases[1:]))
+        return LogSlice(
+            bases[0] if bases else None,
+            log_entries(entries),
+            tuple(bases[1:]),
+            str(server["run_id"]),
+        )

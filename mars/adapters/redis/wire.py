@@ -60,7 +60,7 @@ def append_outcome(answer: Any) -> AppendOutcome:
 
 def read_head(answer: Sequence[Any]) -> Head:
     """What `lua/head.lua` answered, where it knew the task."""
-    epoch, version, active, offsets, marks, idle, seq, now_ms, log_bytes, ends = answer
+    epoch, version, active, offsets, marks, idle, seq, now_ms, log_bytes, ends, run_id = answer
     return Head(
         epoch=StoreEpoch(int(epoch)),
         version=int(version),
@@ -72,6 +72,7 @@ def read_head(answer: Sequence[Any]) -> Head:
         now_ms=int(now_ms),
         log_bytes=int(log_bytes),
         ends=_lanes(ends),
+        run_id=run_id.decode(),
     )
 
 

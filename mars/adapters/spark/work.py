@@ -34,7 +34,7 @@ from mars.types import (
     Range,
     RowCounts,
 )
-from mars.windows import window_starts
+from mars.windows import windows_of_panes
 
 NO_BUCKET = Bucket(-1)
 """The key of what concerns no bucket."""
@@ -131,7 +131,7 @@ class FinishWork:
         states = decode_states(partial.states)
         panes = states.get_column(PANE).unique().to_list() if states.width else []
         shape = self.plan.window
-        for start in sorted({start for pane in panes for start in window_starts(shape, pane)}):
+        for start in windows_of_panes(shape, panes):
             window = finish(self.plan, merge_panes(self.plan, states, start), start)
             rows += [(start, *row) for row in zip(window.keys, window.values, strict=True)]
             if len(rows) > self.rows_max:

@@ -2,6 +2,7 @@
 
 registry.py      ZooKeeperRegistry: streams and tasks
 queries.py       ZooKeeperQueryRegistry: ad-hoc queries
+keys.py          ZooKeeperKeyRegistry: API keys
 nodes.py         nodes as registries read and write them
 coordinator.py   ZooKeeperCoordinator: members, election, assignment
 duties.py        what must go on by itself: membership, watches
@@ -14,12 +15,14 @@ from __future__ import annotations
 
 from mars.adapters.zookeeper.connection import ZooKeeperConnection
 from mars.adapters.zookeeper.coordinator import ZooKeeperCoordinator
+from mars.adapters.zookeeper.keys import ZooKeeperKeyRegistry
 from mars.adapters.zookeeper.queries import ZooKeeperQueryRegistry
 from mars.adapters.zookeeper.registry import ZooKeeperRegistry
 
 __all__ = [
     "ZooKeeperConnection",
     "ZooKeeperCoordinator",
+    "ZooKeeperKeyRegistry",
     "ZooKeeperQueryRegistry",
     "ZooKeeperRegistry",
 ]

@@ -99,6 +99,8 @@ class ZooKeeperConnection:
 
     def __init__(self, settings: ZooKeeperSettings) -> None:
         self._client = _client(settings)
+        self._forget_after_s = settings.session_timeout_s
+        """Absence after which the server has ended the session, unless it was away itself."""
         self._link = Link(connected=False, generation=0)
         self._duties: list[Duty] = []
         self._connected = threading.Event()
@@ -238,7 +240,27 @@ class ZooKeeperConnection:
             self._woken.clear()
             with self._renewing:
                 done = [self._renewed(duty) for duty in list(self._duties)]
-            pause_s = None if all(done) or not self.link.connected else DUTY_RETRY_S
+            if not self.link.connected:
+                self._forget_session()
+                pause_s = self._forget_after_s / 2
+            else:
+                pause_s = None if all(done) else DUTY_RETRY_S
+
+    def _forget_session(self) -> None:
+        """Connect as if for the first time, after an absence in which the session has ended.
+
+        A server that has lost its data refuses whoever has seen more than it holds, for ever; the
+        client itself never stops trying.
+        """
+        now_s = time.monotonic()
+        if self._closing.is_set() or now_s - self._absent_since_s < self._forget_after_s:
+            return
+        self._absent_since_s = now_s
+        try:
+            self._client.stop()
+            self._client.start_async()
+        except (exceptions.KazooException, OSError) as error:
+            _log.warning("the connection to ZooKeeper could not be begun anew: %s", error)
 
     def _renewed(self, duty: Duty) -> bool:
         try:

@@ -103,6 +103,10 @@ class ZooKeeperCoordinator:
         reign = self._candidacy.reign
         return None if reign is None else reign.epoch
 
+    def outgrow(self, floor: LeaderEpoch) -> None:
+        """End the own leadership, and let leader epochs go on above `floor`."""
+        self._candidacy.outgrow(floor)
+
     def publish(self, assignment: Assignment) -> bool:
         """Write the assignment if this process still leads in `assignment.leader_epoch`."""
         reign = self._candidacy.reign

@@ -75,6 +75,16 @@ class Candidacy:
         self._generation = None
         self._connection.wake()
 
+    def outgrow(self, floor: LeaderEpoch) -> None:
+        """Have the next reign begin above an epoch that ZooKeeper does not remember."""
+        node = self._paths.leader_epoch
+        raw, stat = self._connection.call(lambda client: client.get_async(node))
+        if int(raw or b"0") < floor:
+            self._connection.transact(
+                lambda some: some.set_data(node, b"%d" % floor, stat.version), BadVersionError
+            )
+        self.abdicate()
+
     def withdraw(self) -> None:
         """End the reign and the candidacy, if there is a connection."""
         self._reign = None

@@ -20,6 +20,10 @@ DEFINITION_BYTES_MAX = 1_000_000
 """Longest value: over 1 MiB a packet ends the session of a ZooKeeper as it is delivered."""
 
 
+Stamp = tuple[int, int]
+"""The transactions that made a family and that wrote it last: another one if made again."""
+
+
 class Nodes:
     """Reads and writes nodes. Reads follow a sync, so that what any process wrote is seen."""
 
@@ -31,6 +35,14 @@ class Nodes:
         _, found = self._connection.found([self._sync(path), self._get(path)])
         answer: tuple[bytes, ZnodeStat] | None = found
         return answer
+
+    def stamp(self, family: str) -> Stamp | None:
+        """What is another one after each write of a member; None if there is no such family.
+
+        Members read after it are at least as new.
+        """
+        found = self.read(family)
+        return None if found is None else (found[1].czxid, found[1].mzxid)
 
     def members(self, family: str) -> list[bytes]:
         """The values of all nodes of a family: two round trips, whatever their number."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mars.ports import QueryId
+from mars.ports.keys import KeyId
 from mars.types import MemberId, StreamName, TaskName
 
 CANDIDATE_PREFIX = "candidate-"
@@ -25,6 +26,11 @@ class Paths:
     def fixed(self) -> str:
         """What was fixed when the namespace was made: B."""
         return f"{self.root}/namespace"
+
+    @property
+    def whole(self) -> str:
+        """There if all streams and tasks of the namespace are: it goes with them, if ever."""
+        return f"{self.root}/whole"
 
     @property
     def streams(self) -> str:
@@ -52,6 +58,15 @@ class Paths:
     def query(self, query: QueryId) -> str:
         """One query."""
         return f"{self.queries}/{query}"
+
+    @property
+    def keys(self) -> str:
+        """Parent of the API keys; written at each change of one, as `tasks` is."""
+        return f"{self.root}/keys"
+
+    def key(self, key: KeyId) -> str:
+        """What is known of one key."""
+        return f"{self.keys}/{key}"
 
     @property
     def members(self) -> str:

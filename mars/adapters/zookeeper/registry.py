@@ -7,7 +7,7 @@ from collections.abc import Callable
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
 from mars.adapters.zookeeper.connection import ZooKeeperConnection
-from mars.adapters.zookeeper.nodes import DEFINITION_BYTES_MAX, Nodes, checked
+from mars.adapters.zookeeper.nodes import DEFINITION_BYTES_MAX, Nodes, Stamp, checked
 from mars.adapters.zookeeper.paths import Paths
 from mars.definitions import (
     TaskDefinition,
@@ -32,10 +32,19 @@ class ZooKeeperRegistry:
         self._connection = connection
         self._nodes = Nodes(connection)
         self._paths = Paths(namespace)
+        self._known: tuple[Stamp | None, dict[TaskName, TaskDefinition]] | None = None
 
     def ping(self) -> str | None:
         """None if ZooKeeper answers, else a sentence that says what to do."""
         return self._connection.ping()
+
+    def whole(self) -> bool:
+        """False where this ZooKeeper was never used, or has lost everything."""
+        return self._nodes.read(self._paths.whole) is not None
+
+    def make_whole(self) -> None:
+        """Leave the mark that goes when everything goes."""
+        self._connection.ensure(self._paths.whole)
 
     # --------------------------------------------------------------------------------- streams
 
@@ -64,9 +73,13 @@ class ZooKeeperRegistry:
     # ----------------------------------------------------------------------------------- tasks
 
     def tasks(self) -> dict[TaskName, TaskDefinition]:
-        """All definitions, deleted ones included."""
-        definitions = [decode_definition(raw) for raw in self._nodes.members(self._paths.tasks)]
-        return {definition.name: definition for definition in definitions}
+        """All definitions, deleted ones included: one look tells whether any has changed."""
+        stamp, known = self._nodes.stamp(self._paths.tasks), self._known
+        if known is None or stamp is None or stamp != known[0]:
+            found = [decode_definition(raw) for raw in self._nodes.members(self._paths.tasks)]
+            known = (stamp, {definition.name: definition for definition in found})
+            self._known = known
+        return dict(known[1])
 
     def task(self, name: TaskName) -> tuple[TaskDefinition, int] | None:
         """A definition and the registry's version of it."""

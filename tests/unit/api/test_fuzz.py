@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tests.unit.api.twins import BY_SIP, FLOWS, World
+from tests.unit.api.twins import BY_SIP, FLOWS, World, application, known_world
 
 EXAMPLES = settings(
     max_examples=150,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
@@ -53,18 +54,13 @@ PATHS = [
     "/v1/streams/s",
     "/v1/tasks/known",
     "/v1/queries",
+    "/v1/keys",
 ]
 
 
 @pytest.fixture(scope="module")
 def world() -> Iterator[World]:
-    made = World()
-    made.declare()
-    assert made.register("known", start="earliest").status_code == 201
-    made.start_in_store("known")
-    made.run_batch([{"timestamp": 1, "sip": sip, "bytes": 5} for sip in "abc"], name="known")
-    yield made
-    made.close()
+    yield from known_world()
 
 
 def send(world: World, path: str, content: bytes) -> None:
@@ -158,3 +154,36 @@ def test_any_header(world: World, value: bytes) -> None:
     body = {"sql": BY_SIP, "options": {"delay": "1s"}}
     for header in ("If-Match", "Content-Type", "Content-Length-Of", "Accept-Charset"):
         check(world.http.put("/v1/tasks/known", json=body, headers={header: value}))
+
+
+# ------------------------------------------------------------- what the description promises
+
+SOME = settings(EXAMPLES, max_examples=25)
+
+
+def operations() -> list[tuple[str, str]]:
+    return [
+        (method, path)
+        for path, methods in application().openapi()["paths"].items()
+        for method in methods
+    ]
+
+
+@pytest.mark.parametrize(("method", "path"), operations())
+@SOME
+@given(data=st.data())
+def test_every_operation_answers_any_input_as_it_is_described(
+    world: World, method: str, path: str, data: st.DataObject
+) -> None:
+    description = application().openapi()["paths"][path][method]
+    places = re.findall(r"{(\w+)}", path)
+    names = {place: data.draw(st.one_of(st.just("known"), TEXTS), place) for place in places}
+    asked = [each["name"] for each in description.get("parameters", ()) if each["in"] == "query"]
+    query = data.draw(st.dictionaries(st.sampled_from(asked), TEXTS) if asked else st.just({}))
+    address = path.format_map({place: quote(name, safe="") for place, name in names.items()})
+    body = data.draw(VALUES) if "requestBody" in description else None
+    content = None if body is None else json.dumps(body).encode()
+    answer = world.http.request(method, address, params=query, content=content)
+    check(answer)
+    if not any(name == "" or "/" in name for name in names.values()):  # else it is another path
+        assert str(answer.status_code) in description["responses"], answer.text

@@ -14,16 +14,11 @@ from pathlib import Path
 import httpx
 import pytest
 
+from mars.local.network import free_port
 from tests.unit.api.twins import problem
 
 WITHIN_S = 60.0
 """A start on a busy machine takes some seconds."""
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 def start(port: int, log: Path) -> subprocess.Popen[bytes]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from api.errors import TooManyFollowers
 from mars.ports import CommittedRow
+from mars.types import Bucket, Lane, Range
 from tests.unit.api.twins import World, problem
 
 
@@ -127,6 +129,46 @@ def test_stream_sends_rows_that_are_committed_after_it_began(finished: World) ->
     assert comment.startswith(b": ")
     row = finished.kafka.rows[-1]
     assert event == b"event: result\nid: 2:124/7,8,125\ndata: " + row.value + b"\n\n"
+
+
+def test_stream_says_once_where_the_rows_of_a_window_and_bucket_come_from(finished: World) -> None:
+    ranges = (Range(Lane("0"), 5, 9),)
+    first = replace(committed(180_000, "a", 1), bucket=Bucket(3), ranges=ranges, rows=7)
+    second = replace(first, key=b'[180000,"b"]')
+
+    async def all_of_it() -> list[bytes]:
+        events = await finished.services.results.follow("by_sip", after(2), None)
+        finished.kafka.rows += [first, second]
+        return [event async for event in events]
+
+    _comment, events = asyncio.run(all_of_it())
+    source = b'{"bucket":3,"rows":7,"ranges":{"0":[5,9]},"revision":0,"deleted":false}'
+    assert events.startswith(b"event: source\ndata: " + source + b"\n\n")
+    assert (events.count(b"event: source"), events.count(b"event: result")) == (1, 2)
+
+
+def test_finished_windows_say_where_each_bucket_counted_from(finished: World) -> None:
+    ranges = (Range(Lane("0"), 5, 9), Range(Lane("1@b1"), 0, 3))
+    row = replace(committed(180_000, "a", 1), bucket=Bucket(3), ranges=ranges, rows=7)
+    finished.kafka.rows.append(row)
+    (window,) = finished.http.get(
+        "/v1/tasks/by_sip/results", params={"window_start": 180_000}
+    ).json()["windows"]
+    spans = {"0": [5, 9], "1@b1": [0, 3]}
+    assert window["sources"] == [
+        {"bucket": 3, "rows": 7, "ranges": spans, "revision": 0, "deleted": False}
+    ]
+
+
+def test_finished_windows_show_the_newest_revision_of_each_group(finished: World) -> None:
+    again = replace(committed(60_000, "a", 4), revision=1, offset=70, partition=1)
+    gone = replace(committed(0, "a", 9), revision=2, offset=71, deleted=True)
+    finished.kafka.rows += [again, gone]
+
+    (window,) = finished.http.get("/v1/tasks/by_sip/results").json()["windows"]
+
+    assert (window["window_start"], window["revision"]) == (60_000, 1)
+    assert {row["sip"]: row["count"] for row in window["rows"]} == {"a": 4, "b": 3}
 
 
 def test_stream_gives_its_place_before_the_first_row(finished: World) -> None:

@@ -54,6 +54,7 @@ def test_name_outside_the_rule_is_refused(world: World, name: str) -> None:
         ({"format": "xml"}, "json, ndjson, csv, arrow"),
         ({"fields": {"timestamp": "timestamp"}}, "timestamp_iso"),
         ({"fields": {}}, "1 to 1000 fields"),
+        ({"fields": {f"f{number}": "bool" for number in range(1001)}}, "1 to 1000 fields"),
         ({"fields": {"": "string", "timestamp": "timestamp_ms"}}, "cannot be named"),
         ({"fields": {"a\x00": "string", "timestamp": "timestamp_ms"}}, "cannot be named"),
         ({"event_time": "nothing"}, "not a declared field"),
@@ -85,6 +86,18 @@ def test_declaration_of_too_many_bytes_is_refused(world: World) -> None:
     fields = {f"{'x' * 100}{number}": "string" for number in range(700)}
     answer = world.declare("other", fields={**fields, "timestamp": "timestamp_ms"})
     assert "65536 bytes" in problem(answer, 422)["detail"]
+
+
+def test_one_stream_too_many_is_refused_and_those_that_are_there_may_change(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("api.services.streams.STREAMS_MAX", len(world.registry.streams()) + 1)
+    body = world.http.get("/v1/streams/flows").json()
+    body.pop("name")
+    assert world.http.put("/v1/streams/second", json=body).status_code == 201
+    answer = world.http.put("/v1/streams/third", json=body)
+    assert "remove one" in problem(answer, 409)["detail"]
+    assert world.http.put("/v1/streams/second", json=body).status_code == 200
 
 
 def test_header_is_for_csv(world: World) -> None:

@@ -114,8 +114,11 @@ def test_name_outside_the_rule_is_refused(world: World, name: str) -> None:
         {"dealy": "1s"},
         {"delay": "soon"},
         {"delay": -1},
-        {"late": "revise"},
-        {"max_keys": 5},
+        {"late": "never"},
+        {"lateness": "1h"},
+        {"max_keys": 0},
+        {"max_keys": 10**30},
+        {"over_max_keys": "fold"},
         {"output_topic": "flows"},
         {"output_topic": "mars.progress"},
         {"output_topic": "a b"},
@@ -247,9 +250,11 @@ def test_change_waits_for_the_version_before_to_begin(world: World, monkeypatch:
 
     monkeypatch.setattr(world, "sleep", leader_decides)
     world.services = world._services()
+    from api.callers import ANYBODY, acting
     from api.schemas import TaskRequest
 
-    changed = world.services.tasks.change("by_sip", TaskRequest(sql=BY_SIP), None)
+    with acting(ANYBODY):
+        changed = world.services.tasks.change("by_sip", TaskRequest(sql=BY_SIP), None)
     assert [version.version for version in changed.definition.versions] == [1, 2, 3]
 
 
@@ -439,3 +444,35 @@ def test_kafka_that_is_away_refuses_a_new_task_and_leaves_nothing(world: World) 
     world.kafka.server.away = True
     assert problem(world.register(), 503)["service"] == "kafka"
     assert world.http.get("/v1/tasks").json() == {"tasks": []}
+
+
+def test_tasks_that_zookeeper_has_lost_are_not_called_unknown_and_their_names_not_free(
+    world: World,
+) -> None:
+    assert world.register().status_code == 201
+    world.registry.wipe()
+    for answer in (
+        world.http.get("/v1/tasks"),
+        world.http.get("/v1/tasks/by_sip"),
+        world.http.delete("/v1/tasks/by_sip"),
+        world.http.get("/v1/streams"),
+        world.http.get("/v1/streams/flows"),
+        world.register(),
+    ):
+        found = problem(answer, 503)
+        assert found["service"] == "zookeeper"
+        assert "brings them back" in found["detail"]
+
+    world.registry.make_whole()
+    assert world.http.get("/v1/tasks/by_sip").status_code == 404
+
+
+def test_first_task_of_a_namespace_needs_no_leader(world: World) -> None:
+    assert world.register().status_code == 201
+    assert world.registry.whole()
+
+
+def test_streams_are_copied_to_kafka_and_their_end_too(world: World) -> None:
+    assert "flows" in world.kafka.streams
+    assert world.http.delete("/v1/streams/flows").status_code == 204
+    assert "flows" not in world.kafka.streams

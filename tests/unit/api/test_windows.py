@@ -132,6 +132,25 @@ def test_having_and_limit_of_the_query_apply(world: World) -> None:
     assert sips(windows(world)[0]) == ["c"]
 
 
+def test_groups_over_the_limit_are_shown_folded_as_they_would_be_emitted(world: World) -> None:
+    options = {"max_keys": 1, "over_max_keys": "fold"}
+    assert world.register(start="earliest", options=options).status_code == 201
+    world.start_in_store()
+    world.run_batch(ROWS)
+    first, second = windows(world)
+    assert [(row["sip"], row["count"]) for row in first["rows"]] == [("b", 1), ("__other__", 3)]
+    assert (first["groups"], first["folded"]) == (2, True)
+    assert (sips(second), second["folded"]) == (["a"], False)
+
+
+def test_windows_of_a_task_over_its_limit_are_refused_with_the_reason(world: World) -> None:
+    assert world.register(start="earliest", options={"max_keys": 2}).status_code == 201
+    world.start_in_store()
+    world.run_batch(ROWS)
+    answer = world.http.get("/v1/tasks/by_sip/windows")
+    assert "max_keys is 2" in problem(answer, 422)["detail"]
+
+
 def test_sliding_windows_overlap(world: World) -> None:
     sql = "SELECT sip, count(*) AS n FROM flows GROUP BY sip WINDOWING 60 s SLIDE 30 s"
     assert world.register(sql=sql, start="earliest").status_code == 201

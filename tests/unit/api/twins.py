@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, cast
@@ -19,14 +19,19 @@ import httpx
 
 from api.app import create_app
 from api.routes.inside import Stopping
+from api.services.access import AccessPolicy
 from api.services.all import Services, build
 from api.services.context import Cluster, Ports
 from api.services.health import Health
 from mars.adapters.memory.broker import MemoryBroker
 from mars.adapters.memory.coordinator import MemoryCoordinator, MemoryEnsemble
+from mars.adapters.memory.incidents import MemoryIncidentLog
+from mars.adapters.memory.keys import MemoryKeyRegistry
 from mars.adapters.memory.partial_log import MemoryPartialLog
 from mars.adapters.memory.queries import MemoryQueryRegistry, MemoryQueryRows
 from mars.adapters.memory.registry import MemoryRegistry
+from mars.adapters.memory.source import MemorySource
+from mars.adapters.memory.source_rows import MemorySourceRows
 from mars.definitions import FileHistory, HistoryFile, TaskDefinition
 from mars.errors import Rejected, Unavailable
 from mars.kernel import decode, map_batch
@@ -38,6 +43,7 @@ from mars.ports import (
     CommittedRow,
     ControlState,
     DeadLetter,
+    DeadPage,
     Ledger,
     MemberInfo,
     Owner,
@@ -56,6 +62,7 @@ from mars.types import (
     MemberId,
     Records,
     StoreEpoch,
+    StreamName,
     TaskName,
     Topic,
     live_lane,
@@ -104,6 +111,7 @@ class TwinKafka:
     start_offsets: dict[str, dict[int, int]] = field(default_factory=dict)
     timed_offsets: dict[str, dict[int, int]] = field(default_factory=dict)
     definitions: dict[TaskName, TaskDefinition] = field(default_factory=dict)
+    streams: dict[StreamName, Stream] = field(default_factory=dict)
     progress: dict[Bucket, list[ProgressRecord]] = field(default_factory=dict)
     rows: list[CommittedRow] = field(default_factory=list)
     letters: list[DeadLetter] = field(default_factory=list)
@@ -154,6 +162,17 @@ class TwinControl:
         self._kafka.server.reach()
         self._kafka.definitions[definition.name] = definition
 
+    def put_deleted(self, definition: TaskDefinition) -> None:
+        self.put_task(definition)
+
+    def put_stream(self, stream: Stream) -> None:
+        self._kafka.server.reach()
+        self._kafka.streams[stream.name] = stream
+
+    def delete_stream(self, name: StreamName) -> None:
+        self._kafka.server.reach()
+        del self._kafka.streams[name]
+
     def put_epochs(
         self, leader: LeaderEpoch, store: StoreEpoch, assignment: AssignmentEpoch
     ) -> None:
@@ -161,7 +180,7 @@ class TwinControl:
 
     def read(self) -> ControlState:
         self._kafka.server.reach()
-        return ControlState(dict(self._kafka.definitions))
+        return ControlState(dict(self._kafka.definitions), streams=dict(self._kafka.streams))
 
 
 class TwinProgress:
@@ -223,6 +242,17 @@ class TwinDead:
         self._kafka.server.reach()
         own = [letter for letter in self._kafka.letters if letter.task == task]
         return own[::-1][:limit]
+
+    def page(
+        self, task: TaskName, reason: str | None, after: Mapping[int, int], limit: int
+    ) -> DeadPage:
+        self._kafka.server.reach()
+        first = after.get(0, 0)
+        behind = min(first + limit, len(self._kafka.letters))
+        found = self._kafka.letters[first:behind]
+        wanted = [one for one in found if one.task == task and reason in (None, one.reason)]
+        more = behind < len(self._kafka.letters)
+        return DeadPage(tuple(wanted), {0: behind} if more else None)
 
 
 class TwinFiles:
@@ -308,22 +338,29 @@ def application() -> Any:
 class World:
     """Everything around one API process. `now_ms` is the clock of all of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, access: AccessPolicy | None = None, cluster: Cluster = CLUSTER) -> None:
         self.now_ms = 1_000_000
         self.slept_s: list[float] = []
         self.kafka = TwinKafka()
         self.kafka.make_topic("flows", 2)
         self.registry = MemoryRegistry()
         self.ensemble = MemoryEnsemble()
+        self.keys = MemoryKeyRegistry()
         self.queries = MemoryQueryRegistry()
         self.broker = MemoryBroker(lambda: self.now_ms)
         self.broker.create_topic(Topic("mars.queries"), 1)
+        self.broker.create_topic(Topic("mars.incidents"), 1)
+        self.broker.create_topic(Topic("flows"), 2)
         self.answers = MemoryQueryRows(self.broker)
+        self.incidents = MemoryIncidentLog(self.broker)
+        self.source_rows = MemorySourceRows(self.broker)
+        self.readers: list[MemorySource] = []
         self.files = TwinFiles()
         self.log = MemoryPartialLog(lambda: self.now_ms, buckets=BUCKETS)
         self.health = Health({"kafka": lambda: None, "redis": lambda: None})
         self.stopping = Stopping()
-        self.services = self._services()
+        self.services = self._services(access, cluster)
+        self.services.access.ring.watch()
         CURRENT.world = self
         self.transport = LoopTransport(application())
         self.http = httpx.Client(transport=self.transport, base_url="http://mars")
@@ -332,7 +369,7 @@ class World:
         self.http.close()
         self.transport.close()
 
-    def _services(self) -> Services:
+    def _services(self, access: AccessPolicy | None = None, cluster: Cluster = CLUSTER) -> Services:
         ports = Ports(
             registry=self.registry,
             coordinator=self.coordinator("api-1"),
@@ -342,13 +379,21 @@ class World:
             progress=TwinProgress(self.kafka),
             dead=TwinDead(self.kafka),
             results=TwinResults(self.kafka),
+            source_rows=self.source_rows,
+            incidents=self.incidents,
             queries=self.queries,
             answers=self.answers,
+            keys=self.keys,
             list_history=self.files,
+            open_reader=self.open_reader,
             now_ms=lambda: self.now_ms,
             sleep=self.sleep,
         )
-        return build(ports, CLUSTER, self.health, "1.2.3")
+        return build(ports, cluster, self.health, "1.2.3", access)
+
+    def open_reader(self) -> MemorySource:
+        self.readers.append(MemorySource(self.broker))
+        return self.readers[-1]
 
     def sleep(self, seconds: float) -> None:
         self.slept_s.append(seconds)
@@ -485,3 +530,16 @@ def problem(response: httpx.Response, status: int) -> dict[str, Any]:
     assert document["status"] == status
     assert document["title"]
     return document
+
+
+def known_world() -> Iterator[World]:
+    """A world with the task `known` over the stream `flows`, some rows, and all servers there."""
+    made = World()
+    for service in ("kafka", "redis"):
+        made.health.check(service)
+    made.declare()
+    assert made.register("known", start="earliest").status_code == 201
+    made.start_in_store("known")
+    made.run_batch([{"timestamp": 1, "sip": sip, "bytes": 5} for sip in "abc"], name="known")
+    yield made
+    made.close()

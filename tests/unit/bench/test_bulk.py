@@ -10,9 +10,10 @@ import pytest
 
 from bench.bulk import Bulk, measured
 from bench.bulk_jobs import WINDOW_MS
-from bench.bulk_results import BulkReport, BulkRun, JobSpec, ProcessMemory, SourceKind, grids, save
+from bench.bulk_results import BulkReport, BulkRun, JobSpec, ProcessMemory, SourceKind, grids
 from bench.environment import environment
 from bench.errors import BenchError
+from bench.results import save
 from mars.cli import EXIT_USAGE, run
 
 
@@ -76,7 +77,7 @@ def test_rates_are_told_beside_those_of_plain_spark(tmp_path: Path) -> None:
     assert [row[5] for row in rates.rows] == ["4.00", "1.00"]
     assert [row[4] for row in sent.rows] == ["50.0"]
     assert memory.rows[0][2] == "1"
-    saved = save(report, tmp_path)
+    saved = save(report, "bulk", tmp_path)
     assert msgspec.json.decode(saved.read_bytes(), type=BulkReport) == report
 
 

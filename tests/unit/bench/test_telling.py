@@ -76,17 +76,17 @@ def test_the_newest_report_is_read_back_as_it_was_saved(tmp_path: Path) -> None:
     (tmp_path / "latency-20200101-000000.json").write_text("{}")
     saved = save(latency_report(), "latency", tmp_path)
     assert saved.exists()
-    assert newest("latency", tmp_path) == latency_report()
+    assert newest(LatencyReport, "latency", tmp_path) == latency_report()
 
 
 def test_there_is_no_newest_of_what_was_never_measured(tmp_path: Path) -> None:
-    assert newest("throughput-json", tmp_path) is None
+    assert newest(ThroughputReport, "throughput-json", tmp_path) is None
 
 
 def test_a_report_of_another_release_is_named(tmp_path: Path) -> None:
     (tmp_path / "latency-20200101-000000.json").write_text("{}")
     with pytest.raises(BenchError, match="latency-20200101-000000"):
-        newest("latency", tmp_path)
+        newest(LatencyReport, "latency", tmp_path)
 
 
 def test_systems_stand_side_by_side() -> None:

@@ -37,3 +37,33 @@ def test_status_tells_moves_with_their_reasons_and_how_many_members_are_wanted(
     assert "wanted: 3 mappers (2 run): mean load 90%" in said
     assert "bucket 5, nobody -> reducer-1: nobody owned it" in said
     assert "bucket 5, a -> b: use is uneven" in said
+
+
+def test_status_shows_members_as_a_table(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    member = {
+        "id": "mapper-1",
+        "host": "here",
+        "pid": 1,
+        "started": 0,
+        "role": "mapper",
+        "load": {"rows_per_second": 120.0, "cpu_use": 0.25, "resident_bytes": 2**27},
+        "missing": ["redis"],
+        "partitions": [],
+        "buckets": [],
+    }
+    answer = {"leader": None, "backlog": {"lag": 7}, "members": [member], "missing": ["redis"]}
+
+    def answered(url: str, **_options: object) -> httpx.Response:
+        request = httpx.Request("GET", url)
+        return httpx.Response(200, content=json.dumps(answer), request=request)
+
+    monkeypatch.setattr(httpx, "get", answered)
+    assert run(["status", "--data", "nowhere", "--api", "http://api"]) == 0
+    said = capsys.readouterr().out
+    assert "leader: nobody yet" in said
+    assert "not available: redis" in said
+    assert ["mapper-1", "mapper", "120", "0.25", "128", "0", "partitions", "redis"] in [
+        line.split() for line in said.splitlines()
+    ]

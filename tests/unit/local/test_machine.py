@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from mars.errors import LocalClusterError
-from mars.local import cluster, jars
+from mars.local import cluster, jars, network
 from mars.local.cluster import Options, make_folder, running
 from mars.local.java import find_java, java_version, pyspark_jar
-from mars.local.network import PortWish, check_ports, free_port, is_free
+from mars.local.network import PORT_MIN, PortWish, check_ports, free_port, is_free
 from mars.settings import load
 
 
@@ -57,6 +57,23 @@ def test_a_port_in_use_is_told_with_its_option() -> None:
         assert not is_free(port)
         with pytest.raises(LocalClusterError, match=rf"Port {port}.*Kafka.*--kafka-port"):
             check_ports([PortWish("Kafka", port, "--kafka-port")])
+
+
+def test_a_free_port_is_none_of_those_that_outgoing_connections_are_given() -> None:
+    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text("ascii").split()[0])
+    chosen = {free_port() for _ in range(20)}
+    assert min(chosen) >= PORT_MIN
+    assert max(chosen) < first
+    assert all(is_free(port) for port in chosen)
+
+
+def test_where_outgoing_connections_are_given_all_ports_the_system_chooses(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    everything = tmp_path / "range"
+    everything.write_text("1024\t65535\n", "ascii")
+    monkeypatch.setattr(network, "_OUTGOING", everything)
+    assert is_free(free_port())
 
 
 def test_a_port_asked_for_twice_is_told() -> None:

@@ -58,6 +58,9 @@ OWNER = Ownership(BUCKET, A1, E1)
 RowSpec = tuple[int, str]
 """Event time in seconds, and key; an empty key makes a row that cannot be read."""
 
+SAVE_MS = 900_000
+"""How often panes are saved; none of the windows here is open for so long."""
+
 
 def make_plan(
     name: str = NAME, version: int = 1, window: WindowShape = TUMBLING, **options: object

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 
 from mars.adapters.memory.admin import MemoryTopicAdmin
 from mars.adapters.memory.broker import MemoryBroker
 from mars.adapters.memory.partial_log import MemoryPartialLog
+from mars.adapters.memory.progress import MemoryProgressLog
 from mars.adapters.memory.sink import MemorySink
-from mars.errors import Fenced, MarsError, OutputRefused
+from mars.errors import Fenced, MarsError, OutputRefused, Unavailable
 from mars.kernel import decode, map_batch
 from mars.machines.events import (
     AssignmentRead,
@@ -26,19 +28,35 @@ from mars.machines.events import (
     HeadsRead,
     Instruction,
     LogRead,
+    LogRestored,
     ReadAssignment,
     ReadLog,
+    ReadSnapshots,
     ReleaseBucket,
     Report,
+    RestoreLog,
     TasksChanged,
     Ticked,
     TrimLog,
 )
+from mars.machines.leading_tasks import task_start
+from mars.machines.leading_view import KnownProgress, View
 from mars.machines.owning import OwningLimits
 from mars.machines.reducing import Reducing
 from mars.machines.runnable import RunnableTask
-from mars.ports import Applied, Assignment, Claim, Owner, ReadRequest, TaskStart
+from mars.ports import (
+    Applied,
+    Assignment,
+    Claim,
+    ControlState,
+    Owner,
+    Progress,
+    ProgressRecord,
+    ReadRequest,
+    TaskStart,
+)
 from mars.process.acting import feed
+from mars.process.snapshots import read_snapshots
 from mars.types import (
     AssignmentEpoch,
     Bucket,
@@ -46,6 +64,7 @@ from mars.types import (
     LeaderEpoch,
     MemberId,
     Records,
+    StoreEpoch,
     TaskName,
     Topic,
 )
@@ -58,14 +77,20 @@ OUTPUT_PARTITIONS = 2
 class World:
     """Store, topics and assignment; reducers come and go."""
 
-    def __init__(self, *tasks: RunnableTask, log_bytes_max: int = 10**9) -> None:
+    def __init__(
+        self,
+        *tasks: RunnableTask,
+        log_bytes_max: int = 10**9,
+        snapshot_every_ms: int = 900_000,
+    ) -> None:
         self.now_ms = 1_000
+        self.store_epoch = E1
         self.broker = MemoryBroker(lambda: self.now_ms)
         MemoryTopicAdmin(self.broker).ensure_internal(BUCKETS)
         self.store = MemoryPartialLog(
             lambda: self.now_ms, buckets=BUCKETS, log_bytes_max=log_bytes_max
         )
-        self.limits = OwningLimits(10_000, 1_000, log_bytes_max, BUCKETS)
+        self.limits = OwningLimits(10_000, 1_000, log_bytes_max, BUCKETS, snapshot_every_ms)
         self.tasks = {task.name: task for task in tasks}
         self.assignment = Assignment(LeaderEpoch(1), E1, {})
         self._epoch = 0
@@ -82,7 +107,48 @@ class World:
             Bucket(bucket): Owner(MemberId(member), AssignmentEpoch(self._epoch))
             for bucket, member in owners.items()
         }
-        self.assignment = Assignment(LeaderEpoch(1), E1, {**self.assignment.owners, **moved})
+        owners = {**self.assignment.owners, **moved}
+        self.assignment = Assignment(LeaderEpoch(1), self.store_epoch, owners)
+
+    def lose_store(self, owners: Mapping[int, str], *, also: Callable[[], None]) -> None:
+        """FLUSHALL, and what the leader does then; `also` lets the new owners claim."""
+        self.store.flush()
+        self.store_epoch = StoreEpoch(self.store_epoch + 1)
+        self.assign(owners)
+        also()
+        for name, task in self.tasks.items():
+            self.store.initialise(name, self.store_epoch, self.start_of(task))
+
+    def start_of(self, task: RunnableTask) -> TaskStart:
+        """Where a task begins in a new store, by what is in `mars.progress`."""
+        return task_start(
+            task.definition,
+            View(
+                leader_epoch=LeaderEpoch(1),
+                buckets=BUCKETS,
+                reducers=frozenset(),
+                assignment=self.assignment,
+                floor=ControlState(),
+                identity=None,
+                heads={},
+                tasks={},
+                plans={},
+                copied={},
+                progress=KnownProgress().with_records(self.records()),
+                partitions={Topic(STREAM.topic): 2},
+            ),
+        )
+
+    def records(self) -> list[ProgressRecord]:
+        """All records of `mars.progress`, bucket by bucket."""
+        log = MemoryProgressLog(self.broker)
+        return [
+            record for number in range(BUCKETS) for record in log.read(Bucket(number), 0).records
+        ]
+
+    def newest(self) -> list[Progress]:
+        """The newest progress of each bucket of each version."""
+        return list(KnownProgress().with_records(self.records()).records.values())
 
     def append(self, name: str, lane: str, first: int, rows: Sequence[RowSpec]) -> None:
         """A batch of a mapper."""
@@ -92,7 +158,7 @@ class World:
         values = [message(row) for row in rows]
         records = Records(Lane(lane), first, offsets.stop, values, offsets, [-1] * len(rows))
         mapped = map_batch(plan, BUCKETS, decode(STREAM, plan.fields, records))
-        outcome = self.store.append(task.name, E1, plan.version, mapped)
+        outcome = self.store.append(task.name, self.store_epoch, plan.version, mapped)
         assert isinstance(outcome, Applied), outcome
 
     def emitted(self, name: str) -> dict[tuple[int, str], int]:
@@ -117,6 +183,7 @@ class Reducer:
         self.sink = MemorySink(world.broker)
         self.store = world.store.connect()
         self.reports: list[str] = []
+        self.entries_read = 0
         self.failed: dict[TaskName, str] = {}
         self.feed(TasksChanged(world.tasks))
         self.feed(AssignmentRead(world.assignment))
@@ -142,6 +209,12 @@ class Reducer:
                 return self._read(instruction)
             case ClaimBucket() | AuditEmissions() | CommitTransaction():
                 return self._act_on_sink(instruction)
+            case ReadSnapshots():
+                return read_snapshots(self.sink, instruction)
+            case RestoreLog(bucket=bucket, task=task, store_epoch=epoch, bases=bases):
+                with suppress(Unavailable):
+                    if self.store.put_base(task, epoch, bucket, bases):
+                        return LogRestored(instruction)
             case ReleaseBucket(bucket=bucket):
                 self.sink.release(bucket)
             case TrimLog(bucket=bucket, task=task, store_epoch=epoch, seqs=seqs):
@@ -157,6 +230,7 @@ class Reducer:
     def _read(self, read: ReadLog) -> Event:
         request = ReadRequest(read.task, read.bucket, read.after, read.upto)
         (piece,) = self.store.read_many([request])
+        self.entries_read += len(piece.entries)
         return LogRead(read, piece, self.store.head([read.task])[read.task])
 
     def _act_on_sink(self, instruction: ClaimBucket | AuditEmissions | CommitTransaction) -> Event:

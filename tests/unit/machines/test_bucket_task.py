@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from mars.codec.checksum import checksum
@@ -13,6 +15,7 @@ from tests.unit.machines.reducing_rows import (
     OWNER,
     P0,
     P1,
+    SAVE_MS,
     counts_of,
     make_emission,
     make_entry,
@@ -28,7 +31,8 @@ from tests.unit.machines.reducing_rows import (
 def begin(*records: Progress, **task: object) -> BucketTask:
     """A task of an owner who has read nothing yet."""
     made = make_task(**task)  # type: ignore[arg-type]
-    return BucketTask(made, OWNER, {record.version: record for record in records})
+    by_version = {record.version: record for record in records}
+    return BucketTask(made, OWNER, by_version, SAVE_MS)
 
 
 def read(part: BucketTask, head: Head, *entries: Entry, base: Entry | None = None) -> None:
@@ -135,6 +139,18 @@ def test_a_record_without_rows_keeps_naming_the_last_emission() -> None:
     assert record.emission == make_emission(emit=3)
 
 
+def test_a_record_without_rows_follows_each_that_has_some() -> None:
+    part = begin()
+    read(part, make_head(1, {P0: 1}, mark_s=61), make_entry(1, 0, [(1, "x")]))
+    (record,) = part.prepare().progress
+    assert record.emission is not None
+    part.committed(record)
+    assert part.stale()
+    (follower,) = part.prepare().progress
+    part.committed(follower)
+    assert not part.stale()
+
+
 def test_a_record_has_something_new_to_say_until_it_is_committed() -> None:
     part = begin()
     read(part, make_head(1, {P0: 1}, mark_s=1), make_entry(1, 0, [(1, "x")]))
@@ -156,7 +172,7 @@ def test_references_are_committed_once() -> None:
 
 
 def test_complete_and_incomplete_windows_go_apart_with_their_headers() -> None:
-    part = BucketTask(make_task(make_version(complete_from_ms=10_000)), OWNER, {})
+    part = BucketTask(make_task(make_version(complete_from_ms=10_000)), OWNER, {}, SAVE_MS)
     read(part, make_head(1, {P0: 2}, mark_s=20), make_entry(1, 0, [(1, "x"), (11, "x")]))
 
     batches = part.prepare().results
@@ -167,7 +183,7 @@ def test_complete_and_incomplete_windows_go_apart_with_their_headers() -> None:
 
 def test_all_rows_of_a_bucket_go_to_one_output_partition() -> None:
     owner = OWNER.__class__(Bucket(3), OWNER.epoch, OWNER.store_epoch)
-    part = BucketTask(make_task(), owner, {})
+    part = BucketTask(make_task(), owner, {}, SAVE_MS)
     read(part, make_head(1, {P0: 2}, mark_s=20), make_entry(1, 0, [(1, "x"), (11, "x")]))
 
     places = {(batch.topic, batch.partition) for batch in part.prepare().results}
@@ -218,7 +234,7 @@ def test_an_entry_below_one_that_was_read_means_that_the_store_went_back() -> No
 
 def two_versions() -> BucketTask:
     """Version 2 begins at offset 2; version 1 has rows in the window from 0."""
-    part = BucketTask(make_task(make_version(1), make_version(2, {P0: 2})), OWNER, {})
+    part = BucketTask(make_task(make_version(1), make_version(2, {P0: 2})), OWNER, {}, SAVE_MS)
     new = make_plan(version=2)
     entries = (make_entry(1, 0, [(1, "x"), (2, "x")]), make_entry(2, 2, [(3, "x")], plan=new))
     read(part, make_head(2, {P0: 3}, mark_s=5), *entries)
@@ -248,7 +264,7 @@ def test_an_older_version_is_done_once_its_rows_are_emitted() -> None:
 
 
 def test_an_older_version_that_never_committed_says_once_that_it_has_nothing() -> None:
-    part = BucketTask(make_task(make_version(1), make_version(2, {P0: 0})), OWNER, {})
+    part = BucketTask(make_task(make_version(1), make_version(2, {P0: 0})), OWNER, {}, SAVE_MS)
     part.drained(make_head(0, {P0: 0}))
 
     assert [record.version for record in commit(part)] == [1, 2]
@@ -394,7 +410,7 @@ def test_the_bases_of_two_versions_stand_for_all_entries_of_both() -> None:
     assert [(base.version, base.seq) for base in (newer, older)] == [(2, 2), (1, 2)]
     assert not part.compactable(budget=0)
     task = make_task(make_version(1), make_version(2, {P0: 2}))
-    successor = BucketTask(task, OWNER, {record.version: record for record in records})
+    successor = BucketTask(task, OWNER, {record.version: record for record in records}, SAVE_MS)
     successor.absorb(LogSlice(newer, (), (older,)))
     successor.drained(make_head(2, {P0: 3}, mark_s=30))
     part.drained(make_head(2, {P0: 3}, mark_s=30))
@@ -407,7 +423,7 @@ def test_entries_behind_the_bases_of_two_versions_are_read_on() -> None:
     records = commit(part)
     newer, older = part.bases()
     task = make_task(make_version(1), make_version(2, {P0: 2}))
-    successor = BucketTask(task, OWNER, {record.version: record for record in records})
+    successor = BucketTask(task, OWNER, {record.version: record for record in records}, SAVE_MS)
     rest = make_entry(3, 3, [(4, "y")], plan=make_plan(version=2))
 
     successor.absorb(LogSlice(newer, (rest,), (older,)))
@@ -474,3 +490,25 @@ def test_what_was_read_again_is_merged_before_all_of_it_is_there() -> None:
             (10, "y"): 1,
         }
     )
+
+
+# ------------------------------------------------------------------- a store that went back
+
+
+def test_a_lower_seq_than_before_is_a_store_that_went_back() -> None:
+    """Mappers may have sent more again than was lost, in fewer entries: offsets look fine."""
+    part = begin()
+    part.absorb(make_slice(make_entry(5, 0, [(1, "x")])))
+    part.drained(make_head(5, {P0: 1}, mark_s=1))
+    with pytest.raises(StoreWentBack, match="SEQ is 4, was 5"):
+        part.drained(make_head(4, {P0: 9}, mark_s=9))
+
+
+def test_a_server_that_was_started_anew_is_a_store_that_went_back() -> None:
+    """Whatever it held and was sent since: its entries are not those that were read before."""
+    part = begin()
+    part.drained(replace(make_head(1, {P0: 1}, mark_s=1), run_id="first"))
+    with pytest.raises(StoreWentBack, match="started anew"):
+        part.absorb(replace(make_slice(make_entry(2, 1, [(2, "x")])), run_id="second"))
+    with pytest.raises(StoreWentBack, match="started anew"):
+        part.drained(replace(make_head(2, {P0: 2}, mark_s=2), run_id="second"))

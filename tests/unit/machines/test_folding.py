@@ -6,7 +6,7 @@ import pytest
 
 from mars.codec.dead import DeadRange, decode_dead
 from mars.kernel import map_gone
-from mars.machines import folding as folding_module
+from mars.machines import panes as panes_module
 from mars.machines.folding import Bounds, Folding, StoreWentBack
 from mars.plan import Plan
 from mars.ports import Ledger
@@ -132,7 +132,7 @@ def test_windows_outside_of_the_bounds_are_incomplete() -> None:
 def test_many_states_are_merged_early_without_a_difference(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(folding_module, "MERGE_ROWS_MIN", 1)
+    monkeypatch.setattr(panes_module, "MERGE_ROWS_MIN", 1)
     folding = fold()
     for number in range(6):
         folding.absorb(make_entry(number + 1, 2 * number, [(1, "x"), (2, f"y{number % 2}")]))

@@ -20,6 +20,7 @@ from mars.types import Entry, Lane, Records, Sequence64
 from tests.unit.machines.reducing_rows import (
     OWNER,
     P0,
+    SAVE_MS,
     STREAM,
     RowSpec,
     balanced,
@@ -61,7 +62,7 @@ LIVE = make_entry(3, 4, [(31, "x"), (45, "x")])
 
 def begin(*records: Progress) -> BucketTask:
     task = make_task(make_version(1, STARTS))
-    return BucketTask(task, OWNER, {record.version: record for record in records})
+    return BucketTask(task, OWNER, {record.version: record for record in records}, SAVE_MS)
 
 
 def head(seq: int, offsets: Mapping[Lane, int], marks_s: Mapping[Lane, int]) -> Head:

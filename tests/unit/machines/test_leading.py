@@ -11,6 +11,8 @@ from mars.machines.leading_view import (
     AddLanes,
     BeginVersion,
     CopyDefinition,
+    CopyStream,
+    DropStreamCopy,
     DropTask,
     EndCatchUp,
     FailTask,
@@ -32,6 +34,7 @@ from mars.ports import (
     Ledger,
     Owner,
     Progress,
+    Snapshot,
     StoreIdentity,
 )
 from mars.types import (
@@ -292,6 +295,24 @@ def test_recovery_waits_until_every_bucket_is_claimed_in_its_new_epoch() -> None
     assert leading.decide(replace(look, progress=one_missing)) == []
 
 
+def test_recovery_cuts_where_panes_were_saved_too() -> None:
+    leading, look = recovering()
+    saved = Snapshot(lanes(p0=40, p1=65), 60_000, 1, 0)
+    records = [
+        replace(progress(0, lanes(p0=50, p1=70), lanes(p0=40, p1=65)), snapshot=saved),
+        progress(1, lanes(p0=55, p1=60), lanes(p0=30, p1=60)),
+        *claims(2, 2),
+    ]
+
+    initialise, _seal = leading.decide(
+        replace(look, progress=KnownProgress().with_records(records))
+    )
+
+    assert isinstance(initialise, InitialiseTask)
+    assert initialise.start.offsets == lanes(p0=30, p1=60)
+    assert initialise.start.cuts == {Lane("0"): (40, 50, 55), Lane("1"): (65, 70)}
+
+
 def test_recovery_begins_at_the_lowest_needed_offsets_and_cuts_at_all_merged_ones() -> None:
     leading, look = recovering()
     records = [
@@ -390,6 +411,16 @@ def test_new_partitions_are_read_from_their_beginning() -> None:
 
 def test_a_definition_that_control_lacks_is_copied() -> None:
     assert Leading().decide(view(copied={})) == [CopyDefinition(task())]
+
+
+def test_copies_of_streams_are_those_in_zookeeper() -> None:
+    changed = replace(STREAM, topic="other")
+    gone = StreamName("gone")
+    look = view(
+        streams={STREAM.name: STREAM},
+        copied_streams={STREAM.name: changed, gone: replace(STREAM, name=gone)},
+    )
+    assert Leading().decide(look) == [CopyStream(STREAM), DropStreamCopy(gone)]
 
 
 def test_a_new_version_first_stops_the_task_then_begins_where_the_store_stands() -> None:

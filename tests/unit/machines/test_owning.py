@@ -57,7 +57,11 @@ from tests.unit.machines.reducing_rows import (
 
 BUCKETS = 2
 LIMITS = OwningLimits(
-    progress_interval_ms=10_000, large_task_rows=3, log_bytes_max=1_000, buckets=BUCKETS
+    progress_interval_ms=10_000,
+    large_task_rows=3,
+    log_bytes_max=1_000,
+    buckets=BUCKETS,
+    snapshot_every_ms=900_000,
 )
 OTHER = TaskName("other")
 Asked = TypeVar("Asked")
@@ -174,6 +178,18 @@ def test_the_last_emissions_are_audited_before_anything_is_read() -> None:
     assert here.machine.heads_read({NAME: make_head(1, {P0: 3})}) == []
 
 
+def test_what_was_restored_at_the_claim_is_reported() -> None:
+    here = Bucket()
+    here.assign()
+    own = Claim(BUCKET, A1, E1, "nonce", MemberId("reducer-1"))
+    claimed = Claimed((own,), 1, ("3 rows were hidden",))
+
+    given = here.machine.claimed(BucketClaimed(BUCKET, here.term, claimed))
+
+    assert given == [Report("restored", "bucket 0: 3 rows were hidden", BUCKET)]
+    assert here.machine.state is OwnState.OWNING
+
+
 def test_an_audit_mismatch_is_reported_and_the_record_stays_the_truth() -> None:
     here = Bucket()
     here.assign()
@@ -181,7 +197,7 @@ def test_an_audit_mismatch_is_reported_and_the_record_stays_the_truth() -> None:
 
     given = here.machine.audited(EmissionsAudited(BUCKET, here.term, ("2 rows, not 1",)))
 
-    assert given == [Report("audit_mismatch", "bucket 0: 2 rows, not 1")]
+    assert given == [Report("audit_mismatch", "bucket 0: 2 rows, not 1", BUCKET)]
     assert here.machine.state is OwnState.OWNING
 
 
@@ -203,7 +219,7 @@ def test_after_an_unknown_outcome_the_bucket_goes_through_the_assignment_again()
 
     assert here.fail() == [
         ReleaseBucket(BUCKET),
-        Report("bucket_interrupted", "bucket 0: why"),
+        Report("bucket_interrupted", "bucket 0: why", BUCKET),
     ]
     assert here.machine.ticked(RETRY_PAUSE_MS - 1) == []
     assert here.machine.assigned(owner(), E1) == []
@@ -463,6 +479,22 @@ def test_a_crowded_log_is_committed_and_merged_though_no_window_is_due() -> None
     assert here.machine.ticked(2) == []
 
 
+def test_a_task_that_is_found_over_a_limit_when_its_log_is_merged_fails_alone() -> None:
+    here = Bucket(make_task(max_keys=1), make_task(name=OTHER))
+    here.own()
+    rows = make_entry(1, 0, [(1, "x")]), make_entry(2, 1, [(2, "y")])
+    here.read(make_head(2, {P0: 2}, mark_s=2, log_bytes=501), *rows)
+
+    commit = only(here.machine.ticked(1), CommitTransaction)
+    failed = only(here.commit(commit), FailTask)
+
+    assert failed.task == NAME
+    assert "2 groups so far, and max_keys is 1" in failed.detail
+    entry = make_entry(1, 0, [(1, "x")], plan=make_plan(OTHER))
+    assert here.read(make_head(1, {P0: 1}, mark_s=10), entry, name=OTHER) == []
+    assert names(only(here.machine.ticked(2), CommitTransaction)) == [OTHER]
+
+
 def test_a_base_is_taken_away_when_its_windows_are_closed() -> None:
     here = Bucket()
     here.own()
@@ -549,3 +581,15 @@ def test_a_bucket_that_waits_for_what_it_has_read_once_says_so() -> None:
 
     here.read(make_head(1, {P0: 3}), make_entry(1, 0, [(1, "x")] * 3))
     assert here.machine.status == "owning"
+
+
+def test_a_task_that_zookeeper_has_lost_is_not_taken_for_a_deleted_one() -> None:
+    bucket = Bucket(make_task(), make_task(name=OTHER))
+    bucket.own(make_progress({P0: 2}), make_progress({P0: 2}, OTHER))
+
+    bucket.tasks = {NAME: make_task()}
+    bucket.machine.tasks_changed(bucket.tasks)
+    assert bucket.machine.ticked(1) == []
+
+    bucket.machine.tasks_changed({})
+    assert bucket.machine.ticked(2) == []

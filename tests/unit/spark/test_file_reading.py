@@ -30,9 +30,7 @@ LANE = file_lane("b1")
 TEXTS = st.lists(
     st.sampled_from([b"", b"a", b"bb\r", b" ", b"c" * 40, b"\t", b"dd"]), max_size=12
 ).map(b"\n".join)
-ANY_FILE = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+ANY_FILE = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture(autouse=True)

@@ -47,14 +47,14 @@ def compiles_or_complains(sql: str) -> None:
         assert 0 < len(complaint.detail) < 1_000
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(st.text(max_size=80))
 def test_any_text(text: str) -> None:
     compiles_or_complains(text)
     compiles_or_complains(f"SELECT {text} FROM S WINDOWING 60 s")
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(st.lists(st.sampled_from(WORDS), max_size=20))
 def test_any_words(words: list[str]) -> None:
     text = " ".join(words)
@@ -64,7 +64,7 @@ def test_any_words(words: list[str]) -> None:
     compiles_or_complains(f"SELECT count(*) FROM S WHERE {text} WINDOWING 60 s")
 
 
-@settings(deadline=None, max_examples=250)
+@settings(max_examples=250)
 @given(st.sampled_from(QUERIES), st.randoms(use_true_random=False), st.integers(1, 4))
 def test_any_change_of_a_query(query: str, chance: random.Random, changes: int) -> None:
     words = query.split(" ")
@@ -100,7 +100,6 @@ def test_any_repetition(piece: str, times: int) -> None:
     compiles_or_complains(f"SELECT {piece * times}1 AS x, count(*) FROM S WINDOWING 60 s")
 
 
-@settings(deadline=None)
 @given(st.text(alphabet="\r\n\t aé漢🤦-/*", max_size=40))
 def test_places_of_words_are_true(text: str) -> None:
     try:

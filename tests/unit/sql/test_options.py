@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from mars.errors import Rejected
-from mars.plan import Options
+from mars.plan import LatePolicy, Options, OverMaxKeys
 from mars.sql import parse_duration, parse_options
 from mars.types import TaskName
-from tests.unit.sql.compiling import FLOWS
+from tests.unit.sql.compiling import FLOWS, compiled
 
 
 def options(**given: object) -> Options:
@@ -28,20 +28,53 @@ def test_options_are_taken() -> None:
     assert found == Options("a.b-c_1", 1_500, 500, 3_600_000)
 
 
+@pytest.mark.parametrize("written", [1_000, "1000"])
+def test_a_limit_on_groups_is_a_number_or_its_digits(written: object) -> None:
+    found = options(max_keys=written)
+    assert (found.max_keys, found.over_max_keys) == (1_000, OverMaxKeys.FAIL)
+
+
+def test_groups_over_the_limit_are_folded_where_asked() -> None:
+    assert options(max_keys=1, over_max_keys="fold").over_max_keys is OverMaxKeys.FOLD
+
+
+def test_windows_are_revised_where_asked_and_for_ten_minutes_unless_said() -> None:
+    found = options(late="revise")
+    assert (found.late, found.lateness_ms) == (LatePolicy.REVISE, 600_000)
+    assert options(late="revise", lateness="90 s").lateness_ms == 90_000
+    assert options(late="drop").lateness_ms == 0
+
+
 @pytest.mark.parametrize(
     ("given", "says"),
     [
         ({"dealy": "1s"}, "did you mean delay?"),
         ({"x": 1}, "unknown option 'x'"),
-        ({"late": "revise"}, "not supported yet"),
-        ({"late": "never"}, "the only policy is 'drop'"),
-        ({"lateness": "1h"}, "option lateness is not supported yet"),
-        ({"max_keys": 5}, "option max_keys is not supported yet"),
+        ({"late": "never"}, "the policies are 'drop' and 'revise'"),
+        ({"late": None}, "the policies are 'drop' and 'revise'"),
+        ({"late": ["revise"]}, "the policies are 'drop' and 'revise'"),
+        ({"lateness": "1h"}, "set late: revise too"),
+        ({"late": "drop", "lateness": "1h"}, "set late: revise too"),
+        ({"late": "revise", "lateness": "0s"}, "option lateness: 0s is outside"),
+        ({"late": "revise", "lateness": "8d"}, "option lateness: 8d is outside"),
+        ({"late": "revise", "lateness": 5}, "option lateness: write a duration as text"),
+        ({"max_keys": 0}, "option max_keys: '0' is no whole number from 1 to 100000"),
+        ({"max_keys": 100_001}, "from 1 to 100000"),
+        ({"max_keys": True}, "option max_keys"),
+        ({"max_keys": 5.0}, "option max_keys"),
+        ({"max_keys": "-5"}, "option max_keys"),
+        ({"max_keys": "\u0665"}, "option max_keys"),
+        ({"max_keys": "9" * 5_000}, "option max_keys"),
+        ({"max_keys": None}, "option max_keys"),
+        ({"max_keys": 5, "over_max_keys": "drop"}, "the policies are 'fail' and 'fold'"),
+        ({"max_keys": 5, "over_max_keys": None}, "the policies are 'fail' and 'fold'"),
+        ({"max_keys": 5, "over_max_keys": ["fold"]}, "the policies are 'fail' and 'fold'"),
+        ({"over_max_keys": "fold"}, "set that too"),
         ({"delay": 5}, "option delay: write a duration as text"),
         ({"delay": None}, "option delay: write a duration as text"),
         ({"delay": "5"}, "option delay: '5' is not a duration"),
         ({"delay": "-1s"}, "is not a duration"),
-        ({"delay": "8d"}, "outside of 0 ms to 604800 s"),
+        ({"delay": "8d"}, "outside of 0 s to 7 d"),
         ({"idle_after": "0s"}, "option idle_after: 0s is outside"),
         ({"future_limit": "367d"}, "option future_limit"),
         ({"output_topic": 5}, "as text"),
@@ -105,3 +138,43 @@ def test_duration_is_read(text: str, milliseconds: int) -> None:
 def test_text_that_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(Rejected, match="is not a duration"):
         parse_duration(text)
+
+
+def test_a_delay_that_would_hold_too_many_windows_open_is_refused() -> None:
+    sql = "SELECT count(*) FROM S WINDOWING 10 s"
+    assert compiled(sql, delay="5d").options.delay_ms == 5 * 86_400_000
+    with pytest.raises(Rejected, match="60481 in all, and 50000 may be open: shorten the delay"):
+        compiled(sql, delay="7d")
+
+
+@pytest.mark.parametrize(
+    ("sql", "given", "says"),
+    [
+        ("SELECT sip, count(*) FROM S GROUP BY sip LIMIT 3 WINDOWING 10 s", {}, "with LIMIT"),
+        (
+            "SELECT sip, count(*) FROM S GROUP BY sip WINDOWING 10 s",
+            {"max_keys": 5, "over_max_keys": "fold"},
+            "which groups are folded",
+        ),
+        (
+            "SELECT count(*) FROM S WINDOWING 10 s",
+            {"lateness": "2d"},
+            "17280 closed windows would be kept, and at most 12000",
+        ),
+        (
+            "SELECT count(*) FROM S WINDOWING 25 s SLIDE 10 s",
+            {"lateness": "1d", "delay": "5d"},
+            "shorten the delay and lateness",
+        ),
+    ],
+)
+def test_what_cannot_be_revised_exactly_is_refused(
+    sql: str, given: dict[str, object], says: str
+) -> None:
+    with pytest.raises(Rejected, match=says):
+        compiled(sql, late="revise", **given)
+
+
+def test_a_week_of_minutes_can_be_revised() -> None:
+    sql = "SELECT sip, count(*) FROM S GROUP BY sip HAVING count(*) > 1 ORDER BY 2 WINDOWING 60 s"
+    assert compiled(sql, late="revise", lateness="7d").options.lateness_ms == 7 * 86_400_000

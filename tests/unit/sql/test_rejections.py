@@ -182,6 +182,10 @@ def test_groups_that_make_no_sense_are_refused(marked: str, says: str) -> None:
     assert says in refused(marked)
 
 
+SUMS_64 = " + ".join([*(f"sum(sport + {number})" for number in range(63)), "^sum(sport)"])
+KEYS_65 = [f"sport + {number}" for number in range(65)]
+
+
 @pytest.mark.parametrize(
     ("marked", "says"),
     [
@@ -201,6 +205,10 @@ def test_groups_that_make_no_sense_are_refused(marked: str, says: str) -> None:
         (f"SELECT count(*) FROM S WHERE {'NOT ' * 21}^ok {W}", "20 levels"),
         (f"^SELECT count(*) FROM S WHERE {' OR '.join(['ok'] * 103)} {W}", "more than 100"),
         (f"SELECT {'count(*), ' * 64}^count(*) FROM S {W}", "at most 64 items"),
+        (f"SELECT count(*) FROM S HAVING {SUMS_64} > 0 {W}", "at most 64 aggregates"),
+        (f"SELECT count(*) FROM S GROUP BY ^{', '.join(KEYS_65)} {W}", "at most 64 keys"),
+        (f"SELECT count(*) AS ^{'x' * 129} FROM S {W}", "from 1 to 128 characters"),
+        (f"SELECT sip FROM S GROUP BY sip LIMIT ^100001 {W}", "a number from 1 to 100000"),
         (f"^SELECT '{'x' * 65536}'", "at most 65536 bytes"),
         ("SELECT " + "1, " * 4999 + "1 ^FROM S", "at most 10000 words"),
     ],

@@ -1,11 +1,11 @@
 #!lua flags=no-writes
--- head, version 2: one consistent look at a task.
+-- head, version 3: one consistent look at a task.
 --
 -- KEYS   1 meta   2 offsets   3 marks   4 idle   5 seq   6 bytes   7 ends (see append.lua)
 -- ARGV   none
 -- Answers   nil where there is no such task, else
 --   epoch, version, active (1 or 0), [lane, offset ...], [lane, mark ...], [leased lane ...],
---   seq, this server's clock in ms, bytes, [lane, end ...]
+--   seq, this server's clock in ms, bytes, [lane, end ...], this server's run id
 
 local meta = redis.call('HMGET', KEYS[1], 'epoch', 'version', 'active')
 if not meta[1] then return false end
@@ -27,4 +27,5 @@ return {
   string.format('%.0f', now_ms),
   redis.call('GET', KEYS[6]) or '0',
   redis.call('HGETALL', KEYS[7]),
+  string.match(redis.call('INFO', 'server'), 'run_id:(%x+)'),
 }

@@ -1,0 +1,197 @@
+"""The gate before all paths: who asks, may they, and how often; and a line of what they did.
+
+request ──own name? own page?──▶ key ──▶ bucket of tokens ──▶ role ──▶ path
+                403                401          429            403
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from http import HTTPStatus
+
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api.callers import ANYBODY, Caller, acting
+from api.errors import TooManyRequests, problem_of, render
+from api.services.all import Services
+from api.services.requests import RequestFigures
+from mars.errors import Forbidden, MarsError, NotAuthenticated
+from mars.ports import Role
+from mars.process import logs
+
+LOOKS = frozenset({"GET", "HEAD", "OPTIONS"})
+"""Methods that change nothing."""
+
+CHALLENGE = 'Bearer realm="mars"'
+
+CHALLENGE_OF_ADDRESSES = f'{CHALLENGE}, Basic realm="mars (any name, a key as the password)"'
+"""A browser whose user opens a path by its address understands Basic and asks for a key."""
+
+ASKED_BY_PAGE = ("x-requested-with", "XMLHttpRequest")
+"""The usual header of a page that asks its user itself: Basic would open a second dialog."""
+
+OWN_PAGE = frozenset({"same-origin", "none"})
+"""What a browser says of a request that comes from our own pages, or from its address line."""
+
+AUDIT = logs.logger("audit")
+
+
+def role_needed(method: str, path: str) -> Role | None:
+    """What one must be for a request; None: anybody (pages, descriptions, health)."""
+    if not (path.startswith("/v1/") or path == "/metrics"):
+        return None
+    if path == "/v1/keys" or path.startswith("/v1/keys/"):
+        return Role.ADMIN
+    if method in LOOKS:
+        return Role.READER
+    if path.startswith(("/v1/tasks", "/v1/queries")):
+        return Role.OPERATOR
+    return Role.ADMIN
+
+
+class Gate:
+    """ASGI middleware: lets requests in, as `api.callers` for what they reach."""
+
+    def __init__(self, app: ASGIApp, services: Services) -> None:
+        self._app = app
+        self._services = services
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one connection."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        visit = _Visit(scope, self._services.metrics.requests)
+        try:
+            visit.caller = await self._admitted(visit)
+        except MarsError as error:
+            answer = render(problem_of(error), _headers(error, visit.headers))
+            visit.answered(answer.status_code)
+            await answer(scope, receive, send)
+            return
+        with acting(visit.caller):
+            await self._app(scope, receive, visit.watching(send))
+
+    async def _admitted(self, visit: _Visit) -> Caller:
+        """Who asks. Raises Forbidden, NotAuthenticated, TooManyRequests, Unavailable."""
+        access = self._services.access
+        _check_host(visit, access.policy.hosts)
+        _check_origin(visit)
+        needed = role_needed(visit.method, visit.path)
+        if needed is None or not access.policy.on:
+            return ANYBODY
+        if access.ring.stale:
+            await run_in_threadpool(access.ring.refresh)
+        try:
+            visit.caller = access.caller(visit.headers.get("authorization"))
+        except NotAuthenticated:
+            self._check_rate(visit.address)
+            raise
+        self._check_rate(f"key {visit.caller.key}")
+        if not visit.caller.role.covers(needed):
+            raise Forbidden(
+                f"key {visit.caller.key} has the role {visit.caller.role}, and {visit.method} "
+                f"{visit.shown_path} needs {needed}: use another key, or ask an admin for one"
+            )
+        return visit.caller
+
+    def _check_rate(self, who: str) -> None:
+        wait_s = self._services.access.wait_s(who)
+        if wait_s > 0:
+            raise TooManyRequests(
+                f"{who} may ask {self._services.access.policy.requests_per_second} times a second "
+                "(api.requests_per_second): ask again later",
+                wait_s,
+            )
+
+
+class _Visit:
+    """One request on its way, as far as the gate is concerned."""
+
+    def __init__(self, scope: Scope, figures: RequestFigures) -> None:
+        self._figures = figures
+        self._began_s = time.perf_counter()
+        self.method: str = scope["method"]
+        self.path: str = scope["path"]
+        self.headers = Headers(scope=scope)
+        self.caller: Caller | None = None
+        client = scope.get("client")
+        self.address: str = client[0] if client else "unknown"
+        raw: bytes = scope.get("raw_path") or self.path.encode("ascii", "backslashreplace")
+        # As it came, percent-encoded: a decoded one could hold the end of a line.
+        self.shown_path = ascii(raw.decode("latin-1"))[1:-1]
+
+    def watching(self, send: Send) -> Send:
+        """Hands messages on, and notes with which status the answer begins."""
+
+        async def watched(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self.answered(message["status"])
+            await send(message)
+
+        return watched
+
+    def answered(self, status: int) -> None:
+        """Count it; a line of the audit log, if it changed something or was kept out."""
+        self._figures.answered(self.method, status, time.perf_counter() - self._began_s)
+        kept_out = status in {
+            HTTPStatus.UNAUTHORIZED,
+            HTTPStatus.FORBIDDEN,
+            HTTPStatus.TOO_MANY_REQUESTS,
+        }
+        if self.method in LOOKS and not kept_out:
+            return
+        who = self.caller
+        logs.info(
+            AUDIT,
+            "request",
+            key=(who and who.key) or "none",
+            role=who.role if who and who.key else "none",
+            address=self.address,
+            method=self.method,
+            path=self.shown_path,
+            status=status,
+        )
+
+
+def _check_host(visit: _Visit, allowed: frozenset[str] | None) -> None:
+    if allowed is None:
+        return
+    host = visit.headers.get("host", "")
+    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+    if name.lower() not in allowed:
+        raise Forbidden(
+            f"this API asks nobody for a key because it listens on this machine only, and was "
+            f"called by the name {name[:80]!a}: call it by {', '.join(sorted(allowed))}, or set "
+            'api.access to "on" (with keys) or "off" (for whoever reaches it)'
+        )
+
+
+def _check_origin(visit: _Visit) -> None:
+    """A page of somebody else must not change anything with what a browser knows of its user."""
+    if visit.method in LOOKS:
+        return
+    site = visit.headers.get("sec-fetch-site")
+    origin = visit.headers.get("origin")
+    if site is not None:
+        ours = site in OWN_PAGE
+    else:
+        ours = origin is None or origin.partition("://")[2] == visit.headers.get("host")
+    if not ours:
+        raise Forbidden("a page of another site sent this request, which Mars does not allow")
+
+
+def _headers(error: MarsError, asked: Headers) -> Mapping[str, str]:
+    match error:
+        case NotAuthenticated():
+            name, value = ASKED_BY_PAGE
+            by_page = asked.get(name) == value
+            return {"WWW-Authenticate": CHALLENGE if by_page else CHALLENGE_OF_ADDRESSES}
+        case TooManyRequests():
+            return {"Retry-After": str(math.ceil(error.wait_s))}
+        case _:
+            return {}

@@ -1,0 +1,61 @@
+"""For those who check: verification, rows that were not counted, incidents."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from api.audit_schemas import DeadRows, Incidents, Verification
+from api.documenting import problems
+from api.routes.inside import TIME_MAX
+from api.routes.streams import AWAY, IN_USE, UNKNOWN
+from api.services.all import Services
+
+WRONG = HTTPStatus.UNPROCESSABLE_ENTITY
+
+LIMIT_DEFAULT = 100
+LIMIT_MAX = 1_000
+"""Of rows in one answer: with samples and sentences up to a megabyte of JSON."""
+
+AFTER_MAX = 4_000
+"""Characters of a place in mars.dead: that of some hundred partitions."""
+
+Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX)]
+Time = Annotated[int | None, Query(ge=-TIME_MAX, le=TIME_MAX, description="epoch ms")]
+
+
+def router(services: Services) -> APIRouter:
+    """The paths of those who check."""
+    routes = APIRouter(tags=["audit"])
+
+    @routes.get("/v1/tasks/{name}/verify", responses=problems(UNKNOWN, IN_USE, WRONG, AWAY))
+    def verify(name: str, window_start: Time = None) -> Verification:
+        """Compute a finished window (else the last one) again from its source rows, and compare."""
+        return services.verifying.verify(name, window_start)
+
+    @routes.get("/v1/tasks/{name}/dead", responses=problems(UNKNOWN, WRONG, AWAY))
+    def dead(
+        name: str,
+        reason: Annotated[str | None, Query(description="only rows left out for it")] = None,
+        after: Annotated[
+            str | None, Query(max_length=AFTER_MAX, description="the next of the page before")
+        ] = None,
+        limit: Limit = LIMIT_DEFAULT,
+    ) -> DeadRows:
+        """List rows that were not counted; a page may be short with more to come."""
+        return services.dead.page(name, reason, after, limit)
+
+    @routes.get("/v1/incidents", responses=problems(UNKNOWN, WRONG, AWAY))
+    def incidents(
+        task: Annotated[
+            str | None, Query(description="those of a task, and those that concern all")
+        ] = None,
+        since: Time = None,
+        limit: Limit = LIMIT_DEFAULT,
+    ) -> Incidents:
+        """What happened that people should hear of, newest first."""
+        return services.incidents.recent(task, since, limit)
+
+    return routes

@@ -1,0 +1,75 @@
+"""/v1/tasks/preview: a query tried before it is registered."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from http import HTTPStatus
+from typing import Annotated
+
+import anyio.to_thread
+from fastapi import APIRouter, Depends, Request, Response
+from pydantic import BaseModel
+from starlette.concurrency import run_in_threadpool
+
+from api.body import body_of
+from api.documenting import problems, takes
+from api.errors import problem_of
+from api.preview_schemas import PreviewProgress, PreviewRequest, PreviewView
+from api.routes.inside import EVENT_STREAM, event_stream
+from api.routes.streams import AWAY, BAD_BODY
+from api.services.all import Services
+from api.services.preview import Steps
+from mars.errors import MarsError
+
+
+def router(services: Services) -> APIRouter:
+    """The path of previews."""
+    routes = APIRouter(prefix="/v1/tasks", tags=["tasks"])
+
+    @routes.post(
+        "/preview",
+        response_model=PreviewView,
+        responses={
+            200: {
+                "description": "The preview; or, if asked for, events named progress, window (one "
+                "each), and last preview (without windows) or problem",
+                "content": {EVENT_STREAM: {"schema": {"type": "string"}}},
+            },
+            **problems(*BAD_BODY, HTTPStatus.TOO_MANY_REQUESTS, AWAY),
+        },
+        openapi_extra=takes(PreviewRequest),
+    )
+    async def preview(
+        body: Annotated[PreviewRequest, Depends(body_of(PreviewRequest))], request: Request
+    ) -> Response | PreviewView:
+        """Try a query over a topic's last seconds, or over given rows. Touches nothing."""
+        if EVENT_STREAM not in request.headers.get("accept", ""):
+            return await run_in_threadpool(services.previews.preview, body)
+        steps = await run_in_threadpool(services.previews.begin, body)
+        return event_stream(_events(steps))
+
+    return routes
+
+
+async def _events(steps: Steps) -> AsyncIterator[bytes]:
+    try:
+        while True:
+            step = await anyio.to_thread.run_sync(next, steps, None)
+            match step:
+                case PreviewProgress():
+                    yield _event("progress", step)
+                case PreviewView():
+                    for window in step.windows:
+                        yield _event("window", window)
+                    yield _event("preview", step.model_copy(update={"windows": []}))
+                case _:
+                    return
+    except MarsError as error:
+        yield _event("problem", problem_of(error))
+    finally:
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(steps.close)
+
+
+def _event(name: str, data: BaseModel) -> bytes:
+    return b"event: %s\ndata: %s\n\n" % (name.encode(), data.model_dump_json().encode())

@@ -1,0 +1,68 @@
+"""Rows that were not counted, listed from `mars.dead`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from api.audit_schemas import DeadRow, DeadRows
+from api.services.context import Ports
+from api.services.tasks import TaskService
+from mars.errors import Rejected
+from mars.ports import DeadLetter
+from mars.types import Reason
+
+OFFSET_DIGITS = 18
+"""Of what a 64-bit offset holds."""
+
+
+class DeadService:
+    """What the path /v1/tasks/{name}/dead does."""
+
+    def __init__(self, ports: Ports, tasks: TaskService) -> None:
+        self._ports = ports
+        self._tasks = tasks
+
+    def page(self, name: str, reason: str | None, after: str | None, limit: int) -> DeadRows:
+        """The next rows. Raises NotFound, Rejected, Unavailable."""
+        definition = self._tasks.show(name)
+        known = [one.value for one in Reason]
+        if reason is not None and reason not in known:
+            raise Rejected(f"reason {reason[:80]!a} is none: there are {', '.join(known)}")
+        found = self._ports.dead.page(definition.name, reason, _positions(after), limit)
+        # What a deleted task of the same name had left out is not this one's.
+        own = [one for one in found.letters if one.version >= definition.first_version]
+        following = None if found.next is None else _text(found.next)
+        return DeadRows(rows=[_row(one) for one in own], next=following)
+
+
+def _row(letter: DeadLetter) -> DeadRow:
+    return DeadRow(
+        partition=letter.partition,
+        lane=letter.lane,
+        topic=letter.topic,
+        offset=letter.first,
+        next=letter.next,
+        rows=letter.rows,
+        reason=letter.reason,
+        version=letter.version,
+        window_start=letter.window_start_ms,
+        detail=letter.detail,
+        sample=letter.payload.decode(errors="replace") if letter.detail else None,
+    )
+
+
+def _text(positions: Mapping[int, int]) -> str:
+    """Partitions and offsets as `0:17,2:5`."""
+    return ",".join(f"{partition}:{offset}" for partition, offset in sorted(positions.items()))
+
+
+def _positions(text: str | None) -> dict[int, int]:
+    """What `_text` wrote. Raises Rejected for anything else."""
+    places = [pair.partition(":")[::2] for pair in text.split(",")] if text else []
+    if not all(_is_number(part) for place in places for part in place):
+        raise Rejected("after must be the `next` of the page before; leave it out to begin")
+    return {int(partition): int(offset) for partition, offset in places}
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= OFFSET_DIGITS

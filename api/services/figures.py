@@ -1,0 +1,194 @@
+"""Figures of tasks over the last minutes, for charts: kept in memory, followed as they are taken.
+
+sampler ──every 2 s──▶ one point a task, one of all together ──▶ rings ──▶ event streams
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from threading import Lock
+
+import anyio
+import anyio.to_thread
+from pydantic import BaseModel
+
+from api.errors import TooManyFollowers
+from api.schemas import AllFigures, FigureList, FigurePoint
+from api.services.sampling import Sample, Sampler, TaskFigures
+from mars.types import TaskName
+
+POINTS_KEPT = 150
+"""Per task: 5 minutes. With 1,000 tasks some tens of megabytes."""
+
+FOLLOWERS_MAX = 200
+"""Event streams of figures at once; each costs a connection and no thread."""
+
+LOOK_S = 0.25
+"""How often a stream looks for a new sample, and whether its client has gone."""
+
+HEARTBEAT_S = 15.0
+"""A comment is sent when nothing else was for so long, because proxies cut silent streams."""
+
+Gone = Callable[[], Awaitable[bool]]
+
+
+@dataclass(slots=True)
+class _Ring:
+    """The points of one task, and what its close latency is taken from."""
+
+    points: deque[FigurePoint] = field(default_factory=lambda: deque(maxlen=POINTS_KEPT))
+    closed_ms: int | None = None
+    close_latency_ms: int | None = None
+
+    def latency(self, figures: TaskFigures) -> int | None:
+        """How long after its end the newest closed window was seen closed, to within a sample.
+
+        None until a window closes: when those before closed nobody saw.
+        """
+        if figures.closed_ms is None or figures.now_ms is None:
+            return None
+        if self.closed_ms is not None and figures.closed_ms > self.closed_ms:
+            self.close_latency_ms = max(0, figures.now_ms - figures.closed_ms)
+        self.closed_ms = figures.closed_ms
+        return self.close_latency_ms
+
+
+class FigureService:
+    """Takes samples and remembers their points. Safe for threads."""
+
+    def __init__(self, sampler: Sampler, now_ms: Callable[[], int]) -> None:
+        self._sampler = sampler
+        self._now_ms = now_ms
+        self._lock = Lock()
+        self._rings: dict[TaskName, _Ring] = {}
+        self._totals: deque[FigurePoint] = deque(maxlen=POINTS_KEPT)
+        self._taken = 0
+        self._followers = 0
+
+    def take(self) -> None:
+        """Look at all tasks now. Raises nothing."""
+        self._remember(self._sampler.sample())
+
+    def _remember(self, sample: Sample) -> None:
+        at_ms = self._now_ms()
+        with self._lock:
+            if "zookeeper" not in sample.missing:
+                self._rings = {name: self._rings.get(name, _Ring()) for name in sample.tasks}
+            for name, figures in sample.tasks.items():
+                ring = self._rings.setdefault(name, _Ring())
+                ring.points.append(point_of(figures, at_ms, ring.latency(figures)))
+            self._totals.append(_total(at_ms, sample.tasks.values()))
+            self._taken += 1
+
+    def newest(self) -> dict[TaskName, FigurePoint]:
+        """The newest point of each task; takes one if there is none yet."""
+        if not self._taken:
+            self.take()
+        with self._lock:
+            return {name: ring.points[-1] for name, ring in self._rings.items() if ring.points}
+
+    @property
+    def taken(self) -> int:
+        """How many samples were taken: what is shown changes with it."""
+        return self._taken
+
+    def of_task(self, name: TaskName) -> FigureList:
+        """The points of one task, the oldest first."""
+        self.newest()
+        with self._lock:
+            ring = self._rings.get(name)
+            return FigureList(points=list(ring.points) if ring else [])
+
+    def of_all(self) -> AllFigures:
+        """The points of all tasks together, and the newest of each."""
+        tasks = self.newest()
+        with self._lock:
+            return AllFigures(points=list(self._totals), tasks=dict(sorted(tasks.items())))
+
+    # ---------------------------------------------------------------------------- following
+
+    def follow_task(self, name: TaskName, gone: Gone) -> AsyncIterator[bytes]:
+        """Events named `figures`: the points of a task, then each new one. TooManyFollowers."""
+
+        def newest() -> FigureList:
+            return FigureList(points=self.of_task(name).points[-1:])
+
+        return self._follow(lambda: self.of_task(name), newest, gone)
+
+    def follow_all(self, gone: Gone) -> AsyncIterator[bytes]:
+        """The same of all tasks together."""
+
+        def newest() -> AllFigures:
+            found = self.of_all()
+            return AllFigures(points=found.points[-1:], tasks=found.tasks)
+
+        return self._follow(self.of_all, newest, gone)
+
+    def _follow(
+        self, first: Callable[[], BaseModel], newest: Callable[[], BaseModel], gone: Gone
+    ) -> AsyncIterator[bytes]:
+        with self._lock:
+            if self._followers >= FOLLOWERS_MAX:
+                raise TooManyFollowers(
+                    f"{FOLLOWERS_MAX} clients follow figures already: close some dashboards, or "
+                    "ask for figures without following them"
+                )
+        return self._events(first, newest, gone)
+
+    async def _events(
+        self, first: Callable[[], BaseModel], newest: Callable[[], BaseModel], gone: Gone
+    ) -> AsyncIterator[bytes]:
+        with self._lock:
+            self._followers += 1
+        try:
+            seen = self._taken
+            yield _event(await anyio.to_thread.run_sync(first))
+            silent_since = anyio.current_time()
+            while not await gone():
+                if self._taken > max(seen, 1):
+                    seen, silent_since = self._taken, anyio.current_time()
+                    yield _event(newest())
+                elif anyio.current_time() - silent_since >= HEARTBEAT_S:
+                    silent_since = anyio.current_time()
+                    yield b": nothing new\n\n"
+                await anyio.sleep(LOOK_S)
+        finally:
+            with self._lock:
+                self._followers -= 1
+
+
+def point_of(figures: TaskFigures, at_ms: int, close_latency_ms: int | None) -> FigurePoint:
+    """One task at one moment, as charts show it."""
+    behind = None
+    if figures.watermark_ms is not None and figures.now_ms is not None:
+        behind = max(0, figures.now_ms - figures.watermark_ms)
+    return FigurePoint(
+        at=at_ms,
+        rows_per_second=figures.rows_per_second,
+        lag=None if figures.lag is None else sum(figures.lag.values()),
+        watermark=figures.watermark_ms,
+        watermark_delay_ms=behind,
+        close_latency_ms=close_latency_ms,
+        log_bytes=figures.log_bytes,
+    )
+
+
+def _total(at_ms: int, tasks: Iterable[TaskFigures]) -> FigurePoint:
+    """All tasks together; what cannot be added up is left out."""
+    known = list(tasks)
+    rates = [one.rows_per_second for one in known if one.rows_per_second is not None]
+    return FigurePoint(
+        at=at_ms,
+        rows_per_second=round(sum(rates), 1) if rates else None,
+        lag=sum(sum(one.lag.values()) for one in known if one.lag is not None),
+        watermark=None,
+        watermark_delay_ms=None,
+        close_latency_ms=None,
+        log_bytes=sum(one.log_bytes or 0 for one in known),
+    )
+
+
+def _event(data: BaseModel) -> bytes:
+    return b"event: figures\ndata: %s\n\n" % data.model_dump_json().encode()

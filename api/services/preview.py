@@ -1,0 +1,123 @@
+"""Previews: a query tried before it is registered. Touches nothing, keeps nothing.
+
+compile ─▶ rows of the request, or the last seconds of the topic ─▶ trial ─▶ answer
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Sequence
+from dataclasses import replace
+from threading import BoundedSemaphore
+
+from api.errors import TooManyPreviews
+from api.preview_schemas import PreviewProgress, PreviewRequest, PreviewView
+from api.services.compiling import Compiler
+from api.services.context import BucketCount, Cluster, Ports
+from api.services.preview_answer import ReadRows, preview_view
+from api.services.preview_reading import Source, TopicReading, spans_of
+from api.services.preview_trial import Trial
+from api.services.tasks import UNNAMED, described
+from mars.plan import Format, Plan, Stream
+from mars.types import Records, StreamName, Topic, live_lane
+
+PREVIEWS_MAX = 3
+"""At once: each takes a core for a second or two, and up to about 100 MB for as long."""
+
+NO_STAMP = -1
+"""The Kafka timestamp of a record that has none."""
+
+Steps = Generator[PreviewProgress | PreviewView, None, None]
+
+
+class PreviewService:
+    """What the path /v1/tasks/preview does."""
+
+    def __init__(
+        self, ports: Ports, compiler: Compiler, buckets: BucketCount, cluster: Cluster
+    ) -> None:
+        self._ports = ports
+        self._compiler = compiler
+        self._buckets = buckets
+        self._log_bytes_max = cluster.log_bytes_max
+        self._places = BoundedSemaphore(PREVIEWS_MAX)
+
+    def begin(self, request: PreviewRequest) -> Steps:
+        """Steps of a preview: signs of life, and last the preview itself. Close it when done.
+
+        What is wrong with the request is raised at once: SqlError, Rejected, TooManyPreviews. The
+        steps raise Unavailable, TaskLimit.
+        """
+        trial = Trial(self._plan(request), self._buckets())
+        if request.rows is None:
+            described(self._ports, Topic(trial.plan.stream.topic))
+        if not self._places.acquire(blocking=False):
+            raise TooManyPreviews(
+                f"{PREVIEWS_MAX} previews are under way: try again in some seconds"
+            )
+        steps = self._steps(request, trial)
+        next(steps)  # from here on `close` gives the place back
+        return steps
+
+    def preview(self, request: PreviewRequest) -> PreviewView:
+        """The preview at once. Raises what `begin` and its steps do."""
+        steps = self.begin(request)
+        try:
+            *_progress, found = steps
+        finally:
+            steps.close()
+        assert isinstance(found, PreviewView)  # noqa: S101 -- the last step
+        return found
+
+    def _plan(self, request: PreviewRequest) -> Plan:
+        def stream_of(asked: str) -> Stream | None:
+            return self._ports.registry.stream(StreamName(asked))
+
+        plan = self._compiler.compile(
+            request.sql, request.options, task=UNNAMED, version=1, stream_of=stream_of
+        )
+        if request.rows is None:
+            return plan
+        # Rows of a request are JSON objects, whatever the messages are.
+        return replace(plan, stream=replace(plan.stream, format=Format.JSON))
+
+    def _steps(self, request: PreviewRequest, trial: Trial) -> Steps:
+        try:
+            yield PreviewProgress(messages=0, messages_total=0)
+            if request.rows is not None:
+                read = _take_rows(request.rows, trial)
+            else:
+                read = yield from self._take_topic(request.seconds, trial)
+            yield preview_view(trial, read, request.limit, self._log_bytes_max)
+        finally:
+            self._places.release()
+
+    def _take_topic(
+        self, seconds: float, trial: Trial
+    ) -> Generator[PreviewProgress | PreviewView, None, ReadRows]:
+        topic, now_ms = Topic(trial.plan.stream.topic), self._ports.now_ms()
+        source, spans = spans_of(self._ports.admin, topic, now_ms - round(seconds * 1_000))
+        total = sum(span.end - span.first for span in spans.values())
+        reader = self._ports.open_reader()
+        try:
+            reading = TopicReading(reader, topic, spans)
+            for records in reading.pieces():
+                trial.add(records)
+                yield PreviewProgress(messages=reading.messages, messages_total=total)
+        finally:
+            reader.close()
+        return ReadRows(
+            source,
+            seconds,
+            reading.messages,
+            reading.bytes,
+            reading.truncated,
+            reading.seconds(seconds, now_ms) if source is Source.LAST_SECONDS else None,
+        )
+
+
+def _take_rows(rows: Sequence[object], trial: Trial) -> ReadRows:
+    values = [json.dumps(row).encode() for row in rows]
+    count = len(values)
+    trial.add(Records(live_lane(0), 0, count, values, range(count), [NO_STAMP] * count))
+    return ReadRows(Source.ROWS, 0.0, count, sum(map(len, values)))

@@ -1,0 +1,179 @@
+"""What a preview found, in sentences for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from api.preview_schemas import Predictions
+from api.services.preview_disorder import LATE_SHARE_MAX
+from api.services.preview_reading import Source
+from api.services.preview_trial import Trial, TriedWindow
+from mars.codec.usable import OUTSIDE_CALENDAR
+from mars.machines.explaining_rows import AHEAD_HINTS, OLD_HINTS, YEAR_2001_MS, unit_hint
+from mars.types import Reason
+
+KIB = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """Where the rows of a preview came from."""
+
+    source: Source
+    topic: str
+    seconds: float
+    messages: int
+    truncated: bool
+
+
+def notes(trial: Trial, windows: list[TriedWindow], around: Circumstances) -> list[str]:
+    """What a person should know of a preview, the most important first."""
+    found = [*_about_source(around)]
+    if trial.counts.read:
+        found += [*_about_rejected(trial), *_about_times(trial), *_about_fields(trial)]
+        found += _about_filters(trial, windows)
+    return found
+
+
+def _about_source(around: Circumstances) -> Iterator[str]:
+    if around.source is Source.ROWS:
+        if not around.messages:
+            yield "No rows were given."
+    elif not around.messages:
+        yield (f"Topic {around.topic} has no messages: send some, or give rows with the preview.")
+    elif around.source is Source.NEWEST:
+        yield (
+            f"No message came in the last {around.seconds:g} s; these are the newest "
+            f"{around.messages:,} of topic {around.topic}."
+        )
+    if around.truncated:
+        yield (
+            "The preview reached its limit of messages, bytes or time: counts are of a part of "
+            "the rows, rates are not."
+        )
+
+
+def _about_rejected(trial: Trial) -> Iterator[str]:
+    counts = trial.counts
+    if not counts.bad and not counts.future:
+        return
+    words = {
+        Reason.UNREADABLE: "cannot be read",
+        Reason.WRONG_TYPE: "have a value of a wrong type",
+        Reason.NO_EVENT_TIME: "have no usable event time",
+        Reason.TOO_LARGE: "are too large",
+        Reason.FUTURE: "have an event time far after they came",
+    }
+    for reason, rows in trial.reasons.most_common():
+        sample = next((row.detail for row in trial.rejected if row.reason is reason), "")
+        example = f", such as: {sample}" if sample else ""
+        yield f"{rows:,} of {counts.read:,} rows {words.get(reason, reason.value)}{example}."
+
+
+def _about_times(trial: Trial) -> Iterator[str]:
+    """A wrong unit: times in 1970, or beyond the year 9999."""
+    stream = trial.plan.stream
+    today = trial.stamp_ms is not None and trial.stamp_ms > YEAR_2001_MS
+    if today and trial.mark_ms is not None and 0 <= trial.mark_ms < YEAR_2001_MS:
+        said = "All event times lie before 2001, but the messages do not"
+        yield ": ".join(filter(None, (said, unit_hint(stream, OLD_HINTS)))) + "."
+    if any(OUTSIDE_CALENDAR in row.detail for row in trial.rejected):
+        said = "Event times lie far ahead"
+        yield ": ".join(filter(None, (said, unit_hint(stream, AHEAD_HINTS)))) + "."
+
+
+def _about_fields(trial: Trial) -> Iterator[str]:
+    if not trial.disorder.rows:
+        return
+    for field in trial.plan.fields:
+        if field.name not in trial.filled:
+            yield (
+                f"Field {field.name} is missing or NULL in every row: is its name in the stream "
+                "as it is in the messages?"
+            )
+
+
+def _about_filters(trial: Trial, windows: list[TriedWindow]) -> Iterator[str]:
+    counts = trial.counts
+    if counts.filtered and not counts.counted:
+        yield f"WHERE lets none of {counts.filtered:,} rows through."
+    if trial.plan.having is not None and windows and not any(one.rows_all for one in windows):
+        yield "HAVING lets no group through."
+
+
+# ------------------------------------------------------------------------------- predictions
+
+
+def sentences(found: Predictions, own_delay_ms: int) -> list[str]:
+    """Predictions in words."""
+    return [*_about_size(found), *_about_delay(found, own_delay_ms)]
+
+
+def _about_size(found: Predictions) -> Iterator[str]:
+    if found.rows_per_second is not None:
+        yield f"About {found.rows_per_second:,.0f} rows a second."
+    if found.groups_per_window is not None:
+        least = "At least" if found.groups_at_least else "About"
+        groups = "group" if found.groups_per_window == 1 else "groups"
+        yield f"{least} {found.groups_per_window:,} {groups} a window."
+    if found.redis_bytes is None or found.redis_bytes_merged is None:
+        return
+    limit = _size(found.redis_bytes_max)
+    if found.redis_bytes_merged > found.redis_bytes_max:
+        yield (
+            f"Partials would take {_size(found.redis_bytes_merged)} of Redis even when merged, "
+            f"more than the {limit} a task may hold: the task would fail. Use fewer groups, "
+            "shorter windows, or raise cluster.log_bytes_max."
+        )
+    elif found.redis_bytes > found.redis_bytes_max / 2:
+        yield (
+            f"Partials would take {_size(found.redis_bytes)} of Redis; the reducers merge them "
+            f"to no less than {_size(found.redis_bytes_merged)} to stay below {limit}."
+        )
+    else:
+        yield f"Partials would take about {_size(found.redis_bytes)} of the {limit} in Redis."
+
+
+def _about_delay(found: Predictions, own_delay_ms: int) -> Iterator[str]:
+    if found.disorder_max_ms is None:
+        return
+    own = next(one.share for one in found.late if one.delay_ms == own_delay_ms)
+    if found.disorder_max_ms == 0:
+        yield "Rows are in order within their partitions: a delay of 0 s is enough."
+        return
+    behind = _seconds(found.disorder_max_ms)
+    if found.suggested_delay_ms is None:
+        longest = found.late[-1]
+        yield (
+            f"Rows come up to {behind} behind newer ones; even with a delay of "
+            f"{_seconds(longest.delay_ms)} {_percent(longest.share)} would be late."
+        )
+    elif own <= LATE_SHARE_MAX:
+        yield (
+            f"Rows come up to {behind} behind newer ones; with the delay of "
+            f"{_seconds(own_delay_ms)} {_percent(own)} would be late."
+        )
+    else:
+        yield (
+            f"Rows come up to {behind} behind newer ones: with the delay of "
+            f"{_seconds(own_delay_ms)} {_percent(own)} would be late; use a delay of "
+            f"{_seconds(found.suggested_delay_ms)}."
+        )
+
+
+def _seconds(duration_ms: int) -> str:
+    return f"{duration_ms / 1_000:.3g} s"
+
+
+def _percent(share: float) -> str:
+    return "none" if share == 0 else f"at most {max(share * 100, 0.01):.2g} % of the rows"
+
+
+def _size(size: int) -> str:
+    value = float(size)
+    for unit in ("bytes", "KiB", "MiB"):
+        if value < KIB:
+            return f"{value:,.0f} {unit}" if unit == "bytes" else f"{value:.3g} {unit}"
+        value /= KIB
+    return f"{value:.3g} GiB"

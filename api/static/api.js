@@ -1,0 +1,162 @@
+// The REST API: JSON calls, and server-sent events read from the body of a response. (EventSource
+// sends no body and no headers, and hides why it was refused.) Where the API asks for a key, so does
+// the page.
+
+import { askForKey, currentKey, headersOf, isDeclined } from "/static/access.js";
+
+const NO_KEY = "This API asks for a key: enter one with the button in the bar.";
+
+/** What the API refused: a problem document. `line` and `column` for a wrong query. */
+export class Problem extends Error {
+  constructor(status, document) {
+    super(document.detail ?? `The API answered ${status}.`);
+    this.status = status;
+    this.line = document.line ?? null;
+    this.column = document.column ?? null;
+    this.errors = document.errors ?? [];
+  }
+}
+
+async function send(method, path, { body, headers = {}, signal } = {}) {
+  const request = { method, headers: { ...headers }, signal, cache: "no-store" };
+  if (body !== undefined) {
+    request.headers["Content-Type"] = "application/json";
+    request.body = JSON.stringify(body);
+  }
+  for (;;) {
+    if (isDeclined()) throw new Problem(401, { detail: NO_KEY }); // each refusal is logged there
+    const key = currentKey();
+    const response = await answered(path, request, key);
+    if (response.ok) return response;
+    const problem = new Problem(response.status, await response.json().catch(() => ({})));
+    if (problem.status !== 401) throw problem;
+    const renewed = currentKey() !== key; // another request has asked meanwhile
+    if (!renewed && !(await askForKey(key && problem.message)))
+      throw new Problem(401, { detail: NO_KEY });
+  }
+}
+
+async function answered(path, request, key) {
+  try {
+    return await fetch(path, { ...request, headers: { ...request.headers, ...headersOf(key) } });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Problem(0, { detail: "The API does not answer: is `mars up` running?" });
+  }
+}
+
+/** One call; resolves to the JSON of the answer, null where there is none. */
+export async function call(method, path, options) {
+  const response = await send(method, path, options);
+  return response.status === 204 ? null : response.json();
+}
+
+/** Each server the API needs: "ok", or what is missing. */
+export async function readiness(signal) {
+  const response = await fetch("/readyz", { signal, cache: "no-store" }); // 503 is an answer, too
+  return (await response.json()).services;
+}
+
+export const get = (path, signal) => call("GET", path, { signal });
+
+/** The path of a task, or of something below it. */
+export const taskPath = (name, below = "") => `/v1/tasks/${encodeURIComponent(name)}${below}`;
+
+/** The events of one response: `{name, id, data}`, `data` as text. */
+export async function* events(path, { method = "GET", headers = {}, ...options } = {}) {
+  const response = await send(method, path, {
+    ...options,
+    headers: { Accept: "text/event-stream", ...headers },
+  });
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      const pieces = (rest + value).split("\n\n");
+      rest = pieces.pop();
+      for (const piece of pieces) {
+        const event = parsed(piece);
+        if (event.data !== null) yield event;
+      }
+    }
+  } finally {
+    reader.cancel().catch(() => {});
+  }
+}
+
+function parsed(piece) {
+  const event = { name: "message", id: null, data: null };
+  for (const line of piece.split("\n")) {
+    const [name, ...value] = line.split(": ");
+    if (name === "event") event.name = value.join(": ");
+    else if (name === "id") event.id = value.join(": ");
+    else if (name === "data") event.data = value.join(": ");
+  }
+  return event;
+}
+
+const AGAIN_MS = 2_000;
+
+/**
+ * Follow a stream until `signal` ends it, connecting again after it was cut off. A page that is not
+ * looked at gives its connection back: a browser has six to one server, for all its pages.
+ */
+export async function follow(path, signal, take) {
+  while (!signal.aborted) {
+    const hidden = new AbortController();
+    const look = () => document.hidden && hidden.abort();
+    document.addEventListener("visibilitychange", look);
+    try {
+      const both = AbortSignal.any([signal, hidden.signal]);
+      if (!document.hidden)
+        for await (const event of events(path, { signal: both })) given(event, take);
+    } catch (error) {
+      if (signal.aborted || error.status === 404) return;
+    } finally {
+      document.removeEventListener("visibilitychange", look);
+    }
+    await pause(AGAIN_MS, signal);
+  }
+}
+
+/** Hand an event on; what fails there is no fault of the connection. */
+function given(event, take) {
+  try {
+    take(JSON.parse(event.data));
+  } catch (error) {
+    reportError(error);
+  }
+}
+
+/**
+ * Call `look` now and every `ms` while the page is visible, until `signal` ends it. What does not
+ * answer is asked again; who may not look must be told.
+ */
+export async function repeat(ms, signal, look) {
+  while (!signal.aborted) {
+    if (!document.hidden) {
+      try {
+        await look();
+      } catch (error) {
+        const passing = error instanceof Problem && ![401, 403].includes(error.status);
+        if (!signal.aborted && !passing) throw error;
+      }
+    }
+    await pause(ms, signal);
+  }
+}
+
+/** Wait, or until `signal` ends. */
+export function pause(ms, signal) {
+  return new Promise((resolve) => {
+    const timer = setTimeout(done, ms);
+    signal?.addEventListener("abort", done, { once: true });
+    function done() {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", done);
+      resolve();
+    }
+  });
+}

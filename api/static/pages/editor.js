@@ -1,0 +1,373 @@
+// Write a query: checked while it is typed, tried on the last seconds of its topic, registered.
+
+import { Problem, call, events, get, taskPath } from "/static/api.js";
+import { fill, h, say, setText, table } from "/static/dom.js";
+import { bytes, clock, duration, hour, number, percent, rate, some } from "/static/format.js";
+import { rowsTable } from "/static/pages/rows.js";
+import { SqlField } from "/static/pages/sql.js";
+
+const FATES = ["counted", "filtered", "bad", "future"];
+
+const CHECK_MS = 300; // after the last key
+
+const NOT_THE_QUERY = new Set([0, 401, 403, 429, 503]); // no key, no right, too often, not there
+
+export async function showEditor(root, { name, stream, signal }) {
+  const task = name ? await get(taskPath(name), signal) : null;
+  const streams = (await get("/v1/streams", signal)).streams;
+  const editor = new Editor(task, signal);
+  fill(
+    root,
+    h("h1", {}, task ? `Change ${name}` : "New task"),
+    streams.length
+      ? null
+      : h(
+          "p",
+          { class: "problem" },
+          "No stream is declared yet: ",
+          h("a", { href: "#/streams" }, "declare one"),
+          " first.",
+        ),
+    editor.element,
+    h("details", {}, h("summary", {}, "Streams and their fields"), streams.map(streamFacts)),
+  );
+  const first = streams.find((one) => one.name === stream) ?? streams[0];
+  editor.sql.set(task?.sql ?? (first ? example(first) : ""));
+  await editor.check();
+}
+
+function example(stream) {
+  const key = Object.entries(stream.fields).find(([, type]) => type === "string")?.[0];
+  return key
+    ? `SELECT ${key}, count(*)\nFROM ${stream.name}\nGROUP BY ${key}\nWINDOWING 60 s`
+    : `SELECT count(*)\nFROM ${stream.name}\nWINDOWING 60 s`;
+}
+
+function streamFacts(stream) {
+  return h(
+    "p",
+    {},
+    h("strong", {}, stream.name),
+    " ",
+    h(
+      "span",
+      { class: "fields" },
+      Object.entries(stream.fields).map(([name, type]) =>
+        h("span", {}, `${name} `, h("small", {}, type)),
+      ),
+    ),
+  );
+}
+
+class Editor {
+  constructor(task, signal) {
+    this.task = task;
+    this.signal = signal;
+    this.sql = new SqlField("sql", "Query", () => this.changed());
+    this.name = h("input", {
+      id: "name",
+      autocomplete: "off",
+      spellcheck: "false",
+      value: task?.name ?? "",
+      disabled: Boolean(task),
+      on: { input: () => this.changed() },
+    });
+    this.delay = h("input", {
+      id: "delay",
+      placeholder: "0s",
+      autocomplete: "off",
+      size: "8",
+      value: task?.options.delay ?? "",
+      on: { input: () => this.changed() },
+    });
+    this.idle = h("input", {
+      id: "idle_after",
+      placeholder: "5s",
+      autocomplete: "off",
+      size: "8",
+      value: task?.options.idle_after ?? "",
+      on: { input: () => this.changed() },
+    });
+    this.start = h(
+      "select",
+      { id: "start" },
+      h("option", { value: "latest" }, "what comes from now on"),
+      h("option", { value: "earliest" }, "all that the topic holds"),
+    );
+    this.output = h("div", { id: "output" });
+    this.previewed = h("div", { id: "preview", "aria-live": "polite" });
+    this.tryButton = h(
+      "button",
+      { type: "button", on: { click: () => this.preview() } },
+      "Preview",
+    );
+    this.register = h(
+      "button",
+      { type: "submit", class: "main" },
+      task ? "Make this the new version" : "Register",
+    );
+    this.element = h(
+      "form",
+      {
+        class: "editor",
+        novalidate: true,
+        on: {
+          submit: (event) => {
+            event.preventDefault();
+            this.send();
+          },
+        },
+      },
+      this.sql.element,
+      h(
+        "div",
+        { class: "row" },
+        h("div", { class: "field" }, h("label", { for: "name" }, "Name"), this.name),
+        task
+          ? null
+          : h("div", { class: "field" }, h("label", { for: "start" }, "Count"), this.start),
+        h(
+          "div",
+          { class: "field" },
+          h("label", { for: "delay" }, "Delay (wait for stragglers)"),
+          this.delay,
+        ),
+        h("div", { class: "field" }, h("label", { for: "idle_after" }, "Idle after"), this.idle),
+      ),
+      h("div", { class: "actions" }, this.tryButton, this.register),
+      this.output,
+      this.previewed,
+    );
+  }
+
+  options() {
+    const given = {
+      ...(this.task?.options ?? {}),
+      delay: this.delay.value.trim(),
+      idle_after: this.idle.value.trim(),
+    };
+    return Object.fromEntries(Object.entries(given).filter(([, option]) => option !== ""));
+  }
+
+  body() {
+    return { sql: this.sql.text(), options: this.options() };
+  }
+
+  changed() {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.check(), CHECK_MS);
+  }
+
+  /** Show what is wrong, or what the results would look like. */
+  async check() {
+    this.checking?.abort();
+    this.checking = new AbortController();
+    const { signal } = this.checking;
+    if (!this.sql.text().trim()) {
+      this.sql.clear();
+      fill(this.output);
+      return;
+    }
+    const named = this.name.value.trim() ? { name: this.name.value.trim() } : {};
+    try {
+      const found = await call("POST", "/v1/tasks/validate", {
+        body: { ...this.body(), ...named },
+        signal,
+      });
+      this.sql.clear();
+      fill(this.output, outputOf(found, Boolean(named.name)));
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      if (!(error instanceof Problem)) throw error;
+      this.wrong(error);
+    }
+  }
+
+  wrong(error) {
+    if (NOT_THE_QUERY.has(error.status)) this.sql.tell(error);
+    else this.sql.mark(error);
+    fill(this.output);
+  }
+
+  async preview() {
+    this.tryButton.disabled = true;
+    const said = h("p", {}, "Reading ...");
+    fill(this.previewed, h("h2", {}, "Preview"), said);
+    const windows = [];
+    try {
+      for await (const event of events("/v1/tasks/preview", {
+        method: "POST",
+        body: this.body(),
+        signal: this.signal,
+      })) {
+        const data = JSON.parse(event.data);
+        if (event.name === "progress")
+          setText(
+            said,
+            `${number(data.messages)} of about ${number(data.messages_total)} messages ...`,
+          );
+        else if (event.name === "window") windows.push(data);
+        else if (event.name === "problem") throw new Problem(data.status, data);
+        else this.drawPreview(data, windows);
+      }
+    } catch (error) {
+      if (this.signal.aborted) return;
+      if (!(error instanceof Problem)) throw error;
+      if (error.line !== null) this.wrong(error);
+      fill(this.previewed, h("p", { class: "problem", role: "alert" }, error.message));
+    } finally {
+      this.tryButton.disabled = false;
+    }
+  }
+
+  drawPreview(found, windows) {
+    const { counts, predictions } = found;
+    const suggested = predictions.suggested_delay_ms;
+    const use = suggested === null ? null : `${suggested / 1_000}s`;
+    fill(
+      this.previewed,
+      h("h2", {}, "Preview"),
+      found.notes.map((note) => h("p", { class: "note" }, note)),
+      h(
+        "ul",
+        { class: "predictions" },
+        predictions.sentences.map((one) => h("li", {}, one)),
+      ),
+      use && (this.delay.value.trim() || "0s") !== use
+        ? h(
+            "button",
+            {
+              type: "button",
+              on: {
+                click: () => {
+                  this.delay.value = use;
+                  this.changed();
+                  say(`The delay is ${use} now.`);
+                },
+              },
+            },
+            `Use a delay of ${use}`,
+          )
+        : null,
+      counts.read ? h("p", {}, fatesOf(counts)) : null,
+      [...windows].reverse().map((one, at) => windowDetails(one, at === 0)),
+      found.more_windows ? h("p", { class: "quiet" }, "... and older windows.") : null,
+      found.rejected.length ? rejected(found.rejected) : null,
+      counts.read ? details(predictions) : null,
+    );
+  }
+
+  async send() {
+    const name = this.name.value.trim();
+    if (!name) {
+      say("Give the task a name.", { wrong: true });
+      this.name.focus();
+      return;
+    }
+    this.register.disabled = true;
+    clearTimeout(this.timer); // what is sent is checked by who takes it
+    this.checking?.abort();
+    try {
+      if (this.task) {
+        const headers = { "If-Match": `"${this.task.version}"` };
+        const made = await call("PUT", taskPath(name), { body: this.body(), headers });
+        say(`${name} is at version ${made.version}.`);
+      } else {
+        await call("POST", "/v1/tasks", {
+          body: { name, start: this.start.value, ...this.body() },
+        });
+        say(`${name} runs.`);
+      }
+      location.hash = `#/tasks/${encodeURIComponent(name)}`;
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error;
+      this.wrong(error);
+      say(error.message, { wrong: true });
+    } finally {
+      this.register.disabled = false;
+    }
+  }
+}
+
+// -------------------------------------------------------------------------------- what is shown
+
+function fatesOf(counts) {
+  const parts = FATES.map((fate) => `${number(counts[fate])} ${fate}`);
+  return `${some(counts.read, "row")}: ${parts.join(", ")}.`;
+}
+
+function outputOf(found, named) {
+  const columns = [{ title: "column" }, { title: "type" }];
+  const rows = found.output.columns.map((one) => [one.name, one.type]);
+  return h(
+    "details",
+    { open: true },
+    h(
+      "summary",
+      {},
+      "The query is right: one row a window and group",
+      named ? `, to topic ${found.output.topic}` : null,
+    ),
+    table("Columns of a result row", columns, rows),
+  );
+}
+
+function windowDetails(one, open) {
+  return h(
+    "details",
+    { open },
+    h(
+      "summary",
+      {},
+      `${clock(one.window_start)} – ${hour(one.window_end)} UTC: ${some(one.groups, "group")}`,
+    ),
+    rowsTable(one.rows, "Rows of the window"),
+  );
+}
+
+function rejected(rows) {
+  const columns = [
+    { title: "partition", number: true },
+    { title: "offset", number: true },
+    { title: "because" },
+    { title: "row" },
+  ];
+  return h(
+    "details",
+    { open: true },
+    h("summary", {}, "Rows that would not be counted"),
+    table(
+      "Rows that would not be counted",
+      columns,
+      rows.map((one) => [
+        one.partition,
+        one.offset,
+        one.detail || one.reason,
+        h("code", {}, one.sample),
+      ]),
+    ),
+  );
+}
+
+function details(found) {
+  const columns = [
+    { title: "delay", number: true },
+    { title: "late at most", number: true },
+  ];
+  return h(
+    "details",
+    {},
+    h("summary", {}, "What is predicted"),
+    table(
+      "Late rows by delay",
+      columns,
+      found.late.map((one) => [duration(one.delay_ms), percent(one.share)]),
+    ),
+    h(
+      "p",
+      {},
+      `${rate(found.rows_per_second)} rows, ${number(found.groups_per_window)} groups a window, `,
+      `${bytes(found.redis_bytes)} in Redis (${bytes(found.redis_bytes_merged)} merged).`,
+    ),
+  );
+}

@@ -1,0 +1,319 @@
+// One task: how it goes, why no result comes, what came, and what can be done with it.
+
+import { Problem, call, follow, get, repeat, taskPath } from "/static/api.js";
+import { Chart, Ring } from "/static/chart.js";
+import { badge, confirm, facts, fill, h, say, table } from "/static/dom.js";
+import { clock, duration, hour, number, rate, some } from "/static/format.js";
+import { rowsTable } from "/static/pages/rows.js";
+import { Results } from "/static/pages/results.js";
+
+const LOOK_MS = 3_000;
+const OPEN_ROWS = 10; // of an open window
+
+const CHARTS = [
+  ["rows_per_second", "Rows a second", rate],
+  ["lag", "Lag (messages)", number],
+  ["watermark_delay_ms", "Watermark behind the clock", duration],
+  ["close_latency_ms", "Close latency", duration],
+];
+
+export async function showTask(root, { name, signal }) {
+  const task = await get(taskPath(name), signal);
+  const charts = CHARTS.map(([figure, title, format]) => [figure, new Chart(title, { format })]);
+  const results = new Results(name);
+  const parts = {
+    actions: h("div", { class: "actions" }),
+    state: h("p", { class: "state" }),
+    why: h("section", { "aria-label": "Why" }),
+    open: h("div"),
+    ledger: h("div"),
+    about: h("div"),
+  };
+  fill(
+    root,
+    h("div", { class: "head" }, h("h1", {}, name), parts.actions),
+    parts.state,
+    parts.why,
+    h(
+      "div",
+      { class: "charts" },
+      charts.map(([, chart]) => chart.element),
+    ),
+    h("h2", {}, "Latest results"),
+    results.element,
+    h("h2", {}, "Open windows"),
+    parts.open,
+    h("h2", {}, "Where rows went"),
+    parts.ledger,
+    h("h2", {}, "Query"),
+    parts.about,
+  );
+  signal.addEventListener("abort", () =>
+    [...charts.map(([, chart]) => chart), results].forEach((one) => one.destroy()),
+  );
+  const ring = new Ring();
+  follow(taskPath(name, "/figures"), signal, (figures) => {
+    ring.add(figures.points);
+    for (const [figure, chart] of charts) chart.draw(ring.times(), [ring.line(figure)]);
+  });
+  const show = (found) => drawTask(parts, found, look);
+  const look = async () => show(await get(taskPath(name), signal));
+  show(task);
+  await Promise.all([
+    repeat(LOOK_MS, signal, look),
+    repeat(LOOK_MS, signal, async () =>
+      drawWhy(parts.why, await get(taskPath(name, "/why"), signal)),
+    ),
+    repeat(LOOK_MS, signal, async () =>
+      drawOpen(parts.open, await get(taskPath(name, `/windows?limit=${OPEN_ROWS}`), signal)),
+    ),
+    repeat(LOOK_MS, signal, () => results.look(signal)),
+  ]);
+}
+
+// ------------------------------------------------------------------------------------ the task
+
+function drawTask(parts, task, look) {
+  const key = JSON.stringify([task.state, task.version, task.versions]);
+  fill(
+    parts.state,
+    badge(task.state),
+    ` version ${task.version} over stream ${task.stream}`,
+    task.detail ? h("span", { class: "problem" }, ` ${task.detail}`) : null,
+    task.missing.length ? h("span", { class: "problem" }, ` ${task.missing.join(" ")}`) : null,
+    task.backfill ? backfill(task.backfill) : null,
+  );
+  fill(
+    parts.ledger,
+    task.ledger ? ledger(task.ledger) : h("p", { class: "quiet" }, "Kafka does not answer."),
+  );
+  if (parts.key === key) return; // so that the focus stays on a button, and a selection in the text
+  parts.key = key;
+  fill(parts.actions, actions(task, look));
+  fill(parts.about, about(task));
+}
+
+function actions(task, look) {
+  const act = (label, work, kind) => {
+    const button = h("button", { type: "button", class: kind }, label);
+    let busy = false; // a disabled button would lose the focus
+    button.addEventListener("click", async () => {
+      if (busy) return;
+      busy = true;
+      try {
+        await work();
+      } catch (error) {
+        if (!(error instanceof Problem)) throw error;
+        say(error.message, { wrong: true });
+      } finally {
+        busy = false;
+      }
+    });
+    return button;
+  };
+  const change = (what, said) => async () => {
+    await call("POST", taskPath(task.name, `/${what}`));
+    say(said);
+    await look();
+  };
+  const goes = task.state === "running" || task.state === "backfilling";
+  return [
+    goes
+      ? act("Pause", change("pause", `${task.name} takes no more rows until it is resumed.`))
+      : act("Resume", change("resume", `${task.name} goes on where it stopped.`)),
+    h("a", { class: "button", href: `#/tasks/${encodeURIComponent(task.name)}/edit` }, "Change"),
+    act("Delete", () => remove(task), "danger"),
+  ];
+}
+
+async function remove(task) {
+  const topic = task.output?.topic ?? "Kafka";
+  const text = `Open windows of ${task.name} are given up. Results that it wrote stay in ${topic}.`;
+  if (!(await confirm(`Delete ${task.name}?`, text, "Delete"))) return;
+  await call("DELETE", taskPath(task.name));
+  say(`${task.name} is deleted; its results stay.`);
+  location.hash = "#/";
+}
+
+function backfill(found) {
+  const said = `History: ${found.percent} % of ${number(found.rows_total)}`;
+  const end = found.expected_end ? `, done about ${hour(found.expected_end)} UTC` : "";
+  return h(
+    "span",
+    { class: "backfill" },
+    h("progress", { max: 100, value: String(found.percent), "aria-label": "History" }),
+    ` ${said}${end}`,
+  );
+}
+
+function ledger(found) {
+  const fates = ["counted", "filtered", "bad", "future", "late"];
+  const rows = fates.map((fate) => [fate, number(found[fate]), share(found[fate], found.read)]);
+  const columns = [
+    { title: "rows" },
+    { title: "number", number: true },
+    { title: "share", number: true },
+  ];
+  return [
+    h(
+      "p",
+      {},
+      `${number(found.read)} rows read. Of the ${number(found.counted)} counted, `,
+      `${number(found.emitted)} are emitted and ${number(found.open)} lie in open windows.`,
+    ),
+    table("Where rows went", columns, rows),
+  ];
+}
+
+const share = (part, whole) => (whole ? `${number((part / whole) * 100)} %` : "–");
+
+function shapeOf(window) {
+  const every = window.kind === "sliding" ? ` every ${duration(window.slide_ms)}` : "";
+  return `${window.kind}, ${duration(window.size_ms)}${every}`;
+}
+
+function about(task) {
+  const plan = task.plan;
+  const versions = [
+    { title: "version", number: true },
+    { title: "made" },
+    { title: "begun" },
+    { title: "query" },
+  ];
+  return [
+    h("pre", { class: "sql", tabindex: "0" }, task.sql),
+    plan
+      ? facts([
+          ["Topic", plan.topic],
+          ["Results", task.output?.topic],
+          ["Windows", shapeOf(plan.window)],
+          ["Groups by", plan.keys.map((key) => key.expression).join(", ") || "nothing"],
+          ["Aggregates", plan.aggregates.join(", ")],
+          ["Where", plan.filter],
+          ["Having", plan.having],
+          [
+            "Order",
+            plan.order_by
+              .map((one) => `${one.expression}${one.descending ? " DESC" : ""}`)
+              .join(", "),
+          ],
+          ["Limit", plan.limit],
+          ["Delay", duration(plan.options.delay_ms)],
+          ["Idle after", duration(plan.options.idle_after_ms)],
+          ["Future limit", duration(plan.options.future_limit_ms)],
+          [
+            "Late rows",
+            plan.options.late === "revise"
+              ? `revise their windows for ${duration(plan.options.lateness_ms)}`
+              : "are dropped and named",
+          ],
+        ])
+      : h("p", { class: "problem" }, "This release cannot read the query."),
+    h("h3", {}, "Versions with open windows"),
+    table(
+      "Versions",
+      versions,
+      task.versions.map((one) => [
+        one.version,
+        `${clock(one.created)} UTC`,
+        one.begun ? "yes" : "not yet",
+        h("code", { class: "one-line", title: one.sql }, one.sql),
+      ]),
+    ),
+  ];
+}
+
+// ----------------------------------------------------------------------------- why, windows
+
+function drawWhy(place, why) {
+  const opened = place.querySelector("details")?.open ?? false;
+  const columns = [
+    { title: "window (UTC)" },
+    { title: "rows", number: true },
+    { title: "closes about" },
+    { title: "waits for" },
+    { title: "because" },
+    { title: "member" },
+    { title: "lag", number: true },
+  ];
+  const rows = why.windows.map((one) => [
+    `${hour(one.window_start)}–${hour(one.window_end)}`,
+    number(one.rows),
+    hour(one.expected_close),
+    waitsFor(one.held_by),
+    one.held_by.reason,
+    one.held_by.member ?? "–",
+    number(one.held_by.lag),
+  ]);
+  const dropped = why.dropped.bad + why.dropped.future + why.dropped.late;
+  const samples = [
+    { title: "partition", number: true },
+    { title: "offset", number: true },
+    { title: "rows", number: true },
+    { title: "reason" },
+  ];
+  fill(
+    place,
+    h("p", { class: "why" }, why.summary),
+    h(
+      "details",
+      { open: opened },
+      h(
+        "summary",
+        {},
+        `Open windows: ${why.windows.length + why.more}; rows not counted: ${number(dropped)}`,
+      ),
+      table("Open windows and what they wait for", columns, rows, { empty: "No window is open." }),
+      dropped
+        ? table(
+            "Rows that were not counted",
+            samples,
+            why.dropped.samples.map((one) => [
+              one.partition ?? "–",
+              one.offset,
+              number(one.rows),
+              one.reason,
+            ]),
+          )
+        : null,
+    ),
+  );
+}
+
+function waitsFor(held) {
+  if (held.lane?.includes("@")) return `backfill ${held.lane}`;
+  if (held.partition !== null) return `partition ${held.partition}`;
+  return held.bucket === null ? "–" : `bucket ${held.bucket}`;
+}
+
+function drawOpen(place, found) {
+  const opened = new Set(
+    [...place.querySelectorAll("details[open]")].map((one) => one.dataset.window),
+  );
+  if (!found.windows.length) {
+    fill(place, h("p", { class: "quiet" }, "No window is open."));
+    return;
+  }
+  fill(
+    place,
+    found.windows.map((one) => {
+      const key = `${one.window_start}/${one.version}`;
+      return h(
+        "details",
+        { data: { window: key }, open: opened.has(key) },
+        h(
+          "summary",
+          {},
+          `${clock(one.window_start)} – ${hour(one.window_end)} UTC: `,
+          `${some(one.groups, "group")} so far`,
+          one.complete ? null : " (not complete)",
+        ),
+        rowsTable(one.rows, "Groups so far"),
+        one.groups > one.rows.length
+          ? h("p", { class: "quiet" }, `... and ${number(one.groups - one.rows.length)} more.`)
+          : null,
+      );
+    }),
+    found.more ? h("p", { class: "quiet" }, `... and ${found.more} more windows.`) : null,
+  );
+}

@@ -1,0 +1,185 @@
+"""Results of a task, read by a program of the user's: its consumer group keeps how far it is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+
+from mars.adapters.kafka.config import consumer_properties
+from mars.adapters.kafka.errors import (
+    AWAY,
+    FORBIDDEN,
+    MOVED,
+    configured,
+    kafka_error,
+    translated,
+    unavailable,
+)
+from mars.adapters.kafka.rows import bytes_of, committed_row, headers_of
+from mars.errors import NotFound
+from mars.settings import Settings
+from mars.types import TaskName, Topic
+
+POLL_S = 0.2
+"""Longest wait in one call: how late Ctrl-C is noticed."""
+
+CALL_TIMEOUT_S = 5.0
+"""For a question about the topic; a healthy broker needs milliseconds."""
+
+
+class ConsumedRow(msgspec.Struct, frozen=True):
+    """A committed result row, and where it lies.
+
+    `key` holds the window's start and the other group keys, `row` the columns by name. `revision`
+    is 0 for what came first; of each key the row of the highest one is what holds, and where that
+    is `deleted`, the group is no result any more. `complete` is False where the window began before
+    the task.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    key: list[Any]
+    row: dict[str, Any]
+    version: int
+    revision: int
+    complete: bool
+    deleted: bool = False
+
+
+class KafkaResultConsumer:
+    """Iterates over result rows in the order of each partition. One thread at a time.
+
+    A row is *handled* when the next one is asked for, or when the `with` block ends without an
+    error. Offsets of handled rows are committed for the group about every second, before a
+    partition moves to another member, and at the end. So a program that ends in order, with an
+    error or without, handles each row exactly once over all its runs, and so do the members of a
+    group together. One that is killed, or takes more than five minutes for a row, gets those again
+    which it handled in the last second; it never misses one. Where even that must not be,
+    keep `partition` and `offset` + 1 in the same transaction as what you make of a row, and begin
+    there: with `begin` nothing is committed to Kafka, and the program alone decides.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        topic: Topic,
+        task: TaskName,
+        group: str,
+        *,
+        begin: Mapping[int, int] | None = None,
+        silence_s: float | None = None,
+    ) -> None:
+        self._topic = topic
+        self._task = task.encode()
+        self._silence_s = silence_s
+        self._in_hand: Message | None = None
+        self._kept_by_group = begin is None
+        with configured():
+            self._consumer = Consumer(consumer_properties(settings, group))
+        try:
+            with translated():
+                self._start(begin)
+        except BaseException:
+            self._consumer.close()
+            raise
+
+    def _start(self, begin: Mapping[int, int] | None) -> None:
+        partitions = self._consumer.list_topics(self._topic, CALL_TIMEOUT_S).topics[self._topic]
+        if partitions.error is not None:
+            raise NotFound(f"Kafka has no topic {self._topic}; check the address of Kafka.")
+        if begin is None:
+            self._consumer.subscribe([self._topic], on_assign=_in_poll, on_revoke=_in_poll)
+            return
+        self._consumer.assign(
+            [
+                TopicPartition(self._topic, part, begin.get(part, 0))
+                for part in partitions.partitions
+            ]
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self._handled()
+        self.close()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> ConsumedRow:
+        """The next row; ends after `silence_s` without one. Raises Unavailable."""
+        self._handled()
+        quiet_since_s = time.monotonic()
+        while True:
+            with translated():
+                message = self._consumer.poll(POLL_S)
+            row = None if message is None else self._row(message)
+            if row is not None:
+                self._in_hand = message
+                return row
+            quiet_s = time.monotonic() - quiet_since_s
+            if self._silence_s is not None and quiet_s >= self._silence_s:
+                raise StopIteration
+
+    def _row(self, message: Message) -> ConsumedRow | None:
+        error = message.error()
+        if error is not None:
+            if error.code() in AWAY | FORBIDDEN:
+                raise unavailable(error)
+            return None  # the client goes on by itself
+        found = committed_row(
+            message.partition() or 0,
+            message.offset() or 0,
+            bytes_of(message.key()),
+            bytes_of(message.value()),
+            headers_of(message),
+            self._task,
+        )
+        if found is None:
+            return None  # of another task that writes to the same topic
+        return ConsumedRow(
+            topic=self._topic,
+            partition=found.partition,
+            offset=found.offset,
+            key=msgspec.json.decode(found.key, type=list[Any]),
+            row=msgspec.json.decode(found.value, type=dict[str, Any]),
+            version=found.version,
+            revision=found.revision,
+            complete=found.complete,
+            deleted=found.deleted,
+        )
+
+    def _handled(self) -> None:
+        """Whoever had the last row is done with it."""
+        message, self._in_hand = self._in_hand, None
+        if message is None or not self._kept_by_group:
+            return
+        try:
+            self._consumer.store_offsets(message)
+        except KafkaException as error:
+            found = kafka_error(error)
+            if found is None or found.code() not in MOVED:
+                raise unavailable(found or str(error)) from error
+
+    def close(self) -> None:
+        """Commit what was handled, and leave the group. A row in hand is not handled."""
+        self._in_hand = None
+        with translated():
+            self._consumer.close()
+
+
+def _in_poll(_consumer: Consumer, _partitions: list[TopicPartition]) -> None:
+    """With a callback partitions move while the client is polled, when no row is in hand."""

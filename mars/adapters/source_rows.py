@@ -1,0 +1,56 @@
+"""Rows of tasks, read again to check a result: from Kafka, or from the files of a history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from confluent_kafka import Consumer
+
+from mars.adapters.kafka.config import lone_reader_properties
+from mars.adapters.kafka.errors import configured
+from mars.adapters.spark.file_reading import FileSource
+from mars.adapters.spark.planning import over_files, until
+from mars.adapters.spark.reading import read_range
+from mars.definitions import FileHistory
+from mars.kernel import decode, map_batch
+from mars.plan import Plan
+from mars.settings import Settings
+from mars.types import Mapped, Range
+
+READER = "verifier"
+"""What the consumer is called in the broker's log."""
+
+
+class RowsAgain:
+    """`SourceRows` over Kafka and files; safe for threads, each call has a consumer of its own."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def read(
+        self, plan: Plan, buckets: int, part: Range, files: FileHistory | None = None
+    ) -> Iterator[Mapped | Range]:
+        """What a range adds to a task. Raises Unavailable, JobFailed, TaskLimit."""
+        if files is None:
+            return self._of_topic(plan, buckets, part)
+        return _of_files(plan, buckets, part, files)
+
+    def _of_topic(self, plan: Plan, buckets: int, part: Range) -> Iterator[Mapped | Range]:
+        with configured():
+            consumer = Consumer(lone_reader_properties(self._settings, READER))
+        try:
+            for batch in read_range(consumer, plan.stream.topic, part):
+                if isinstance(batch, Range):
+                    yield batch
+                else:
+                    yield map_batch(plan, buckets, decode(plan.stream, plan.fields, batch))
+        finally:
+            consumer.close()
+
+
+def _of_files(
+    plan: Plan, buckets: int, part: Range, files: FileHistory
+) -> Iterator[Mapped | Range]:
+    narrowed = until(over_files(plan, files), files.until_ms)
+    for batch in FileSource(files).batches(narrowed, part):
+        yield batch if isinstance(batch, Range) else map_batch(narrowed, buckets, batch)

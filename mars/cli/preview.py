@@ -1,0 +1,62 @@
+"""What `mars task preview` reads and prints."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from mars.answers import Preview, PreviewWindow
+from mars.cli.shared import output
+from mars.cli.tables import clock, number, table
+from mars.errors import Rejected
+
+WINDOWS_SHOWN = 3
+"""The newest; --json has all of them."""
+
+ROWS_SHOWN = 10
+"""Of a window."""
+
+_TIMES = ("window_start", "window_end")
+
+
+def read_lines(path: Path) -> list[object]:
+    """The values of a file of JSON lines. Raises Rejected, naming the line."""
+    rows = []
+    for count, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            rows.append(json.loads(line))
+        except ValueError as error:
+            raise Rejected(f"{path}, line {count}: this is no JSON value ({error})") from None
+    return rows
+
+
+def print_preview(found: Preview) -> None:
+    """The newest windows, then what to know, then what the task would cost."""
+    for window in found.windows[-WINDOWS_SHOWN:]:
+        _print_window(window)
+    counts = found.counts
+    output().print(
+        f"{number(counts.read)} rows read: {number(counts.counted)} counted, "
+        f"{number(counts.filtered)} filtered, {number(counts.bad)} bad, "
+        f"{number(counts.future)} future."
+    )
+    for sentence in (*found.notes, *found.predictions.sentences):
+        output().print(sentence, markup=False)
+    if found.rejected:
+        rows = [
+            (str(each.partition), str(each.offset), each.reason, each.detail, each.sample)
+            for each in found.rejected
+        ]
+        output().print(table(("partition", "offset", "reason", "because", "row"), rows))
+
+
+def _print_window(window: PreviewWindow) -> None:
+    output().print(f"{clock(window.window_start)}  {number(window.groups)} groups")
+    if not window.rows:
+        return
+    columns = [column for column in window.rows[0] if column not in _TIMES]
+    shown = window.rows[:ROWS_SHOWN]
+    cells = [[json.dumps(row[column], ensure_ascii=False) for column in columns] for row in shown]
+    output().print(table(columns, cells))

@@ -1,0 +1,39 @@
+"""One call from a question to a table: `mars.query("SELECT ...")`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mars.answers import QueryAnswer
+from mars.client import Client
+from mars.errors import MarsError
+from mars.local.state import running_cluster
+from mars.settings import surroundings
+
+DATA = Path(".mars")
+"""Where `mars up` keeps a cluster unless told otherwise."""
+
+
+def query(
+    sql: str, *, api: str | None = None, key: str | None = None, **members: object
+) -> QueryAnswer:
+    """Run a query once, now, and wait for its rows; `.df()` makes a polars frame of them.
+
+    `members` are those of `Client.ask`, such as `from_ms` or `files`. Raises SqlError, JobFailed,
+    Unavailable.
+    """
+    with Client(api or address(), key=key) as client:
+        return client.ask(sql, **members)  # type: ignore[arg-type]
+
+
+def address() -> str:
+    """The API's address: MARS_API, else of the cluster that runs here. Raises MarsError."""
+    named = surroundings().api_url
+    if named is not None:
+        return named
+    cluster = running_cluster(DATA)
+    if cluster is None:
+        raise MarsError(
+            "No cluster runs here: start one with `mars up`, or name its API with MARS_API or api=."
+        )
+    return cluster.api

@@ -1,0 +1,164 @@
+"""Incidents as they are noticed, and the thread that writes them down: nobody waits for it."""
+
+from __future__ import annotations
+
+import hashlib
+import queue
+import threading
+import time
+import uuid
+from collections.abc import Callable
+
+from mars.definitions import TaskDefinition
+from mars.errors import MarsError
+from mars.ports import Incident, IncidentKind, IncidentLog
+from mars.process import logs
+from mars.process.life import Life
+from mars.types import Bucket, RejectedRange, StoreEpoch, TaskName
+
+WAITING_MAX = 1_000
+"""Incidents that wait to be written while Kafka is away; further ones are only logged."""
+
+RETRY_S = 1.0
+"""Pause before a write is tried again."""
+
+Tell = Callable[[Incident], None]
+
+
+class IncidentTeller:
+    """Writes incidents down, in order, each until it is written or the process stops."""
+
+    def __init__(self, log: IncidentLog) -> None:
+        self._incidents = log
+        self._log = logs.logger("incidents")
+        self._waiting: queue.Queue[Incident] = queue.Queue(WAITING_MAX)
+
+    def tell(self, incident: Incident) -> None:
+        """Write it down soon; returns at once."""
+        try:
+            self._waiting.put_nowait(incident)
+        except queue.Full:
+            logs.warning(self._log, incident.what, kind=incident.kind.value)
+
+    def start(self, life: Life) -> None:
+        """Begin to write; a daemon, because a write may wait for Kafka when the process stops."""
+        threading.Thread(target=self._run, args=(life,), name="incidents", daemon=True).start()
+
+    def _run(self, life: Life) -> None:
+        while not life.stopping:
+            try:
+                incident = self._waiting.get(timeout=RETRY_S)
+            except queue.Empty:
+                continue
+            while not self._written(incident) and not life.wait(RETRY_S):
+                pass
+
+    def _written(self, incident: Incident) -> bool:
+        try:
+            self._incidents.put(incident)
+        except MarsError as problem:
+            logs.warning(self._log, "an incident is not written down yet", problem=str(problem))
+            return False
+        return True
+
+
+def untold(_incident: Incident) -> None:
+    """Tells nobody: for those who have no topic to write to."""
+
+
+# ------------------------------------------------------------------------------- happenings
+
+
+def rewound(epoch: StoreEpoch, reason: str) -> Incident:
+    """The leader has raised the store's epoch."""
+    return Incident(
+        id=f"rewound-{epoch}",
+        time_ms=_now_ms(),
+        kind=IncidentKind.REWOUND,
+        what=f"The store was lost or went back ({reason}); it begins anew as epoch {epoch}.",
+        means="Results wait until the rows of open windows are read again from Kafka; none is lost "
+        "or comes twice.",
+        do="Nothing for the results; if nobody restarted Redis, find out who or what empties it.",
+    )
+
+
+def failed(definition: TaskDefinition, revision: int) -> Incident:
+    """A task is failed now; `revision` is the registry's, which grows with each change."""
+    task, version = definition.name, definition.current
+    return Incident(
+        id=f"failed-{task}-{version.created_ms}-{revision}",
+        time_ms=_now_ms(),
+        kind=IncidentKind.FAILED,
+        what=f"Version {version.version} of the task stopped: {definition.detail}.",
+        means="It takes no rows and emits nothing until it is resumed; other tasks go on.",
+        do=f"Mend the cause, then run `mars task resume {task}`.",
+        task=task,
+    )
+
+
+def incomplete(task: TaskName, bucket: Bucket, part: RejectedRange) -> Incident:
+    """Rows of a task were gone when they were to be read."""
+    return Incident(
+        id=f"incomplete-{task}-{part.lane}-{part.first}-{part.next}",
+        time_ms=_now_ms(),
+        kind=IncidentKind.INCOMPLETE,
+        what=f"Kafka no longer had offsets {part.first} to {part.next - 1} of lane {part.lane} "
+        "when they were to be read.",
+        means="Windows that may lack rows of them carry mars-complete 0.",
+        do="Let the topic keep rows for longer than window, delay and the longest outage together.",
+        task=task,
+        bucket=bucket,
+        lane=part.lane,
+        first=part.first,
+        next=part.next,
+    )
+
+
+def fenced(bucket: Bucket | None, detail: str) -> Incident:
+    """A reducer found that somebody else owns its bucket."""
+    return Incident(
+        id=f"fenced-{uuid.uuid4().hex}",
+        time_ms=_now_ms(),
+        kind=IncidentKind.FENCED,
+        what=f"A reducer went on with a bucket that had another owner by then: {detail}",
+        means="Nothing: what it tried to write was refused, and the new owner goes on.",
+        do="Nothing, unless it comes often: then look for reducers that hang or lose ZooKeeper.",
+        bucket=bucket,
+    )
+
+
+def audit_mismatch(bucket: Bucket | None, detail: str) -> Incident:
+    """The last emission is not in the output as it was written."""
+    return Incident(
+        id=_id_of(IncidentKind.AUDIT_MISMATCH, detail),
+        time_ms=_now_ms(),
+        kind=IncidentKind.AUDIT_MISMATCH,
+        what=f"Rows that were emitted are not in the output as they were written: {detail}.",
+        means="Consumers may lack these rows or see others; later windows are not concerned.",
+        do="Find out who deletes from or writes to the output topic, or whether Kafka lost rows; "
+        "`mars verify` says which windows differ.",
+        bucket=bucket,
+    )
+
+
+def restored(bucket: Bucket | None, detail: str) -> Incident:
+    """What a broker's restart had hidden can be read again."""
+    return Incident(
+        id=_id_of(IncidentKind.RESTORED, detail),
+        time_ms=_now_ms(),
+        kind=IncidentKind.RESTORED,
+        what=f"A broker that restarted did not end a committed transaction everywhere: {detail}.",
+        means="Consumers got these rows late, none twice; later windows are not concerned.",
+        do="Nothing for the results; find out why the broker restarted, and run Kafka with several "
+        "copies of each partition.",
+        bucket=bucket,
+    )
+
+
+def _id_of(kind: IncidentKind, detail: str) -> str:
+    """The same for the same words: what is found again is no new incident."""
+    return f"{kind.value}-{hashlib.blake2b(detail.encode(), digest_size=8).hexdigest()}"
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

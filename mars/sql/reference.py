@@ -1,0 +1,280 @@
+"""Writes docs/sql.md: `python -m mars.sql.reference > docs/sql.md`.
+
+Names, defaults, limits and types are the code's own. Each example is compiled while the page is
+written, which gives its type; what has no example, or no description, fails.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from typing import Final
+
+from mars.plan import Field, FieldType, Format, LatePolicy, Options, OverMaxKeys, Plan, Stream
+from mars.sql.compiler import AGGREGATES, SCALARS
+from mars.sql.functions import DIGITS_MAX
+from mars.sql.groups import AGGREGATES_MAX
+from mars.sql.keys import KEYS_MAX
+from mars.sql.operators import LIST_MAX, PATTERN_CHARACTERS_MAX
+from mars.sql.options import (
+    DELAY_MS_MAX,
+    FUTURE_LIMIT_MS_MAX,
+    IDLE_AFTER_MS_MAX,
+    IDLE_AFTER_MS_MIN,
+    LATENESS_MS_DEFAULT,
+    LATENESS_MS_MAX,
+    MAX_KEYS_MAX,
+    parse_options,
+)
+from mars.sql.outputs import OUTPUTS_MAX
+from mars.sql.task import LIMIT_MAX, compile_task
+from mars.sql.windowing import PANES_MAX, WINDOW_MS_MAX, WINDOW_MS_MIN
+from mars.types import StreamName, TaskName
+from mars.windows import span
+
+TASK: Final = TaskName("example")
+STREAM: Final = Stream(
+    name=StreamName("flows"),
+    topic="flows",
+    format=Format.JSON,
+    fields=(
+        Field("at", FieldType.TIMESTAMP_MS),
+        Field("sip", FieldType.STRING),
+        Field("bytes", FieldType.INT64),
+        Field("loss", FieldType.FLOAT64),
+        Field("ok", FieldType.BOOL),
+    ),
+    event_time="at",
+)
+
+FIELD_TYPES: Final[Mapping[FieldType, str]] = {
+    FieldType.STRING: "text",
+    FieldType.INT64: "a whole number of 64 bits",
+    FieldType.FLOAT64: "a number; whole ones are taken, too",
+    FieldType.BOOL: "`true` or `false`",
+    FieldType.TIMESTAMP_MS: "milliseconds since 1970, UTC",
+    FieldType.TIMESTAMP_US: "microseconds since 1970, UTC",
+    FieldType.TIMESTAMP_S: "seconds since 1970, UTC",
+    FieldType.TIMESTAMP_ISO: "ISO 8601 text; UTC unless it names an offset",
+}
+
+WINDOWS: Final[Mapping[str, str]] = {
+    "WINDOWING 60 s": "tumbling: each row is in one window",
+    "WINDOWING 60 s SLIDE 10 s": "sliding: each row is in six windows, one ends every 10 s",
+    "GROUP BY TUMBLE(at, INTERVAL '60' SECOND)": "the same as the first",
+    "GROUP BY HOP(at, INTERVAL '10' SECOND, INTERVAL '60' SECOND)": "the same as the second",
+}
+
+OPERATORS: Final[Mapping[str, str]] = {
+    "bytes + 1": "`+ - *`: exact over integers, to 128 bits; beyond them NULL",
+    "bytes / 2": "division is never cut off; `x / 0` is NULL",
+    "bytes % 2": "remainder; `x % 0` is NULL",
+    "bytes >= 10": "`= <> < <= > >=`; numbers with numbers, a timestamp with milliseconds",
+    "ok AND NOT bytes = 1": "`AND OR NOT`, with NULL as unknown",
+    "sip IN ('a', 'b')": f"at most {LIST_MAX:,} values",
+    "bytes BETWEEN 1 AND 9": "both ends count",
+    "sip LIKE 'a_%' ESCAPE '!'": f"a pattern of at most {PATTERN_CHARACTERS_MAX:,} characters",
+    "sip IS NOT NULL": "`IS NULL`, `IS NOT NULL`",
+    "sip || '!'": "texts joined; NULL if one of them is",
+}
+
+SCALAR_EXAMPLES: Final[Mapping[str, tuple[str, str]]] = {
+    "abs": ("ABS(bytes)", "without its sign"),
+    "case": ("CASE WHEN ok THEN 'yes' ELSE 'no' END", "also `CASE x WHEN 1 THEN ...`"),
+    "cast": (
+        "CAST(sip AS BIGINT)",
+        "to BIGINT, HUGEINT, DOUBLE, VARCHAR, BOOLEAN, TIMESTAMP; NULL where it fails",
+    ),
+    "ceil": ("CEIL(loss)", "the next whole number above"),
+    "coalesce": ("COALESCE(sip, 'none')", "the first that is not NULL"),
+    "concat": ("CONCAT(sip, ':', bytes)", "texts joined; NULLs are passed over"),
+    "floor": ("FLOOR(loss)", "the next whole number below"),
+    "length": ("LENGTH(sip)", "number of characters"),
+    "lower": ("LOWER(sip)", "small letters"),
+    "nullif": ("NULLIF(sip, '')", "NULL if both are equal, else the first"),
+    "round": ("ROUND(loss, 2)", f"to -{DIGITS_MAX} to {DIGITS_MAX} digits, written out"),
+    "substr": ("SUBSTR(sip, 1, 3)", "from a character, counted from 1; the length may be left out"),
+    "upper": ("UPPER(sip)", "capital letters"),
+}
+
+AGGREGATE_EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
+    "any_value": (("any_value(sip)", "the smallest value, so that it is always the same"),),
+    "avg": (("avg(bytes)", "mean"),),
+    "bool_and": (("bool_and(ok)", "true if all are"),),
+    "bool_or": (("bool_or(ok)", "true if one is"),),
+    "count": (
+        ("count(*)", "rows"),
+        ("count(sip)", "rows where it is not NULL"),
+        ("count(DISTINCT sip)", "different values, exactly; see limits.md for how many"),
+    ),
+    "count_if": (("count_if(ok)", "rows where it is true"),),
+    "max": (("max(sip)", "largest value of any type"),),
+    "min": (("min(loss)", "smallest value of any type"),),
+    "stddev_pop": (("stddev_pop(bytes)", "standard deviation, of a population"),),
+    "stddev_samp": (("stddev_samp(bytes)", "standard deviation, of a sample"),),
+    "sum": (
+        ("sum(bytes)", "sum; exact over integers, of any size"),
+        ("sum(bytes) FILTER (WHERE ok)", "any aggregate may have a FILTER of its own"),
+    ),
+    "var_pop": (("var_pop(bytes)", "variance, of a population"),),
+    "var_samp": (("var_samp(bytes)", "variance, of a sample"),),
+}
+
+TYPE_WORDS: Final[Mapping[str, str]] = {"integer": "integer (128 bits)"}
+
+
+def document() -> str:
+    """The whole page."""
+    parts = [_INTRODUCTION, _windows(), _fields(), _scalars(), _aggregates(), _MEANING, _options()]
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def _plan(select: str, rest: str = "WINDOWING 60 s") -> Plan:
+    return compile_task(
+        f"SELECT {select} FROM flows {rest}",  # noqa: S608 -- our own examples
+        task=TASK,
+        version=1,
+        stream_of=lambda name: STREAM if name == STREAM.name else None,
+        options={},
+    )
+
+
+def _type_of(select: str) -> str:
+    """The type of one item over groups; a scalar is wrapped into max(), which keeps its type."""
+    found = _plan(f"{select} AS x").outputs[0].expression.type.value
+    return TYPE_WORDS.get(found, found)
+
+
+def _windows() -> str:
+    lines = []
+    for form, meaning in WINDOWS.items():
+        shape = _plan("count(*)", form).window
+        lengths = f"{shape.size_ms // 1000} s / {shape.slide_ms // 1000} s"
+        lines.append((f"`{form}`", lengths, meaning))
+    table = _table(("form", "size / slide", "is"), lines)
+    return f"""## Windows
+{table}
+
+Lengths are a number and one of `ms s min h d`. Windows begin at multiples of their slide since
+1970-01-01T00:00:00Z. A window and its slide last from {WINDOW_MS_MIN} ms to {span(WINDOW_MS_MAX)},
+and a window has at most {PANES_MAX:,} slices (its size by the greatest common divisor of both).
+`window_start` and `window_end` are columns; the field of event time, in SELECT or GROUP BY, means
+`window_start`."""
+
+
+def _fields() -> str:
+    lines = [
+        (f"`{type_.value}`", FIELD_TYPES[type_], type_.value_type.value) for type_ in FieldType
+    ]
+    return f"""## Types of fields
+{_table(("in a stream", "in a message", "type in SQL"), lines)}
+
+A missing field or a `null` is NULL. A value of another type makes the row *bad*: it is not counted,
+and named in `mars.dead`. Timestamps in results are milliseconds."""
+
+
+def _scalars() -> str:
+    lines = [(f"`{each}`", _type_of(f"max({each})"), what) for each, what in OPERATORS.items()]
+    lines += [
+        (f"`{example}`", _type_of(f"max({example})"), what)
+        for example, what in (SCALAR_EXAMPLES[name] for name in SCALARS)
+    ]
+    return "## Operators and functions\n" + _table(("example", "type", "is"), lines)
+
+
+def _aggregates() -> str:
+    lines = [
+        (f"`{example}`", _type_of(example), what)
+        for name in AGGREGATES
+        for example, what in AGGREGATE_EXAMPLES[name]
+    ]
+    return f"""## Aggregates
+{_table(("example", "type", "is"), lines)}
+
+NULLs are passed over, except by `count(*)`; over nothing but NULLs every aggregate but the counts
+is NULL. Expressions may stand around aggregates, `sum(bytes) / count(*)`, and within them,
+`sum(bytes * 8)`; an aggregate within an aggregate may not."""
+
+
+def _options() -> str:
+    defaults = parse_options({}, TASK, STREAM)
+    words = {
+        "output_topic": ("a topic", "where results go", defaults.output_topic),
+        "delay_ms": (f"up to {span(DELAY_MS_MAX)}", "how far rows may be out of order", "0s"),
+        "idle_after_ms": (
+            f"{IDLE_AFTER_MS_MIN} ms to {span(IDLE_AFTER_MS_MAX)}",
+            "a partition without rows for so long holds no window back",
+            f"{defaults.idle_after_ms // 1000}s",
+        ),
+        "future_limit_ms": (
+            f"up to {span(FUTURE_LIMIT_MS_MAX)}",
+            "a row so far ahead of its message's own time is not counted",
+            f"{defaults.future_limit_ms // 60_000}min",
+        ),
+        "late": (_any_of(LatePolicy), "what becomes of late rows", defaults.late.value),
+        "lateness_ms": (
+            f"up to {span(LATENESS_MS_MAX)}",
+            "with `late` `revise`: how long after closing a window takes late rows",
+            f"{LATENESS_MS_DEFAULT // 60_000}min",
+        ),
+        "max_keys": (f"1 to {MAX_KEYS_MAX:,}", "most groups of a window", "none"),
+        "over_max_keys": (
+            _any_of(OverMaxKeys),
+            "what happens with more: see [limits.md](limits.md)",
+            defaults.over_max_keys.value,
+        ),
+    }
+    lines = [
+        (f"`{each.name.removesuffix('_ms')}`", *words[each.name][:2], f"`{words[each.name][2]}`")
+        for each in fields(Options)
+    ]
+    return f"""## Options of a task
+`mars task add --option delay=5s`, or `"options": {{"delay": "5s"}}` in a request.
+{_table(("option", "values", "is", "default"), lines)}"""
+
+
+def _any_of(values: Iterable[str]) -> str:
+    return ", ".join(f"`{value}`" for value in values)
+
+
+def _table(titles: tuple[str, ...], lines: Iterable[tuple[str, ...]]) -> str:
+    cells = [titles, tuple("---" for _ in titles), *lines]
+    return "\n".join(
+        "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in cells
+    )
+
+
+_INTRODUCTION: Final = f"""
+# SQL reference
+This page is written by `python -m mars.sql.reference > docs/sql.md`, from the tables of the code.
+
+```sql
+SELECT item, ... FROM stream [WHERE condition] [GROUP BY key, ...] [HAVING condition]
+[ORDER BY item [DESC], ...] [LIMIT n]
+WINDOWING size [SLIDE step]
+```
+One SELECT over one stream. Each group that has rows in a window gives one result row. Anything that
+is not on this page is refused with its line and column and what would be taken instead; so are
+joins, subqueries, and functions of the current time. `mars task validate` checks a query.
+
+- **Items** are named with `AS`; without it `count(*)` is called `count`, `sum(bytes)` `sum_bytes`,
+  `count(DISTINCT sip)` `count_distinct_sip`. Two of one name are refused.
+- **Keys** of GROUP BY are fields, expressions over fields, names or numbers of items.
+- **WHERE** is over the fields of a row, **HAVING** over keys and aggregates of a group.
+- **ORDER BY ... LIMIT n** keeps the first n groups of each window. NULLs come last.
+- Names that are words of SQL go into double quotes; text into single ones.
+
+At most {OUTPUTS_MAX} items, {KEYS_MAX} keys, {AGGREGATES_MAX} aggregates and LIMIT {LIMIT_MAX:,};
+[limits.md](limits.md) has all limits."""  # noqa: S608 -- a page for people
+
+_MEANING: Final = """
+## Where engines differ
+- NULLs are one group. NaN equals NaN and is the largest number; in results it is `null`.
+- Sums of integers never wrap; results may have integers of more than 64 bits.
+- Sums and means of floats do not depend on the order of rows beyond a relative error of 1e-9.
+- What would stop a batch engine is NULL: a division by zero, a CAST that fails."""
+
+
+if __name__ == "__main__":
+    sys.stdout.write(document())

@@ -1,0 +1,1 @@
+"""What a user runs, end to end, on real servers."""

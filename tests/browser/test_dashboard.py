@@ -1,0 +1,444 @@
+"""The dashboard as a person uses it, in a headless Chromium; the servers behind it are twins."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from mars.ports import CommittedRow
+from mars.types import Topic
+from tests.support.browser import ENTER, ESCAPE, PHONE_WIDTH, TAB, Browser
+from tests.unit.api.twins import World
+
+pytestmark = pytest.mark.browser
+
+SQL = "SELECT sip, count(*)\nFROM flows\nGROUP BY sip WINDOWING 10 s"
+MARKUP = "<img src=x onerror=document.title='broken'>"
+PAGES = ("", "tasks/by_sip", "new", "streams", "cluster")
+_CHECKS_NEVER_ANSWER = """
+    const answered = window.fetch;
+    window.fetch = (path, request) =>
+      path === "/v1/tasks/validate"
+        ? new Promise((_resolve, reject) => {
+            const refuse = () => reject(new DOMException("", "AbortError"));
+            request.signal.addEventListener("abort", refuse);
+          })
+        : answered(path, request);
+"""
+
+
+def fill_topic(world: World, rows: int = 40) -> None:
+    """Rows of the last seconds, in the broker and in what it says of its offsets."""
+    for number in range(rows):
+        row = {"timestamp": world.now_ms - 2_000 + number, "sip": f"10.0.0.{number % 4}"}
+        world.broker.append(Topic("flows"), number % 2, json.dumps(row).encode())
+    for partition in (0, 1):
+        world.kafka.end_offsets["flows"][partition] = rows // 2
+
+
+def run_task(world: World, name: str = "by_sip") -> None:
+    assert world.register(name, start="earliest").status_code == 201
+    world.start_in_store(name)
+    world.run_batch([{"timestamp": world.now_ms, "sip": "open"}], name=name)
+
+
+def emit(world: World, sip: str, start_ms: int, revision: int = 0) -> None:
+    count = 7 + revision
+    row = {"window_start": start_ms, "window_end": start_ms + 60_000, "sip": sip, "count": count}
+    key, value = json.dumps([start_ms, sip]).encode(), json.dumps(row).encode()
+    place = len(world.kafka.rows)
+    world.kafka.rows.append(CommittedRow(0, place, key, value, 1, revision, True))
+
+
+# ------------------------------------------------------------------------------ the main flow
+
+
+def test_task_is_written_tried_registered_paused_and_deleted(
+    page: Browser, site: str, world: World
+) -> None:
+    fill_topic(world)
+    page.go(f"{site}/#/new")
+    page.type("#sql", SQL.replace("sip, count", "sipp, count"))
+    page.until_text("Line 1, column 8")
+    assert page.text(".copy mark") == "sipp"
+    assert page.run("return document.querySelector('#sql').ariaInvalid") == "true"
+
+    page.type("#sql", SQL)
+    page.until_text("The query is right")
+    assert page.run("return document.querySelectorAll('.copy mark').length") == 0
+    page.click_text("Preview")
+    page.until_text("40 rows: 40 counted")
+    page.until_text("a delay of 0 s is enough")
+    assert "10.0.0.3" in page.text("#preview table")
+    assert world.registry.tasks() == {}
+
+    page.type("#name", "by_sip")
+    page.click_text("Register")
+    page.until_text("version 1 over stream flows")
+    assert page.run("return location.hash") == "#/tasks/by_sip"
+
+    world.start_in_store("by_sip")
+    emit(world, "10.9.9.9", world.now_ms // 60_000 * 60_000)
+    page.until_text("10.9.9.9")
+
+    page.click_text("Pause")
+    page.until_text("paused", ".state")
+    page.click_text("Resume")
+    page.until_text("running", ".state")
+
+    page.click_text("Delete")
+    page.until_text("Delete by_sip?", "dialog")
+    page.click_text("Cancel")
+    assert world.definition().state == "running"
+    page.click_text("Delete")
+    page.click_text("Delete", "dialog button")
+    page.until_text("by_sip is deleted", "#said")
+    page.until_text("No task is registered yet")
+    assert world.definition().state == "deleted"
+
+
+def test_a_revised_window_keeps_the_rows_that_no_late_row_has_changed(
+    page: Browser, site: str, world: World
+) -> None:
+    run_task(world)
+    older, newer = (world.now_ms // 60_000 * 60_000 - ago for ago in (120_000, 60_000))
+    for number in range(12):
+        emit(world, f"old-{number}", older)
+    page.go(f"{site}/#/tasks/by_sip")
+    page.until_text("old-11")
+
+    for number in range(1_000):
+        emit(world, f"new-{number}", newer)
+    for number in range(10):
+        emit(world, f"old-{number}", older, revision=1)
+    page.until("return document.querySelectorAll('#window option').length === 3")
+    page.choose("#window", page.run("return document.querySelector('#window').options[2].text"))
+
+    page.until_text("12 rows; revision 1, for late rows.")
+    page.until_text("old-11")
+    shown = page.run(
+        "return [...document.querySelectorAll('table tr')].map((row) => row.innerText)"
+    )
+    assert any("old-3" in row and "8" in row for row in shown), shown
+    assert any("old-11" in row and "7" in row for row in shown), shown
+
+
+def test_task_is_changed_to_a_new_version(page: Browser, site: str, world: World) -> None:
+    run_task(world)
+    page.go(f"{site}/#/tasks/by_sip/edit")
+    page.until("return document.querySelector('#sql')?.value.includes('sum(bytes)')")
+    page.type("#sql", SQL)
+    page.type("#delay", "3s")
+    page.click_text("Make this the new version")
+    page.until_text("version 2 over stream flows")
+    assert world.definition().current.options == {"delay": "3s"}
+
+
+def test_change_that_is_sent_before_it_was_checked_is_made(
+    page: Browser, site: str, world: World
+) -> None:
+    run_task(world)
+    page.go(f"{site}/#/tasks/by_sip/edit")
+    page.until("return document.querySelector('#sql')?.value.includes('sum(bytes)')")
+    page.run(_CHECKS_NEVER_ANSWER)
+    page.type("#sql", SQL)
+    page.click_text("Make this the new version")
+    page.until_text("version 2 over stream flows")
+
+
+def test_wrong_query_that_is_sent_before_it_was_checked_is_underlined(
+    page: Browser, site: str, world: World
+) -> None:
+    run_task(world)
+    page.go(f"{site}/#/tasks/by_sip/edit")
+    page.until("return document.querySelector('#sql')?.value.includes('sum(bytes)')")
+    page.run(_CHECKS_NEVER_ANSWER)
+    page.type("#sql", "SELECT sip, sum(nothing) FROM flows GROUP BY sip WINDOWING 10 s")
+    page.click_text("Make this the new version")
+    page.until_text("Line 1, column 17")
+    assert world.definition().current.version == 1
+
+
+def test_preview_offers_the_delay_that_the_rows_need(
+    page: Browser, site: str, world: World
+) -> None:
+    for number in range(100):
+        late_ms = 4_000 if number % 10 == 9 else 0
+        row = {"timestamp": world.now_ms - 5_000 + number - late_ms, "sip": "a"}
+        world.broker.append(Topic("flows"), 0, json.dumps(row).encode())
+    world.kafka.end_offsets["flows"][0] = 100
+    page.go(f"{site}/#/new")
+    page.type("#sql", SQL)
+    page.click_text("Preview")
+    page.click_text("Use a delay of 5s")
+    page.click_text("Preview")
+    page.until_text("with the delay of 5 s none would be late")
+
+
+# ------------------------------------------------------------------------------------ streams
+
+
+def test_stream_is_declared_from_the_form_with_errors_at_their_field(
+    page: Browser, site: str, world: World
+) -> None:
+    world.kafka.make_topic("clicks", 1)
+    page.go(f"{site}/#/streams")
+    page.click_text("Declare")
+    page.until_text("Give the stream a name", "#name-problem")
+    page.type("#name", "9 lives")
+    page.type("#topic", "clicks")
+    page.type("tbody tr:nth-child(2) .field-name", "page")
+    page.click_text("Declare")
+    page.until_text("cannot be the name of a stream", "#name-problem")
+    assert page.focus() == "name"
+    page.type("#name", "clicks")
+    page.type("#topic", "no topic")
+    page.click_text("Declare")
+    page.until_text("not a legal topic", "#topic-problem")
+    page.type("#topic", "clicks")
+    page.click_text("Declare")
+    page.until_text("Stream clicks is declared", "#said")
+    declared = world.http.get("/v1/streams/clicks").json()
+    assert declared["fields"] == {"timestamp": "timestamp_ms", "page": "string"}
+    assert declared["event_time"] == "timestamp"
+
+
+# ------------------------------------------------------------------------------ looks and safety
+
+
+def open_two_hundred_tasks(page: Browser, site: str, world: World) -> None:
+    for number in range(200):
+        assert world.register(f"task_{number}").status_code == 201
+    for _ in range(3):
+        world.services.figures.take()
+    page.go(f"{site}/")
+    page.until("return document.querySelectorAll('canvas').length")
+    page.until_text("200 tasks")
+
+
+def test_list_of_two_hundred_tasks_is_one_request(page: Browser, site: str, world: World) -> None:
+    open_two_hundred_tasks(page, site, world)
+    asked = page.run(
+        "return performance.getEntriesByType('resource').map((one) => new URL(one.name).pathname)"
+    )
+    assert asked.count("/v1/tasks") == 1
+    assert [path for path in asked if path.startswith("/v1/tasks/")] == []
+
+
+def test_nothing_is_loaded_from_elsewhere_and_nothing_is_refused(
+    page: Browser, site: str, world: World
+) -> None:
+    run_task(world)
+    for name in PAGES:
+        page.go("about:blank")
+        page.go(f"{site}/#/{name}")
+        page.until("return document.querySelector('main h1')")
+        page.until("return performance.getEntriesByType('resource').length > 8")
+        names = page.run("return performance.getEntriesByType('resource').map((one) => one.name)")
+        assert [one for one in names if not one.startswith(site)] == []
+    assert page.complaints() == []
+
+
+def test_what_rows_and_people_say_is_shown_as_text(page: Browser, site: str, world: World) -> None:
+    run_task(world)
+    world.alter(detail=MARKUP)
+    emit(world, MARKUP, world.now_ms // 60_000 * 60_000)
+    page.go(f"{site}/#/tasks/by_sip")
+    page.until_text(MARKUP)
+    page.until_text(MARKUP, ".state")
+    assert page.run("return document.querySelectorAll('main img').length") == 0
+    assert page.run("return document.title") == "by_sip - Mars"
+
+
+def test_page_names_the_servers_that_are_away(page: Browser, site: str, world: World) -> None:
+    world.health._probes = {**world.health._probes, "redis": lambda: "redis is not available: gone"}
+    world.health.check("redis")
+    page.go(f"{site}/#/cluster")
+    page.until_text("Missing: redis", "#health")
+    page.until_text("redis is not available: gone", ".tiles")
+
+
+def test_unknown_task_says_so(page: Browser, site: str) -> None:
+    page.go(f"{site}/#/tasks/nobody")
+    page.until_text("there is no task 'nobody'")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_page_fits_a_phone(page: Browser, site: str, world: World, name: str) -> None:
+    run_task(world)
+    world.services.figures.take()
+    emit(world, "a-very-long-name-" * 8, world.now_ms // 60_000 * 60_000)
+    page.size(PHONE_WIDTH, 740)
+    page.go(f"{site}/#/{name}")
+    page.until("return document.querySelector('main h1')")
+    # What comes with the first answers makes the page wider, if anything does.
+    page.until(
+        "return performance.getEntriesByType('resource').some((one) => one.name.includes('/v1/'))"
+    )
+    page.until("return document.querySelectorAll('table, .charts, form').length")
+    assert page.run("return document.documentElement.scrollWidth") <= PHONE_WIDTH
+
+
+def test_colours_follow_the_readers_system(page: Browser, site: str, world: World) -> None:
+    run_task(world)
+    world.services.figures.take()
+    page.go(f"{site}/")
+    page.until("return document.querySelectorAll('canvas').length")
+    colour = "return getComputedStyle(document.body).backgroundColor"
+    light = page.run(colour)
+    page.scheme(dark=True)
+    dark = page.until(
+        f"{colour} === arguments[0] ? null : getComputedStyle(document.body).backgroundColor", light
+    )
+    assert sum(map(int, dark[4:-1].split(","))) < 150 < sum(map(int, light[4:-1].split(",")))
+    page.until("return document.querySelectorAll('canvas').length")
+
+
+def test_everything_can_be_done_with_the_keyboard(page: Browser, site: str, world: World) -> None:
+    fill_topic(world)
+    run_task(world)
+    page.go(f"{site}/#/tasks/by_sip")
+    page.until_text("version 1 over stream flows")
+    page.press(TAB)
+    assert page.focus() == "Skip to the content"
+    page.press(ENTER)
+    assert page.focus() == "main"
+    page.press(TAB)
+    assert page.focus() == "Pause"
+    page.press(ENTER)
+    page.until_text("paused", ".state")
+    tab_to(page, "Delete")
+    page.press(ENTER)
+    page.until("return document.querySelector('dialog[open]')")
+    assert page.focus() == "Cancel"
+    page.press(ESCAPE)
+    page.until("return !document.querySelector('dialog')")
+    assert world.definition().state == "paused"
+    assert page.focus() == "Delete"
+
+
+def test_keyboard_leads_from_the_list_to_a_paused_task_and_its_next_version(
+    page: Browser, site: str, world: World
+) -> None:
+    run_task(world)
+    page.go(f"{site}/")
+    page.until_text("1 task")
+    tab_to(page, "by_sip")
+    page.press(ENTER)
+    page.until_text("version 1 over stream flows")
+    assert page.focus() == "main"
+    tab_to(page, "Pause")
+    page.press(ENTER)
+    page.until_text("paused", ".state")
+    page.until_text("takes no more rows until it is resumed", "#said")
+    tab_to(page, "Change")
+    page.press(ENTER)
+    page.until("return document.querySelector('#sql')?.value.includes('sum(bytes)')")
+    tab_to(page, "sql")
+    page.press(" -- again")
+    tab_to(page, "Make this the new version")
+    page.press(ENTER)
+    page.until_text("version 2 over stream flows")
+    assert world.definition().current.sql.endswith(" -- again")
+
+
+def test_query_is_written_and_registered_with_the_keyboard(
+    page: Browser, site: str, world: World
+) -> None:
+    page.go(f"{site}/#/new")
+    page.until("return document.querySelector('#sql')?.value")
+    tab_to(page, "sql")
+    tab_to(page, "name")
+    page.press("typed" + ENTER)
+    page.until_text("version 1 over stream flows")
+    assert world.definition("typed").current.stream.name == "flows"
+
+
+def tab_to(page: Browser, wanted: str, steps: int = 25) -> None:
+    """Press the tabulator until something has the focus."""
+    for _ in range(steps):
+        if page.focus() == wanted:
+            return
+        page.press(TAB)
+    raise AssertionError(f"{wanted} cannot be reached; the focus is on {page.focus()}")
+
+
+def test_every_control_has_a_name_for_screen_readers(
+    page: Browser, site: str, world: World
+) -> None:
+    run_task(world)
+    for name in PAGES:
+        page.go("about:blank")
+        page.go(f"{site}/#/{name}")
+        page.until("return document.querySelector('main h1')")
+        assert page.run(_UNNAMED) == [], name
+        assert page.run("return document.querySelectorAll('h1').length") == 1
+
+
+_UNNAMED = """
+return [...document.querySelectorAll('button, a, input, select, textarea, [role=img]')]
+  .filter((one) => !(one.innerText?.trim() || one.ariaLabel || one.labels?.length))
+  .map((one) => one.outerHTML)
+"""
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_every_text_stands_out_from_its_background(
+    page: Browser, site: str, world: World, dark: bool
+) -> None:
+    run_task(world)
+    world.services.figures.take()
+    world.alter(detail="something to read")
+    page.scheme(dark=dark)
+    for name in PAGES:
+        page.go("about:blank")
+        page.go(f"{site}/#/{name}")
+        page.until("return document.querySelector('main h1')")
+        page.until("return document.querySelectorAll('table, .charts, form').length")
+        if name == "new":
+            page.type("#sql", SQL.replace("sip, count", "sipp, count"))
+            page.until_text("Line 1, column 8")
+        assert page.run(_FAINT) == [], name
+    page.run("document.querySelector('main').style.color = '#777'")
+    assert page.run(_FAINT) != [], "the measure itself sees nothing"
+
+
+# Texts with a contrast below 4.5 to what lies behind them (WCAG 2.2, 1.4.3, level AA).
+_FAINT = """
+const point = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+const rgba = (colour) => {
+  point.clearRect(0, 0, 1, 1);
+  point.fillStyle = colour;
+  point.fillRect(0, 0, 1, 1);
+  return [...point.getImageData(0, 0, 1, 1).data];
+};
+const over = (top, below) =>
+  [0, 1, 2].map((n) => (top[n] * top[3] + below[n] * (255 - top[3])) / 255).concat(255);
+const behind = (node) => {
+  const layers = [];
+  for (let at = node; at; at = at.parentElement)
+    layers.unshift(rgba(getComputedStyle(at).backgroundColor));
+  return layers.reduce((below, top) => over(top, below), [255, 255, 255, 255]);
+};
+const linear = (n) => (n <= 0.04045 ? n / 12.92 : ((n + 0.055) / 1.055) ** 2.4);
+const luminance = ([red, green, blue]) =>
+  0.2126 * linear(red / 255) + 0.7152 * linear(green / 255) + 0.0722 * linear(blue / 255);
+const faint = (node, pseudo) => {
+  const below = behind(node);
+  const front = over(rgba(getComputedStyle(node, pseudo).color), below);
+  const [low, high] = [luminance(below), luminance(front)].sort((a, b) => a - b);
+  return (high + 0.05) / (low + 0.05) < 4.5;
+};
+const found = [];
+const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+while (texts.nextNode()) {
+  const node = texts.currentNode.parentElement;
+  const shown = node.checkVisibility() && texts.currentNode.data.trim();
+  if (shown && !node.closest("[aria-hidden=true], .hidden, option") && faint(node))
+    found.push(`${node.tagName} ${texts.currentNode.data.trim()}`);
+}
+for (const input of document.querySelectorAll("[placeholder]"))
+  if (faint(input, "::placeholder")) found.push(`placeholder of ${input.id}`);
+return found;
+"""

@@ -1,0 +1,219 @@
+"""Transactions whose markers Kafka has lost: what hangs is ended, what was committed comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from mars.adapters.kafka.wire import encode_progress, state_key
+from mars.codec.result_headers import BUCKET as BUCKET_HEADER
+from mars.codec.result_headers import number
+from mars.local.servers import KafkaServer
+from mars.ports import Progress, ProgressRecord, References, Transaction
+from mars.types import Topic
+from tests.conftest import missing_kafka, need
+from tests.contracts.hanging import UNVERIFIED, Hang, Row, hang_of
+from tests.contracts.kafka_servers import BUCKETS, Cluster, KafkaCluster, MemoryCluster
+from tests.contracts.transactions import (
+    BUCKET,
+    TASK,
+    Rows,
+    claim,
+    committed,
+    own,
+    progress,
+    saving,
+    transaction,
+)
+from tests.contracts.waiting import READY_WITHIN_S, started
+
+
+@pytest.fixture(scope="module")
+def unverified_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
+    """A broker that takes records of transactions that nobody began."""
+    need(missing_kafka())
+    server = started(KafkaServer(tmp_path_factory.mktemp("kafka"), properties=UNVERIFIED))
+    yield server
+    server.stop(READY_WITHIN_S)
+
+
+@pytest.fixture(params=["memory", pytest.param("kafka", marks=pytest.mark.integration)])
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """With the topics of Mars in it."""
+    found: Cluster = MemoryCluster()
+    if request.param == "kafka":
+        found = KafkaCluster(request.getfixturevalue("unverified_kafka").bootstrap)
+        found.writer().abort()  # Until somebody asks for the coordinator there is none.
+    found.admin().ensure_internal(BUCKETS)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def hang(cluster: Cluster) -> Hang:
+    return hang_of(cluster)
+
+
+@pytest.fixture
+def output(cluster: Cluster) -> Topic:
+    return cluster.topic(1)
+
+
+def hung_rows(hang: Hang, output: Topic, values: list[bytes], emit: int = 1) -> Progress:
+    """Rows that hang at the beginning of the topic; the progress that belongs to them."""
+    rows = Rows(output, [values])
+    (batch,) = rows.results(emit)
+    hang(output, 0, [Row(value, b"[0]", batch.headers) for value in values])
+    found = replace(rows.emission(emit), first=0, last=len(values) - 1)
+    return replace(rows.progress(emit), emission=found)
+
+
+def commit_only(cluster: Cluster, record: Progress) -> None:
+    """Progress whose effects hang: it is committed, they are not."""
+    sink = cluster.sink()
+    later = replace(record, emit=record.emit + 1)
+    sink.commit(Transaction(BUCKET, (), (), (later,)), own(sink).next)
+    sink.release(BUCKET)
+
+
+def last(records: tuple[ProgressRecord, ...]) -> Progress:
+    return [record for record in records if isinstance(record, Progress)][-1]
+
+
+def hang_progress(cluster: Cluster, hang: Hang, record: ProgressRecord) -> None:
+    hang(cluster.names.progress, BUCKET, [Row(encode_progress(record), b"key")])
+
+
+def test_rows_without_progress_never_come_to_light(
+    cluster: Cluster, hang: Hang, output: Topic
+) -> None:
+    hung_rows(hang, output, [b"never", b"never"])
+    sink = cluster.sink()
+    position = own(sink).next
+    sink.commit(transaction(1, Rows(output, [[b"a"]])), position)
+    assert committed(cluster, output) == [b"a"]
+
+
+def test_rows_that_hang_where_the_last_emission_lies_never_come_to_light(
+    cluster: Cluster, hang: Hang, output: Topic
+) -> None:
+    sink = cluster.sink()
+    sink.commit(transaction(1, Rows(output, [[b"a"]])), own(sink).next)
+    sink.release(BUCKET)
+    hung_rows(hang, output, [b"never"], emit=2)
+    claimed = own(sink, epoch=2)
+    assert claimed.restored == ()
+    sink.commit(transaction(2, Rows(output, [[b"b"]]), epoch=2), claimed.next)
+    assert committed(cluster, output) == [b"a", b"b"]
+
+
+def test_rows_of_committed_progress_come_back_once(
+    cluster: Cluster, hang: Hang, output: Topic
+) -> None:
+    record = hung_rows(hang, output, [b"a", b"b", b"c"])
+    commit_only(cluster, record)
+    sink = cluster.sink()
+    claimed = own(sink, epoch=2)
+    assert len(claimed.restored) == 1
+    assert "3 rows" in claimed.restored[0]
+    again = last(claimed.records)
+    assert (again.emit, again.assignment_epoch) == (record.emit + 2, 2)
+    assert (again.merged, again.ledger) == (record.merged, record.ledger)
+    assert again.emission is not None
+    assert again.emission.first > 2
+    assert cluster.sink().audit(again.emission, BUCKET) is None
+    next_rows = Rows(output, [[b"d"]])
+    sink.commit(transaction(again.emit + 1, next_rows, epoch=2), claimed.next)
+    assert committed(cluster, output) == [b"a", b"b", b"c", b"d"]
+    assert own(cluster.sink(), epoch=3).restored == ()
+
+
+def test_progress_that_hangs_counts_and_its_rows_come_back(
+    cluster: Cluster, hang: Hang, output: Topic
+) -> None:
+    record = hung_rows(hang, output, [b"a", b"b"])
+    hang_progress(cluster, hang, record)
+    claimed = own(cluster.sink())
+    assert record in claimed.records
+    assert committed(cluster, output) == [b"a", b"b"]
+
+
+def test_progress_that_fell_with_a_broken_claim_counts_and_its_rows_come_back(
+    cluster: Cluster, hang: Hang, output: Topic
+) -> None:
+    record = hung_rows(hang, output, [b"a", b"b"])
+    hang_progress(cluster, hang, record)
+    for epoch in (1, 2):
+        broken = cluster.writer(cluster.names.transactional_id(BUCKET))
+        # Each broken claim but the first has written again what it found.
+        again = [encode_progress(record)] if epoch > 1 else []
+        broken.write(cluster.names.progress, BUCKET, [*again, encode_progress(claim(epoch))])
+        broken.abort()
+    claimed = own(cluster.sink(), epoch=3)
+    assert [each for each in claimed.records if each == record] == [record]
+    assert len(claimed.restored) == 2
+    assert committed(cluster, output) == [b"a", b"b"]
+
+
+def test_progress_that_was_aborted_before_a_broken_claim_does_not_count(
+    cluster: Cluster, output: Topic
+) -> None:
+    for record in (progress(1), claim()):
+        writer = cluster.writer(cluster.names.transactional_id(BUCKET))
+        writer.write(cluster.names.progress, BUCKET, [encode_progress(record)])
+        writer.abort()
+        cluster.settled_end(cluster.names.progress, BUCKET)
+    assert len(own(cluster.sink(), epoch=2).records) == 1
+
+
+def test_rows_that_are_no_longer_whole_are_left_to_the_audit(
+    cluster: Cluster, hang: Hang, output: Topic
+) -> None:
+    record = hung_rows(hang, output, [b"a", b"b"])
+    assert record.emission is not None
+    commit_only(cluster, replace(record, emission=replace(record.emission, count=3)))
+    sink = cluster.sink()
+    claimed = own(sink, epoch=2)
+    assert claimed.restored == ()
+    emission = last(claimed.records).emission
+    assert emission is not None
+    assert "0 rows of 3" in (sink.audit(emission, BUCKET) or "")
+    assert committed(cluster, output) == []
+
+
+def test_a_snapshot_that_hangs_comes_back(cluster: Cluster, hang: Hang) -> None:
+    parts = (b"one", b"two")
+    (record,) = saving(1, parts).progress
+    rows = [Row(part, state_key(TASK, 1, BUCKET, at)) for at, part in enumerate(parts)]
+    hang(cluster.names.state, BUCKET, rows)
+    assert record.snapshot is not None
+    commit_only(cluster, replace(record, snapshot=replace(record.snapshot, first=0, last=1)))
+    sink = cluster.sink()
+    claimed = own(sink, epoch=2)
+    assert len(claimed.restored) == 1
+    assert sink.saved(last(claimed.records)) == parts
+    assert committed(cluster, cluster.names.state, BUCKET) == [*parts]
+
+
+def test_references_that_hang_come_back_and_hide_no_others(cluster: Cluster, hang: Hang) -> None:
+    dead = cluster.names.dead
+    partition = BUCKET % len(cluster.admin().ends(dead))
+    ours = ((BUCKET_HEADER, number(BUCKET)),)
+    hang(dead, partition, [Row(b"bad-1", None, ours), Row(b"bad-2", None, ours)])
+    cluster.append(dead, partition, [b"other"], headers=[(BUCKET_HEADER, b"77")])
+    commit_only(cluster, replace(progress(1), references=References(partition, 0, 1, 2)))
+    claimed = own(cluster.sink(), epoch=2)
+    assert len(claimed.restored) == 1
+    assert last(claimed.records).references != References(partition, 0, 1, 2)
+    assert committed(cluster, dead, partition) == [b"other", b"bad-1", b"bad-2"]
+
+
+def test_references_without_progress_never_come_to_light(cluster: Cluster, hang: Hang) -> None:
+    dead = cluster.names.dead
+    partition = BUCKET % len(cluster.admin().ends(dead))
+    hang(dead, partition, [Row(b"never", None, ((BUCKET_HEADER, number(BUCKET)),))])
+    sink = cluster.sink()
+    sink.commit(transaction(1, dead=(b"bad",)), own(sink).next)
+    assert committed(cluster, dead, partition) == [b"bad"]

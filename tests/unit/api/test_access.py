@@ -1,0 +1,426 @@
+"""Who may do what: keys, roles, topics, rates, own pages, and the audit log."""
+
+from __future__ import annotations
+
+import base64
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from api.callers import acting, caller
+from api.gate import role_needed
+from api.limits import TokenBuckets
+from api.services.access import AccessPolicy, policy_of, warnings_of
+from mars.access import find_key, make_key, matches
+from mars.errors import Forbidden, Rejected
+from mars.ports import Role
+from mars.settings import ApiSettings
+from tests.unit.api.twins import BY_SIP, CLUSTER, FLOWS, World, application, problem
+
+ON = AccessPolicy(on=True, requests_per_second=1_000)
+
+
+@pytest.fixture
+def guarded() -> Iterator[World]:
+    """An API that asks for keys, with the stream `flows` declared."""
+    made = World(ON)
+    assert put_stream(made, bearer(made, Role.ADMIN)).status_code == 201
+    yield made
+    made.close()
+
+
+def text_of(world: World, role: Role, **members: Any) -> str:
+    """A key as `mars key create --config` makes one."""
+    key, text = make_key(role, world.now_ms, **members)
+    assert world.keys.create(key)
+    return text
+
+
+def bearer(world: World, role: Role, **members: Any) -> dict[str, str]:
+    return {"Authorization": f"Bearer {text_of(world, role, **members)}"}
+
+
+def put_stream(world: World, headers: dict[str, str], **changes: object) -> httpx.Response:
+    return world.http.put("/v1/streams/flows", json={**FLOWS, **changes}, headers=headers)
+
+
+def post_task(
+    world: World, headers: dict[str, str], name: str = "by_sip", **changes: object
+) -> httpx.Response:
+    body = {"name": name, "sql": BY_SIP, **changes}
+    return world.http.post("/v1/tasks", json=body, headers=headers)
+
+
+# ---------------------------------------------------------------------------------- keys
+
+
+def test_key_is_told_by_its_text_and_by_nothing_near_it() -> None:
+    key, text = make_key(Role.READER, 5)
+    keys = {key.id: key}
+    assert find_key(keys, text) == key
+    assert text.endswith(key.ending)
+    other, _ = make_key(Role.READER, 5)
+    swapped = f"mars_{key.id}_{'0' * 64}"
+    for wrong in ("", text[:-1], f"{text}0", text.upper(), text + "\n", swapped, key.hash):
+        assert find_key(keys, wrong) is None
+    assert find_key({other.id: other}, text) is None
+
+
+def test_what_is_kept_of_a_key_does_not_hold_its_secret() -> None:
+    key, text = make_key(Role.ADMIN, 5, note="mine")
+    secret = text.rpartition("_")[2]
+    assert secret not in repr(key)
+    assert len(secret) == 64
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "fits"),
+    [
+        ("*", "anything", True),
+        ("flows", "flows", True),
+        ("flows", "flows2", False),
+        ("flows*", "flows2", True),
+        ("*.flows", "a.b.flows", True),
+        ("a[bc]", "ab", False),
+        ("a[bc]", "a[bc]", True),
+        ("a?c", "abc", False),
+        ("/data/*", "/data/a/b", True),
+        ("/data/*", "/database", False),
+    ],
+)
+def test_star_is_the_only_letter_of_a_pattern_with_a_meaning(
+    pattern: str, name: str, fits: bool
+) -> None:
+    assert matches([pattern], name) is fits
+    assert not matches([], name)
+
+
+def test_keys_that_mean_nothing_are_refused() -> None:
+    with pytest.raises(Rejected, match="would not limit"):
+        make_key(Role.ADMIN, 0, reads=["flows"])
+    with pytest.raises(Rejected, match="no pattern"):
+        make_key(Role.READER, 0, writes=[" "])
+    with pytest.raises(Rejected, match="at most 100"):
+        make_key(Role.READER, 0, reads=["a"] * 101)
+    with pytest.raises(Rejected, match="a note"):
+        make_key(Role.READER, 0, note="n" * 201)
+
+
+# --------------------------------------------------------------------------------- roles
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "needed"),
+    [
+        ("GET", "/healthz", None),
+        ("GET", "/readyz", None),
+        ("GET", "/", None),
+        ("GET", "/docs", None),
+        ("GET", "/metrics", Role.READER),
+        ("GET", "/v1/tasks/a/why", Role.READER),
+        ("POST", "/v1/tasks", Role.OPERATOR),
+        ("POST", "/v1/tasks/preview", Role.OPERATOR),
+        ("POST", "/v1/tasks/a/pause", Role.OPERATOR),
+        ("DELETE", "/v1/queries/q", Role.OPERATOR),
+        ("PUT", "/v1/streams/a", Role.ADMIN),
+        ("GET", "/v1/keys", Role.ADMIN),
+        ("DELETE", "/v1/keys/a", Role.ADMIN),
+        ("POST", "/v1/something/new", Role.ADMIN),
+    ],
+)
+def test_each_path_needs_a_role(method: str, path: str, needed: Role | None) -> None:
+    assert role_needed(method, path) is needed
+
+
+def test_every_path_of_the_api_is_guarded_or_meant_for_everybody() -> None:
+    description = application().openapi()
+    free = {path for path in description["paths"] if role_needed("GET", path) is None}
+    assert free == {"/healthz", "/readyz"}
+    for path, operations in description["paths"].items():
+        for operation in operations.values():
+            assert ("security" in operation) is (path not in free)
+            kept_out = {"401", "403", "429"} & set(operation["responses"])
+            assert len(kept_out) == (0 if path in free else 3)
+
+
+def test_without_a_key_nothing_but_health_and_pages_is_answered(guarded: World) -> None:
+    assert guarded.http.get("/healthz").status_code == 200
+    assert guarded.http.get("/readyz").status_code in {200, 503}
+    assert guarded.http.get("/openapi.json").status_code == 200
+    answer = guarded.http.get("/v1/tasks")
+    assert "mars key create" in problem(answer, 401)["detail"]
+    assert answer.headers["www-authenticate"].startswith("Bearer")
+    for path in ("/metrics", "/v1/keys", "/v1/nothing"):
+        problem(guarded.http.get(path), 401)
+
+
+@pytest.mark.parametrize(
+    "header", ["Bearer", "Bearer x", "Digest abc", "Basic ###", "", "Basic eA"]
+)
+def test_header_that_is_no_key_is_refused(guarded: World, header: str) -> None:
+    problem(guarded.http.get("/v1/tasks", headers={"Authorization": header}), 401)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    header=st.binary(max_size=60).filter(lambda raw: not set(raw) & set(b"\r\n\x00")),
+    scheme=st.sampled_from([b"", b"Bearer ", b"Basic ", b"bearer mars_", b"Basic bWFyc18="]),
+)
+def test_any_header_is_refused_and_breaks_nothing(
+    guarded: World, scheme: bytes, header: bytes
+) -> None:
+    answer = guarded.http.get("/v1/tasks", headers={b"Authorization": scheme + header})
+    problem(answer, 401)
+
+
+def test_key_as_the_password_of_a_browser_opens_too(guarded: World) -> None:
+    pair = base64.b64encode(f"me:{text_of(guarded, Role.READER)}".encode()).decode()
+    answer = guarded.http.get("/v1/tasks", headers={"Authorization": f"Basic {pair}"})
+    assert answer.status_code == 200
+
+
+def test_reader_looks_operator_runs_tasks_and_admin_declares(guarded: World) -> None:
+    reader, operator = bearer(guarded, Role.READER), bearer(guarded, Role.OPERATOR)
+    admin = bearer(guarded, Role.ADMIN)
+    detail = problem(post_task(guarded, reader), 403)["detail"]
+    assert "reader" in detail
+    assert "operator" in detail
+    assert post_task(guarded, operator).status_code == 201
+    assert guarded.http.get("/v1/tasks/by_sip", headers=reader).status_code == 200
+    assert guarded.http.get("/metrics", headers=reader).status_code == 200
+    problem(guarded.http.post("/v1/tasks/by_sip/pause", headers=reader), 403)
+    assert guarded.http.post("/v1/tasks/by_sip/pause", headers=operator).status_code == 200
+    problem(put_stream(guarded, operator, topic="other"), 403)
+    problem(guarded.http.get("/v1/keys", headers=operator), 403)
+    assert guarded.http.get("/v1/keys", headers=admin).status_code == 200
+
+
+def test_key_made_over_the_api_opens_until_it_is_removed(guarded: World) -> None:
+    admin = bearer(guarded, Role.ADMIN)
+    body = {"role": "reader", "reads": ["flows"], "writes": [], "note": "grafana"}
+    made = guarded.http.post("/v1/keys", json=body, headers=admin)
+    assert made.status_code == 201
+    reader = {"Authorization": f"Bearer {made.json()['key']}"}
+    assert guarded.http.get("/v1/tasks", headers=reader).status_code == 200
+    listed = guarded.http.get("/v1/keys", headers=admin)
+    assert made.json()["key"] not in listed.text
+    shown = next(each for each in listed.json()["keys"] if each["note"] == "grafana")
+    assert shown == {name: value for name, value in made.json().items() if name != "key"}
+    removed = guarded.http.delete(f"/v1/keys/{shown['id']}", headers=admin)
+    assert removed.status_code == 204
+    assert "removed" in problem(guarded.http.get("/v1/tasks", headers=reader), 401)["detail"]
+    problem(guarded.http.delete(f"/v1/keys/{shown['id']}", headers=admin), 404)
+    problem(guarded.http.delete("/v1/keys/..%2Ftasks", headers=admin), 404)
+
+
+def test_keys_count_as_last_read_while_zookeeper_is_away(guarded: World) -> None:
+    reader = bearer(guarded, Role.READER)
+    assert guarded.http.get("/metrics", headers=reader).status_code == 200
+    guarded.services.access.ring._changed()
+    guarded.keys.fail_next("all")
+    assert guarded.http.get("/metrics", headers=reader).status_code == 200
+    assert guarded.services.access.ring.stale
+
+
+def test_nobody_gets_in_before_the_keys_were_ever_read() -> None:
+    world = World(ON)
+    reader = bearer(world, Role.READER)
+    world.keys.fail_next("all")
+    answer = problem(world.http.get("/v1/tasks", headers=reader), 503)
+    assert answer["service"] == "zookeeper"
+    assert world.http.get("/v1/tasks", headers=reader).status_code == 200
+    world.close()
+
+
+def test_page_that_asks_its_user_itself_is_not_told_to_use_the_browsers_dialog(
+    guarded: World,
+) -> None:
+    by_address = guarded.http.get("/v1/tasks").headers["www-authenticate"]
+    assert "Basic" in by_address
+    page = {"X-Requested-With": "XMLHttpRequest"}
+    assert guarded.http.get("/v1/tasks", headers=page).headers["www-authenticate"] == (
+        'Bearer realm="mars"'
+    )
+
+
+# -------------------------------------------------------------------------------- topics
+
+
+def test_tasks_read_and_write_only_topics_of_their_key(guarded: World) -> None:
+    elsewhere = bearer(guarded, Role.OPERATOR, reads=["clicks*"], writes=[])
+    detail = problem(post_task(guarded, elsewhere), 403)["detail"]
+    assert "topic flows" in detail
+    assert "clicks*" in detail
+    ours = bearer(guarded, Role.OPERATOR, reads=["fl*"], writes=["out.*"])
+    assert post_task(guarded, ours).status_code == 201  # its own topic is always its own
+    wrong = problem(post_task(guarded, ours, "b", options={"output_topic": "theirs"}), 403)
+    assert "write to topic theirs" in wrong["detail"]
+    right = post_task(guarded, ours, "c", options={"output_topic": "out.c"})
+    assert right.status_code == 201
+    changed = {"sql": BY_SIP, "options": {"output_topic": "theirs"}}
+    problem(guarded.http.put("/v1/tasks/c", json=changed, headers=ours), 403)
+
+
+@pytest.mark.parametrize("path", ["/v1/tasks/validate", "/v1/queries"])
+def test_queries_and_checks_read_only_topics_of_their_key(guarded: World, path: str) -> None:
+    elsewhere = bearer(guarded, Role.OPERATOR, reads=["clicks*"])
+    answer = guarded.http.post(path, json={"sql": BY_SIP}, headers=elsewhere)
+    assert "topic flows" in problem(answer, 403)["detail"]
+
+
+@pytest.mark.parametrize("location", ["/etc", "/data/../etc", "/database"])
+def test_files_are_read_only_where_the_key_allows(guarded: World, location: str) -> None:
+    ours = bearer(guarded, Role.OPERATOR, reads=["flows", "/data/*"])
+    guarded.files.sizes["/data/a"] = 10
+    refused = post_task(guarded, ours, history={"files": location, "format": "csv"})
+    assert "files at" in problem(refused, 403)["detail"]
+    allowed = post_task(guarded, ours, history={"files": "/data/a", "format": "csv"})
+    assert allowed.status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("method", "tail"), [("POST", "/pause"), ("POST", "/resume"), ("DELETE", "")]
+)
+def test_tasks_over_topics_of_others_are_left_alone(guarded: World, method: str, tail: str) -> None:
+    assert post_task(guarded, bearer(guarded, Role.OPERATOR)).status_code == 201
+    elsewhere = bearer(guarded, Role.OPERATOR, reads=["clicks*"])
+    answer = guarded.http.request(method, f"/v1/tasks/by_sip{tail}", headers=elsewhere)
+    assert "topic flows" in problem(answer, 403)["detail"]
+
+
+def test_what_is_done_for_a_caller_is_not_done_without_one() -> None:
+    with pytest.raises(Forbidden):
+        caller()
+    with acting(replace(caller_of_all(), reads=())), pytest.raises(Forbidden, match="nothing"):
+        caller().check_read("flows")
+
+
+def caller_of_all() -> Any:
+    from api.callers import ANYBODY
+
+    return ANYBODY
+
+
+# -------------------------------------------------------------------------------- limits
+
+
+def test_bucket_of_tokens_lets_a_burst_through_and_then_the_rate() -> None:
+    now = [0.0]
+    buckets = TokenBuckets(2, lambda: now[0])
+    assert [buckets.take("a") for _ in range(4)] == [0, 0, 0, 0]
+    assert buckets.take("a") == pytest.approx(0.5)
+    assert buckets.take("b") == 0
+    now[0] = 0.5
+    assert buckets.take("a") == 0
+    assert buckets.take("a") == pytest.approx(0.5)
+    now[0] = 1_000.0
+    assert [buckets.take("a") for _ in range(4)] == [0, 0, 0, 0]
+    assert buckets.take("a") > 0
+
+
+def test_who_asks_too_often_is_told_when_to_ask_again() -> None:
+    world = World(AccessPolicy(on=True, requests_per_second=1))
+    reader, other = bearer(world, Role.READER), bearer(world, Role.READER)
+    for headers, refusal in ((reader, 200), ({}, 401)):
+        answers = [world.http.get("/v1/tasks", headers=headers) for _ in range(3)]
+        assert [each.status_code for each in answers] == [refusal, refusal, 429]
+        assert answers[2].headers["retry-after"] == "1"
+        assert "requests_per_second" in problem(answers[2], 429)["detail"]
+    assert world.http.get("/v1/tasks", headers=other).status_code == 200
+    assert world.http.get("/healthz").status_code == 200
+    world.close()
+
+
+def test_there_are_at_most_so_many_tasks() -> None:
+    world = World(cluster=replace(CLUSTER, tasks_max=1))
+    assert world.declare().status_code == 201
+    assert world.register("a").status_code == 201
+    assert "api.tasks_max" in problem(world.register("b"), 409)["detail"]
+    assert world.http.delete("/v1/tasks/a").status_code == 204
+    assert world.register("b").status_code == 201
+    world.close()
+
+
+# --------------------------------------------------------------------------------- pages
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"Sec-Fetch-Site": "same-origin", "Origin": "http://mars"}, 200),
+        ({"Sec-Fetch-Site": "none"}, 200),
+        ({"Origin": "http://mars"}, 200),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+    ],
+)
+def test_pages_of_others_change_nothing(world: World, headers: dict[str, str], status: int) -> None:
+    world.register()
+    answer = world.http.post("/v1/tasks/by_sip/pause", headers=headers)
+    assert answer.status_code == status
+    assert world.http.get("/v1/tasks", headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("localhost:8080", 200), ("127.0.0.1", 200), ("[::1]:80", 200), ("evil.example", 403)],
+)
+def test_api_for_this_machine_is_called_by_its_names_only(host: str, status: int) -> None:
+    made = World(policy_of(ApiSettings()))
+    answer = made.http.get("/v1/tasks", headers={"Host": host})
+    assert answer.status_code == status
+    made.close()
+
+
+def test_keys_are_asked_for_unless_only_this_machine_is_listened_to() -> None:
+    assert not policy_of(ApiSettings()).on
+    assert policy_of(ApiSettings(access="on")).on
+    assert policy_of(ApiSettings(host="0.0.0.0")).on
+    assert policy_of(ApiSettings(host="mars.example.org")).on
+    assert not policy_of(ApiSettings(host="::1")).on
+    assert not policy_of(ApiSettings(host="0.0.0.0", access="off")).on
+
+
+def test_what_is_open_to_others_is_said() -> None:
+    assert warnings_of(ApiSettings(access="on")) == []
+    (clear,) = warnings_of(ApiSettings(host="0.0.0.0"))
+    assert "clear text" in clear
+    (everything,) = warnings_of(ApiSettings(host="0.0.0.0", access="off"))
+    assert "may do everything" in everything
+    assert warnings_of(ApiSettings(host="0.0.0.0", tls_certificate_location="a")) == []
+
+
+# --------------------------------------------------------------------------------- audit
+
+
+def audit(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    return [record.mars_fields for record in caplog.records if record.name == "audit"]
+
+
+def test_audit_log_names_who_did_what_and_never_a_key(
+    guarded: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "audit")
+    operator = text_of(guarded, Role.OPERATOR)
+    headers = {"Authorization": f"Bearer {operator}"}
+    post_task(guarded, headers)
+    guarded.http.get("/v1/tasks", headers=headers)
+    guarded.http.get("/v1/tasks", headers={"Authorization": f"Bearer {operator}0"})
+    guarded.http.delete("/v1/streams/a%0Ab?secret=1", headers=headers)
+    made, wrong, refused = audit(caplog)
+    identity = operator.split("_")[1]
+    assert (made["key"], made["role"]) == (identity, "operator")
+    assert (made["method"], made["path"], made["status"]) == ("POST", "/v1/tasks", 201)
+    assert (wrong["key"], wrong["status"]) == ("none", 401)
+    assert (refused["key"], refused["status"]) == (identity, 403)
+    assert refused["path"] == "/v1/streams/a%0Ab"
+    assert operator.rpartition("_")[2] not in caplog.text

@@ -1,0 +1,153 @@
+"""Figures of tasks for charts: rings of points, and event streams of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import anyio
+import pytest
+
+from api.errors import TooManyFollowers
+from api.services import figures
+from mars.types import TaskName
+from tests.unit.api.twins import World, problem
+
+
+@pytest.fixture
+def running(world: World) -> World:
+    """A task that has taken a row of each partition; the clock stands at 1,000 s."""
+    assert world.register(start="earliest").status_code == 201
+    world.start_in_store()
+    world.run_batch([{"timestamp": 940_000, "sip": "a"}])
+    world.run_batch([{"timestamp": 950_000, "sip": "a"}], partition=1)
+    world.kafka.end_offsets["flows"][1] = 8
+    return world
+
+
+def take(world: World) -> None:
+    world.forget_progress_age()
+    world.services.figures.take()
+
+
+def points(world: World) -> list[dict[str, Any]]:
+    answer = world.http.get("/v1/tasks/by_sip/figures")
+    assert answer.status_code == 200, answer.text
+    found: list[dict[str, Any]] = answer.json()["points"]
+    return found
+
+
+def test_a_point_says_where_a_task_is(running: World) -> None:
+    (point,) = points(running)
+    assert (point["at"], point["lag"], point["watermark"]) == (1_000_000, 7, 940_000)
+    assert point["watermark_delay_ms"] == 60_000
+    assert point["log_bytes"] > 0
+    assert point["close_latency_ms"] is None
+
+
+def test_close_latency_is_seen_when_a_window_closes(running: World) -> None:
+    running.commit(0, closed_ms=900_000)
+    take(running)
+    assert points(running)[-1]["close_latency_ms"] is None
+    running.commit(1, closed_ms=960_000)
+    running.now_ms = 961_500
+    take(running)
+    assert points(running)[-1]["close_latency_ms"] == 1_500
+    running.now_ms = 971_500
+    take(running)
+    assert points(running)[-1]["close_latency_ms"] == 1_500
+
+
+def test_list_of_tasks_is_made_once_until_something_in_it_changes(running: World) -> None:
+    listing = running.services.listing
+    first = listing.as_json(deleted=False)
+    assert listing.as_json(deleted=False) is first
+    running.services.figures.take()
+    second = listing.as_json(deleted=False)
+    assert second is not first
+    assert listing.as_json(deleted=True) is not second
+    assert running.http.post("/v1/tasks/by_sip/pause").status_code == 200
+    assert b'"paused"' in listing.as_json(deleted=False)
+
+
+def test_list_of_tasks_has_their_newest_figures(running: World) -> None:
+    (task,) = running.http.get("/v1/tasks").json()["tasks"]
+    assert (task["figures"]["lag"], task["figures"]["watermark"]) == (7, 940_000)
+
+
+def test_all_tasks_together_are_added_up(running: World) -> None:
+    assert running.register("other", start="earliest").status_code == 201
+    running.start_in_store("other")
+    found = running.http.get("/v1/figures").json()
+    assert list(found["tasks"]) == ["by_sip", "other"]
+    assert found["points"][-1]["lag"] == 7 + 1 + 8
+    assert found["points"][-1]["watermark"] is None
+
+
+def test_so_many_points_are_kept_and_none_of_a_task_that_is_gone(running: World) -> None:
+    for _ in range(figures.POINTS_KEPT + 5):
+        running.services.figures._remember(running.services.sampler.latest())
+    assert len(points(running)) == figures.POINTS_KEPT
+    assert running.http.delete("/v1/tasks/by_sip").status_code == 204
+    take(running)
+    assert running.http.get("/v1/figures").json()["tasks"] == {}
+    problem(running.http.get("/v1/tasks/by_sip/figures"), 404)
+
+
+def test_figures_are_kept_while_servers_are_away(running: World) -> None:
+    take(running)
+    running.registry.fail_next("tasks")
+    running.services.figures.take()
+    assert len(points(running)) == 1
+
+
+def data_of(event: bytes) -> dict[str, Any]:
+    name, data, *_rest = event.decode().split("\n")
+    assert name == "event: figures"
+    found: dict[str, Any] = json.loads(data.removeprefix("data: "))
+    return found
+
+
+async def never() -> bool:
+    return False
+
+
+async def first_and_next(world: World, stream: AsyncIterator[bytes]) -> list[dict[str, Any]]:
+    """The first event, and the one after another sample."""
+    first = data_of(await anext(stream))
+    await anyio.to_thread.run_sync(take, world)
+    following = data_of(await anext(stream))
+    await stream.aclose()  # type: ignore[attr-defined]
+    return [first, following]
+
+
+def test_followers_get_the_points_so_far_and_then_each_new_one(running: World) -> None:
+    take(running)
+    take(running)
+    service = running.services.figures
+    first, following = anyio.run(
+        first_and_next, running, service.follow_task(TaskName("by_sip"), never)
+    )
+    assert (len(first["points"]), len(following["points"])) == (2, 1)
+    first, following = anyio.run(first_and_next, running, service.follow_all(never))
+    assert (len(first["points"]), len(following["points"])) == (3, 1)
+    assert following["tasks"]["by_sip"]["lag"] == 7
+    assert service._followers == 0
+
+
+def test_followers_are_limited_and_give_their_place_back(
+    running: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(figures, "FOLLOWERS_MAX", 0)
+    with pytest.raises(TooManyFollowers, match="close some dashboards"):
+        running.services.figures.follow_all(never)
+    answer = running.http.get("/v1/figures", headers={"Accept": "text/event-stream"})
+    problem(answer, 429)
+
+
+def test_stream_ends_when_the_process_stops(running: World) -> None:
+    running.stopping.set()
+    answer = running.http.get("/v1/tasks/by_sip/figures", headers={"Accept": "text/event-stream"})
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert len(data_of(answer.content)["points"]) == 1

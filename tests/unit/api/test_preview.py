@@ -1,0 +1,307 @@
+"""Previews: what a query would give and cost, over a topic's last seconds or given rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pytest
+
+from api.services import preview, preview_reading
+from mars.types import Topic
+from tests.unit.api.twins import World, problem
+
+SQL = "SELECT sip, count(*), sum(bytes) FROM flows GROUP BY sip WINDOWING 10 s"
+NOW_MS = 1_700_000_000_000
+
+
+@pytest.fixture(autouse=True)
+def clock(world: World) -> None:
+    world.now_ms = NOW_MS
+    world.broker.create_topic(Topic("flows"), 2)
+
+
+def send(
+    world: World,
+    rows: Iterable[Mapping[str, object] | bytes],
+    partition: int = 0,
+    ago_ms: int = 500,
+) -> None:
+    """Messages that came some time ago, in the topic and in what the brokers say of it."""
+    for row in rows:
+        value = row if isinstance(row, bytes) else json.dumps(row).encode()
+        world.broker.append(Topic("flows"), partition, value, timestamp_ms=world.now_ms - ago_ms)
+    log = world.broker.partition(Topic("flows"), partition)
+    since = [one.offset for one in log.records if one.timestamp_ms >= world.now_ms - 10_000]
+    world.kafka.timed_offsets["flows"][partition] = since[0] if since else log.stable_end
+    world.kafka.end_offsets["flows"][partition] = log.stable_end
+
+
+def flow(at_ms: int, sip: str = "a", **more: object) -> dict[str, object]:
+    return {"timestamp": NOW_MS + at_ms, "sip": sip, "bytes": 10, **more}
+
+
+def ask(world: World, **members: object) -> dict[str, Any]:
+    answer = world.http.post("/v1/tasks/preview", json={"sql": SQL, **members})
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def test_preview_gives_the_rows_that_the_task_would_emit(world: World) -> None:
+    send(world, [flow(-9_000), flow(-8_000), flow(-1_000, "b")])
+    send(world, [flow(-7_000)], partition=1)
+
+    found = ask(world)
+
+    assert found["source"] == "last_seconds"
+    assert found["messages"] == 4
+    assert found["counts"] == {"read": 4, "counted": 4, "filtered": 0, "bad": 0, "future": 0}
+    (window,) = found["windows"]
+    start = window["window_start"]
+    assert (window["window_end"], window["groups"]) == (start + 10_000, 2)
+    common = {"window_start": start, "window_end": start + 10_000}
+    assert window["rows"] == [
+        {**common, "sip": "a", "count": 3, "sum_bytes": 30},
+        {**common, "sip": "b", "count": 1, "sum_bytes": 10},
+    ]
+    assert [column["name"] for column in found["output"]["columns"]][2:] == [
+        "sip",
+        "count",
+        "sum_bytes",
+    ]
+    assert (found["truncated"], found["more_windows"], found["notes"]) == (False, False, [])
+
+
+def test_preview_touches_nothing_and_frees_its_reader(world: World) -> None:
+    send(world, [flow(-1_000)])
+    before = world.registry.tasks(), set(world.kafka.topics), dict(world.kafka.progress)
+    ask(world)
+    assert (world.registry.tasks(), set(world.kafka.topics), dict(world.kafka.progress)) == before
+    (reader,) = world.readers
+    assert reader.lags() == {}
+    assert world.broker.groups == {}
+
+
+def test_preview_of_rows_in_the_request_reads_no_topic(world: World) -> None:
+    assert world.declare(format="csv").status_code == 200
+    found = ask(world, rows=[flow(-1_000), flow(-500), {"sip": "a"}, "no object"])
+    assert found["source"] == "rows"
+    assert found["counts"] == {"read": 4, "counted": 2, "filtered": 0, "bad": 2, "future": 0}
+    assert [(row["offset"], row["reason"]) for row in found["rejected"]] == [
+        (3, "unreadable"),
+        (2, "no_event_time"),
+    ]
+    assert found["predictions"]["rows_per_second"] is None
+    assert found["predictions"]["redis_bytes"] is None
+    assert world.readers == []
+
+
+def test_windows_are_the_newest_and_their_rows_limited(world: World) -> None:
+    rows = [flow(10_000 * number, sip) for number in range(25) for sip in "abc"]
+    found = ask(world, rows=rows, limit=2)
+    starts = [window["window_start"] for window in found["windows"]]
+    assert len(starts) == 20
+    assert starts == sorted(starts)
+    assert starts[-1] == NOW_MS + 240_000
+    assert found["more_windows"]
+    assert {(window["groups"], len(window["rows"])) for window in found["windows"]} == {(3, 2)}
+
+
+def test_sliding_windows_are_made_of_their_panes(world: World) -> None:
+    sql = "SELECT count(*) FROM flows WINDOWING 20 s SLIDE 10 s"
+    found = ask(world, sql=sql, rows=[flow(0), flow(10_000), flow(10_001)])
+    counts = [window["rows"][0]["count"] for window in found["windows"]]
+    assert counts == [1, 3, 2]
+
+
+# ------------------------------------------------------------------------------- predictions
+
+
+def test_rates_and_sizes_are_predicted_from_the_last_seconds(world: World) -> None:
+    send(world, [flow(-9_000 + number, f"sip-{number % 50}") for number in range(200)])
+    found = ask(world, options={"delay": "5s"})["predictions"]
+    assert found["rows_per_second"] == 20.0
+    assert found["groups_per_window"] == 50
+    assert found["groups_at_least"]
+    assert 0 < found["redis_bytes_merged"] <= found["redis_bytes"] < found["redis_bytes_max"]
+    assert "About 20 rows a second." in found["sentences"]
+    assert any("in Redis" in sentence for sentence in found["sentences"])
+
+
+def test_delay_is_suggested_from_the_disorder_within_partitions(world: World) -> None:
+    # Every tenth row is 3.9 s behind the one before: late for 39 % of the places of a border.
+    rows = [flow(100 * number - (4_000 if number % 10 == 9 else 0)) for number in range(100)]
+    found = ask(world, rows=rows)["predictions"]
+    shares = {one["delay_ms"]: one["share"] for one in found["late"]}
+    assert list(shares) == [0, 1_000, 5_000, 30_000, 60_000]
+    assert shares[0] == pytest.approx(0.039)
+    assert shares[1_000] == pytest.approx(0.029)
+    assert shares[5_000] == 0
+    assert found["disorder_max_ms"] == 3_900
+    assert found["suggested_delay_ms"] == 5_000
+    assert "use a delay of 5 s." in found["sentences"][-1]
+
+
+def test_rows_in_order_need_no_delay(world: World) -> None:
+    found = ask(world, rows=[flow(number) for number in range(10)])["predictions"]
+    assert (found["suggested_delay_ms"], found["disorder_max_ms"]) == (0, 0)
+    assert "a delay of 0 s is enough" in found["sentences"][-1]
+
+
+def test_disorder_is_within_partitions_not_between_them(world: World) -> None:
+    send(world, [flow(-1_000)])
+    send(world, [flow(-9_000)], partition=1)
+    assert ask(world)["predictions"]["disorder_max_ms"] == 0
+
+
+# ----------------------------------------------------------------------- what goes wrong
+
+
+def note_of(world: World, **members: object) -> str:
+    return " ".join(ask(world, **members)["notes"])
+
+
+def test_empty_topic_says_so(world: World) -> None:
+    assert "Topic flows has no messages" in note_of(world)
+
+
+def test_silent_topic_shows_its_newest_messages(world: World) -> None:
+    send(world, [flow(-100_000)], ago_ms=100_000)
+    found = ask(world)
+    assert (found["source"], found["messages"]) == ("newest", 1)
+    assert "No message came in the last 10 s" in found["notes"][0]
+    assert found["predictions"]["rows_per_second"] is None
+
+
+def test_wrong_type_is_told_with_an_example(world: World) -> None:
+    note = note_of(world, rows=[flow(0), flow(1, bytes="many")])
+    assert "1 of 2 rows have a value of a wrong type, such as: `bytes` is no int64." in note
+
+
+def test_missing_field_is_told(world: World) -> None:
+    note = note_of(world, rows=[{"timestamp": NOW_MS, "source": "a", "bytes": 1}])
+    assert "Field sip is missing or NULL in every row" in note
+
+
+def test_seconds_for_milliseconds_are_told(world: World) -> None:
+    send(world, [{"timestamp": NOW_MS // 1_000, "sip": "a"}])
+    assert "declare it timestamp_s" in note_of(world)
+
+
+def test_microseconds_for_milliseconds_are_told(world: World) -> None:
+    send(world, [{"timestamp": NOW_MS * 1_000, "sip": "a"}])
+    assert "declare it timestamp_us" in note_of(world)
+
+
+def test_future_rows_are_told(world: World) -> None:
+    send(world, [flow(0), flow(0), flow(3_600_000)])
+    assert "1 of 3 rows have an event time far after they came" in note_of(world)
+
+
+def test_filters_that_let_nothing_through_are_told(world: World) -> None:
+    where = "SELECT count(*) FROM flows WHERE bytes > 99 WINDOWING 10 s"
+    having = "SELECT sip, count(*) FROM flows GROUP BY sip HAVING count(*) > 9 WINDOWING 10 s"
+    assert "WHERE lets none of 1 rows through." in note_of(world, sql=where, rows=[flow(0)])
+    assert "HAVING lets no group through." in note_of(world, sql=having, rows=[flow(0)])
+
+
+def test_preview_stops_at_its_limits(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preview_reading, "MESSAGES_MAX", 10)
+    send(world, [flow(-1_000 + number) for number in range(50)])
+    found = ask(world)
+    assert (found["messages"], found["truncated"]) == (5, True)
+    assert "reached its limit" in found["notes"][0]
+    monkeypatch.setattr(preview_reading, "BYTES_MAX", 1)
+    monkeypatch.setattr(preview_reading, "PIECE_MESSAGES", 2)
+    assert (ask(world)["messages"], ask(world)["truncated"]) == (2, True)
+
+
+def test_wrong_query_is_refused_at_its_place(world: World) -> None:
+    answer = world.http.post("/v1/tasks/preview", json={"sql": "SELECT nothing\nFROM flows"})
+    document = problem(answer, 422)
+    assert (document["line"], document["column"]) == (1, 8)
+
+
+@pytest.mark.parametrize("members", [{"seconds": 61}, {"seconds": 0}, {"limit": 0}, {"rows": {}}])
+def test_members_out_of_their_range_are_refused(world: World, members: dict[str, Any]) -> None:
+    problem(world.http.post("/v1/tasks/preview", json={"sql": SQL, **members}), 422)
+
+
+def test_stream_without_a_topic_is_refused(world: World) -> None:
+    del world.kafka.topics["flows"]
+    problem(world.http.post("/v1/tasks/preview", json={"sql": SQL}), 422)
+
+
+def test_too_many_previews_at_a_time_are_refused(world: World) -> None:
+    places = world.services.previews._places
+    for _ in range(preview.PREVIEWS_MAX):
+        assert places.acquire(blocking=False)
+    document = problem(world.http.post("/v1/tasks/preview", json={"sql": SQL, "rows": []}), 429)
+    assert "try again" in document["detail"]
+    places.release()
+    assert ask(world, rows=[])["notes"] == ["No rows were given."]
+    assert ask(world, rows=[])["notes"] == ["No rows were given."]
+
+
+def break_reading(world: World) -> None:
+    """Every poll of a reader fails from now on."""
+    open_reader = world.open_reader
+
+    def failing() -> Any:
+        reader = open_reader()
+        reader.fail_next("poll")
+        return reader
+
+    world.open_reader = failing  # type: ignore[method-assign]
+    world.services = world._services()
+
+
+def test_kafka_that_goes_away_is_named_and_the_place_is_free_again(world: World) -> None:
+    send(world, [flow(-1_000)])
+    break_reading(world)
+    for _ in range(preview.PREVIEWS_MAX + 1):
+        answer = world.http.post("/v1/tasks/preview", json={"sql": SQL})
+        assert problem(answer, 503)["service"] == "kafka"
+
+
+# --------------------------------------------------------------------------------- stream
+
+
+def events(world: World, **members: object) -> list[tuple[str, dict[str, Any]]]:
+    answer = world.http.post(
+        "/v1/tasks/preview",
+        json={"sql": SQL, **members},
+        headers={"Accept": "text/event-stream"},
+    )
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    parts = [piece.split("\n") for piece in answer.text.split("\n\n") if piece]
+    return [
+        (name.removeprefix("event: "), json.loads(data.removeprefix("data: ")))
+        for name, data in parts
+    ]
+
+
+def test_preview_is_streamed_when_asked_for(world: World) -> None:
+    send(world, [flow(-15_000), flow(-1_000)])
+    found = events(world)
+    assert [name for name, _ in found] == ["progress", "window", "window", "preview"]
+    assert found[0][1] == {"messages": 2, "messages_total": 2}
+    assert found[-1][1]["counts"]["counted"] == 2
+    assert found[-1][1]["windows"] == []
+
+
+def test_stream_tells_of_a_server_that_goes_away(world: World) -> None:
+    send(world, [flow(-1_000)])
+    break_reading(world)
+    (only,) = events(world)
+    assert (only[0], only[1]["status"], only[1]["service"]) == ("problem", 503, "kafka")
+
+
+def test_stream_of_a_wrong_query_is_refused_before_it_begins(world: World) -> None:
+    answer = world.http.post(
+        "/v1/tasks/preview", json={"sql": "SELECT"}, headers={"Accept": "text/event-stream"}
+    )
+    problem(answer, 422)

@@ -1,0 +1,69 @@
+"""`mars task preview`, against the API."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from mars.cli import run
+from mars.client import Client
+from tests.unit.api.twins import World
+from tests.unit.cli.test_query import Kept
+
+SQL = "SELECT sip, count(*) FROM flows GROUP BY sip WINDOWING 10 s"
+ROWS = '{"timestamp": 1000, "sip": "a"}\n\n{"timestamp": 2000, "sip": "[b]"}\n{"timestamp": "x"}\n'
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> str:
+    path = tmp_path / "rows.ndjson"
+    path.write_text(ROWS)
+    return str(path)
+
+
+@pytest.fixture(autouse=True)
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    made = World()
+    assert made.declare().status_code == 201
+    monkeypatch.setattr("mars.cli.tasks.Client", partial(Client, transport=Kept(made.transport)))
+    yield made
+    made.close()
+
+
+def preview(*arguments: str) -> int:
+    return run(["task", "preview", "--api", "http://mars", *arguments])
+
+
+def test_preview_shows_windows_and_says_what_to_know(
+    rows: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert preview("--sql", SQL, "--rows", rows) == 0
+    shown = capsys.readouterr().out
+    assert "1970-01-01 00:00:00  2 groups" in shown
+    assert '"[b]"' in shown
+    assert "3 rows read: 2 counted, 0 filtered, 1 bad, 0 future." in shown
+    assert "Rows are in order within their partitions" in shown
+    assert "wrong_type" in shown
+
+
+def test_preview_gives_json(rows: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert preview("--sql", SQL, "--rows", rows, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["counts"]["counted"] == 2
+    assert [row["sip"] for row in found["windows"][0]["rows"]] == ["[b]", "a"]
+
+
+def test_wrong_query_is_told_at_its_place(rows: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert preview("--sql", "SELECT nothing FROM flows", "--rows", rows) == 4
+    assert "line 1, column 8" in capsys.readouterr().err
+
+
+def test_line_that_is_no_json_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "rows"
+    path.write_text('{"timestamp": 1}\nnot json\n')
+    assert preview("--sql", SQL, "--rows", str(path)) == 4
+    assert "line 2: this is no JSON value" in " ".join(capsys.readouterr().err.split())

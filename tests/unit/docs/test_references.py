@@ -1,0 +1,46 @@
+"""docs/sql.md and docs/rest.md are what the code says; what the code has, they have."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from api import reference as rest
+from mars.errors import Rejected
+from mars.sql import reference as sql
+from mars.sql.compiler import AGGREGATES, SCALARS
+from mars.sql.options import parse_options
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+
+def test_sql_reference_is_what_the_code_says() -> None:
+    written = (DOCS / "sql.md").read_text("utf-8")
+    assert written == sql.document(), "run: python -m mars.sql.reference > docs/sql.md"
+
+
+def test_rest_reference_is_what_the_code_says() -> None:
+    written = (DOCS / "rest.md").read_text("utf-8")
+    assert written == rest.document(), "run: python -m api.reference > docs/rest.md"
+
+
+def test_sql_reference_has_an_example_of_every_function() -> None:
+    assert set(sql.SCALAR_EXAMPLES) == set(SCALARS)
+    assert set(sql.AGGREGATE_EXAMPLES) == set(AGGREGATES)
+
+
+def test_sql_reference_has_every_option_that_may_be_set() -> None:
+    with pytest.raises(Rejected) as refused:
+        parse_options({"?": 1}, sql.TASK, sql.STREAM)
+    taken = set(re.findall(r"[a-z_]+", str(refused.value).partition("There are ")[2]))
+    options = sql.document().partition("## Options of a task")[2]
+    assert set(re.findall(r"^\| `([a-z_]+)` \|", options, re.MULTILINE)) == taken
+
+
+def test_rest_reference_has_every_path_once() -> None:
+    page = rest.document()
+    for path, operations in rest.describe()["paths"].items():
+        for method in operations:
+            assert page.count(f"`{method.upper()} {path}`") == 1

@@ -1,0 +1,280 @@
+"""Windows that are open for long: their panes are saved in Kafka, and a lost store gets them back.
+
+lane   0 ............ S ............ M        window of an hour, saved every second
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mars.adapters.kafka.wire import state_key
+from mars.definitions import TaskState
+from mars.machines.events import TasksChanged
+from mars.plan import WindowShape
+from mars.ports import Progress
+from mars.types import Lane, Topic
+from tests.unit.machines.reducing_rows import NAME, RowSpec, make_task
+from tests.unit.machines.reducing_world import BUCKETS, Reducer, World, counted
+
+HOUR_S = 3_600
+HOUR = WindowShape(HOUR_S * 1000, HOUR_S * 1000)
+STATE = Topic("mars.state")
+EVERY_MS = 1_000
+TO_FIRST = dict.fromkeys(range(BUCKETS), "r1")
+TO_SECOND = dict.fromkeys(range(BUCKETS), "r2")
+KEYS = 7
+
+
+def rows(first: int, count: int) -> list[RowSpec]:
+    """A row a second, in the first hour."""
+    return [(second, f"k{second % KEYS}") for second in range(first, first + count)]
+
+
+def world(window: WindowShape = HOUR, every_ms: int = EVERY_MS) -> World:
+    here = World(make_task(window=window), snapshot_every_ms=every_ms)
+    here.assign(TO_FIRST)
+    return here
+
+
+def feed(here: World, first: int, count: int) -> None:
+    for lane in ("0", "1"):
+        here.append(NAME, lane, first, rows(first, count))
+
+
+def run(here: World, reducer: Reducer, seconds: int, first: int = 0) -> int:
+    """A batch of two rows a lane and second; the next offset."""
+    for _ in range(seconds):
+        feed(here, first, 2)
+        first += 2
+        reducer.run(10, elapsed_ms=100)
+    return first
+
+
+def end_of_hour(here: World, reducer: Reducer, first: int) -> None:
+    """Rows of the next hour close the first one."""
+    for lane in ("0", "1"):
+        here.append(NAME, lane, first, [(HOUR_S + 1, "next")])
+    reducer.run(15)
+
+
+def newest(here: World) -> list[Progress]:
+    """Of each bucket."""
+    found = here.newest()
+    assert len(found) == BUCKETS
+    return found
+
+
+def wanted(fed: int) -> dict[tuple[int, str], int]:
+    return counted([*rows(0, fed), *rows(0, fed)], HOUR_S, HOUR_S)
+
+
+def recover(here: World, owner: str) -> tuple[Reducer, dict[Lane, int]]:
+    """Lose the store; the reducer that goes on, and the offsets at which mappers do."""
+    made: list[Reducer] = []
+    owners = dict.fromkeys(range(BUCKETS), owner)
+    here.lose_store(owners, also=lambda: made.append(Reducer(here, owner)))
+    head = here.store.head([NAME])[NAME]
+    assert head is not None
+    return made[0], dict(head.offsets)
+
+
+def replay(here: World, offsets: dict[Lane, int], fed: int) -> None:
+    """What mappers read again, in batches that no cut lies in."""
+    cuts = here.start_of(here.tasks[NAME]).cuts
+    for lane, first in offsets.items():
+        stops = sorted({*(cut for cut in cuts[lane] if first < cut < fed), fed})
+        for start, end in zip([first, *stops], stops, strict=False):
+            if start < end:
+                here.append(NAME, lane, start, rows(start, end - start))
+
+
+# ------------------------------------------------------------------------------------- saving
+
+
+def test_a_window_open_for_long_moves_the_offsets_from_which_a_lost_store_is_read_again() -> None:
+    here = world()
+    fed = run(here, Reducer(here, "r1"), 6)
+
+    for record in newest(here):
+        assert record.snapshot is not None
+        assert record.needed == record.snapshot.merged
+        assert fed - 6 <= record.needed[Lane("0")] <= record.merged[Lane("0")] <= fed
+
+
+def test_windows_that_close_in_time_are_never_saved() -> None:
+    here = world(WindowShape(2_000, 2_000), every_ms=5_000)
+    run(here, Reducer(here, "r1"), 20)
+    assert len(named(here)) <= 1, "only the row of the next hour is open"
+    assert not any(log.records for log in here.broker.topics[STATE].partitions)
+
+
+def test_what_is_saved_is_merged_in_the_store_too() -> None:
+    here = world()
+    run(here, Reducer(here, "r1"), 10)
+    stored = here.store.snapshot().tasks[NAME]
+    assert len(stored.bases) == BUCKETS
+    assert all(len(log) <= 2 for log in stored.logs.values())
+
+
+def test_a_snapshot_goes_when_its_windows_are_closed() -> None:
+    here = world()
+    reducer = Reducer(here, "r1")
+    fed = run(here, reducer, 5)
+    assert set(parts_left(here)) == named(here)
+    assert len(named(here)) == BUCKETS
+
+    end_of_hour(here, reducer, fed)
+
+    assert set(parts_left(here)) == named(here)
+    assert len(named(here)) <= 1, "only the row of the next hour is open"
+
+
+def test_a_snapshot_goes_with_its_task() -> None:
+    here = world()
+    reducer = Reducer(here, "r1")
+    run(here, reducer, 5)
+    assert any(parts_left(here))
+
+    here.tasks = {NAME: make_task(window=HOUR, state=TaskState.DELETED)}
+    reducer.feed(TasksChanged(here.tasks))
+    reducer.run(15)
+
+    assert all(record.deleted for record in newest(here))
+    assert not any(parts_left(here))
+
+
+def named(here: World) -> set[bytes]:
+    """Keys of the parts that the records name."""
+    return {
+        state_key(record.task, record.version, record.bucket, number)
+        for record in newest(here)
+        if record.snapshot is not None
+        for number in range(record.snapshot.parts)
+    }
+
+
+def parts_left(here: World) -> Iterator[bytes]:
+    """Keys of parts that compaction would leave."""
+    for log in here.broker.topics[STATE].partitions:
+        newest = {one.key: one.value for one in log.committed(0, log.stable_end)}
+        yield from (key for key, value in newest.items() if value is not None and key is not None)
+
+
+# ---------------------------------------------------------------------------------- restoring
+
+
+def test_a_lost_store_gets_the_panes_back_and_only_newer_rows_are_read_again() -> None:
+    here = world()
+    fed = run(here, Reducer(here, "r1"), 6)
+    saved = min(record.needed[Lane("0")] for record in newest(here))
+
+    second, offsets = recover(here, "r2")
+    assert offsets == {Lane("0"): saved, Lane("1"): saved}
+    replay(here, offsets, fed)
+    second.run(5)
+    end_of_hour(here, second, fed)
+
+    assert here.emitted(NAME) == wanted(fed)
+    assert sum(record.ledger.read for record in newest(here)) == 2 * (fed + 1)
+
+
+def test_buckets_with_newer_snapshots_pass_over_what_others_have_read_again() -> None:
+    here = world()
+    here.assign({0: "r1", 1: "other", 2: "other"})
+    first = Reducer(here, "r1")
+    other = Reducer(here, "other")
+    fed = 0
+    for second in range(8):
+        feed(here, fed, 2)
+        fed += 2
+        first.run(10, elapsed_ms=100)
+        if second < 3:
+            other.run(10, elapsed_ms=1)
+    lows = {record.bucket: record.needed[Lane("0")] for record in newest(here)}
+    assert lows[0] > min(lows.values()), "the buckets do not differ: the test shows nothing"
+
+    made, offsets = recover(here, "r3")
+    replay(here, offsets, fed)
+    made.run(5)
+    end_of_hour(here, made, fed)
+
+    assert here.emitted(NAME) == wanted(fed)
+
+
+def test_an_owner_that_dies_after_it_has_put_panes_back_leaves_nothing_undone() -> None:
+    here = world()
+    fed = run(here, Reducer(here, "r1"), 6)
+    second, offsets = recover(here, "r2")
+    second.run(1)
+
+    here.assign(TO_FIRST)
+    third = Reducer(here, "r1")
+    replay(here, offsets, fed)
+    third.run(5)
+    end_of_hour(here, third, fed)
+
+    assert here.emitted(NAME) == wanted(fed)
+
+
+def test_an_owner_that_follows_in_the_same_store_does_not_read_the_snapshot() -> None:
+    here = world()
+    reducer = Reducer(here, "r1")
+    fed = run(here, reducer, 6)
+    for log in here.broker.topics[STATE].partitions:
+        log.truncate(log.end)
+
+    here.assign(TO_SECOND)
+    second = Reducer(here, "r2")
+    second.run(5)
+    end_of_hour(here, second, fed)
+
+    assert here.emitted(NAME) == wanted(fed)
+    assert "snapshot_lost" not in second.reports
+
+
+def test_nothing_closes_before_the_panes_are_back() -> None:
+    here = world()
+    reducer = Reducer(here, "r1")
+    fed = run(here, reducer, 6)
+    second, offsets = recover(here, "r2")
+    replay(here, offsets, fed)
+    second.store.fail_next("put_base")
+    for lane in ("0", "1"):
+        here.append(NAME, lane, fed, [(HOUR_S + 1, "next")])
+
+    second.run(15)
+
+    assert here.emitted(NAME) == wanted(fed)
+
+
+def test_a_store_is_lost_again_before_the_panes_are_back() -> None:
+    here = world()
+    fed = run(here, Reducer(here, "r1"), 6)
+    recover(here, "r2")
+    third, offsets = recover(here, "r3")
+    replay(here, offsets, fed)
+    third.run(5)
+    end_of_hour(here, third, fed)
+
+    assert here.emitted(NAME) == wanted(fed)
+
+
+def test_a_snapshot_that_is_gone_is_reported_and_its_windows_are_incomplete() -> None:
+    here = world()
+    fed = run(here, Reducer(here, "r1"), 6)
+    for log in here.broker.topics[STATE].partitions:
+        log.truncate(log.end)
+
+    second, offsets = recover(here, "r2")
+    replay(here, offsets, fed)
+    fed = run(here, second, 4, fed)
+    end_of_hour(here, second, fed)
+
+    assert second.reports.count("snapshot_lost") == BUCKETS
+    headers = [
+        dict(record.headers)["mars-complete"]
+        for log in here.broker.topics[Topic(f"mars.results.{NAME}")].partitions
+        for record in log.committed(0, log.stable_end)
+    ]
+    assert headers
+    assert set(headers) == {b"0"}

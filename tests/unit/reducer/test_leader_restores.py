@@ -1,0 +1,157 @@
+"""The leader's loop, where ZooKeeper has lost what mars.control knows."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from mars.adapters.memory.admin import MemoryTopicAdmin
+from mars.adapters.memory.broker import MemoryBroker
+from mars.adapters.memory.control import MemoryControlLog
+from mars.adapters.memory.coordinator import MemoryCoordinator, MemoryEnsemble
+from mars.adapters.memory.partial_log import MemoryPartialLog
+from mars.adapters.memory.progress import MemoryProgressLog
+from mars.adapters.memory.registry import MemoryRegistry
+from mars.definitions import TaskDefinition, TaskState
+from mars.ports import MemberInfo
+from mars.process.life import Life, Services
+from mars.types import AssignmentEpoch, LeaderEpoch, MemberId, StoreEpoch, TaskName
+from reducer.leader import LeaderLoop
+from tests.unit.machines.reducing_rows import STREAM, make_version
+
+MEMBER = MemberId("reducer-1")
+BUCKETS = 2
+NAME = TaskName("by_k")
+
+
+class Looks:
+    """A life that ends after so many looks of the leader."""
+
+    def __init__(self, count: int) -> None:
+        self._left = count
+
+    def wait(self, _timeout_s: float) -> bool:
+        """True when all looks are done."""
+        self._left -= 1
+        return self._left < 0
+
+
+class World:
+    """One reducer, and what it finds."""
+
+    def __init__(self) -> None:
+        self.broker = MemoryBroker()
+        MemoryTopicAdmin(self.broker).ensure_internal(BUCKETS)
+        self.ensemble = MemoryEnsemble()
+        self.registry = MemoryRegistry()
+        self.control = MemoryControlLog()
+        self.coordinator = MemoryCoordinator(self.ensemble, MEMBER)
+        self.coordinator.join(MemberInfo(MEMBER, "reducer", "host", 1, 0, {}, ()))
+        self.leader = LeaderLoop(
+            BUCKETS,
+            log=MemoryPartialLog(lambda: 0, buckets=BUCKETS),
+            progress=MemoryProgressLog(self.broker),
+            control=self.control,
+            registry=self.registry,
+            coordinator=self.coordinator,
+            admin=MemoryTopicAdmin(self.broker),
+            namespace="default",
+            services=Services("leader"),
+        )
+
+    def look(self, count: int = 1) -> None:
+        """Let the leader look so often."""
+        self.leader.run(cast(Life, Looks(count)))
+
+    def wipe(self) -> None:
+        """ZooKeeper comes back empty, and the process connects to it."""
+        self.ensemble.wipe()
+        self.registry.wipe()
+        self.ensemble.heal(MEMBER)
+
+
+def definition(name: str = NAME, state: TaskState = TaskState.RUNNING) -> TaskDefinition:
+    return TaskDefinition(TaskName(name), state, (make_version(3),), first_version=3)
+
+
+def test_tasks_and_streams_come_back_and_version_numbers_do_not_restart() -> None:
+    world = World()
+    gone = definition("gone", TaskState.DELETED)
+    world.registry.create_task(definition())
+    world.registry.create_task(gone)
+    world.registry.put_stream(STREAM)
+    world.look(2)
+    world.wipe()
+    assert world.registry.tasks() == {}
+
+    world.look(4)
+
+    assert world.registry.tasks() == {NAME: definition(), gone.name: gone}
+    assert world.registry.streams() == {STREAM.name: STREAM}
+    assert world.registry.whole()
+
+
+def test_the_number_of_buckets_comes_back() -> None:
+    world = World()
+    world.look(1)
+    world.wipe()
+    world.look(4)
+    assert world.coordinator.buckets(64) == BUCKETS
+
+
+def test_epochs_go_on_above_those_in_kafka() -> None:
+    world = World()
+    world.control.put_epochs(LeaderEpoch(70), StoreEpoch(80), AssignmentEpoch(90))
+
+    world.look(3)
+
+    published = world.coordinator.assignment()
+    assert published is not None
+    assert published.leader_epoch > 70
+    assert published.store_epoch > 80
+    assert min(owner.epoch for owner in published.owners.values()) > 90
+
+
+def test_a_reign_that_does_not_notice_the_loss_goes_on_with_a_higher_epoch() -> None:
+    world = World()
+    world.look(2)
+    before = world.coordinator.assignment()
+    world.wipe()
+    world.look(4)
+    after = world.coordinator.assignment()
+    assert before is not None
+    assert after is not None
+    assert after.leader_epoch > before.leader_epoch
+    assert after.store_epoch > before.store_epoch
+
+
+def test_nothing_is_decided_before_everything_is_back() -> None:
+    world = World()
+    world.registry.create_task(definition())
+    world.look(2)
+    world.wipe()
+    world.registry.fail_next("create_task")
+
+    world.look(3)
+    assert world.coordinator.assignment() is None
+    assert not world.registry.whole()
+
+    world.look(1)
+    assert world.coordinator.assignment() is not None
+    assert world.registry.tasks() == {NAME: definition()}
+
+
+def test_a_new_namespace_is_whole_with_nothing_in_it() -> None:
+    world = World()
+    world.look(1)
+    assert world.registry.whole()
+    assert world.registry.tasks() == {}
+
+
+def test_what_is_newer_than_the_copy_stays() -> None:
+    world = World()
+    world.control.put_task(definition())
+    paused = definition(state=TaskState.PAUSED)
+    world.registry.create_task(paused)
+    world.look(2)
+    assert world.registry.tasks() == {NAME: paused}
+    assert world.control.read().tasks == {NAME: paused}

@@ -1,0 +1,66 @@
+"""Incidents are written down once each, by a thread that nobody waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from mars.adapters.memory.broker import MemoryBroker
+from mars.adapters.memory.incidents import MemoryIncidentLog
+from mars.ports import IncidentKind
+from mars.process import incidents
+from mars.process.incidents import IncidentTeller
+from mars.process.life import Life
+from mars.types import Bucket, Lane, Reason, RejectedRange, StoreEpoch, TaskName, Topic
+from tests.contracts.waiting import eventually
+
+
+@pytest.fixture
+def life() -> Iterator[Life]:
+    life = Life()
+    yield life
+    life.stop()
+
+
+@pytest.fixture
+def log() -> MemoryIncidentLog:
+    broker = MemoryBroker(lambda: 0)
+    broker.create_topic(Topic("mars.incidents"), 1)
+    return MemoryIncidentLog(broker)
+
+
+def test_an_incident_is_written_until_it_is_kept(
+    life: Life, log: MemoryIncidentLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(incidents, "RETRY_S", 0.01)
+    log.fail_next("put")
+    log.fail_next("put", before=False)
+    teller = IncidentTeller(log)
+    teller.tell(incidents.rewound(StoreEpoch(7), "flushed"))
+    teller.tell(incidents.fenced(Bucket(2), "a newer owner."))
+    teller.start(life)
+    eventually(lambda: len(log.recent(None, None, 9)) == 2)
+    kinds = {one.kind for one in log.recent(None, None, 9)}
+    assert kinds == {IncidentKind.REWOUND, IncidentKind.FENCED}
+
+
+def test_what_finds_no_room_holds_nobody_up(
+    log: MemoryIncidentLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(incidents, "WAITING_MAX", 2)
+    teller = IncidentTeller(log)
+    for number in range(5):
+        teller.tell(incidents.rewound(StoreEpoch(number), "flushed"))
+    assert log.recent(None, None, 9) == []
+
+
+def test_the_same_happening_has_the_same_name_whoever_tells_it() -> None:
+    part = RejectedRange(Lane("3"), 7, 19, Reason.GONE, 12)
+    one, other = (incidents.incomplete(TaskName("a"), Bucket(1), part) for _ in range(2))
+    assert one.id == other.id
+    assert (one.first, one.next, one.lane) == (7, 19, Lane("3"))
+    assert "7 to 18" in one.what
+    assert incidents.audit_mismatch(None, "x").id == incidents.audit_mismatch(None, "x").id
+    assert incidents.audit_mismatch(None, "x").id != incidents.audit_mismatch(None, "y").id
+    assert incidents.fenced(None, "x").id != incidents.fenced(None, "x").id
