@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
+from itertools import cycle
 
 import polars as pl
 import pytest
@@ -13,18 +15,20 @@ from mars.codec.canonical import buckets_of_keys
 from mars.errors import MarsError
 from mars.plan import ValueType
 from mars.types import TaskName
-from tests.conftest import missing_kafka, missing_valkey, need
-from tests.faults.conftest import SETTINGS
-from tests.faults.nemesis import flush_the_store, kill_a_reducer
-from tests.support.cluster import MarsCluster, wait_for
+from tests.faults.conftest import settings
+from tests.faults.nemesis import flush_the_store
+from tests.support.cluster import MarsCluster, running_mars, wait_for
 from tests.support.linked import LinkedRole
-from tests.support.load import Load, Row
+from tests.support.load import LONG_S, Load, Row
 
 pytestmark = pytest.mark.faults
 
+REDUCERS = 3
 BUCKETS = 8
-HOT_SHARE = 20
-"""All rows but every twentieth are of the hot buckets."""
+
+COLD_EVERY = 500
+"""Of so many rows one is of whatever bucket it falls into, all others are of the hot ones. Most
+batches have none for a cold bucket: to read a batch costs a reducer more than its few rows do."""
 
 EAGER = """
 [balance]
@@ -33,60 +37,73 @@ gain_min = 0.001
 cooldown_s = 3.0
 bucket_rest_s = 6.0
 """
-"""A thousand rows a second are a small load: what is uneven about it must count."""
+"""Two thousand rows a second are a small load: what is uneven about it must count."""
 
-STRIKE_S = 5.0
+STRIKE_EVERY = 5
+"""Looks, of one second each, between two strikes."""
+
+STRIKES_MIN = 4
 
 
 @pytest.fixture(scope="module")
 def mars(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MarsCluster]:
-    need(missing_kafka())
-    need(missing_valkey())
-    folder: Path = tmp_path_factory.mktemp("moves")
-    config = folder / "eager.toml"
-    config.write_text(SETTINGS + EAGER)
-    cluster = MarsCluster(
-        folder / "data", "--config", str(config), "--reducers", "3", "--buckets", str(BUCKETS)
+    options = ("--mappers", "1", "--reducers", str(REDUCERS), "--bulk", "0")
+    yield from running_mars(
+        tmp_path_factory.mktemp("moves"),
+        *options,
+        "--buckets",
+        str(BUCKETS),
+        settings=settings() + EAGER,
     )
-    yield cluster
-    cluster.down()
 
 
 class SkewedLoad(Load):
-    """Most groups are of the buckets that one reducer owned at the beginning."""
+    """Nearly all rows are of the buckets of one reducer, as they are at the beginning."""
 
     def declare(self) -> None:
         super().declare()
-        owners = wait_for("owners", lambda: self.mars.client.cluster().assignment)
-        self._hot = {each.bucket for each in owners if each.member == owners[0].member}
+        owners = wait_for("all reducers to own buckets", lambda: _shared_out(self.mars))
+        (busiest, _), *_ = Counter(owners.values()).most_common()
+        self._hot = sorted(bucket for bucket, member in owners.items() if member == busiest)
+        self.declared_ms = time.time() * 1000
 
     def made(self, rows: list[Row]) -> list[Row]:
         pairs = pl.DataFrame(
             {
-                "sip": [f"10.9.{n // 250}.{n % 250}" for n in range(20_000)],
-                "type": ["hot"] * 20_000,
+                "sip": [f"10.9.{number // 250}.{number % 250}" for number in range(10_000)],
+                "type": ["hot"] * 10_000,
             }
         )
         kinds = [ValueType.STRING, ValueType.STRING]
-        owned = pairs.with_columns(b=buckets_of_keys(TaskName(self.name), pairs, kinds, BUCKETS))
-        hot = owned.filter(pl.col("b").is_in(list(self._hot)))["sip"].to_list()
+        buckets = buckets_of_keys(TaskName(self.name), pairs, kinds, BUCKETS)
+        hot = cycle(pairs["sip"].filter(buckets.is_in(self._hot)).to_list())
         return [
-            row if number % HOT_SHARE == 0 else row | {"sip": hot[number % len(hot)], "type": "hot"}
+            row if number % COLD_EVERY == 0 else row | {"sip": next(hot), "type": "hot"}
             for number, row in enumerate(rows)
         ]
 
 
-def moves_by_load(mars: MarsCluster) -> list[Move]:
+def _shared_out(mars: MarsCluster) -> dict[int, str]:
+    """Who owns what; nothing as long as a reducer has none."""
+    owners = {each.bucket: each.member for each in mars.client.cluster().assignment}
+    return owners if len(set(owners.values())) == REDUCERS else {}
+
+
+def moves_by_load(load: SkewedLoad) -> list[Move]:
     """Those that the leader tells of."""
-    balance = mars.client.cluster().balance
-    return [move for move in balance.moves if "use is uneven" in move.reason] if balance else []
+    balance = load.mars.client.cluster().balance
+    return [
+        move
+        for move in (balance.moves if balance else ())
+        if "use is uneven" in move.reason and move.at >= load.declared_ms
+    ]
 
 
-def some_moves(mars: MarsCluster) -> list[Move]:
+def some_moves(load: SkewedLoad) -> list[Move]:
     """The same; raises MarsError with the figures as long as there are none."""
-    moves = moves_by_load(mars)
+    moves = moves_by_load(load)
     if not moves:
-        shown = mars.client.cluster()
+        shown = load.mars.client.cluster()
         uses = {
             member.id: (member.load.get("cpu_use"), [each.load for each in member.buckets])
             for member in shown.members
@@ -99,10 +116,12 @@ def some_moves(mars: MarsCluster) -> list[Move]:
 def test_a_skewed_load_moves_buckets_for_a_stated_reason_and_results_stay_exact(
     mars: MarsCluster,
 ) -> None:
-    with SkewedLoad(mars, "skewed", seconds=40, rows_per_s=2_000).running() as load:
-        (move, *_) = wait_for("a bucket to move", lambda: some_moves(mars), seconds=45)
+    load = SkewedLoad(mars, "skewed", seconds=LONG_S, rows_per_s=2_000)
+    with load.running():
+        (move, *_) = wait_for("a bucket to move", lambda: some_moves(load), seconds=LONG_S)
         loads = [member.load for member in mars.client.cluster().members]
         shown = mars.mars("status", "--data", str(mars.data)).stdout
+        load.end()
 
     load.check()
     assert move.source != move.target
@@ -114,17 +133,36 @@ def test_a_skewed_load_moves_buckets_for_a_stated_reason_and_results_stay_exact(
 def test_moves_under_fire(mars: MarsCluster) -> None:
     """A reducer is killed, the store is flushed, and buckets move in between."""
     seen: set[tuple[int, int]] = set()
+    strikes = 0
+    load = SkewedLoad(mars, "fire", seconds=LONG_S, rows_per_s=2_000)
 
-    def strike(turn: int) -> None:
-        seen.update((move.bucket, move.at) for move in moves_by_load(mars))
-        (kill_a_reducer if turn % 2 else flush_the_store)(mars, turn)
+    def look_and_strike(turn: int) -> None:
+        nonlocal strikes
+        seen.update((move.bucket, move.at) for move in moves_by_load(load))
+        if turn % STRIKE_EVERY == 0:
+            strike(mars, strikes)
+            strikes += 1
 
-    with SkewedLoad(mars, "fire", seconds=40, rows_per_s=2_000).running() as load:
-        load.every(STRIKE_S, strike)
+    with load.running():
+        load.every(1, look_and_strike, until=lambda: bool(seen) and strikes >= STRIKES_MIN)
 
     load.check()
-    wait_for("every process to be told of", lambda: len(mars.client.cluster().members) >= 6)
-    assert seen or moves_by_load(mars), "no bucket moved because of load"
+    assert seen, "no bucket moved because of load"
+    assert strikes >= STRIKES_MIN
+
+
+def strike(mars: MarsCluster, turn: int) -> None:
+    """By turns FLUSHALL, and kill -9 of one reducer after the other."""
+    if turn % 2:
+        mars.kill(f"reducer-{turn // 2 % REDUCERS + 1}")
+    else:
+        flush_the_store(mars, turn)
+
+
+def told(mars: MarsCluster) -> set[str]:
+    """The reasons of the last moves."""
+    balance = mars.client.cluster().balance
+    return {move.reason for move in balance.moves} if balance else set()
 
 
 def test_a_reducer_that_is_asked_to_stop_is_emptied_first(mars: MarsCluster) -> None:
@@ -132,13 +170,12 @@ def test_a_reducer_that_is_asked_to_stop_is_emptied_first(mars: MarsCluster) -> 
         owners = mars.client.cluster().assignment
         return sum(owner.member == "reducer-a" for owner in owners)
 
-    with Load(mars, "leave", seconds=15).running() as load:
+    with Load(mars, "leave", seconds=LONG_S).running() as load:
         with LinkedRole(mars, "reducer", "reducer-a") as guest:
             wait_for("it to own buckets", owned)
             guest.stop(15)
-            balance = mars.client.cluster().balance
+            wait_for("the leader to tell of it", lambda: "reducer-a is leaving" in told(mars))
+        load.end()
 
     load.check()
-    assert balance is not None
-    assert "reducer-a is leaving" in {move.reason for move in balance.moves}
     assert not owned()
