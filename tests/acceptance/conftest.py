@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.cluster import MarsCluster, running_mars
+from tests.support.cluster import MarsCluster, lent, running_mars
 
 LOG_BYTES_MAX = 1_000_000
 """Bytes of partials that a task may hold: little, so that a test can fill it in a few seconds."""
@@ -24,6 +24,12 @@ progress_interval_ms = {PROGRESS_INTERVAL_MS}
 
 
 @pytest.fixture(scope="package")
-def shared_mars(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MarsCluster]:
-    """One cluster for all of them; tests keep apart by names of topics, streams and tasks."""
+def one_for_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MarsCluster]:
+    """Starting one costs more than most tests."""
     yield from running_mars(tmp_path_factory.mktemp("shared"), settings=SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def shared_mars(one_for_all: MarsCluster) -> Iterator[MarsCluster]:
+    """One cluster for all of them; tests keep apart by names of topics, streams and tasks."""
+    yield from lent(one_for_all)

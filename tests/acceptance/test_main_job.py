@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.cluster import MarsCluster, running_mars
+from tests.support.cluster import MarsCluster
 from tests.support.rows import assert_exactly_once, closing_rows, expected, flow_rows, messages
 
 pytestmark = pytest.mark.acceptance
@@ -23,8 +22,8 @@ LONG = "1h"
 
 
 @pytest.fixture(scope="module")
-def mars(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MarsCluster]:
-    yield from running_mars(tmp_path_factory.mktemp("mars"))
+def mars(shared_mars: MarsCluster) -> MarsCluster:
+    return shared_mars
 
 
 def test_results_in_kafka_equal_what_duckdb_computes(mars: MarsCluster) -> None:

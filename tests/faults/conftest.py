@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.cluster import MarsCluster, running_mars
+from tests.support.cluster import MarsCluster, lent, running_mars
 
 LOG_BYTES_MAX = 8_000_000
 """Bytes of partials that a task may hold: little, so that a test can go over it in seconds."""
@@ -31,10 +31,16 @@ snapshot_every_ms = {snapshot_every_ms}
 """
 
 
-@pytest.fixture(scope="module")
-def mars(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MarsCluster]:
-    """Everything; a test that breaks a server has it whole again at its end."""
+@pytest.fixture(scope="package")
+def one_for_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MarsCluster]:
+    """What has survived some faults has to survive the next ones too."""
     yield from running_mars(tmp_path_factory.mktemp("faults"), settings=settings())
+
+
+@pytest.fixture(scope="module")
+def mars(one_for_all: MarsCluster) -> Iterator[MarsCluster]:
+    """Everything; a test that breaks a server has it whole again at its end."""
+    yield from lent(one_for_all)
 
 
 @pytest.fixture(scope="module")

@@ -63,6 +63,18 @@ def running_mars(folder: Path, *options: str, settings: str = "") -> Iterator[Ma
     mars.down()
 
 
+def lent(mars: MarsCluster) -> Iterator[MarsCluster]:
+    """The same cluster for another file; its tasks are deleted then: idle ones cost as well."""
+    yield mars
+
+    def all_deleted() -> bool:
+        for task in mars.client.tasks():
+            mars.client.delete_task(task.name)
+        return True
+
+    wait_for("its tasks to be deleted", all_deleted)
+
+
 class MarsCluster:
     """`mars up --detach` on free ports, in a folder of its own."""
 

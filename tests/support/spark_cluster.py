@@ -101,7 +101,7 @@ def on_cluster(master: SparkMaster) -> BulkSettings:
     return BulkSettings(
         master=master.url,
         executor_memory_mb=512,
-        task_rows=400,
+        task_rows=1_200,
         spark={
             "spark.driver.host": HOST,
             "spark.driver.bindAddress": HOST,
