@@ -106,6 +106,9 @@ class Load:
         self._feeding.start()
         try:
             yield self
+        except BaseException:
+            self._enough.set()  # nobody waits for the rest
+            raise
         finally:
             self._feeding.join()
         assert not self._failures, self._failures
