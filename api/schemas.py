@@ -547,6 +547,9 @@ class BalanceView(Answer):
     pressure: dict[str, float]
     wanted: list[WantedView]
     moves: list[MoveView]
+    strategy: str = Field(description="how buckets are spread: hash, greedy, weighted")
+    strategy_reason: str
+    rows_ratio: float = Field(description="max/min of the reducers' rows, by capacity")
 
 
 class LeaderView(Answer):

@@ -1,10 +1,11 @@
 """`mars bench balance`: what moving buckets is worth: the real decisions in simulated clusters.
 
-Three experiments. *Drift*: keys of a normal distribution whose mean steps from 2000 to 8000, then
+Four experiments. *Drift*: keys of a normal distribution whose mean steps from 2000 to 8000, then
 whose deviation steps from 100 to 25, on 15 reducers at 150,000 rows/s (Zhang et al., SPSPS, figure
 8). *Bursts*: skewed bursts on three reducers, moving against holding the source back only. *Tide*:
-a load that rises and falls, and the number of reducers that is asked for. And how long one decision
-takes for 1,000 buckets of 100 reducers.
+a load that rises and falls, and the number of reducers that is asked for. *Skew*: each strategy on
+skewed keys and uneven machines (`balance_skew`). And how long one decision takes for 1,000 buckets
+of 100 reducers.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import msgspec
 import numpy as np
 import polars as pl
 
+from bench.balance_skew import BUCKETS as SKEW_BUCKETS
+from bench.balance_skew import SkewRun, run_skew, skew_grid
 from bench.environment import Environment, environment
 from bench.errors import BenchError
 from bench.results import FOLDER, save
@@ -114,6 +117,7 @@ class BalanceReport(msgspec.Struct, frozen=True, tag="balance"):
     bursts: list[Run]
     tide: list[Run]
     decision_ms: float
+    skew: list[SkewRun] = []
     notes: tuple[str, ...] = ()
 
     @property
@@ -138,7 +142,10 @@ def balance_session(say: Say, folder: Path = FOLDER) -> Finished:
     say("bursts: 3 reducers, holding back only and moving")
     bursts = [run_bursts(rows, moving=m) for rows in BURST_SIZES for m in (False, True)]
     say("tide: reducers come and go")
-    report = BalanceReport(about, stages(), drift, bursts, [run_tide()], decision_ms())
+    tide = [run_tide()]
+    say("skew: 4 reducers, each strategy")
+    skew = run_skew(_buckets_of_keys(SKEW_BUCKETS).astype(float))
+    report = BalanceReport(about, stages(), drift, bursts, tide, decision_ms(), skew)
     return Finished(report, save(report, "balance", folder, compact=True))
 
 
@@ -321,7 +328,8 @@ def decision_ms(buckets: int = 1_000, members: int = 100) -> float:
 
 def grids(report: BalanceReport) -> list[Grid]:
     """The tables."""
-    return [_drift_grid(report), _burst_grid(report), _tide_grid(report)]
+    skew = [skew_grid(report.skew)] if report.skew else []
+    return [_drift_grid(report), _burst_grid(report), _tide_grid(report), *skew]
 
 
 def _drift_grid(report: BalanceReport) -> Grid:

@@ -8,6 +8,7 @@ mappers that hold rows back while the unread ones fill the budget.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -37,12 +38,14 @@ Rows = npt.NDArray[np.float64]
 
 @dataclass(slots=True)
 class _Reducer:
-    """One reducer: how fast it is, its meters, and the use that it reports."""
+    """How fast it is, what it may use of a core, its meters, and the use that it reports."""
 
     speed: float = 1.0
+    capacity: float = 1.0
     meter: LoadMeter = field(default_factory=LoadMeter)
     use: Smoothed = field(default_factory=Smoothed)
     used: float = 0.0
+    done: float = 0.0
     figures: ReducerFigures = field(default_factory=ReducerFigures)
 
 
@@ -59,6 +62,7 @@ class Moment:
     moves: int
     members: int
     wanted: int
+    done_by: Mapping[MemberId, float]
 
 
 class SimulatedReducers:
@@ -72,6 +76,7 @@ class SimulatedReducers:
         *,
         row_s: float,
         budget_rows: float = float("inf"),
+        capacities: Sequence[float] = (),
     ) -> None:
         self.steering = Steering(limits)
         self.now = 0
@@ -82,6 +87,8 @@ class SimulatedReducers:
         self._budget_rows = budget_rows
         self._count = buckets
         self._members = {member_name(number): _Reducer() for number in range(members)}
+        for member, capacity in zip(self._members.values(), capacities, strict=False):
+            member.capacity = capacity
         self._owners = place(buckets, {}, frozenset(self._members))
         self._unread: Rows = np.zeros(buckets)
         self._ready_at = np.zeros(buckets)
@@ -91,6 +98,16 @@ class SimulatedReducers:
     def owners(self) -> dict[Bucket, MemberId]:
         """Who owns what at the moment."""
         return dict(self._owners)
+
+    @property
+    def members(self) -> list[MemberId]:
+        """All of them, in order."""
+        return list(self._members)
+
+    @property
+    def strategy(self) -> str:
+        """How buckets are spread at the moment."""
+        return self.steering.balance(Loads()).strategy
 
     @property
     def waiting_rows(self) -> float:
@@ -119,6 +136,7 @@ class SimulatedReducers:
             moves=len(moves),
             members=len(self._members),
             wanted=wanted[0] if wanted else len(self._members),
+            done_by={name: member.done for name, member in self._members.items()},
         )
 
     def scale(self, members: int) -> None:
@@ -144,7 +162,7 @@ class SimulatedReducers:
             own = np.array([b for b, owner in self._owners.items() if owner == name], dtype=int)
             ready = own[self._ready_at[own] <= self.now]
             unread = self._unread[ready]
-            can = member.speed * TICK_S / self._row_s
+            can = member.capacity * member.speed * TICK_S / self._row_s
             share = min(1.0, can / max(float(unread.sum()), 1e-9))
             done = unread * share
             self._unread[ready] -= done
@@ -153,7 +171,7 @@ class SimulatedReducers:
         return whole
 
     def _note(self, member: _Reducer, buckets: npt.NDArray[np.int_], done: Rows) -> None:
-        rows = float(done.sum())
+        rows = member.done = float(done.sum())
         member.used = rows * self._row_s / member.speed / TICK_S
         member.use.add(member.used, TICK_S)
         for bucket, count in zip(buckets.tolist(), done.tolist(), strict=True):
@@ -177,8 +195,10 @@ class SimulatedReducers:
                 settled=settled,
                 queue=figures.backlog_bytes / room,
                 growth=figures.backlog_growth_bytes_per_second / room,
+                rows=sum(load.rows_per_second for load in figures.buckets),
+                capacity=member.capacity,
             )
-            demands.append(_demand(member.use.value, figures))
+            demands.append(_demand(member.use.value / member.capacity, figures))
         return Loads(float(self.now), reducers, tuple(demands))
 
     def _steer(self, loads: Loads) -> list[Move]:

@@ -586,6 +586,9 @@ class Balance(_Answer, frozen=True):
     pressure: dict[str, float]
     wanted: list[Wanted]
     moves: list[Move]
+    strategy: str = ""
+    strategy_reason: str = ""
+    rows_ratio: float = 1.0
 
 
 class Leader(_Answer, frozen=True):

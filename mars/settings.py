@@ -124,6 +124,9 @@ class ReducerSettings:
     """Age at which progress is committed without rows, so that a replay stays short."""
     large_task_rows: Positive = 50_000
     """Due rows from which a task gets a transaction of its own, after the others."""
+    capacity: Share = 1.0
+    """Of a core, what this reducer may use: its one loop uses one at most. Less where a container
+    is limited to less, so that the leader gives it less to do."""
     snapshot_every_ms: Positive = 900_000
     """Time (15 min) after which open panes are saved in Kafka, and again each time it has passed:
     windows of up to ten minutes never are; of a longer one the loss of Redis makes read again what
@@ -139,6 +142,10 @@ class BalanceSettings:
 
     enabled: bool = True
     """False: buckets move only when reducers come and go."""
+    strategy: Literal["auto", "hash", "weighted", "greedy"] = "auto"
+    """How buckets are spread: `hash` by their number (nothing moves because of use), `greedy` by
+    measured use, `weighted` by use in parts of `reducer.capacity`; `auto`: as suits what the leader
+    measures, without restart."""
     imbalance_max: Share = 0.10
     """Standard deviation of the reducers' use above which buckets move (UIT): below, a move's pause
     of about a second costs more than the evenness is worth."""
@@ -158,6 +165,8 @@ class BalanceSettings:
     """Mean use above which more are asked for (UUT): the rest is for bursts and for recovery."""
     use_target: Share = 0.55
     """Mean use that is aimed at then (TUT): about the middle, so that neither end is near."""
+    fewer_after_s: Seconds = 60.0
+    """How long fewer members must have been enough before they are asked for: a lull is no end."""
 
 
 @dataclass(frozen=True, slots=True)

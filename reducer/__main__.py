@@ -19,6 +19,7 @@ from mars.machines.pressing import PressLimits
 from mars.machines.reducing import Reducing
 from mars.machines.scaling import ScaleLimits
 from mars.machines.steering import SteeringLimits
+from mars.machines.strategies import Strategy
 from mars.process import logs
 from mars.process.command import settings_from_command_line
 from mars.process.incidents import IncidentTeller
@@ -148,6 +149,7 @@ class _Reducer:
             threads=min(COMMIT_THREADS_MAX, self._buckets),
             turn=turn,
             balance=lambda: leading.balance,
+            capacity=limits.capacity,
             tell=self._teller.tell,
             tracker=tracker,
         )
@@ -169,8 +171,10 @@ def _steering(settings: Settings) -> SteeringLimits:
     given = settings.balance
     return SteeringLimits(
         enabled=given.enabled,
+        strategy=None if given.strategy == "auto" else Strategy(given.strategy),
         cooldown_s=given.cooldown_s,
         bucket_rest_s=given.bucket_rest_s,
+        fewer_after_s=given.fewer_after_s,
         room_bytes=settings.cluster.log_bytes_max,
         spread=SpreadLimits(given.imbalance_max, given.gain_min),
         press=PressLimits(given.backlog_high, given.backlog_low, given.use_high),

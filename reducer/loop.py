@@ -93,10 +93,12 @@ class ReducerLoop:
         threads: int,
         turn: threading.Lock | None = None,
         balance: Callable[[], Balance | None] = lambda: None,
+        capacity: float = 1.0,
         tell: Tell = untold,
         tracker: TrackerLoop | None = None,
     ) -> None:
         self._member = member
+        self._capacity = capacity
         self._leaving = False
         self._machine = machine
         self._store = log
@@ -270,6 +272,7 @@ class ReducerLoop:
                 "backlog_bytes": measured.backlog_bytes,
                 "backlog_growth_bytes_per_second": measured.backlog_growth_bytes_per_second,
                 "read_bytes_per_second": measured.read_bytes_per_second,
+                "capacity": self._capacity,
                 **(self._tracker.load() if self._tracker is not None else {}),
             },
         )

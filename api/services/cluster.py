@@ -128,6 +128,9 @@ def _balance(balance: Balance | None) -> BalanceView | None:
             )
             for move in balance.moves
         ],
+        strategy=balance.strategy,
+        strategy_reason=balance.strategy_reason,
+        rows_ratio=balance.rows_ratio,
     )
 
 

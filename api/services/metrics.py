@@ -186,6 +186,14 @@ def _balance(members: Mapping[MemberId, MemberInfo]) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "mars_reducer_use_deviation", "Standard deviation of use.", value=balance.deviation
     )
+    yield GaugeMetricFamily(
+        "mars_reducer_rows_ratio", "Max/min of the reducers' rows.", value=balance.rows_ratio
+    )
+    strategy = GaugeMetricFamily(
+        "mars_balance_strategy", "1 for how buckets are spread.", labels=["strategy"]
+    )
+    strategy.add_metric([balance.strategy], 1)
+    yield strategy
     pressure = GaugeMetricFamily(
         "mars_reducer_pressure", "About 1: its room is full, or will be.", labels=["member"]
     )

@@ -111,6 +111,8 @@ def _show_balance(raw: Any) -> None:
         f"balance: mean use of a reducer {balance.mean_use:.0%} of a core, "
         f"deviation {balance.deviation:.2f}"
     )
+    if balance.strategy:
+        click.echo(f"strategy: {balance.strategy} ({balance.strategy_reason})")
     for each in balance.wanted:
         click.echo(f"wanted: {each.wanted} {each.role}s ({each.present} run): {each.reason}")
     for move in balance.moves:

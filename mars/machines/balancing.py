@@ -30,10 +30,11 @@ MOVED_AT_ONCE_SHARE = 0.25
 class ReducerLoad:
     """What is known of a living reducer.
 
-    `use` is that of the whole process, of a core. `settled` are the buckets that it emits from in
-    the present assignment. Of a reducer that is not `fresh` nothing new was heard for a while.
-    `queue` is the unread part of its room in the store, `growth` by how much of it that grows a
-    second, `bandwidth` how fast it reads, 1 being the fastest reducer.
+    `use` is that of the whole process, of a core, and `capacity` what it may use of one; `rows` are
+    those that it reads, a second. `settled` are the buckets that it emits from in the present
+    assignment. Of a reducer that is not `fresh` nothing new was heard for a while. `queue` is the
+    unread part of its room in the store, `growth` by how much of it that grows a second,
+    `bandwidth` how fast it reads, 1 being the fastest reducer.
     """
 
     use: float
@@ -43,6 +44,13 @@ class ReducerLoad:
     queue: float = 0.0
     growth: float = 0.0
     bandwidth: float = 1.0
+    rows: float = 0.0
+    capacity: float = 1.0
+
+    @property
+    def relative_use(self) -> float:
+        """Of what it may use."""
+        return self.use / self.capacity
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +71,14 @@ def place(
     current: Mapping[Bucket, MemberId],
     reducers: frozenset[MemberId],
     use: Mapping[Bucket, float] | None = None,
+    capacities: Mapping[MemberId, float] | None = None,
 ) -> dict[Bucket, MemberId]:
     """Every bucket to one of `reducers`: what has an owner stays, except what newcomers take over.
 
     Buckets without an owner go to whoever has least to do, the heaviest first; then reducers that
     had nothing take from the busiest. `use` is what is known of buckets; without it they count
-    alike. `reducers` must not be empty.
+    alike. `capacities` are what reducers may use of a core, 1 where nothing is said. There must be
+    reducers.
     """
     known = use or {}
     numbers = [Bucket(number) for number in range(buckets)]
@@ -79,50 +89,63 @@ def place(
         owner = current.get(bucket)
         homeless.append(bucket) if owner not in held else held[owner].add(bucket)
     newcomers = [member for member, theirs in held.items() if not theirs]
-    _house(homeless, held, weights)
-    _welcome(newcomers, held, weights)
+    sizes = {member: (capacities or {}).get(member, 1.0) for member in held}
+    _house(homeless, held, weights, sizes)
+    _welcome(newcomers, held, weights, sizes)
     return {bucket: member for member, theirs in held.items() for bucket in sorted(theirs)}
 
 
 def _house(
-    homeless: list[Bucket], held: dict[MemberId, set[Bucket]], weights: Mapping[Bucket, float]
+    homeless: list[Bucket],
+    held: dict[MemberId, set[Bucket]],
+    weights: Mapping[Bucket, float],
+    sizes: Mapping[MemberId, float],
 ) -> None:
-    """Each to whoever has least to do."""
-    least = [(_sum(theirs, weights), member) for member, theirs in held.items()]
+    """Each to whoever has least to do for its size."""
+    least = [(_sum(theirs, weights) / sizes[member], member) for member, theirs in held.items()]
     heapq.heapify(least)
     for bucket in sorted(homeless, key=lambda each: (-weights[each], each)):
         load, member = least[0]
         held[member].add(bucket)
-        heapq.heapreplace(least, (load + weights[bucket], member))
+        heapq.heapreplace(least, (load + weights[bucket] / sizes[member], member))
 
 
 def _welcome(
     newcomers: list[MemberId],
     held: dict[MemberId, set[Bucket]],
     weights: Mapping[Bucket, float],
+    sizes: Mapping[MemberId, float],
 ) -> None:
     """Newcomers take from the busiest, as long as that one stays busier than they become."""
-    sums = {member: _sum(theirs, weights) for member, theirs in held.items()}
+    sums = {member: _sum(theirs, weights) / sizes[member] for member, theirs in held.items()}
     takers = list(newcomers)
     while takers:
         taker = min(takers, key=lambda member: (sums[member], member))
         givers = [member for member, theirs in held.items() if len(theirs) > 1]
         giver = max(givers, key=lambda member: (sums[member], member), default=taker)
-        room = sums[giver] - sums[taker] - EQUAL_USE
+        gap = sums[giver] - sums[taker] - EQUAL_USE
+        room = gap * sizes[taker]
         fitting = {bucket: weights[bucket] for bucket in held[giver] if weights[bucket] < room}
         if giver == taker or not fitting:
             takers.remove(taker)
             continue
-        bucket = _most_helpful(fitting, room)
+        bucket = _most_helpful(fitting, gap, sizes[giver], sizes[taker])
         held[giver].remove(bucket)
         held[taker].add(bucket)
-        sums[giver] -= weights[bucket]
-        sums[taker] += weights[bucket]
+        sums[giver] -= weights[bucket] / sizes[giver]
+        sums[taker] += weights[bucket] / sizes[taker]
 
 
-def _most_helpful(weights: Mapping[Bucket, float], gap: float) -> Bucket:
-    """The one after whose move the busier of two that are `gap` apart is relieved most."""
-    return max(weights, key=lambda bucket: (min(weights[bucket], gap - weights[bucket]), -bucket))
+def _gain(weight: float, gap: float, giver: float, taker: float) -> float:
+    """By how much the busier of two that are `gap` apart is relieved; both have a capacity."""
+    return min(weight / giver, gap - weight / taker)
+
+
+def _most_helpful(
+    weights: Mapping[Bucket, float], gap: float, giver: float, taker: float
+) -> Bucket:
+    """The one whose move relieves most."""
+    return max(weights, key=lambda bucket: (_gain(weights[bucket], gap, giver, taker), -bucket))
 
 
 def _sum(buckets: set[Bucket], weights: Mapping[Bucket, float]) -> float:
@@ -133,8 +156,8 @@ def _sum(buckets: set[Bucket], weights: Mapping[Bucket, float]) -> float:
 
 
 def deviation(reducers: Mapping[MemberId, ReducerLoad]) -> float:
-    """Standard deviation of the use of those with fresh figures."""
-    uses = [load.use for load in reducers.values() if load.fresh]
+    """Standard deviation of the use, by capacity, of those with fresh figures."""
+    uses = [load.relative_use for load in reducers.values() if load.fresh]
     return _deviation(uses)
 
 
@@ -162,7 +185,7 @@ def spread(
 
     Each takes from the busiest reducer the bucket that relieves it most: the hottest, unless that
     would only carry the trouble along. Buckets that rest, or are not settled, stay where they are;
-    reducers without fresh figures neither give nor take.
+    reducers without fresh figures neither give nor take. Use is by capacity.
     """
     before = deviation(reducers)
     if before <= limits.imbalance_max:
@@ -186,13 +209,14 @@ def spread(
 
 
 class _Book:
-    """Use by reducer as it will be after the moves so far."""
+    """Use by reducer, of its capacity, as it will be after the moves so far."""
 
     def __init__(
         self, reducers: Mapping[MemberId, ReducerLoad], resting: frozenset[Bucket]
     ) -> None:
         fresh = {member: load for member, load in sorted(reducers.items()) if load.fresh}
-        self.use = {member: load.use for member, load in fresh.items()}
+        self.use = {member: load.relative_use for member, load in fresh.items()}
+        self._sizes = {member: load.capacity for member, load in fresh.items()}
         self._movable = {
             member: {
                 bucket: each.use
@@ -215,24 +239,26 @@ class _Book:
         target = by_use[-1]
         for source in by_use[:-1]:
             gap = self.use[source] - self.use[target]
-            if gap < 2 * gain_min:
+            if gap < gain_min:
                 return None
-            bucket = self._best(source, gap, gain_min)
+            bucket = self._best(source, target, gain_min)
             if bucket is not None:
                 return bucket, source, target
         return None
 
-    def _best(self, source: MemberId, gap: float, gain_min: float) -> Bucket | None:
+    def _best(self, source: MemberId, target: MemberId, gain_min: float) -> Bucket | None:
         """The most helpful one, if it helps enough."""
         movable = self._movable[source]
         if self._owned[source] < 2 or not movable:
             return None  # without a bucket it would count as a newcomer
-        best = _most_helpful(movable, gap)
-        return best if min(movable[best], gap - movable[best]) >= gain_min else None
+        gap = self.use[source] - self.use[target]
+        giver, taker = self._sizes[source], self._sizes[target]
+        best = _most_helpful(movable, gap, giver, taker)
+        return best if _gain(movable[best], gap, giver, taker) >= gain_min else None
 
     def move(self, bucket: Bucket, source: MemberId, target: MemberId) -> None:
         weight = self._movable[source].pop(bucket)  # at rest now, wherever it is
-        self.use[source] -= weight
-        self.use[target] += weight
+        self.use[source] -= weight / self._sizes[source]
+        self.use[target] += weight / self._sizes[target]
         self._owned[source] -= 1
         self._owned[target] += 1

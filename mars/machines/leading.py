@@ -162,7 +162,13 @@ class Leading:
 
     def _place(self, view: View, before: Mapping[Bucket, MemberId]) -> dict[Bucket, MemberId]:
         staying = view.reducers - view.leaving
-        return place(view.buckets, before, staying or view.reducers, self._steering.bucket_use())
+        return place(
+            view.buckets,
+            before,
+            staying or view.reducers,
+            self._steering.bucket_use(),
+            self._steering.capacities(view.loads),
+        )
 
     def _follow_members(self, view: View, assignment: Assignment) -> Decision | None:
         """Give away what dead and leaving reducers have, and new ones their part; None: nothing."""

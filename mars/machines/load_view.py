@@ -82,6 +82,8 @@ def _reducer(
         queue=load.get("backlog_bytes", 0.0) / share,
         growth=load.get("backlog_growth_bytes_per_second", 0.0) / share,
         bandwidth=bandwidth / fastest if bandwidth and fastest else 1.0,
+        rows=load.get("rows_per_second", 0.0),
+        capacity=_capacity(info),
     )
 
 
@@ -101,9 +103,13 @@ def _bandwidth(info: MemberInfo) -> float:
     return info.load.get("read_bytes_per_second", 0.0)
 
 
+def _capacity(info: MemberInfo) -> float:
+    return info.load.get("capacity", 1.0) or 1.0
+
+
 def _reducer_demand(info: MemberInfo) -> Demand:
     return Demand(
-        use=info.load.get("cpu_use", 0.0),
+        use=info.load.get("cpu_use", 0.0) / _capacity(info),
         done=sum(each.bytes_per_second for each in info.loads),
         growth=info.load.get("backlog_growth_bytes_per_second", 0.0),
         backlog=info.load.get("backlog_bytes", 0.0),

@@ -14,14 +14,12 @@ from dataclasses import dataclass, field
 from mars.machines.balancing import ReducerLoad, SpreadLimits, deviation, mean_use, spread
 from mars.machines.pressing import Loan, PressLimits, pressure, relieve, restore
 from mars.machines.scaling import Demand, ScaleLimits, wanted
+from mars.machines.strategies import Choice, Strategy, as_seen, choose, rows_ratio
 from mars.ports import Balance, Move, Wanted
 from mars.types import Bucket, MemberId
 
 RELIEF_PAUSE_S = 5.0
 """Between two reliefs: a move takes about a second, and its effect on a backlog shows soon."""
-
-SCALE_IN_AFTER_S = 60.0
-"""How long fewer members must have been enough before they are asked for: a lull is not an end."""
 
 MOVES_TOLD = 10
 """Moves named in a report: 2 kB of it."""
@@ -29,16 +27,20 @@ MOVES_TOLD = 10
 
 @dataclass(frozen=True, slots=True)
 class SteeringLimits:
-    """`enabled`: buckets move because of load; membership is followed always.
+    """`enabled`: buckets move because of load; membership is followed always. `strategy`: how they
+    are spread; None: as suits the figures.
 
     `cooldown_s`: after any move the figures need so long to tell of the new state (three time
-    constants). `bucket_rest_s`: a bucket that has moved stays at least so long. `room_bytes`: what
-    all unread partials of a task may take in the store (its budget).
+    constants). `bucket_rest_s`: a bucket that has moved stays at least so long. `fewer_after_s`:
+    how long fewer members must have been enough before they are asked for: a lull is not an end.
+    `room_bytes`: what all unread partials of a task may take in the store (its budget).
     """
 
     enabled: bool = True
+    strategy: Strategy | None = None
     cooldown_s: float = 30.0
     bucket_rest_s: float = 60.0
+    fewer_after_s: float = 60.0
     room_bytes: int = 256 * 1024 * 1024
     spread: SpreadLimits = field(default_factory=SpreadLimits)
     press: PressLimits = field(default_factory=PressLimits)
@@ -81,18 +83,30 @@ class Steering:
         self._told: deque[Move] = deque(maxlen=MOVES_TOLD)
         self._fewer_since_s: dict[str, float] = {}
         self._wanted: dict[str, Wanted] = {}
+        self._choice = _first_choice(limits)
 
     def look(self, loads: Loads, buckets: int, partitions: int) -> None:
         """Take note of the figures; as many reducers and mappers as that are of use at most."""
         if self._quiet_until_s is None:
             self._quiet_until_s = loads.now_s + self._limits.cooldown_s
         self._use.update(loads.bucket_use())
+        if self._limits.strategy is None and loads.now_s >= self._quiet_until_s:
+            before, most = self._choice.strategy, self._limits.spread.imbalance_max
+            self._choice = choose(loads.reducers, before, most)
         self._want("reducer", loads.reducer_demands, buckets, loads.now_s)
         self._want("mapper", loads.mapper_demands, max(1, partitions), loads.now_s)
 
     def bucket_use(self) -> Mapping[Bucket, float]:
-        """What was last known of each bucket; its owner may be gone."""
-        return self._use
+        """What was last known of each bucket; its owner may be gone.
+
+        Nothing where hashing was set, so that buckets go by number.
+        """
+        return {} if self._limits.strategy is Strategy.HASH else self._use
+
+    def capacities(self, loads: Loads) -> Mapping[MemberId, float]:
+        """What reducers may use of a core, where the strategy heeds it."""
+        seen = as_seen(loads.reducers, self._choice.strategy)
+        return {member: load.capacity for member, load in seen.items()}
 
     def moves(self, loads: Loads, owners: Mapping[Bucket, MemberId]) -> list[Move]:
         """What should move now because of load. Call `moved` when it has been published."""
@@ -105,15 +119,18 @@ class Steering:
             for bucket, at_s in self._moved_at_s.items()
             if now_s - at_s < limits.bucket_rest_s
         )
+        reducers = as_seen(loads.reducers, self._choice.strategy)
         if now_s >= self._relief_after_s:
-            relief = relieve(loads.reducers, resting, limits.press)
+            relief = relieve(reducers, resting, limits.press)
             if relief:
                 self._lent = {move.bucket for move in relief}
                 return relief
         if now_s < self._quiet_until_s:
             return []
-        back = restore(self._loans, loads.reducers, resting, limits.press)
-        return back or spread(loads.reducers, resting, limits.spread, len(owners))
+        back = restore(self._loans, reducers, resting, limits.press)
+        if back or self._choice.strategy is Strategy.HASH:
+            return back
+        return spread(reducers, resting, limits.spread, len(owners))
 
     def moved(self, moves: Iterable[Move], now_s: float) -> None:
         """These were published."""
@@ -134,6 +151,9 @@ class Steering:
             },
             wanted=tuple(self._wanted[role] for role in sorted(self._wanted)),
             moves=tuple(self._told),
+            strategy=self._choice.strategy.value,
+            strategy_reason=self._choice.reason,
+            rows_ratio=round(rows_ratio(loads.reducers), 2),
         )
 
     def _note_loan(self, move: Move, now_s: float) -> None:
@@ -161,7 +181,14 @@ class Steering:
         asked = wanted(role, demands, most, self._limits.scale)
         if asked.wanted >= asked.present:
             self._fewer_since_s.pop(role, None)
-        elif now_s - self._fewer_since_s.setdefault(role, now_s) < SCALE_IN_AFTER_S:
+        elif now_s - self._fewer_since_s.setdefault(role, now_s) < self._limits.fewer_after_s:
             reason = f"{asked.reason}, if it lasts"
             asked = Wanted(role, asked.present, asked.present, reason)
         self._wanted[role] = asked
+
+
+def _first_choice(limits: SteeringLimits) -> Choice:
+    """What was set, else hashing until there are figures."""
+    if limits.strategy is None:
+        return Choice(Strategy.HASH, "no figures yet")
+    return Choice(limits.strategy, "balance.strategy says so")

@@ -52,7 +52,8 @@ class Balance:
     """What the leader makes of the loads.
 
     `mean_use` and `deviation` are of the CPU use of those reducers whose figures are fresh.
-    `pressure` is each one's pressure. `moves` are the last ones, oldest first.
+    `pressure` is each one's pressure. `moves` are the last ones, oldest first. `strategy` is how
+    buckets are spread at the moment, and why; `rows_ratio` is max/min of the reducers' rows.
     """
 
     mean_use: float = 0.0
@@ -60,3 +61,6 @@ class Balance:
     pressure: Mapping[MemberId, float] = field(default_factory=dict)
     wanted: tuple[Wanted, ...] = ()
     moves: tuple[Move, ...] = ()
+    strategy: str = ""
+    strategy_reason: str = ""
+    rows_ratio: float = 1.0

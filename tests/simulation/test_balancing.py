@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from mars.machines.leading import Leading
-from mars.ports import Move
+from mars.machines.leading_view import View
+from mars.machines.strategies import Strategy
+from mars.ports import Balance, Move
+from mars.types import MemberId
+from reducer.loop import ReducerLoop
+from tests.simulation import cluster
 from tests.simulation.weather import Weather
 from tests.simulation.world import World
 
@@ -59,3 +65,28 @@ def test_reducers_that_are_asked_to_stop_are_emptied_and_nothing_is_lost(
         World(seed, tune=leaving).run()
 
     assert sum("is leaving" in move.reason for move in moves) >= 4
+
+
+def test_uneven_machines_are_weighed_while_everything_fails_and_nothing_is_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Every second reducer may use a quarter of what the others may; the strategy changes by it."""
+    chosen: set[str] = set()
+    balance = Leading.balance
+
+    def noted(self: Leading, view: View) -> Balance:
+        found = balance(self, view)
+        chosen.add(found.strategy)
+        return found
+
+    def of_uneven_machines(member: MemberId, *parts: Any, **ports: Any) -> ReducerLoop:
+        small = int(member.rpartition("-")[2]) % 2 == 0
+        return ReducerLoop(member, *parts, **ports, capacity=0.25 if small else 1.0)
+
+    monkeypatch.setattr(Leading, "balance", noted)
+    monkeypatch.setattr(cluster, "ReducerLoop", of_uneven_machines)
+
+    for seed in range(40, 43):
+        World(seed).run()
+
+    assert {Strategy.HASH, Strategy.WEIGHTED} <= chosen

@@ -92,16 +92,23 @@ class Load:
         )
         self.mars.register(self.name, self.sql, idle_after=self._idle_after)
 
+    def made(self, rows: list[Row]) -> list[Row]:
+        """The rows that are sent: these, unless a test wants others."""
+        return rows
+
     @contextmanager
     def running(self) -> Iterator[Load]:
         """Rows come until all have been sent; the block may end sooner, and is waited for."""
         self.declare()
         start_ms = time.time_ns() // 1_000_000
-        self.rows = flow_rows(0, self._count, start_ms, rows_per_s=self._rows_per_s)
+        self.rows = self.made(flow_rows(0, self._count, start_ms, rows_per_s=self._rows_per_s))
         self._feeding = threading.Thread(target=self._feed, name=f"feed {self.name}")
         self._feeding.start()
         try:
             yield self
+        except BaseException:
+            self._enough.set()  # nobody waits for the rest
+            raise
         finally:
             self._feeding.join()
         assert not self._failures, self._failures

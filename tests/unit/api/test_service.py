@@ -46,6 +46,9 @@ BALANCE = Balance(
     pressure={MemberId("reducer-1"): 0.7},
     wanted=(Wanted("reducer", 1, 3, "mean load 95%"),),
     moves=(Move(Bucket(1), MemberId("b"), MemberId("reducer-1"), "use is uneven", 5_000),),
+    strategy="greedy",
+    strategy_reason="uneven",
+    rows_ratio=3.0,
 )
 
 
@@ -93,6 +96,8 @@ def test_metrics_give_loads_and_how_many_members_are_wanted(world: World) -> Non
         'mars_reducer_pressure{member="reducer-1"} 0.7',
         'mars_wanted_members{role="reducer"} 3.0',
         "mars_reducer_use_deviation 0.2",
+        "mars_reducer_rows_ratio 3.0",
+        'mars_balance_strategy{strategy="greedy"} 1.0',
     } <= lines(world)
 
 

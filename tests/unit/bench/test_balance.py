@@ -10,6 +10,7 @@ import pytest
 from bench import balance
 from bench.balance import BalanceReport, Run, run_bursts, run_tide
 from bench.balance_plots import means, plot_balance
+from bench.balance_skew import BUCKETS, run_one, skew_grid
 from bench.environment import environment
 from bench.report import section
 from bench.simulated_reducers import SimulatedReducers
@@ -84,3 +85,19 @@ def test_points_of_a_line_are_means_of_five_seconds(report: BalanceReport) -> No
 
     assert seconds[:2] == [0, 5]
     assert values[0] == pytest.approx(sum(point.mean_use for point in run.points[:5]) / 5)
+
+
+@pytest.mark.parametrize(
+    ("stream", "fitting"), [("Zipf 1.2", "greedy"), ("even, uneven machines", "weighted")]
+)
+def test_the_fitting_strategy_and_auto_even_out_what_hashing_does_not(
+    stream: str, fitting: str
+) -> None:
+    homes = balance._buckets_of_keys(BUCKETS).astype(float)
+
+    hashed, fit, auto = (run_one(stream, name, homes) for name in ("hash", fitting, "auto"))
+
+    for run in (fit, auto):
+        assert run.ratio < 1.3 < hashed.ratio
+        assert run.rows_per_second >= hashed.rows_per_second
+    assert len(skew_grid([hashed, fit, auto]).rows) == 3

@@ -11,6 +11,9 @@ from mars.cli import run
 
 BALANCE = {
     "mean_use": 0.42,
+    "strategy": "greedy",
+    "strategy_reason": "uneven: rows per reducer max/min 3.0",
+    "rows_ratio": 3.0,
     "deviation": 0.05,
     "pressure": {"reducer-1": 0.1},
     "wanted": [{"role": "mapper", "present": 2, "wanted": 3, "reason": "mean load 90%"}],
@@ -34,6 +37,7 @@ def test_status_tells_moves_with_their_reasons_and_how_many_members_are_wanted(
 
     said = capsys.readouterr().out
     assert "balance: mean use of a reducer 42% of a core, deviation 0.05" in said
+    assert "strategy: greedy (uneven: rows per reducer max/min 3.0)" in said
     assert "wanted: 3 mappers (2 run): mean load 90%" in said
     assert "bucket 5, nobody -> reducer-1: nobody owned it" in said
     assert "bucket 5, a -> b: use is uneven" in said

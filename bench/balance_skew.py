@@ -1,0 +1,148 @@
+"""Skewed keys and uneven machines under each strategy of `balance.strategy`, simulated.
+
+Four reducers get 70 % of what they could do together for four minutes. *Zipf*: keys by a Zipf law
+of exponent 1.2. *Half*: every second row is of one key. *Even*: even keys, but two of the reducers
+may use half a core each. What counts is max/min of the rows that nodes handle, and
+rows/s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import msgspec
+import numpy as np
+
+from bench.errors import BenchError
+from bench.simulated_reducers import Moment, Rows, SimulatedReducers
+from bench.tables import Grid
+from mars.machines.steering import SteeringLimits
+from mars.machines.strategies import Strategy
+from mars.types import MemberId
+
+SEED = 2016
+BUCKETS = 64
+ROW_S = 1e-5
+BUDGET_ROWS = 640_000
+SHARE = 0.7
+COMING_S = 240
+LONGEST_S = 2_000
+
+EQUAL = (1.0, 1.0, 1.0, 1.0)
+UNEQUAL = (1.0, 1.0, 0.5, 0.5)
+
+CHOICES: Mapping[str, Strategy | None] = {
+    **{strategy.value: strategy for strategy in Strategy},
+    "auto": None,
+}
+
+Shares = Callable[[int], Rows]
+"""How likely each of so many keys is."""
+
+
+class SkewRun(msgspec.Struct, frozen=True):
+    """One run. `ratio` is max/min of the rows of a second by capacity, mean of the second half of
+    the time in which rows came; `ended_with` the strategy at the end.
+    """
+
+    stream: str
+    strategy: str
+    rows_per_second: float
+    ratio: float
+    moves: int
+    mean_delay_s: float
+    ended_with: str
+
+
+def run_skew(homes: Rows) -> list[SkewRun]:
+    """Every stream with every strategy; `homes` is the bucket of each key."""
+    return [run_one(stream, name, homes) for stream in STREAMS for name in CHOICES]
+
+
+def _zipf(keys: int) -> Rows:
+    likely = np.arange(1, keys + 1, dtype=float) ** -1.2
+    shares: Rows = likely / likely.sum()
+    return shares
+
+
+def _half(keys: int) -> Rows:
+    shares = np.full(keys, 0.5 / (keys - 1))
+    shares[0] = 0.5
+    return shares
+
+
+def _even(keys: int) -> Rows:
+    return np.full(keys, 1 / keys)
+
+
+STREAMS: Mapping[str, tuple[Shares, tuple[float, ...]]] = {
+    "Zipf 1.2": (_zipf, EQUAL),
+    "one key takes half": (_half, EQUAL),
+    "even, uneven machines": (_even, UNEQUAL),
+}
+"""The keys, and the capacities of the reducers."""
+
+
+def run_one(stream: str, name: str, homes: Rows) -> SkewRun:
+    """One stream with one strategy."""
+    shares, capacities = STREAMS[stream]
+    limits = SteeringLimits(strategy=CHOICES[name])
+    cluster = SimulatedReducers(
+        BUCKETS,
+        len(capacities),
+        limits,
+        row_s=ROW_S,
+        budget_rows=BUDGET_ROWS,
+        capacities=capacities,
+    )
+    of_buckets: Rows = np.bincount(
+        homes.astype(np.int64), weights=shares(len(homes)), minlength=BUCKETS
+    ).astype(float)
+    sizes = dict(zip(cluster.members, capacities, strict=True))
+    moments = list(_moments(cluster, of_buckets, SHARE * sum(capacities) / ROW_S))
+    arrived = sum(moment.arrived for moment in moments)
+    return SkewRun(
+        stream=stream,
+        strategy=name,
+        rows_per_second=arrived / len(moments),
+        ratio=_ratio(moments[COMING_S // 2 : COMING_S], sizes),
+        moves=len(cluster.moves),
+        mean_delay_s=cluster.delay_row_s / arrived,
+        ended_with=cluster.strategy,
+    )
+
+
+def _moments(cluster: SimulatedReducers, shares: Rows, rows: float) -> Iterator[Moment]:
+    """Until everything is done that arrived."""
+    chance = np.random.default_rng(SEED)
+    nothing = np.zeros(len(shares))
+    for second in range(LONGEST_S):
+        coming = second < COMING_S
+        yield cluster.step(chance.poisson(shares * rows).astype(float) if coming else nothing)
+        if not coming and cluster.waiting_rows < 0.5:
+            return
+    raise BenchError("The rows do not come to an end; the reducers are too slow for them.")
+
+
+def _ratio(moments: list[Moment], sizes: Mapping[MemberId, float]) -> float:
+    done = {
+        name: sum(moment.done_by[name] for moment in moments) / size for name, size in sizes.items()
+    }
+    return max(done.values()) / max(min(done.values()), 1.0)
+
+
+def skew_grid(runs: list[SkewRun]) -> Grid:
+    """The table."""
+    rows = [
+        [
+            f"{run.stream}, {run.strategy}",
+            f"{run.rows_per_second:,.0f}",
+            f"{run.ratio:.2f}",
+            f"{run.mean_delay_s:.1f}",
+            str(run.moves),
+            run.ended_with,
+        ]
+        for run in runs
+    ]
+    columns = ["keys, strategy", "rows/s", "max/min", "delay s", "moves", "at the end"]
+    return Grid("Strategies on four reducers (simulated)", columns, rows)

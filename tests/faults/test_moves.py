@@ -1,0 +1,181 @@
+"""Buckets move because of load while rows come and things fail; the results stay exact."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from itertools import cycle
+
+import polars as pl
+import pytest
+
+from mars.answers import Move
+from mars.codec.canonical import buckets_of_keys
+from mars.errors import MarsError
+from mars.plan import ValueType
+from mars.types import TaskName
+from tests.faults.conftest import settings
+from tests.faults.nemesis import flush_the_store
+from tests.support.cluster import MarsCluster, running_mars, wait_for
+from tests.support.linked import LinkedRole
+from tests.support.load import LONG_S, Load, Row
+
+pytestmark = pytest.mark.faults
+
+REDUCERS = 3
+BUCKETS = 8
+
+COLD_EVERY = 500
+"""Of so many rows one is of whatever bucket it falls into, all others are of the hot ones. Most
+batches have none for a cold bucket: to read a batch costs a reducer more than its few rows do."""
+
+EAGER = """
+[balance]
+imbalance_max = 0.005
+gain_min = 0.001
+cooldown_s = 3.0
+bucket_rest_s = 6.0
+"""
+"""Two thousand rows a second are a small load: what is uneven about it must count."""
+
+STRIKE_EVERY = 5
+"""Looks, of one second each, between two strikes."""
+
+STRIKES_MIN = 4
+
+
+@pytest.fixture(scope="module")
+def mars(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MarsCluster]:
+    options = ("--mappers", "1", "--reducers", str(REDUCERS), "--bulk", "0")
+    yield from running_mars(
+        tmp_path_factory.mktemp("moves"),
+        *options,
+        "--buckets",
+        str(BUCKETS),
+        settings=settings() + EAGER,
+    )
+
+
+class SkewedLoad(Load):
+    """Nearly all rows are of the buckets of one reducer, as they are at the beginning."""
+
+    def declare(self) -> None:
+        super().declare()
+        owners = wait_for("all reducers to own buckets", lambda: _shared_out(self.mars))
+        (busiest, _), *_ = Counter(owners.values()).most_common()
+        self._hot = sorted(bucket for bucket, member in owners.items() if member == busiest)
+        self.declared_ms = time.time() * 1000
+
+    def made(self, rows: list[Row]) -> list[Row]:
+        pairs = pl.DataFrame(
+            {
+                "sip": [f"10.9.{number // 250}.{number % 250}" for number in range(10_000)],
+                "type": ["hot"] * 10_000,
+            }
+        )
+        kinds = [ValueType.STRING, ValueType.STRING]
+        buckets = buckets_of_keys(TaskName(self.name), pairs, kinds, BUCKETS)
+        hot = cycle(pairs["sip"].filter(buckets.is_in(self._hot)).to_list())
+        return [
+            row if number % COLD_EVERY == 0 else row | {"sip": next(hot), "type": "hot"}
+            for number, row in enumerate(rows)
+        ]
+
+
+def _shared_out(mars: MarsCluster) -> dict[int, str]:
+    """Who owns what; nothing as long as a reducer has none."""
+    owners = {each.bucket: each.member for each in mars.client.cluster().assignment}
+    return owners if len(set(owners.values())) == REDUCERS else {}
+
+
+def moves_by_load(load: SkewedLoad) -> list[Move]:
+    """Those that the leader tells of."""
+    balance = load.mars.client.cluster().balance
+    return [
+        move
+        for move in (balance.moves if balance else ())
+        if "use is uneven" in move.reason and move.at >= load.declared_ms
+    ]
+
+
+def some_moves(load: SkewedLoad) -> list[Move]:
+    """The same; raises MarsError with the figures as long as there are none."""
+    moves = moves_by_load(load)
+    if not moves:
+        shown = load.mars.client.cluster()
+        uses = {
+            member.id: (member.load.get("cpu_use"), [each.load for each in member.buckets])
+            for member in shown.members
+            if member.role == "reducer"
+        }
+        raise MarsError(f"nothing moved: {shown.balance}, {uses}")
+    return moves
+
+
+def test_a_skewed_load_moves_buckets_for_a_stated_reason_and_results_stay_exact(
+    mars: MarsCluster,
+) -> None:
+    load = SkewedLoad(mars, "skewed", seconds=LONG_S, rows_per_s=2_000)
+    with load.running():
+        (move, *_) = wait_for("a bucket to move", lambda: some_moves(load), seconds=LONG_S)
+        loads = [member.load for member in mars.client.cluster().members]
+        shown = mars.mars("status", "--data", str(mars.data)).stdout
+        load.end()
+
+    load.check()
+    assert move.source != move.target
+    assert f"{move.source} at" in move.reason
+    assert all("cpu_use" in each for each in loads)
+    assert f"bucket {move.bucket}, {move.source} -> {move.target}: use is uneven" in shown
+
+
+def test_moves_under_fire(mars: MarsCluster) -> None:
+    """A reducer is killed, the store is flushed, and buckets move in between."""
+    seen: set[tuple[int, int]] = set()
+    strikes = 0
+    load = SkewedLoad(mars, "fire", seconds=LONG_S, rows_per_s=2_000)
+
+    def look_and_strike(turn: int) -> None:
+        nonlocal strikes
+        seen.update((move.bucket, move.at) for move in moves_by_load(load))
+        if turn % STRIKE_EVERY == 0:
+            strike(mars, strikes)
+            strikes += 1
+
+    with load.running():
+        load.every(1, look_and_strike, until=lambda: bool(seen) and strikes >= STRIKES_MIN)
+
+    load.check()
+    assert seen, "no bucket moved because of load"
+    assert strikes >= STRIKES_MIN
+
+
+def strike(mars: MarsCluster, turn: int) -> None:
+    """By turns FLUSHALL, and kill -9 of one reducer after the other."""
+    if turn % 2:
+        mars.kill(f"reducer-{turn // 2 % REDUCERS + 1}")
+    else:
+        flush_the_store(mars, turn)
+
+
+def told(mars: MarsCluster) -> set[str]:
+    """The reasons of the last moves."""
+    balance = mars.client.cluster().balance
+    return {move.reason for move in balance.moves} if balance else set()
+
+
+def test_a_reducer_that_is_asked_to_stop_is_emptied_first(mars: MarsCluster) -> None:
+    def owned() -> int:
+        owners = mars.client.cluster().assignment
+        return sum(owner.member == "reducer-a" for owner in owners)
+
+    with Load(mars, "leave", seconds=LONG_S).running() as load:
+        with LinkedRole(mars, "reducer", "reducer-a") as guest:
+            wait_for("it to own buckets", owned)
+            guest.stop(15)
+            wait_for("the leader to tell of it", lambda: "reducer-a is leaving" in told(mars))
+        load.end()
+
+    load.check()
+    assert not owned()
