@@ -48,6 +48,7 @@ from mars.process import life as living
 from mars.process import logs
 from mars.process.command import settings_from_command_line
 from mars.process.member import REPORT_INTERVAL_S, Reporter, member_id
+from mars.process.memory import settle_garbage_collection
 from mars.settings import ApiSettings, Settings
 
 BACKLOG = 128
@@ -214,6 +215,7 @@ class _Process:
             address=f"{'https' if tls.tls_certificate_location else 'http'}://{host}:{port}",
             access="on" if services.access.policy.on else "off",
         )
+        settle_garbage_collection()
         _Server(config, stopping).run(sockets=[listening])
 
     # ---------------------------------------------------------------------------- background

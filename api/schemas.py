@@ -397,7 +397,16 @@ class FinishedWindow(Answer):
     complete: bool
     revision: int = Field(description="the highest of these rows; 0: no late row has come")
     rows: list[dict[str, Any]]
+    truncated: bool = Field(description="true if it has more rows than these")
     sources: list[WindowSource] = Field(description="of the buckets whose rows are shown")
+
+
+class RevisedWindow(Answer):
+    """A window that is not shown, and whose rows are not what they were at first."""
+
+    window_start: int
+    version: int
+    revision: int = Field(description="the highest of its rows")
 
 
 class FinishedWindows(Answer):
@@ -405,8 +414,12 @@ class FinishedWindows(Answer):
 
     windows: list[FinishedWindow]
     truncated: bool = Field(
-        description="true if rows were left out because of the limit: also rows of older windows "
-        "that were revised since; with window_start come all of one window"
+        description="true if older windows were left out because of the limit, or rows of the "
+        "newest one, if it alone has more; any other is here with all its rows, as last revised"
+    )
+    revised: list[RevisedWindow] = Field(
+        description="windows that late rows have changed of late and that are left out: ask for "
+        "each with window_start"
     )
 
 

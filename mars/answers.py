@@ -417,7 +417,10 @@ class WindowSource(_Answer, frozen=True):
 
 
 class FinishedWindow(_Answer, frozen=True):
-    """Committed rows of one window: of each group the newest revision."""
+    """Committed rows of one window: of each group the newest revision, unless it is deleted.
+
+    `truncated`: it has more rows than these.
+    """
 
     window_start: int
     window_end: int
@@ -426,16 +429,31 @@ class FinishedWindow(_Answer, frozen=True):
     revision: int
     rows: list[Row]
     sources: list[WindowSource] = []
+    truncated: bool = False
+
+
+class RevisedWindow(_Answer, frozen=True):
+    """A window that was left out, and whose rows are not what they were at first."""
+
+    window_start: int
+    version: int
+    revision: int
 
 
 class FinishedWindows(_Answer, frozen=True):
-    """The last finished windows, newest first."""
+    """The last finished windows, newest first: each with all its rows, as last revised.
+
+    Only the newest may be `truncated`, if it alone is over the limit. `truncated` here says that
+    older windows were left out, or rows of that one; `revised` names those left out that late rows
+    have changed of late.
+    """
 
     windows: list[FinishedWindow]
     truncated: bool
+    revised: list[RevisedWindow] = []
 
     def df(self) -> pl.DataFrame:
-        """All rows as a polars frame."""
+        """All rows as a polars frame: what holds, so without groups that a revision deleted."""
         from mars.frames import frame_of_rows  # noqa: PLC0415
 
         return frame_of_rows(_rows_of(self.windows))

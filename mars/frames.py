@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
+import msgspec
 import polars as pl
 
 from mars.errors import MarsError
 
 TIMES = ("window_start", "window_end")
 """Columns of epoch milliseconds that every result row has."""
+
+KEY, VERSION, REVISION = "mars_key", "mars_version", "mars_revision"
+COMPLETE, DELETED = "mars_complete", "mars_deleted"
+"""What `frame_of_stream` adds to the columns of the query, named after the headers."""
 
 _INT64 = range(-(2**63), 2**63)
 
@@ -20,6 +25,52 @@ def frame_of_rows(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
     names = list(dict.fromkeys(name for row in rows for name in row))
     columns = [_column(name, [row.get(name) for row in rows]) for name in names]
     return _with_times(pl.DataFrame(columns))
+
+
+class StreamRow(Protocol):
+    """A result row as it came, with what its headers say (see `ConsumedRow`)."""
+
+    @property
+    def key(self) -> list[Any]: ...
+    @property
+    def row(self) -> dict[str, Any]: ...
+    @property
+    def version(self) -> int: ...
+    @property
+    def revision(self) -> int: ...
+    @property
+    def complete(self) -> bool: ...
+    @property
+    def deleted(self) -> bool: ...
+
+
+def frame_of_stream(rows: Iterable[StreamRow]) -> pl.DataFrame:
+    """Rows as they came, revisions and all, with five columns more.
+
+    `mars_key` (JSON) and `mars_version` name a group of a window, `mars_revision` counts how often
+    late rows have changed it, `mars_deleted` says that it is no result any more, `mars_complete`
+    that its window has all rows. `holding` leaves what holds.
+    """
+    taken = list(rows)
+    added = {
+        KEY: pl.Series(KEY, [msgspec.json.encode(one.key).decode() for one in taken], pl.String),
+        VERSION: pl.Series(VERSION, [one.version for one in taken], pl.Int64),
+        REVISION: pl.Series(REVISION, [one.revision for one in taken], pl.Int64),
+        COMPLETE: pl.Series(COMPLETE, [one.complete for one in taken], pl.Boolean),
+        DELETED: pl.Series(DELETED, [one.deleted for one in taken], pl.Boolean),
+    }
+    return frame_of_rows([one.row for one in taken]).with_columns(*added.values())
+
+
+def holding(frame: pl.DataFrame) -> pl.DataFrame:
+    """Of a frame of `frame_of_stream`, or several one below the other, the rows that hold.
+
+    Of each group the newest revision, unless that is deleted; in the order in which they came.
+    """
+    newest = pl.col(REVISION) == pl.col(REVISION).max().over(KEY, VERSION)
+    return frame.filter(newest & ~pl.col(DELETED)).unique(
+        subset=[KEY, VERSION], keep="first", maintain_order=True
+    )
 
 
 def frame_of_arrow(raw: bytes) -> pl.DataFrame:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from http import HTTPStatus
 
 from fastapi import APIRouter, Request, Response
-from starlette.concurrency import run_in_threadpool
 
+from api.answering import Rendered, rendered
 from api.documenting import problems
 from api.routes.inside import EVENT_STREAM, Stopping, event_stream, gone_of
 from api.schemas import Alive, AllFigures, ClusterView, Readiness
@@ -18,10 +18,10 @@ def router(services: Services, stopping: Stopping) -> APIRouter:
     """The paths of the service itself."""
     routes = APIRouter(tags=["service"])
 
-    @routes.get("/v1/cluster")
-    def cluster() -> ClusterView:
+    @routes.get("/v1/cluster", response_model=ClusterView)
+    async def cluster() -> Response:
         """Members, leader, assignment, load, store epoch, backlog."""
-        return services.cluster.show()
+        return await services.answering.answer("cluster", lambda: rendered(services.cluster.show()))
 
     @routes.get(
         "/v1/figures",
@@ -35,10 +35,12 @@ def router(services: Services, stopping: Stopping) -> APIRouter:
             **problems(HTTPStatus.TOO_MANY_REQUESTS),
         },
     )
-    async def all_figures(request: Request) -> Response | AllFigures:
+    async def all_figures(request: Request) -> Response:
         """Rate and lag of all tasks together, and the newest figures of each, for charts."""
         if EVENT_STREAM not in request.headers.get("accept", ""):
-            return await run_in_threadpool(services.figures.of_all)
+            return await services.answering.answer(
+                "figures", lambda: rendered(services.figures.of_all())
+            )
         return event_stream(services.figures.follow_all(gone_of(request, stopping)))
 
     # These two are async: they answer even when every thread waits for a server that is away.
@@ -64,8 +66,10 @@ def router(services: Services, stopping: Stopping) -> APIRouter:
         response_class=Response,
         responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
     )
-    def metrics() -> Response:
+    async def metrics() -> Response:
         """Figures for Prometheus."""
-        return Response(services.metrics.expose(), media_type=CONTENT_TYPE)
+        return await services.answering.answer(
+            "metrics", lambda: Rendered(services.metrics.expose(), CONTENT_TYPE)
+        )
 
     return routes

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
+from api.answering import Rendered, rendered
 from api.audit_schemas import WindowLedger
 from api.documenting import problems
 from api.routes.streams import AWAY, IN_USE, UNKNOWN
@@ -58,8 +59,8 @@ def router(services: Services, stopping: Stopping) -> APIRouter:
     """The paths that look into a task."""
     routes = APIRouter(prefix="/v1/tasks/{name}", tags=["results"])
 
-    @routes.get("/windows", responses=problems(UNKNOWN, WRONG, AWAY))
-    def open_windows(
+    @routes.get("/windows", response_model=OpenWindows, responses=problems(UNKNOWN, WRONG, AWAY))
+    async def open_windows(
         name: str,
         key: Annotated[
             str | None, Query(description="the first key's text, or a JSON array of keys")
@@ -68,27 +69,39 @@ def router(services: Services, stopping: Stopping) -> APIRouter:
         order: Annotated[
             str | None, Query(description="an item of the query; -item for descending")
         ] = None,
-    ) -> OpenWindows:
+    ) -> Response:
         """Open windows with their values as of now; the limit is per window."""
-        return services.windows.open_windows(name, select(key, order, limit))
+        wanted = select(key, order, limit)
 
-    @routes.get("/why", responses=problems(UNKNOWN, AWAY))
-    def why(name: str) -> Why:
+        return await services.answering.answer(
+            ("windows", name, key, limit, order),
+            lambda: rendered(services.windows.open_windows(name, wanted)),
+        )
+
+    @routes.get("/why", response_model=Why, responses=problems(UNKNOWN, AWAY))
+    async def why(name: str) -> Response:
         """Why no result is coming: per open window, who holds it."""
-        return services.why.why(name)
 
-    @routes.get("/ledger", responses=problems(UNKNOWN, WRONG, AWAY))
-    def ledger(
+        return await services.answering.answer(
+            ("why", name), lambda: rendered(services.why.why(name))
+        )
+
+    @routes.get(
+        "/ledger",
+        response_model=Ledger | WindowLedger,
+        responses=problems(UNKNOWN, WRONG, AWAY),
+    )
+    async def ledger(
         name: str,
         window_start: Annotated[
             int | None, Query(ge=-TIME_MAX, le=TIME_MAX, description="epoch ms: of this window")
         ] = None,
-    ) -> Ledger | WindowLedger:
+    ) -> Response:
         """Where the task's rows went, as committed; it balances at any moment."""
-        if window_start is not None:
-            return services.window_ledgers.of_window(name, window_start)
-        task = services.tasks.show(name)
-        return ledger_view(services.progress.ledger(task))
+
+        return await services.answering.answer(
+            ("ledger", name, window_start), lambda: _ledger(services, name, window_start)
+        )
 
     @routes.get(
         "/figures",
@@ -102,11 +115,15 @@ def router(services: Services, stopping: Stopping) -> APIRouter:
             **problems(UNKNOWN, HTTPStatus.TOO_MANY_REQUESTS, AWAY),
         },
     )
-    async def figures(name: str, request: Request) -> Response | FigureList:
+    async def figures(name: str, request: Request) -> Response:
         """Rate, lag, watermark and close latency of a task, for charts."""
-        task = (await run_in_threadpool(services.tasks.show, name)).name
+
         if EVENT_STREAM not in request.headers.get("accept", ""):
-            return await run_in_threadpool(services.figures.of_task, task)
+            return await services.answering.answer(
+                ("figures", name),
+                lambda: rendered(services.figures.of_task(services.tasks.show(name).name)),
+            )
+        task = (await run_in_threadpool(services.tasks.show, name)).name
         events = services.figures.follow_task(task, gone_of(request, stopping))
         return event_stream(events)
 
@@ -134,12 +151,22 @@ def router(services: Services, stopping: Stopping) -> APIRouter:
         last_event_id: Annotated[
             str | None, Header(description="of a stream: the id of the last event that was seen")
         ] = None,
-    ) -> Response | FinishedWindows:
+    ) -> Response:
         """The last finished windows, newest first, or a stream of server-sent events."""
-        if EVENT_STREAM not in request.headers.get("accept", ""):
-            return await run_in_threadpool(services.results.recent, name, window_start, limit)
 
+        if EVENT_STREAM not in request.headers.get("accept", ""):
+            return await services.answering.answer(
+                ("results", name, window_start, limit),
+                lambda: Rendered(services.results.recent(name, window_start, limit)),
+            )
         gone = gone_of(request, stopping)
         return event_stream(await services.results.follow(name, gone, last_event_id))
 
     return routes
+
+
+def _ledger(services: Services, name: str, window_start_ms: int | None) -> Rendered:
+    if window_start_ms is not None:
+        return rendered(services.window_ledgers.of_window(name, window_start_ms))
+    task = services.tasks.show(name)
+    return rendered(ledger_view(services.progress.ledger(task)))

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query, Response
 
+from api.answering import Rendered, rendered
 from api.body import body_of
 from api.documenting import problems, takes
 from api.routes.streams import AWAY, BAD_BODY, IN_USE, UNKNOWN
@@ -22,8 +23,6 @@ from api.services.all import Services
 from api.services.views import task_view, validation
 from mars.definitions import TaskDefinition
 
-JSON = "application/json"
-
 CHANGED = HTTPStatus.PRECONDITION_FAILED
 
 
@@ -32,10 +31,8 @@ def router(services: Services) -> APIRouter:
     routes = APIRouter(prefix="/v1/tasks", tags=["tasks"])
 
     def answer(task: TaskDefinition, response: Response) -> TaskView:
-        response.headers["ETag"] = f'"{task.current.version}"'
-        plan = services.compiler.plans(task).get(task.current.version)
-        figures, missing = services.sampler.one(task)
-        return task_view(task, plan, figures, missing)
+        response.headers.update(_version_of(task))
+        return _view(services, task)
 
     @routes.post(
         "/validate", responses=problems(*BAD_BODY, AWAY), openapi_extra=takes(ValidateRequest)
@@ -65,16 +62,20 @@ def router(services: Services) -> APIRouter:
         response_model=TaskList,
         responses=problems(HTTPStatus.UNPROCESSABLE_ENTITY, AWAY),
     )
-    def list_tasks(
+    async def list_tasks(
         deleted: Annotated[bool, Query(description="list deleted ones too")] = False,
     ) -> Response:
         """List all tasks."""
-        return Response(services.listing.as_json(deleted=deleted), media_type=JSON)
 
-    @routes.get("/{name}", responses=problems(UNKNOWN, AWAY))
-    def show_task(name: str, response: Response) -> TaskView:
+        return await services.answering.answer(
+            ("tasks", deleted), lambda: Rendered(services.listing.as_json(deleted=deleted))
+        )
+
+    @routes.get("/{name}", response_model=TaskView, responses=problems(UNKNOWN, AWAY))
+    async def show_task(name: str) -> Response:
         """Show one task."""
-        return answer(services.tasks.show(name), response)
+
+        return await services.answering.answer(("task", name), lambda: _shown(services, name))
 
     @routes.put(
         "/{name}",
@@ -108,3 +109,18 @@ def router(services: Services) -> APIRouter:
         return answer(services.tasks.resume(name), response)
 
     return routes
+
+
+def _shown(services: Services, name: str) -> Rendered:
+    task = services.tasks.show(name)
+    return rendered(_view(services, task), _version_of(task))
+
+
+def _view(services: Services, task: TaskDefinition) -> TaskView:
+    plan = services.compiler.plans(task).get(task.current.version)
+    figures, missing = services.sampler.one(task)
+    return task_view(task, plan, figures, missing)
+
+
+def _version_of(task: TaskDefinition) -> dict[str, str]:
+    return {"ETag": f'"{task.current.version}"'}

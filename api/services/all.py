@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from api.answering import Answering
 from api.services.access import AccessPolicy, AccessService
 from api.services.cluster import ClusterService
 from api.services.compiling import Compiler
@@ -54,6 +55,7 @@ class Services:
     metrics: MetricService
     health: Health
     access: AccessService
+    answering: Answering
 
 
 def build(
@@ -96,4 +98,5 @@ def build(
         metrics=MetricService(ports, members, sampler, health),
         health=health,
         access=AccessService(ports, access or AccessPolicy()),
+        answering=Answering(),
     )

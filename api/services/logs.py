@@ -14,8 +14,16 @@ from mars.plan import Plan
 from mars.ports import Head, LogSlice, PartialLog, Progress
 from mars.types import Bucket, Entry, Lane, RowCounts, Sequence64, TaskName
 
+TOGETHER_BYTES_MAX = 4 * 1024 * 1024
+"""Logs of a task up to this size are read in one round trip: it keeps the server busy for some
+milliseconds. Larger ones are read bucket by bucket, so that one at a time is held."""
+
 READERS_MAX = 2
 """Requests that read logs at once: each may hold the log of a bucket and all states of a task."""
+
+
+Portion = Mapping[Bucket, LogSlice]
+"""The logs of some buckets, read together."""
 
 
 class LogReader:
@@ -26,20 +34,26 @@ class LogReader:
         self._turn = BoundedSemaphore(READERS_MAX)
 
     @contextmanager
-    def slices(
+    def portions(
         self, definition: TaskDefinition, head: Head, buckets: int
-    ) -> Iterator[Iterator[tuple[Bucket, LogSlice]]]:
-        """The log of each bucket up to the head, one at a time; empty ones are left out."""
+    ) -> Iterator[Iterator[Portion]]:
+        """The logs of all buckets up to the head, as many at once as is fit; empty ones, too."""
         with self._turn:
-            yield self._slices(definition.name, head, buckets)
+            yield self._portions(definition.name, head, buckets)
 
-    def _slices(
-        self, task: TaskName, head: Head, buckets: int
-    ) -> Iterator[tuple[Bucket, LogSlice]]:
-        for bucket in map(Bucket, range(buckets)):
-            piece = self._log.read(task, bucket, Sequence64(0), head.seq)
-            if piece.base is not None or piece.entries:
-                yield bucket, piece
+    def _portions(self, task: TaskName, head: Head, buckets: int) -> Iterator[Portion]:
+        numbers = [Bucket(number) for number in range(buckets)]
+        if head.log_bytes <= TOGETHER_BYTES_MAX:
+            found = self._log.read_together(task, numbers, head.seq)
+            yield dict(zip(numbers, found, strict=True))
+            return
+        for bucket in numbers:
+            yield {bucket: self._log.read(task, bucket, Sequence64(0), head.seq)}
+
+
+def holds_something(piece: LogSlice) -> bool:
+    """Whether a log is not empty."""
+    return piece.base is not None or bool(piece.entries)
 
 
 def bases_of(piece: LogSlice) -> tuple[Entry, ...]:

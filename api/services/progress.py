@@ -6,18 +6,23 @@ import time
 from collections.abc import Callable, Mapping
 from threading import Lock
 
+from api.services.sharing import Shared
 from mars.definitions import TaskDefinition
 from mars.errors import Unavailable
 from mars.machines.evidence import total_ledger
-from mars.ports import Ledger, Progress, ProgressLog
+from mars.ports import Ledger, Progress, ProgressLog, ProgressSlice
 from mars.types import Bucket, Lane, TaskName
-
-FRESH_S = 0.2
-"""A reading younger than this is used again."""
 
 AWAY_S = 1.0
 """A server that did not answer is not asked again for so long: requests wait for each other here,
 and each would wait for the whole time-out."""
+
+SETTLE_PAUSE_S = 0.02
+"""Between two looks whether a transaction has ended."""
+
+SETTLE_LOOKS_MAX = 50
+"""How often one looks: for a second. A transaction ends some ten milliseconds after its progress is
+written, unless the brokers or its reducer have trouble."""
 
 Key = tuple[int, Bucket]
 
@@ -37,31 +42,43 @@ class ProgressTail:
         self._lock = Lock()
         self._next: dict[Bucket, int] = {}
         self._records: dict[TaskName, dict[Key, Progress]] = {}
-        self._fresh_until_s = float("-inf")
+        self._reading = Shared(self._read_on)
         self._away: Unavailable | None = None
         self._away_until_s = float("-inf")
 
-    def records(self, task: TaskDefinition, *, fresh: bool = False) -> tuple[Progress, ...]:
-        """The newest records of all versions of a task, by version and bucket.
+    def look(self) -> None:
+        """Take everything that can be read as committed now. Raises Unavailable."""
+        self._reading()
+
+    def known(self, task: TaskDefinition) -> tuple[Progress, ...]:
+        """The newest records of all versions of a task, by version and bucket, as last looked at.
 
         Versions that are left out of the definition by now count too, those of an earlier task of
-        that name do not. With `fresh` nothing older than the call is used.
+        that name do not.
         """
         with self._lock:
-            if fresh:
-                self._fresh_until_s = float("-inf")
-            self._refresh()
             records = self._records.get(task.name, {})
             return tuple(records[key] for key in sorted(records) if key[0] >= task.first_version)
 
-    def of_bucket(self, task: TaskName, bucket: Bucket) -> dict[int, Progress]:
-        """The newest records of a task in one bucket by version, read just now."""
-        with self._lock:
-            self._read(bucket)
-            records = self._records.get(task, {})
-            return {
-                version: record for (version, owned), record in records.items() if owned == bucket
-            }
+    def records(self, task: TaskDefinition) -> tuple[Progress, ...]:
+        """The same as of now. Raises Unavailable."""
+        self.look()
+        return self.known(task)
+
+    def settle(self, sleep: Callable[[float], None]) -> bool:
+        """Wait until all that was written before this call is committed, or is not, and is read.
+
+        A commit is answered some time before it can be read: meanwhile a reducer may have taken
+        rows out of the log that no record here counts. False if that is so for too long. Raises
+        Unavailable.
+        """
+        written = self._log.written(self._all())
+        for _ in range(SETTLE_LOOKS_MAX):
+            self.look()
+            if all(self._next.get(bucket, 0) >= end for bucket, end in written.items()):
+                return True
+            sleep(SETTLE_PAUSE_S)
+        return False
 
     def ledger(self, task: TaskDefinition) -> Ledger:
         """Where the task's rows went, over all its versions; it balances at any moment."""
@@ -80,24 +97,25 @@ class ProgressTail:
         }
         return len(done) == buckets
 
-    def _refresh(self) -> None:
-        if self._monotonic_s() < self._fresh_until_s:
-            return
-        for number in range(self._buckets()):
-            self._read(Bucket(number))
-        self._fresh_until_s = self._monotonic_s() + FRESH_S
+    def _all(self) -> list[Bucket]:
+        return [Bucket(number) for number in range(self._buckets())]
 
-    def _read(self, bucket: Bucket) -> None:
+    def _read_on(self) -> None:
         if self._away is not None and self._monotonic_s() < self._away_until_s:
             raise Unavailable(self._away.service, self._away.detail)
         try:
-            piece = self._log.read(bucket, self._next.get(bucket, 0))
+            found = self._log.read_all({each: self._next.get(each, 0) for each in self._all()})
         except Unavailable as error:
             self._away, self._away_until_s = error, self._monotonic_s() + AWAY_S
             raise
         self._away = None
-        self._next[bucket] = piece.next
-        for record in piece.records:
-            if isinstance(record, Progress):
-                own = self._records.setdefault(record.task, {})
-                own[record.version, record.bucket] = record
+        for bucket, piece in found.items():
+            self._take(bucket, piece)
+
+    def _take(self, bucket: Bucket, piece: ProgressSlice) -> None:
+        with self._lock:
+            for record in piece.records:
+                if isinstance(record, Progress):
+                    own = self._records.setdefault(record.task, {})
+                    own[record.version, record.bucket] = record
+            self._next[bucket] = piece.next

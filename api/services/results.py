@@ -6,19 +6,20 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from threading import BoundedSemaphore
+from weakref import ref
 
 import anyio
 import anyio.to_thread
 import msgspec
 
 from api.errors import TooManyFollowers
-from api.schemas import FinishedWindow, FinishedWindows, WindowSource
+from api.schemas import FinishedWindow, FinishedWindows, RevisedWindow, WindowSource
 from api.services.compiling import Compiler
 from api.services.context import Ports
 from api.services.tasks import TaskService
 from mars.errors import Conflict, Rejected, Unavailable
 from mars.plan import WINDOW_END, WINDOW_START, Plan
-from mars.ports import CommittedRow, ResultFollower
+from mars.ports import CommittedRow, RecentRows, ResultFollower
 from mars.types import TaskName, Topic
 
 FOLLOWERS_MAX = 64
@@ -29,6 +30,12 @@ POLL_S = 0.5
 
 HEARTBEAT_S = 15.0
 """A comment is sent when nothing else was for so long, because proxies cut silent streams."""
+
+MADE_MAX = 256
+"""Answers that are kept for who asks the same again: some megabytes."""
+
+MADE_BYTES_MAX = 64 * 1024
+"""Of an answer that is kept."""
 
 Group = tuple[int, int, bool]
 """Window and version; whether it is complete."""
@@ -47,6 +54,19 @@ class _Shown:
     value: dict[str, object]
 
 
+_Question = tuple[TaskName, int]
+"""Task and limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """An answer as JSON, and all that it was made of. Its rows are kept by the port, or gone."""
+
+    found: ref[RecentRows]
+    plan: Plan
+    json: bytes
+
+
 class ResultService:
     """What the path /v1/tasks/{name}/results does."""
 
@@ -54,32 +74,33 @@ class ResultService:
         self._ports = ports
         self._compiler = compiler
         self._tasks = tasks
+        self._made: dict[_Question, _Made] = {}
         self._places = BoundedSemaphore(FOLLOWERS_MAX)
         self._threads = anyio.CapacityLimiter(FOLLOWERS_MAX)
 
-    def recent(self, name: str, window_start_ms: int | None, limit: int) -> FinishedWindows:
-        """The last finished windows, newest first. Raises NotFound, Unavailable."""
+    def recent(self, name: str, window_start_ms: int | None, limit: int) -> bytes:
+        """`FinishedWindows` as JSON, newest first. Raises NotFound, Conflict, Unavailable.
+
+        Made anew only where a row has come or the task is another one.
+        """
         task, plan = self._current(name)
         topic = Topic(plan.options.output_topic)
         # One more than wanted from each partition tells whether any were left out.
         found = self._ports.results.recent(topic, task, limit + 1, window_start_ms)
-        rows = newest_revisions(found)
-        if not plan.single_bucket:
-            # Of several partitions; a task with an order of its own has one.
-            rows.sort(key=lambda row: row.key)
-        groups: dict[Group, list[_Shown]] = {}
-        for row in rows:
-            value = msgspec.json.decode(row.value, type=dict[str, object])
-            groups.setdefault(_group(row, value), []).append(_Shown(row, value))
-        windows: list[FinishedWindow] = []
-        left = limit
-        for group in sorted(groups, reverse=True):
-            if left == 0:
-                break
-            shown = groups[group][:left]
-            left -= len(shown)
-            windows.append(_finished(group, shown))
-        return FinishedWindows(windows=windows, truncated=len(found) > limit)
+        if window_start_ms is not None:
+            return _json(found, plan, limit)
+        made = self._made.get((task, limit))
+        if made is None or made.found() is not found or made.plan is not plan:
+            made = _Made(ref(found), plan, _json(found, plan, limit))
+            self._remember((task, limit), made)
+        return made.json
+
+    def _remember(self, question: _Question, made: _Made) -> None:
+        self._made.pop(question, None)
+        if len(made.json) <= MADE_BYTES_MAX:
+            self._made[question] = made
+        for oldest in list(self._made)[:-MADE_MAX]:
+            self._made.pop(oldest, None)
 
     def _current(self, name: str) -> tuple[TaskName, Plan]:
         definition = self._tasks.show(name)
@@ -147,6 +168,60 @@ class ResultService:
             return []
 
 
+def _json(found: RecentRows, plan: Plan, limit: int) -> bytes:
+    return _finished_windows(found, plan, limit).model_dump_json().encode()
+
+
+def _finished_windows(found: RecentRows, plan: Plan, limit: int) -> FinishedWindows:
+    """Whole windows as far as the limit reaches; of the newest the first rows, if it has more.
+
+    What is left of an older window may be its revised rows alone: half a window says something
+    wrong, none says nothing.
+    """
+    windows: list[FinishedWindow] = []
+    left, groups = limit, _groups(found, plan)
+    cut = found.cut_at_ms is not None
+    for start, version in sorted({group[:2] for group in groups}, reverse=True):
+        parts = [one for one in ((start, version, True), (start, version, False)) if one in groups]
+        whole = found.whole(start) and sum(len(groups[one]) for one in parts) <= left
+        if not whole and windows:
+            cut = True
+            break
+        for group in parts:
+            shown = groups[group][:left]
+            left -= len(shown)
+            windows += [_finished(group, shown, cut=not whole)] if shown else []
+        cut = cut or not whole
+    return FinishedWindows(windows=windows, truncated=cut, revised=_left_out(found, windows))
+
+
+def _left_out(found: RecentRows, windows: Sequence[FinishedWindow]) -> list[RevisedWindow]:
+    """Those not shown of which a later revision was seen, newest first."""
+    shown = {(window.window_start, window.version) for window in windows}
+    revisions: dict[tuple[int, int], int] = {}
+    for row in found.rows:
+        place = (row.window_start_ms, row.version)
+        if row.revision and place not in shown:
+            revisions[place] = max(row.revision, revisions.get(place, 0))
+    return [
+        RevisedWindow(window_start=start, version=version, revision=revisions[start, version])
+        for start, version in sorted(revisions, reverse=True)
+    ]
+
+
+def _groups(found: RecentRows, plan: Plan) -> dict[Group, list[_Shown]]:
+    """The rows that hold, by window."""
+    rows = newest_revisions(found.rows)
+    if not plan.single_bucket:
+        # Of several partitions; a task with an order of its own has one.
+        rows.sort(key=lambda row: row.key)
+    groups: dict[Group, list[_Shown]] = {}
+    for row in rows:
+        value = msgspec.json.decode(row.value, type=dict[str, object])
+        groups.setdefault(_group(row, value), []).append(_Shown(row, value))
+    return groups
+
+
 def newest_revisions(rows: Sequence[CommittedRow]) -> list[CommittedRow]:
     """The rows that hold: of each group the newest one, unless that says it is deleted."""
     newest: dict[tuple[int, bytes], int] = {}
@@ -161,7 +236,7 @@ def _group(row: CommittedRow, value: dict[str, object]) -> Group:
     return start if isinstance(start, int) else 0, row.version, row.complete
 
 
-def _finished(group: Group, shown: list[_Shown]) -> FinishedWindow:
+def _finished(group: Group, shown: list[_Shown], *, cut: bool) -> FinishedWindow:
     start, version, complete = group
     end = shown[0].value.get(WINDOW_END)
     in_order = sorted((one.row for one in shown), key=lambda row: row.revision)
@@ -173,6 +248,7 @@ def _finished(group: Group, shown: list[_Shown]) -> FinishedWindow:
         complete=complete,
         revision=in_order[-1].revision,
         rows=[one.value for one in shown],
+        truncated=cut,
         sources=[_source(named[bucket]) for bucket in sorted(named)],
     )
 

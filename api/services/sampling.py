@@ -115,6 +115,7 @@ class Sampler:
         }
         heads = missing.ask("redis", lambda: self._ports.log.head(list(tasks))) or {}
         ends = self._ends({Topic(task.current.stream.topic) for task in tasks.values()}, missing)
+        missing.ask("kafka", self._progress.look)
         figures = {
             name: self._figures(
                 task,
@@ -139,6 +140,7 @@ class Sampler:
         name, topic = definition.name, Topic(definition.current.stream.topic)
         head = missing.ask("redis", lambda: self._ports.log.head([name]).get(name))
         ends = self._ends({topic}, missing).get(topic)
+        missing.ask("kafka", self._progress.look)
         return self._figures(definition, head, ends, missing), missing.sentences
 
     def states(self, tasks: Iterable[TaskDefinition]) -> dict[TaskName, str]:
@@ -169,7 +171,7 @@ class Sampler:
         ends: Mapping[int, int] | None,
         missing: Missing,
     ) -> TaskFigures:
-        records = missing.ask("kafka", lambda: self._progress.records(task))
+        records = None if "kafka" in missing.services else self._progress.known(task)
         ledger = None if records is None else total_ledger(records)
         plan = self._compiler.plans(task).get(task.begun[-1].version if task.begun else 0)
         # Without the store nobody can say how far a history is.

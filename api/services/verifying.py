@@ -107,18 +107,22 @@ class VerifyService:
     ) -> list[CommittedRow]:
         """Rows from the output topics of all versions that are kept."""
         topics = sorted({plan.options.output_topic for plan in plans.values()})
-        found = [
-            row
+        recent = [
+            self._ports.results.recent(Topic(topic), definition.name, rows_max + 1, start_ms)
             for topic in topics
-            for row in self._ports.results.recent(
-                Topic(topic), definition.name, rows_max + 1, start_ms
-            )
-            if row.version >= definition.first_version
+        ]
+        found = [
+            row for one in recent for row in one.rows if row.version >= definition.first_version
         ]
         if start_ms is not None and len(found) > rows_max:
             raise Conflict(
                 f"the window has more than {rows_max} result rows, too many to be verified here: "
                 "compute it with a batch engine over the ranges in the header mars-ranges"
+            )
+        if start_ms is not None and found and not all(one.whole(start_ms) for one in recent):
+            raise Conflict(
+                "so many rows have come to the output topic since that not all of the window can "
+                "be found: verify a newer one"
             )
         return found
 
@@ -140,7 +144,7 @@ class VerifyService:
         start_ms: int,
     ) -> bool:
         """True once every bucket has emitted what it has of a window."""
-        records = self._progress.records(definition, fresh=True)
+        records = self._progress.records(definition)
         for version, own in _by_version(rows).items():
             plan = plans.get(version)
             if plan is None:

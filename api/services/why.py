@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from api.schemas import Dropped, DroppedSample, HeldBy, PartitionWhy, Why, WindowWhy
 from api.services.compiling import Compiler
@@ -18,10 +19,17 @@ from api.services.progress import ProgressTail
 from api.services.pulse import Pulse
 from api.services.tasks import TaskService
 from mars.definitions import TaskDefinition, TaskState
-from mars.machines.evidence import BucketOwner, Evidence, Reading
-from mars.machines.explaining import Explanation, Holder, LaneView, OpenWindow, explain
+from mars.machines.evidence import BucketOwner, Evidence, LoggedRows, Reading
+from mars.machines.explaining import (
+    Explanation,
+    Holder,
+    LaneView,
+    OpenWindow,
+    anything_open,
+    explain,
+)
 from mars.machines.explaining_words import summarise
-from mars.ports import Assignment, Head, IncidentKind, MemberInfo
+from mars.ports import Assignment, Head, IncidentKind, MemberInfo, Progress
 from mars.types import Bucket, MemberId, Topic
 from mars.windows import moment
 
@@ -93,15 +101,14 @@ class WhyService:
         buckets = self._buckets()
         head = missing.ask("redis", lambda: ports.log.head([name]).get(name))
         drafts = missing.ask("redis", lambda: self._drafts(definition, head, buckets)) or []
-        records = missing.ask("kafka", lambda: self._progress.records(definition, fresh=True)) or ()
+        records = missing.ask("kafka", lambda: self._progress.records(definition)) or ()
         ends = missing.ask("kafka", lambda: ports.admin.ends(topic)) or {}
         dead = missing.ask("kafka", lambda: ports.dead.recent(name, SAMPLES_MAX)) or []
         mappers = missing.ask("zookeeper", lambda: ports.coordinator.members("mapper")) or {}
         reducers = missing.ask("zookeeper", lambda: ports.coordinator.members("reducer")) or {}
         bulk = self._bulk(definition, missing)
         assignment = missing.ask("zookeeper", ports.coordinator.assignment)
-        committed = {(record.version, record.bucket): record for record in records}
-        return Evidence(
+        found = Evidence(
             definition=definition,
             plans=self._compiler.plans(definition),
             buckets=buckets,
@@ -115,15 +122,30 @@ class WhyService:
             reducers=len(reducers),
             bulk=bulk,
             progress=records,
-            logged=tuple(
-                draft.against(
-                    merged_through(
-                        definition, draft.version, committed.get((draft.version, draft.bucket))
-                    )
-                )
-                for draft in drafts
-            ),
+            logged=logged(definition, drafts, records),
             dead=tuple(dead),
+            missing=missing.sentences,
+        )
+        if missing.services or anything_open(found):
+            return found
+        return self._settled(found, drafts, missing)
+
+    def _settled(
+        self, found: Evidence, drafts: Sequence[LoggedRowsDraft], missing: Missing
+    ) -> Evidence:
+        """With what was being committed when the log was looked at.
+
+        Rows that are neither in the log nor in the progress may be on their way from one to the
+        other: only where no window is open does anything that is said rest on that.
+        """
+        definition = found.definition
+        settled = missing.ask("kafka", lambda: self._progress.settle(self._ports.sleep))
+        records = self._progress.known(definition)
+        return replace(
+            found,
+            progress=records,
+            logged=logged(definition, drafts, records),
+            settled=bool(settled),
             missing=missing.sentences,
         )
 
@@ -140,8 +162,28 @@ class WhyService:
     ) -> list[LoggedRowsDraft]:
         if head is None:
             return []
-        with self._logs.slices(definition, head, buckets) as slices:
-            return [draft for bucket, piece in slices for draft in drafts_of(bucket, piece)]
+        with self._logs.portions(definition, head, buckets) as portions:
+            return [
+                draft
+                for portion in portions
+                for bucket, piece in portion.items()
+                for draft in drafts_of(bucket, piece)
+            ]
+
+
+def logged(
+    definition: TaskDefinition,
+    drafts: Sequence[LoggedRowsDraft],
+    records: Sequence[Progress],
+) -> tuple[LoggedRows, ...]:
+    """What the logs hold, less what the records account for."""
+    committed = {(record.version, record.bucket): record for record in records}
+    return tuple(
+        draft.against(
+            merged_through(definition, draft.version, committed.get((draft.version, draft.bucket)))
+        )
+        for draft in drafts
+    )
 
 
 def readings(

@@ -64,7 +64,7 @@ class WindowLedgerService:
             for topic in topics
             for row in self._ports.results.recent(
                 Topic(topic), definition.name, RESULT_ROWS_MAX, start_ms
-            )
+            ).rows
             if row.version >= definition.first_version
         }
 

@@ -13,7 +13,7 @@ import polars as pl
 from api.schemas import OpenWindows, WindowRows
 from api.services.compiling import Compiler
 from api.services.context import BucketCount, Ports
-from api.services.logs import LogReader, check_rebuilt, folded
+from api.services.logs import LogReader, Portion, check_rebuilt, folded, holds_something
 from api.services.progress import ProgressTail
 from api.services.tasks import TaskService
 from mars.definitions import TaskDefinition, TaskVersion
@@ -21,6 +21,7 @@ from mars.errors import Rejected
 from mars.finishing import Finished, finish
 from mars.machines.folding import Bounds, Folding
 from mars.plan import WINDOW_END, WINDOW_START, Plan
+from mars.ports import Head
 from mars.types import Bucket
 
 LIMIT_DEFAULT = 100
@@ -151,18 +152,30 @@ class WindowService:
         head = self._ports.log.head([definition.name]).get(definition.name)
         if head is None:
             return versions
-        for record in self._progress.records(definition):
-            if record.snapshot is not None:  # its panes may not be back, and the log empty
-                check_rebuilt(head, record)
-        with self._logs.slices(definition, head, self._buckets()) as slices:
-            for bucket, piece in slices:
-                records = self._progress.of_bucket(definition.name, bucket)
-                for record in records.values():
-                    check_rebuilt(head, record)
-                for number, version in versions.items():
-                    own = records.get(number)
-                    version.foldings.append(folded(definition, version.plan, bucket, piece, own))
+        with self._logs.portions(definition, head, self._buckets()) as portions:
+            for portion in portions:
+                self._fold(definition, head, portion, versions)
         return versions
+
+    def _fold(
+        self,
+        definition: TaskDefinition,
+        head: Head,
+        portion: Portion,
+        versions: Mapping[int, _Version],
+    ) -> None:
+        """Add the panes of some buckets; what they have committed is read after their logs."""
+        records = self._progress.records(definition)
+        filled = {bucket: piece for bucket, piece in portion.items() if holds_something(piece)}
+        for record in records:
+            # Panes of a snapshot may not be back, and the log empty.
+            if record.snapshot is not None or record.bucket in filled:
+                check_rebuilt(head, record)
+        found = {(record.version, record.bucket): record for record in records}
+        for bucket, piece in filled.items():
+            for number, version in versions.items():
+                own = found.get((number, bucket))
+                version.foldings.append(folded(definition, version.plan, bucket, piece, own))
 
 
 def _check_order(selection: Selection, plans: Iterable[Plan]) -> None:

@@ -68,6 +68,7 @@ class Evidence:
     `bulk` is the process that works on backfills. `store_epoch` is that of the assignment.
     `missing`: sentences, one for each server that did not
     answer; what would have come from it is empty. `now_ms` is the store's clock where it answered.
+    Where it is not `settled`, rows may have left the log whose progress cannot be read yet.
     """
 
     definition: TaskDefinition
@@ -86,6 +87,7 @@ class Evidence:
     logged: tuple[LoggedRows, ...] = ()
     dead: tuple[DeadLetter, ...] = ()
     missing: tuple[str, ...] = ()
+    settled: bool = True
 
     @property
     def ledger(self) -> Ledger:

@@ -105,6 +105,16 @@ def explain(evidence: Evidence) -> Explanation:
     return Explanation(windows, max(0, len(found) - OPEN_WINDOWS_MAX))
 
 
+def anything_open(evidence: Evidence) -> bool:
+    """Whether there is any window with rows that is not closed."""
+    return any(
+        True
+        for version, plan in evidence.plans.items()
+        for starts in _opened(evidence, version, plan.window)
+        for _start in starts
+    )
+
+
 def _opened(evidence: Evidence, version: int, shape: WindowShape) -> Iterator[Iterator[int]]:
     """The open windows of each bucket."""
     for logged, closed_ms in _logged(evidence, version):

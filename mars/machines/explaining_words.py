@@ -162,6 +162,8 @@ def _nothing_open(evidence: Evidence) -> str:
     if history is not None and not history.finished:
         worker = _worker(evidence.bulk)
         return f"No window is open yet: the backfill is at {history.percent:g} % ({worker})."
+    if not evidence.settled:
+        return _SETTLING
     ledger, pending = evidence.ledger, evidence.pending
     read = ledger.read + pending.read
     waiting = waiting_rows(evidence)
@@ -173,6 +175,12 @@ def _nothing_open(evidence: Evidence) -> str:
     until = f" up to {moment(closed)}" if closed is not None else ""
     tail = _waiting(evidence, waiting) if waiting else "no newer row has come"
     return f"No window is open: all windows with rows are closed{until}; {tail}."
+
+
+_SETTLING = (
+    "What was read last cannot be told yet: a reducer has committed something that Kafka does not "
+    "show so far; ask again in a moment."
+)
 
 
 def _nothing_read(evidence: Evidence, waiting: int) -> str:

@@ -32,6 +32,9 @@ class Revising:
 
     def touch(self, starts: Iterable[int], states: pl.DataFrame | None) -> None:
         """Late rows came to these windows; None: to groups of them that are not known."""
+        starts = list(starts)
+        if not starts:
+            return  # as nearly always, and the keys need not be looked at
         keys = None
         if states is not None and self._plan.keys:
             keys = [states.select(key_names(self._plan))]

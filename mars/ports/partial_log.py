@@ -187,6 +187,14 @@ class PartialLog(Protocol):
     def read_many(self, requests: Sequence[ReadRequest]) -> list[LogSlice]:
         """Several reads at once, answered in the order of the requests."""
 
+    def read_together(
+        self, task: TaskName, buckets: Sequence[Bucket], upto: Sequence64
+    ) -> list[LogSlice]:
+        """The whole logs of several buckets, all of one moment: for logs known to be small.
+
+        Raises CorruptEntry for an entry that cannot be read.
+        """
+
     def trim(
         self, task: TaskName, epoch: StoreEpoch, bucket: Bucket, seqs: Sequence[Sequence64]
     ) -> bool:

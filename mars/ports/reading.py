@@ -39,6 +39,22 @@ class CommittedRow:
         return int(self.key[1:].partition(b",")[0].rstrip(b"]"))
 
 
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class RecentRows:
+    """The newest rows of a task, per partition in offset order.
+
+    Of a window that starts after `cut_at_ms` all rows are there; of others some may be missing, the
+    first ones above all, so that only later revisions of theirs are there. None: no row is missing.
+    """
+
+    rows: tuple[CommittedRow, ...] = ()
+    cut_at_ms: int | None = None
+
+    def whole(self, window_start_ms: int) -> bool:
+        """Whether all rows of a window are there."""
+        return self.cut_at_ms is None or window_start_ms > self.cut_at_ms
+
+
 class ResultFollower(Protocol):
     """Result rows of one task as they are committed, from some offsets on."""
 
@@ -58,11 +74,13 @@ class ResultTail(Protocol):
 
     def recent(
         self, topic: Topic, task: TaskName, rows_max: int, window_start_ms: int | None
-    ) -> list[CommittedRow]:
-        """The newest rows of a task (of one window), per partition in offset order.
+    ) -> RecentRows:
+        """The newest rows of a task (of one window).
 
-        At most `rows_max` of each partition; nothing if there is no such topic. A window is looked
-        for among the newest rows only: the adapter states among how many.
+        Of each partition as many as hold `rows_max` rows of revision 0; of a window `rows_max`.
+        Nothing if there is no such topic. A window is looked for among the newest rows only: the
+        adapter states among how many. Where nothing has come since the same question was asked
+        before, the answer may be the same object.
         """
 
     def follow(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -149,6 +149,16 @@ class ProgressLog(Protocol):
 
         Raises Unavailable if the brokers do not answer, and a plain MarsError, naming the place,
         for a record that this release cannot read.
+        """
+
+    def read_all(self, firsts: Mapping[Bucket, int]) -> dict[Bucket, ProgressSlice]:
+        """The same of several buckets, each from its own offset."""
+
+    def written(self, buckets: Iterable[Bucket]) -> dict[Bucket, int]:
+        """By bucket the offset behind its last record, committed or not.
+
+        Below it lies what a transaction that is under way has written. Once a slice reaches to it,
+        that transaction has ended, and what of it was committed has been read.
         """
 
 

@@ -142,6 +142,20 @@ def test_entries_that_were_trimmed_or_merged_have_not_vanished(
     assert log.read(TASK, BUCKET, Sequence64(3), ALL).vanished == 0
 
 
+def test_whole_logs_of_several_buckets_are_read_together(log: PartialLog) -> None:
+    fill(log, 3)
+    log.compact(TASK, EPOCH, Bucket(1), base(2, bucket=1))
+    buckets = [Bucket(1), Bucket(2), BUCKET]
+    one, empty, other = log.read_together(TASK, buckets, Sequence64(3))
+    assert (one.base and one.base.seq, seqs(list(one.entries))) == (2, [3])
+    assert (empty.base, empty.entries) == (None, ())
+    assert (other.base, seqs(list(other.entries))) == (None, [1, 2, 3])
+    assert other == log.read(TASK, BUCKET, NOTHING_YET, Sequence64(3))
+    assert seqs(list(log.read_together(TASK, [BUCKET], Sequence64(2))[0].entries)) == [1, 2]
+    assert log.read_together(TASK, [], ALL) == []
+    assert log.read_together(OTHER_TASK, [BUCKET], ALL)[0].entries == ()
+
+
 # ------------------------------------------------------------------------------------- trim
 
 

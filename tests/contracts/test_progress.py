@@ -6,7 +6,7 @@ import pytest
 
 from mars.adapters.kafka.wire import encode_progress, progress_key
 from mars.errors import MarsError
-from mars.ports import Progress, ProgressRecord
+from mars.ports import Progress, ProgressRecord, ProgressSlice
 from mars.tracking.seen import Seen
 from mars.types import Bucket
 from tests.contracts.kafka_servers import BUCKETS, Cluster, KafkaCluster
@@ -64,6 +64,35 @@ def test_only_committed_records_are_read_and_the_rest_is_left_for_later(cluster:
     pending.commit()
     cluster.settled_end(cluster.names.progress, BUCKET)
     assert log.read(BUCKET, slice_.next).records == (progress(3),)
+
+
+def test_all_buckets_are_read_at_once_each_from_its_own_offset(cluster: Cluster) -> None:
+    log = cluster.progress()
+    write(cluster, progress(1), progress(2))
+    write(cluster, progress(77), bucket=OTHER)
+    found = log.read_all({BUCKET: 1, OTHER: 0, Bucket(3): 0})
+    assert found == {
+        BUCKET: ProgressSlice((progress(2),), 2),
+        OTHER: ProgressSlice((progress(77),), 1),
+        Bucket(3): ProgressSlice((), 0),
+    }
+    assert log.read_all({OTHER: 1}) == {OTHER: ProgressSlice((), 1)}
+    assert log.read_all({}) == {}
+
+
+def test_what_is_being_committed_lies_below_the_end_of_what_is_written(cluster: Cluster) -> None:
+    log = cluster.progress()
+    write(cluster, progress(1))
+    pending = cluster.writer()
+    pending.write(cluster.names.progress, BUCKET, [encode_progress(progress(2))])
+    written = log.written([BUCKET, OTHER])
+    assert written == {BUCKET: 2, OTHER: 0}
+    assert log.read_all({BUCKET: 0})[BUCKET].next < written[BUCKET]
+    pending.commit()
+    cluster.settled_end(cluster.names.progress, BUCKET)
+    slice_ = log.read_all({BUCKET: 0})[BUCKET]
+    assert slice_.next >= written[BUCKET]
+    assert slice_.records == (progress(1), progress(2))
 
 
 def test_a_gap_at_the_end_is_passed_over(cluster: Cluster) -> None:

@@ -57,7 +57,7 @@ def written_to(cluster: Cluster, topic: Topic) -> list[bytes]:
     else:
         assert isinstance(cluster, KafkaCluster)
         tail = KafkaResultTail(cluster.settings)
-    return [row.value for row in tail.recent(topic, TaskName(ID), 1_000, None)]
+    return [row.value for row in tail.recent(topic, TaskName(ID), 1_000, None).rows]
 
 
 def test_answer_is_read_back_as_it_was_written(cluster: Cluster) -> None:

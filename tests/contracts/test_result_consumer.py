@@ -11,7 +11,7 @@ import pytest
 
 from mars.adapters.kafka.consuming import KafkaResultConsumer
 from mars.codec.result_headers import result_headers
-from mars.errors import NotFound
+from mars.errors import MarsError, NotFound
 from mars.types import Bucket, TaskName, Topic
 from tests.contracts.kafka_servers import KafkaCluster
 
@@ -138,3 +138,32 @@ def test_program_that_keeps_offsets_itself_begins_where_it_says(
 def test_topic_that_does_not_exist_is_named(kafka_cluster: KafkaCluster, group: str) -> None:
     with pytest.raises(NotFound, match="no topic"):
         consumer(kafka_cluster, Topic("none"), group)
+
+
+def test_frame_has_all_rows_with_their_revisions_and_takes_them_as_handled_at_the_end(
+    kafka_cluster: KafkaCluster, group: str
+) -> None:
+    topic = kafka_cluster.topic(2)
+    write(kafka_cluster, topic, range(4))
+
+    def broken_off(rows: KafkaResultConsumer) -> None:
+        with rows:
+            assert rows.df().height == 4
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        broken_off(consumer(kafka_cluster, topic, group))
+    with consumer(kafka_cluster, topic, group) as rows:
+        frame = rows.df()
+    assert sorted(frame["number"]) == list(range(4))
+    assert set(frame["mars_revision"]) == {2}
+    write(kafka_cluster, topic, [4])
+    with consumer(kafka_cluster, topic, group) as rows:
+        assert list(rows.df()["number"]) == [4]
+
+
+def test_frame_without_an_end_is_refused(kafka_cluster: KafkaCluster, group: str) -> None:
+    topic = kafka_cluster.topic()
+    endless = KafkaResultConsumer(kafka_cluster.settings, topic, TASK, group, begin={})
+    with endless as rows, pytest.raises(MarsError, match="silence_s"):
+        rows.df()

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import pytest
 
-from mars.adapters.kafka import results
+from mars.adapters.kafka import recent, results
 from mars.adapters.kafka.results import KafkaDeadLetters, KafkaResultTail
 from mars.adapters.memory.results import MemoryDeadLetters, MemoryResultTail
 from mars.codec.dead import DeadRange, DeadRow
 from mars.codec.result_headers import result_headers
 from mars.errors import Unavailable
-from mars.ports import CommittedRow, DeadLetter, DeadLetters, DeadPage, ResultTail
+from mars.ports import CommittedRow, DeadLetter, DeadLetters, DeadPage, RecentRows, ResultTail
 from mars.settings import KafkaSettings, Settings
 from mars.types import Bucket, Lane, Range, TaskName, Topic
 from tests.contracts.kafka_servers import Cluster, KafkaCluster, MemoryCluster
@@ -48,10 +48,11 @@ def write(
     partition: int = 0,
     task: TaskName = TASK,
     complete: bool = True,
+    revision: int = 0,
 ) -> None:
     """Result rows of one window; all of one key, as these tests do not look at it further."""
     headers = result_headers(
-        task, 3, Bucket(2), 7, complete=complete, ranges=RANGES, rows=42, revision=1
+        task, 3, Bucket(2), 7, complete=complete, ranges=RANGES, rows=42, revision=revision
     )
     values = [json.dumps({"window_start": window_start, "sip": sip}).encode() for sip in sips]
     key = b"[%d,null]" % window_start
@@ -72,7 +73,7 @@ def test_newest_rows_of_each_partition_come_in_offset_order(cluster: Cluster) ->
     topic = cluster.topic(2)
     write(cluster, topic, 0, [f"a{number}" for number in range(5)])
     write(cluster, topic, 0, ["b0", "b1"], partition=1)
-    rows = tail_of(cluster).recent(topic, TASK, 3, None)
+    rows = tail_of(cluster).recent(topic, TASK, 3, None).rows
     assert sips(rows) == ["a2", "a3", "a4", "b0", "b1"]
     assert rows[0] == CommittedRow(
         partition=0,
@@ -80,7 +81,7 @@ def test_newest_rows_of_each_partition_come_in_offset_order(cluster: Cluster) ->
         key=b"[0,null]",
         value=b'{"window_start": 0, "sip": "a2"}',
         version=3,
-        revision=1,
+        revision=0,
         complete=True,
         bucket=Bucket(2),
         emit=7,
@@ -94,7 +95,7 @@ def test_rows_of_other_tasks_and_aborted_ones_are_passed_over(cluster: Cluster) 
     write(cluster, topic, 0, ["mine"], complete=False)
     write(cluster, topic, 0, ["theirs"] * 400, task=OTHER)
     write_aborted(cluster, topic)
-    (row,) = tail_of(cluster).recent(topic, TASK, 1, None)
+    (row,) = tail_of(cluster).recent(topic, TASK, 1, None).rows
     assert (sips([row]), row.complete) == (["mine"], False)
 
 
@@ -102,7 +103,7 @@ def test_records_that_are_no_result_rows_are_passed_over(cluster: Cluster) -> No
     topic = cluster.topic()
     cluster.append(topic, 0, [b"somebody else's", None], key=b"key")
     cluster.append(topic, 0, [b"{}"], headers=result_headers(TASK, 1, Bucket(0), 1, complete=True))
-    assert tail_of(cluster).recent(topic, TASK, 10, None) == []
+    assert tail_of(cluster).recent(topic, TASK, 10, None) == RecentRows()
 
 
 def test_window_is_found_behind_newer_ones(cluster: Cluster) -> None:
@@ -110,14 +111,49 @@ def test_window_is_found_behind_newer_ones(cluster: Cluster) -> None:
     for start in (-60_000, 0, 60_000, 120_000):
         write(cluster, topic, start, [f"{start}-{number}" for number in range(150)])
     tail = tail_of(cluster)
-    assert len(tail.recent(topic, TASK, 1_000, 0)) == 150
-    assert sips(tail.recent(topic, TASK, 2, -60_000)) == ["-60000-148", "-60000-149"]
-    assert tail.recent(topic, TASK, 1_000, 180_000) == []
+    assert len(tail.recent(topic, TASK, 1_000, 0).rows) == 150
+    assert tail.recent(topic, TASK, 1_000, 0).whole(0)
+    assert not tail.recent(topic, TASK, 149, 0).whole(0)
+    assert sips(tail.recent(topic, TASK, 2, -60_000).rows) == ["-60000-148", "-60000-149"]
+    assert tail.recent(topic, TASK, 1_000, 180_000) == RecentRows()
+
+
+def test_revisions_do_not_take_the_place_of_first_rows(cluster: Cluster) -> None:
+    topic = cluster.topic()
+    write(cluster, topic, 0, [f"a{number}" for number in range(150)])
+    write(cluster, topic, 60_000, ["b0", "b1"])
+    write(cluster, topic, 0, [f"a{number}" for number in range(150)], revision=1)
+    write(cluster, topic, 120_000, ["c0"])
+    found = tail_of(cluster).recent(topic, TASK, 3, None)
+    assert sips([row for row in found.rows if row.revision == 0]) == ["b0", "b1", "c0"]
+    assert len(found.rows) == 153
+    assert [found.whole(start) for start in (0, 60_000, 120_000)] == [False, False, True]
+    assert len(tail_of(cluster).recent(topic, TASK, 500, 0).rows) == 300
+
+
+def test_rows_that_come_later_are_in_the_next_answer_and_deleted_ones_are_not(
+    cluster: Cluster,
+) -> None:
+    topic, tail = cluster.topic(2), tail_of(cluster)
+    write(cluster, topic, 0, ["a0", "a1", "a2"])
+    assert sips(tail.recent(topic, TASK, 3, None).rows) == ["a0", "a1", "a2"]
+    assert tail.recent(topic, TASK, 3, None).cut_at_ms is None
+    write(cluster, topic, 60_000, ["b0", "b1"])
+    write(cluster, topic, 60_000, ["c0"], partition=1)
+    found = tail.recent(topic, TASK, 3, None)
+    assert sips(found.rows) == ["a2", "b0", "b1", "c0"]
+    assert (found.whole(0), found.whole(60_000)) == (False, True)
+    write(cluster, topic, 0, ["a0"], revision=1)
+    assert sips(tail.recent(topic, TASK, 3, None).rows) == ["a2", "b0", "b1", "a0", "c0"]
+    cluster.truncate(topic, 0, 4)
+    found = tail.recent(topic, TASK, 3, None)
+    assert sips(found.rows) == ["b1", "a0", "c0"]
+    assert found.cut_at_ms is None
 
 
 def test_topic_that_does_not_exist_has_no_rows_and_nothing_to_follow(cluster: Cluster) -> None:
     tail = tail_of(cluster)
-    assert tail.recent(Topic("absent"), TASK, 5, None) == []
+    assert tail.recent(Topic("absent"), TASK, 5, None) == RecentRows()
     with pytest.raises(Unavailable, match="no topic absent"):
         tail.follow(Topic("absent"), TASK)
 
@@ -235,14 +271,67 @@ def test_a_page_ends_after_so_many_records(
 
 
 @pytest.mark.integration
+def test_rows_are_not_read_again_while_nothing_has_come(kafka_cluster: KafkaCluster) -> None:
+    topic, tail = kafka_cluster.topic(2), tail_of(kafka_cluster)
+    write(kafka_cluster, topic, 0, ["a"])
+    first = tail.recent(topic, TASK, 5, None)
+    assert tail.recent(topic, TASK, 5, None) is first
+    write(kafka_cluster, topic, 0, ["theirs"], task=OTHER)
+    assert tail.recent(topic, TASK, 5, None).rows == first.rows
+
+
+@pytest.mark.integration
+def test_a_topic_that_was_made_again_is_another_one(kafka_cluster: KafkaCluster) -> None:
+    topic, tail = kafka_cluster.topic(), tail_of(kafka_cluster)
+    write(kafka_cluster, topic, 0, ["old"])
+    assert sips(tail.recent(topic, TASK, 5, None).rows) == ["old"]
+    kafka_cluster.delete(topic)
+    kafka_cluster.admin().ensure_output(topic, 1)
+    write(kafka_cluster, topic, 0, ["new"])
+    assert sips(tail.recent(topic, TASK, 5, None).rows) == ["new"]
+
+
+@pytest.mark.integration
+def test_where_much_has_come_the_end_is_looked_through_anew(
+    kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recent, "READ_ON_MAX", 10)
+    topic, tail = kafka_cluster.topic(), tail_of(kafka_cluster)
+    write(kafka_cluster, topic, 0, ["a"])
+    assert sips(tail.recent(topic, TASK, 2, None).rows) == ["a"]
+    write(kafka_cluster, topic, 60_000, [f"b{number}" for number in range(200)])
+    found = tail.recent(topic, TASK, 2, None)
+    assert (sips(found.rows), found.cut_at_ms) == (["b198", "b199"], 60_000)
+
+
+@pytest.mark.integration
+def test_what_was_not_asked_for_the_longest_is_forgotten_first(
+    kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recent, "REMEMBERED_BYTES_MAX", 1_000)
+    topics, tail = [kafka_cluster.topic() for _ in range(3)], tail_of(kafka_cluster)
+    for topic in topics:
+        write(kafka_cluster, topic, 0, ["a"])
+    answers = [tail.recent(topic, TASK, 2, None) for topic in topics]
+    again = [tail.recent(topic, TASK, 2, None) for topic in reversed(topics)]
+    assert again == answers[::-1]
+    assert [one is other for one, other in zip(again, answers[::-1], strict=True)] == [
+        True,
+        True,
+        False,
+    ]
+
+
+@pytest.mark.integration
 def test_search_for_a_window_ends_somewhere(
     kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(results, "SCAN_MESSAGES_MAX", 120)
+    monkeypatch.setattr(recent, "SCAN_MESSAGES_MAX", 120)
     topic = kafka_cluster.topic()
     write(kafka_cluster, topic, 0, ["old"])
     write(kafka_cluster, topic, 60_000, ["new"] * 200)
-    assert tail_of(kafka_cluster).recent(topic, TASK, 5, 0) == []
+    found = tail_of(kafka_cluster).recent(topic, TASK, 5, 0)
+    assert (found.rows, found.whole(0)) == ((), False)
 
 
 def test_no_error_of_the_client_escapes_when_nobody_listens(

@@ -17,7 +17,7 @@ export class Results {
   constructor(name) {
     this.name = name;
     this.windows = new Map(); // start -> {window_start, window_end, complete, rows}
-    this.revised = new Map(); // start -> what an answer had of a revised window, for which it was asked
+    this.revised = new Map(); // start -> the revision for which it was asked again
     this.chosen = null;
     this.choice = h("select", { id: "window", on: { change: () => this.choose() } });
     this.column = h("select", { id: "column", on: { change: () => this.drawChart() } });
@@ -49,8 +49,8 @@ export class Results {
   async look(signal) {
     const found = await get(taskPath(this.name, `/results?limit=${ROWS}`), signal);
     const newest = Math.max(...this.windows.keys());
-    for (const one of found.windows)
-      this.windows.set(one.window_start, await this.whole(one, found.truncated, signal));
+    for (const one of found.windows) this.windows.set(one.window_start, one);
+    for (const one of found.revised) await this.again(one, signal);
     for (const start of [...this.windows.keys()].sort((a, b) => b - a).slice(WINDOWS_KEPT)) {
       this.windows.delete(start);
       this.revised.delete(start);
@@ -64,17 +64,16 @@ export class Results {
     this.drawChart();
   }
 
-  /** The window; of one that was revised long after it closed the answer has but the newest rows. */
-  async whole(one, truncated, signal) {
-    const known = this.windows.get(one.window_start);
-    if (!truncated) return one;
-    if (one.revision === 0) return known && known.rows.length > one.rows.length ? known : one;
-    const said = JSON.stringify(one);
-    if (this.revised.get(one.window_start) === said) return known ?? one;
-    const path = `/results?limit=${ROWS}&window_start=${one.window_start}`;
+  /** A window that was shown before, and that late rows have changed since. */
+  async again(one, signal) {
+    const start = one.window_start;
+    if (!this.windows.has(start) || this.revised.get(start) >= one.revision) return;
+    const path = `/results?limit=${ROWS}&window_start=${start}`;
     const found = await get(taskPath(this.name, path), signal);
-    this.revised.set(one.window_start, said);
-    return found.windows.find((other) => other.version === one.version) ?? one;
+    this.revised.set(start, one.revision);
+    const now = found.windows.find((other) => other.version === one.version);
+    if (now) this.windows.set(start, now);
+    else this.windows.delete(start);
   }
 
   choose() {

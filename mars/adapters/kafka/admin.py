@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, wait
+from dataclasses import dataclass
 from typing import Any, cast
 
 from confluent_kafka import (
@@ -104,10 +105,19 @@ def _go_on() -> None:
     """Of questions whose answer is wanted, however long it takes."""
 
 
+@dataclass(frozen=True, slots=True)
+class TopicBounds:
+    """What lies in a topic: by partition its lowest offset, and its last stable one."""
+
+    topic_id: str
+    spans: Mapping[int, tuple[int, int]]
+
+
 class KafkaTopicAdmin:
     """`TopicAdmin` on Kafka."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, ask_within_s: float = ASK_TIMEOUT_S) -> None:
+        self._ask_within_s = ask_within_s
         self._names = Names(settings.namespace)
         self._copies = settings.kafka.replication_factor
         with configured():
@@ -125,7 +135,7 @@ class KafkaTopicAdmin:
     ) -> TopicDescription | None:
         with translated():
             futures = self._client.describe_topics(
-                TopicCollection([topic]), request_timeout=ASK_TIMEOUT_S
+                TopicCollection([topic]), request_timeout=self._ask_within_s
             )
             try:
                 return cast(TopicDescription, _answer(futures[topic], stop))
@@ -216,6 +226,24 @@ class KafkaTopicAdmin:
             partition: offset if offset >= 0 else ends.get(partition, 0)
             for partition, offset in found.items()
         }
+
+    def bounds(self, topic: Topic) -> TopicBounds | None:
+        """Lowest and last stable offsets of all partitions; None if there is no such topic."""
+        found = self.describe(topic)
+        if found is None:
+            return None
+        partitions = range(found.partitions)
+        lows = self._ask(topic, partitions, _EARLIEST)
+        highs = self._ask(topic, partitions, _LATEST)
+        return TopicBounds(found.topic_id, {each: (lows[each], highs[each]) for each in partitions})
+
+    def ends_of(self, topic: Topic, partitions: Iterable[int]) -> dict[int, int]:
+        """The last stable offsets of some partitions, in one request."""
+        return self._ask(topic, list(partitions), _LATEST)
+
+    def written_ends_of(self, topic: Topic, partitions: Iterable[int]) -> dict[int, int]:
+        """The offsets behind their last records, committed or not, in one request."""
+        return self._ask(topic, list(partitions), _LATEST, IsolationLevel.READ_UNCOMMITTED)
 
     def end(self, topic: Topic, partition: int) -> int:
         """The last stable offset of one partition."""
@@ -316,7 +344,7 @@ class KafkaTopicAdmin:
         futures = self._client.list_offsets(
             {TopicPartition(topic, partition): which for topic, partition in places},
             isolation_level=isolation,
-            request_timeout=ASK_TIMEOUT_S,
+            request_timeout=self._ask_within_s,
         )
         return {
             (Topic(place.topic), place.partition): _answer(future, stop).offset

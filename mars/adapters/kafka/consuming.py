@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
@@ -21,9 +21,12 @@ from mars.adapters.kafka.errors import (
     unavailable,
 )
 from mars.adapters.kafka.rows import bytes_of, committed_row, headers_of
-from mars.errors import NotFound
+from mars.errors import MarsError, NotFound
 from mars.settings import Settings
 from mars.types import TaskName, Topic
+
+if TYPE_CHECKING:
+    import polars as pl
 
 POLL_S = 0.2
 """Longest wait in one call: how late Ctrl-C is noticed."""
@@ -78,7 +81,7 @@ class KafkaResultConsumer:
         self._topic = topic
         self._task = task.encode()
         self._silence_s = silence_s
-        self._in_hand: Message | None = None
+        self._in_hand: list[Message] = []
         self._kept_by_group = begin is None
         with configured():
             self._consumer = Consumer(consumer_properties(settings, group))
@@ -122,17 +125,43 @@ class KafkaResultConsumer:
     def __next__(self) -> ConsumedRow:
         """The next row; ends after `silence_s` without one. Raises Unavailable."""
         self._handled()
+        row = self._next()
+        if row is None:
+            raise StopIteration
+        return row
+
+    def _next(self) -> ConsumedRow | None:
+        """One more row in hand; None after `silence_s` without one."""
         quiet_since_s = time.monotonic()
         while True:
             with translated():
                 message = self._consumer.poll(POLL_S)
             row = None if message is None else self._row(message)
-            if row is not None:
-                self._in_hand = message
+            if message is not None and row is not None:
+                self._in_hand.append(message)
                 return row
             quiet_s = time.monotonic() - quiet_since_s
             if self._silence_s is not None and quiet_s >= self._silence_s:
-                raise StopIteration
+                return None
+
+    def df(self) -> pl.DataFrame:
+        """All rows until none came for `silence_s`, as a frame of polars: see `frame_of_stream`.
+
+        Revisions come as rows of their own, so that they can be put to what was read before;
+        `mars.frames.holding` leaves those that hold. They are all handled when the next row is
+        asked for, or when the `with` block ends without an error: for a program that is alone in
+        its group. Raises Unavailable, and MarsError where it would never end.
+        """
+        if self._silence_s is None:
+            raise MarsError("df() ends when no row comes: give consume() a silence_s, such as 5")
+        # Frames are loaded by who wants them: it takes longer than most programs need to start.
+        from mars.frames import frame_of_stream  # noqa: PLC0415
+
+        self._handled()
+        rows = []
+        while (row := self._next()) is not None:
+            rows.append(row)
+        return frame_of_stream(rows)
 
     def _row(self, message: Message) -> ConsumedRow | None:
         error = message.error()
@@ -163,10 +192,15 @@ class KafkaResultConsumer:
         )
 
     def _handled(self) -> None:
-        """Whoever had the last row is done with it."""
-        message, self._in_hand = self._in_hand, None
-        if message is None or not self._kept_by_group:
+        """Whoever had the rows in hand is done with them."""
+        messages, self._in_hand = self._in_hand, []
+        if not self._kept_by_group:
             return
+        last = {message.partition(): message for message in messages}
+        for message in last.values():
+            self._store(message)
+
+    def _store(self, message: Message) -> None:
         try:
             self._consumer.store_offsets(message)
         except KafkaException as error:
@@ -176,7 +210,7 @@ class KafkaResultConsumer:
 
     def close(self) -> None:
         """Commit what was handled, and leave the group. A row in hand is not handled."""
-        self._in_hand = None
+        self._in_hand = []
         with translated():
             self._consumer.close()
 

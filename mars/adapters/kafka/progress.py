@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import cast
 
 from mars.adapters.kafka.admin import KafkaTopicAdmin
@@ -31,6 +31,21 @@ class KafkaProgressLog:
         """Everything from `first` to the last stable offset of now."""
         end = self.end(bucket)
         return ProgressSlice(self.between(bucket, first, end), max(first, end))
+
+    def read_all(self, firsts: Mapping[Bucket, int]) -> dict[Bucket, ProgressSlice]:
+        """One request for all ends; a bucket in which nothing has come costs no more than that."""
+        ends = self._admin.ends_of(self._topic, firsts)
+        return {
+            bucket: ProgressSlice(
+                self.between(bucket, first, ends[bucket]), max(first, ends[bucket])
+            )
+            for bucket, first in firsts.items()
+        }
+
+    def written(self, buckets: Iterable[Bucket]) -> dict[Bucket, int]:
+        """The offsets behind the last records, in one request."""
+        found = self._admin.written_ends_of(self._topic, buckets)
+        return {Bucket(partition): end for partition, end in found.items()}
 
     def end(self, bucket: Bucket) -> int:
         """The last stable offset of the bucket's partition."""

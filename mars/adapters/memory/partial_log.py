@@ -173,6 +173,13 @@ class MemoryPartialLog:
         return [self._slice(request) for request in requests]
 
     @fallible
+    def read_together(
+        self, task: TaskName, buckets: Sequence[Bucket], upto: Sequence64
+    ) -> list[LogSlice]:
+        """The whole logs of several buckets."""
+        return [self._slice(ReadRequest(task, each, Sequence64(0), upto)) for each in buckets]
+
+    @fallible
     def trim(
         self, task: TaskName, epoch: StoreEpoch, bucket: Bucket, seqs: Sequence[Sequence64]
     ) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from mars.adapters.kafka.names import DEFAULT_NAMESPACE, Names
 from mars.adapters.kafka.wire import decode_progress
 from mars.adapters.memory.broker import MemoryBroker, StoredRecord
@@ -27,6 +29,21 @@ class MemoryProgressLog:
         """Everything committed from `first` to the last stable offset."""
         end = self.end(bucket)
         return ProgressSlice(self.between(bucket, first, end), max(first, end))
+
+    @fallible
+    def read_all(self, firsts: Mapping[Bucket, int]) -> dict[Bucket, ProgressSlice]:
+        """The same of several buckets."""
+        return {
+            bucket: ProgressSlice(
+                self.between(bucket, first, self.end(bucket)), max(first, self.end(bucket))
+            )
+            for bucket, first in firsts.items()
+        }
+
+    @fallible
+    def written(self, buckets: Iterable[Bucket]) -> dict[Bucket, int]:
+        """The offsets behind the last records, committed or not."""
+        return {bucket: self.written_end(bucket) for bucket in buckets}
 
     def end(self, bucket: Bucket) -> int:
         """The last stable offset of the bucket's partition."""

@@ -8,8 +8,9 @@ from mars.adapters.kafka.names import DEFAULT_NAMESPACE, Names
 from mars.adapters.kafka.rows import committed_row, dead_letter, wanted_letter
 from mars.adapters.memory.broker import MemoryBroker, MemoryPartition
 from mars.adapters.memory.faults import Faults, fallible
+from mars.adapters.result_rows import lowest_first, newest_rows
 from mars.errors import Unavailable
-from mars.ports import CommittedRow, DeadLetter, DeadPage
+from mars.ports import CommittedRow, DeadLetter, DeadPage, RecentRows
 from mars.types import TaskName, Topic
 
 
@@ -27,14 +28,22 @@ class MemoryResultTail:
     @fallible
     def recent(
         self, topic: Topic, task: TaskName, rows_max: int, window_start_ms: int | None
-    ) -> list[CommittedRow]:
+    ) -> RecentRows:
         """The newest rows of a task (of one window), per partition in offset order."""
         found: list[CommittedRow] = []
+        cuts: list[int | None] = []
         for number, partition in enumerate(_partitions(self._broker, topic)):
-            rows = _rows(partition, number, 0, task)
-            wanted = [row for row in rows if window_start_ms in {None, row.window_start_ms}]
-            found += wanted[-rows_max:]
-        return found
+            own = _rows(partition, number, 0, task)
+            if window_start_ms is None:
+                rows = newest_rows(own, rows_max)
+                cuts += [lowest_first(rows)] if len(rows) < len(own) else []
+            else:
+                wanted = [row for row in own if row.window_start_ms == window_start_ms]
+                rows = wanted[-rows_max:]
+                cuts += [window_start_ms] if len(rows) < len(wanted) else []
+            found += rows
+        known = [cut for cut in cuts if cut is not None]
+        return RecentRows(tuple(found), max(known, default=None))
 
     @fallible
     def follow(

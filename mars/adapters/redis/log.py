@@ -33,6 +33,9 @@ from mars.types import Bucket, Entry, Lane, Mapped, Sequence64, StoreEpoch, Task
 TRIM_SEQS_MAX = 1_000
 """Entries deleted by one script: it keeps the server busy for about a millisecond."""
 
+Answer = list[tuple[bytes, dict[bytes, bytes]]]
+"""To an XRANGE."""
+
 _APPEND = Script.load("append")
 _APPEND_WITHOUT_MEMORY = _APPEND.without_memory()
 _RENEW_IDLE = Script.load("renew_idle")
@@ -162,9 +165,17 @@ class RedisPartialLog:
         """
         followed = iter(self._follow([request for request in requests if request.after > 0]))
         return [
-            next(followed) if request.after > 0 else self._read_afresh(request)
+            next(followed)
+            if request.after > 0
+            else self._read_whole([(request.task, request.bucket)], request.upto)[0]
             for request in requests
         ]
+
+    def read_together(
+        self, task: TaskName, buckets: Sequence[Bucket], upto: Sequence64
+    ) -> list[LogSlice]:
+        """The whole logs of several buckets, in one round trip that holds up the server."""
+        return self._read_whole([(task, bucket) for bucket in buckets], upto)
 
     def trim(
         self, task: TaskName, epoch: StoreEpoch, bucket: Bucket, seqs: Sequence[Sequence64]
@@ -293,21 +304,34 @@ class RedisPartialLog:
             for entries, noted, held in zip(answers[::3], answers[1::3], answers[2::3], strict=True)
         ]
 
-    def _read_afresh(self, request: ReadRequest) -> LogSlice:
-        keys = self._keys(request.task)
+    def _read_whole(
+        self, logs: Sequence[tuple[TaskName, Bucket]], upto: Sequence64
+    ) -> list[LogSlice]:
+        """Bases and entries of whole logs, all of one moment."""
+        if not logs:
+            return []
         # A transaction instead of a script: Lua would copy every entry twice.
         with translated(), self._client.pipeline(transaction=True) as pipeline:
-            pipeline.hgetall(keys.base(request.bucket))
-            pipeline.xrange(keys.log(request.bucket), "-", f"{request.upto}-0")
-            pipeline.hlen(keys.sizes(request.bucket))
-            pipeline.xlen(keys.log(request.bucket))
+            for task, bucket in logs:
+                keys = self._keys(task)
+                pipeline.hgetall(keys.base(bucket))
+                pipeline.xrange(keys.log(bucket), "-", f"{upto}-0")
+                pipeline.hlen(keys.sizes(bucket))
+                pipeline.xlen(keys.log(bucket))
             pipeline.info("server")
-            merged, entries, noted, held, server = pipeline.execute()
-        bases = base_entries(merged)
-        return LogSlice(
-            bases[0] if bases else None,
-            log_entries(entries),
-            tuple(bases[1:]),
-            str(server["run_id"]),
-            max(0, noted - held),
-        )
+            *answers, server = pipeline.execute()
+        run_id = str(server["run_id"])
+        return [
+            _whole_slice(merged, entries, run_id, max(0, noted - held))
+            for merged, entries, noted, held in zip(
+                answers[::4], answers[1::4], answers[2::4], answers[3::4], strict=True
+            )
+        ]
+
+
+def _whole_slice(
+    merged: dict[bytes, bytes], entries: Answer, run_id: str, vanished: int
+) -> LogSlice:
+    bases = base_entries(merged)
+    first = bases[0] if bases else None
+    return LogSlice(first, log_entries(entries), tuple(bases[1:]), run_id, vanished)

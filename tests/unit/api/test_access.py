@@ -125,6 +125,8 @@ def test_keys_that_mean_nothing_are_refused() -> None:
         ("GET", "/metrics", Role.READER),
         ("GET", "/v1/tasks/a/why", Role.READER),
         ("POST", "/v1/tasks", Role.OPERATOR),
+        ("POST", "/v1/tasks/validate", Role.READER),
+        ("PUT", "/v1/tasks/validate", Role.OPERATOR),
         ("POST", "/v1/tasks/preview", Role.OPERATOR),
         ("POST", "/v1/tasks/a/pause", Role.OPERATOR),
         ("DELETE", "/v1/queries/q", Role.OPERATOR),
@@ -199,6 +201,26 @@ def test_reader_looks_operator_runs_tasks_and_admin_declares(guarded: World) -> 
     problem(put_stream(guarded, operator, topic="other"), 403)
     problem(guarded.http.get("/v1/keys", headers=operator), 403)
     assert guarded.http.get("/v1/keys", headers=admin).status_code == 200
+
+
+def test_reader_checks_queries_but_tries_none_over_rows_that_it_may_not_see(
+    guarded: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "audit")
+    reader, elsewhere = (
+        bearer(guarded, Role.READER),
+        bearer(guarded, Role.READER, reads=["clicks*"]),
+    )
+    body = {"sql": BY_SIP}
+    checked = guarded.http.post("/v1/tasks/validate", json=body, headers=reader)
+    assert checked.json()["plan"]["topic"] == "flows"
+    assert audit(caplog) == []  # nothing was changed
+    refused = guarded.http.post("/v1/tasks/validate", json=body, headers=elsewhere)
+    assert "topic flows" in problem(refused, 403)["detail"]
+    foreign = {**reader, "Sec-Fetch-Site": "cross-site"}
+    problem(guarded.http.post("/v1/tasks/validate", json=body, headers=foreign), 403)
+    tried = guarded.http.post("/v1/tasks/preview", json=body, headers=reader)
+    assert "needs operator" in problem(tried, 403)["detail"]
 
 
 def test_key_made_over_the_api_opens_until_it_is_removed(guarded: World) -> None:

@@ -27,7 +27,6 @@ def running(world: World) -> World:
 
 
 def take(world: World) -> None:
-    world.forget_progress_age()
     world.services.figures.take()
 
 

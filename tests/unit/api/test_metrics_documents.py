@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from prometheus_client.core import Metric
 
+from api.services.metrics import of_tasks
 from mars.errors import Unavailable
 from mars.ports import BucketLoad, BucketStatus, PartitionReading
 from mars.process.life import Services
@@ -63,7 +64,8 @@ def of_the_api(world: World) -> dict[str, Line]:
         load=dict.fromkeys(MEMBER_FIGURES, 1.0),
     )
     assert world.http.get("/metrics").status_code == 200
-    return lines_of(world.services.metrics._metrics())
+    tasks, others = world.services.sampler.latest(), world.services.metrics.of_others()
+    return lines_of([*of_tasks(tasks), *others])
 
 
 def of_processes() -> dict[str, Line]:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from api.errors import TooManyFollowers
-from mars.ports import CommittedRow
+from mars.ports import CommittedRow, RecentRows
 from mars.types import Bucket, Lane, Range
 from tests.unit.api.twins import World, problem
 
@@ -93,7 +93,7 @@ def test_limit_leaves_out_older_rows_and_says_so(finished: World) -> None:
 def test_task_without_results_has_no_windows(world: World) -> None:
     assert world.register().status_code == 201
     answer = world.http.get("/v1/tasks/by_sip/results").json()
-    assert answer == {"windows": [], "truncated": False}
+    assert answer == {"windows": [], "truncated": False, "revised": []}
 
 
 def test_unknown_task_answers_404_to_a_stream_too(world: World) -> None:
@@ -169,6 +169,70 @@ def test_finished_windows_show_the_newest_revision_of_each_group(finished: World
 
     assert (window["window_start"], window["revision"]) == (60_000, 1)
     assert {row["sip"]: row["count"] for row in window["rows"]} == {"a": 4, "b": 3}
+
+
+def revised(row: CommittedRow, count: int, revision: int = 1) -> CommittedRow:
+    value = json.loads(row.value) | {"count": count}
+    return replace(row, value=json.dumps(value).encode(), revision=revision)
+
+
+def results(world: World, **parameters: int) -> dict[str, Any]:
+    answer = world.http.get("/v1/tasks/by_sip/results", params=parameters)
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def shown(answer: dict[str, Any]) -> list[tuple[int, int, bool]]:
+    return [(one["window_start"], len(one["rows"]), one["truncated"]) for one in answer["windows"]]
+
+
+def test_an_old_window_is_not_shown_by_its_revised_rows_alone(finished: World) -> None:
+    old = [committed(0, sip, 1) for sip in "abcd"]
+    new = [committed(60_000, sip, 2) for sip in "abcd"]
+    finished.kafka.rows = [*old, *new, revised(old[1], 5)]
+
+    answer = results(finished, limit=4)
+    assert shown(answer) == [(60_000, 4, False)]
+    assert answer["truncated"] is True
+    assert answer["revised"] == [{"window_start": 0, "version": 1, "revision": 1}]
+
+    answer = results(finished, limit=8)
+    assert shown(answer) == [(60_000, 4, False), (0, 4, False)]
+    assert (answer["truncated"], answer["revised"]) == (False, [])
+    assert [row["count"] for row in answer["windows"][1]["rows"]] == [1, 5, 1, 1]
+
+
+def test_many_revisions_of_old_windows_do_not_hide_the_newest(finished: World) -> None:
+    old = [committed(0, sip, 1) for sip in "ab"]
+    new = [committed(60_000, sip, 2) for sip in "ab"]
+    again = [revised(old[0], number, number) for number in range(1, 10)]
+    finished.kafka.rows = [*old, *new, *again]
+    assert shown(results(finished, limit=2)) == [(60_000, 2, False)]
+    assert results(finished, limit=2)["revised"][0]["revision"] == 9
+
+
+def test_a_window_is_shown_whole_or_not_at_all_but_for_the_newest(finished: World) -> None:
+    finished.kafka.rows = [committed(60_000 * n, sip, 1) for n in range(3) for sip in "abc"]
+    for limit, expected in (
+        (9, [(120_000, 3, False), (60_000, 3, False), (0, 3, False)]),
+        (8, [(120_000, 3, False), (60_000, 3, False)]),
+        (3, [(120_000, 3, False)]),
+        (2, [(120_000, 2, True)]),
+    ):
+        answer = results(finished, limit=limit)
+        assert shown(answer) == expected
+        assert answer["truncated"] is (limit < 9)
+
+
+def test_an_answer_is_made_anew_only_when_the_rows_are_others(
+    finished: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = RecentRows(tuple(finished.kafka.rows))
+    monkeypatch.setattr(finished.services.results._ports.results, "recent", lambda *_: found)
+    made = [finished.services.results.recent("by_sip", None, 10) for _ in range(2)]
+    assert made[0] is made[1]
+    found = RecentRows((*found.rows, committed(120_000, "a", 7)))
+    assert b'"count":7' in finished.services.results.recent("by_sip", None, 10)
 
 
 def test_stream_gives_its_place_before_the_first_row(finished: World) -> None:

@@ -115,7 +115,6 @@ def test_cluster_names_servers_that_are_away(world: World) -> None:
     assert world.register().status_code == 201
     world.kafka.server.away = True
     world.log.fail_next("head")
-    world.forget_progress_age()
     assert world.http.get("/v1/cluster").json()["missing"] == ["kafka", "redis"]
 
 
@@ -173,7 +172,6 @@ def test_metrics_answer_while_servers_are_away(world: World) -> None:
     world.kafka.server.away = True
     world.log.fail_next("head")
     world.registry.fail_next("tasks")
-    world.forget_progress_age()
     assert 'mars_service_up{service="redis"} 0.0' in lines(world)
 
 

@@ -427,7 +427,6 @@ def test_task_is_shown_without_the_figures_of_a_server_that_is_away(world: World
     assert world.register().status_code == 201
     world.log.fail_next("head")
     world.kafka.server.away = True
-    world.forget_progress_age()
     task = world.http.get("/v1/tasks/by_sip").json()
     assert (task["lag"], task["ledger"], task["watermark"]) == (None, None, None)
     assert [sentence.split()[0] for sentence in task["missing"]] == ["kafka", "redis"]

@@ -8,7 +8,7 @@ import pytest
 
 from mars.definitions import TaskState
 from mars.ports import DeadLetter
-from mars.types import Bucket, StoreEpoch, TaskName, Topic, live_lane
+from mars.types import Bucket, Sequence64, StoreEpoch, TaskName, Topic, live_lane
 from tests.unit.api.twins import World, problem
 
 ROWS = [
@@ -138,10 +138,53 @@ def test_store_that_is_away_is_named_instead_of_an_error(busy: World) -> None:
 
 def test_kafka_that_is_away_is_named_and_the_windows_are_still_shown(busy: World) -> None:
     busy.kafka.server.away = True
-    busy.forget_progress_age()
     answer = why(busy)
     assert len(answer["windows"]) == 1
     assert "kafka is not available" in answer["summary"]
+
+
+# ------------------------------------------------------------------------- commits under way
+
+
+def take_out_of_the_log(world: World, bucket: int) -> None:
+    """What a reducer does with a bucket's log once its commit is answered."""
+    name = TaskName("by_sip")
+    seqs = [Sequence64(number) for number in range(1, 10)]
+    assert world.log.trim(name, StoreEpoch(1), Bucket(bucket), seqs)
+
+
+@pytest.fixture
+def committing(busy: World) -> World:
+    """All rows are committed and out of the log, and Kafka does not show the commit yet."""
+    for bucket in range(4):
+        take_out_of_the_log(busy, bucket)
+    busy.kafka.uncommitted = {Bucket(2): 1}
+    return busy
+
+
+def test_rows_on_their_way_into_the_progress_are_waited_for(committing: World) -> None:
+    def shown_after_a_while(seconds: float) -> None:
+        committing.slept_s.append(seconds)
+        if len(committing.slept_s) == 3:
+            committing.kafka.uncommitted = {}
+            committing.commit(2, closed_ms=60_000, merged={live_lane(0): 2}, read=2, counted=2)
+
+    committing.on_sleep = shown_after_a_while
+    assert "closed up to 1970-01-01 00:01:00Z" in why(committing)["summary"]
+    assert len(committing.slept_s) == 3
+
+
+def test_where_a_commit_stays_unseen_nothing_is_said_of_the_rows(committing: World) -> None:
+    said = why(committing)["summary"]
+    assert "cannot be told yet" in said
+    assert "No row has come" not in said
+    assert 0 < len(committing.slept_s) < 100
+
+
+def test_nobody_waits_for_commits_while_a_window_is_open(busy: World) -> None:
+    busy.kafka.uncommitted = {Bucket(2): 1}
+    assert len(why(busy)["windows"]) == 1
+    assert busy.slept_s == []
 
 
 # --------------------------------------------------------------------------------- ledger
@@ -182,24 +225,16 @@ def test_ledger_of_an_earlier_task_of_that_name_does_not_count(busy: World) -> N
     assert busy.http.get("/v1/tasks/by_sip/ledger").json()["read"] == 7
 
 
-def test_ledger_is_read_again_only_after_a_while(busy: World) -> None:
-    assert busy.http.get("/v1/tasks/by_sip/ledger").json()["read"] == 0
-    clock = [busy.services.progress._monotonic_s()]
-    busy.services.progress._monotonic_s = lambda: clock[0]
-    assert busy.services.progress.of_bucket(TaskName("by_sip"), Bucket(0)) == {}
-    busy.forget_progress_age()
-    assert busy.http.get("/v1/tasks/by_sip/ledger").json()["read"] == 0
-    busy.kafka.server.away = True
-    assert busy.http.get("/v1/tasks/by_sip/ledger").status_code == 200
-    clock[0] += 0.3
-    problem(busy.http.get("/v1/tasks/by_sip/ledger"), 503)
+def test_ledger_is_never_older_than_the_question(busy: World) -> None:
+    for read in range(1, 4):
+        busy.commit(0, read=read, counted=read)
+        assert busy.http.get("/v1/tasks/by_sip/ledger").json()["read"] == read
 
 
 def test_requests_do_not_wait_one_by_one_for_a_kafka_that_is_away(
     busy: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     busy.kafka.server.away = True
-    busy.forget_progress_age()
     problem(busy.http.get("/v1/tasks/by_sip/ledger"), 503)
     busy.kafka.server.away = False
     problem(busy.http.get("/v1/tasks/by_sip/ledger"), 503)
@@ -210,5 +245,4 @@ def test_requests_do_not_wait_one_by_one_for_a_kafka_that_is_away(
 
 def test_ledger_without_kafka_answers_503(busy: World) -> None:
     busy.kafka.server.away = True
-    busy.forget_progress_age()
     assert problem(busy.http.get("/v1/tasks/by_sip/ledger"), 503)["service"] == "kafka"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, cast
@@ -32,6 +32,7 @@ from mars.adapters.memory.queries import MemoryQueryRegistry, MemoryQueryRows
 from mars.adapters.memory.registry import MemoryRegistry
 from mars.adapters.memory.source import MemorySource
 from mars.adapters.memory.source_rows import MemorySourceRows
+from mars.adapters.result_rows import lowest_first, newest_rows
 from mars.definitions import FileHistory, HistoryFile, TaskDefinition
 from mars.errors import Rejected, Unavailable
 from mars.kernel import decode, map_batch
@@ -51,6 +52,7 @@ from mars.ports import (
     Progress,
     ProgressRecord,
     ProgressSlice,
+    RecentRows,
     TaskStart,
     TopicInfo,
 )
@@ -113,6 +115,7 @@ class TwinKafka:
     definitions: dict[TaskName, TaskDefinition] = field(default_factory=dict)
     streams: dict[StreamName, Stream] = field(default_factory=dict)
     progress: dict[Bucket, list[ProgressRecord]] = field(default_factory=dict)
+    uncommitted: dict[Bucket, int] = field(default_factory=dict)
     rows: list[CommittedRow] = field(default_factory=list)
     letters: list[DeadLetter] = field(default_factory=list)
     followers: list[TwinFollower] = field(default_factory=list)
@@ -192,6 +195,17 @@ class TwinProgress:
         records = self._kafka.progress.get(bucket, [])
         return ProgressSlice(tuple(records[first:]), len(records))
 
+    def read_all(self, firsts: Mapping[Bucket, int]) -> dict[Bucket, ProgressSlice]:
+        self._kafka.server.reach()
+        return {bucket: self.read(bucket, first) for bucket, first in firsts.items()}
+
+    def written(self, buckets: Iterable[Bucket]) -> dict[Bucket, int]:
+        self._kafka.server.reach()
+        return {
+            each: len(self._kafka.progress.get(each, [])) + self._kafka.uncommitted.get(each, 0)
+            for each in buckets
+        }
+
 
 class TwinFollower:
     def __init__(self, kafka: TwinKafka, after: Mapping[int, int] | None) -> None:
@@ -217,13 +231,13 @@ class TwinResults:
 
     def recent(
         self, topic: Topic, task: TaskName, rows_max: int, window_start_ms: int | None
-    ) -> list[CommittedRow]:
+    ) -> RecentRows:
         self._kafka.server.reach()
-        return [
-            row
-            for row in self._kafka.rows
-            if window_start_ms is None or json.loads(row.key)[0] == window_start_ms
-        ][-rows_max:]
+        rows = tuple(self._kafka.rows)
+        if window_start_ms is not None:
+            return RecentRows(tuple(row for row in rows if row.window_start_ms == window_start_ms))
+        newest = tuple(newest_rows(rows, rows_max))
+        return RecentRows(newest, lowest_first(newest) if len(newest) < len(rows) else None)
 
     def follow(
         self, topic: Topic, task: TaskName, after: Mapping[int, int] | None = None
@@ -341,6 +355,7 @@ class World:
     def __init__(self, access: AccessPolicy | None = None, cluster: Cluster = CLUSTER) -> None:
         self.now_ms = 1_000_000
         self.slept_s: list[float] = []
+        self.on_sleep: Callable[[float], None] = self.slept_s.append
         self.kafka = TwinKafka()
         self.kafka.make_topic("flows", 2)
         self.registry = MemoryRegistry()
@@ -396,7 +411,7 @@ class World:
         return self.readers[-1]
 
     def sleep(self, seconds: float) -> None:
-        self.slept_s.append(seconds)
+        self.on_sleep(seconds)
 
     def coordinator(self, member: str) -> MemoryCoordinator:
         return MemoryCoordinator(self.ensemble, MemberId(member))
@@ -489,11 +504,6 @@ class World:
             deleted=deleted,
         )
         self.kafka.progress.setdefault(Bucket(bucket), []).append(record)
-        self.forget_progress_age()
-
-    def forget_progress_age(self) -> None:
-        """As if time had passed: the tail of the progress topic is read again."""
-        self.services.progress._fresh_until_s = float("-inf")
 
     def join_mapper(self, *states: str, member: str = "mapper-1") -> None:
         readings = tuple(
