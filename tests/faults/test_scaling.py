@@ -17,17 +17,17 @@ MOST = 2
 
 MODEST = """
 [balance]
-use_low = 0.12
-use_target = 0.15
-use_high = 0.18
+use_low = 0.10
+use_target = 0.13
+use_high = 0.15
 fewer_after_s = 3.0
 """
-"""Of a core. A mapper or reducer without rows takes 0.03 to 0.06; one alone with the tide gets more
+"""Of a core. A mapper or reducer without rows takes 0.03 to 0.05; one alone with the tide gets more
 than 0.2 even of a machine on which ten others want to run."""
 
 TRICKLE_ROWS_PER_S = 4
-TIDE_ROWS_PER_S = 6_000
-TIDE_S = 60
+TIDE_ROWS_PER_S = 8_000
+TIDE_S = 45
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,6 @@ def test_processes_come_with_the_load_and_go_with_it_and_results_stay_exact(
     wait_for("one of each", lambda: members(mars) == fewest)
     trickle = Load(mars, "trickle", seconds=4 * LONG_S, rows_per_s=TRICKLE_ROWS_PER_S)
     tide = Load(mars, "tide", seconds=TIDE_S, rows_per_s=TIDE_ROWS_PER_S, window_s=1)
-
     seen: Counter[str] = Counter()
 
     def grown() -> bool:
