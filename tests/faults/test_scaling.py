@@ -1,7 +1,7 @@
 """`mars up --autoscale` follows a load up and down on real processes; the results stay exact.
 
-It goes by how much of a processor each process uses, and a process that gets none beside others uses
-none: on a busy machine nothing is to be seen here. So `make test` leaves it out.
+It goes by how much of a processor each process uses, and one that gets none beside others uses none:
+on a busy machine nothing is to be seen here. So `make test` leaves it out.
 """
 
 from __future__ import annotations
