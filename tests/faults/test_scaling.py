@@ -1,6 +1,6 @@
 """`mars up --autoscale` follows a load up and down on real processes; the results stay exact.
 
-It goes by how much of a processor each process uses, and one that gets none beside others uses none:
+It goes by how much of a processor each process uses; one that gets none beside others uses none:
 on a busy machine nothing is to be seen here. So `make test` leaves it out.
 """
 
