@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 
 from mars.answers import Ledger
-from tests.support.cluster import MarsCluster, wait_for
+from tests.support.cluster import MarsCluster, running_mars, wait_for
 from tests.support.load import PARTITIONS, Load
 from tests.support.rows import Result
 from tests.support.store import Store
@@ -18,6 +19,9 @@ pytestmark = pytest.mark.acceptance
 
 NAME = "audited"
 TOPIC = f"mars.results.{NAME}"
+SETTINGS = "[reducer]\nprogress_interval_ms = 1_000\n"
+"""Buckets without results say sooner how far they are."""
+
 LOOK_S = 0.25
 KILL_AT, FLUSH_AT = 5, 15
 """Looks at the ledger before a reducer is killed, and before the store is emptied."""
@@ -26,9 +30,9 @@ WINDOWS_VERIFIED = 4
 
 
 @pytest.fixture(scope="module")
-def mars(shared_mars: MarsCluster) -> MarsCluster:
-    """It loses a reducer and its store, which is a matter of some seconds for the next file."""
-    return shared_mars
+def mars(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MarsCluster]:
+    """One cluster for this file: it loses a reducer and its store, which others would be told of."""
+    yield from running_mars(tmp_path_factory.mktemp("audit"), settings=SETTINGS)
 
 
 @pytest.fixture(scope="module")
