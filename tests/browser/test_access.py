@@ -143,7 +143,9 @@ def test_what_a_role_does_not_allow_is_said_and_another_key_taken(
     assert world.definition().state == "running"
 
     page.go(f"{site}/#/new")
-    page.until_text("needs operator")
+    page.until("return document.querySelector('#output')?.textContent")  # which a reader may check
+    page.click_text("Preview")
+    page.until_text("needs operator", "#preview")
     assert page.run("return document.querySelector('#sql').ariaInvalid") is None
 
     page.go(f"{site}/{TASK_PAGE}")
