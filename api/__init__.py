@@ -1,6 +1,5 @@
 """The REST API: streams, tasks, their windows and results, and the state of the cluster."""
 
-import os
+from mars.process.memory import keep_small
 
-# Before polars is imported, as in `mapper/__init__.py`.
-os.environ.setdefault("POLARS_MAX_THREADS", "1")
+keep_small()

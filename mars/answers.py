@@ -596,6 +596,14 @@ class Move(_Answer, frozen=True):
     at: int
 
 
+class Assisted(_Answer, frozen=True):
+    """A bucket whose log others help to merge, and why."""
+
+    bucket: int
+    assistants: list[str]
+    reason: str
+
+
 class Balance(_Answer, frozen=True):
     """What the leader makes of the loads; `moves` are the last ones, oldest first."""
 
@@ -607,6 +615,7 @@ class Balance(_Answer, frozen=True):
     strategy: str = ""
     strategy_reason: str = ""
     rows_ratio: float = 1.0
+    assisted: list[Assisted] = []
 
 
 class Leader(_Answer, frozen=True):

@@ -1,6 +1,5 @@
 """The reducer: merges partials, closes windows, commits results; one of them leads."""
 
-import os
+from mars.process.memory import keep_small
 
-# Before polars is imported, as in `mapper/__init__.py`.
-os.environ.setdefault("POLARS_MAX_THREADS", "1")
+keep_small()

@@ -11,7 +11,6 @@ from api.callers import caller
 from api.errors import TooManyQueries
 from api.names import known_query_id, no_query
 from api.query_schemas import NewQueryRequest
-from api.services.arrow import arrow_stream
 from api.services.beginning import Beginnings
 from api.services.compiling import Compiler
 from api.services.context import BucketCount, Cluster, Ports
@@ -158,6 +157,9 @@ class QueryService:
             stream_of=only(asked.stream),
             namespace=self._namespace,
         )
+        # pyarrow takes 25 MB, and few ask for it.
+        from api.services.arrow import arrow_stream  # noqa: PLC0415
+
         with self._turn:
             return arrow_stream(plan, self._rows(record))
 

@@ -1,0 +1,58 @@
+"""Each process tells its allocators to stay small before anything large is imported."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from mars.process.memory import JEMALLOC
+
+SETTING = "_RJEM_MALLOC_CONF"
+
+
+def say(code: str, **environment: str) -> str:
+    """What a new interpreter prints; nothing may be complained of."""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={
+            **{name: value for name, value in os.environ.items() if name != SETTING},
+            **environment,
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == ""
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("role", ["mapper", "reducer", "api"])
+def test_a_role_says_it_before_polars_is_there(role: str) -> None:
+    code = f"import os, sys, {role}; print('polars' in sys.modules, os.environ['{SETTING}'])"
+    assert say(code) == f"False {JEMALLOC}"
+
+
+def test_what_the_environment_says_stays() -> None:
+    code = f"import os, mapper; print(os.environ['{SETTING}'])"
+    assert say(code, **{SETTING: "narenas:4"}) == "narenas:4"
+
+
+def test_the_allocator_understands_it() -> None:
+    # jemalloc complains on standard error, when it starts, of each word it does not know.
+    assert say("import mapper, polars; print(polars.Series([1]).sum())") == "1"
+    nonsense = subprocess.run(
+        [sys.executable, "-c", "import polars"],
+        env={**os.environ, SETTING: "no_such_word:1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "no_such_word" in nonsense.stderr
+
+
+@pytest.mark.parametrize("role", ["mapper", "reducer", "api"])
+def test_what_only_some_tasks_need_is_imported_when_they_come(role: str) -> None:
+    assert say(f"import sys, {role}.__main__; print('pyarrow' in sys.modules)") == "False"
