@@ -35,7 +35,6 @@ from mars.adapters.kafka.results import KafkaDeadLetters, KafkaResultTail
 from mars.adapters.kafka.watch import KafkaWatch
 from mars.adapters.redis import RedisPartialLog
 from mars.adapters.source_rows import RowsAgain
-from mars.adapters.spark.files import list_history
 from mars.adapters.zookeeper import (
     ZooKeeperConnection,
     ZooKeeperCoordinator,
@@ -43,7 +42,9 @@ from mars.adapters.zookeeper import (
     ZooKeeperQueryRegistry,
     ZooKeeperRegistry,
 )
+from mars.definitions import FileHistory
 from mars.errors import SettingsError, Unavailable
+from mars.plan import Stream
 from mars.process import life as living
 from mars.process import logs
 from mars.process.command import settings_from_command_line
@@ -183,7 +184,7 @@ class _Process:
             queries=self._queries,
             keys=self._keys,
             answers=KafkaQueryRows(self._settings),
-            list_history=list_history,
+            list_history=_list_history,
             open_reader=lambda: KafkaReader.alone(self._settings, self._member),
             now_ms=lambda: time.time_ns() // 1_000_000,
             sleep=time.sleep,
@@ -249,6 +250,15 @@ class _Process:
         while not self._life.wait(SAMPLE_INTERVAL_S):
             services.figures.take()
             services.pulse.look()
+
+
+def _list_history(
+    location: str, format: str, stream: Stream, *, csv_header: bool, until_ms: int | None
+) -> FileHistory:
+    # With pyarrow, 25 MB that only those need who have files read.
+    from mars.adapters.spark.files import list_history  # noqa: PLC0415
+
+    return list_history(location, format, stream, csv_header=csv_header, until_ms=until_ms)
 
 
 class _Server(uvicorn.Server):

@@ -15,6 +15,7 @@ from api.schemas import (
     StreamView,
     WindowView,
 )
+from mars.aggregates import scope_aggregates
 from mars.plan import (
     WINDOW_END,
     WINDOW_START,
@@ -65,6 +66,7 @@ def stream_view(stream: Stream) -> StreamView:
 def plan_view(plan: Plan) -> PlanView:
     """A plan for people."""
     slots = _slots(plan)
+    hidden = scope_aggregates(plan.stream.event_time)
     tumbling = plan.window.size_ms == plan.window.slide_ms
     return PlanView(
         stream=plan.stream.name,
@@ -77,7 +79,7 @@ def plan_view(plan: Plan) -> PlanView:
         fields=[NamedType(name=field.name, type=field.type) for field in plan.fields],
         filter=None if plan.filter is None else text_of(plan.filter),
         keys=[_named(_key_name(plan, key.slot), key.expression, NO_SLOTS) for key in plan.keys],
-        aggregates=[slots[aggregate.slot] for aggregate in plan.aggregates],
+        aggregates=[slots[one.slot] for one in plan.aggregates if one not in hidden],
         having=None if plan.having is None else text_of(plan.having, slots),
         order_by=[
             OrderView(expression=text_of(order.expression, slots), descending=order.descending)

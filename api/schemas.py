@@ -82,7 +82,9 @@ partition silent for so long no longer holds windows back; `future_limit` (5min)
 after its Kafka timestamp is not counted; `late` (drop): `drop` rows whose windows are closed, or
 `revise` these windows for `lateness` (10min); `max_keys` (none): most groups of a window, up to
 100,000; `over_max_keys` (fail): `fail`, or `fold` those that came last into one row, whose keys are
-`__other__` (text) or null and whose header `mars-folded` is 1; `output_topic` (mars.results.NAME).
+`__other__` (text) or null and whose header `mars-folded` is 1; `watermark` (partition): windows
+close by the rows of the slowest `partition`, of a `bucket` of keys, or of each `key`, which may lag
+by `key_lag` (1min) behind the partitions; `output_topic` (mars.results.NAME).
 Durations are texts such as `500ms`, `1s`, `5min`."""
 """What a task's options are, for the documentation of the interface."""
 
@@ -552,6 +554,14 @@ class MoveView(Answer):
     at: int
 
 
+class AssistedView(Answer):
+    """A bucket whose log others help to merge, and why."""
+
+    bucket: int
+    assistants: list[str]
+    reason: str
+
+
 class BalanceView(Answer):
     """What the leader makes of the loads; `moves` are the last ones, oldest first."""
 
@@ -560,9 +570,10 @@ class BalanceView(Answer):
     pressure: dict[str, float]
     wanted: list[WantedView]
     moves: list[MoveView]
-    strategy: str = Field(description="how buckets are spread: hash, greedy, weighted")
+    strategy: str = Field(description="how buckets are spread: hash, greedy, weighted, split")
     strategy_reason: str
     rows_ratio: float = Field(description="max/min of the reducers' rows, by capacity")
+    assisted: list[AssistedView]
 
 
 class LeaderView(Answer):

@@ -2,8 +2,8 @@
 
 Four reducers get 70 % of what they could do together for four minutes. *Zipf*: keys by a Zipf law
 of exponent 1.2. *Half*: every second row is of one key. *Even*: even keys, but two of the reducers
-may use half a core each. What counts is max/min of the rows that nodes handle, and
-rows/s.
+may use half a core each. *Nothing to merge*: as *half*, but each row is a group by itself, so that
+an assistant shrinks nothing. What counts is max/min of the rows that nodes handle, and rows/s.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ class SkewRun(msgspec.Struct, frozen=True):
     moves: int
     mean_delay_s: float
     ended_with: str
+    assistants: int = 0
 
 
 def run_skew(homes: Rows) -> list[SkewRun]:
@@ -75,10 +76,13 @@ def _even(keys: int) -> Rows:
     return np.full(keys, 1 / keys)
 
 
+UNMERGEABLE = "half, nothing to merge"
+
 STREAMS: Mapping[str, tuple[Shares, tuple[float, ...]]] = {
     "Zipf 1.2": (_zipf, EQUAL),
     "one key takes half": (_half, EQUAL),
     "even, uneven machines": (_even, UNEQUAL),
+    UNMERGEABLE: (_half, EQUAL),
 }
 """The keys, and the capacities of the reducers."""
 
@@ -87,6 +91,7 @@ def run_one(stream: str, name: str, homes: Rows) -> SkewRun:
     """One stream with one strategy."""
     shares, capacities = STREAMS[stream]
     limits = SteeringLimits(strategy=CHOICES[name])
+    groups: Rows = np.bincount(homes.astype(np.int64), minlength=BUCKETS).astype(float)
     cluster = SimulatedReducers(
         BUCKETS,
         len(capacities),
@@ -94,6 +99,7 @@ def run_one(stream: str, name: str, homes: Rows) -> SkewRun:
         row_s=ROW_S,
         budget_rows=BUDGET_ROWS,
         capacities=capacities,
+        groups=None if stream == UNMERGEABLE else groups,
     )
     of_buckets: Rows = np.bincount(
         homes.astype(np.int64), weights=shares(len(homes)), minlength=BUCKETS
@@ -109,6 +115,7 @@ def run_one(stream: str, name: str, homes: Rows) -> SkewRun:
         moves=len(cluster.moves),
         mean_delay_s=cluster.delay_row_s / arrived,
         ended_with=cluster.strategy,
+        assistants=max(moment.assistants for moment in moments),
     )
 
 
@@ -140,9 +147,18 @@ def skew_grid(runs: list[SkewRun]) -> Grid:
             f"{run.ratio:.2f}",
             f"{run.mean_delay_s:.1f}",
             str(run.moves),
+            str(run.assistants),
             run.ended_with,
         ]
         for run in runs
     ]
-    columns = ["keys, strategy", "rows/s", "max/min", "delay s", "moves", "at the end"]
+    columns = [
+        "keys, strategy",
+        "rows/s",
+        "max/min",
+        "delay s",
+        "moves",
+        "assistants",
+        "at the end",
+    ]
     return Grid("Strategies on four reducers (simulated)", columns, rows)

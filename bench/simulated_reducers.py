@@ -1,8 +1,8 @@
 """Reducers that only count: a cluster in arithmetic, around the real load figures and decisions.
 
 Each second rows arrive by bucket, reducers work off what they can, measure it with the real meters,
-and the real steering decides. What is simulated is the work, the pause of a bucket that moves, and
-mappers that hold rows back while the unread ones fill the budget.
+and the real steering decides. What is simulated is the work, the pause of a bucket that moves,
+what assistants merge, and mappers that hold rows back while the unread ones fill the budget.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from mars.machines.assisting import SEGMENT_SEQS
 from mars.machines.balancing import ReducerLoad, deviation, mean_use, place
 from mars.machines.load_meter import LoadMeter, ReducerFigures
 from mars.machines.scaling import Demand
 from mars.machines.smoothing import Smoothed
+from mars.machines.splitting import Assistants
 from mars.machines.steering import Loads, Steering, SteeringLimits
 from mars.ports import Move
 from mars.types import Bucket, MemberId, TaskName
@@ -32,6 +34,16 @@ MOVE_PAUSE_S = 1.0
 
 ROW_BYTES = 100
 """Of the partials in the store, for each row that was not merged away."""
+
+SEQS_A_SECOND = 40
+"""Batches a second, of all mappers."""
+
+ASSIST_COST = 1.2
+"""What an assistant needs for a row, of what its owner would need: it writes besides."""
+
+MERGED_COST_MIN = 0.1
+"""What an owner needs at least for a row that was merged for it, however few groups are left: to
+read an entry costs something whatever is in it."""
 
 Rows = npt.NDArray[np.float64]
 
@@ -63,6 +75,7 @@ class Moment:
     members: int
     wanted: int
     done_by: Mapping[MemberId, float]
+    assistants: int = 0
 
 
 class SimulatedReducers:
@@ -77,6 +90,7 @@ class SimulatedReducers:
         row_s: float,
         budget_rows: float = float("inf"),
         capacities: Sequence[float] = (),
+        groups: Rows | None = None,
     ) -> None:
         self.steering = Steering(limits)
         self.now = 0
@@ -91,6 +105,11 @@ class SimulatedReducers:
             member.capacity = capacity
         self._owners = place(buckets, {}, frozenset(self._members))
         self._unread: Rows = np.zeros(buckets)
+        self._merged: Rows = np.zeros(buckets)
+        self._left: Rows = np.zeros(buckets)
+        self._arriving: Rows = np.zeros(buckets)
+        self._groups = groups
+        self._assistants: Assistants = {}
         self._ready_at = np.zeros(buckets)
         self._held: deque[Rows] = deque()
 
@@ -105,6 +124,11 @@ class SimulatedReducers:
         return list(self._members)
 
     @property
+    def assistants(self) -> int:
+        """How many reducers assist at the moment."""
+        return sum(len(members) for members in self._assistants.values())
+
+    @property
     def strategy(self) -> str:
         """How buckets are spread at the moment."""
         return self.steering.balance(Loads()).strategy
@@ -112,12 +136,16 @@ class SimulatedReducers:
     @property
     def waiting_rows(self) -> float:
         """Rows that are unread, or not yet let in."""
-        return float(self._unread.sum() + sum(rows.sum() for rows in self._held))
+        return float(
+            self._unread.sum() + self._merged.sum() + sum(rows.sum() for rows in self._held)
+        )
 
     def step(self, arriving: Rows) -> Moment:
         """One second."""
         self._held.append(arriving)
-        while self._held and self._unread.sum() < self._budget_rows:
+        if arriving.any():
+            self._arriving = arriving
+        while self._held and self._stored_rows() < self._budget_rows:
             self._unread += self._held.popleft()
         done = self._work()
         self.delay_row_s += self.waiting_rows * TICK_S
@@ -137,6 +165,7 @@ class SimulatedReducers:
             members=len(self._members),
             wanted=wanted[0] if wanted else len(self._members),
             done_by={name: member.done for name, member in self._members.items()},
+            assistants=self.assistants,
         )
 
     def scale(self, members: int) -> None:
@@ -157,26 +186,76 @@ class SimulatedReducers:
 
     def _work(self) -> float:
         """Everybody works for a second on what is unread, in proportion to how much that is."""
+        for name, member in self._members.items():
+            member.used = 0.0
+            self._assist(name, member)
         whole = 0.0
         for name, member in self._members.items():
-            own = np.array([b for b, owner in self._owners.items() if owner == name], dtype=int)
-            ready = own[self._ready_at[own] <= self.now]
-            unread = self._unread[ready]
-            can = member.capacity * member.speed * TICK_S / self._row_s
-            share = min(1.0, can / max(float(unread.sum()), 1e-9))
-            done = unread * share
-            self._unread[ready] -= done
-            self._note(member, ready, done)
+            ready = self._ready(name)
+            share = min(1.0, self._can(member) / max(self._cost(ready), 1e-9))
+            cost = (self._unread[ready] + self._merged[ready] * self._merged_cost(ready)) * share
+            done = (self._unread[ready] + self._merged[ready]) * share
+            self._unread[ready] *= 1 - share
+            self._merged[ready] *= 1 - share
+            self._note(member, ready, done, cost)
             whole += float(done.sum())
+        self._left = self._unread.copy()
         return whole
 
-    def _note(self, member: _Reducer, buckets: npt.NDArray[np.int_], done: Rows) -> None:
+    def _ready(self, name: MemberId) -> npt.NDArray[np.int_]:
+        own = np.array([b for b, owner in self._owners.items() if owner == name], dtype=int)
+        ready: npt.NDArray[np.int_] = own[self._ready_at[own] <= self.now]
+        return ready
+
+    def _can(self, member: _Reducer) -> float:
+        """Rows for which it has time left."""
+        return (member.capacity - member.used) * member.speed * TICK_S / self._row_s
+
+    def _cost(self, buckets: npt.NDArray[np.int_]) -> float:
+        """What is there for an owner to do, in rows that nobody has merged."""
+        merged = self._merged[buckets] * self._merged_cost(buckets)
+        return float(self._unread[buckets].sum() + merged.sum())
+
+    def _merged_cost(self, buckets: npt.NDArray[np.int_]) -> Rows:
+        """Of a row that was merged, by how many groups are left of a segment's rows."""
+        if self._groups is None:
+            return np.ones(len(buckets))
+        rows = np.maximum(self._arriving[buckets] * SEGMENT_SEQS / SEQS_A_SECOND, 1.0)
+        return np.clip(self._groups[buckets] / rows, MERGED_COST_MIN, 1.0)
+
+    def _assist(self, name: MemberId, member: _Reducer) -> None:
+        """After its own work, merge whole segments of what its owner had left a second ago."""
+        can = self._can(member) - self._cost(self._ready(name))
+        for bucket, members in self._assistants.items():
+            if name not in members or can <= 0:
+                continue
+            seqs = SEQS_A_SECOND * self._left[bucket] / max(self._arriving[bucket], 1.0)
+            whole = seqs // SEGMENT_SEQS * SEGMENT_SEQS / max(seqs, 1.0)
+            rows = min(can / ASSIST_COST, self._left[bucket] * whole / len(members))
+            self._unread[bucket] -= rows
+            self._merged[bucket] += rows
+            can -= rows * ASSIST_COST
+            busy_s = rows * ASSIST_COST * self._row_s / member.speed
+            member.used += busy_s / TICK_S
+            member.meter.worked(bucket, busy_s)
+
+    def _stored_rows(self) -> float:
+        """What fills the budget."""
+        every = np.arange(self._count)
+        return float((self._unread + self._merged * self._merged_cost(every)).sum())
+
+    def _note(
+        self, member: _Reducer, buckets: npt.NDArray[np.int_], done: Rows, cost: Rows
+    ) -> None:
         rows = member.done = float(done.sum())
-        member.used = rows * self._row_s / member.speed / TICK_S
+        busy_s = cost * self._row_s / member.speed
+        member.used += float(busy_s.sum()) / TICK_S
         member.use.add(member.used, TICK_S)
-        for bucket, count in zip(buckets.tolist(), done.tolist(), strict=True):
+        for bucket, count, cpu_s in zip(
+            buckets.tolist(), done.tolist(), busy_s.tolist(), strict=True
+        ):
             number = Bucket(bucket)
-            member.meter.worked(number, count * self._row_s / member.speed)
+            member.meter.worked(number, cpu_s)
             member.meter.read((TASK, number), int(count), int(count), int(count) * ROW_BYTES)
             member.meter.look({(TASK, number): int(self._unread[bucket])})
         if rows:
@@ -187,7 +266,8 @@ class SimulatedReducers:
         reducers, demands = {}, []
         for name, member in self._members.items():
             own = frozenset(b for b, owner in self._owners.items() if owner == name)
-            figures = member.figures = member.meter.measure(TICK_S, own)
+            helped = frozenset(b for b, members in self._assistants.items() if name in members)
+            figures = member.figures = member.meter.measure(TICK_S, own | helped)
             settled = frozenset(b for b in own if self._ready_at[b] <= self.now)
             reducers[name] = ReducerLoad(
                 use=member.use.value,
@@ -202,15 +282,20 @@ class SimulatedReducers:
         return Loads(float(self.now), reducers, tuple(demands))
 
     def _steer(self, loads: Loads) -> list[Move]:
-        self.steering.look(loads, self._count, 1)
-        moves = self.steering.moves(loads, self._owners)
+        self.steering.look(loads, self._count, 1, self._assistants)
+        moves = self.steering.moves(loads, self._owners, self._assistants)
         self._carry_out(moves)
+        wanted = self.steering.assistants(loads, self._owners, self._assistants)
+        if not moves and wanted is not None:
+            self._assistants = wanted
         return moves
 
     def _carry_out(self, moves: list[Move]) -> None:
         for move in moves:
             self._owners[move.bucket] = move.target
             self._ready_at[move.bucket] = self.now + 1 + MOVE_PAUSE_S
+        moved = {move.bucket for move in moves}
+        self._assistants = {b: who for b, who in self._assistants.items() if b not in moved}
         self.steering.moved(moves, float(self.now))
         self.moves += moves
 

@@ -21,6 +21,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     OffsetSpec,
 )
 
+from mars.adapters.kafka.admin import NO_LEADER
+
 ANSWER_S = 20.0
 """Longest answer of the broker; it answers in milliseconds unless it starves."""
 
@@ -55,10 +57,19 @@ class Topics:
     def ends(self, topic: str) -> dict[int, int]:
         """The last stable offset of each partition: below it everything is decided.
 
-        Empty for a topic that does not exist (yet).
+        Empty for a topic that does not exist (yet). One that is being made is waited for: its
+        partitions are told of before their leaders answer.
         """
-        known = self._admin.list_topics(timeout=ANSWER_S).topics
-        return {} if topic not in known else self.ends_of(topic, list(known[topic].partitions))
+        deadline = time.monotonic() + ANSWER_S
+        while True:
+            known = self._admin.list_topics(timeout=ANSWER_S).topics
+            if topic not in known:
+                return {}
+            try:
+                return self.ends_of(topic, list(known[topic].partitions))
+            except KafkaException as error:
+                if error.args[0].code() not in NO_LEADER or time.monotonic() > deadline:
+                    raise
 
     def ends_of(self, topic: str, partitions: list[int]) -> dict[int, int]:
         """The same where the partitions are known: one request."""

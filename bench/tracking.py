@@ -45,19 +45,22 @@ def root(seq: int) -> Root:
     return Root(LIFE, Sequence64(seq))
 
 
+def offsets(seq: int) -> Range:
+    """The offsets of a batch, of four lanes in turn."""
+    return Range(Lane(str(seq % 4)), seq * BATCH_ROWS, (seq + 1) * BATCH_ROWS)
+
+
 def stored(seq: int) -> Note:
     """A mapper's note of a batch that wrote all buckets."""
     check = check_of(root(seq), map(Bucket, range(BUCKETS)))
-    part = Range(Lane(str(seq % 4)), seq * BATCH_ROWS, (seq + 1) * BATCH_ROWS)
-    return Note(root(seq), check, check, (part,))
+    return Note(root(seq), check, check, (offsets(seq),))
 
 
 def packed(roots: int) -> Records:
     """An acker's records, none of them counted yet. Which bits they hold does not matter here."""
     records = Records()
     for seq in range(roots):
-        part = Range(Lane(str(seq % 4)), seq * BATCH_ROWS, (seq + 1) * BATCH_ROWS)
-        records.add(Note(root(seq), seq + 1, seq + 1, (part,)), 0)
+        records.add(Note(root(seq), seq + 1, seq + 1, (offsets(seq),)), 0)
     return records
 
 
@@ -66,7 +69,7 @@ def plain(roots: int) -> dict[int, tuple[set[int], tuple[Range, ...]]]:
     return {
         seq: (
             {2**63 + seq * BUCKETS + number for number in range(BUCKETS)},
-            (Range(Lane(str(seq % 4)), seq * BATCH_ROWS, (seq + 1) * BATCH_ROWS),),
+            (offsets(seq),),
         )
         for seq in range(roots)
     }

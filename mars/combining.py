@@ -96,7 +96,7 @@ def combine_partials(plan: Plan, pieces: Sequence[Placed]) -> Partial:
     return Partial(
         bucket=ordered[0].bucket,
         counts=sum((one.counts for one in ordered), RowCounts()),
-        panes=_panes(pane for one in ordered for pane in one.panes),
+        panes=join_panes(pane for one in ordered for pane in one.panes),
         states=_states(plan, [one.states for one in ordered if one.states]),
         rejections=_rejections([one.rejections for one in ordered]),
     )
@@ -116,7 +116,8 @@ def _states(plan: Plan, pieces: Sequence[bytes]) -> bytes:
     return encode_states(merge(plan, [decode_states(one) for one in pieces]))
 
 
-def _panes(panes: Iterable[PaneRows]) -> tuple[PaneRows, ...]:
+def join_panes(panes: Iterable[PaneRows]) -> tuple[PaneRows, ...]:
+    """The panes in order of time, those of one start as one."""
     rows: defaultdict[int, int] = defaultdict(int)
     firsts: defaultdict[int, dict[Lane, int]] = defaultdict(dict)
     for pane in panes:

@@ -16,6 +16,9 @@ JAVA_VERSION_MIN = 17
 ANSWER_S = 30
 """Longest wait for `java -version`; it takes tenths of a second, more on a busy machine."""
 
+OPTIONS_HEEDED = ("NOTE: Picked up ", "Picked up ")
+"""How a line begins that tells of JDK_JAVA_OPTIONS or JAVA_TOOL_OPTIONS."""
+
 _HELP = (
     f"Install a JDK of version {JAVA_VERSION_MIN} or newer (Debian and Ubuntu: "
     "openjdk-17-jdk-headless) and put it on the PATH, or set JAVA_HOME."
@@ -45,11 +48,13 @@ def java_version(java: str) -> int:
 
 @functools.cache
 def java_identity(java: str) -> str:
-    """All that `java -version` says: two that say the same are the same build."""
+    """What `java -version` says of itself: two that say the same are the same build."""
     try:
         answer = subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=ANSWER_S, check=True
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise LocalClusterError(f"{java} does not run. {_HELP}") from error
-    return answer.stderr
+    # A line may tell first that options of the environment are heeded.
+    lines = answer.stderr.splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith(OPTIONS_HEEDED))

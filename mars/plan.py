@@ -231,6 +231,17 @@ class LatePolicy(StrEnum):
     """For some time its groups are emitted again, with all their rows."""
 
 
+class WatermarkScope(StrEnum):
+    """Whose rows tell that a window is over."""
+
+    PARTITION = "partition"
+    """All rows of the slowest partition."""
+    BUCKET = "bucket"
+    """The rows of a bucket's keys; at the latest those of the partitions, `key_lag` later."""
+    KEY = "key"
+    """The rows of each key; at the latest those of the partitions, `key_lag` later."""
+
+
 class OverMaxKeys(StrEnum):
     """What becomes of a task that has more than `max_keys` groups in a window."""
 
@@ -245,6 +256,7 @@ class Options:
 
     `max_keys` is the most groups that a window may have, None: as many as the budget of the task's
     log holds. `lateness_ms` is how long after closing a window is revised; 0 with LatePolicy.DROP.
+    `key_lag_ms` is how far keys may lag behind the partitions; 0 with WatermarkScope.PARTITION.
     """
 
     output_topic: str
@@ -255,6 +267,8 @@ class Options:
     lateness_ms: int = 0
     max_keys: int | None = None
     over_max_keys: OverMaxKeys = OverMaxKeys.FAIL
+    watermark: WatermarkScope = WatermarkScope.PARTITION
+    key_lag_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

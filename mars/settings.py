@@ -99,13 +99,13 @@ class ClusterSettings:
 class MapperSettings:
     """How much a mapper reads before it writes."""
 
-    batch_rows_max: Positive = 200_000
+    batch_rows_max: Positive = 100_000
     """Rows of a batch: past this, larger batches no longer shrink keys noticeably."""
     batch_bytes_max: Positive = 64 * MIB
     """Raw bytes held per reader: with decoding, about 300 MiB of memory at the most."""
     linger_ms_max: Natural = 1_000
     """Longest wait for a batch to fill; part of the close latency of a busy topic."""
-    rest_ms_max: Natural = 200
+    rest_ms_max: Natural = 500
     """The same near the end of the topic. Rows that may close a window do not wait at all; others
     are so much fresher in the answers about open windows, for some CPU time a batch."""
     poll_ms: Positive = 50
@@ -142,9 +142,10 @@ class BalanceSettings:
 
     enabled: bool = True
     """False: buckets move only when reducers come and go."""
-    strategy: Literal["auto", "hash", "weighted", "greedy"] = "auto"
+    strategy: Literal["auto", "hash", "weighted", "greedy", "split"] = "auto"
     """How buckets are spread: `hash` by their number (nothing moves because of use), `greedy` by
-    measured use, `weighted` by use in parts of `reducer.capacity`; `auto`: as suits what the leader
+    measured use, `weighted` by use in parts of `reducer.capacity`, `split` like it, while others
+    merge the log of a bucket that needs more than a processor; `auto`: as suits what the leader
     measures, without restart."""
     imbalance_max: Share = 0.10
     """Standard deviation of the reducers' use above which buckets move (UIT): below, a move's pause

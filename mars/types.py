@@ -200,9 +200,19 @@ class Mapped:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry of a partial log, as it was appended under `seq`."""
+    """One entry of a partial log, as it was appended under `seq`.
+
+    One in which assistants have merged others stands for those of the SEQs `merged`, of which its
+    own is the last.
+    """
 
     seq: Sequence64
     version: int
     ranges: tuple[Range, ...]
     partial: Partial
+    merged: tuple[Sequence64, ...] = ()
+
+    @property
+    def seqs(self) -> tuple[Sequence64, ...]:
+        """The SEQs of all that it stands for, in order."""
+        return self.merged or (self.seq,)

@@ -31,6 +31,7 @@ from mars.process.tasks import TaskSource
 from mars.process.tracking import Outbox
 from mars.settings import Settings
 from mars.types import Topic
+from reducer.assisting import AssistLoop
 from reducer.leader import LeaderLoop
 from reducer.loop import ReducerLoop
 from reducer.tracking import TrackerLoop
@@ -69,7 +70,11 @@ class _Reducer:
         leading = self._leader(log)
         # They go on until our own buckets have been given away, and so longer than `life`.
         reign = Life()
-        beside = [_started("leader", leading.run, reign)]
+        assistant = AssistLoop(log)
+        beside = [
+            _started("leader", leading.run, reign),
+            _started("assistant", assistant.run, reign),
+        ]
         tracker = self._tracker(log) if self._settings.tracker.enabled else None
         if tracker is not None:
             beside.append(_started("tracker", tracker.run, reign))
@@ -78,7 +83,7 @@ class _Reducer:
             logs.logger("reducer"), "reducer runs", member=self._member, buckets=self._buckets
         )
         try:
-            self._loop(log, reporter, leading, tracker).run(life)
+            self._loop(log, reporter, leading, tracker, assistant).run(life)
         finally:
             life.stop()
             reign.stop()
@@ -121,6 +126,7 @@ class _Reducer:
         reporter: Reporter,
         leading: LeaderLoop,
         tracker: TrackerLoop | None,
+        assistant: AssistLoop,
     ) -> ReducerLoop:
         limits = self._settings.reducer
         machine = Reducing(
@@ -152,6 +158,7 @@ class _Reducer:
             capacity=limits.capacity,
             tell=self._teller.tell,
             tracker=tracker,
+            assistant=assistant,
         )
 
     def _output_partitions(self, topic: str) -> int:

@@ -5,6 +5,7 @@ bucket threads   claims, audits, commits: they wait for Kafka
 bell thread      waits for doorbells
 leader thread    stands for election, leads when elected   (leader.py)
 tracker thread   is an acker of the tuple tracker          (tracking.py, if it is on)
+assistant thread merges logs of buckets of others (assisting.py, while the leader asks for it)
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import assert_never
 
 from mars.codec.entry import CorruptEntry
 from mars.errors import Unavailable
+from mars.machines.assisting import assists_of
 from mars.machines.events import (
     AssignmentRead,
     AuditEmissions,
@@ -49,7 +51,9 @@ from mars.machines.events import (
 from mars.machines.reducing import Reducing
 from mars.ports import (
     Balance,
+    Clearing,
     Coordinator,
+    Head,
     LogSlice,
     PartialLog,
     ReadRequest,
@@ -61,7 +65,8 @@ from mars.process.incidents import Tell, untold
 from mars.process.life import Life, Services
 from mars.process.member import Reporter
 from mars.process.tasks import TaskSource, fail_task
-from mars.types import MemberId, Reason
+from mars.types import MemberId, Reason, TaskName
+from reducer.assisting import AssistLoop
 from reducer.bucket_work import BucketWork
 from reducer.metering import Metering
 from reducer.tracking import TrackerLoop
@@ -96,6 +101,7 @@ class ReducerLoop:
         capacity: float = 1.0,
         tell: Tell = untold,
         tracker: TrackerLoop | None = None,
+        assistant: AssistLoop | None = None,
     ) -> None:
         self._member = member
         self._capacity = capacity
@@ -112,6 +118,7 @@ class ReducerLoop:
         self._turn = turn or threading.Lock()
         """Held by whoever finishes windows or hands rows to Kafka: side by side both are slower."""
         self._tracker = tracker
+        self._assistant = assistant or AssistLoop(log)
         self._log = logs.logger("reducer")
         self._inbox: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self._metering = Metering()
@@ -190,6 +197,7 @@ class ReducerLoop:
         tasks = self._services.attempt("zookeeper", self._tasks.poll)
         if tasks is not None:
             self._feed(TasksChanged(tasks))
+            self._assistant.tasks_changed(tasks)
             self._store.listen([name for name, task in tasks.items() if not task.deleted])
         self._look()
         now_ms = int(time.monotonic() * 1000)
@@ -205,13 +213,22 @@ class ReducerLoop:
         watched = self._machine.watched()
         if not watched:
             return
-        heads = self._services.attempt("redis", lambda: self._store.head(watched))
+        clearings = self._machine.clearings()
+        heads = self._services.attempt("redis", lambda: self._heads(watched, clearings))
         if heads is None:
             return
         self._metering.look(self._machine.unread(heads))
-        instructions = self._machine.handle(HeadsRead(heads))
+        instructions = self._machine.handle(HeadsRead(heads, clearings))
         self._read_logs([each for each in instructions if isinstance(each, ReadLog)])
         self._carry_out([each for each in instructions if not isinstance(each, ReadLog)])
+
+    def _heads(
+        self, watched: list[TaskName], clearings: tuple[Clearing, ...]
+    ) -> dict[TaskName, Head | None]:
+        """A look, and what the buckets say with it to those who assist them."""
+        if not clearings:
+            return self._store.head(watched)
+        return self._store.head_clearing(watched, clearings)
 
     def _read_logs(self, reads: list[ReadLog]) -> None:
         if not reads:
@@ -262,7 +279,10 @@ class ReducerLoop:
 
     def _report(self) -> None:
         statuses = self._machine.statuses()
-        measured = self._metering.measure(frozenset(status.bucket for status in statuses))
+        owned = frozenset(status.bucket for status in statuses)
+        for bucket, cpu_s in self._assistant.take_worked():
+            self._metering.worked(bucket, cpu_s)
+        measured = self._metering.measure(owned | self._assistant.buckets)
         info = self._reporter.report(
             self._rows,
             self._services.missing,
@@ -273,6 +293,7 @@ class ReducerLoop:
                 "backlog_growth_bytes_per_second": measured.backlog_growth_bytes_per_second,
                 "read_bytes_per_second": measured.read_bytes_per_second,
                 "capacity": self._capacity,
+                **self._assistant.load(),
                 **(self._tracker.load() if self._tracker is not None else {}),
             },
         )
@@ -344,6 +365,7 @@ class ReducerLoop:
             return False
         self._services.found("zookeeper")
         self._feed(AssignmentRead(assignment))
+        self._assistant.assigned(assists_of(self._member, assignment))
         return True
 
     def _once_and_again(self, instruction: TrimLog | CompactLog | FailTask) -> bool:

@@ -30,6 +30,10 @@ class Metering:
         finally:
             self._done.append((bucket, time.thread_time() - begun_s))
 
+    def worked(self, bucket: Bucket, cpu_s: float) -> None:
+        """So much CPU time of another thread went into a bucket."""
+        self._done.append((bucket, cpu_s))
+
     @contextmanager
     def reading(self, reads: Sequence[ReadLog], slices: list[LogSlice]) -> Iterator[None]:
         """Reads logs into `slices`; its CPU time is shared out by what was read of each."""

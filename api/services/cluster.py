@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from api.schemas import (
+    AssistedView,
     Backlog,
     BalanceView,
     BucketLoadView,
@@ -131,6 +132,10 @@ def _balance(balance: Balance | None) -> BalanceView | None:
         strategy=balance.strategy,
         strategy_reason=balance.strategy_reason,
         rows_ratio=balance.rows_ratio,
+        assisted=[
+            AssistedView(bucket=each.bucket, assistants=list(each.assistants), reason=each.reason)
+            for each in balance.assisted
+        ],
     )
 
 

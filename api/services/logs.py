@@ -10,6 +10,7 @@ from mars.definitions import TaskDefinition
 from mars.errors import Unavailable
 from mars.machines.evidence import LoggedRows
 from mars.machines.folding import Folding, StoreWentBack
+from mars.machines.scoped_folding import folding_class
 from mars.plan import Plan
 from mars.ports import Head, LogSlice, PartialLog, Progress
 from mars.types import Bucket, Entry, Lane, RowCounts, Sequence64, TaskName
@@ -122,11 +123,12 @@ def folded(
     `record` must have been read after the log: a log that is read later has lost what the record
     does not yet call closed.
     """
-    folding = Folding(
+    folding = folding_class(plan)(
         plan,
         bucket,
         merged=merged_through(definition, plan.version, record),
         closed_ms=None if record is None else record.closed_ms,
+        ahead_ms=None if record is None else record.ahead_ms,
     )
     try:
         for base in bases_of(piece):
@@ -135,6 +137,7 @@ def folded(
         for entry in piece.entries:
             if entry.version == plan.version:
                 folding.absorb(entry)
+        folding.settle()
     except StoreWentBack as error:
         raise being_rebuilt() from error
     return folding

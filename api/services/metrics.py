@@ -61,6 +61,7 @@ class MetricService:
         yield from _members(members)
         yield from _tracker(members)
         yield from _balance(members)
+        yield from _assisting(members)
         yield from _store(assignment)
         yield _services(self._health)
         yield from self.requests.collect()
@@ -188,9 +189,25 @@ def _tracker(members: Mapping[MemberId, MemberInfo]) -> Iterator[Metric]:
     yield from (pending, roots)
 
 
+def _assisting(members: Mapping[MemberId, MemberInfo]) -> Iterator[Metric]:
+    """What reducers have merged of logs of others' buckets; nothing where none was asked to."""
+    segments = CounterMetricFamily(
+        "mars_assisted_segments",
+        "Segments of logs that were merged for others, or too late.",
+        labels=["member", "outcome"],
+    )
+    for name, info in members.items():
+        if "assisted_segments_total" in info.load:
+            segments.add_metric([name, "merged"], info.load["assisted_segments_total"])
+            segments.add_metric([name, "refused"], info.load["assisted_refused_total"])
+    yield segments
+
+
 def _balance(members: Mapping[MemberId, MemberInfo]) -> Iterator[Metric]:
     buckets = GaugeMetricFamily(
-        "mars_bucket_use", "CPU seconds a second of a bucket.", labels=["bucket", "member"]
+        "mars_bucket_use",
+        "CPU seconds a second of a bucket: of its owner, and of who assists it.",
+        labels=["bucket", "member"],
     )
     for name, info in members.items():
         for load in info.loads:
@@ -211,6 +228,12 @@ def _balance(members: Mapping[MemberId, MemberInfo]) -> Iterator[Metric]:
     )
     strategy.add_metric([balance.strategy], 1)
     yield strategy
+    assistants = GaugeMetricFamily(
+        "mars_bucket_assistants", "How many reducers merge for it.", labels=["bucket"]
+    )
+    for one in balance.assisted:
+        assistants.add_metric([str(one.bucket)], len(one.assistants))
+    yield assistants
     pressure = GaugeMetricFamily(
         "mars_reducer_pressure", "About 1: its room is full, or will be.", labels=["member"]
     )

@@ -125,7 +125,8 @@ def _rates(trial: Trial, seconds: Mapping[Lane, float]) -> dict[Lane, float]:
 def _log_bytes(trial: Trial, rates: Mapping[Lane, float]) -> tuple[int, int]:
     """Unmerged and merged."""
     plan = trial.plan
-    kept_ms = plan.window.size_ms + plan.options.delay_ms + plan.options.lateness_ms
+    options = plan.options
+    kept_ms = plan.window.size_ms + options.delay_ms + options.lateness_ms + options.key_lag_ms
     appended = round(trial.log_bytes_per_second(rates) * kept_ms / 1_000)
     panes = ceil(kept_ms / plan.window.pane_ms)
     merged = round(trial.bytes_per_group() * trial.groups_per_pane() * panes)

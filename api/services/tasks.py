@@ -9,7 +9,7 @@ The registry decides: every write to it is a compare-and-set, tried again on fre
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -21,9 +21,15 @@ from api.services.compiling import Compiler
 from api.services.context import BucketCount, Cluster, Ports
 from api.services.progress import ProgressTail
 from api.services.restoring import check_whole
-from mars.definitions import TaskDefinition, TaskState, TaskVersion, encode_definition
+from mars.definitions import (
+    Backfill,
+    TaskDefinition,
+    TaskState,
+    TaskVersion,
+    encode_definition,
+)
 from mars.errors import Conflict, Rejected, RequestError, VersionMismatch
-from mars.plan import Plan, Stream
+from mars.plan import Plan, Stream, WatermarkScope
 from mars.ports import TopicInfo, put_copy
 from mars.types import StreamName, TaskName, Topic
 
@@ -122,6 +128,7 @@ class TaskService:
         plan = self._compile(request.sql, request.options, name, self._next_version(name))
         info = described(self._ports, Topic(plan.stream.topic))
         beginning = self._beginnings.of(plan.stream, request.start, request.history)
+        _check_scope(plan, beginning.backfills)
         version = self._first_version(request, plan, info, beginning)
         definition = TaskDefinition(
             name,
@@ -232,6 +239,7 @@ class TaskService:
     def _with_version(
         self, definition: TaskDefinition, request: TaskRequest, plan: Plan
     ) -> TaskDefinition:
+        _check_scope(plan, definition.backfills)
         current = definition.current
         topic = Topic(plan.stream.topic)
         if topic != current.stream.topic:
@@ -355,6 +363,16 @@ def _check_match(definition: TaskDefinition, if_match: str | None) -> None:
         raise VersionMismatch(
             f'the current version is "{current}", If-Match names {if_match[:80]!a}: look at '
             "the task again"
+        )
+
+
+def _check_scope(plan: Plan, backfills: Collection[Backfill]) -> None:
+    """Raise Rejected for a history whose rows would come between newer ones of the same keys."""
+    if backfills and plan.options.watermark is not WatermarkScope.PARTITION:
+        raise Rejected(
+            f"option watermark: {plan.options.watermark.value} cannot be had with a history that "
+            "Spark computes, whose rows come beside newer ones of the same keys; register a task "
+            "that starts later, or use watermark: partition"
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import BoundedSemaphore
 
@@ -29,7 +29,7 @@ from mars.machines.verifying import (
     pieces_of,
     spans_of,
 )
-from mars.plan import Plan
+from mars.plan import Plan, WatermarkScope
 from mars.ports import CommittedRow
 from mars.types import Lane, Range, Topic, lane_backfill
 from mars.windows import moment
@@ -94,6 +94,7 @@ class VerifyService:
                     f"task {name} has no results of a window that starts at {window_start_ms} "
                     f"({moment(window_start_ms)}): name the start of a finished one"
                 )
+            _check_scope(plans[version] for version in {row.version for row in rows} & plans.keys())
             return self._verified(definition, plans, rows, window_start_ms)
 
     # ------------------------------------------------------------------------------- results
@@ -247,6 +248,16 @@ def _size(definition: TaskDefinition, part: Range) -> int:
     files = _files_of(definition, part.lane)
     text = files is not None and files.format != "parquet"
     return (part.next - part.first) // (TEXT_ROW_BYTES if text else 1)
+
+
+def _check_scope(plans: Iterable[Plan]) -> None:
+    """Raise Conflict where the groups of a window were not all counted from the same rows."""
+    if any(plan.options.watermark is WatermarkScope.KEY for plan in plans):
+        raise Conflict(
+            "the task has watermark: key, so each group of a window was closed at a time of its "
+            "own, and this cannot be verified here: compute groups with a batch engine over the "
+            "ranges in the header mars-ranges of their rows"
+        )
 
 
 def _by_version(rows: Sequence[CommittedRow]) -> dict[int, list[CommittedRow]]:

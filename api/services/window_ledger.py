@@ -11,7 +11,7 @@ from api.services.tasks import TaskService
 from api.services.windows import BucketVersion, WindowService
 from mars.definitions import TaskDefinition
 from mars.errors import NotFound
-from mars.plan import Plan
+from mars.plan import Plan, WatermarkScope
 from mars.types import Reason, Topic
 
 RESULT_ROWS_MAX = 100_000
@@ -42,7 +42,10 @@ class WindowLedgerService:
         late = self._late(definition, start_ms)
         if not waiting and not emitted and not late:
             raise NotFound(f"task {name} has no row of a window that starts at {start_ms}")
-        still_open = sum(rows for place, rows in waiting.items() if place not in emitted)
+        by_key = {number for number, plan in plans.items() if _closes_by_key(plan)}
+        still_open = sum(
+            rows for place, rows in waiting.items() if place not in emitted or place[1] in by_key
+        )
         done = sum(emitted.values())
         plan = plans.get(definition.current.version) or next(iter(plans.values()))
         return WindowLedger(
@@ -57,16 +60,22 @@ class WindowLedgerService:
     def _emitted(
         self, definition: TaskDefinition, plans: Mapping[int, Plan], start_ms: int
     ) -> dict[BucketVersion, int]:
-        """Rows as the headers of the results have them, by bucket and version."""
+        """Rows as the headers of the results have them, by bucket and version.
+
+        A revision counts all rows of a window; where windows close key by key, each transaction
+        counts those of its own groups.
+        """
         topics = sorted({plan.options.output_topic for plan in plans.values()})
-        return {
-            (row.bucket, row.version): row.rows
-            for topic in topics
+        found: dict[BucketVersion, dict[int, int]] = {}
+        for topic in topics:
             for row in self._ports.results.recent(
                 Topic(topic), definition.name, RESULT_ROWS_MAX, start_ms
-            ).rows
-            if row.version >= definition.first_version
-        }
+            ).rows:
+                if row.version >= definition.first_version:
+                    plan = plans.get(row.version)
+                    part = row.emit if plan is not None and _closes_by_key(plan) else 0
+                    found.setdefault((row.bucket, row.version), {})[part] = row.rows
+        return {place: sum(parts.values()) for place, parts in found.items()}
 
     def _late(self, definition: TaskDefinition, start_ms: int) -> int | None:
         page = self._ports.dead.page(definition.name, Reason.LATE.value, {}, LETTERS_MAX)
@@ -77,3 +86,7 @@ class WindowLedgerService:
             for letter in page.letters
             if letter.window_start_ms == start_ms and letter.version >= definition.first_version
         )
+
+
+def _closes_by_key(plan: Plan) -> bool:
+    return plan.options.watermark is WatermarkScope.KEY

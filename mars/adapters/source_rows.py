@@ -8,7 +8,6 @@ from confluent_kafka import Consumer
 
 from mars.adapters.kafka.config import lone_reader_properties
 from mars.adapters.kafka.errors import configured
-from mars.adapters.spark.file_reading import FileSource
 from mars.adapters.spark.planning import over_files, until
 from mars.adapters.spark.reading import read_range
 from mars.definitions import FileHistory
@@ -51,6 +50,9 @@ class RowsAgain:
 def _of_files(
     plan: Plan, buckets: int, part: Range, files: FileHistory
 ) -> Iterator[Mapped | Range]:
+    # pyarrow takes 25 MB in each process that imports it, and only some tasks have files.
+    from mars.adapters.spark.file_reading import FileSource  # noqa: PLC0415
+
     narrowed = until(over_files(plan, files), files.until_ms)
     for batch in FileSource(files).batches(narrowed, part):
         yield batch if isinstance(batch, Range) else map_batch(narrowed, buckets, batch)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
+from mars.tracking.notes import Note, decode_notes, encode_notes
 from mars.types import Mapped
 
 IDLE_LEASE_MS = 3_000
@@ -18,7 +21,6 @@ refused over one. Without a limit a log would grow for as long as no reducer run
 NUMBER_MAX = 2**53 - 1
 """The highest offset, mark or epoch: Lua's numbers are doubles, exact up to here. A lane at a
 million rows a second gets there in 285 years."""
-
 
 LETTER_NOTES_MAX = 1_000
 """Notes in one letter to an acker: some 60 kB."""
@@ -53,6 +55,17 @@ def _check_ranges(mapped: Mapped) -> None:
         raise ValueError(f"marks of lanes that the batch {lanes} does not have: {mapped.marks_ms}")
     if any(abs(mark) > NUMBER_MAX for mark in mapped.marks_ms.values()):
         raise ValueError(f"a mark is out of range: {mapped.marks_ms} ms")
+
+
+def letters_of(notes: Sequence[Note]) -> list[bytes]:
+    """The letters in which notes go to an acker's mailbox."""
+    starts = range(0, len(notes), LETTER_NOTES_MAX)
+    return [encode_notes(notes[start : start + LETTER_NOTES_MAX]) for start in starts]
+
+
+def notes_of(letters: Iterable[bytes]) -> list[Note]:
+    """The notes in all the letters."""
+    return [note for letter in letters for note in decode_notes(letter)]
 
 
 def holder_limit(budget: int) -> int:

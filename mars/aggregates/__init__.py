@@ -11,12 +11,14 @@ the state columns of each aggregate (`state_schema`). See `mars.aggregates.base`
     distinct  count(DISTINCT x)
 
     others    the groups of a window beyond `max_keys`
+    scoped    what tells when a key's windows close
 """
 
 from __future__ import annotations
 
 from mars.aggregates.distinct import DISTINCT_VALUES_MAX
 from mars.aggregates.others import limited, limited_window
+from mars.aggregates.scoped import COUNTED, MARK, scope_aggregates
 from mars.aggregates.states import (
     OTHERS,
     PANE,
@@ -31,7 +33,9 @@ from mars.aggregates.states import (
 )
 
 __all__ = [
+    "COUNTED",
     "DISTINCT_VALUES_MAX",
+    "MARK",
     "OTHERS",
     "PANE",
     "ROWS",
@@ -43,5 +47,6 @@ __all__ = [
     "limited_window",
     "merge",
     "merge_panes",
+    "scope_aggregates",
     "state_schema",
 ]

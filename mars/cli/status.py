@@ -113,6 +113,8 @@ def _show_balance(raw: Any) -> None:
     )
     if balance.strategy:
         click.echo(f"strategy: {balance.strategy} ({balance.strategy_reason})")
+    for one in balance.assisted:
+        click.echo(f"assisted: bucket {one.bucket}, by {', '.join(one.assistants)}: {one.reason}")
     for each in balance.wanted:
         click.echo(f"wanted: {each.wanted} {each.role}s ({each.present} run): {each.reason}")
     for move in balance.moves:

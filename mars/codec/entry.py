@@ -6,6 +6,8 @@ Arrow IPC stream of states, which a reducer that skips the entry never opens.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import xxhash
 
@@ -108,3 +110,31 @@ def _partial(found: _Header, body: bytes) -> Partial:
             ),
         ),
     )
+
+
+class _Merged(msgspec.Struct, frozen=True, array_like=True):
+    seqs: tuple[int, ...]
+    header: bytes
+    states: bytes
+
+
+_merged_encoder = msgspec.msgpack.Encoder()
+_merged_decoder = msgspec.msgpack.Decoder(_Merged)
+
+
+def encode_merged(entry: Entry) -> bytes:
+    """An entry that stands for several, with their SEQs."""
+    header, states = encode_entry(entry.version, entry.ranges, entry.partial)
+    return _merged_encoder.encode(_Merged(entry.merged, header, states))
+
+
+def decode_merged(content: bytes) -> Entry:
+    """What `encode_merged` wrote. Raises CorruptEntry."""
+    try:
+        found = _merged_decoder.decode(content)
+    except msgspec.DecodeError as error:
+        raise CorruptEntry(f"a merged log entry cannot be read: {error}") from error
+    if not found.seqs:
+        raise CorruptEntry("a merged log entry stands for no entry")
+    seqs = tuple(map(Sequence64, found.seqs))
+    return replace(decode_entry(seqs[-1], found.header, found.states), merged=seqs)

@@ -16,10 +16,11 @@ from mars.codec.entry import encode_entry
 from mars.codec.result_headers import result_headers
 from mars.definitions import TaskVersion
 from mars.machines.evidence import level_of
-from mars.machines.folding import Bounds, ClosedWindow, Folding, StoreWentBack
+from mars.machines.folding import Ahead, Bounds, ClosedWindow, Folding, StoreWentBack
 from mars.machines.revising import Revising
 from mars.machines.runnable import RunnableTask
 from mars.machines.saving import Saving, needed_with
+from mars.machines.scoped_folding import folding_class
 from mars.plan import Plan
 from mars.ports import Emission, Head, Ledger, LogSlice, Progress, ResultBatch, SnapshotParts
 from mars.tracking.seen import Seeing, Seen
@@ -101,6 +102,8 @@ class BucketTask:
         self._seeing = _seeing(owner, records) if owner.tracked else None
         self._accounted: list[tuple[int, Sequence64]] = []
         self._contained: list[Sequence64] = []
+        self.closed_to_assistants = False
+        """The store knows that nobody may merge what comes next in the log."""
         self._run_id: str | None = None
         self._unread = any(record.snapshot is not None for record in records.values())
         self._unfollowed: set[int] = set()
@@ -135,9 +138,10 @@ class BucketTask:
 
     def _begin(self, version: TaskVersion, plan: Plan) -> Folding:
         record = self.records.get(version.version)
+        begin = folding_class(plan)
         if record is None:
-            return Folding(plan, self.owner.bucket, merged=version.starts or {})
-        return Folding(
+            return begin(plan, self.owner.bucket, merged=version.starts or {})
+        return begin(
             plan,
             self.owner.bucket,
             merged=record.merged,
@@ -146,6 +150,7 @@ class BucketTask:
             revising=Revising(plan, record.revisions, record.owed),
             ledger=record.ledger,
             incomplete_before_ms=record.incomplete_before_ms,
+            ahead_ms=record.ahead_ms,
         )
 
     # -------------------------------------------------------------------------------- restoring
@@ -158,14 +163,14 @@ class BucketTask:
     def restored(self, found: Sequence[Entry], lost: Iterable[int]) -> None:
         """The snapshots are read; those of the versions `lost` are not there any more.
 
-        What lies in them cannot be read again from anywhere else: it is below L.
+        What lies in them cannot be read again from anywhere else: it is below L. Raises TaskLimit
+        for a task that cannot go on without.
         """
         for version in lost:
             snapshot = self.records[version].snapshot
             folding = self._foldings.get(version)
             if snapshot is not None and folding is not None:
-                before = folding.incomplete_before_ms
-                folding.incomplete_before_ms = max(snapshot.until_ms, before or snapshot.until_ms)
+                folding.snapshot_lost(snapshot.until_ms)
         self._saving.read(found, lost)
 
     @property
@@ -214,8 +219,9 @@ class BucketTask:
                 )
             self._highest[part.lane] = part.next
         self.last_seq = entry.seq
-        if self._seeing is not None and self._seeing.take(entry.seq):
-            self._accounted.append((entry.version, entry.seq))
+        if self._seeing is not None:
+            new = [seq for seq in entry.seqs if self._seeing.take(seq)]
+            self._accounted += [(entry.version, seq) for seq in new]
         folding = self._foldings.get(entry.version)
         if folding is not None and folding.contains(entry):
             self._contained.append(entry.seq)
@@ -239,6 +245,9 @@ class BucketTask:
         if self._seeing is not None:
             self._seeing.drained(self.last_seq)
         self.head = head
+        if self.caught_up:
+            for folding in self._foldings.values():
+                folding.settle()
 
     def _check_life(self, run_id: str) -> None:
         """A server that was started again may be ahead of what it held, with other entries."""
@@ -257,11 +266,11 @@ class BucketTask:
 
     # ------------------------------------------------------------------------------- closing
 
-    def _watermark(self, plan: Plan) -> int | None:
+    def _watermark(self, plan: Plan, folding: Folding) -> int | None:
         head = self.head
         if head is None or not head.active or not self.caught_up:
             return None
-        return level_of(head, plan)
+        return folding.level(head, level_of(head, plan))
 
     def _open(self) -> Iterator[tuple[TaskVersion, Plan, Folding]]:
         """The versions that may still have something to commit."""
@@ -284,23 +293,29 @@ class BucketTask:
         return bool(later) and all(merged.get(lane, 0) >= end for lane, end in boundary.items())
 
     @property
-    def revisable(self) -> bool:
-        """True if closed windows have late rows that no revision shows yet."""
-        pending = (folding.revising.pending for _version, _plan, folding in self._open())
-        return self.caught_up and any(pending)
+    def waiting(self) -> bool:
+        """True if there is what may wait a moment for more: late rows of closed windows that no
+        revision shows yet, or groups to be closed ahead of the others.
+        """
+        if not self.caught_up:
+            return False
+        return any(
+            folding.revising.pending or folding.rows_ahead()
+            for _version, _plan, folding in self._open()
+        )
 
-    def due_rows(self, *, revise: bool = False) -> int | None:
+    def due_rows(self, *, waited: bool = False) -> int | None:
         """An upper bound of the result rows now due; None if no window is due.
 
-        What closed windows have to be revised comes with any commit; it is due where `revise`.
+        What is `waiting` comes with any commit; it is due where it has `waited`.
         """
         if not self.caught_up:
             return None
-        rows, windows = 0, int(revise and self.revisable)
+        rows, windows = 0, int(waited and self.waiting)
         for _version, plan, folding in self._open():
-            starts = folding.due(folding.reach(self._watermark(plan)))
+            starts = folding.due(folding.reach(self._watermark(plan, folding)))
             windows += len(starts)
-            rows += folding.groups(starts) + folding.rows_to_revise()
+            rows += folding.groups(starts) + folding.rows_to_revise() + folding.rows_ahead()
         return rows if windows else None
 
     def stale(self) -> bool:
@@ -314,8 +329,9 @@ class BucketTask:
             or folding.merged != self._merged(version, folding)
             or folding.dead
             or folding.revising.pending
+            or folding.behind(folding.reach(self._watermark(plan, folding)))
             or self._saving.is_of_lost_store(self.records.get(version.version))
-            for version, _plan, folding in self._open()
+            for version, plan, folding in self._open()
         )
 
     def snapshot_due(self, now_ms: int) -> bool:
@@ -354,22 +370,47 @@ class BucketTask:
         progress: list[Progress] = []
         snapshots: list[SnapshotParts] = []
         for version, plan, folding in self._open():
-            level = folding.reach(self._watermark(plan))
+            if not folding.settled:
+                progress += self._again(version)
+                continue
+            level = folding.reach(self._watermark(plan, folding))
             starts = folding.revisable() if self.caught_up else []
             revised = folding.revise(starts)
             closed = folding.close(folding.due(level))
             owed = tuple(one for one in folding.revising.pending if one not in starts)
-            record, parts = self._record(version, folding, level, owed)
+            ahead = folding.close_ahead(folding.closed_by(level))
+            record, parts = self._record(version, folding, level, owed, ahead)
             record = _with_revisions(record, folding, revised)
-            batches = self._batches(plan, record, [*revised, *closed])
+            batches = self._batches(plan, record, [*revised, *closed, *ahead.windows])
             results += batches
             dead += folding.dead
             progress.append(replace(record, emission=self._emission(record, batches)))
             snapshots += [] if parts is None else [parts]
         return Prepared(tuple(results), tuple(dead), tuple(progress), tuple(snapshots))
 
+    def _again(self, version: TaskVersion) -> Iterator[Progress]:
+        """The last record, which a version repeats that may say nothing new yet, so that its log
+        can be merged.
+        """
+        last = self.records.get(version.version)
+        if last is None:
+            return
+        same_life = last.store_epoch == self.owner.store_epoch
+        yield replace(
+            last,
+            emit=last.emit + 1,
+            assignment_epoch=self.owner.epoch,
+            store_epoch=self.owner.store_epoch,
+            seen=(last.seen if same_life else Seen(0, 0)) if self.owner.tracked else None,
+        )
+
     def _record(
-        self, version: TaskVersion, folding: Folding, level: int | None, owed: tuple[int, ...]
+        self,
+        version: TaskVersion,
+        folding: Folding,
+        level: int | None,
+        owed: tuple[int, ...],
+        ahead: Ahead,
     ) -> tuple[Progress, SnapshotParts | None]:
         """The record, and what is new of its snapshot."""
         last = self.records.get(version.version)
@@ -389,7 +430,7 @@ class BucketTask:
             closed_ms=closed_ms,
             merged=merged,
             needed=_forward(needed_with(snapshot, kept), last),
-            ledger=folding.ledger(closed_ms),
+            ledger=folding.ledger(closed_ms, ahead.rows),
             watermark_ms=level,
             incomplete_before_ms=folding.incomplete_before_ms,
             snapshot=snapshot,
@@ -397,6 +438,7 @@ class BucketTask:
             forgotten_ms=forgotten_ms,
             owed=owed,
             seen=self._seeing.seen() if self._seeing is not None else None,
+            ahead_ms=ahead.upto_ms,
         )
         return record, parts
 
@@ -473,11 +515,15 @@ class BucketTask:
             return
         folding.revising.committed(record.revisions, record.owed)
         closed_ms, forgotten_ms = record.closed_ms, record.forgotten_ms
-        if folding.committed(record.merged, closed_ms, record.ledger, forgotten_ms):
+        if folding.committed(
+            record.merged, closed_ms, record.ledger, forgotten_ms, record.ahead_ms
+        ):
             self._base_is_tight = False
 
     def take_accounted(self) -> tuple[tuple[int, Sequence64], ...]:
         """The entries, (version, SEQ), that the last commit was the first to account for."""
+        if not all(folding.settled for folding in self._foldings.values()):
+            return ()
         accounted, self._accounted = tuple(self._accounted), []
         return accounted
 
@@ -521,6 +567,8 @@ class BucketTask:
 
         Over the budget any entry is worth it, and so is a base that holds what is closed by now.
         """
+        if not all(one.settled or number in self.records for number, one in self._foldings.items()):
+            return False
         over = self.head is not None and self.head.log_bytes > budget
         return len(self._log) > 1 or (over and not self._is_merged)
 
@@ -541,13 +589,14 @@ class BucketTask:
     def bases(self) -> tuple[Entry, ...]:
         """Entries in place of all absorbed ones, right after a commit; none if they are no use.
 
-        There is one of each version that is not emitted to the end, the newest first.
+        There is one of each version that is not emitted to the end, the newest first, and one more
+        where rows wait for others.
         """
         last = self._log[-1] if self._log else self._base
         if last is None or self._is_merged:
             return ()
         open_ones = reversed([folding for _version, _plan, folding in self._open()])
-        bases = tuple(folding.base(last.seq, self.through) for folding in open_ones)
+        bases = tuple(one for each in open_ones for one in each.bases(last.seq, self.through))
         ranges = tuple(part for base in bases for part in base.ranges)
         self._base, self._base_is_tight = _LogEntry(last.seq, ranges), True
         self._base_bytes = sum(map(_stored_bytes, bases))

@@ -14,6 +14,7 @@ from mars.machines.runnable import RunnableTask
 from mars.ports import (
     Assignment,
     Claimed,
+    Clearing,
     Committed,
     Emission,
     Head,
@@ -226,9 +227,13 @@ class BucketFailed:
 
 @dataclass(frozen=True, slots=True)
 class HeadsRead:
-    """One look at every task's head; None where the store does not know the task."""
+    """One look at every task's head; None where the store does not know the task.
+
+    `clearings` are those that were said with it, at the same moment.
+    """
 
     heads: Mapping[TaskName, Head | None]
+    clearings: tuple[Clearing, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,9 +116,12 @@ def total_ledger(records: tuple[Progress, ...]) -> Ledger:
 
 
 def level_of(head: Head, plan: Plan) -> int | None:
-    """The watermark of a task version, in epoch milliseconds; None: some lane has none yet."""
+    """The watermark of a task version, in epoch milliseconds; None: some lane has none yet.
+
+    Where it is of buckets or keys, this is what closes the windows of those that say nothing.
+    """
     options = plan.options
-    return watermark(
+    level_ms = watermark(
         lanes=head.offsets.keys(),
         marks_ms=head.marks_ms,
         idle=head.idle,
@@ -127,3 +130,4 @@ def level_of(head: Head, plan: Plan) -> int | None:
         now_ms=head.now_ms,
         finished=head.finished,
     )
+    return None if level_ms is None else level_ms - options.key_lag_ms

@@ -321,7 +321,7 @@ def _bucket_holder(evidence: Evidence, buckets: tuple[Bucket, ...]) -> Holder:
 def _expected_close(evidence: Evidence, plan: Plan, end_ms: int, held_by: Holder) -> int | None:
     """When the window should close if nothing changes, by the store's clock."""
     now_ms, options = evidence.now_ms, plan.options
-    due_ms = end_ms + options.delay_ms
+    due_ms = end_ms + options.delay_ms + options.key_lag_ms
     match held_by.reason:
         case HoldReason.IDLE:
             return max(now_ms, due_ms + options.idle_after_ms)

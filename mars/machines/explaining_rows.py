@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from mars.codec.usable import OUTSIDE_CALENDAR
 from mars.machines.evidence import Evidence
-from mars.plan import FieldType, LatePolicy, Stream
+from mars.plan import FieldType, LatePolicy, Stream, WatermarkScope
 from mars.ports import DeadLetter
 from mars.types import Reason, lane_partition
 from mars.windows import moment, span
@@ -87,6 +87,13 @@ def _why_late(evidence: Evidence) -> str:
             f"{span(plan.options.lateness_ms)} takes such rows"
         )
     delay = "" if plan is None else f" than {span(plan.options.delay_ms)}"
+    if plan is not None and plan.options.watermark is not WatermarkScope.PARTITION:
+        lag = span(plan.options.key_lag_ms)
+        return (
+            f"their windows had closed: a longer delay{delay} keeps windows open for rows that are "
+            f"behind others of their {plan.options.watermark.value}, and a longer key_lag than "
+            f"{lag} for those that are far behind their partition"
+        )
     return f"their windows had closed: a longer delay{delay} keeps windows open for such rows"
 
 

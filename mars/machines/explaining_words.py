@@ -15,7 +15,7 @@ from mars.machines.explaining import (
     whole_task_reason,
 )
 from mars.machines.explaining_rows import all_in_1970, not_counted
-from mars.plan import Plan
+from mars.plan import Plan, WatermarkScope
 from mars.types import MemberId
 from mars.windows import moment, span
 
@@ -35,7 +35,26 @@ def summarise(evidence: Evidence, explanation: Explanation) -> str:
         said = _first_window(explanation.windows[0], evidence)
     else:
         said = _nothing_open(evidence)
-    return " ".join(filter(None, (said, _left_out(evidence), all_in_1970(evidence))))
+    scope = _scope(explanation, evidence)
+    return " ".join(filter(None, (said, scope, _left_out(evidence), all_in_1970(evidence))))
+
+
+def _scope(explanation: Explanation, evidence: Evidence) -> str:
+    """What the sentence before means where windows do not close for all groups at once."""
+    versions = {window.version for window in explanation.windows}
+    scopes = {evidence.plans[version].options.watermark for version in versions}
+    if WatermarkScope.KEY in scopes:
+        return (
+            "That is for the last of its groups: each comes once rows of its own key have passed "
+            "the window (watermark: key), and rows that are counted as open here may be of groups "
+            "that have come already."
+        )
+    if WatermarkScope.BUCKET in scopes:
+        return (
+            "That is for the last of its buckets: each closes the window once its own rows have "
+            "passed it (watermark: bucket)."
+        )
+    return ""
 
 
 def _left_out(evidence: Evidence) -> str:

@@ -32,7 +32,7 @@ from mars.finishing import Finished, finish
 from mars.machines.panes import Pane, states_by_pane
 from mars.machines.revising import Revising
 from mars.plan import Plan
-from mars.ports import Ledger
+from mars.ports import Head, Ledger
 from mars.types import (
     Bucket,
     Entry,
@@ -68,6 +68,9 @@ ROWS_AT_ONCE = 100_000
 LATE_WINDOWS_NAMED_MAX = 1_000
 """Windows of one batch whose late rows are named apart; the newest stands for those beyond."""
 
+States = Mapping[int, pl.DataFrame]
+"""States by the start of their pane."""
+
 
 class StoreWentBack(Exception):
     """The log contradicts what was read before: the store has lost or rewound something."""
@@ -89,6 +92,19 @@ class ClosedWindow:
     rows: int
     revision: int = 0
     deleted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """What a commit closes ahead of C, group by group.
+
+    `upto_ms` is X, the end up to which groups are closed by then; `rows` are those of the groups in
+    `windows`, whether HAVING lets them pass or not.
+    """
+
+    upto_ms: int | None = None
+    windows: tuple[ClosedWindow, ...] = ()
+    rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +141,14 @@ class Folding:
         ledger: Ledger | None = None,
         bounds: Bounds | None = None,
         incomplete_before_ms: int | None = None,
+        ahead_ms: int | None = None,
     ) -> None:
         self.plan = plan
         self.bucket = bucket
         self.merged: dict[Lane, int] = dict(merged)
         self.closed_ms = closed_ms
         self.forgotten_ms = closed_ms if forgotten_ms is None else forgotten_ms
+        self.ahead_ms = ahead_ms
         self.revising = revising or Revising(plan, {}, ())
         self.bounds = bounds or Bounds()
         self.dead: list[bytes] = []
@@ -142,6 +160,14 @@ class Folding:
         """Lanes that have lost rows and of which no row has come since."""
         self._ledger = ledger or Ledger()
         self._panes: dict[int, Pane] = {}
+        self._begin()
+
+    def _begin(self) -> None:
+        """What a watermark scope keeps besides."""
+
+    def snapshot_lost(self, until_ms: int) -> None:
+        """Rows of windows that begin before `until_ms` were saved, and cannot be read any more."""
+        self.incomplete_before_ms = max(until_ms, self.incomplete_before_ms or until_ms)
 
     # ------------------------------------------------------------------------------- absorb
 
@@ -165,10 +191,12 @@ class Folding:
         if not accounted:
             self._count(entry)
         late, alive = self._sort_panes(entry.partial.panes)
+        states = states_by_pane(entry.partial) if alive else {}
         if not accounted:
-            self._drop_late(entry, late)
+            closed, alive, states = self._closed_apart(alive, states)
+            self._drop_late(entry, (*late, *closed))
             self._add(late_partly=sum(pane.rows for pane in alive if self._is_late_partly(pane)))
-        self._keep(entry.partial, alive, accounted=accounted)
+        self._keep(alive, states, accounted=accounted)
 
     def _look_for_gaps(self, entry: Entry, *, accounted: bool) -> None:
         """Rows that are gone belong to windows up to those of the next rows of their lane.
@@ -181,7 +209,9 @@ class Folding:
         starts = [pane.start_ms for pane in entry.partial.panes]
         if starts and any(part.lane in self._gaps for part in entry.ranges):
             self._gaps -= {part.lane for part in entry.ranges}
-            self.incomplete_before_ms = max(min(starts) + 1, self.incomplete_before_ms or 0)
+            # Of merged entries it is not known which rows came next: it may be any of them.
+            after_ms = max(starts) if entry.merged else min(starts)
+            self.incomplete_before_ms = max(after_ms + 1, self.incomplete_before_ms or 0)
         self._gaps |= {one.lane for one in gone}
 
     def _is_complete(self, start_ms: int) -> bool:
@@ -250,12 +280,17 @@ class Folding:
         for start, count in sorted(by_window.items()):
             self.dead += dead_late(self.plan, entry.ranges, start, count)
 
-    def _keep(self, partial: Partial, alive: Sequence[PaneRows], *, accounted: bool) -> None:
+    def _closed_apart(
+        self, alive: tuple[PaneRows, ...], states: States
+    ) -> tuple[tuple[PaneRows, ...], tuple[PaneRows, ...], States]:
+        """Rows that come too late although their windows are open, the others, and their states."""
+        return (), alive, states
+
+    def _keep(self, alive: Sequence[PaneRows], states: States, *, accounted: bool) -> None:
         if not alive:
             return
         if len(self._panes) + len(alive) > OPEN_PANES_MAX:
             self._check_open(alive)
-        states = states_by_pane(partial)
         for pane in alive:
             part = states.get(pane.start_ms)
             self._panes.setdefault(pane.start_ms, Pane()).add(self.plan, pane, part)
@@ -282,6 +317,32 @@ class Folding:
             "so, delete the task and register it again with longer windows, a longer slide, a "
             "shorter delay or lateness"
         )
+
+    # --------------------------------------------------------------------- watermark scopes
+
+    @property
+    def settled(self) -> bool:
+        """True once a commit may be made."""
+        return True
+
+    def settle(self) -> None:
+        """All rows below M have been read again."""
+
+    def level(self, head: Head, level_ms: int | None) -> int | None:
+        """The watermark of this bucket, given that of the partitions."""
+        return level_ms
+
+    def close_ahead(self, closed_ms: int | None) -> Ahead:
+        """What is to be closed group by group of the windows that end after `closed_ms`."""
+        return Ahead(self.ahead_ms)
+
+    def behind(self, level_ms: int | None) -> bool:
+        """True if C could go on although no window is due, and nothing else may say so."""
+        return False
+
+    def rows_ahead(self) -> int:
+        """How many groups `close_ahead` would close now; 0: nothing is due."""
+        return 0
 
     # -------------------------------------------------------------------------------- close
 
@@ -440,15 +501,17 @@ class Folding:
         shape = self.plan.window
         return [start for start in self._panes if last_window_end(shape, start) <= upto_ms]
 
-    def ledger(self, closed_ms: int | None) -> Ledger:
-        """The ledger as it stands once everything up to `closed_ms` is emitted."""
+    def ledger(self, closed_ms: int | None, ahead_rows: int = 0) -> Ledger:
+        """The ledger as it stands once everything up to `closed_ms` is emitted, and so many rows
+        of windows that end later.
+        """
         gone = set(self._gone(closed_ms))
         still_open = sum(pane.rows for start, pane in self._panes.items() if start not in gone)
         ledger = self._ledger
         return Ledger(
             **{
                 **{name: getattr(ledger, name) for name in Ledger.__dataclass_fields__},
-                "emitted": ledger.counted - still_open,
+                "emitted": ledger.counted - still_open + ahead_rows,
             }
         )
 
@@ -469,6 +532,7 @@ class Folding:
         closed_ms: int | None,
         ledger: Ledger,
         forgotten_ms: int | None = None,
+        ahead_ms: int | None = None,
     ) -> bool:
         """The progress record with these values is durable: forget what it closed for good.
 
@@ -477,6 +541,7 @@ class Folding:
         self.merged = dict(merged)
         self.closed_ms = closed_ms
         self.forgotten_ms = closed_ms if forgotten_ms is None else forgotten_ms
+        self.ahead_ms = ahead_ms
         gone = self._gone(self.forgotten_ms)
         for start in gone:
             del self._panes[start]
@@ -496,6 +561,10 @@ class Folding:
             for lane, at in self.merged.items()
         }
         return self._merged_entry(seq, read, self.forgotten_ms)
+
+    def bases(self, seq: Sequence64, through: Mapping[Lane, int]) -> tuple[Entry, ...]:
+        """All that is to stand in place of every entry up to `seq`."""
+        return (self.base(seq, through),)
 
     def snapshot(self, merged: Mapping[Lane, int], forgotten_ms: int | None) -> Entry | None:
         """All panes that stay once `forgotten_ms` is committed; None if a snapshot may be wrong.

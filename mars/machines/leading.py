@@ -34,6 +34,7 @@ from mars.machines.leading_view import (
     SealStore,
     View,
 )
+from mars.machines.splitting import still_there
 from mars.machines.steering import Steering, SteeringLimits
 from mars.ports import Assignment, Balance, Move, Owner, StoreIdentity
 from mars.types import AssignmentEpoch, Bucket, MemberId, StoreEpoch, TaskName
@@ -56,7 +57,9 @@ class Leading:
     def decide(self, view: View) -> list[Decision]:
         """What to change now. Act on all of it in order, then look again."""
         copies = _missing_copies(view)
-        self._steering.look(view.loads, view.buckets, sum(view.partitions.values()))
+        assisted = view.assignment.assistants if view.assignment else {}
+        partitions = sum(view.partitions.values())
+        self._steering.look(view.loads, view.buckets, partitions, assisted)
         if not view.reducers:
             return copies
         assignment = view.assignment
@@ -78,7 +81,8 @@ class Leading:
 
     def balance(self, view: View) -> Balance:
         """What this leader makes of the loads, for people."""
-        return self._steering.balance(view.loads)
+        present = view.assignment.assistants if view.assignment else {}
+        return self._steering.balance(view.loads, present)
 
     # -------------------------------------------------------------------------------- recovery
 
@@ -174,22 +178,36 @@ class Leading:
         """Give away what dead and leaving reducers have, and new ones their part; None: nothing."""
         before = _owners(assignment)
         targets = self._place(view, before)
-        if targets == before and assignment.leader_epoch == view.leader_epoch:
+        helped = _assistants(view, assignment, targets) == assignment.assistants
+        if targets == before and helped and assignment.leader_epoch == view.leader_epoch:
             return None
         moves = _moves(view, before, targets)
         moved = sorted(move.bucket for move in moves)
         reason = f"buckets {moved} move" if moved else "a new leader confirms the assignment"
+        if not moved and not helped:
+            reason = "assistants are gone"
         return PublishAssignment(_reassigned(view, assignment, targets), reason, moves)
 
     def _even_out(self, view: View, assignment: Assignment) -> list[Decision]:
-        """Moves because of load."""
-        before = _owners(assignment)
-        moves = tuple(self._steering.moves(view.loads, before))
+        """Moves because of load, else other assistants."""
+        before, present = _owners(assignment), assignment.assistants
+        moves = tuple(self._steering.moves(view.loads, before, present))
         if not moves:
-            return []
+            return self._assist(view, assignment)
         targets = before | {move.bucket: move.target for move in moves}
         reason = moves[0].reason + (f", and {len(moves) - 1} more" if len(moves) > 1 else "")
         return [PublishAssignment(_reassigned(view, assignment, targets), reason, moves)]
+
+    def _assist(self, view: View, assignment: Assignment) -> list[Decision]:
+        present = assignment.assistants
+        wanted = self._steering.assistants(view.loads, _owners(assignment), present)
+        if wanted is None or wanted == present:
+            return []
+        changed = sorted(b for b in {*wanted, *present} if wanted.get(b) != present.get(b))
+        reason = self._steering.why(changed[0])
+        reason = reason or f"buckets {changed} need no assistants with this strategy"
+        given = replace(assignment, leader_epoch=view.leader_epoch, assistants=wanted)
+        return [PublishAssignment(given, reason)]
 
     # ---------------------------------------------------------------------------- daily business
 
@@ -277,7 +295,7 @@ def _owners(assignment: Assignment | None) -> dict[Bucket, MemberId]:
 def _reassigned(
     view: View, assignment: Assignment, targets: Mapping[Bucket, MemberId]
 ) -> Assignment:
-    """With a new epoch for each bucket that changes hands; the others keep theirs."""
+    """With a new epoch for each bucket that changes hands; the others keep epoch and assistants."""
     epoch = AssignmentEpoch(_highest_epoch(view) + 1)
     owners = assignment.owners
     return Assignment(
@@ -289,7 +307,16 @@ def _reassigned(
             else Owner(member, epoch)
             for bucket, member in targets.items()
         },
+        _assistants(view, assignment, targets),
     )
+
+
+def _assistants(
+    view: View, assignment: Assignment, targets: Mapping[Bucket, MemberId]
+) -> dict[Bucket, tuple[MemberId, ...]]:
+    """Those that stay."""
+    staying = view.reducers - view.leaving
+    return still_there(assignment.assistants, _owners(assignment), targets, staying)
 
 
 def _moves(

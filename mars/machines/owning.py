@@ -42,7 +42,7 @@ from mars.machines.events import (
 )
 from mars.machines.folding import StoreWentBack
 from mars.machines.runnable import RunnableTask
-from mars.ports import Head, Owner, Progress, SnapshotParts, Transaction
+from mars.ports import Clearing, Head, Owner, Progress, SnapshotParts, Transaction
 from mars.types import AssignmentEpoch, Bucket, StoreEpoch, TaskName
 
 RETRY_PAUSE_MS = 500
@@ -54,9 +54,9 @@ OVER_BUDGET_MS = 5_000
 buckets close and merge at about the same time, not at the same moment."""
 
 
-REVISION_PAUSE_MS = 1_000
-"""How long late rows of a closed window wait for others, unless a commit takes them along sooner:
-so a window is not emitted anew for each of them."""
+GATHERING_MS = 1_000
+"""How long late rows of a closed window, and groups that are due by their keys, wait for others,
+unless a commit takes them along sooner: so there is no transaction for each of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +97,8 @@ class Owning:
         self.bucket = bucket
         self.state = OwnState.LOST
         self.owner: Owner | None = None
+        self.assisted = False
+        """The assignment names assistants of this bucket."""
         self._limits = limits
         self._term = 0
         self._epoch = AssignmentEpoch(0)
@@ -112,7 +114,7 @@ class Owning:
         self._pending: dict[TaskName, Head] = {}
         self._compacting: set[TaskName] = set()
         self._over_since_ms: dict[TaskName, int] = {}
-        self._late_since_ms: dict[TaskName, int] = {}
+        self._waiting_since_ms: dict[TaskName, int] = {}
 
     # ----------------------------------------------------------------------------- assignment
 
@@ -135,7 +137,7 @@ class Owning:
         self._term += 1
         self.state = state
         self._parts, self._records, self._pending = {}, {}, {}
-        self._compacting, self._over_since_ms, self._late_since_ms = set(), {}, {}
+        self._compacting, self._over_since_ms, self._waiting_since_ms = set(), {}, {}
 
     def unassigned(self) -> list[Instruction]:
         """The assignment gives the bucket to somebody else, or to nobody."""
@@ -247,8 +249,8 @@ class Owning:
         part = self._parts.get(request.task)
         if request.term != self._term or part is None or part.saved != request.records:
             return []
-        part.restored(event.found, event.lost)
-        return [
+        trouble = self._guarded(request.task, partial(part.restored, event.found, event.lost))
+        return trouble or [
             Report("snapshot_lost", f"bucket {self.bucket}: {detail} {_INCOMPLETE}")
             for detail in event.lost.values()
         ]
@@ -262,6 +264,26 @@ class Owning:
         return []
 
     # -------------------------------------------------------------------------------- reading
+
+    def clearings(self) -> Iterator[Clearing]:
+        """What is to be said with the next look: whether assistants may merge what lies above it.
+
+        So a bucket always reads up to a SEQ that no merged entry crosses. Logs are closed, too,
+        once at the beginning, whoever owned the bucket before: until all is read again that was
+        accounted, an assistant cannot know which offsets the records name.
+        """
+        if self.state is not OwnState.OWNING:
+            return
+        for name, part in self._healthy().items():
+            opens = self.assisted and part.caught_up
+            if opens or not part.closed_to_assistants:
+                yield Clearing(name, self.bucket, self._store_epoch, self._epoch, opens)
+
+    def cleared(self, said: Clearing) -> None:
+        """The store has heard it."""
+        part = self._parts.get(said.task)
+        if part is not None:
+            part.closed_to_assistants = not said.opens
 
     def heads_read(self, heads: Mapping[TaskName, Head | None]) -> list[Instruction]:
         """R5: what the log may hold more than has been absorbed."""
@@ -346,13 +368,13 @@ class Owning:
         return self._commit(chosen)
 
     def _due_rows(self, name: TaskName) -> int | None:
-        """What a task has to emit now; revisions once the first of their rows has waited."""
+        """What a task has to emit now; what gathers, once the first of it has waited."""
         part = self._parts[name]
-        if not part.revisable:
-            self._late_since_ms.pop(name, None)
+        if not part.waiting:
+            self._waiting_since_ms.pop(name, None)
             return part.due_rows()
-        since_ms = self._late_since_ms.setdefault(name, self._now_ms)
-        return part.due_rows(revise=self._now_ms - since_ms >= REVISION_PAUSE_MS)
+        since_ms = self._waiting_since_ms.setdefault(name, self._now_ms)
+        return part.due_rows(waited=self._now_ms - since_ms >= GATHERING_MS)
 
     def _commit_progress(self) -> list[Instruction]:
         crowded = self._crowded()

@@ -48,6 +48,11 @@ class Pane:
             self.waiting, self.waiting_rows = [], 0
         return self.merged
 
+    def keep(self, states: pl.DataFrame, rows: int) -> None:
+        """Only these of the merged states are left, and so many rows."""
+        self.merged, self.waiting, self.waiting_rows = states, [], 0
+        self.rows = rows
+
 
 def states_by_pane(partial: Partial) -> Mapping[int, pl.DataFrame]:
     """The states of each pane of a partial, by the pane's start."""

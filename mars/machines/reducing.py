@@ -22,7 +22,7 @@ from mars.machines.events import (
 )
 from mars.machines.owning import Owning, OwningLimits
 from mars.machines.runnable import RunnableTask
-from mars.ports import Assignment, BucketStatus, Head
+from mars.ports import Assignment, BucketStatus, Clearing, Head
 from mars.types import AssignmentEpoch, Bucket, MemberId, TaskName
 
 
@@ -56,11 +56,7 @@ class Reducing:
             case BucketFailed():
                 return self._bucket(event.bucket).failed(event)
             case HeadsRead():
-                return [
-                    given
-                    for bucket in self._buckets.values()
-                    for given in bucket.heads_read(event.heads)
-                ]
+                return self._heads_read(event)
             case LogRead():
                 return self._bucket(event.request.bucket).log_read(event)
             case SnapshotsRead():
@@ -71,6 +67,14 @@ class Reducing:
                 return self._bucket(event.bucket).ticked(event.now_ms)
             case _:
                 assert_never(event)
+
+    def _heads_read(self, event: HeadsRead) -> list[Instruction]:
+        for said in event.clearings:
+            head = event.heads.get(said.task)
+            if head is not None and head.epoch == said.epoch:
+                self._bucket(said.bucket).cleared(said)
+        heads = event.heads
+        return [given for owning in self._buckets.values() for given in owning.heads_read(heads)]
 
     def _bucket(self, bucket: Bucket) -> Owning:
         owning = self._buckets.get(bucket)
@@ -86,6 +90,7 @@ class Reducing:
         for bucket, owner in assignment.owners.items():
             if owner.member == self._member:
                 instructions += self._bucket(bucket).assigned(owner, assignment.store_epoch)
+                self._bucket(bucket).assisted = bool(assignment.assistants.get(bucket))
             elif bucket in self._buckets:
                 instructions += self._buckets[bucket].unassigned()
         return instructions
@@ -103,6 +108,10 @@ class Reducing:
         if not any(bucket.owner is not None for bucket in self._buckets.values()):
             return []
         return [name for name, task in self._tasks.items() if task.begun() and not task.deleted]
+
+    def clearings(self) -> tuple[Clearing, ...]:
+        """What is to be said to the store at the moment of the next look."""
+        return tuple(said for bucket in self._buckets.values() for said in bucket.clearings())
 
     def unread(self, heads: Mapping[TaskName, Head | None]) -> dict[tuple[TaskName, Bucket], int]:
         """How many batches of each task and bucket are there and not absorbed."""

@@ -7,13 +7,15 @@ the leadership.
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mars.machines.balancing import ReducerLoad, SpreadLimits, deviation, mean_use, spread
 from mars.machines.pressing import Loan, PressLimits, pressure, relieve, restore
 from mars.machines.scaling import Demand, ScaleLimits, wanted
+from mars.machines.splitting import Assistants, help_wanted, hotter_than_a_reducer, told
 from mars.machines.strategies import Choice, Strategy, as_seen, choose, rows_ratio
 from mars.ports import Balance, Move, Wanted
 from mars.types import Bucket, MemberId
@@ -76,6 +78,7 @@ class Steering:
         self._limits = limits
         self._quiet_until_s: float | None = None
         self._relief_after_s = 0.0
+        self._assist_after_s = math.inf
         self._moved_at_s: dict[Bucket, float] = {}
         self._use: dict[Bucket, float] = {}
         self._loans: dict[Bucket, Loan] = {}
@@ -83,18 +86,39 @@ class Steering:
         self._told: deque[Move] = deque(maxlen=MOVES_TOLD)
         self._fewer_since_s: dict[str, float] = {}
         self._wanted: dict[str, Wanted] = {}
+        self._calm_since_s: dict[Bucket, float] = {}
+        self._reasons: dict[Bucket, str] = {}
         self._choice = _first_choice(limits)
 
-    def look(self, loads: Loads, buckets: int, partitions: int) -> None:
-        """Take note of the figures; as many reducers and mappers as that are of use at most."""
+    def look(
+        self, loads: Loads, buckets: int, partitions: int, assisted: Collection[Bucket] = ()
+    ) -> None:
+        """Take note of the figures; as many reducers and mappers as that are of use at most.
+
+        `assisted` are the buckets that have assistants.
+        """
         if self._quiet_until_s is None:
             self._quiet_until_s = loads.now_s + self._limits.cooldown_s
+            self._assist_after_s = self._quiet_until_s
         self._use.update(loads.bucket_use())
-        if self._limits.strategy is None and loads.now_s >= self._quiet_until_s:
-            before, most = self._choice.strategy, self._limits.spread.imbalance_max
-            self._choice = choose(loads.reducers, before, most)
+        if self._limits.strategy is None:
+            self._choose(loads, assisted, self._quiet_until_s)
         self._want("reducer", loads.reducer_demands, buckets, loads.now_s)
         self._want("mapper", loads.mapper_demands, max(1, partitions), loads.now_s)
+
+    def _choose(self, loads: Loads, assisted: Collection[Bucket], quiet_until_s: float) -> None:
+        """Reliefs of a bucket that is too hot follow each other: they must not hide it."""
+        hot = min(assisted, default=min(self._hot(loads), default=None))
+        too_hot = hot is not None and loads.now_s >= self._assist_after_s
+        if loads.now_s >= quiet_until_s or too_hot:
+            most = self._limits.spread.imbalance_max
+            self._choice = choose(loads.reducers, self._choice.strategy, most, hot)
+
+    def _hot(self, loads: Loads) -> list[Bucket]:
+        """What may have assistants: no move would help it."""
+        if not self._limits.enabled or self._limits.strategy not in {None, Strategy.SPLIT}:
+            return []
+        return hotter_than_a_reducer(loads.reducers, self._limits.scale)
 
     def bucket_use(self) -> Mapping[Bucket, float]:
         """What was last known of each bucket; its owner may be gone.
@@ -108,8 +132,16 @@ class Steering:
         seen = as_seen(loads.reducers, self._choice.strategy)
         return {member: load.capacity for member, load in seen.items()}
 
-    def moves(self, loads: Loads, owners: Mapping[Bucket, MemberId]) -> list[Move]:
-        """What should move now because of load. Call `moved` when it has been published."""
+    def moves(
+        self,
+        loads: Loads,
+        owners: Mapping[Bucket, MemberId],
+        assisted: Collection[Bucket] = (),
+    ) -> list[Move]:
+        """What should move now because of load. Call `moved` when it has been published.
+
+        Buckets that are hotter than a reducer stay: they would carry the trouble along.
+        """
         limits, now_s = self._limits, loads.now_s
         self._forget_loans(owners)
         if not limits.enabled or self._quiet_until_s is None:
@@ -118,7 +150,7 @@ class Steering:
             bucket
             for bucket, at_s in self._moved_at_s.items()
             if now_s - at_s < limits.bucket_rest_s
-        )
+        ).union(assisted, self._hot(loads))
         reducers = as_seen(loads.reducers, self._choice.strategy)
         if now_s >= self._relief_after_s:
             relief = relieve(reducers, resting, limits.press)
@@ -132,17 +164,49 @@ class Steering:
             return back
         return spread(reducers, resting, limits.spread, len(owners))
 
+    def assistants(
+        self, loads: Loads, owners: Mapping[Bucket, MemberId], present: Assistants
+    ) -> Assistants | None:
+        """Who should assist from now on, the reasons being in `balance`; None: as it is.
+
+        Nobody is named shortly after a move for evenness or another change; those who are of no
+        more use go once that has been so for a cool-down.
+        """
+        limits, now_s = self._limits, loads.now_s
+        if not limits.enabled or limits.strategy not in {None, Strategy.SPLIT}:
+            return {}
+        if now_s < self._assist_after_s or self._choice.strategy is not Strategy.SPLIT:
+            return None
+        wanted = help_wanted(loads.reducers, owners, present, limits.scale)
+        calm = {bucket for bucket, given in wanted.items() if not given.assistants}
+        self._calm_since_s = {b: self._calm_since_s.get(b, now_s) for b in calm}
+        for bucket, since_s in self._calm_since_s.items():
+            if now_s - since_s < limits.cooldown_s:
+                del wanted[bucket]
+        if not wanted:
+            return None
+        self._assist_after_s = self._quiet_until_s = now_s + limits.cooldown_s
+        self._reasons.update({bucket: given.reason for bucket, given in wanted.items()})
+        changed = {**present, **{bucket: given.assistants for bucket, given in wanted.items()}}
+        return {bucket: members for bucket, members in changed.items() if members}
+
+    def why(self, bucket: Bucket) -> str:
+        """Why its assistants were changed last."""
+        return self._reasons.get(bucket, "")
+
     def moved(self, moves: Iterable[Move], now_s: float) -> None:
         """These were published."""
         for move in moves:
             self._moved_at_s[move.bucket] = now_s
             self._quiet_until_s = now_s + self._limits.cooldown_s
+            if move.bucket not in self._lent:
+                self._assist_after_s = self._quiet_until_s
             self._told.append(move)
             self._note_loan(move, now_s)
         self._lent = set()
 
-    def balance(self, loads: Loads) -> Balance:
-        """For people."""
+    def balance(self, loads: Loads, present: Assistants | None = None) -> Balance:
+        """For people; `present` are the assistants that the assignment names."""
         return Balance(
             mean_use=round(mean_use(loads.reducers), 3),
             deviation=round(deviation(loads.reducers), 3),
@@ -154,6 +218,7 @@ class Steering:
             strategy=self._choice.strategy.value,
             strategy_reason=self._choice.reason,
             rows_ratio=round(rows_ratio(loads.reducers), 2),
+            assisted=told(present or {}, self._reasons),
         )
 
     def _note_loan(self, move: Move, now_s: float) -> None:

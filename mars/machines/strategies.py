@@ -7,6 +7,8 @@ strategy for each kind of data and cluster, and a change between them while they
     HASH      equal numbers of buckets; nothing moves because of use       for keys that are even
     GREEDY    equal use, by moving the bucket that helps most              for keys that are skewed
     WEIGHTED  the same, of use by what each reducer may use of a core      for machines that differ
+    SPLIT     the same, and assistants of a bucket that is hotter     for one key that needs more
+              than a reducer (`splitting`)                            than a processor
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from mars.machines.balancing import ReducerLoad, deviation
-from mars.types import MemberId
+from mars.types import Bucket, MemberId
 
 UNEVEN_RATIO = 1.5
 """Max/min of rows per reducer above which hashing alone is not enough: eight buckets of even keys
@@ -39,6 +41,7 @@ class Strategy(StrEnum):
     HASH = "hash"
     GREEDY = "greedy"
     WEIGHTED = "weighted"
+    SPLIT = "split"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +59,22 @@ def rows_ratio(reducers: Mapping[MemberId, ReducerLoad]) -> float:
 
 
 def choose(
-    reducers: Mapping[MemberId, ReducerLoad], before: Strategy, imbalance_max: float
+    reducers: Mapping[MemberId, ReducerLoad],
+    before: Strategy,
+    imbalance_max: float,
+    too_hot: Bucket | None = None,
 ) -> Choice:
     """What suits the figures; between even and uneven it stays as it is.
 
     Uneven are the rows (`UNEVEN_RATIO`), or the use (a deviation above `imbalance_max`, where rows
-    differ in cost). To change to HASH moves nothing: it only stops what is of no more use.
+    differ in cost). To change to HASH moves nothing: it only stops what is of no more use. SPLIT
+    suits a bucket that is `too_hot` for a reducer, or has assistants.
     """
     ratio = rows_ratio(reducers)
     uneven_use = deviation(reducers)
     figures = f"rows per reducer max/min {ratio:.1f}, deviation of use {uneven_use:.2f}"
+    if too_hot is not None:
+        return Choice(Strategy.SPLIT, f"bucket {too_hot} needs more than a reducer: {figures}")
     if ratio > UNEVEN_RATIO or uneven_use > imbalance_max:
         return Choice(_evening(reducers), f"uneven: {figures}{_capacities(reducers)}")
     if ratio <= EVEN_RATIO and uneven_use <= imbalance_max / 2:
@@ -94,7 +103,7 @@ def _capacities(reducers: Mapping[MemberId, ReducerLoad]) -> str:
 def as_seen(
     reducers: Mapping[MemberId, ReducerLoad], strategy: Strategy
 ) -> dict[MemberId, ReducerLoad]:
-    """The loads as the strategy weighs them: only WEIGHTED heeds capacities."""
-    if strategy is Strategy.WEIGHTED:
+    """The loads as the strategy weighs them: HASH and GREEDY heed no capacities."""
+    if strategy in {Strategy.WEIGHTED, Strategy.SPLIT}:
         return dict(reducers)
     return {member: replace(load, capacity=1.0) for member, load in reducers.items()}

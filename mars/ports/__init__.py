@@ -47,11 +47,13 @@ from mars.ports.control import (
 )
 from mars.ports.incidents import Incident, IncidentKind, IncidentLog
 from mars.ports.keys import ApiKey, KeyId, KeyRegistry, Role
-from mars.ports.loads import Balance, BucketLoad, Move, Wanted
+from mars.ports.loads import Assisted, Balance, BucketLoad, Move, Wanted
 from mars.ports.partial_log import (
     AppendOutcome,
     Applied,
     Backpressure,
+    Cleared,
+    Clearing,
     Cut,
     Head,
     LogSlice,
@@ -127,6 +129,7 @@ __all__ = [
     "Applied",
     "Assigned",
     "Assignment",
+    "Assisted",
     "Backpressure",
     "Balance",
     "BucketLoad",
@@ -134,6 +137,8 @@ __all__ = [
     "BulkEngine",
     "Claim",
     "Claimed",
+    "Cleared",
+    "Clearing",
     "Committed",
     "CommittedRow",
     "ControlLog",

@@ -65,11 +65,15 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Which reducer owns which bucket in which life of the store; one znode."""
+    """Which reducer owns which bucket in which life of the store; one znode.
+
+    `assistants` merge segments of the logs of those few buckets that need more than a processor.
+    """
 
     leader_epoch: LeaderEpoch
     store_epoch: StoreEpoch
     owners: Mapping[Bucket, Owner]
+    assistants: Mapping[Bucket, tuple[MemberId, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +111,8 @@ class MemberInfo:
     `rows_per_second`, `cpu_use` (of a core), `cpu_seconds_total`, `resident_bytes`; of a mapper
     `queue_bytes` and `lag_messages`; of a reducer `backlog_bytes` (of the task that has most),
     `backlog_growth_bytes_per_second`, `read_bytes_per_second` (while it reads) and `capacity`; and
-    `leader_epoch` of the leader. Rates are smoothed. `reported_ms` is the process's own wall clock:
+    `leader_epoch` of the leader; of a reducer that assists others `assisted_segments_total` and
+    `assisted_refused_total`. Rates are smoothed. `reported_ms` is the process's own wall clock:
     that it differs from the last one is what others may rely on. `loads` are the buckets that cost
     most. `leaving`: it wants to stop, and waits until its buckets have gone elsewhere. `balance`
     is said by the leader.

@@ -48,12 +48,22 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
+class Assisted:
+    """A bucket whose log others help to merge, and why."""
+
+    bucket: Bucket
+    assistants: tuple[MemberId, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Balance:
     """What the leader makes of the loads.
 
     `mean_use` and `deviation` are of the CPU use of those reducers whose figures are fresh.
     `pressure` is each one's pressure. `moves` are the last ones, oldest first. `strategy` is how
     buckets are spread at the moment, and why; `rows_ratio` is max/min of the reducers' rows.
+    `assisted` are the buckets that have assistants.
     """
 
     mean_use: float = 0.0
@@ -64,3 +74,4 @@ class Balance:
     strategy: str = ""
     strategy_reason: str = ""
     rows_ratio: float = 1.0
+    assisted: tuple[Assisted, ...] = ()

@@ -6,7 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from mars.types import Bucket, Entry, Lane, Mapped, Sequence64, StoreEpoch, TaskName
+from mars.types import (
+    AssignmentEpoch,
+    Bucket,
+    Entry,
+    Lane,
+    Mapped,
+    Sequence64,
+    StoreEpoch,
+    TaskName,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +139,28 @@ class ReadRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class Clearing:
+    """What an owner says of a log at a look: whether assistants may merge what comes after it.
+
+    The owner is that of `owner_epoch`, in the store's life `epoch`.
+    """
+
+    task: TaskName
+    bucket: Bucket
+    epoch: StoreEpoch
+    owner_epoch: AssignmentEpoch
+    opens: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Cleared:
+    """What the last `Clearing` left: entries above `after` may be merged; None: nothing may."""
+
+    owner_epoch: AssignmentEpoch
+    after: Sequence64 | None
+
+
+@dataclass(frozen=True, slots=True)
 class TaskStart:
     """How a task begins a life in the store.
 
@@ -177,6 +208,32 @@ class PartialLog(Protocol):
 
     def head(self, tasks: Sequence[TaskName]) -> dict[TaskName, Head | None]:
         """One look per task; None where the store does not know it."""
+
+    def head_clearing(
+        self, tasks: Sequence[TaskName], clearings: Sequence[Clearing]
+    ) -> dict[TaskName, Head | None]:
+        """`head`, and at the same moment each log is cleared above that SEQ, or closed.
+
+        Passed over: a clearing of another store epoch, or below the last one's owner epoch.
+        """
+
+    def cleared(self, task: TaskName) -> dict[Bucket, Cleared]:
+        """What the owners of a task's logs said last, those who did in this life of the task."""
+
+    def merge(
+        self,
+        task: TaskName,
+        epoch: StoreEpoch,
+        owner_epoch: AssignmentEpoch,
+        entry: Entry,
+        run_id: str,
+    ) -> bool:
+        """Put an entry of an assistant in place of all of `entry.merged`, at the last one's SEQ.
+
+        `run_id` is that of the server on which they were read. Nothing happens, and the answer is
+        False, unless the log is cleared by an owner of this epoch, all of them lie above that and
+        are there, none of them merged before, and the entry is of the task's current version.
+        """
 
     def read(self, task: TaskName, bucket: Bucket, after: Sequence64, upto: Sequence64) -> LogSlice:
         """The entries with `after < seq <= upto`, and the base where `after` is 0.

@@ -94,6 +94,9 @@ class Progress:
     `revisions` has the newest revision of each closed window that has one and is not forgotten, by
     its start. Windows that are `owed` count late rows which no revision shows yet.
 
+    `ahead_ms` (X): up to it windows are closed key by key, by the marks of the rows below M; None:
+    none beyond C are, as in every task whose watermark is not of the keys.
+
     `seen`: the log entries of this life of the store that are accounted, where a tracker is on.
     """
 
@@ -117,6 +120,7 @@ class Progress:
     revisions: Mapping[int, int] = field(default_factory=dict)
     owed: tuple[int, ...] = ()
     seen: Seen | None = None
+    ahead_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from mars.errors import Rejected
-from mars.plan import LatePolicy, Options, OverMaxKeys, Stream
+from mars.plan import LatePolicy, Options, OverMaxKeys, Stream, WatermarkScope
 from mars.sql.durations import WRITTEN, parse_duration
 from mars.types import TaskName
 from mars.windows import span
@@ -32,6 +32,11 @@ WINDOWS_KEPT_MAX: Final = 12_000
 """Closed windows that are kept for late rows: 7 days of minutes. The progress record names those
 that were revised, and Kafka takes 1 MiB of it: some 20 bytes each for two lists of them."""
 
+KEY_LAG_MS_DEFAULT: Final = 60_000
+"""`key_lag` of a task that does not say how far its keys may lag behind."""
+KEY_LAG_MS_MAX: Final = 7 * 86_400_000
+"""Longest `key_lag`: the windows of silent keys are held for as long."""
+
 MAX_KEYS_MAX: Final = 100_000
 """Largest `max_keys`: such a task lives in one bucket, and its window is one transaction."""
 
@@ -47,6 +52,8 @@ _NAMES = (
     "max_keys",
     "over_max_keys",
     "output_topic",
+    "watermark",
+    "key_lag",
 )
 _DIGITS_MAX = 9
 _LEGAL_TOPIC = re.compile(rf"[A-Za-z0-9._-]{{1,{TOPIC_CHARACTERS_MAX}}}")
@@ -69,6 +76,7 @@ def parse_options(
     for name in options:
         _check_name(name)
     late = _late(options)
+    watermark = _watermark(options)
     return Options(
         output_topic=_topic(
             options.get("output_topic", default_topic or f"mars.results.{task}"), stream
@@ -80,6 +88,8 @@ def parse_options(
         lateness_ms=_lateness(options, late),
         max_keys=_max_keys(options),
         over_max_keys=_over_max_keys(options),
+        watermark=watermark,
+        key_lag_ms=_key_lag(options, watermark),
     )
 
 
@@ -120,6 +130,23 @@ def _lateness(options: Mapping[str, object], late: LatePolicy) -> int:
     if "lateness" in options:
         raise Rejected(
             "option lateness: it says how long windows are revised; set late: revise too"
+        )
+    return 0
+
+
+def _watermark(options: Mapping[str, object]) -> WatermarkScope:
+    value = options.get("watermark", WatermarkScope.PARTITION)
+    if value not in list(WatermarkScope):
+        raise Rejected("option watermark: the scopes are 'partition', 'bucket' and 'key'")
+    return WatermarkScope(str(value))
+
+
+def _key_lag(options: Mapping[str, object], watermark: WatermarkScope) -> int:
+    if watermark is not WatermarkScope.PARTITION:
+        return _duration(options, "key_lag", KEY_LAG_MS_DEFAULT, 1, KEY_LAG_MS_MAX)
+    if "key_lag" in options:
+        raise Rejected(
+            "option key_lag: it says how far keys may lag behind others; set watermark: key too"
         )
     return 0
 

@@ -11,7 +11,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Final
 
-from mars.plan import Field, FieldType, Format, LatePolicy, Options, OverMaxKeys, Plan, Stream
+from mars.plan import (
+    Field,
+    FieldType,
+    Format,
+    LatePolicy,
+    Options,
+    OverMaxKeys,
+    Plan,
+    Stream,
+    WatermarkScope,
+)
 from mars.sql.compiler import AGGREGATES, SCALARS
 from mars.sql.functions import DIGITS_MAX
 from mars.sql.groups import AGGREGATES_MAX
@@ -22,6 +32,8 @@ from mars.sql.options import (
     FUTURE_LIMIT_MS_MAX,
     IDLE_AFTER_MS_MAX,
     IDLE_AFTER_MS_MIN,
+    KEY_LAG_MS_DEFAULT,
+    KEY_LAG_MS_MAX,
     LATENESS_MS_DEFAULT,
     LATENESS_MS_MAX,
     MAX_KEYS_MAX,
@@ -223,6 +235,17 @@ def _options() -> str:
             _any_of(OverMaxKeys),
             "what happens with more: see [limits.md](limits.md)",
             defaults.over_max_keys.value,
+        ),
+        "watermark": (
+            _any_of(WatermarkScope),
+            "whose rows close windows: those of the slowest partition, of a bucket's keys, of each "
+            "key",
+            defaults.watermark.value,
+        ),
+        "key_lag_ms": (
+            f"up to {span(KEY_LAG_MS_MAX)}",
+            "with `watermark` `bucket` or `key`: how far keys may lag behind the slowest partition",
+            f"{KEY_LAG_MS_DEFAULT // 1000}s",
         ),
     }
     lines = [

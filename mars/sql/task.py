@@ -8,8 +8,19 @@ from typing import Final
 
 from sqlglot import exp
 
+from mars.aggregates import scope_aggregates
 from mars.errors import Rejected
-from mars.plan import Call, Column, Expression, LatePolicy, Order, Plan, Stream
+from mars.plan import (
+    Aggregate,
+    Call,
+    Column,
+    Expression,
+    LatePolicy,
+    Order,
+    Plan,
+    Stream,
+    WatermarkScope,
+)
 from mars.sql.compiler import size_of
 from mars.sql.expressions import row_compiler
 from mars.sql.groups import GroupCompiler, Slots
@@ -192,17 +203,20 @@ def _completed(query: _Query, plan: Plan) -> Plan:
         raise source.error(0, "the query is too large; split it into several tasks")
     _check_open(plan)
     _check_revisable(plan)
+    _check_scope(plan)
     used = {plan.stream.event_time, *_columns(_of_rows(plan))}
-    return replace(plan, fields=tuple(of for of in plan.stream.fields if of.name in used))
+    fields = tuple(of for of in plan.stream.fields if of.name in used)
+    return replace(plan, fields=fields, aggregates=(*plan.aggregates, *_of_scope(plan)))
 
 
 def _check_open(plan: Plan) -> None:
     """Windows are held for delay and lateness; steady rows must not make too many of them."""
     window, options = plan.window, plan.options
-    held_ms = window.size_ms + options.delay_ms + options.lateness_ms
+    held_ms = window.size_ms + options.delay_ms + options.lateness_ms + options.key_lag_ms
     opened = held_ms // window.pane_ms
     if opened > OPEN_PANES_MAX:
-        names = "delay and lateness" if options.lateness_ms else "delay"
+        besides = "lateness" if options.lateness_ms else "key_lag" if options.key_lag_ms else ""
+        names = f"delay and {besides}" if besides else "delay"
         raise Rejected(
             f"option delay: rows of {held_ms // 1000} s in slices of {window.pane_ms} ms would "
             f"have to be held, {opened} in all, and {OPEN_PANES_MAX} may be open: shorten the "
@@ -232,6 +246,40 @@ def _check_revisable(plan: Plan) -> None:
             f"option lateness: {kept} closed windows would be kept, and at most "
             f"{WINDOWS_KEPT_MAX} are: shorten it, or take longer windows or a longer slide"
         )
+
+
+def _check_scope(plan: Plan) -> None:
+    """What closes apart from the others must not depend on them, nor come back."""
+    scope = plan.options.watermark
+    if scope is WatermarkScope.PARTITION:
+        return
+    clashes = (
+        (not plan.keys, "the query groups by no key", "add a key to GROUP BY"),
+        (
+            bool(plan.order_by) or plan.limit is not None or plan.options.max_keys is not None,
+            "ORDER BY, LIMIT and max_keys choose among all groups of a window at once",
+            "leave them out",
+        ),
+        (
+            plan.window.slide_ms != plan.window.size_ms,
+            "its windows slide",
+            "take windows that do not overlap",
+        ),
+        (plan.options.late is LatePolicy.REVISE, "the task revises", "use late: drop"),
+    )
+    for clashes_here, why, remedy in clashes:
+        if clashes_here:
+            raise Rejected(
+                f"option watermark: {scope.value} cannot be had, because {why}; {remedy}, or use "
+                "watermark: partition"
+            )
+
+
+def _of_scope(plan: Plan) -> tuple[Aggregate, ...]:
+    """What groups carry so that it is known when they are to be closed."""
+    if plan.options.watermark is WatermarkScope.PARTITION:
+        return ()
+    return scope_aggregates(plan.stream.event_time)
 
 
 def _of_rows(plan: Plan) -> list[Expression]:

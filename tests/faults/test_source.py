@@ -55,6 +55,10 @@ def test_20_windows_whose_rows_retention_removed_are_not_complete(mars: MarsClus
         assert _windows(mars) == {(window, "0"), (last, "1")}
         gone = dict.fromkeys(range(PARTITIONS), len(taken) // PARTITIONS)
         wait_for("every row that is gone to be named", lambda: _gone(mars) == gone)
+        wait_for(
+            "an incident for each partition that lost rows",
+            lambda: _incomplete(mars) == {str(number) for number in gone},
+        )
 
 
 @contextmanager
@@ -71,6 +75,12 @@ def _windows(mars: MarsCluster) -> set[tuple[int, str]]:
     """Each window with what its rows say of it: complete or not."""
     results = mars.read("mars.results.f20")
     return {(value["window_start"], headers["mars-complete"]) for _, value, headers in results}
+
+
+def _incomplete(mars: MarsCluster) -> set[str | None]:
+    """The lanes of which an incident says that rows were gone."""
+    told = mars.client.incidents(task="f20")
+    return {one.lane for one in told if one.kind == "incomplete"}
 
 
 def _gone(mars: MarsCluster) -> dict[int, int]:
@@ -94,6 +104,13 @@ def test_20_a_topic_that_is_deleted_and_made_again_is_noticed(mars: MarsCluster)
         load.send(rows[1000:])
 
         wait_for("the task to say so", lambda: _failed_because_of(mars, "topic"))
+        wait_for(
+            "the incident",
+            lambda: any(
+                one.kind == "failed" and "topic" in one.what
+                for one in mars.client.incidents(task="f20_again")
+            ),
+        )
 
 
 def _failed_because_of(mars: MarsCluster, word: str) -> bool:

@@ -219,6 +219,10 @@ def test_21_a_task_with_too_many_groups_fails_alone(mars: MarsCluster) -> None:
     detail = mars.client.task("f21_many").detail
     assert "bytes" in detail, detail
     assert mars.client.task("f21").state == "running"
+    wait_for(
+        "the incident",
+        lambda: any(one.kind == "failed" for one in mars.client.incidents(task="f21_many")),
+    )
 
 
 def _wide(number: int, timestamp: int) -> bytes:

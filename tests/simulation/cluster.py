@@ -25,12 +25,14 @@ from mars.machines.mapping_events import CATCH_UP, LIVE
 from mars.machines.owning import OwningLimits
 from mars.machines.reducing import Reducing
 from mars.machines.steering import SteeringLimits
+from mars.machines.strategies import Strategy
 from mars.ports import MapJob
 from mars.process.life import Services
 from mars.process.member import Reporter
 from mars.process.tasks import TaskSource
 from mars.process.tracking import Outbox
-from mars.types import Bucket, MemberId, Topic
+from mars.types import Bucket, Entry, MemberId, Topic
+from reducer.assisting import AssistLoop
 from reducer.leader import LeaderLoop
 from reducer.loop import ReducerLoop
 from reducer.tracking import TrackerLoop
@@ -58,6 +60,19 @@ BALANCE = SteeringLimits(
     cooldown_s=2.0, bucket_rest_s=4.0, spread=SpreadLimits(imbalance_max=0.01, gain_min=0.001)
 )
 """So small that noise moves buckets every few seconds."""
+
+SPLIT = replace(
+    BALANCE, strategy=Strategy.SPLIT, cooldown_s=0.3, spread=SpreadLimits(imbalance_max=10.0)
+)
+"""Assistants change often; buckets move when reducers come and go."""
+
+ROUND_MS_MAX = 250
+
+SLOW_ROUND_MS_MAX = 3_000
+"""Of owners that are to find something merged when they look again."""
+
+MERGE_MS_MAX = 300
+"""Longest time that an assistant needs for a segment."""
 
 
 class Servers:
@@ -139,14 +154,35 @@ class Process:
     parts: dict[str, Any] = field(default_factory=dict)
 
 
+class SlowAssistant(AssistLoop):
+    """An assistant who needs time to merge what it has read: meanwhile its owner may look."""
+
+    def __init__(self, log: Stepping, world: Steps) -> None:
+        super().__init__(log)  # type: ignore[arg-type]
+        self._world = world
+
+    def _merged_entries(self, *given: Any) -> list[tuple[Entry, str]]:
+        merged = super()._merged_entries(*given)
+        self._world.rest(MERGE_MS_MAX if merged else 0)
+        return merged
+
+
 class Cluster:
     """Starts processes."""
 
     def __init__(
-        self, scheduler: Scheduler, world: Steps, servers: Servers, *, tracked: bool
+        self,
+        scheduler: Scheduler,
+        world: Steps,
+        servers: Servers,
+        *,
+        tracked: bool,
+        split: bool = False,
     ) -> None:
         self._scheduler = scheduler
         self._tracked = tracked
+        self._steering = SPLIT if split else BALANCE
+        self._round_ms_max = SLOW_ROUND_MS_MAX if split else ROUND_MS_MAX
         self._world = world
         self._servers = servers
         self._log_bytes_max = servers.store.budget
@@ -272,6 +308,7 @@ class Cluster:
             self._tracked,
         )
         tracker = self._tracker(member, store, coordinator) if self._tracked else None
+        assistant = SlowAssistant(store, self._world)
         loop = ReducerLoop(
             member,
             Reducing(member, limits),
@@ -288,6 +325,7 @@ class Cluster:
             threads=1,
             balance=lambda: leader.balance,
             tracker=tracker,
+            assistant=assistant,
         )
         loop._work._pool = StrandPool(self._scheduler, process.host)
         leader = LeaderLoop(
@@ -300,12 +338,13 @@ class Cluster:
             admin=admin,
             namespace="default",
             services=Services("leader"),
-            limits=replace(BALANCE, room_bytes=self._log_bytes_max),
+            limits=replace(self._steering, room_bytes=self._log_bytes_max),
         )
         process.parts["loop"], process.parts["leader"] = loop, leader
         self._scheduler.start(process.host, "main", lambda: self._reduce(loop, process))
         life = SimulatedLife(self._scheduler)
         self._scheduler.start(process.host, "leader", lambda: leader.run(life))
+        self._scheduler.start(process.host, "assistant", lambda: assistant.run(life))
         if tracker is not None:
             process.parts["tracker"] = tracker
             self._scheduler.start(process.host, "tracker", lambda: tracker.run(life))
@@ -326,7 +365,7 @@ class Cluster:
         loop._coordinator.watch(loop._on_cluster_change)
         assert isinstance(loop._inbox, queue.SimpleQueue)
         while "asked" not in process.parts:
-            self._scheduler.sleep(self._world.draw(40, 250))
+            self._scheduler.sleep(self._world.draw(40, self._round_ms_max))
             loop._wait()
             loop.round()
         loop._leave()

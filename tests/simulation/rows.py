@@ -42,13 +42,22 @@ LAST_MS = 900_000
 
 KEYS = 5
 
+SLOW_MS = 30_000
+"""How far the slow keys are behind, in runs with tasks that close windows key by key."""
+
+KEY_LAG_MS = 40_000
+"""How far they may be: more than they are, disorder included."""
+
+STRAY_MS = 60_000
+"""How far keys are behind at most in runs in which rows may be late."""
+
 
 @dataclass(frozen=True, slots=True)
 class Query:
     """A query, and its shape for the oracle; rows whose `v` this divides are filtered.
 
     `max_keys` is the limit on the groups of a window; over it the task folds, or fails. A task
-    with a `lateness_ms` revises windows for so long.
+    with a `lateness_ms` revises windows for so long. `watermark`: whose rows close windows.
     """
 
     sql: str
@@ -59,15 +68,23 @@ class Query:
     folds: bool = True
     lateness_ms: int = 0
     delay_ms: int = DELAY_MS
+    watermark: str = "partition"
 
     def takes(self, value: int) -> bool:
         """Whether the filter lets a row pass."""
         return not self.refused_multiples or value % self.refused_multiples != 0
 
     @property
+    def key_lag_ms(self) -> int:
+        """How far behind the partitions keys may be."""
+        return 0 if self.watermark == "partition" else KEY_LAG_MS
+
+    @property
     def options(self) -> Mapping[str, object]:
         """The options of a task with this query."""
         options = {**OPTIONS, "delay": f"{self.delay_ms}ms"}
+        if self.watermark != "partition":
+            return {**options, "watermark": self.watermark, "key_lag": f"{KEY_LAG_MS}ms"}
         if self.lateness_ms:
             return {**options, "late": "revise", "lateness": f"{self.lateness_ms}ms"}
         if self.max_keys is None:
@@ -148,9 +165,38 @@ def make_rows(
     return rows
 
 
-def last_row() -> Row:
+def make_keyed_rows(
+    chance: random.Random, lane: int, count: int, newest_ms: int = EVENT_START_MS, *, stray: bool
+) -> list[Row]:
+    """One lane whose keys come in no other; one of them is slow.
+
+    Each row is at most DELAY_MS behind the newest before it of its key, so none is late by its key.
+    Where they `stray`, keys are those of all lanes and rows are behind at random.
+    """
+    rows: list[Row] = []
+    newest = newest_ms + chance.randrange(3_000)
+    for _ in range(count):
+        newest += chance.randrange(5_000)
+        number = chance.randrange(KEYS)
+        behind_ms = chance.choice((0, chance.randrange(DELAY_MS + 1)))
+        if stray:
+            behind_ms += chance.choice((0, 0, 0, chance.randrange(STRAY_MS)))
+        elif number == 0:
+            behind_ms += SLOW_MS
+        key = f"k{number}" if stray else own_key(lane, number)
+        known = chance.random() > 0.03
+        rows.append(Row(newest - behind_ms, key if known else "", chance.randrange(1, 2**31)))
+    return rows
+
+
+def own_key(lane: int, number: int) -> str:
+    """A key of one lane; number 0 is the slow one."""
+    return f"l{lane}k{number}"
+
+
+def last_row(key: str = "k0") -> Row:
     """The row that ends a lane."""
-    return Row(LAST_MS, "k0", 1)
+    return Row(LAST_MS, key, 1)
 
 
 Place = tuple[str, int, int, str]

@@ -10,8 +10,8 @@ import pytest
 
 from tests.simulation.world import World
 
-SEEDS = 200
-"""Some three minutes of one core; `make simulate SEEDS=n` runs others."""
+SEEDS = 140
+"""With those of scopes and assistants 200 and more; `make simulate SEEDS=n` runs others."""
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 from mars.definitions import Backfill, LaneSpan, TaskDefinition, TaskState, TaskVersion
 from mars.machines.folding import WINDOWS_AT_ONCE
@@ -49,6 +50,17 @@ LATENESSES_MS = (DISORDER_MS, 12_000, 40_000)
 """For how long."""
 
 
+class Keys(StrEnum):
+    """Which keys the rows of a run have, and by whose rows its tasks close windows."""
+
+    ANY = "any"
+    """Any lane has any key; windows close by partition."""
+    OWN = "own"
+    """Each lane has keys of its own, one of them slow; windows close by key, and no row is late."""
+    STRAY = "stray"
+    """Any lane has any key, far out of order; windows close by key or bucket, and rows are late."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Options of the tasks in a run: how many groups those have that fold, whether one more task
@@ -59,14 +71,17 @@ class Limits:
     overfull: bool
     lateness_ms: int
     windows_at_once: int
+    keys: Keys = Keys.ANY
 
     @classmethod
-    def draw(cls, seed: int, *, revising: bool = True) -> Limits:
+    def draw(cls, seed: int, *, revising: bool = True, keys: Keys = Keys.ANY) -> Limits:
         """Of a chance of their own, so that runs without limits are what they were without them.
 
         `revising`: whether tasks may revise; a seed where they might gives another run if not.
         """
         chance = random.Random(f"limits {seed}")
+        if keys is not Keys.ANY:
+            return cls(None, False, 0, chance.choice((1, 2, WINDOWS_AT_ONCE)), keys)
         max_keys = chance.choice((1, 2, 3)) if chance.random() < FOLDING_SHARE else None
         overfull = chance.random() < OVERFULL_SHARE
         revises = revising and chance.random() < REVISING_SHARE and max_keys is None
@@ -107,7 +122,7 @@ class Users:
 
     def create(self, chance: random.Random) -> None:
         """The first task, from the beginning of the topic."""
-        self._create(FLAT, TUMBLING, self._starts(latest=False), _chunks(chance))
+        self._create(FLAT, TUMBLING, self._starts(latest=False), self._chunks(chance))
         if self._limits.overfull:
             self._create(OVERFULL, STRICT, self._starts(latest=False), 0)
 
@@ -146,7 +161,7 @@ class Users:
         self._delete(tasks[name])
         if chance.random() < 0.7:
             latest = chance.random() < 0.5
-            self._create(name, SLIDING, self._starts(latest=latest), _chunks(chance))
+            self._create(name, SLIDING, self._starts(latest=latest), self._chunks(chance))
 
     def _add(self, chance: random.Random, tasks: Mapping[TaskName, TaskDefinition]) -> None:
         name = TaskName(f"other{chance.randrange(TASKS_MAX - 1)}")
@@ -154,7 +169,7 @@ class Users:
             return
         query = chance.choice((TUMBLING, SLIDING))
         latest = chance.random() < 0.5
-        self._create(name, query, self._starts(latest=latest), _chunks(chance))
+        self._create(name, query, self._starts(latest=latest), self._chunks(chance))
 
     def resume_all(self) -> None:
         """At the end everything runs."""
@@ -202,6 +217,10 @@ class Users:
         that some versions are in one bucket and some in all.
         """
         query = replace(query, delay_ms=self._limits.disorder_ms)
+        if self._limits.keys is not Keys.ANY:
+            by_bucket = self._limits.keys is Keys.STRAY and version % 3 == 0
+            known = TUMBLING if query.slide_ms != query.size_ms else query
+            return replace(known, watermark="bucket" if by_bucket else "key")
         if query.max_keys is not None or version % 2 == 0:
             return query
         if self._limits.lateness_ms:
@@ -220,6 +239,10 @@ class Users:
             if first < self._fence(lane)
         }
         return (Backfill("b1", spans, chunks, 0),) if chunks and spans else ()
+
+    def _chunks(self, chance: random.Random) -> int:
+        """In how many chunks history is mapped; 0: the mappers read all of it."""
+        return chance.choice((0, 1, 2, 3, 7)) if self._limits.keys is Keys.ANY else 0
 
     def _delete(self, task: TaskDefinition) -> None:
         versions = {one.version: self._queries[task.name, one.version] for one in task.begun}
@@ -283,8 +306,3 @@ class Users:
             )
             for version, end in zip(begun, [*ends, None], strict=True)
         ]
-
-
-def _chunks(chance: random.Random) -> int:
-    """In how many chunks history is mapped; 0: the mappers read all of it."""
-    return chance.choice((0, 1, 2, 3, 7))

@@ -8,7 +8,16 @@ from dataclasses import dataclass, field
 from mars.adapters.memory.partial_log import MemoryPartialLog
 from mars.adapters.memory.store import MemoryStore
 from mars.ports import AppendOutcome, Applied, TaskStart
-from mars.types import Bucket, Entry, Lane, Mapped, Sequence64, StoreEpoch, TaskName
+from mars.types import (
+    AssignmentEpoch,
+    Bucket,
+    Entry,
+    Lane,
+    Mapped,
+    Sequence64,
+    StoreEpoch,
+    TaskName,
+)
 
 Life = tuple[TaskName, StoreEpoch, int]
 """Task, store epoch, and how many times it was begun in that epoch."""
@@ -24,6 +33,7 @@ class Watch:
     problems: list[str] = field(default_factory=list)
     applied: int = 0
     refused: int = 0
+    merged: int = 0
 
     def initialised(self, task: TaskName, epoch: StoreEpoch, offsets: Mapping[Lane, int]) -> None:
         """A life of a task begins at these offsets."""
@@ -88,6 +98,19 @@ class WatchedLog(MemoryPartialLog):
         before = self.dump()
         done = super().compact(task, epoch, bucket, base, older)
         return done or self._unchanged(before, f"compact of {task}")
+
+    def merge(
+        self,
+        task: TaskName,
+        epoch: StoreEpoch,
+        owner_epoch: AssignmentEpoch,
+        entry: Entry,
+        run_id: str,
+    ) -> bool:
+        before = self.dump()
+        done = super().merge(task, epoch, owner_epoch, entry, run_id)
+        self._watch.merged += done
+        return done or self._unchanged(before, f"merge of {task}")
 
     def put_base(
         self, task: TaskName, epoch: StoreEpoch, bucket: Bucket, bases: Sequence[Entry]

@@ -19,7 +19,14 @@ class Fate(Enum):
     EMPTIED = "the store loses everything just before it"
 
 
-TOUCHY = ("redis.read_many", "redis.compact", "redis.initialise", "redis.seal", "kafka.end")
+TOUCHY = (
+    "redis.read_many",
+    "redis.compact",
+    "redis.merge",
+    "redis.initialise",
+    "redis.seal",
+    "kafka.end",
+)
 """Calls before which a process stands still, or the store is lost, more often than before others:
 what was looked at a moment ago is relied upon here."""
 

@@ -5,35 +5,50 @@ from __future__ import annotations
 import logging
 import random
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from types import ModuleType
 from typing import Any, TypeVar
 from unittest.mock import patch
 
 import mapper.bulk.loop
 import mapper.loop
 import mars.adapters.memory.bulk
+import mars.machines.assisting
 import mars.machines.folding
+import mars.machines.steering
 import mars.process.life
 import mars.process.member
 import mars.process.tasks
 import mars.process.tracking
+import reducer.assisting
 import reducer.leader
 import reducer.loop
 import reducer.metering
 import reducer.tracking
 from mars.adapters.memory.sink import Crash
 from mars.definitions import TaskVersion
+from mars.machines.balancing import ReducerLoad
+from mars.machines.scaling import ScaleLimits
+from mars.machines.splitting import Assistants, Help
 from mars.plan import Plan
 from mars.process.compiling import compile_version
 from mars.types import Bucket, MemberId, TaskName, Topic
 from tests.simulation.checks import Checks
 from tests.simulation.cluster import Cluster, Process, Servers
-from tests.simulation.rows import EVENT_START_MS, TOPIC, Row, last_row, make_rows
+from tests.simulation.rows import (
+    EVENT_START_MS,
+    TOPIC,
+    Row,
+    last_row,
+    make_keyed_rows,
+    make_rows,
+    own_key,
+)
 from tests.simulation.strands import Scheduler
 from tests.simulation.telling import told
-from tests.simulation.users import OVERFULL, Limits, Users
+from tests.simulation.users import OVERFULL, Keys, Limits, Users
 from tests.simulation.weather import Fate, Weather
 
 STORM_MS = 12_000
@@ -53,6 +68,12 @@ LAST_LOSS_SHARE = 0.3
 
 HISTORY_SHARE = 0.6
 """How often rows lie in the topic before the first task is made."""
+
+ROWS = (15, 45)
+"""Rows that come while things go wrong, per partition: fewest and most."""
+
+ROWS_SPLIT = (60, 120)
+"""The same in a run with assistants: they need some batches to merge."""
 
 HISTORY_ROWS_MAX = 20
 """Rows of history, per partition."""
@@ -79,6 +100,29 @@ PROCESS_S = 0.3
 """The same of a process: far more than of its threads, so that there is something to even out."""
 
 Item = TypeVar("Item")
+
+
+def _everybody_helps(
+    reducers: Mapping[MemberId, ReducerLoad],
+    owners: Mapping[Bucket, MemberId],
+    present: Assistants,
+    _limits: ScaleLimits,
+) -> dict[Bucket, Help]:
+    """All other reducers, for every bucket."""
+    others = {bucket: tuple(sorted(reducers.keys() - {owner})) for bucket, owner in owners.items()}
+    return {
+        bucket: Help(members, "the test wants it")
+        for bucket, members in others.items()
+        if members != present.get(bucket, ())
+    }
+
+
+FORCED: tuple[tuple[ModuleType, str, object], ...] = (
+    (mars.machines.steering, "help_wanted", _everybody_helps),
+    (mars.machines.assisting, "SEGMENT_SEQS", 2),
+    (mars.machines.assisting, "SHRINK_MAX", 100.0),
+)
+"""In a run with assistants: each bucket has some, who merge what little there is."""
 
 
 class _Time:
@@ -137,6 +181,8 @@ class World:
         *,
         revising: bool = True,
         tracked: bool | None = None,
+        keys: Keys = Keys.ANY,
+        split: bool = False,
     ) -> None:
         self.seed = seed
         self.tracked = seed % TRACKED_EVERY == 0 if tracked is None else tracked
@@ -144,12 +190,14 @@ class World:
         self.scheduler = Scheduler(self.chance)
         self.weather = tune(Weather.draw(self.chance))
         self._lossy = bool(self.weather.vanish_ms) and not self.weather.vanish_noted
-        limits = Limits.none() if self._lossy else Limits.draw(seed, revising=revising)
+        limits = Limits.none() if self._lossy else Limits.draw(seed, revising=revising, keys=keys)
         self._limits = limits
         budget = self.chance.choice(BUDGETS_BYTES) * (BUDGETS_FOR_KEPT if limits.lateness_ms else 1)
         snapshots_ms = self.chance.choice(SNAPSHOTS_MS)
         self.servers = Servers(lambda: self.scheduler.now_ms, budget, snapshots_ms)
-        self.cluster = Cluster(self.scheduler, self, self.servers, tracked=self.tracked)
+        self.cluster = Cluster(
+            self.scheduler, self, self.servers, tracked=self.tracked, split=split
+        )
         self._starters = {
             "mapper": self.cluster.mapper,
             "reducer": self.cluster.reducer,
@@ -164,17 +212,19 @@ class World:
         self._down: set[str] = set()
         self._storm = True
         self._with_history = self.chance.random() < HISTORY_SHARE
+        self._split = split
+        counts = ROWS_SPLIT if split else ROWS
         self._ended = False
         self._lost_last = False
         partitions = self.chance.randint(2, 4)
         self.servers.broker.create_topic(Topic(TOPIC), partitions)
         self._waiting: list[list[Row]] = [
-            make_rows(self.chance, self.chance.randint(15, 45), limits.disorder_ms)
-            for _ in range(partitions)
+            self._rows(number, self.chance.randint(*counts)) for number in range(partitions)
         ]
         self.written: dict[int, dict[int, Row]] = {number: {} for number in range(partitions)}
         self.users = Users(self.servers, self.scheduler, self.note, limits)
-        self.checks = Checks(self.servers, self.users, self.written)
+        late, apart = keys is Keys.STRAY, keys is not Keys.ANY
+        self.checks = Checks(self.servers, self.users, self.written, late=late, apart=apart)
 
     # ------------------------------------------------------------------------------- the run
 
@@ -193,7 +243,8 @@ class World:
         last = "\n".join(self.lines)
         return (
             f"seed {self.seed}: {kind}{problem}\n"
-            f"again, with all its steps: python -m tests.simulation.replay {self.seed}\n{last}"
+            f"again, with all its steps: python -m tests.simulation.replay {self.seed} "
+            f"{self._limits.keys}\n{last}"
         )
 
     @contextmanager
@@ -234,7 +285,7 @@ class World:
         self.checks.all(lossy=self._lossy)
 
     def _go_on(self, until: Callable[[], bool], what: str) -> None:
-        if not self.scheduler.run(until, STEPS_MAX):
+        if not self.scheduler.run(until, STEPS_MAX * (3 if self._split else 1)):
             raise AssertionError(f"never: {what}\n{self.checks.standing()}")
 
     @contextmanager
@@ -248,6 +299,7 @@ class World:
             mars.process.member,
             mars.process.tasks,
             mars.process.tracking,
+            reducer.assisting,
             reducer.leader,
             reducer.metering,
             reducer.tracking,
@@ -260,6 +312,8 @@ class World:
             stack.enter_context(patch.object(mars.machines.folding, "WINDOWS_AT_ONCE", at_once))
             for module in (mars.process.tasks, reducer.leader):
                 stack.enter_context(patch.object(module, "compile_version", _compile))
+            for module, name, value in FORCED if self._split else ():
+                stack.enter_context(patch.object(module, name, value))
             yield
 
     def _begin(self) -> None:
@@ -269,7 +323,7 @@ class World:
         self.users.create(self.chance)
         for _ in range(self.chance.randint(1, 2)):
             self.processes.append(self.cluster.mapper())
-        for _ in range(self.chance.randint(1, 3)):
+        for _ in range(self.chance.randint(1, 3) + self._split):
             self.processes.append(self.cluster.reducer())
         for _ in range(self.chance.randint(1, 2)):
             self.processes.append(self.cluster.bulk())
@@ -321,9 +375,21 @@ class World:
         for number, rows in self.written.items():
             newest = max((row.time_ms for row in rows.values()), default=EVENT_START_MS)
             if not self._waiting[number]:
-                self._waiting[number] = make_rows(self.chance, 1, self._limits.disorder_ms, newest)
+                self._waiting[number] = self._rows(number, 1, newest)
             self._append(number)
         self.scheduler.after(self.draw(200, 800), self._trickle)
+
+    def _rows(self, number: int, count: int, newest_ms: int = EVENT_START_MS) -> list[Row]:
+        """Rows of a lane, after those that are there."""
+        keys = self._limits.keys
+        if keys is Keys.ANY:
+            return make_rows(self.chance, count, self._limits.disorder_ms, newest_ms)
+        stray = keys is Keys.STRAY
+        return make_keyed_rows(self.chance, number, count, newest_ms, stray=stray)
+
+    def _last_row(self, number: int) -> Row:
+        """The row that ends a lane."""
+        return last_row(own_key(number, 1)) if self._limits.keys is Keys.OWN else last_row()
 
     def _append(self, number: int, row: Row | None = None) -> None:
         broker, topic = self.servers.broker, Topic(TOPIC)
@@ -340,7 +406,7 @@ class World:
         for number in self.written:
             while self._waiting[number]:
                 self._append(number)
-            self._append(number, last_row())
+            self._append(number, self._last_row(number))
         self.checks.begin()
         if self.chance.random() < LAST_LOSS_SHARE:
             self.scheduler.after(self.draw(0, 3_000), self._lose_store_last)
@@ -360,7 +426,7 @@ class World:
         self._go_on(lambda: self._lost_last, "the store is lost once more")
         self._go_on(self.checks.accounted, "all rows are accounted")
         for number in self.written:
-            self._append(number, last_row())
+            self._append(number, self._last_row(number))
 
     # -------------------------------------------------------------------------------- mishaps
 
@@ -485,7 +551,7 @@ class World:
             self._reconnect(process.member)
 
     def _vanish(self) -> None:
-        """An entry is gone from a log: one that its reducer has not read, or any that is noted."""
+        """An entry is gone from a log: one that no reducer has counted, or any that is noted."""
         tasks = self.servers.store.tasks
         entries = [
             (name, bucket, seq)
@@ -505,9 +571,12 @@ class World:
             self.note(f"VANISHES {name} #{seq} of bucket {bucket}")
 
     def _read_up_to(self, name: TaskName, bucket: Bucket) -> int:
+        """By its owner, or by one before it that has committed what it read."""
         reducers = [one.parts["loop"]._machine._buckets for one in self._living("reducer")]
         parts = [own[bucket]._parts.get(name) for own in reducers if bucket in own]
-        return max((part.last_seq for part in parts if part is not None), default=0)
+        read = [part.last_seq for part in parts if part is not None]
+        epoch = self.servers.store.tasks[name].epoch
+        return max([*read, self.checks.counted_up_to(name, bucket, epoch)])
 
     def _ask(self) -> None:
         self.users.ask(self.chance)

@@ -67,11 +67,12 @@ class Load:
         rows_per_s: int = ROWS_PER_S,
         window_s: int = WINDOW_S,
         idle_after: str = IDLE_AFTER,
+        **options: str,
     ) -> None:
         self.mars = mars
         self.name = name
         self.window_s = window_s
-        self._idle_after = idle_after
+        self._options = {"idle_after": idle_after, **options}
         self._rows_per_s = rows_per_s
         self._count = int(seconds * rows_per_s)
         self.rows: list[Row] = []
@@ -90,7 +91,7 @@ class Load:
             self.name,
             {"topic": self.name, "format": "json", "fields": FIELDS, "event_time": "timestamp"},
         )
-        self.mars.register(self.name, self.sql, idle_after=self._idle_after)
+        self.mars.register(self.name, self.sql, **self._options)
 
     def made(self, rows: list[Row]) -> list[Row]:
         """The rows that are sent: these, unless a test wants others."""

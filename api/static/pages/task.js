@@ -207,6 +207,12 @@ function about(task) {
               ? `revise their windows for ${duration(plan.options.lateness_ms)}`
               : "are dropped and named",
           ],
+          [
+            "Windows close by",
+            plan.options.watermark === "partition"
+              ? "the slowest partition"
+              : `${plan.options.watermark}, ${duration(plan.options.key_lag_ms)} after the partitions at the latest`,
+          ],
         ])
       : h("p", { class: "problem" }, "This release cannot read the query."),
     h("h3", {}, "Versions with open windows"),

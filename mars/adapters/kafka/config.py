@@ -49,7 +49,7 @@ FETCH_BACKOFF_MS = 2
 END_WAIT_MS = 100
 """How long the broker waits for rows at the end of a partition before it confirms the end."""
 
-RESULT_ROWS_QUEUED_MAX = 200_000
+RESULT_ROWS_QUEUED_MAX = 10_000
 RESULT_KBYTES_QUEUED_MAX = 131_072
 """Rows of one transaction that are on their way to the broker: whoever writes more waits."""
 

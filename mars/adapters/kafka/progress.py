@@ -29,18 +29,17 @@ class KafkaProgressLog:
 
     def read(self, bucket: Bucket, first: int) -> ProgressSlice:
         """Everything from `first` to the last stable offset of now."""
-        end = self.end(bucket)
-        return ProgressSlice(self.between(bucket, first, end), max(first, end))
+        return self._slice(bucket, first, self.end(bucket))
 
     def read_all(self, firsts: Mapping[Bucket, int]) -> dict[Bucket, ProgressSlice]:
         """One request for all ends; a bucket in which nothing has come costs no more than that."""
         ends = self._admin.ends_of(self._topic, firsts)
         return {
-            bucket: ProgressSlice(
-                self.between(bucket, first, ends[bucket]), max(first, ends[bucket])
-            )
-            for bucket, first in firsts.items()
+            bucket: self._slice(bucket, first, ends[bucket]) for bucket, first in firsts.items()
         }
+
+    def _slice(self, bucket: Bucket, first: int, end: int) -> ProgressSlice:
+        return ProgressSlice(self.between(bucket, first, end), max(first, end))
 
     def written(self, buckets: Iterable[Bucket]) -> dict[Bucket, int]:
         """The offsets behind the last records, in one request."""

@@ -1,8 +1,8 @@
 """The records of `mars.progress` and `mars.control` as JSON, and the keys of `mars.state`.
 
     topic      key                          value
-    progress   ["<task>", version, bucket]  {"type": "progress", "format": 3, "record": {...}}
-    progress   ["claim", bucket]            {"type": "claim", "format": 3, "record": {...}}
+    progress   ["<task>", version, bucket]  {"type": "progress", "format": 4, "record": {...}}
+    progress   ["claim", bucket]            {"type": "claim", "format": 4, "record": {...}}
     state      ["<task>", version, bucket, part]   a part of a snapshot, see `mars.codec.snapshot`
     control    task:<name>                  a task definition, see `mars.definitions`
     control    stream:<name>                a stream, the same; a tombstone where it is gone
@@ -23,13 +23,14 @@ from mars.plan import Stream
 from mars.ports import Claim, Progress, ProgressRecord
 from mars.types import AssignmentEpoch, Bucket, LeaderEpoch, StoreEpoch, StreamName, TaskName
 
-FORMAT = 3
+FORMAT = 4
 """To be raised with any change that an older release must not pass over. Since 2 a record may name
 a snapshot, without which the windows that are in it cannot be built again; since 3 it says which
-revisions of closed windows were emitted, and which are owed. What a tracker has `seen` may be
-passed over: an owner that does so leaves it out, which others understand."""
+revisions of closed windows were emitted, and which are owed. Since 4 it says up to where windows
+are closed key by key. What a tracker has `seen` may be passed over: an owner that does so leaves it
+out, which others understand."""
 
-FORMATS_READ = (1, 2, 3)
+FORMATS_READ = (1, 2, 3, 4)
 
 EPOCHS_KEY = b"epochs"
 TASK_KEY_PREFIX = b"task:"

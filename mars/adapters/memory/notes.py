@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 
 from mars.adapters.memory.faults import Faults, fallible
-from mars.adapters.store import LETTER_NOTES_MAX, LETTERS_MAX, LETTERS_TAKEN_MAX
+from mars.adapters.store import LETTERS_MAX, LETTERS_TAKEN_MAX, letters_of, notes_of
 from mars.ports import NoteBox
-from mars.tracking.notes import Note, decode_notes, encode_notes
+from mars.tracking.notes import Note
 from mars.types import MemberId
 
 Mailboxes = dict[MemberId, deque[bytes]]
@@ -30,12 +30,10 @@ class MemoryNoteBox(NoteBox):
         """Append letters; the oldest ones go where there are too many."""
         for acker, some in notes.items():
             mailbox = self.mailboxes.setdefault(acker, deque(maxlen=LETTERS_MAX))
-            for start in range(0, len(some), LETTER_NOTES_MAX):
-                mailbox.append(encode_notes(some[start : start + LETTER_NOTES_MAX]))
+            mailbox.extend(letters_of(some))
 
     @fallible
     def take(self, acker: MemberId) -> list[Note]:
         """Some letters at a time."""
         mailbox = self.mailboxes.get(acker, deque())
-        letters = [mailbox.popleft() for _ in range(min(len(mailbox), LETTERS_TAKEN_MAX))]
-        return [note for letter in letters for note in decode_notes(letter)]
+        return notes_of(mailbox.popleft() for _ in range(min(len(mailbox), LETTERS_TAKEN_MAX)))

@@ -18,6 +18,7 @@ from mars.adapters.memory.store import (
     StoreSnapshot,
     entry_size,
     head_of,
+    refused_merge,
     refused_ranges,
     refused_task,
     stored_entries,
@@ -29,6 +30,8 @@ from mars.ports import (
     AppendOutcome,
     Applied,
     Backpressure,
+    Cleared,
+    Clearing,
     Head,
     LogSlice,
     NoTask,
@@ -37,6 +40,7 @@ from mars.ports import (
     TaskStart,
 )
 from mars.types import (
+    AssignmentEpoch,
     Bucket,
     Entry,
     Lane,
@@ -161,6 +165,42 @@ class MemoryPartialLog:
         now_ms = self._store.clock()
         run_id = self._store.run_id
         return {name: head_of(self._store.tasks.get(name), now_ms, run_id) for name in tasks}
+
+    @fallible
+    def head_clearing(
+        self, tasks: Sequence[TaskName], clearings: Sequence[Clearing]
+    ) -> dict[TaskName, Head | None]:
+        """The heads, and the logs cleared or closed, all at one moment."""
+        for one in clearings:
+            found = self._store.task(one.task, one.epoch)
+            if found is not None:
+                found.clear(one)
+        now_ms, run_id = self._store.clock(), self._store.run_id
+        return {name: head_of(self._store.tasks.get(name), now_ms, run_id) for name in tasks}
+
+    @fallible
+    def cleared(self, task: TaskName) -> dict[Bucket, Cleared]:
+        """What the owners of a task's logs said last."""
+        found = self._store.tasks.get(task)
+        return {} if found is None else dict(found.cleared)
+
+    @fallible
+    def merge(
+        self,
+        task: TaskName,
+        epoch: StoreEpoch,
+        owner_epoch: AssignmentEpoch,
+        entry: Entry,
+        run_id: str,
+    ) -> bool:
+        """One entry of an assistant in place of all that it stands for, or of none."""
+        found = self._store.task(task, epoch)
+        if found is None or found.version != entry.version or run_id != self._store.run_id:
+            return False
+        if refused_merge(found, owner_epoch, entry):
+            return False
+        found.replace(entry)
+        return True
 
     @fallible
     def read(self, task: TaskName, bucket: Bucket, after: Sequence64, upto: Sequence64) -> LogSlice:

@@ -27,18 +27,16 @@ class MemoryProgressLog:
     @fallible
     def read(self, bucket: Bucket, first: int) -> ProgressSlice:
         """Everything committed from `first` to the last stable offset."""
-        end = self.end(bucket)
-        return ProgressSlice(self.between(bucket, first, end), max(first, end))
+        return self._slice(bucket, first)
 
     @fallible
     def read_all(self, firsts: Mapping[Bucket, int]) -> dict[Bucket, ProgressSlice]:
         """The same of several buckets."""
-        return {
-            bucket: ProgressSlice(
-                self.between(bucket, first, self.end(bucket)), max(first, self.end(bucket))
-            )
-            for bucket, first in firsts.items()
-        }
+        return {bucket: self._slice(bucket, first) for bucket, first in firsts.items()}
+
+    def _slice(self, bucket: Bucket, first: int) -> ProgressSlice:
+        end = self.end(bucket)
+        return ProgressSlice(self.between(bucket, first, end), max(first, end))
 
     @fallible
     def written(self, buckets: Iterable[Bucket]) -> dict[Bucket, int]:

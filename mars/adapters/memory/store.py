@@ -6,9 +6,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from mars.adapters.store import ENTRY_OVERHEAD_BYTES, has_rows
-from mars.codec.entry import encode_entry
-from mars.ports import AppendOutcome, Cut, Head, Stale, TaskPaused, WrongEpoch, WrongVersion
+from mars.codec.entry import encode_entry, encode_merged
+from mars.ports import (
+    AppendOutcome,
+    Cleared,
+    Clearing,
+    Cut,
+    Head,
+    Stale,
+    TaskPaused,
+    WrongEpoch,
+    WrongVersion,
+)
 from mars.types import (
+    AssignmentEpoch,
     Bucket,
     Entry,
     Lane,
@@ -47,6 +58,7 @@ class StoredTask:
     bases: dict[Bucket, Stored] = field(default_factory=dict)
     older: dict[Bucket, tuple[Stored, ...]] = field(default_factory=dict)
     vanished: dict[Bucket, set[Sequence64]] = field(default_factory=dict)
+    cleared: dict[Bucket, Cleared] = field(default_factory=dict)
 
     def copy(self) -> StoredTask:
         """The same task, sharing nothing that changes."""
@@ -62,7 +74,25 @@ class StoredTask:
             bases=dict(self.bases),
             older=dict(self.older),
             vanished={bucket: set(seqs) for bucket, seqs in self.vanished.items()},
+            cleared=dict(self.cleared),
         )
+
+    def clear(self, said: Clearing) -> None:
+        """What `lua/clear.lua` does."""
+        last = self.cleared.get(said.bucket)
+        if last is None or last.owner_epoch <= said.owner_epoch:
+            after = Sequence64(self.seq) if said.opens else None
+            self.cleared[said.bucket] = Cleared(said.owner_epoch, after)
+
+    def replace(self, entry: Entry) -> None:
+        """What `lua/merge.lua` writes."""
+        bucket = entry.partial.bucket
+        log = dict(self.logs.get(bucket, {}))
+        for seq in entry.merged:
+            log.pop(seq, None)
+        log[entry.seq] = Stored(entry, entry_size(entry))
+        self.logs[bucket] = dict(sorted(log.items()))
+        self.vanished.get(bucket, set()).difference_update(entry.merged)
 
     def log_bytes(self) -> int:
         """The size of all entries and bases."""
@@ -138,6 +168,8 @@ class MemoryStore:
 
 def entry_size(entry: Entry) -> int:
     """What an entry counts for."""
+    if entry.merged:
+        return len(encode_merged(entry)) + ENTRY_OVERHEAD_BYTES
     header, states = encode_entry(entry.version, entry.ranges, entry.partial)
     return len(header) + len(states) + ENTRY_OVERHEAD_BYTES
 
@@ -172,6 +204,21 @@ def refused_ranges(
         if cuts or beyond:
             return Cut(part.lane, min(cuts + beyond))
     return None
+
+
+def refused_merge(found: StoredTask, owner_epoch: AssignmentEpoch, entry: Entry) -> bool:
+    """Whether an entry may not be put in place of those that it stands for; see `lua/merge.lua`."""
+    bucket = entry.partial.bucket
+    cleared = found.cleared.get(bucket)
+    if cleared is None or cleared.owner_epoch != owner_epoch or cleared.after is None:
+        return True
+    if entry.merged[0] <= cleared.after:
+        return True
+    log, vanished = found.logs.get(bucket, {}), found.vanished.get(bucket, set())
+    first, last = entry.merged[0], entry.merged[-1]
+    if any(first <= seq <= last and stored.entry.merged for seq, stored in log.items()):
+        return True
+    return not all(seq in log or seq in vanished for seq in entry.merged)
 
 
 def _fits_version(found: StoredTask, version: int, part: Range) -> bool:

@@ -25,7 +25,7 @@ def mailbox_key(namespace: str, acker: MemberId) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TaskKeys:
-    """The keys of one task; what each holds is said in `lua/append.lua` and `lua/compact.lua`."""
+    """The keys of one task; what each holds is said in its scripts: `lua/append.lua` first."""
 
     prefix: str
 
@@ -80,6 +80,11 @@ class TaskKeys:
         return f"{self.prefix}:ends"
 
     @property
+    def cleared(self) -> str:
+        """From where on assistants may merge, per bucket."""
+        return f"{self.prefix}:cleared"
+
+    @property
     def bell(self) -> str:
         """The channel of the doorbell; no key, but of the same hash slot."""
         return f"{self.prefix}:bell"
@@ -92,6 +97,10 @@ class TaskKeys:
         """What each entry of one bucket counts for."""
         return f"{self.prefix}:sizes:{bucket}"
 
+    def merged(self, bucket: Bucket) -> str:
+        """What assistants have merged of one bucket."""
+        return f"{self.prefix}:merged:{bucket}"
+
     def base(self, bucket: Bucket) -> str:
         """The merged entry of one bucket."""
         return f"{self.prefix}:base:{bucket}"
@@ -99,8 +108,9 @@ class TaskKeys:
     def all(self, buckets: int) -> list[str]:
         """Every key; the first five are those that `lua/initialise.lua` sets."""
         found = [self.meta, self.offsets, self.bounds, self.cuts, self.ends]
-        found += [self.marks, self.idle, self.seq, self.bytes]
+        found += [self.marks, self.idle, self.seq, self.bytes, self.cleared]
         for number in range(buckets):
             bucket = Bucket(number)
             found += [self.log(bucket), self.sizes(bucket), self.base(bucket)]
+            found.append(self.merged(bucket))
         return found

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import redis
 from redis.exceptions import OutOfMemoryError
@@ -10,13 +11,14 @@ from redis.exceptions import OutOfMemoryError
 from mars.adapters.redis.connection import BELL_TIMEOUT_S, connect, translated, unavailable
 from mars.adapters.redis.doorbell import Doorbell
 from mars.adapters.redis.keys import TaskKeys, store_key
-from mars.adapters.redis.scripts import Argument, Script
+from mars.adapters.redis.scripts import Argument, Call, Script
 from mars.adapters.redis.wire import (
     append_arguments,
     append_outcome,
     base_entries,
     log_entries,
     pairs,
+    read_cleared,
     read_head,
 )
 from mars.adapters.store import (
@@ -25,16 +27,31 @@ from mars.adapters.store import (
     check_batch,
     holder_limit,
 )
-from mars.codec.entry import encode_entry
-from mars.ports import AppendOutcome, Head, LogSlice, ReadRequest, StoreIdentity, TaskStart
+from mars.codec.entry import encode_entry, encode_merged
+from mars.ports import (
+    AppendOutcome,
+    Cleared,
+    Clearing,
+    Head,
+    LogSlice,
+    ReadRequest,
+    StoreIdentity,
+    TaskStart,
+)
 from mars.settings import Settings
-from mars.types import Bucket, Entry, Lane, Mapped, Sequence64, StoreEpoch, TaskName
+from mars.types import (
+    AssignmentEpoch,
+    Bucket,
+    Entry,
+    Lane,
+    Mapped,
+    Sequence64,
+    StoreEpoch,
+    TaskName,
+)
 
 TRIM_SEQS_MAX = 1_000
 """Entries deleted by one script: it keeps the server busy for about a millisecond."""
-
-Answer = list[tuple[bytes, dict[bytes, bytes]]]
-"""To an XRANGE."""
 
 _APPEND = Script.load("append")
 _APPEND_WITHOUT_MEMORY = _APPEND.without_memory()
@@ -48,6 +65,8 @@ _SET_ACTIVE = Script.load("set_active")
 _SWITCH_VERSION = Script.load("switch_version")
 _ADD_LANES = Script.load("add_lanes")
 _SEAL = Script.load("seal")
+_CLEAR = Script.load("clear")
+_MERGE = Script.load("merge")
 
 
 class RedisPartialLog:
@@ -154,6 +173,54 @@ class RedisPartialLog:
             for task, answer in zip(tasks, answers, strict=True)
         }
 
+    def head_clearing(
+        self, tasks: Sequence[TaskName], clearings: Sequence[Clearing]
+    ) -> dict[TaskName, Head | None]:
+        """The heads, and the logs cleared or closed, all at one moment."""
+        calls = self._clear_calls(clearings)
+        first = len(calls)
+        calls += [(_HEAD, self._head_keys(task), ()) for task in tasks]
+        with translated():
+            answers = Script.run_together(self._client, calls)[first:]
+        return {
+            task: None if answer is None else read_head(answer)
+            for task, answer in zip(tasks, answers, strict=True)
+        }
+
+    def _clear_calls(self, clearings: Sequence[Clearing]) -> list[Call]:
+        """One script for each task."""
+        arguments: dict[tuple[TaskName, StoreEpoch], list[Argument]] = {}
+        for one in clearings:
+            said = arguments.setdefault((one.task, one.epoch), [one.epoch])
+            said += [one.bucket, one.owner_epoch, int(one.opens)]
+        return [
+            (_CLEAR, [keys.meta, keys.seq, keys.cleared], said)
+            for (task, _), said in arguments.items()
+            for keys in [self._keys(task)]
+        ]
+
+    def cleared(self, task: TaskName) -> dict[Bucket, Cleared]:
+        """What the owners of a task's logs said last."""
+        with translated():
+            found: Any = self._client.hgetall(self._keys(task).cleared)
+        return {Bucket(int(bucket)): read_cleared(said) for bucket, said in found.items()}
+
+    def merge(
+        self,
+        task: TaskName,
+        epoch: StoreEpoch,
+        owner_epoch: AssignmentEpoch,
+        entry: Entry,
+        run_id: str,
+    ) -> bool:
+        """One entry of an assistant in place of all that it stands for, or of none."""
+        keys, bucket = self._keys(task), entry.partial.bucket
+        names = [keys.meta, keys.bytes, keys.log(bucket), keys.sizes(bucket)]
+        names += [keys.merged(bucket), keys.cleared]
+        arguments: list[Argument] = [epoch, entry.version, run_id, bucket, owner_epoch]
+        arguments += [ENTRY_OVERHEAD_BYTES, encode_merged(entry), *entry.merged]
+        return self._done(_MERGE, names, arguments)
+
     def read(self, task: TaskName, bucket: Bucket, after: Sequence64, upto: Sequence64) -> LogSlice:
         """The entries with `after < seq <= upto`, and the base where `after` is 0."""
         return self.read_many([ReadRequest(task, bucket, after, upto)])[0]
@@ -182,7 +249,7 @@ class RedisPartialLog:
     ) -> bool:
         """R9: delete these entries; in several scripts if there are many."""
         keys = self._keys(task)
-        names = [keys.meta, keys.bytes, keys.log(bucket), keys.sizes(bucket)]
+        names = [keys.meta, keys.bytes, keys.log(bucket), keys.sizes(bucket), keys.merged(bucket)]
         return all(
             self._done(_TRIM, names, [epoch, *seqs[start : start + TRIM_SEQS_MAX]])
             for start in range(0, len(seqs) or 1, TRIM_SEQS_MAX)
@@ -202,6 +269,7 @@ class RedisPartialLog:
         """
         keys = self._keys(task)
         names = [keys.meta, keys.bytes, keys.log(bucket), keys.sizes(bucket), keys.base(bucket)]
+        names.append(keys.merged(bucket))
         arguments: list[Argument] = [epoch, "", ENTRY_OVERHEAD_BYTES]
         if base is not None:
             arguments[1] = base.seq
@@ -294,14 +362,14 @@ class RedisPartialLog:
                 keys = self._keys(request.task)
                 log = keys.log(request.bucket)
                 pipeline.xrange(log, f"{request.after + 1}-0", f"{request.upto}-0")
-                pipeline.hlen(keys.sizes(request.bucket))
-                pipeline.xlen(log)
+                pipeline.zrangebyscore(keys.merged(request.bucket), request.after + 1, request.upto)
+                _count(pipeline, keys, request.bucket)
             pipeline.info("server")
             *answers, server = pipeline.execute()
         run_id = str(server["run_id"])
         return [
-            LogSlice(None, log_entries(entries), run_id=run_id, vanished=max(0, noted - held))
-            for entries, noted, held in zip(answers[::3], answers[1::3], answers[2::3], strict=True)
+            LogSlice(None, log_entries(*found), run_id=run_id, vanished=_vanished(counts))
+            for *found, counts in _of_each(answers, 2)
         ]
 
     def _read_whole(
@@ -316,22 +384,44 @@ class RedisPartialLog:
                 keys = self._keys(task)
                 pipeline.hgetall(keys.base(bucket))
                 pipeline.xrange(keys.log(bucket), "-", f"{upto}-0")
-                pipeline.hlen(keys.sizes(bucket))
-                pipeline.xlen(keys.log(bucket))
+                pipeline.zrangebyscore(keys.merged(bucket), "-inf", upto)
+                _count(pipeline, keys, bucket)
             pipeline.info("server")
             *answers, server = pipeline.execute()
         run_id = str(server["run_id"])
         return [
-            _whole_slice(merged, entries, run_id, max(0, noted - held))
-            for merged, entries, noted, held in zip(
-                answers[::4], answers[1::4], answers[2::4], answers[3::4], strict=True
-            )
+            _whole_slice(bases, log_entries(*found), run_id, _vanished(counts))
+            for bases, *found, counts in _of_each(answers, 3)
         ]
 
 
+def _count(pipeline: redis.client.Pipeline, keys: TaskKeys, bucket: Bucket) -> None:
+    """Ask how many entries a log should hold, and how many it does."""
+    pipeline.hlen(keys.sizes(bucket))
+    pipeline.xlen(keys.log(bucket))
+    pipeline.zcard(keys.merged(bucket))
+
+
+_COUNTS = 3
+"""Answers to `_count`."""
+
+
+def _of_each(answers: Sequence[Any], contents: int) -> Iterator[list[Any]]:
+    """Of each log: so many answers, then its counts."""
+    width = contents + _COUNTS
+    for start in range(0, len(answers), width):
+        one = answers[start : start + width]
+        yield [*one[:contents], one[contents:]]
+
+
+def _vanished(counts: Sequence[int]) -> int:
+    noted, *held = counts
+    return max(0, noted - sum(held))
+
+
 def _whole_slice(
-    merged: dict[bytes, bytes], entries: Answer, run_id: str, vanished: int
+    merged: dict[bytes, bytes], entries: tuple[Entry, ...], run_id: str, vanished: int
 ) -> LogSlice:
     bases = base_entries(merged)
     first = bases[0] if bases else None
-    return LogSlice(first, log_entries(entries), tuple(bases[1:]), run_id, vanished)
+    return LogSlice(first, entries, tuple(bases[1:]), run_id, vanished)

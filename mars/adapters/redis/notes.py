@@ -9,10 +9,10 @@ import redis
 
 from mars.adapters.redis.connection import connect, translated
 from mars.adapters.redis.keys import mailbox_key
-from mars.adapters.store import LETTER_NOTES_MAX, LETTERS_MAX, LETTERS_TAKEN_MAX
+from mars.adapters.store import LETTERS_MAX, LETTERS_TAKEN_MAX, letters_of, notes_of
 from mars.ports import NoteBox
 from mars.settings import Settings
-from mars.tracking.notes import Note, decode_notes, encode_notes
+from mars.tracking.notes import Note
 from mars.types import MemberId
 
 MAILBOX_LIFE_S = 600
@@ -36,13 +36,7 @@ class RedisNoteBox(NoteBox):
         with translated(), self._client.pipeline(transaction=False) as pipeline:
             for acker, some in notes.items():
                 key = mailbox_key(self._namespace, acker)
-                pipeline.rpush(
-                    key,
-                    *(
-                        encode_notes(some[start : start + LETTER_NOTES_MAX])
-                        for start in range(0, len(some), LETTER_NOTES_MAX)
-                    ),
-                )
+                pipeline.rpush(key, *letters_of(some))
                 pipeline.ltrim(key, -LETTERS_MAX, -1)
                 pipeline.expire(key, MAILBOX_LIFE_S)
             pipeline.execute()
@@ -51,7 +45,7 @@ class RedisNoteBox(NoteBox):
         """Some letters at a time: who gets as many as asked for asks again."""
         with translated():
             letters: Any = self._client.lpop(mailbox_key(self._namespace, acker), LETTERS_TAKEN_MAX)
-        return [note for letter in letters or () for note in decode_notes(letter)]
+        return notes_of(letters or ())
 
     def close(self) -> None:
         """Free the connection."""

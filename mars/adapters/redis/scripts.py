@@ -58,10 +58,34 @@ class Script:
             return pipeline.execute()
 
     @staticmethod
+    def run_together(client: redis.Redis, calls: Sequence[Call]) -> list[Any]:
+        """Run scripts in one transaction, each once. Raises what the client raises.
+
+        Where the server does not know one, some have been run: all must be safe to run again.
+        """
+        try:
+            return _together(client, calls)
+        except NoScriptError:
+            for source in {script.source for script, _, _ in calls}:
+                _execute(client, "SCRIPT LOAD", source)
+            return _together(client, calls)
+
+    @staticmethod
     def _call(
         script: str, keys: Sequence[str], arguments: Sequence[Argument]
     ) -> tuple[Argument, ...]:
         return (script, len(keys), *keys, *arguments)
+
+
+Call = tuple[Script, Sequence[str], Sequence[Argument]]
+"""A script, its keys and its arguments."""
+
+
+def _together(client: redis.Redis, calls: Sequence[Call]) -> list[Any]:
+    with client.pipeline(transaction=True) as pipeline:
+        for script, keys, arguments in calls:
+            _execute(pipeline, "EVALSHA", script.digest, len(keys), *keys, *arguments)
+        return pipeline.execute()
 
 
 def _execute(client: redis.Redis, *parts: Argument) -> Any:

@@ -7,11 +7,12 @@ from typing import Any
 
 from mars.adapters.redis.scripts import Argument
 from mars.adapters.store import ENTRY_OVERHEAD_BYTES, has_rows
-from mars.codec.entry import decode_entry, encode_entry
+from mars.codec.entry import decode_entry, decode_merged, encode_entry
 from mars.ports import (
     AppendOutcome,
     Applied,
     Backpressure,
+    Cleared,
     Cut,
     Head,
     NoTask,
@@ -20,7 +21,7 @@ from mars.ports import (
     WrongEpoch,
     WrongVersion,
 )
-from mars.types import Entry, Lane, Mapped, Sequence64, StoreEpoch
+from mars.types import AssignmentEpoch, Entry, Lane, Mapped, Sequence64, StoreEpoch
 
 
 def append_arguments(
@@ -82,12 +83,22 @@ def _lanes(flat: Sequence[bytes]) -> dict[Lane, int]:
     }
 
 
-def log_entries(answer: Iterable[tuple[bytes, dict[bytes, bytes]]]) -> tuple[Entry, ...]:
-    """The entries in the answer to an XRANGE."""
-    return tuple(
+def log_entries(
+    answer: Iterable[tuple[bytes, dict[bytes, bytes]]], merged: Iterable[bytes] = ()
+) -> tuple[Entry, ...]:
+    """The entries in the answer to an XRANGE, and those that stand for several, by their SEQs."""
+    single = tuple(
         decode_entry(Sequence64(int(number.partition(b"-")[0])), fields[b"h"], fields[b"d"])
         for number, fields in answer
     )
+    several = tuple(map(decode_merged, merged))
+    return tuple(sorted((*single, *several), key=lambda one: one.seq)) if several else single
+
+
+def read_cleared(value: bytes) -> Cleared:
+    """What `lua/clear.lua` noted."""
+    owner, _, after = value.partition(b":")
+    return Cleared(AssignmentEpoch(int(owner)), Sequence64(int(after)) if after else None)
 
 
 def base_entries(found: Mapping[bytes, bytes]) -> list[Entry]:

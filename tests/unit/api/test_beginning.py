@@ -71,6 +71,14 @@ def test_short_history_is_left_to_the_mappers(long: World) -> None:
     assert long.definition().current.starts == {Lane("0"): 100, Lane("1"): 7, Lane("2"): 0}
 
 
+@pytest.mark.parametrize("scope", ["bucket", "key"])
+def test_a_history_goes_by_partitions_only(long: World, scope: str) -> None:
+    refused = long.register(start="earliest", options={"watermark": scope})
+    assert refused.status_code == 422
+    assert "history" in refused.json()["detail"]
+    assert long.register(options={"watermark": scope}).status_code == 201
+
+
 def test_latest_has_no_history(long: World) -> None:
     assert long.register().status_code == 201
     assert long.definition().backfills == ()

@@ -37,6 +37,8 @@ MEMBER_FIGURES = (
     "tracker_proven_total",
     "tracker_unproven_total",
     "tracker_lost_total",
+    "assisted_segments_total",
+    "assisted_refused_total",
 )
 
 Line = tuple[str, str, str, str]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from api.services.health import Health
-from mars.ports import Balance, BucketLoad, Move, Wanted
+from mars.ports import Assisted, Balance, BucketLoad, Move, Wanted
 from mars.types import Bucket, MemberId
 from tests.unit.api.twins import BUCKETS, World
 
@@ -49,6 +49,7 @@ BALANCE = Balance(
     strategy="greedy",
     strategy_reason="uneven",
     rows_ratio=3.0,
+    assisted=(Assisted(Bucket(1), (MemberId("b"),), "it is hot"),),
 )
 
 
@@ -75,6 +76,9 @@ def test_cluster_shows_loads_with_their_age_and_what_the_leader_makes_of_them(
     assert cluster["balance"]["moves"] == [
         {"bucket": 1, "source": "b", "target": "reducer-1", "reason": "use is uneven", "at": 5_000}
     ]
+    assert cluster["balance"]["assisted"] == [
+        {"bucket": 1, "assistants": ["b"], "reason": "it is hot"}
+    ]
 
 
 def test_cluster_takes_the_word_of_the_newest_leader(world: World) -> None:
@@ -97,6 +101,7 @@ def test_metrics_give_loads_and_how_many_members_are_wanted(world: World) -> Non
         'mars_wanted_members{role="reducer"} 3.0',
         "mars_reducer_use_deviation 0.2",
         "mars_reducer_rows_ratio 3.0",
+        'mars_bucket_assistants{bucket="1"} 1.0',
         'mars_balance_strategy{strategy="greedy"} 1.0',
     } <= lines(world)
 

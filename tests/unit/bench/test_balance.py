@@ -101,3 +101,15 @@ def test_the_fitting_strategy_and_auto_even_out_what_hashing_does_not(
         assert run.ratio < 1.3 < hashed.ratio
         assert run.rows_per_second >= hashed.rows_per_second
     assert len(skew_grid([hashed, fit, auto]).rows) == 3
+
+
+def test_a_key_that_needs_more_than_a_processor_is_split_and_gains_by_it() -> None:
+    homes = balance._buckets_of_keys(BUCKETS).astype(float)
+
+    moved, split = (run_one("one key takes half", name, homes) for name in ("greedy", "auto"))
+
+    assert (moved.assistants, moved.ended_with) == (0, "greedy")
+    assert split.assistants >= 1
+    assert split.ended_with == "split"
+    assert split.rows_per_second > 1.4 * moved.rows_per_second
+    assert split.mean_delay_s < moved.mean_delay_s / 5

@@ -13,7 +13,7 @@ import pytest
 from mars.errors import LocalClusterError
 from mars.local import cluster, jars, network
 from mars.local.cluster import Options, make_folder, running
-from mars.local.java import find_java, java_version, pyspark_jar
+from mars.local.java import find_java, java_identity, java_version, pyspark_jar
 from mars.local.network import PORT_MIN, PortWish, check_ports, free_port, is_free
 from mars.settings import load
 
@@ -23,6 +23,20 @@ from mars.settings import load
 )
 def test_java_says_its_version(fake_java: Callable[..., Path], said: str, version: int) -> None:
     assert java_version(str(fake_java(said) / "bin" / "java")) == version
+
+
+def test_options_of_the_environment_make_no_other_java(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # The real one, which tells of the options that it heeds.
+    java = find_java()
+    java_identity.cache_clear()
+    monkeypatch.delenv("JDK_JAVA_OPTIONS", raising=False)
+    plain = java_identity(java)
+    java_identity.cache_clear()
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", "-Dany=thing")
+    assert java_identity(java) == plain
+    assert "version" in plain
 
 
 def test_a_java_that_is_too_old_is_told(fake_java: Callable[..., Path]) -> None:

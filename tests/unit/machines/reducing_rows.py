@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from mars.aggregates import scope_aggregates
 from mars.definitions import TaskDefinition, TaskState, TaskVersion
 from mars.kernel import decode, map_batch
 from mars.machines.bucket_task import Ownership
@@ -23,6 +24,7 @@ from mars.plan import (
     Plan,
     Stream,
     ValueType,
+    WatermarkScope,
     WindowShape,
 )
 from mars.ports import Emission, Head, Ledger, LogSlice, Progress
@@ -67,18 +69,23 @@ def make_plan(
 ) -> Plan:
     """Rows per key and window."""
     topic = f"mars.results.{name}"
+    chosen = replace(Options(topic), **options)  # type: ignore[arg-type]
+    scoped = chosen.watermark is not WatermarkScope.PARTITION
     return Plan(
         task=TaskName(name),
         version=version,
         stream=STREAM,
         window=window,
         keys=(Key("k0", Column("k", ValueType.STRING)),),
-        aggregates=(Aggregate("a0", AggregateFunction.COUNT_ALL, None, None, ValueType.INT64),),
+        aggregates=(
+            Aggregate("a0", AggregateFunction.COUNT_ALL, None, None, ValueType.INT64),
+            *(scope_aggregates(STREAM.event_time) if scoped else ()),
+        ),
         outputs=(
             Output("k", Column("k0", ValueType.STRING)),
             Output("n", Column("a0", ValueType.INT64)),
         ),
-        options=replace(Options(topic), **options),  # type: ignore[arg-type]
+        options=chosen,
         fields=STREAM.fields,
     )
 

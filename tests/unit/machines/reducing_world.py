@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 
 from mars.adapters.memory.admin import MemoryTopicAdmin
 from mars.adapters.memory.broker import MemoryBroker
@@ -194,7 +195,10 @@ class Reducer:
             self.world.now_ms += elapsed_ms
             watched = self.machine.watched()
             if watched:
-                self.feed(HeadsRead(self.store.head(watched)))
+                clearings = self.machine.clearings()
+                look = partial(self.store.head_clearing, clearings=clearings)
+                heads = (look if clearings else self.store.head)(watched)
+                self.feed(HeadsRead(heads, clearings))
             for bucket in self.machine.buckets():
                 self.feed(Ticked(self.world.now_ms, bucket))
 

@@ -246,6 +246,68 @@ def test_buckets_move_because_of_load_with_a_higher_epoch_and_a_reason() -> None
     assert leading.balance(look).moves == (replace(decision.moves[0], at_ms=5_000),)
 
 
+def helped() -> View:
+    """Bucket 0 keeps its reducer busy; two others could help."""
+    owners = {
+        Bucket(number): Owner(MemberId(f"reducer-{number + 1}"), AssignmentEpoch(1))
+        for number in range(3)
+    }
+    hot = reducers(**{"reducer-1": {0: 0.95}, "reducer-2": {1: 0.2}, "reducer-3": {2: 0.1}})
+    return view(
+        buckets=3,
+        reducers=frozenset(hot),
+        assignment=Assignment(LeaderEpoch(1), StoreEpoch(1), owners),
+        loads=Loads(100.0, hot),
+    )
+
+
+def test_a_bucket_that_no_move_would_help_gets_an_assistant() -> None:
+    leading, look = Leading(), helped()
+
+    assert leading.decide(look) == []
+    look = replace(look, loads=replace(look.loads, now_s=131.0))
+    (decision,) = leading.decide(look)
+
+    assert isinstance(decision, PublishAssignment)
+    assert decision.moves == ()
+    assert decision.assignment.assistants == {Bucket(0): (MemberId("reducer-3"),)}
+    assert look.assignment is not None
+    assert decision.assignment.owners == look.assignment.owners
+    assert "merges for it" in decision.reason
+    (told,) = leading.balance(replace(look, assignment=decision.assignment)).assisted
+    assert told.reason == decision.reason
+
+
+def test_assistants_who_are_gone_or_leaving_are_dropped_at_once() -> None:
+    look = helped()
+    assert look.assignment is not None
+    named = {Bucket(0): (MemberId("reducer-2"), MemberId("reducer-9"))}
+    look = replace(look, assignment=replace(look.assignment, assistants=named))
+
+    (gone,) = Leading().decide(look)
+    decisions = Leading().decide(replace(look, leaving=frozenset({MemberId("reducer-2")})))
+
+    assert isinstance(gone, PublishAssignment)
+    assert gone.assignment.assistants == {Bucket(0): (MemberId("reducer-2"),)}
+    assert gone.reason == "assistants are gone"
+    (leaving,) = decisions
+    assert isinstance(leaving, PublishAssignment)
+    assert leaving.assignment.assistants == {}
+
+
+def test_a_new_leader_keeps_the_assistants_that_are_there() -> None:
+    look = helped()
+    assert look.assignment is not None
+    named = {Bucket(0): (MemberId("reducer-2"),)}
+    look = replace(look, leader_epoch=LeaderEpoch(2))
+    look = replace(look, assignment=replace(look.assignment, assistants=named))
+
+    (decision,) = Leading().decide(look)
+
+    assert isinstance(decision, PublishAssignment)
+    assert decision.assignment.assistants == named
+
+
 def test_a_store_that_is_being_recovered_comes_before_any_load() -> None:
     uneven = reducers(**{"reducer-1": {0: 0.9, 7: 0.3}, "reducer-2": {1: 0.1}})
     leading, look = recovering()

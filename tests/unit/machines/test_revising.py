@@ -13,7 +13,7 @@ import pytest
 
 from mars.machines import folding as folding_module
 from mars.machines.bucket_task import BucketTask, Prepared
-from mars.machines.owning import REVISION_PAUSE_MS
+from mars.machines.owning import GATHERING_MS
 from mars.plan import Call, Column, Function, LatePolicy, Literal, Plan, ValueType
 from mars.ports import Head, Progress, ResultBatch
 from mars.types import Entry, Lane, Topic
@@ -151,7 +151,7 @@ def test_a_task_that_drops_forgets_what_it_closes() -> None:
     assert record.forgotten_ms == record.closed_ms == 10_000
     feed(part, 2, 2, [(1, "x")], mark_s=15)
 
-    assert not part.revisable
+    assert not part.waiting
     assert not commit(part).results
 
 
@@ -265,7 +265,7 @@ def test_a_successor_goes_on_with_the_numbers_and_emits_no_revision_again() -> N
 
     new = successor(part)
     read(new, make_head(2, {P0: 5}, 15), *entries)
-    assert not new.revisable
+    assert not new.waiting
     assert not new.prepare().results
 
     feed(new, 3, 5, [(5, "x")], mark_s=15)
@@ -301,7 +301,7 @@ def test_before_all_is_read_again_revisions_are_owed_and_then_show_every_row() -
         make_entry(1, 0, [(1, "x"), (2, "x"), (3, "x")]),
         make_entry(2, 0, [(1, "y")], lane=P1),
     )
-    assert new.due_rows(revise=True) is not None
+    assert new.due_rows(waited=True) is not None
     prepared = commit(new)
 
     assert rows_of(prepared.results) == [(0, "x", 3, 1), (0, "y", 1, 1)]
@@ -327,7 +327,7 @@ def test_one_commit_revises_only_so_many_windows_and_owes_the_others(
     assert record.revisions == {}
 
     assert part.due_rows() is None
-    assert part.due_rows(revise=True) is not None
+    assert part.due_rows(waited=True) is not None
     assert [row[0] for row in rows_of(commit(part).results)] == [20, 30]
     assert [row[0] for row in rows_of(commit(part).results)] == [40]
     assert part.records[1].owed == ()
@@ -382,19 +382,19 @@ def test_late_rows_wait_for_others_before_a_revision_is_committed() -> None:
     world, reducer = world_with_a_closed_window()
     for number in range(8):
         world.append(NAME, "0", 3 + number, [(3, "x")])
-        reducer.run(1, elapsed_ms=REVISION_PAUSE_MS // 10)
+        reducer.run(1, elapsed_ms=GATHERING_MS // 10)
     assert emitted(world)[0, "x"] == [(0, 2)]
 
-    reducer.run(3, elapsed_ms=REVISION_PAUSE_MS // 10)
+    reducer.run(3, elapsed_ms=GATHERING_MS // 10)
     assert emitted(world)[0, "x"] == [(0, 2), (1, 10)]
-    reducer.run(20, elapsed_ms=REVISION_PAUSE_MS)
+    reducer.run(20, elapsed_ms=GATHERING_MS)
     assert emitted(world) == {(0, "x"): [(0, 2), (1, 10)], (0, "y"): [(0, 2)]}
 
 
 def test_a_lost_store_brings_the_kept_windows_back_and_no_revision_again() -> None:
     world, reducer = world_with_a_closed_window()
     world.append(NAME, "0", 3, [(3, "x")])
-    reducer.run(3, elapsed_ms=REVISION_PAUSE_MS)
+    reducer.run(3, elapsed_ms=GATHERING_MS)
     made: list[Reducer] = []
     owners = dict.fromkeys(range(BUCKETS), "r2")
     world.lose_store(owners, also=lambda: made.append(Reducer(world, "r2")))
@@ -402,13 +402,13 @@ def test_a_lost_store_brings_the_kept_windows_back_and_no_revision_again() -> No
     assert cuts == {Lane("0"): (3, 4), Lane("1"): (3,)}
     for lane in LANES:
         world.append(NAME, lane, 0, [(1, "x"), (2, "y"), (15, "x")])
-    made[0].run(3, elapsed_ms=REVISION_PAUSE_MS)
+    made[0].run(3, elapsed_ms=GATHERING_MS)
     world.append(NAME, "0", 3, [(3, "x")])
-    made[0].run(3, elapsed_ms=REVISION_PAUSE_MS)
+    made[0].run(3, elapsed_ms=GATHERING_MS)
     assert emitted(world) == {(0, "x"): [(0, 2), (1, 3)], (0, "y"): [(0, 2)]}
 
     world.append(NAME, "1", 3, [(3, "x"), (4, "y")])
-    made[0].run(3, elapsed_ms=REVISION_PAUSE_MS)
+    made[0].run(3, elapsed_ms=GATHERING_MS)
     assert emitted(world)[0, "x"] == [(0, 2), (1, 3), (2, 4)]
     assert emitted(world)[0, "y"][-1][1] == 3
 
@@ -437,7 +437,7 @@ def test_kept_windows_are_saved_with_the_open_ones() -> None:
                 world.append(NAME, lane, first, rows[first:stop])
                 first = stop
     world.append(NAME, "0", 7, [(3, "x"), (3, "y")])
-    made[0].run(6, elapsed_ms=REVISION_PAUSE_MS)
+    made[0].run(6, elapsed_ms=GATHERING_MS)
 
     assert emitted(world)[0, "x"] == [(0, 2), (1, 3)]
     assert emitted(world)[0, "y"][-1][1] == 3

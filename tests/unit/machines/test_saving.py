@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from mars.adapters.kafka.wire import state_key
 from mars.definitions import TaskState
 from mars.machines.events import TasksChanged
-from mars.plan import WindowShape
+from mars.plan import WatermarkScope, WindowShape
 from mars.ports import Progress
 from mars.types import Lane, Topic
 from tests.unit.machines.reducing_rows import NAME, RowSpec, make_task
@@ -278,3 +278,18 @@ def test_a_snapshot_that_is_gone_is_reported_and_its_windows_are_incomplete() ->
     ]
     assert headers
     assert set(headers) == {b"0"}
+
+
+def test_a_task_that_closes_key_by_key_fails_without_its_snapshot() -> None:
+    task = make_task(window=HOUR, watermark=WatermarkScope.KEY, key_lag_ms=60_000)
+    here = World(task, snapshot_every_ms=EVERY_MS)
+    here.assign(TO_FIRST)
+    fed = run(here, Reducer(here, "r1"), 6)
+    for log in here.broker.topics[STATE].partitions:
+        log.truncate(log.end)
+
+    second, offsets = recover(here, "r2")
+    replay(here, offsets, fed)
+    second.run(5)
+
+    assert "cannot be known any more" in second.failed[NAME]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from mars.aggregates import scope_aggregates
 from mars.errors import Rejected
-from mars.plan import LatePolicy, Options, OverMaxKeys
+from mars.plan import LatePolicy, Options, OverMaxKeys, WatermarkScope
 from mars.sql import parse_duration, parse_options
 from mars.types import TaskName
 from tests.unit.sql.compiling import FLOWS, compiled
@@ -58,6 +59,13 @@ def test_windows_are_revised_where_asked_and_for_ten_minutes_unless_said() -> No
         ({"late": "revise", "lateness": "0s"}, "option lateness: 0s is outside"),
         ({"late": "revise", "lateness": "8d"}, "option lateness: 8d is outside"),
         ({"late": "revise", "lateness": 5}, "option lateness: write a duration as text"),
+        ({"watermark": "row"}, "the scopes are 'partition', 'bucket' and 'key'"),
+        ({"watermark": None}, "the scopes are"),
+        ({"watermark": ["key"]}, "the scopes are"),
+        ({"key_lag": "1min"}, "set watermark: key too"),
+        ({"watermark": "partition", "key_lag": "1min"}, "set watermark: key too"),
+        ({"watermark": "key", "key_lag": "0s"}, "option key_lag: 0s is outside"),
+        ({"watermark": "key", "key_lag": 5}, "option key_lag: write a duration as text"),
         ({"max_keys": 0}, "option max_keys: '0' is no whole number from 1 to 100000"),
         ({"max_keys": 100_001}, "from 1 to 100000"),
         ({"max_keys": True}, "option max_keys"),
@@ -178,3 +186,48 @@ def test_what_cannot_be_revised_exactly_is_refused(
 def test_a_week_of_minutes_can_be_revised() -> None:
     sql = "SELECT sip, count(*) FROM S GROUP BY sip HAVING count(*) > 1 ORDER BY 2 WINDOWING 60 s"
     assert compiled(sql, late="revise", lateness="7d").options.lateness_ms == 7 * 86_400_000
+
+
+BY_KEY = "SELECT sip, count(*) AS n FROM S GROUP BY sip WINDOWING 60 s"
+
+
+@pytest.mark.parametrize("scope", ["bucket", "key"])
+def test_a_watermark_has_the_scope_that_is_asked_for(scope: str) -> None:
+    found = options(watermark=scope)
+    assert (found.watermark, found.key_lag_ms) == (WatermarkScope(scope), 60_000)
+    assert options(watermark=scope, key_lag="90 s").key_lag_ms == 90_000
+    assert options(watermark="partition").key_lag_ms == 0
+
+
+@pytest.mark.parametrize("scope", ["bucket", "key"])
+def test_groups_carry_their_marks_where_the_scope_needs_them(scope: str) -> None:
+    plain, scoped = compiled(BY_KEY), compiled(BY_KEY, watermark=scope)
+    marks = scope_aggregates(plain.stream.event_time)
+    assert scoped.aggregates == (*plain.aggregates, *marks)
+    assert (scoped.outputs, scoped.fields) == (plain.outputs, plain.fields)
+
+
+@pytest.mark.parametrize(
+    ("sql", "given", "says"),
+    [
+        ("SELECT count(*) AS n FROM S WINDOWING 60 s", {}, "groups by no key"),
+        (f"{BY_KEY} SLIDE 30 s", {}, "its windows slide"),
+        (BY_KEY.replace("WINDOWING", "ORDER BY n WINDOWING"), {}, "ORDER BY, LIMIT and max_keys"),
+        (BY_KEY.replace("WINDOWING", "LIMIT 3 WINDOWING"), {}, "ORDER BY, LIMIT and max_keys"),
+        (BY_KEY, {"max_keys": 5}, "ORDER BY, LIMIT and max_keys"),
+        (BY_KEY, {"late": "revise"}, "use late: drop"),
+    ],
+)
+@pytest.mark.parametrize("scope", ["bucket", "key"])
+def test_what_cannot_be_closed_apart_is_refused(
+    sql: str, given: dict[str, object], says: str, scope: str
+) -> None:
+    with pytest.raises(Rejected, match=says):
+        compiled(sql, watermark=scope, **given)
+    assert compiled(sql, **given).options.watermark is WatermarkScope.PARTITION
+
+
+def test_a_lag_that_would_hold_too_many_windows_open_is_refused() -> None:
+    sql = BY_KEY.replace("60 s", "1 s")
+    with pytest.raises(Rejected, match="shorten the delay and key_lag"):
+        compiled(sql, watermark="key", key_lag="1d")

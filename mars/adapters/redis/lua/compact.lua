@@ -1,11 +1,13 @@
 #!lua flags=allow-oom
--- compact, version 2: put one entry of merged panes (the base) in place of all entries up to it, or
--- take the base away (R9); of each version that has open panes there is one. A base never goes back: one below the present one comes from somebody
--- who owned the bucket once. Allowed without memory: it frees some.
+-- compact, version 3: put one entry of merged panes (the base) in place of all entries up to it, or
+-- take the base away (R9); of each version that has open panes there is one. A base never goes back:
+-- one below the present one comes from somebody who owned the bucket once. Allowed without memory: it
+-- frees some.
 --
 -- KEYS   1 meta   2 bytes   3 log   4 sizes of that log (see append.lua)
 --        5 base   hash: seq of the last entry merged, n (bytes that it counts for), h and d; then
 --        h1 and d1 ... of older versions
+--        6 merged (see merge.lua)
 -- ARGV   1 store epoch   2 seq, or empty to take the base away
 --        3 bytes that an entry counts for besides its content   4 header   5 states   6 ... those
 --        of older versions
@@ -32,6 +34,7 @@ for i = 1, #sizes, 2 do
   end
 end
 redis.call('XTRIM', KEYS[3], 'MINID', '=', string.format('%.0f-0', seq + 1))
+redis.call('ZREMRANGEBYSCORE', KEYS[6], '-inf', ARGV[2])
 redis.call('UNLINK', KEYS[5])
 local size = 0
 for i = 4, #ARGV, 2 do

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- trim, version 1: delete entries of one log that nobody needs any more (R9).
+-- trim, version 2: delete entries of one log that nobody needs any more (R9).
 --
--- KEYS   1 meta   2 bytes   3 log   4 sizes of that log (see append.lua)
+-- KEYS   1 meta   2 bytes   3 log   4 sizes of that log (see append.lua)   5 merged (see merge.lua)
 -- ARGV   1 store epoch   2 ... seq of each entry; those that are gone already are passed over
 -- Answers   1 done | 0 refused: no such task or epoch
 
@@ -12,7 +12,9 @@ for i = 2, #ARGV do
   local size = redis.call('HGET', KEYS[4], ARGV[i])
   if size then
     freed = freed + tonumber(size)
-    redis.call('XDEL', KEYS[3], ARGV[i] .. '-0')
+    if redis.call('XDEL', KEYS[3], ARGV[i] .. '-0') == 0 then
+      redis.call('ZREMRANGEBYSCORE', KEYS[5], ARGV[i], ARGV[i])
+    end
     redis.call('HDEL', KEYS[4], ARGV[i])
   end
 end

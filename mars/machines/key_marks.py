@@ -1,0 +1,92 @@
+"""Which groups are closed ahead of the others, by the marks of their keys (decision 25).
+
+    mark of a key     the highest event time of its counted rows
+    closed (w, k)     end of w <= X, and end of w <= mark of k below M - delay
+
+Late detection alone: what becomes of late rows, and of those in time, is the folding's. Nothing of
+it is written anywhere but X: who has read all rows below M again knows the marks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from mars.aggregates import MARK, key_names, state_schema
+from mars.plan import Plan
+
+WAITING_MAX = 64
+"""Frames of marks that wait to be merged; each merge touches every key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """The states of one window: of groups that are closed, and of the others."""
+
+    closed: pl.DataFrame
+    open: pl.DataFrame
+
+
+class KeyMarks:
+    """The marks of one bucket's keys, as seen so far and as of the last commit.
+
+    `ahead_ms` is X of that commit; None: nothing was closed ahead.
+    """
+
+    def __init__(self, plan: Plan, ahead_ms: int | None) -> None:
+        self.ahead_ms = ahead_ms
+        self._delay_ms = plan.options.delay_ms
+        self._names = key_names(plan)
+        nothing = pl.DataFrame(schema=state_schema(plan))
+        self._marks = self._committed = nothing.select(*self._names, MARK)
+        self._waiting: list[pl.DataFrame] = []
+
+    def see(self, states: pl.DataFrame) -> None:
+        """Rows of these groups were read."""
+        self._waiting.append(states.select(*self._names, MARK))
+        if len(self._waiting) > WAITING_MAX:
+            self._seen()
+
+    def _seen(self) -> pl.DataFrame:
+        if self._waiting:
+            marks = pl.concat([self._marks, *self._waiting])
+            self._marks = marks.group_by(self._names).agg(pl.col(MARK).max())
+            self._waiting = []
+        return self._marks
+
+    @property
+    def reached_ms(self) -> int | None:
+        """No window that ends later is due for any key."""
+        highest = self._seen().select(pl.col(MARK).max()).item()
+        return None if highest is None else int(highest) - self._delay_ms
+
+    def due(self, states: pl.DataFrame, end_ms: int) -> pl.DataFrame:
+        """The groups of a window that ends then whose marks have come to its end."""
+        return self._split(states, end_ms, self._seen()).closed
+
+    def split(self, states: pl.DataFrame, end_ms: int) -> Split:
+        """The groups of a window that ends then, by whether the last commit has closed them."""
+        if self.ahead_ms is None or end_ms > self.ahead_ms:
+            return Split(states.clear(), states)
+        return self._split(states, end_ms, self._committed)
+
+    def _split(self, states: pl.DataFrame, end_ms: int, marks: pl.DataFrame) -> Split:
+        passed = marks.filter(pl.col(MARK) >= end_ms + self._delay_ms).select(self._names)
+        if passed.is_empty():
+            return Split(states.clear(), states)
+        names = self._names
+        return Split(
+            states.join(passed, on=names, how="semi", nulls_equal=True),
+            states.join(passed, on=names, how="anti", nulls_equal=True),
+        )
+
+    def committed(self, ahead_ms: int | None, closed_ms: int | None) -> None:
+        """A record with X and C is durable that accounts for all rows seen so far.
+
+        Marks that have not come beyond C close nothing that C does not.
+        """
+        self.ahead_ms = ahead_ms
+        if closed_ms is not None:
+            self._marks = self._seen().filter(pl.col(MARK) - self._delay_ms > closed_ms)
+        self._committed = self._seen()

@@ -1,0 +1,133 @@
+"""Which buckets get assistants, and who: where one needs more than a processor.
+
+A bucket that is hotter than a reducer is carried along by every move. Its owner merges what is in
+its log, and it alone; but what lies there unread others can merge into less (`assisting`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from mars.machines.balancing import ReducerLoad
+from mars.machines.scaling import ScaleLimits
+from mars.ports import Assisted, BucketLoad
+from mars.types import Bucket, MemberId
+
+REST_SHARE = 0.25
+"""Of what a reducer's buckets cost: with more besides its hottest, that can be given away first."""
+
+ASSISTANTS_MAX = 4
+"""Of one bucket: beyond, its owner has most to do with what they have merged."""
+
+Assistants = Mapping[Bucket, tuple[MemberId, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Help:
+    """What one bucket's assistants should be now; `reason` says why they are others than before."""
+
+    assistants: tuple[MemberId, ...]
+    reason: str
+
+
+def hottest_alone(load: ReducerLoad, limits: ScaleLimits) -> BucketLoad | None:
+    """The bucket that is nearly all of a reducer's work, where that is over the upper bound."""
+    own = [each for bucket, each in load.buckets.items() if bucket in load.settled]
+    if not load.fresh or load.relative_use <= limits.high or not own:
+        return None
+    hottest = max(own, key=lambda each: (each.use, -each.bucket))
+    whole = sum(each.use for each in own)
+    return hottest if whole and whole - hottest.use <= REST_SHARE * whole else None
+
+
+def hotter_than_a_reducer(
+    reducers: Mapping[MemberId, ReducerLoad], limits: ScaleLimits
+) -> list[Bucket]:
+    """The buckets whose owners are over the upper bound because of them, while others are not."""
+    alone = {member: hottest_alone(load, limits) for member, load in sorted(reducers.items())}
+    return [
+        hottest.bucket
+        for member, hottest in alone.items()
+        if hottest is not None and _helpers(reducers, {member}, limits)
+    ]
+
+
+def help_wanted(
+    reducers: Mapping[MemberId, ReducerLoad],
+    owners: Mapping[Bucket, MemberId],
+    present: Assistants,
+    limits: ScaleLimits,
+) -> dict[Bucket, Help]:
+    """The buckets whose assistants should be others than `present`, one more or none.
+
+    What a bucket costs is counted at its owner and at its assistants: it keeps them as long as that
+    is more than a reducer should do (`limits.target`), and gets one more while its owner still is
+    over the upper bound. Use is by capacity. Reducers without fresh figures change nothing.
+    """
+    wanted: dict[Bucket, Help] = {}
+    taken: set[MemberId] = {member for members in present.values() for member in members}
+    for bucket, members in sorted(present.items()):
+        load = reducers.get(owners[bucket]) if bucket in owners else None
+        if load is None or not load.fresh or bucket not in load.settled:
+            continue
+        whole = sum(_use(reducers, member, bucket) for member in (owners[bucket], *members))
+        if whole < limits.target:
+            reason = f"bucket {bucket} costs {whole:.2f} in all: its owner does that alone"
+            wanted[bucket] = Help((), reason)
+    for member, load in sorted(reducers.items()):
+        hottest = hottest_alone(load, limits)
+        if hottest is None or hottest.bucket in wanted or owners.get(hottest.bucket) != member:
+            continue
+        helpers = _helpers(reducers, taken | {member}, limits)
+        assistants = present.get(hottest.bucket, ())
+        if helpers and len(assistants) < ASSISTANTS_MAX:
+            taken.add(helpers[0])
+            reason = (
+                f"{member} at {load.relative_use:.2f} has little else to give away than bucket "
+                f"{hottest.bucket} ({hottest.use:.2f}); {helpers[0]} at "
+                f"{reducers[helpers[0]].relative_use:.2f} merges for it"
+            )
+            wanted[hottest.bucket] = Help((*assistants, helpers[0]), reason)
+    return wanted
+
+
+def still_there(
+    present: Assistants,
+    before: Mapping[Bucket, MemberId],
+    owners: Mapping[Bucket, MemberId],
+    staying: Collection[MemberId],
+) -> dict[Bucket, tuple[MemberId, ...]]:
+    """The assistants who stay, of buckets that stay with their owner."""
+    kept = {
+        bucket: tuple(member for member in members if member in staying)
+        for bucket, members in present.items()
+        if bucket in owners and owners[bucket] == before.get(bucket)
+    }
+    return {bucket: members for bucket, members in kept.items() if members}
+
+
+def told(present: Assistants, reasons: Mapping[Bucket, str]) -> tuple[Assisted, ...]:
+    """For people; of one that an earlier leader named the reason is not known."""
+    return tuple(
+        Assisted(bucket, members, reasons.get(bucket, "an earlier leader named them"))
+        for bucket, members in sorted(present.items())
+    )
+
+
+def _use(reducers: Mapping[MemberId, ReducerLoad], member: MemberId, bucket: Bucket) -> float:
+    load = reducers.get(member)
+    own = load.buckets.get(bucket) if load is not None else None
+    return own.use / load.capacity if load is not None and own is not None else 0.0
+
+
+def _helpers(
+    reducers: Mapping[MemberId, ReducerLoad], others_than: Collection[MemberId], limits: ScaleLimits
+) -> list[MemberId]:
+    """Who has room for more, the least busy first."""
+    idle = [
+        member
+        for member, load in reducers.items()
+        if load.fresh and member not in others_than and load.relative_use <= limits.target
+    ]
+    return sorted(idle, key=lambda member: (reducers[member].relative_use, member))

@@ -1,0 +1,238 @@
+"""What assistants do with a log: its owner clears it, and segments become single entries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from mars.ports import Cleared, Clearing, PartialLog
+from mars.types import (
+    AssignmentEpoch,
+    Bucket,
+    Entry,
+    PaneRows,
+    Partial,
+    Range,
+    RowCounts,
+    Sequence64,
+    StoreEpoch,
+)
+from tests.contracts.batches import (
+    EPOCH,
+    LANE,
+    OTHER_TASK,
+    TASK,
+    base,
+    batch,
+    entries,
+    start,
+)
+from tests.contracts.redis_servers import Store
+
+BUCKET = Bucket(0)
+OWNER = AssignmentEpoch(4)
+ALL = Sequence64(1_000)
+OPEN = Clearing(TASK, BUCKET, EPOCH, OWNER, True)
+CLOSED = replace(OPEN, opens=False)
+
+
+def fill(log: PartialLog, batches: int, first: int = 0) -> None:
+    """Entries of ten rows each, in two buckets."""
+    for number in range(first, first + batches):
+        log.append(TASK, EPOCH, 1, batch(number * 10, number * 10 + 10, buckets=(0, 1)))
+
+
+def of_several(*seqs: int, size: int = 30, bucket: int = 0, version: int = 1) -> Entry:
+    """What stands for these entries."""
+    panes = (PaneRows(60_000, 3 * len(seqs), {LANE: 0}),)
+    merged = Partial(Bucket(bucket), RowCounts(counted=3 * len(seqs)), panes, b"m" * size)
+    ranges = (Range(LANE, seqs[0] * 10 - 10, seqs[-1] * 10),)
+    numbers = tuple(map(Sequence64, seqs))
+    return Entry(numbers[-1], version, ranges, merged, merged=numbers)
+
+
+def clear(log: PartialLog, *said: Clearing) -> None:
+    log.head_clearing([TASK], said or [OPEN])
+
+
+def merge(log: PartialLog, entry: Entry, run_id: str | None = None) -> bool:
+    return log.merge(TASK, EPOCH, OWNER, entry, run_id or log.identity().run_id)
+
+
+def seqs(found: Sequence[Entry]) -> list[int]:
+    return [entry.seq for entry in found]
+
+
+def log_bytes(log: PartialLog) -> int:
+    head = log.head([TASK])[TASK]
+    assert head is not None
+    return head.log_bytes
+
+
+# ------------------------------------------------------------------------------------ clearing
+
+
+def test_a_log_is_cleared_above_the_seq_of_the_look_that_says_so(log: PartialLog) -> None:
+    fill(log, 3)
+    assert log.cleared(TASK) == {}
+    heads = log.head_clearing([TASK, OTHER_TASK], [OPEN])
+    head = heads[TASK]
+    assert head is not None
+    assert head == replace(head, seq=Sequence64(3))
+    assert heads[OTHER_TASK] is None
+    assert log.cleared(TASK) == {BUCKET: Cleared(OWNER, Sequence64(3))}
+    fill(log, 1, first=3)
+    clear(log, CLOSED, replace(OPEN, bucket=Bucket(1)))
+    assert log.cleared(TASK) == {
+        BUCKET: Cleared(OWNER, None),
+        Bucket(1): Cleared(OWNER, Sequence64(4)),
+    }
+
+
+def test_a_look_that_says_nothing_is_a_look(log: PartialLog) -> None:
+    fill(log, 2)
+    head = log.head_clearing([TASK], [])[TASK]
+    assert head is not None
+    assert head.seq == 2
+
+
+def test_a_former_owner_says_nothing_any_more(store: Store, log: PartialLog) -> None:
+    fill(log, 2)
+    clear(log, replace(CLOSED, owner_epoch=AssignmentEpoch(5)))
+    before = store.dump()
+    clear(log, OPEN)
+    assert store.dump() == before
+
+
+def test_a_clearing_of_another_life_of_the_store_is_passed_over(
+    store: Store, log: PartialLog
+) -> None:
+    fill(log, 2)
+    before = store.dump()
+    clear(log, replace(OPEN, epoch=StoreEpoch(EPOCH - 1)), replace(OPEN, task=OTHER_TASK))
+    assert store.dump() == before
+
+
+def test_a_new_life_of_a_task_knows_no_clearing(log: PartialLog) -> None:
+    fill(log, 4)
+    clear(log)
+    fill(log, 2, first=4)
+    assert merge(log, of_several(5, 6))
+    log.initialise(TASK, StoreEpoch(EPOCH + 1), start())
+    assert log.cleared(TASK) == {}
+    assert entries(log) == []
+    assert log_bytes(log) == 0
+
+
+# ------------------------------------------------------------------------------------- merging
+
+
+def test_a_merged_entry_takes_the_place_of_all_that_it_stands_for(log: PartialLog) -> None:
+    clear(log)
+    fill(log, 6)
+    merged = of_several(2, 3, 4)
+    assert merge(log, merged)
+    assert seqs(entries(log)) == [1, 4, 5, 6]
+    assert entries(log)[1] == merged
+    assert seqs(entries(log, 1)) == [1, 2, 3, 4, 5, 6]
+    assert seqs(entries(log, after=1, upto=4)) == [4]
+    assert seqs(entries(log, after=4)) == [5, 6]
+    assert log.read(TASK, BUCKET, Sequence64(1), ALL).vanished == 0
+    assert log.read(TASK, BUCKET, Sequence64(0), ALL).vanished == 0
+
+
+def test_segments_are_merged_in_any_order(log: PartialLog) -> None:
+    clear(log)
+    fill(log, 6)
+    assert merge(log, of_several(4, 5, 6))
+    assert merge(log, of_several(1, 2, 3))
+    assert seqs(entries(log)) == [3, 6]
+    (together,) = log.read_together(TASK, [BUCKET], ALL)
+    assert seqs(together.entries) == [3, 6]
+
+
+def test_log_bytes_are_those_of_what_is_left(log: PartialLog) -> None:
+    clear(log)
+    fill(log, 1)
+    one = log_bytes(log) // 2
+    fill(log, 2, first=1)
+    assert merge(log, of_several(1, 2, 3, size=1_000))
+    larger = log_bytes(log) - 3 * one
+    log.trim(TASK, EPOCH, BUCKET, [Sequence64(3)])
+    assert log_bytes(log) == 3 * one
+    assert 1_000 < larger < 1_500
+
+
+def test_a_merged_entry_is_trimmed_and_put_into_a_base_like_any_other(log: PartialLog) -> None:
+    clear(log)
+    fill(log, 8)
+    assert merge(log, of_several(1, 2))
+    assert merge(log, of_several(3, 4))
+    assert merge(log, of_several(6, 7))
+    assert log.trim(TASK, EPOCH, BUCKET, [Sequence64(2)])
+    assert seqs(entries(log)) == [4, 5, 7, 8]
+    assert log.compact(TASK, EPOCH, BUCKET, base(5))
+    fresh = log.read(TASK, BUCKET, Sequence64(0), ALL)
+    assert fresh.base is not None
+    assert (seqs(fresh.entries), fresh.vanished) == ([7, 8], 0)
+
+
+@pytest.mark.parametrize("again", [(3, 4), (4, 5), (5, 6), (2, 3, 4, 5), (4, 5, 6)], ids=str)
+def test_what_is_merged_is_not_merged_again(
+    store: Store, log: PartialLog, again: tuple[int, ...]
+) -> None:
+    clear(log)
+    fill(log, 6)
+    assert merge(log, of_several(3, 4, 5))
+    before = store.dump()
+    assert not merge(log, of_several(*again))
+    assert not merge(log, of_several(3, 4, 5))
+    assert store.dump() == before
+
+
+def test_nothing_is_replaced_where_an_entry_is_gone(store: Store, log: PartialLog) -> None:
+    clear(log)
+    fill(log, 4)
+    log.trim(TASK, EPOCH, BUCKET, [Sequence64(3)])
+    before = store.dump()
+    assert not merge(log, of_several(2, 3, 4))
+    assert not merge(log, of_several(4, 5))
+    assert store.dump() == before
+
+
+def test_nothing_is_merged_that_its_owner_may_have_read(store: Store, log: PartialLog) -> None:
+    fill(log, 3)
+    assert not merge(log, of_several(1, 2))
+    clear(log, CLOSED)
+    assert not merge(log, of_several(1, 2))
+    clear(log)
+    fill(log, 3, first=3)
+    before = store.dump()
+    assert not merge(log, of_several(2, 3))
+    assert not merge(log, of_several(3, 4, 5))
+    assert store.dump() == before
+    assert merge(log, of_several(4, 5))
+
+
+def test_assistants_of_another_owner_change_nothing(store: Store, log: PartialLog) -> None:
+    clear(log)
+    fill(log, 3)
+    run_id = log.identity().run_id
+    before = store.dump()
+    for owner in (AssignmentEpoch(3), AssignmentEpoch(5)):
+        assert not log.merge(TASK, EPOCH, owner, of_several(1, 2), run_id)
+    assert store.dump() == before
+
+
+def test_assistants_of_another_life_change_nothing(store: Store, log: PartialLog) -> None:
+    clear(log)
+    fill(log, 3)
+    run_id = log.identity().run_id
+    before = store.dump()
+    assert not log.merge(TASK, StoreEpoch(EPOCH + 1), OWNER, of_several(1, 2), run_id)
+    assert not log.merge(OTHER_TASK, EPOCH, OWNER, of_several(1, 2), run_id)
+    assert not merge(log, of_several(1, 2), run_id="another")
+    assert not merge(log, of_several(1, 2, version=2))
+    assert store.dump() == before

@@ -1,0 +1,106 @@
+"""Buckets that close windows key by key, through take-overs and the loss of the store."""
+
+from __future__ import annotations
+
+from mars.machines.owning import GATHERING_MS
+from mars.plan import WatermarkScope
+from mars.types import Lane
+from tests.unit.machines.reducing_rows import NAME, RowSpec, balanced, make_task
+from tests.unit.machines.reducing_world import BUCKETS, Reducer, World
+
+ROWS: list[RowSpec] = [(1, "x"), (2, "x"), (3, "slow"), (12, "x"), (14, "slow"), (25, "x")]
+EARLY = {(0, "x"): 2, (0, "slow"): 1, (10, "x"): 1}
+"""What of ROWS is emitted by the keys' own rows."""
+
+
+def make_world(**limits: int) -> tuple[World, Reducer]:
+    task = make_task(watermark=WatermarkScope.KEY, key_lag_ms=60_000)
+    world = World(task, **limits)
+    world.assign(dict.fromkeys(range(BUCKETS), "r1"))
+    return world, Reducer(world, "r1")
+
+
+def feed_first(world: World, reducer: Reducer) -> None:
+    world.append(NAME, "0", 0, ROWS)
+    world.append(NAME, "1", 0, [(1, "other")])
+    reducer.run(3, elapsed_ms=GATHERING_MS)
+    assert world.emitted(NAME) == EARLY
+
+
+def late(world: World) -> int:
+    assert all(balanced(record.ledger) for record in world.newest())
+    return sum(record.ledger.late for record in world.newest())
+
+
+def test_groups_that_are_due_wait_for_others_before_they_are_committed() -> None:
+    world, reducer = make_world()
+    world.append(NAME, "0", 0, ROWS)
+    reducer.run(2, elapsed_ms=GATHERING_MS // 10)
+    assert world.emitted(NAME) == {}
+
+    reducer.run(12, elapsed_ms=GATHERING_MS // 10)
+    assert world.emitted(NAME) == EARLY
+
+
+def test_a_new_owner_emits_no_group_again_and_knows_which_rows_are_late() -> None:
+    world, reducer = make_world()
+    feed_first(world, reducer)
+    world.assign(dict.fromkeys(range(BUCKETS), "r2"))
+    new = Reducer(world, "r2")
+    new.run(3, elapsed_ms=GATHERING_MS)
+    assert world.emitted(NAME) == EARLY
+
+    world.append(NAME, "0", len(ROWS), [(4, "x"), (15, "slow"), (28, "x"), (31, "x")])
+    new.run(3, elapsed_ms=GATHERING_MS)
+
+    assert world.emitted(NAME) == EARLY | {(20, "x"): 2}
+    new.run(2, elapsed_ms=20_000)
+    assert late(world) == 1
+
+
+def test_a_lost_store_brings_open_groups_back_and_emitted_ones_not() -> None:
+    world, reducer = make_world()
+    feed_first(world, reducer)
+    made: list[Reducer] = []
+    owners = dict.fromkeys(range(BUCKETS), "r2")
+    world.lose_store(owners, also=lambda: made.append(Reducer(world, "r2")))
+    new = made[0]
+    world.append(NAME, "0", 0, ROWS)
+    world.append(NAME, "0", len(ROWS), [(5, "x"), (26, "slow")])
+    new.run(3, elapsed_ms=GATHERING_MS)
+    assert world.emitted(NAME) == EARLY, "lane 1 is not back: nothing is decided"
+    world.append(NAME, "1", 0, [(1, "other")])
+    new.run(3, elapsed_ms=GATHERING_MS)
+
+    assert world.emitted(NAME) == EARLY | {(10, "slow"): 1}
+    new.run(2, elapsed_ms=20_000)
+    assert late(world) == 1
+
+
+def test_a_silent_key_is_emitted_once_the_partitions_are_so_far_ahead() -> None:
+    world, reducer = make_world()
+    feed_first(world, reducer)
+    for lane in ("0", "1"):
+        world.append(NAME, lane, len(ROWS) if lane == "0" else 1, [(80, "x")])
+    reducer.run(3, elapsed_ms=GATHERING_MS)
+
+    assert world.emitted(NAME) == EARLY | {(10, "slow"): 1, (20, "x"): 1, (0, "other"): 1}
+
+
+def test_a_crowded_log_is_merged_without_what_was_emitted() -> None:
+    world, reducer = make_world(log_bytes_max=12_000)
+    feed_first(world, reducer)
+    for number in range(12):
+        world.append(NAME, "0", len(ROWS) + number, [(27, "x")])
+        reducer.run(2, elapsed_ms=GATHERING_MS)
+    world.assign(dict.fromkeys(range(BUCKETS), "r2"))
+    new = Reducer(world, "r2")
+    world.append(NAME, "0", len(ROWS) + 12, [(6, "x"), (33, "x")])
+    new.run(4, elapsed_ms=GATHERING_MS)
+
+    assert world.emitted(NAME) == EARLY | {(20, "x"): 13}
+    new.run(2, elapsed_ms=20_000)
+    assert late(world) == 1
+    head = world.store.head([NAME])[NAME]
+    assert head is not None
+    assert head.offsets[Lane("0")] == len(ROWS) + 14
