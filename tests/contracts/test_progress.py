@@ -111,7 +111,7 @@ def test_a_gap_at_the_end_is_passed_over(cluster: Cluster) -> None:
     [
         b"not json",
         b'{"type":"progress","format":3,"record":{}}',
-        encode_progress(claim(1)).replace(b'"format":3', b'"format":4'),
+        encode_progress(claim(1)).replace(b'"format":4', b'"format":5'),
         b'{"type":"merger","format":1,"record":{}}',
         b"",
     ],
@@ -141,10 +141,11 @@ FORMAT_3_BEFORE_THE_TRACKER = FORMAT_2.replace(b'"format":2', b'"format":3').rep
     b'"snapshot":null',
     b'"snapshot":null,"references":null,"forgotten_ms":null,"revisions":{},"owed":[]',
 )
+FORMAT_3 = FORMAT_3_BEFORE_THE_TRACKER.replace(b'"owed":[]', b'"owed":[],"seen":null')
 """As releases of these formats have written `progress(1)`."""
 
 
-@pytest.mark.parametrize("written", [FORMAT_1, FORMAT_2, FORMAT_3_BEFORE_THE_TRACKER])
+@pytest.mark.parametrize("written", [FORMAT_1, FORMAT_2, FORMAT_3_BEFORE_THE_TRACKER, FORMAT_3])
 def test_a_record_of_an_older_release_has_no_revisions_and_saw_nothing(
     cluster: Cluster, written: bytes
 ) -> None:
