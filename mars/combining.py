@@ -97,7 +97,7 @@ def combine_partials(plan: Plan, pieces: Sequence[Placed]) -> Partial:
         bucket=ordered[0].bucket,
         counts=sum((one.counts for one in ordered), RowCounts()),
         panes=join_panes(pane for one in ordered for pane in one.panes),
-        states=_states(plan, [one.states for one in ordered if one.states]),
+        states=join_states(plan, [one.states for one in ordered if one.states]),
         rejections=_rejections([one.rejections for one in ordered]),
     )
 
@@ -110,7 +110,11 @@ def _places(ranges: Sequence[Range]) -> list[tuple[Lane, int, int]]:
     return sorted(map(_place, ranges))
 
 
-def _states(plan: Plan, pieces: Sequence[bytes]) -> bytes:
+def join_states(plan: Plan, pieces: Sequence[bytes]) -> bytes:
+    """The states of all pieces, merged; none of them is empty.
+
+    Raises TaskLimit where a state outgrows its limit.
+    """
     if len(pieces) < 2:
         return pieces[0] if pieces else b""
     return encode_states(merge(plan, [decode_states(one) for one in pieces]))

@@ -305,6 +305,11 @@ class Plan:
         return not self.keys or bool(self.order_by) or limited
 
     @property
+    def closes_by_key(self) -> bool:
+        """True where the groups of a window may close at times of their own."""
+        return self.options.watermark is WatermarkScope.KEY
+
+    @property
     def folds(self) -> bool:
         """True where groups beyond `max_keys` become one."""
         options = self.options

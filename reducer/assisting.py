@@ -92,10 +92,10 @@ class AssistLoop:
 
     def _go_round(self) -> None:
         assists = self._assists
-        tasks = [task for task in self._tasks.values() if task.begun() and not task.deleted]
-        if not assists or not tasks:
+        if not assists:
             self._done.clear()
             return
+        tasks = [task for task in self._tasks.values() if task.begun() and not task.deleted]
         heads = self._store.head([task.name for task in tasks])
         for task in tasks:
             head = heads.get(task.name)

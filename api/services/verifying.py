@@ -29,7 +29,7 @@ from mars.machines.verifying import (
     pieces_of,
     spans_of,
 )
-from mars.plan import Plan, WatermarkScope
+from mars.plan import Plan
 from mars.ports import CommittedRow
 from mars.types import Lane, Range, Topic, lane_backfill
 from mars.windows import moment
@@ -252,7 +252,7 @@ def _size(definition: TaskDefinition, part: Range) -> int:
 
 def _check_scope(plans: Iterable[Plan]) -> None:
     """Raise Conflict where the groups of a window were not all counted from the same rows."""
-    if any(plan.options.watermark is WatermarkScope.KEY for plan in plans):
+    if any(plan.closes_by_key for plan in plans):
         raise Conflict(
             "the task has watermark: key, so each group of a window was closed at a time of its "
             "own, and this cannot be verified here: compute groups with a batch engine over the "

@@ -11,7 +11,7 @@ from api.services.tasks import TaskService
 from api.services.windows import BucketVersion, WindowService
 from mars.definitions import TaskDefinition
 from mars.errors import NotFound
-from mars.plan import Plan, WatermarkScope
+from mars.plan import Plan
 from mars.types import Reason, Topic
 
 RESULT_ROWS_MAX = 100_000
@@ -42,7 +42,7 @@ class WindowLedgerService:
         late = self._late(definition, start_ms)
         if not waiting and not emitted and not late:
             raise NotFound(f"task {name} has no row of a window that starts at {start_ms}")
-        by_key = {number for number, plan in plans.items() if _closes_by_key(plan)}
+        by_key = {number for number, plan in plans.items() if plan.closes_by_key}
         still_open = sum(
             rows for place, rows in waiting.items() if place not in emitted or place[1] in by_key
         )
@@ -73,7 +73,7 @@ class WindowLedgerService:
             ).rows:
                 if row.version >= definition.first_version:
                     plan = plans.get(row.version)
-                    part = row.emit if plan is not None and _closes_by_key(plan) else 0
+                    part = row.emit if plan is not None and plan.closes_by_key else 0
                     found.setdefault((row.bucket, row.version), {})[part] = row.rows
         return {place: sum(parts.values()) for place, parts in found.items()}
 
@@ -86,7 +86,3 @@ class WindowLedgerService:
             for letter in page.letters
             if letter.window_start_ms == start_ms and letter.version >= definition.first_version
         )
-
-
-def _closes_by_key(plan: Plan) -> bool:
-    return plan.options.watermark is WatermarkScope.KEY

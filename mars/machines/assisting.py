@@ -19,9 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from mars.aggregates import merge
-from mars.codec.states import decode_states, encode_states
-from mars.combining import join_panes, join_ranges
+from mars.combining import join_panes, join_ranges, join_states
 from mars.plan import Plan
 from mars.ports import Assignment
 from mars.types import (
@@ -125,7 +123,6 @@ def _runs(version: int, entries: Sequence[Entry]) -> Iterator[list[Entry]]:
 def _merged(plan: Plan, run: Sequence[Entry]) -> Entry:
     """All that R9 keeps of the entries, in the order of their SEQs, and every rejected row."""
     partials = [entry.partial for entry in run]
-    frames = [decode_states(partial.states) for partial in partials if partial.states]
     return Entry(
         seq=run[-1].seq,
         version=plan.version,
@@ -134,7 +131,7 @@ def _merged(plan: Plan, run: Sequence[Entry]) -> Entry:
             bucket=partials[0].bucket,
             counts=sum((partial.counts for partial in partials), RowCounts()),
             panes=join_panes(pane for partial in partials for pane in partial.panes),
-            states=encode_states(merge(plan, frames)) if frames else b"",
+            states=join_states(plan, [partial.states for partial in partials if partial.states]),
             rejections=Rejections(
                 tuple(row for partial in partials for row in partial.rejections.rows),
                 tuple(one for partial in partials for one in partial.rejections.ranges),

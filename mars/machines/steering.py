@@ -114,9 +114,13 @@ class Steering:
             most = self._limits.spread.imbalance_max
             self._choice = choose(loads.reducers, self._choice.strategy, most, hot)
 
+    @property
+    def _may_split(self) -> bool:
+        return self._limits.enabled and self._limits.strategy in {None, Strategy.SPLIT}
+
     def _hot(self, loads: Loads) -> list[Bucket]:
         """What may have assistants: no move would help it."""
-        if not self._limits.enabled or self._limits.strategy not in {None, Strategy.SPLIT}:
+        if not self._may_split:
             return []
         return hotter_than_a_reducer(loads.reducers, self._limits.scale)
 
@@ -173,7 +177,7 @@ class Steering:
         more use go once that has been so for a cool-down.
         """
         limits, now_s = self._limits, loads.now_s
-        if not limits.enabled or limits.strategy not in {None, Strategy.SPLIT}:
+        if not self._may_split:
             return {}
         if now_s < self._assist_after_s or self._choice.strategy is not Strategy.SPLIT:
             return None

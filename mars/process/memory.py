@@ -32,7 +32,8 @@ new objects, looking for cycles took 13 % of the time of reading (see `docs/perf
 def keep_small() -> None:
     """Call it first of all in a process, before polars is imported and threads are started.
 
-    What the environment already says stays. Where the C library is not glibc, its part is left out.
+    What the environment says of polars stays; its `MALLOC_*` does not. Where the C library is not
+    glibc, its part is left out.
     """
     # A process is one of many on a machine: threads of its own only wait for each other.
     os.environ.setdefault("POLARS_MAX_THREADS", "1")

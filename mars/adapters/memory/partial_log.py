@@ -162,8 +162,10 @@ class MemoryPartialLog:
     @fallible
     def head(self, tasks: Sequence[TaskName]) -> dict[TaskName, Head | None]:
         """One look per task."""
-        now_ms = self._store.clock()
-        run_id = self._store.run_id
+        return self._heads(tasks)
+
+    def _heads(self, tasks: Sequence[TaskName]) -> dict[TaskName, Head | None]:
+        now_ms, run_id = self._store.clock(), self._store.run_id
         return {name: head_of(self._store.tasks.get(name), now_ms, run_id) for name in tasks}
 
     @fallible
@@ -175,8 +177,7 @@ class MemoryPartialLog:
             found = self._store.task(one.task, one.epoch)
             if found is not None:
                 found.clear(one)
-        now_ms, run_id = self._store.clock(), self._store.run_id
-        return {name: head_of(self._store.tasks.get(name), now_ms, run_id) for name in tasks}
+        return self._heads(tasks)
 
     @fallible
     def cleared(self, task: TaskName) -> dict[Bucket, Cleared]:

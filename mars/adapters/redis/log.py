@@ -168,10 +168,7 @@ class RedisPartialLog:
         keys = [self._head_keys(task) for task in tasks]
         with translated():
             answers = _HEAD.read_each(self._client, keys) if keys else []
-        return {
-            task: None if answer is None else read_head(answer)
-            for task, answer in zip(tasks, answers, strict=True)
-        }
+        return _heads(tasks, answers)
 
     def head_clearing(
         self, tasks: Sequence[TaskName], clearings: Sequence[Clearing]
@@ -182,10 +179,7 @@ class RedisPartialLog:
         calls += [(_HEAD, self._head_keys(task), ()) for task in tasks]
         with translated():
             answers = Script.run_together(self._client, calls)[first:]
-        return {
-            task: None if answer is None else read_head(answer)
-            for task, answer in zip(tasks, answers, strict=True)
-        }
+        return _heads(tasks, answers)
 
     def _clear_calls(self, clearings: Sequence[Clearing]) -> list[Call]:
         """One script for each task."""
@@ -393,6 +387,13 @@ class RedisPartialLog:
             _whole_slice(bases, log_entries(*found), run_id, _vanished(counts))
             for bases, *found, counts in _of_each(answers, 3)
         ]
+
+
+def _heads(tasks: Sequence[TaskName], answers: Sequence[Any]) -> dict[TaskName, Head | None]:
+    return {
+        task: None if answer is None else read_head(answer)
+        for task, answer in zip(tasks, answers, strict=True)
+    }
 
 
 def _count(pipeline: redis.client.Pipeline, keys: TaskKeys, bucket: Bucket) -> None:

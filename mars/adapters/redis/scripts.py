@@ -39,9 +39,9 @@ class Script:
         then is no second try.
         """
         try:
-            return _execute(client, "EVALSHA", *self._call(self.digest, keys, arguments))
+            return _execute(client, "EVALSHA", *_call(self.digest, keys, arguments))
         except NoScriptError:
-            return _execute(client, "EVAL", *self._call(self.source, keys, arguments))
+            return _execute(client, "EVAL", *_call(self.source, keys, arguments))
 
     def read_each(self, client: redis.Redis, keys: Sequence[Sequence[str]]) -> list[Any]:
         """Run a script that only reads, once per list of keys, in one round trip."""
@@ -54,7 +54,7 @@ class Script:
     def _pipelined(self, client: redis.Redis, keys: Sequence[Sequence[str]]) -> list[Any]:
         with client.pipeline(transaction=False) as pipeline:
             for some in keys:
-                _execute(pipeline, "EVALSHA", *self._call(self.digest, some, ()))
+                _execute(pipeline, "EVALSHA", *_call(self.digest, some, ()))
             return pipeline.execute()
 
     @staticmethod
@@ -70,12 +70,6 @@ class Script:
                 _execute(client, "SCRIPT LOAD", source)
             return _together(client, calls)
 
-    @staticmethod
-    def _call(
-        script: str, keys: Sequence[str], arguments: Sequence[Argument]
-    ) -> tuple[Argument, ...]:
-        return (script, len(keys), *keys, *arguments)
-
 
 Call = tuple[Script, Sequence[str], Sequence[Argument]]
 """A script, its keys and its arguments."""
@@ -84,8 +78,12 @@ Call = tuple[Script, Sequence[str], Sequence[Argument]]
 def _together(client: redis.Redis, calls: Sequence[Call]) -> list[Any]:
     with client.pipeline(transaction=True) as pipeline:
         for script, keys, arguments in calls:
-            _execute(pipeline, "EVALSHA", script.digest, len(keys), *keys, *arguments)
+            _execute(pipeline, "EVALSHA", *_call(script.digest, keys, arguments))
         return pipeline.execute()
+
+
+def _call(script: str, keys: Sequence[str], arguments: Sequence[Argument]) -> tuple[Argument, ...]:
+    return (script, len(keys), *keys, *arguments)
 
 
 def _execute(client: redis.Redis, *parts: Argument) -> Any:
