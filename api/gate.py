@@ -95,11 +95,7 @@ class Gate:
             return ANYBODY
         if access.ring.stale:
             await run_in_threadpool(access.ring.refresh)
-        try:
-            visit.caller = access.caller(visit.headers.get("authorization"))
-        except NotAuthenticated:
-            self._check_rate(visit.address)
-            raise
+        visit.caller = await self._caller(visit)
         self._check_rate(f"key {visit.caller.key}")
         if not visit.caller.role.covers(needed):
             raise Forbidden(
@@ -107,6 +103,17 @@ class Gate:
                 f"{visit.shown_path} needs {needed}: use another key, or ask an admin for one"
             )
         return visit.caller
+
+    async def _caller(self, visit: _Visit) -> Caller:
+        access, shown = self._services.access, visit.headers.get("authorization")
+        try:
+            return access.caller(shown)
+        except NotAuthenticated:
+            self._check_rate(visit.address)
+            if shown is None:
+                raise
+        await run_in_threadpool(access.ring.look_again)
+        return access.caller(shown)
 
     def _check_rate(self, who: str) -> None:
         wait_s = self._services.access.wait_s(who)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import logging
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,6 +25,9 @@ REQUESTS_PER_SECOND = 100
 
 KEYS_MAX = 1_000
 """Keys of a namespace: all are kept in memory, and read again at each change of one."""
+
+LOOK_AGAIN_S = 0.2
+"""Between two readings of all keys because of some that are not known: who guesses waits."""
 
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 """By what names this machine calls itself."""
@@ -96,33 +100,50 @@ class KeyRing:
         self._registry = registry
         self._lock = Lock()
         self._keys: Mapping[KeyId, ApiKey] | None = None
-        self._stale = True
+        self._changes, self._changes_read = 1, 0
+        """Changes that were heard of, and those of them that the keys have; one at the start."""
+        self._read_s = -math.inf
 
     def watch(self) -> None:
         """Learn of changes from now on."""
         self._registry.watch(self._changed)
 
     def _changed(self) -> None:
-        self._stale = True
+        self._changes += 1
 
     @property
     def stale(self) -> bool:
         """Whether `refresh` is due."""
-        return self._stale
+        return self._changes_read != self._changes
 
     def refresh(self) -> None:
-        """Read the keys again. Raises Unavailable as long as they never were."""
+        """Read the keys again if they have changed. Raises Unavailable as long as they never were
+        read.
+        """
         with self._lock:
-            if not self._stale:
-                return
-            self._stale = False  # before reading: a change meanwhile is another one
-            try:
-                self._keys = {key.id: key for key in self._registry.all()}
-            except Unavailable as error:
-                self._stale = True
-                if self._keys is None:
-                    raise
-                LOG.warning("keys are as they were last read: %s", error)
+            if self.stale:
+                self._read()
+
+    def look_again(self) -> None:
+        """Before a key is refused: it may have been made a moment ago, elsewhere.
+
+        Raises as `refresh` does.
+        """
+        with self._lock:
+            if time.monotonic() - self._read_s >= LOOK_AGAIN_S:
+                self._read()
+
+    def _read(self) -> None:
+        changes = self._changes  # before reading: a change meanwhile is another one
+        self._read_s = time.monotonic()
+        try:
+            self._keys = {key.id: key for key in self._registry.all()}
+        except Unavailable as error:
+            if self._keys is None:
+                raise
+            LOG.warning("keys are as they were last read: %s", error)
+        else:
+            self._changes_read = changes
 
     def find(self, text: str) -> ApiKey | None:
         """The key that a text is; `refresh` first."""

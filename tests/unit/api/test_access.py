@@ -250,6 +250,41 @@ def test_keys_count_as_last_read_while_zookeeper_is_away(guarded: World) -> None
     assert guarded.services.access.ring.stale
 
 
+def test_a_key_opens_though_nobody_has_heard_of_it_yet(
+    guarded: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("api.services.access.LOOK_AGAIN_S", 0.0)
+    first, ring = bearer(guarded, Role.READER), guarded.services.access.ring
+    assert guarded.http.get("/v1/tasks", headers=first).status_code == 200
+    second = bearer(guarded, Role.READER)
+    ring._changes_read = ring._changes  # the watch of the second has not come
+    assert guarded.http.get("/v1/tasks", headers=second).status_code == 200
+
+
+def test_keys_are_not_read_for_each_guess(guarded: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("api.services.access.LOOK_AGAIN_S", 3_600.0)
+    read = []
+    every = guarded.keys.all
+    monkeypatch.setattr(guarded.keys, "all", lambda: read.append(1) or every())
+    headers = {"Authorization": "Bearer guessed"}
+    for _ in range(10):
+        problem(guarded.http.get("/v1/tasks", headers=headers), 401)
+    assert len(read) <= 1
+
+
+def test_keys_are_stale_until_they_are_read(
+    guarded: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another request in that moment waits; it is not refused by what was known before."""
+    ring, every = guarded.services.access.ring, guarded.keys.all
+    during = []
+    monkeypatch.setattr(guarded.keys, "all", lambda: during.append(ring.stale) or every())
+    reader = bearer(guarded, Role.READER)
+    assert guarded.http.get("/v1/tasks", headers=reader).status_code == 200
+    assert during == [True]
+    assert not ring.stale
+
+
 def test_nobody_gets_in_before_the_keys_were_ever_read() -> None:
     world = World(ON)
     reader = bearer(world, Role.READER)
