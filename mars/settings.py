@@ -106,8 +106,9 @@ class MapperSettings:
     linger_ms_max: Natural = 1_000
     """Longest wait for a batch to fill; part of the close latency of a busy topic."""
     rest_ms_max: Natural = 500
-    """The same near the end of the topic. Rows that may close a window do not wait at all; others
-    are so much fresher in the answers about open windows, for some CPU time a batch."""
+    """The same near the end of the topic, where it is 10 ms for each of its tasks, up to 2 s, if
+    that is longer. Rows that may close a window do not wait at all; others are so much fresher in
+    the answers about open windows, for some CPU time a batch."""
     poll_ms: Positive = 50
     """Longest wait for records in one poll: how late an idle mapper notices anything else."""
 

@@ -72,6 +72,11 @@ HEAD_INTERVAL_MS = 1_000
 """How often every head is read: while no rows come, nothing else tells that the store was lost and
 that the task is to be read again from further back."""
 
+REST_MS_A_TASK = 10
+REST_MS_OF_MANY = 2_000
+"""Each task makes a batch of its own of the same rows, so the rows of a topic that many tasks read
+rest longer: as long for 200 tasks as keeps the batches of a lane at a hundred a second."""
+
 UNKNOWN_LANE_PAUSE_MS = 1_000
 """Pause before a lane that the task does not have yet is offered again: the leader adds it."""
 
@@ -80,8 +85,8 @@ class Mapping:
     """The machine of a mapper process.
 
     `rows_max` and `bytes_max` bound what one reader holds. While records lie ahead it collects up
-    to that, or for `linger_ms`; near the end of what is there, for `rest_ms`, and not at all if the
-    rows may close a window.
+    to that, or for `linger_ms`; near the end of what is there, for `rest_ms`, or longer for many
+    tasks, and not at all if the rows may close a window.
     """
 
     def __init__(
@@ -266,10 +271,15 @@ class Mapping:
         age_ms = self._state.now_ms - buffer.oldest_ms
         if not drained:
             return age_ms >= self._linger_ms
-        return age_ms >= self._rest_ms or any(
-            view.may_close(buffer.lane, buffer.newest_ms)
-            for view in self._state.within(key, buffer)
+        takers = self._state.within(key, buffer)
+        return age_ms >= self._rest(len(takers)) or any(
+            view.may_close(buffer.lane, buffer.newest_ms) for view in takers
         )
+
+    def _rest(self, takers: int) -> int:
+        if not self._rest_ms:
+            return 0
+        return max(self._rest_ms, min(takers * REST_MS_A_TASK, REST_MS_OF_MANY))
 
     def _offer(self, reader: ReaderName, key: Partition, buffer: LaneBuffer) -> list[Instruction]:
         """Offer the buffer to every task whose next offset lies in it."""

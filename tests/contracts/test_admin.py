@@ -1,10 +1,12 @@
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource
 
+from mars.adapters.kafka.errors import NO_LEADER
 from mars.errors import SettingsError
 from mars.types import Topic
 from tests.contracts.kafka_servers import BUCKETS, Cluster, KafkaCluster
@@ -94,6 +96,26 @@ def test_offsets_at_a_time_are_the_first_at_or_after_it_else_the_end(cluster: Cl
 
 
 @pytest.mark.integration
+@pytest.mark.parametrize("code", sorted(NO_LEADER))
+def test_a_partition_that_was_made_just_now_is_asked_again_until_it_has_a_leader(
+    kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    topic, admin = kafka_cluster.topic(1), kafka_cluster.admin()
+    ask = admin._client.list_offsets
+    refused: list[Future[object]] = []
+
+    def no_leader_once(places: dict[TopicPartition, object], **more: object) -> object:
+        if refused:
+            return ask(places, **more)
+        refused.append(Future())
+        refused[0].set_exception(KafkaException(KafkaError(code, "no leader yet")))
+        return dict.fromkeys(places, refused[0])
+
+    monkeypatch.setattr(admin._client, "list_offsets", no_leader_once)
+    assert admin.ends(topic) == {0: 0}
+    assert refused
+
+
 def test_several_processes_may_make_the_same_topics_at_once(kafka_cluster: KafkaCluster) -> None:
     topic = Topic(f"{kafka_cluster.settings.namespace}.race")
 

@@ -24,6 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, b
 
 from mars.adapters.kafka.config import admin_properties
 from mars.adapters.kafka.errors import (
+    NO_LEADER,
     UNKNOWN_TOPIC,
     configured,
     kafka_error,
@@ -87,15 +88,6 @@ INCIDENTS = {
 
 LEADER_WAIT_S = 5.0
 """How long a partition may be without a leader that answers: it was made or has moved just now."""
-
-NO_LEADER = frozenset(
-    {
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.UNKNOWN_LEADER_EPOCH,
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-    }
-)
 
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]

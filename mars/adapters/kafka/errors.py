@@ -39,6 +39,18 @@ UNKNOWN_TOPIC = frozenset(
     }
 )
 
+NO_LEADER = frozenset(
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._NOENT,
+    }
+)
+"""A partition was made or has moved just now; the last is the client's, where none of those that
+were asked for has a leader."""
+
 OUTPUT_REFUSALS = UNKNOWN_TOPIC | {
     KafkaError.MSG_SIZE_TOO_LARGE,
     KafkaError.RECORD_LIST_TOO_LARGE,

@@ -320,6 +320,18 @@ def test_rows_at_the_end_of_a_topic_rest_until_a_batch_is_worth_it() -> None:
     assert here.counts("a").total() == behind[-1]
 
 
+def test_rows_that_many_tasks_read_rest_longer() -> None:
+    here = World({0: []}, rest_ms=500, now_ms=1_200_000)
+    for number in range(100):
+        here.add(make_task(f"t{number}"))
+    here.assign(0)
+
+    feed_slowly(here, seconds=10)
+
+    assert 8 * 100 <= len(here.appended) <= 11 * 100
+    assert here.counts("t0") == here.counts("t99")
+
+
 def test_rows_that_may_close_a_window_do_not_rest() -> None:
     here = World({0: []}, rest_ms=10_000, now_ms=1_200_000 - 5_050)
     here.add(make_task("a"))
