@@ -45,6 +45,7 @@ def _map(process: Process) -> None:
         reporter=reporter,
         services=services,
         poll_s=limits.poll_ms / 1000,
+        records_max=limits.batch_rows_max,
         tracking=process.tracking(),
     )
     settle_garbage_collection()

@@ -53,7 +53,10 @@ poll at full speed takes about 20 ms."""
 
 
 class MapperLoop:
-    """One thread: poll, feed the machine, act, report."""
+    """One thread: poll, feed the machine, act, report.
+
+    `records_max`: messages of a batch; a poll takes no more than it may hold.
+    """
 
     def __init__(  # noqa: PLR0913 -- the ports of a process
         self,
@@ -67,6 +70,7 @@ class MapperLoop:
         reporter: Reporter,
         services: Services,
         poll_s: float,
+        records_max: int = POLL_RECORDS_MAX,
         tracking: Outbox | None = None,
     ) -> None:
         self._machine = machine
@@ -78,6 +82,7 @@ class MapperLoop:
         self._reporter = reporter
         self._services = services
         self._poll_s = poll_s
+        self._records_max = min(records_max, POLL_RECORDS_MAX)
         self._tracking = tracking
         self._messages = 0
         self._meter = MapperMeter()
@@ -110,14 +115,14 @@ class MapperLoop:
     def _poll(self, name: ReaderName, timeout_s: float) -> ReaderName | None:
         """Poll one reader; its name if it is near the end of what is there."""
         reader = self._readers[name]
-        events = self._services.attempt("kafka", lambda: reader.poll(POLL_RECORDS_MAX, timeout_s))
+        events = self._services.attempt("kafka", lambda: reader.poll(self._records_max, timeout_s))
         records = 0
         for event in events or ():
             if isinstance(event, Fetched):
                 records += len(event.records.values)
             self._feed(Sourced(name, event))
         self._messages += records
-        near = records < POLL_RECORDS_MAX and sum(reader.lags().values()) < NEAR_THE_END_MESSAGES
+        near = records < self._records_max and sum(reader.lags().values()) < NEAR_THE_END_MESSAGES
         return name if near else None
 
     def _report(self) -> None:
