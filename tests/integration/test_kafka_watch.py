@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -44,6 +45,12 @@ def asked(ask: KafkaWatch) -> str:
     return found or ""
 
 
+def stands_still(pid: int) -> bool:
+    """A signal is sent before it is obeyed: a thread may still answer in that moment."""
+    stats = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return all(stat.rpartition(")")[2].split()[0] == "T" for stat in stats)
+
+
 def test_an_address_where_nobody_listens_is_named() -> None:
     bootstrap = f"127.0.0.1:{free_port()}"
     assert asked(watch(bootstrap)) == (
@@ -58,6 +65,7 @@ def test_a_broker_that_hangs_is_named_in_time_and_found_again(broker: KafkaServe
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)
     try:
+        wait_for("the broker to stand still", lambda: stands_still(pid))
         for _ in range(2):  # over the connection that is there, then over a new one
             assert "does not answer" in asked(ask)
     finally:
