@@ -21,7 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     OffsetSpec,
 )
 
-from mars.adapters.kafka.admin import NO_LEADER
+from mars.adapters.kafka.errors import NO_LEADER
 
 ANSWER_S = 20.0
 """Longest answer of the broker; it answers in milliseconds unless it starves."""
