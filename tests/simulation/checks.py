@@ -279,11 +279,9 @@ class Checks:
 
     def counted_up_to(self, name: TaskName, bucket: Bucket, epoch: StoreEpoch) -> int:
         """The last SEQ that is committed as seen; 0 if there is none in this life of the store."""
-        records = [
-            one for one in self._newest().values() if (one.task, one.bucket) == (name, bucket)
-        ]
-        seen = [one.seen for one in records if one.store_epoch == epoch and one.seen is not None]
-        return max((one.through for one in seen), default=0)
+        records = [one for one in self._records(bucket) if isinstance(one, Progress)]
+        alive = [one for one in records if (one.task, one.store_epoch) == (name, epoch)]
+        return max((one.seen.through for one in alive if one.seen is not None), default=0)
 
     def _progress(self, bucket: Bucket) -> None:
         """I2, I3 on the records of one bucket, in the order in which they were committed."""

@@ -561,7 +561,8 @@ class World:
         ]
         noted = self.weather.vanish_noted
         if not noted or self.chance.random() < 0.5:
-            entries = [one for one in entries if one[2] > self._read_up_to(*one[:2])]
+            read = {log: self._read_up_to(*log) for log in {one[:2] for one in entries}}
+            entries = [one for one in entries if one[2] > read[one[:2]]]
         if entries:
             name, bucket, seq = self.chance.choice(entries)
             del tasks[name].logs[bucket][seq]
