@@ -44,12 +44,12 @@ from mars.adapters.zookeeper import (
 )
 from mars.definitions import FileHistory
 from mars.errors import SettingsError, Unavailable
+from mars.garbage import settle_garbage_collection
 from mars.plan import Stream
 from mars.process import life as living
 from mars.process import logs
 from mars.process.command import settings_from_command_line
 from mars.process.member import REPORT_INTERVAL_S, Reporter, member_id
-from mars.process.memory import settle_garbage_collection
 from mars.settings import ApiSettings, Settings
 
 BACKLOG = 128

@@ -5,11 +5,11 @@ from __future__ import annotations
 from mapper.loop import MapperLoop
 from mars.adapters.kafka import KafkaReader
 from mars.adapters.redis import RedisPartialLog
+from mars.garbage import settle_garbage_collection
 from mars.machines.mapping import Mapping
 from mars.machines.mapping_events import CATCH_UP, LIVE
 from mars.process import logs
 from mars.process.command import parser_of, settings_of
-from mars.process.memory import settle_garbage_collection
 from mars.process.serving import Process, serve
 from mars.process.tasks import TaskSource
 from mars.settings import Settings

@@ -13,6 +13,7 @@ from mars.adapters.kafka import (
     KafkaTopicAdmin,
 )
 from mars.adapters.redis import RedisNoteBox, RedisPartialLog
+from mars.garbage import settle_garbage_collection
 from mars.machines.balancing import SpreadLimits
 from mars.machines.owning import OwningLimits
 from mars.machines.pressing import PressLimits
@@ -25,7 +26,6 @@ from mars.process.command import settings_from_command_line
 from mars.process.incidents import IncidentTeller
 from mars.process.life import Life
 from mars.process.member import Reporter
-from mars.process.memory import settle_garbage_collection
 from mars.process.serving import Process, serve
 from mars.process.tasks import TaskSource
 from mars.process.tracking import Outbox

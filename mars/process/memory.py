@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import gc
 import os
 
 JEMALLOC = "narenas:2,dirty_decay_ms:500,muzzy_decay_ms:0"
@@ -24,10 +23,6 @@ TRIMMED_BYTES_MIN = 4_194_304
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 """Of glibc's `mallopt(3)`."""
 
-OBJECTS_BETWEEN_COLLECTIONS = 200_000
-"""Messages and rows are freed by their reference counts and form no cycles. With the default of 700
-new objects, looking for cycles took 13 % of the time of reading (see `docs/performance.md`)."""
-
 
 def keep_small() -> None:
     """Call it first of all in a process, before polars is imported and threads are started.
@@ -43,10 +38,3 @@ def keep_small() -> None:
         mallopt(_M_ARENA_MAX, ARENAS_MAX)
         mallopt(_M_MMAP_THRESHOLD, MAPPED_BYTES_MIN)
         mallopt(_M_TRIM_THRESHOLD, TRIMMED_BYTES_MIN)
-
-
-def settle_garbage_collection() -> None:
-    """Call it once everything is imported and wired: what is there now is never looked at again."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS, 10, 10)

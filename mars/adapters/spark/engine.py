@@ -6,6 +6,7 @@ import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pyspark import SparkContext
@@ -29,6 +30,7 @@ from mars.adapters.spark.work import (
 )
 from mars.definitions import FileHistory
 from mars.errors import JobCancelled, JobFailed, MarsError, TaskLimit, Unavailable
+from mars.garbage import settle_garbage_collection
 from mars.ports import MapJob, QueryAnswer, QueryJob
 from mars.settings import Settings
 from mars.types import Mapped, Range, Topic, lane_partition
@@ -251,11 +253,22 @@ def _two_stages(
     merges = max(1, min(buckets, MERGES_MAX, len(tasks)))
     return list(
         context.parallelize(tasks, len(tasks))
-        .mapPartitions(first)
+        .mapPartitions(_OnExecutor(first))
         .partitionBy(merges, int)
         .mapPartitions(second)
         .collect()
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _OnExecutor:
+    """The first stage in a Python process of an executor, which then does more tasks."""
+
+    work: MapWork
+
+    def __call__(self, tasks: Iterable[Task]) -> Iterator[Sent]:
+        settle_garbage_collection()
+        return self.work(tasks)
 
 
 def _cancel(context: SparkContext, group: str) -> None:

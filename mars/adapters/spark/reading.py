@@ -110,7 +110,7 @@ def read_range(consumer: Consumer, topic: str, part: Range) -> Iterator[Records 
         pending += portion
         size += sum(map(len, portion))
         while len(pending) >= BATCH_ROWS or size >= BATCH_BYTES:
-            batch = pending[: _cut(pending)]
+            batch = pending[: _cut(pending, size)]
             yield _records(part, position, _after(batch), batch)
             position, pending = _after(batch), pending[len(batch) :]
             size -= sum(map(len, batch))
@@ -118,8 +118,10 @@ def read_range(consumer: Consumer, topic: str, part: Range) -> Iterator[Records 
         yield _records(part, position, part.next, pending)
 
 
-def _cut(messages: list[Message]) -> int:
+def _cut(messages: list[Message], size: int) -> int:
     """How many messages the next batch takes, whatever portions they came in."""
+    if size < BATCH_BYTES:
+        return BATCH_ROWS
     return min(BATCH_ROWS, bisect_left(list(accumulate(map(len, messages))), BATCH_BYTES) + 1)
 
 

@@ -30,6 +30,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from mars.adapters.spark.errors import SPARK_ERRORS, driver_is_gone, translated
 from mars.adapters.spark.session import close_session, forget_session, open_session
 from mars.errors import MarsError, Unavailable
+from mars.garbage import settle_garbage_collection
 from mars.settings import Settings
 
 SOURCE = "mars-rounds"
@@ -131,6 +132,7 @@ class RoundsReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """On an executor: do one work."""
+        settle_garbage_collection()
         for outcome in partition.value():
             yield pa.RecordBatch.from_arrays([pa.array([outcome], pa.binary())], schema=_SCHEMA)
 
