@@ -337,8 +337,13 @@ class Folding:
         return Ahead(self.ahead_ms)
 
     def behind(self, level_ms: int | None) -> bool:
-        """True if C could go on although no window is due, and nothing else may say so."""
-        return False
+        """True if C could go on although no window is due, and nothing else may say so.
+
+        So it is where nothing is left to read but marks, such as those of a lane that is read again
+        for other buckets.
+        """
+        closed_ms = self.closed_by(level_ms)
+        return closed_ms is not None and (self.closed_ms is None or self.closed_ms < closed_ms)
 
     def rows_ahead(self) -> int:
         """How many groups `close_ahead` would close now; 0: nothing is due."""

@@ -213,12 +213,14 @@ class Owning:
     def tasks_changed(self, tasks: Mapping[TaskName, RunnableTask]) -> list[Instruction]:
         """Take the newest definitions."""
         self._tasks = tasks
+        running = {name for name, task in tasks.items() if not (task.deleted or task.failed)}
+        # One that has failed, and runs again, is tried again: its failure may be forgotten.
+        self._sick &= running
         if self.state not in (OwnState.OWNING, OwnState.COMMITTING):
             return []
         reads: list[Instruction] = []
         for name, task in tasks.items():
-            if task.deleted or task.failed:
-                self._sick.discard(name)
+            if name not in running:
                 self._parts.pop(name, None)
             elif name in self._parts and self._parts[name].same_life(task):
                 self._parts[name].update(task)

@@ -144,9 +144,11 @@ class KeyFolding(Folding):
                     yield start, due
 
     def behind(self, level_ms: int | None) -> bool:
-        """True where C was held by the number of windows, and all of them were closed ahead."""
+        """True, too, where C was held by the number of windows, and all were closed ahead."""
+        if self.ahead_ms is None:
+            return super().behind(level_ms)
         closed_ms = self.closed_by(level_ms)
-        if closed_ms is None or self.ahead_ms is None:
+        if closed_ms is None:
             return False
         return self.closed_ms is None or self.closed_ms < min(closed_ms, self.ahead_ms)
 

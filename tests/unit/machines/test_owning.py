@@ -309,6 +309,24 @@ def test_a_failed_task_is_read_from_the_start_once_it_is_resumed() -> None:
     assert read.after == 0
 
 
+def test_a_task_whose_failure_was_forgotten_while_the_bucket_was_interrupted_is_tried_again() -> (
+    None
+):
+    here = Bucket()
+    here.own()
+    here.fail(culprit=NAME)
+    # ZooKeeper had it as failed, lost everything, and has it back as it was before.
+    here.change(make_task(state=TaskState.FAILED))
+    here.change(make_task())
+
+    here.machine.ticked(RETRY_PAUSE_MS)
+    here.own()
+
+    head = make_head(1, {P0: 1}, mark_s=10)
+    assert here.read(head, make_entry(1, 0, [(1, "x")])) == []
+    assert names(only(here.machine.ticked(RETRY_PAUSE_MS), CommitTransaction)) == [NAME]
+
+
 def test_a_store_that_went_back_is_reported_and_stops_the_bucket() -> None:
     here = Bucket()
     here.own()
@@ -465,6 +483,19 @@ def test_progress_is_committed_without_rows_once_it_is_old_and_not_before() -> N
     assert commit.transaction.results == ()
     assert commit.transaction.progress[0].merged == {P0: 1}
 
+    here.commit(commit)
+    assert here.machine.ticked(20_000) == []
+
+
+def test_windows_close_in_a_bucket_without_rows_though_nothing_of_it_is_read_again() -> None:
+    here = Bucket()
+    here.own(make_progress({P0: 1}, closed_ms=0))
+
+    here.read(make_head(1, {P0: 1}, mark_s=10))
+    commit = only(here.machine.ticked(10_000), CommitTransaction)
+
+    (closed_ms,) = [record.closed_ms for record in commit.transaction.progress]
+    assert (closed_ms or 0) > 0
     here.commit(commit)
     assert here.machine.ticked(20_000) == []
 
