@@ -78,9 +78,17 @@ the last commits (5 s) it fits into the 10 s that whoever stops processes usuall
 ROUND_PAUSE_S = 0.01
 """Least time between two rounds: doorbells that ring meanwhile are answered together."""
 
+LOOKS_SHARE = 0.05
+"""Most of the time that goes into looks at the heads of all tasks, those that did not ring among
+them: with hundreds of tasks they come less often than every `poll_s`."""
+
 
 class ReducerLoop:
-    """Goes round at every doorbell and outcome, and every `poll_s` besides."""
+    """Goes round at every doorbell and outcome, and every `poll_s` besides.
+
+    A round looks at the heads of the tasks that rang; at those of all tasks when something but a
+    commit has happened, and now and then because bells may be lost.
+    """
 
     def __init__(  # noqa: PLR0913 -- the ports of a process
         self,
@@ -120,7 +128,10 @@ class ReducerLoop:
         self._tracker = tracker
         self._assistant = assistant or AssistLoop(log)
         self._log = logs.logger("reducer")
-        self._inbox: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[Event | frozenset[TaskName] | None] = queue.SimpleQueue()
+        """Outcomes, tasks that rang, and None for whatever else is to begin a round."""
+        self._rung: set[TaskName] = set()
+        self._look_at_all_s = 0.0
         self._metering = Metering()
         self._work = BucketWork(member, sink, self._inbox.put, threads, self._metering)
         self._balance = balance
@@ -170,8 +181,8 @@ class ReducerLoop:
 
     def _listen(self, life: Life) -> None:
         while not life.stopping:
-            if self._store.wait(self._poll_s):
-                self._inbox.put(None)
+            if rung := self._store.wait(self._poll_s):
+                self._inbox.put(rung)
 
     def _wait(self) -> None:
         """Wait for an outcome or a ring, then take all that are there."""
@@ -181,7 +192,9 @@ class ReducerLoop:
         except queue.Empty:
             return
         while True:
-            if event is not None:
+            if isinstance(event, frozenset):
+                self._rung |= event
+            elif event is not None:
                 self._feed(event)
             try:
                 event = self._inbox.get_nowait()
@@ -210,10 +223,15 @@ class ReducerLoop:
             self._report()
 
     def _look(self) -> None:
-        watched = self._machine.watched()
+        watched, clearings = self._machine.watched(), self._machine.clearings()
+        begun_s = time.monotonic()
+        everything = begun_s >= self._look_at_all_s
+        if not everything:
+            named = self._rung | {said.task for said in clearings}
+            watched = [task for task in watched if task in named]
+        self._rung.clear()
         if not watched:
             return
-        clearings = self._machine.clearings()
         heads = self._services.attempt("redis", lambda: self._heads(watched, clearings))
         if heads is None:
             return
@@ -221,6 +239,9 @@ class ReducerLoop:
         instructions = self._machine.handle(HeadsRead(heads, clearings))
         self._read_logs([each for each in instructions if isinstance(each, ReadLog)])
         self._carry_out([each for each in instructions if not isinstance(each, ReadLog)])
+        if everything:
+            done_s = time.monotonic()
+            self._look_at_all_s = begun_s + max(self._poll_s, (done_s - begun_s) / LOOKS_SHARE)
 
     def _heads(
         self, watched: list[TaskName], clearings: tuple[Clearing, ...]
@@ -305,6 +326,8 @@ class ReducerLoop:
 
     def _feed(self, event: Event) -> None:
         self._note(event)
+        if not isinstance(event, BucketCommitted):  # after all else there may be more to read
+            self._look_at_all_s = 0.0
         self._carry_out(self._machine.handle(event))
 
     def _note(self, event: Event) -> None:

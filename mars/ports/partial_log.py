@@ -305,5 +305,5 @@ class PartialLog(Protocol):
     def listen(self, tasks: Sequence[TaskName]) -> None:
         """Hear the doorbells of these tasks from now on."""
 
-    def wait(self, timeout_s: float) -> bool:
-        """Wait for a doorbell; True if one rang. Best effort: callers poll besides."""
+    def wait(self, timeout_s: float) -> frozenset[TaskName]:
+        """Wait for a doorbell; the tasks whose bells rang. Best effort: callers poll besides."""

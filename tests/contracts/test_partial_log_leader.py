@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mars.ports import Applied, Head, NoTask, PartialLog, Stale, StoreIdentity, TaskPaused
-from mars.types import Bucket, Lane, Sequence64, StoreEpoch
+from mars.types import Bucket, Lane, Sequence64, StoreEpoch, TaskName
 from tests.contracts.batches import (
     EPOCH,
     LANE,
@@ -211,7 +211,24 @@ def test_doorbell_wakes_who_listens_to_the_task(store: Store, log: PartialLog) -
     reducer.listen([OTHER_TASK, TASK])
     assert not reducer.wait(0.05)
     log.append(TASK, EPOCH, 1, batch(0, 10))
-    assert eventually(lambda: reducer.wait(0.1))
+    assert eventually(lambda: reducer.wait(0.1) == {TASK})
+
+
+def test_each_task_that_rang_is_named(store: Store, log: PartialLog) -> None:
+    log.initialise(OTHER_TASK, EPOCH, start())
+    reducer = store.open()
+    reducer.listen([OTHER_TASK, TASK])
+    assert reducer.wait(0.05) == frozenset()
+    log.append(TASK, EPOCH, 1, batch(0, 10))
+    log.append(OTHER_TASK, EPOCH, 1, batch(0, 10))
+    log.append(TASK, EPOCH, 1, batch(10, 20))
+    rung = set[TaskName]()
+
+    def heard() -> bool:
+        rung.update(reducer.wait(0.1))
+        return rung == {TASK, OTHER_TASK}
+
+    assert eventually(heard)
 
 
 def test_doorbells_in_between_count_as_one(store: Store, log: PartialLog) -> None:

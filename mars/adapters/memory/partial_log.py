@@ -337,10 +337,10 @@ class MemoryPartialLog:
         """Hear the doorbells of these tasks, and of no others."""
         self._bell.listening = frozenset(tasks)
 
-    def wait(self, timeout_s: float) -> bool:
-        """Whether a doorbell rang since the last call; does not block."""
+    def wait(self, timeout_s: float) -> frozenset[TaskName]:
+        """The tasks whose doorbells rang since the last call; does not block."""
         del timeout_s
-        rung, self._bell.rung = self._bell.rung, False
+        rung, self._bell.rung = self._bell.rung, frozenset()
         return rung
 
     def ping(self) -> str | None:

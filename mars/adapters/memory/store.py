@@ -132,10 +132,10 @@ class StoreSnapshot:
 
 @dataclass(slots=True)
 class Bell:
-    """What one connection listens to, and whether it rang since it was last asked."""
+    """What one connection listens to, and what rang since it was last asked."""
 
     listening: frozenset[TaskName] = frozenset()
-    rung: bool = False
+    rung: frozenset[TaskName] = frozenset()
 
 
 class MemoryStore:
@@ -158,7 +158,7 @@ class MemoryStore:
     def ring(self, task: TaskName) -> None:
         """Ring the doorbell of a task."""
         for bell in self.bells:
-            bell.rung |= task in bell.listening
+            bell.rung |= {task} & bell.listening
 
     def task(self, name: TaskName, epoch: StoreEpoch) -> StoredTask | None:
         """The task, if it is of this epoch."""

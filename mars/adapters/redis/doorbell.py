@@ -6,16 +6,18 @@ Best effort. Bells are lost while the connection is; who waits also polls.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 import redis
 from redis.client import PubSub
+
+from mars.types import TaskName
 
 RECONNECT_PAUSE_S = 1.0
 """How often a lost connection is tried again; a try may block for the client's time-outs."""
 
 BELLS_MAX = 10_000
-"""How many bells are taken as one: a bound on the time that taking them needs."""
+"""How many bells are taken at once: a bound on the time that taking them needs."""
 
 
 class Doorbell:
@@ -23,28 +25,28 @@ class Doorbell:
 
     def __init__(self, client: redis.Redis) -> None:
         self._client = client
-        self._wanted: frozenset[str] = frozenset()
+        self._wanted: Mapping[str, TaskName] = {}
         self._heard: frozenset[str] = frozenset()
         self._pubsub: PubSub | None = None
         self._next_try_s = 0.0
 
-    def listen(self, channels: Iterable[str]) -> None:
+    def listen(self, channels: Mapping[str, TaskName]) -> None:
         """Hear these channels, and no others, from the next `wait` on."""
-        self._wanted = frozenset(channels)
+        self._wanted = channels
 
-    def wait(self, timeout_s: float) -> bool:
-        """Wait for a bell; True if one rang. Never raises for what the server does."""
+    def wait(self, timeout_s: float) -> frozenset[TaskName]:
+        """Wait for a bell; the tasks whose bells rang. Never raises for what the server does."""
         deadline_s = time.monotonic() + timeout_s
         try:
-            if self._connected() and self._rang(deadline_s):
-                return True
+            if self._connected() and (rung := self._rung(deadline_s)):
+                return rung
         except (redis.RedisError, OSError):
             self.close()
             self._next_try_s = time.monotonic() + RECONNECT_PAUSE_S
         # There is nobody to ask: wait as long as was asked for, so that the caller's loop keeps
         # its pace.
         time.sleep(max(0.0, deadline_s - time.monotonic()))
-        return False
+        return frozenset()
 
     def close(self) -> None:
         """Give the connection back; the next `wait` makes another one."""
@@ -60,25 +62,31 @@ class Doorbell:
             if time.monotonic() < self._next_try_s:
                 return False
             self._pubsub = PubSub(self._client.connection_pool, ignore_subscribe_messages=True)
-        if added := self._wanted - self._heard:
+        wanted = frozenset(self._wanted)
+        if added := wanted - self._heard:
             self._pubsub.ssubscribe(*added)
-        if removed := self._heard - self._wanted:
+        if removed := self._heard - wanted:
             self._pubsub.sunsubscribe(*removed)  # type: ignore[no-untyped-call]
-        self._heard = self._wanted
+        self._heard = wanted
         return bool(self._heard)
 
-    def _rang(self, deadline_s: float) -> bool:
-        while (left_s := deadline_s - time.monotonic()) > 0:
-            if self._message(left_s):
-                self._take_the_rest()
-                return True
-        return self._message(0.0)
-
-    def _take_the_rest(self) -> None:
+    def _rung(self, deadline_s: float) -> frozenset[TaskName]:
+        first: TaskName | None = None
+        while first is None and (left_s := deadline_s - time.monotonic()) > 0:
+            first = self._bell(left_s)
+        rung = set() if first is None else {first}
         for _ in range(BELLS_MAX):
-            if not self._message(0.0):
-                return
+            another = self._bell(0.0)
+            if another is None:
+                break
+            rung.add(another)
+        return frozenset(rung)
 
-    def _message(self, timeout_s: float) -> bool:
-        # None is the answer for a confirmed subscription, too.
-        return self._pubsub is not None and self._pubsub.get_message(timeout=timeout_s) is not None
+    def _bell(self, timeout_s: float) -> TaskName | None:
+        """The next bell, of a task that is listened to; None for a confirmed subscription, too."""
+        message = None if self._pubsub is None else self._pubsub.get_message(timeout=timeout_s)
+        return None if message is None else self._wanted.get(_text(message["channel"]))
+
+
+def _text(channel: bytes | str) -> str:
+    return channel.decode() if isinstance(channel, bytes) else channel

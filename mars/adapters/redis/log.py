@@ -321,9 +321,9 @@ class RedisPartialLog:
 
     def listen(self, tasks: Sequence[TaskName]) -> None:
         """Hear the doorbells of these tasks, and of no others, from the next `wait` on."""
-        self._doorbell.listen(self._keys(task).bell for task in tasks)
+        self._doorbell.listen({self._keys(task).bell: task for task in tasks})
 
-    def wait(self, timeout_s: float) -> bool:
+    def wait(self, timeout_s: float) -> frozenset[TaskName]:
         """Wait for a doorbell; never raises, bells are lost while the server is away."""
         return self._doorbell.wait(timeout_s)
 
