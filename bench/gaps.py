@@ -164,11 +164,17 @@ class Victims:
 
 
 @contextmanager
-def cluster(data: Path) -> Iterator[Supervisor]:
+def cluster(data: Path, config: Path | None = None) -> Iterator[Supervisor]:
     """`mars up` within this process, which starts again what dies."""
     stop = threading.Event()
     options = Options(
-        data=data, buckets=BUCKETS, api_port=0, kafka_port=0, zookeeper_port=0, redis_port=0
+        data=data,
+        buckets=BUCKETS,
+        api_port=0,
+        kafka_port=0,
+        zookeeper_port=0,
+        redis_port=0,
+        config=config,
     )
     with running(options, lambda _line: None, stop) as supervisor:
         watching = threading.Thread(target=supervisor.watch, name="watch")
