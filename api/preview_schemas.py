@@ -104,6 +104,9 @@ class Predictions(Answer):
     redis_bytes_merged: int | None = Field(description="the same after the reducers merged them")
     redis_bytes_max: int = Field(description="what a task may hold")
     late: list[LateShare]
+    late_by_key: list[LateShare] = Field(
+        description="the same with the option watermark: key; empty where windows cannot close so"
+    )
     disorder_max_ms: int | None = Field(description="behind the newest row of its partition")
     suggested_delay_ms: int | None
     sentences: list[str] = Field(description="the same in words")

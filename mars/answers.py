@@ -149,6 +149,7 @@ class Predictions(_Answer, frozen=True):
     redis_bytes_merged: int | None
     redis_bytes_max: int
     late: list[LateShare]
+    late_by_key: list[LateShare]
     disorder_max_ms: int | None
     suggested_delay_ms: int | None
     sentences: list[str]

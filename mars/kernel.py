@@ -39,7 +39,7 @@ from mars.types import (
     RowCounts,
 )
 
-__all__ = ["Decoded", "decode", "map_batch", "map_gone"]
+__all__ = ["Decoded", "decode", "key_columns", "map_batch", "map_gone"]
 
 
 _BUCKET = "__bucket"
@@ -127,7 +127,7 @@ def _grouped(plan: Plan, rows: pl.DataFrame) -> pl.DataFrame:
     pane_ms = plan.window.pane_ms
     wide = rows.with_columns(
         (pl.col(plan.stream.event_time) // pane_ms * pane_ms).alias(PANE),
-        *(_key_column(key.expression).alias(key.slot) for key in plan.keys),
+        *key_columns(plan),
         *(_argument_column(one).alias(name) for one, name in names.items()),
     )
     read = [names.get(one, PANE) for one in arguments]
@@ -145,6 +145,11 @@ def _lifted(
     if len(groups) == 1 or only is None or only != panes.max():
         return lift(plan, rows, arguments, groups)
     return lift(plan, rows, arguments, groups[1:]).with_columns(pl.lit(only, pl.Int64).alias(PANE))
+
+
+def key_columns(plan: Plan) -> list[pl.Expr]:
+    """The keys of usable rows, by their slots."""
+    return [_key_column(key.expression).alias(key.slot) for key in plan.keys]
 
 
 def _key_column(expression: Expression) -> pl.Expr:

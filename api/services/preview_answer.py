@@ -21,6 +21,7 @@ from api.preview_schemas import (
     PreviewView,
     PreviewWindow,
 )
+from api.services.preview_disorder import suggested_ms
 from api.services.preview_reading import Source
 from api.services.preview_trial import Trial, TriedWindow
 from api.services.preview_words import Circumstances, notes, sentences
@@ -66,7 +67,7 @@ def preview_view(trial: Trial, read: ReadRows, limit: int, log_bytes_max: int) -
         more_windows=more,
         rejected=[_rejected(row) for row in trial.rejected],
         predictions=predictions.model_copy(
-            update={"sentences": sentences(predictions, plan.options.delay_ms)}
+            update={"sentences": sentences(predictions, plan.options)}
         ),
         notes=notes(trial, windows, around),
         output=output_view(plan),
@@ -96,6 +97,8 @@ def _predictions(
     trial: Trial, read: ReadRows, windows: list[TriedWindow], log_bytes_max: int
 ) -> Predictions:
     disorder = trial.disorder
+    by_partition = disorder.shares if disorder.rows else {}
+    by_key = disorder.shares_by_key if disorder.rows else {}
     rates = None if read.lane_seconds is None else _rates(trial, read.lane_seconds)
     in_log = None if rates is None else _log_bytes(trial, rates)
     return Predictions(
@@ -105,16 +108,16 @@ def _predictions(
         redis_bytes=None if in_log is None else in_log[0],
         redis_bytes_merged=None if in_log is None else in_log[1],
         redis_bytes_max=log_bytes_max,
-        late=[
-            LateShare(delay_ms=delay, share=round(share, 6))
-            for delay, share in disorder.shares.items()
-        ]
-        if disorder.rows
-        else [],
+        late=_late(by_partition),
+        late_by_key=_late(by_key),
         disorder_max_ms=disorder.max_ms if disorder.rows else None,
-        suggested_delay_ms=disorder.suggested_ms,
+        suggested_delay_ms=suggested_ms(by_key if trial.plan.closes_by_key else by_partition),
         sentences=[],
     )
+
+
+def _late(shares: Mapping[int, float]) -> list[LateShare]:
+    return [LateShare(delay_ms=delay, share=round(share, 6)) for delay, share in shares.items()]
 
 
 def _rates(trial: Trial, seconds: Mapping[Lane, float]) -> dict[Lane, float]:

@@ -22,8 +22,9 @@ from mars.codec.entry import encode_entry
 from mars.codec.states import decode_states, encode_states
 from mars.codec.usable import Usable, usable_rows
 from mars.finishing import finish
-from mars.kernel import decode, map_batch
+from mars.kernel import decode, key_columns, map_batch
 from mars.plan import Plan
+from mars.sql.options import KEY_LAG_MS_DEFAULT
 from mars.types import Lane, Mapped, Reason, Records, RejectedRow, RowCounts
 from mars.windows import window_starts
 
@@ -59,7 +60,8 @@ class Trial:
         self.counts = RowCounts()
         self.reasons: Counter[Reason] = Counter()
         self.rejected: list[RejectedRow] = []
-        self.disorder = Disorder(plan.window, sorted({*DELAYS_MS, plan.options.delay_ms}))
+        delays_ms = {*DELAYS_MS, plan.options.delay_ms}
+        self.disorder = Disorder(plan.window, sorted(delays_ms), _key_lag_ms(plan))
         self.filled: set[str] = set()
         """Fields of the query that some usable row has a value for."""
         self.mark_ms: int | None = None
@@ -84,7 +86,7 @@ class Trial:
 
     def _take_usable(self, lane: Lane, usable: Usable) -> None:
         times = usable.rows.get_column(self.plan.stream.event_time)
-        self.disorder.add(lane, times)
+        self.disorder.add(lane, times, usable.rows.select(key_columns(self.plan)))
         for name in usable.rows.columns:
             if name not in self.filled and usable.rows.get_column(name).count():
                 self.filled.add(name)
@@ -183,6 +185,16 @@ class Trial:
         """Of merged states, in one frame."""
         states = self._states()
         return len(encode_states(states)) / max(states.height, 1)
+
+
+def _key_lag_ms(plan: Plan) -> int | None:
+    """How far keys may lag where windows close key by key; None where they cannot."""
+    options, shape = plan.options, plan.window
+    if plan.closes_by_key:
+        return options.key_lag_ms
+    sliding = shape.size_ms != shape.slide_ms
+    refused = plan.single_bucket or sliding or options.lateness_ms
+    return None if refused else KEY_LAG_MS_DEFAULT
 
 
 def _largest(value: int, known: int | None) -> int:

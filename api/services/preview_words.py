@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from api.preview_schemas import Predictions
+from api.preview_schemas import LateShare, Predictions
 from api.services.preview_disorder import LATE_SHARE_MAX
 from api.services.preview_reading import Source
 from api.services.preview_trial import Trial, TriedWindow
 from mars.codec.usable import OUTSIDE_CALENDAR
 from mars.machines.explaining_rows import AHEAD_HINTS, OLD_HINTS, YEAR_2001_MS, unit_hint
+from mars.plan import Options, WatermarkScope
 from mars.types import Reason
 
 KIB = 1024
@@ -105,9 +106,9 @@ def _about_filters(trial: Trial, windows: list[TriedWindow]) -> Iterator[str]:
 # ------------------------------------------------------------------------------- predictions
 
 
-def sentences(found: Predictions, own_delay_ms: int) -> list[str]:
-    """Predictions in words."""
-    return [*_about_size(found), *_about_delay(found, own_delay_ms)]
+def sentences(found: Predictions, options: Options) -> list[str]:
+    """Predictions in words, for a task of these options."""
+    return [*_about_size(found), *_about_delay(found, options)]
 
 
 def _about_size(found: Predictions) -> Iterator[str]:
@@ -135,31 +136,43 @@ def _about_size(found: Predictions) -> Iterator[str]:
         yield f"Partials would take about {_size(found.redis_bytes)} of the {limit} in Redis."
 
 
-def _about_delay(found: Predictions, own_delay_ms: int) -> Iterator[str]:
+def _about_delay(found: Predictions, options: Options) -> Iterator[str]:
     if found.disorder_max_ms is None:
         return
-    own = next(one.share for one in found.late if one.delay_ms == own_delay_ms)
+    by_key = options.watermark is WatermarkScope.KEY
+    shares = found.late_by_key if by_key else found.late
+    own = _share(shares, options.delay_ms)
     if found.disorder_max_ms == 0:
         yield "Rows are in order within their partitions: a delay of 0 s is enough."
         return
-    behind = _seconds(found.disorder_max_ms)
+    behind, delay = _seconds(found.disorder_max_ms), _seconds(options.delay_ms)
     if found.suggested_delay_ms is None:
-        longest = found.late[-1]
+        longest = shares[-1]
         yield (
             f"Rows come up to {behind} behind newer ones; even with a delay of "
             f"{_seconds(longest.delay_ms)} {_percent(longest.share)} would be late."
         )
     elif own <= LATE_SHARE_MAX:
         yield (
-            f"Rows come up to {behind} behind newer ones; with the delay of "
-            f"{_seconds(own_delay_ms)} {_percent(own)} would be late."
+            f"Rows come up to {behind} behind newer ones; with the delay of {delay} "
+            f"{_percent(own)} would be late."
         )
     else:
         yield (
-            f"Rows come up to {behind} behind newer ones: with the delay of "
-            f"{_seconds(own_delay_ms)} {_percent(own)} would be late; use a delay of "
-            f"{_seconds(found.suggested_delay_ms)}."
+            f"Rows come up to {behind} behind newer ones: with the delay of {delay} "
+            f"{_percent(own)} would be late; use a delay of {_seconds(found.suggested_delay_ms)}."
         )
+    if not by_key and own > LATE_SHARE_MAX and found.late_by_key:
+        in_keys = _share(found.late_by_key, options.delay_ms)
+        if in_keys <= LATE_SHARE_MAX:
+            yield (
+                "It is keys that lag: with windows that close key by key (watermark: key) a delay "
+                f"of {delay} is enough, and {_percent(in_keys)} would be late."
+            )
+
+
+def _share(shares: Sequence[LateShare], delay_ms: int) -> float:
+    return next(one.share for one in shares if one.delay_ms == delay_ms)
 
 
 def _seconds(duration_ms: int) -> str:

@@ -353,7 +353,9 @@ function details(found) {
   const columns = [
     { title: "delay", number: true },
     { title: "late at most", number: true },
+    { title: "late, key by key", number: true },
   ];
+  const byKey = new Map(found.late_by_key.map((one) => [one.delay_ms, percent(one.share)]));
   return h(
     "details",
     {},
@@ -361,7 +363,11 @@ function details(found) {
     table(
       "Late rows by delay",
       columns,
-      found.late.map((one) => [duration(one.delay_ms), percent(one.share)]),
+      found.late.map((one) => [
+        duration(one.delay_ms),
+        percent(one.share),
+        byKey.get(one.delay_ms) ?? "-",
+      ]),
     ),
     h(
       "p",

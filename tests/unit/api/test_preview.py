@@ -150,6 +150,37 @@ def test_rows_in_order_need_no_delay(world: World) -> None:
     assert "a delay of 0 s is enough" in found["sentences"][-1]
 
 
+def test_of_keys_that_lag_it_is_said_that_windows_may_close_key_by_key(world: World) -> None:
+    rows = [
+        flow(100 * number - (30_000 if sip == "slow" else 0), sip)
+        for number in range(100)
+        for sip in ("fast", "slow")
+    ]
+    found = ask(world, rows=rows)["predictions"]
+    late = {one["delay_ms"]: one["share"] for one in found["late"]}
+    by_key = {one["delay_ms"]: one["share"] for one in found["late_by_key"]}
+    assert late[5_000] == pytest.approx(0.5, abs=0.05)
+    assert late[30_000] == 0
+    assert set(by_key.values()) == {0}
+    assert (found["suggested_delay_ms"], found["disorder_max_ms"]) == (30_000, 30_000)
+    said = "(watermark: key) a delay of 0 s is enough, and none would be late."
+    assert said in found["sentences"][-1]
+
+    options = {"watermark": "key", "key_lag": "20s"}
+    found = ask(world, rows=rows, options=options)["predictions"]
+    by_key = {one["delay_ms"]: one["share"] for one in found["late_by_key"]}
+    assert by_key[1_000] > 0.4  # further behind the partition than keys may be
+    assert by_key[30_000] == 0
+    assert found["suggested_delay_ms"] == 30_000
+
+
+def test_what_cannot_close_key_by_key_is_not_compared(world: World) -> None:
+    sql = "SELECT sip, count(*) FROM flows GROUP BY sip WINDOWING 20 s SLIDE 10 s"
+    found = ask(world, sql=sql, rows=[flow(0), flow(-5_000)])["predictions"]
+    assert found["late"]
+    assert found["late_by_key"] == []
+
+
 def test_disorder_is_within_partitions_not_between_them(world: World) -> None:
     send(world, [flow(-1_000)])
     send(world, [flow(-9_000)], partition=1)
