@@ -11,7 +11,7 @@ from tests.simulation.world import World
 
 def main(arguments: list[str]) -> int:
     """Exit 0 if the run holds all invariants, 1 if not, 2 for a wrong call."""
-    keys = Keys(arguments.pop()) if arguments and arguments[-1] in list(Keys) else Keys.ANY
+    keys = Keys.at_the_end_of(arguments)
     if len(arguments) != 1 or not arguments[0].isdigit():
         sys.stderr.write("usage: python -m tests.simulation.replay SEED [KEYS]\n")
         return 2

@@ -60,6 +60,11 @@ class Keys(StrEnum):
     STRAY = "stray"
     """Any lane has any key, far out of order; windows close by key or bucket, and rows are late."""
 
+    @classmethod
+    def at_the_end_of(cls, arguments: list[str]) -> Keys:
+        """Takes the last argument of a command if it names keys."""
+        return cls(arguments.pop()) if arguments and arguments[-1] in list(cls) else cls.ANY
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
