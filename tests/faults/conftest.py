@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,10 @@ PROGRESS_INTERVAL_MS = 2_000
 SNAPSHOT_EVERY_MS = 2_000
 """Panes are saved in Kafka as often as this, though the windows here are open for seconds only: so
 every fault also meets snapshots that are being written, replaced and read."""
+
+
+REDUCERS = 3
+"""Of a cluster whose buckets have somebody to move to."""
 
 
 def settings(snapshot_every_ms: int = SNAPSHOT_EVERY_MS) -> str:
@@ -48,3 +53,10 @@ def servers_only(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MarsClust
     """Servers and API; each test brings the mappers and reducers that it torments."""
     options = ("--mappers", "0", "--reducers", "0", "--buckets", "4")
     yield from running_mars(tmp_path_factory.mktemp("faults"), *options, settings=settings())
+
+
+def three_reducers(folder: Path, buckets: int, more_settings: str) -> Iterator[MarsCluster]:
+    """A cluster of one mapper and REDUCERS reducers."""
+    options = ("--mappers", "1", "--reducers", str(REDUCERS), "--bulk", "0")
+    every = (*options, "--buckets", str(buckets))
+    yield from running_mars(folder, *every, settings=settings() + more_settings)

@@ -15,15 +15,14 @@ from mars.codec.canonical import buckets_of_keys
 from mars.errors import MarsError
 from mars.plan import ValueType
 from mars.types import TaskName
-from tests.faults.conftest import settings
+from tests.faults.conftest import REDUCERS, three_reducers
 from tests.faults.nemesis import flush_the_store
-from tests.support.cluster import MarsCluster, running_mars, wait_for
+from tests.support.cluster import MarsCluster, wait_for
 from tests.support.linked import LinkedRole
 from tests.support.load import LONG_S, Load, Row
 
 pytestmark = pytest.mark.faults
 
-REDUCERS = 3
 BUCKETS = 8
 
 COLD_EVERY = 500
@@ -47,14 +46,7 @@ STRIKES_MIN = 4
 
 @pytest.fixture(scope="module")
 def mars(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MarsCluster]:
-    options = ("--mappers", "1", "--reducers", str(REDUCERS), "--bulk", "0")
-    yield from running_mars(
-        tmp_path_factory.mktemp("moves"),
-        *options,
-        "--buckets",
-        str(BUCKETS),
-        settings=settings() + EAGER,
-    )
+    yield from three_reducers(tmp_path_factory.mktemp("moves"), BUCKETS, EAGER)
 
 
 class SkewedLoad(Load):

@@ -19,13 +19,12 @@ from kazoo.exceptions import BadVersionError
 from mars.adapters.zookeeper.paths import Paths
 from mars.ports import Assignment
 from mars.types import MemberId
-from tests.faults.conftest import settings
-from tests.support.cluster import MarsCluster, running_mars, wait_for
+from tests.faults.conftest import REDUCERS, three_reducers
+from tests.support.cluster import MarsCluster, wait_for
 from tests.support.load import LONG_S, Load
 
 pytestmark = pytest.mark.faults
 
-REDUCERS = 3
 BUCKETS = 4
 
 PATIENT = """
@@ -43,14 +42,7 @@ STRIKES_MIN = 4
 
 @pytest.fixture(scope="module")
 def mars(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MarsCluster]:
-    options = ("--mappers", "1", "--reducers", str(REDUCERS), "--bulk", "0")
-    yield from running_mars(
-        tmp_path_factory.mktemp("splitting"),
-        *options,
-        "--buckets",
-        str(BUCKETS),
-        settings=settings() + PATIENT,
-    )
+    yield from three_reducers(tmp_path_factory.mktemp("splitting"), BUCKETS, PATIENT)
 
 
 @pytest.fixture

@@ -51,7 +51,8 @@ END_WAIT_MS = 100
 
 RESULT_ROWS_QUEUED_MAX = 10_000
 RESULT_KBYTES_QUEUED_MAX = 131_072
-"""Rows of one transaction that are on their way to the broker: whoever writes more waits."""
+"""Rows of one transaction that are on their way to the broker: whoever writes more waits. A row
+takes more than a kilobyte in the client, whatever its size: six headers, each an object."""
 
 UNKNOWN_TOPIC_MS = 5_000
 """A topic that the brokers do not know for so long does not exist."""
