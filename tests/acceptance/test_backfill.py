@@ -17,6 +17,7 @@ import pytest
 import redis
 
 from tests.support.cluster import MarsCluster, running_mars, wait_for
+from tests.support.late import assert_late_are_accounted, late_row, without_late
 from tests.support.rows import (
     QUERY,
     Result,
@@ -41,6 +42,9 @@ driver_memory_mb = 512
 [reducer]
 progress_interval_ms = 2000
 """
+
+LATE_EVERY, LATE_MS = 50, 20_000
+"""Of so many rows one has another behind it that is so late: its window was closed chunks ago."""
 
 DONE_S = 300.0
 """For a backfill, the start of a Java machine on a busy computer and replays included."""
@@ -158,6 +162,33 @@ def test_a_backfill_is_exact_though_everything_dies_on_the_way(mars: MarsCluster
         wait_until_done(mars, "broken")
 
     check(mars, "broken", feed.rows)
+
+
+def test_late_rows_of_a_history_are_in_a_result_or_named_and_never_both(mars: MarsCluster) -> None:
+    mars.declare("laggards", stream="laggards")
+    begin_ms = int(time.time() * 1000) - 60_000
+    rows = flow_rows(0, 40_000, begin_ms, rows_per_s=1_000)
+    late = [late_row(row, LATE_MS) for row in rows[::LATE_EVERY]]
+    behind = {row["id"]: row for row in late}
+    sent = [one for row in rows for one in (row, behind.get(row["id"] + 10_000_000)) if one]
+    before, after = sent[: len(sent) * 3 // 4], sent[len(sent) * 3 // 4 :]
+    mars.produce("laggards", messages(before, PARTITIONS))
+
+    sql = QUERY.replace("FROM flows", "FROM laggards")
+    options = {"delay": "500ms", "idle_after": "2s"}
+    mars.client.create_task("laggards", sql, options=options, start="earliest")
+    assert state(mars, "laggards") == "backfilling"
+    mars.produce("laggards", messages(after, PARTITIONS))
+    wait_until_done(mars, "laggards")
+
+    def accounted() -> bool:
+        ledger = mars.client.ledger("laggards")
+        return ledger.read == len(sent) and not ledger.open
+
+    wait_for("all rows", accounted, seconds=120)
+    results = mars.read("mars.results.laggards")
+    assert_exactly_once(without_late(results), expected(rows))
+    assert_late_are_accounted(mars, "laggards", late, results, 5_000)
 
 
 def _rows_done(mars: MarsCluster, name: str) -> int:

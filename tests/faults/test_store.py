@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,6 +15,7 @@ import pytest
 
 from tests.support.cluster import MarsCluster, wait_for
 from tests.support.kafka import group_members
+from tests.support.late import assert_late_are_accounted, late_row, without_late
 from tests.support.load import PARTITIONS, Load
 from tests.support.progress import assert_progress_only_goes_forward, saved_through
 from tests.support.rows import assert_exactly_once, expected
@@ -119,7 +119,7 @@ def test_18_late_rows_across_a_loss_are_counted_or_named_and_never_both(
     """Rows of `sip` "late" come a minute after their time; all others come in time."""
     load = Load(mars, "f18", window_s=1)
     with load.running():
-        late = [_late(row) for row in load.rows[::LATE_EVERY]]
+        late = [late_row(row, LATE_S * 1000) for row in load.rows[::LATE_EVERY]]
         wait_for("rows", lambda: mars.client.ledger("f18").read > 0)
         flushed = load.every(4, lambda turn: _late_rows(load, late, turn, store))
     load.send(late[flushed * len(late) // (FLUSHES + 2) :])
@@ -128,21 +128,10 @@ def test_18_late_rows_across_a_loss_are_counted_or_named_and_never_both(
     wait_for("all rows", lambda: mars.client.ledger("f18").read >= rows, seconds=120)
     wait_for("no open row", lambda: mars.client.ledger("f18").open == 0, seconds=120)
     results = mars.read("mars.results.f18")
-    in_time = [result for result in results if result[1]["sip"] != "late"]
-    assert_exactly_once(in_time, expected(load.rows, 1000))
-    _assert_late_are_accounted(mars, late, [each for each in results if each not in in_time])
+    assert_exactly_once(without_late(results), expected(load.rows, 1000))
+    ledger = assert_late_are_accounted(mars, "f18", late, results, 1000)
+    assert (ledger.bad, ledger.future, ledger.filtered) == (0, 0, PARTITIONS)
     assert_progress_only_goes_forward(mars.file["kafka"])
-
-
-def _late(row: dict[str, Any]) -> dict[str, Any]:
-    number = row["id"] + 10_000_000
-    return {
-        **row,
-        "id": number,
-        "sip": "late",
-        "type": "dns",
-        "timestamp": row["timestamp"] - LATE_S * 1000,
-    }
 
 
 def _late_rows(load: Load, late: list[dict[str, Any]], turn: int, store: Store) -> None:
@@ -152,23 +141,3 @@ def _late_rows(load: Load, late: list[dict[str, Any]], turn: int, store: Store) 
     load.send(part[: share // 2])
     store.flush()
     load.send(part[share // 2 :])
-
-
-def _assert_late_are_accounted(
-    mars: MarsCluster, late: list[dict[str, Any]], results: list[Any]
-) -> None:
-    """What was emitted for late rows, and what the ledger names late, is what was sent."""
-    keys = [value["window_start"] for _key, value, _headers in results]
-    assert len(set(keys)) == len(keys), "a window of late rows was emitted twice"
-    emitted = Counter({value["window_start"]: value["count"] for _key, value, _headers in results})
-    named: Counter[int] = Counter()
-    for _key, record, _headers in mars.read("mars.dead"):
-        if record["task"] == "f18":
-            assert record["reason"] == "late"
-            named[record["window_start"]] += record["rows"]
-    sent = Counter(row["timestamp"] // 1000 * 1000 for row in late)
-    assert emitted + named == sent
-    ledger = mars.client.ledger("f18")
-    assert ledger.late == named.total()
-    assert (ledger.bad, ledger.future, ledger.filtered) == (0, 0, PARTITIONS)
-    assert ledger.late > 0, "nothing came late: the test showed nothing"
