@@ -24,19 +24,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import polars as pl
 from confluent_kafka import Producer
 
+from bench.contestants import DELAY_S
 from bench.environment import environment
 from bench.errors import BenchError
 from bench.flows import declaration
 from bench.gaps import Victims, cluster
 from bench.load import Load, LoadPlan, fill
-from bench.mars_side import ALL_BY_MAPPERS, query
+from bench.mars_side import ALL_BY_MAPPERS, STREAM, query
 from bench.processes import Watched, look
 from bench.results import SHARED
-from bench.rows import by_window, decode_results
 from bench.session import GROUPS_PER_WINDOW, groups_for
+from bench.throughput import check
 from bench.topics import Topics
 from mars.client import Client
 from mars.errors import MarsError
@@ -47,7 +47,6 @@ from mars.settings import MIB, BulkSettings, Settings, to_toml
 ROWS = 40_000_000
 ROWS_PER_WINDOW = 3_000_000
 WINDOW_S = 60
-DELAY_S = 1
 
 BLOWS = ((0.25, "a mapper killed"), (0.5, "the leader killed"), (0.75, "Valkey killed"))
 """After which share of the rows what happens; the names are those of `bench.gaps`."""
@@ -61,7 +60,6 @@ STALL_S = 180.0
 
 FLUSH_S = 30.0
 NAME = "tuples"
-STREAM = "S"
 
 Show = Callable[[str], None]
 
@@ -109,10 +107,10 @@ def register(client: Client) -> None:
 def load_plan(rows: int) -> LoadPlan:
     """What is sent."""
     share = min(ROWS_PER_WINDOW, rows)
-    end_ms = int((time.time() - AGO_S) * 1000)
+    last_ms = int((time.time() - AGO_S) * 1000)
     groups = groups_for(GROUPS_PER_WINDOW, share)
     return LoadPlan(
-        NAME, Format.JSON, rows, share, groups, window_ms=WINDOW_S * 1000, end_ms=end_ms
+        NAME, Format.JSON, rows, share, groups, window_ms=WINDOW_S * 1000, end_ms=last_ms
     )
 
 
@@ -175,12 +173,7 @@ def wait_until_emitted(client: Client, rows: int) -> None:
 
 def wrong(bootstrap: str, load: Load) -> list[str]:
     """What is not as it was sent, a sentence each."""
-    topics, output = Topics(bootstrap), f"mars.results.{NAME}"
-    frames = [
-        decode_results(message.value() or b"" for message in messages)
-        for messages in topics.read(output, topics.ends(output))
-    ]
-    found = by_window(pl.concat(frames)) if frames else {}
+    found = check(load, Topics(bootstrap), f"mars.results.{NAME}").windows
     # The rows that close the last window may be in a result, too: their partitions are idle.
     found = {start: result for start, result in found.items() if start < end_ms(load)}
     said = [f"{one} has no rows" for one in found.keys() - {each.start_ms for each in load.windows}]

@@ -96,9 +96,7 @@ def _rejected(row: RejectedRow) -> PreviewRejected:
 def _predictions(
     trial: Trial, read: ReadRows, windows: list[TriedWindow], log_bytes_max: int
 ) -> Predictions:
-    disorder = trial.disorder
-    by_partition = disorder.shares if disorder.rows else {}
-    by_key = disorder.shares_by_key if disorder.rows else {}
+    late = trial.disorder.late()
     rates = None if read.lane_seconds is None else _rates(trial, read.lane_seconds)
     in_log = None if rates is None else _log_bytes(trial, rates)
     return Predictions(
@@ -108,10 +106,12 @@ def _predictions(
         redis_bytes=None if in_log is None else in_log[0],
         redis_bytes_merged=None if in_log is None else in_log[1],
         redis_bytes_max=log_bytes_max,
-        late=_late(by_partition),
-        late_by_key=_late(by_key),
-        disorder_max_ms=disorder.max_ms if disorder.rows else None,
-        suggested_delay_ms=suggested_ms(by_key if trial.plan.closes_by_key else by_partition),
+        late=_late(late.by_partition),
+        late_by_key=_late(late.by_key),
+        disorder_max_ms=late.max_ms if trial.disorder.rows else None,
+        suggested_delay_ms=suggested_ms(
+            late.by_key if trial.plan.closes_by_key else late.by_partition
+        ),
         sentences=[],
     )
 

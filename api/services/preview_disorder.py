@@ -19,7 +19,8 @@ that it is behind those of the lane by no more than the lag of keys besides.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +38,20 @@ LATE_SHARE_MAX = 0.001
 _LANE, _TIME = "lane", "time"
 
 
+@dataclass(frozen=True, slots=True)
+class Lateness:
+    """How late rows are: the furthest that one is behind newer ones of its lane, and the share of
+    late rows by delay, 0 to 1, the shortest delay first.
+
+    `by_key`: the same where windows close key by key; empty where they cannot. Without rows both
+    are empty.
+    """
+
+    max_ms: int
+    by_partition: Mapping[int, float]
+    by_key: Mapping[int, float]
+
+
 class Disorder:
     """Collects event times and keys, lane by lane in the order of offsets.
 
@@ -44,7 +59,7 @@ class Disorder:
     """
 
     def __init__(
-        self, window: WindowShape, delays_ms: Sequence[int], key_lag_ms: int | None
+        self, window: WindowShape, delays_ms: Iterable[int], key_lag_ms: int | None
     ) -> None:
         self._window = window
         self._delays_ms = sorted(delays_ms)
@@ -58,45 +73,31 @@ class Disorder:
         self._frames.append(placed.with_columns(pl.lit(lane).alias(_LANE)))
         self.rows += len(times_ms)
 
-    @property
-    def max_ms(self) -> int:
-        """The furthest that a row is behind newer ones of its lane."""
-        return int(self._behind([]).max(initial=0))
+    def late(self) -> Lateness:
+        """What all rows so far show."""
+        if not self.rows:
+            return Lateness(0, {}, {})
+        frame = pl.concat(self._frames)
+        behind = _behind(frame, [])
+        by_partition = {delay: self._share(behind, delay) for delay in self._delays_ms}
+        by_key: dict[int, float] = {}
+        if self._key_lag_ms is not None:
+            in_key = _behind(frame, [name for name in frame.columns if name not in {_TIME, _LANE}])
+            # What exceeds the lag of keys is late for the lane, whatever its key.
+            worst = np.maximum(in_key, behind - self._key_lag_ms)
+            by_key = {delay: self._share(worst, delay) for delay in self._delays_ms}
+        return Lateness(int(behind.max()), by_partition, by_key)
 
-    @property
-    def shares(self) -> Mapping[int, float]:
-        """The share of late rows by delay, 0 to 1, the shortest delay first."""
-        behind = self._behind([])
-        return {delay: self._mean(self._late(behind, delay)) for delay in self._delays_ms}
-
-    @property
-    def shares_by_key(self) -> Mapping[int, float]:
-        """The same where windows close key by key; empty where they cannot."""
-        if self._key_lag_ms is None or not self._frames:
-            return {}
-        keys = [name for name in self._frames[0].columns if name not in {_TIME, _LANE}]
-        behind, in_key = self._behind([]), self._behind(keys)
-        found = {}
-        for delay in self._delays_ms:
-            lagging = self._late(behind, delay + self._key_lag_ms)
-            found[delay] = self._mean(np.maximum(self._late(in_key, delay), lagging))
-        return found
-
-    def _behind(self, keys: Sequence[str]) -> npt.NDArray[np.int64]:
-        """Milliseconds that each row is behind the newest before it, of its lane and these keys."""
-        if not self._frames:
-            return np.zeros(0, np.int64)
-        self._frames = [pl.concat(self._frames)]
-        newest = pl.col(_TIME).cum_max().over([_LANE, *keys])
-        return self._frames[0].select(newest - pl.col(_TIME)).to_series().to_numpy()
-
-    def _late(self, behind: npt.NDArray[np.int64], delay_ms: int) -> npt.NDArray[np.float64]:
+    def _share(self, behind: npt.NDArray[np.int64], delay_ms: int) -> float:
         missed = self._window.size_ms - self._window.slide_ms
         parts = (behind - delay_ms - missed) / self._window.slide_ms
-        return np.clip(parts, 0, 1)
+        return float(np.clip(parts, 0, 1).sum()) / self.rows
 
-    def _mean(self, late: npt.NDArray[np.float64]) -> float:
-        return float(late.sum()) / max(self.rows, 1)
+
+def _behind(frame: pl.DataFrame, keys: Sequence[str]) -> npt.NDArray[np.int64]:
+    """Milliseconds that each row is behind the newest before it, of its lane and these keys."""
+    newest = pl.col(_TIME).cum_max().over([_LANE, *keys])
+    return frame.select(newest - pl.col(_TIME)).to_series().to_numpy()
 
 
 def suggested_ms(shares: Mapping[int, float]) -> int | None:

@@ -25,6 +25,7 @@ from mars.finishing import finish
 from mars.kernel import decode, key_columns, map_batch
 from mars.plan import Plan
 from mars.sql.options import KEY_LAG_MS_DEFAULT
+from mars.sql.task import scope_clash
 from mars.types import Lane, Mapped, Reason, Records, RejectedRow, RowCounts
 from mars.windows import window_starts
 
@@ -61,7 +62,7 @@ class Trial:
         self.reasons: Counter[Reason] = Counter()
         self.rejected: list[RejectedRow] = []
         delays_ms = {*DELAYS_MS, plan.options.delay_ms}
-        self.disorder = Disorder(plan.window, sorted(delays_ms), _key_lag_ms(plan))
+        self.disorder = Disorder(plan.window, delays_ms, _key_lag_ms(plan))
         self.filled: set[str] = set()
         """Fields of the query that some usable row has a value for."""
         self.mark_ms: int | None = None
@@ -189,12 +190,9 @@ class Trial:
 
 def _key_lag_ms(plan: Plan) -> int | None:
     """How far keys may lag where windows close key by key; None where they cannot."""
-    options, shape = plan.options, plan.window
     if plan.closes_by_key:
-        return options.key_lag_ms
-    sliding = shape.size_ms != shape.slide_ms
-    refused = plan.single_bucket or sliding or options.lateness_ms
-    return None if refused else KEY_LAG_MS_DEFAULT
+        return plan.options.key_lag_ms
+    return KEY_LAG_MS_DEFAULT if scope_clash(plan) is None else None
 
 
 def _largest(value: int, known: int | None) -> int:

@@ -249,10 +249,20 @@ def _check_revisable(plan: Plan) -> None:
 
 
 def _check_scope(plan: Plan) -> None:
-    """What closes apart from the others must not depend on them, nor come back."""
-    scope = plan.options.watermark
-    if scope is WatermarkScope.PARTITION:
-        return
+    scope, clash = plan.options.watermark, scope_clash(plan)
+    if scope is not WatermarkScope.PARTITION and clash is not None:
+        why, remedy = clash
+        raise Rejected(
+            f"option watermark: {scope.value} cannot be had, because {why}; {remedy}, or use "
+            "watermark: partition"
+        )
+
+
+def scope_clash(plan: Plan) -> tuple[str, str] | None:
+    """Why windows cannot close bucket by bucket or key by key, and what to do; None if they can.
+
+    What closes apart from the others must not depend on them, nor come back.
+    """
     clashes = (
         (not plan.keys, "the query groups by no key", "add a key to GROUP BY"),
         (
@@ -267,12 +277,7 @@ def _check_scope(plan: Plan) -> None:
         ),
         (plan.options.late is LatePolicy.REVISE, "the task revises", "use late: drop"),
     )
-    for clashes_here, why, remedy in clashes:
-        if clashes_here:
-            raise Rejected(
-                f"option watermark: {scope.value} cannot be had, because {why}; {remedy}, or use "
-                "watermark: partition"
-            )
+    return next(((why, remedy) for here, why, remedy in clashes if here), None)
 
 
 def _of_scope(plan: Plan) -> tuple[Aggregate, ...]:

@@ -85,8 +85,4 @@ class Doorbell:
     def _bell(self, timeout_s: float) -> TaskName | None:
         """The next bell, of a task that is listened to; None for a confirmed subscription, too."""
         message = None if self._pubsub is None else self._pubsub.get_message(timeout=timeout_s)
-        return None if message is None else self._wanted.get(_text(message["channel"]))
-
-
-def _text(channel: bytes | str) -> str:
-    return channel.decode() if isinstance(channel, bytes) else channel
+        return None if message is None else self._wanted.get(message["channel"].decode())
