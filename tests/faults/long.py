@@ -12,6 +12,8 @@ the verdict. Exit 0 if all runs hold, 1 if one does not, 2 for a wrong call.
 from __future__ import annotations
 
 import random
+import secrets
+import signal
 import sys
 import tempfile
 import time
@@ -227,14 +229,14 @@ def main(arguments: Sequence[str]) -> int:
     if not 1 <= len(arguments) <= 2 or not arguments[0].isdigit():
         sys.stderr.write("usage: python -m tests.faults.long MINUTES [FOLDER]\n")
         return 2
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the cluster goes down, too
     until = time.monotonic() + 60 * int(arguments[0])
     folder = Path(arguments[1] if len(arguments) > 1 else ".faults")
     folder.mkdir(parents=True, exist_ok=True)
-    first_seed = time.time_ns() // 10**9
     verdicts: list[Verdict] = []
     with tempfile.TemporaryDirectory(prefix="mars-faults-") as data, arena(Path(data)) as found:
         while time.monotonic() < until:
-            verdicts.append(Run(found, first_seed + len(verdicts)).go())
+            verdicts.append(Run(found, secrets.randbits(32)).go())
             _note(folder / "history.jsonl", verdicts[-1])
     return _conclude(verdicts)
 
