@@ -7,12 +7,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Message
 from confluent_kafka.admin import AdminClient
 
-from mars.adapters.kafka.config import SESSION_TIMEOUT_MS
+from mars.adapters.kafka import deafness, slices, source
+from mars.adapters.kafka.config import SESSION_TIMEOUT_MS, Properties
 from mars.errors import Unavailable
 from mars.ports import Fetched
 from mars.types import Topic
@@ -23,6 +25,94 @@ from tests.contracts.waiting import eventually
 pytestmark = pytest.mark.integration
 
 ROWS = [b"%d" % number for number in range(2_000)]
+
+
+class GoesDeaf(Consumer):
+    """Hears nothing more once `deaf` is set, like one that has lost a partition's leader; those
+    that are made later hear.
+    """
+
+    deaf: ClassVar[set[int]] = set()
+    made: ClassVar[list[int]] = []
+
+    def __init__(self, properties: Properties) -> None:
+        super().__init__(properties)
+        self._number = len(self.made)
+        self.made.append(self._number)
+
+    def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
+        heard = super().consume(num_messages, timeout)
+        return [] if self._number in self.deaf else heard
+
+
+@pytest.fixture
+def goes_deaf(monkeypatch: pytest.MonkeyPatch) -> type[GoesDeaf]:
+    monkeypatch.setattr(GoesDeaf, "deaf", set())
+    monkeypatch.setattr(GoesDeaf, "made", [])
+    monkeypatch.setattr(source, "Consumer", GoesDeaf)
+    monkeypatch.setattr(slices, "Consumer", GoesDeaf)
+    monkeypatch.setattr(deafness, "DEAF_S", 1.0)
+    monkeypatch.setattr(slices, "SILENCE_S", 1.0)
+    return GoesDeaf
+
+
+@pytest.mark.parametrize("grouped", [True, False])
+def test_a_client_that_has_gone_deaf_is_replaced_and_nothing_is_left_out(
+    kafka_cluster: KafkaCluster, goes_deaf: type[GoesDeaf], *, grouped: bool
+) -> None:
+    topic = kafka_cluster.topic(1)
+    kafka_cluster.append(topic, 0, ROWS[:5])
+    reading = Reading(kafka_cluster.member() if grouped else kafka_cluster.alone())
+    if grouped:
+        reading.reader.subscribe([topic])
+        reading.until_owned([(topic, 0)])
+    reading.seek(topic, 0, 0)
+    reading.until_end(topic)
+    goes_deaf.deaf.update(goes_deaf.made)
+    kafka_cluster.append(topic, 0, ROWS[5:9])
+
+    with pytest.raises(Unavailable, match=rf"nothing more was heard of {topic}\[0\]"):
+        eventually(lambda: reading.poll() and False)
+
+    if grouped:
+        reading.until_owned([(topic, 0)])
+        reading.reader.seek(topic, 0, 5)
+    eventually(lambda: reading.poll() and len(reading.values(topic, 0)) == 9)
+    assert reading.values(topic, 0) == ROWS[:9]
+    assert len(goes_deaf.made) == 2
+
+
+def test_a_client_at_the_end_of_its_partitions_is_left_in_peace(
+    kafka_cluster: KafkaCluster, goes_deaf: type[GoesDeaf], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deafness, "DEAF_S", 0.05)
+    topic = kafka_cluster.topic(1)
+    kafka_cluster.append(topic, 0, ROWS[:5])
+    reading = Reading(kafka_cluster.alone())
+    reading.seek(topic, 0, 0)
+    reading.until_end(topic)
+
+    for _look in range(10):
+        reading.poll()
+
+    assert len(goes_deaf.made) == 1
+
+
+def test_a_stretch_that_a_deaf_client_could_not_read_is_read_by_the_next_one(
+    kafka_cluster: KafkaCluster, goes_deaf: type[GoesDeaf]
+) -> None:
+    topic = kafka_cluster.topic(1)
+    kafka_cluster.append(topic, 0, ROWS[:5])
+    reader = slices.SliceReader(kafka_cluster.settings, "slices")
+    assert [one.value() for portion in reader.read(topic, 0, 0, 2) for one in portion] == ROWS[:2]
+    goes_deaf.deaf.update(goes_deaf.made)
+    with pytest.raises(Unavailable, match="no progress"):
+        list(reader.read(topic, 0, 2, 5))
+
+    found = [one.value() for portion in reader.read(topic, 0, 2, 5) for one in portion]
+
+    assert found == ROWS[2:5]
+    reader.close()
 
 
 def test_partitions_of_a_killed_process_go_to_the_others_after_the_session_time_out(

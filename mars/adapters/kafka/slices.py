@@ -49,16 +49,25 @@ class SliceReader:
                 with translated():
                     consumer.assign([TopicPartition(topic, partition, first)])
                 yield from _portions(consumer, end)
+            except Unavailable:
+                self._discard()
+                raise
             finally:
-                with translated():
-                    consumer.unassign()
+                if self._consumer is not None:
+                    with translated():
+                        consumer.unassign()
 
     def close(self) -> None:
         """Free the consumer, after a read under way."""
-        with self._lock, translated():
-            if self._consumer is not None:
-                self._consumer.close()
-                self._consumer = None
+        with self._lock:
+            self._discard()
+
+    def _discard(self) -> None:
+        """The next read has a new one: this one may have gone deaf (`deafness`)."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            with translated():
+                consumer.close()
 
     def _opened(self) -> Consumer:
         if self._consumer is None:

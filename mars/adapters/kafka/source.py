@@ -9,12 +9,13 @@ this: it knows what the member owns, not what it reads.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from mars.adapters.kafka.admin import KafkaTopicAdmin
 from mars.adapters.kafka.config import Properties, lone_reader_properties, mapper_properties
+from mars.adapters.kafka.deafness import Deafness
 from mars.adapters.kafka.errors import AWAY, FORBIDDEN, configured, translated, unavailable
 from mars.adapters.kafka.gathering import Gathering, Place
 from mars.errors import Unavailable
@@ -31,6 +32,9 @@ WAIT_SLICE_S = 0.05
 PROBE_S = 0.2
 """For the question whether a broker that was away is back."""
 
+ENDS_S = 1.0
+"""For the question where partitions end, now and then; a broker that lives needs milliseconds."""
+
 
 class KafkaReader:
     """`SourceReader` on Kafka; for one thread.
@@ -42,6 +46,7 @@ class KafkaReader:
 
     def __init__(self, settings: Settings, properties: Properties, *, grouped: bool) -> None:
         self._grouped = grouped
+        self._properties = properties
         # Has a connection of its own: on that of the consumer a question would wait behind the
         # fetch, which the broker holds back at the end of a partition.
         self._admin = KafkaTopicAdmin(settings)
@@ -56,8 +61,12 @@ class KafkaReader:
         self._fatal: Unavailable | None = None
         self._refusal: Unavailable | None = None
         """What else is wrong, to be said once."""
+        self._deafness = Deafness(self._ends)
+        self._consumer = self._connected()
+
+    def _connected(self) -> Consumer:
         with configured():
-            self._consumer = Consumer({**properties, "error_cb": self._on_error})
+            return Consumer({**self._properties, "error_cb": self._on_error})
 
     @classmethod
     def in_group(cls, settings: Settings, member: MemberId) -> KafkaReader:
@@ -103,6 +112,7 @@ class KafkaReader:
         """Read the partition no more until it is sought or resumed."""
         self._lost.pop((topic, partition), None)
         self._gathering.forget((topic, partition))
+        self._deafness.forget((topic, partition))
         if self._positions.pop((topic, partition), None) is not None:
             with translated():
                 self._consumer.incremental_unassign([TopicPartition(topic, partition)])
@@ -133,9 +143,41 @@ class KafkaReader:
             self._raise_if_away()
             if left <= 0:
                 return []
+            self._listen_anew_if_deaf()
             with translated():
                 # Returns at the first message; asked for more, it would wait until it has them.
                 self._gathering.add(self._consumer.consume(1, min(left, WAIT_SLICE_S)))
+
+    def _listen_anew_if_deaf(self) -> None:
+        """Make another client; in a group it joins anew, and what it had is revoked."""
+        deaf = self._deafness.found(self._positions, time.monotonic())
+        if not deaf:
+            return
+        names = ", ".join(f"{topic}[{partition}]" for topic, partition in deaf)
+        problem = f"nothing more was heard of {names}, where there is more; a new client was made"
+        positions = dict(self._positions)
+        self.close()
+        if self._owned:
+            self._rebalances.append(Revoked(tuple(sorted(self._owned))))
+            self._owned.clear()
+        self._positions.clear()
+        topics, self._topics = self._topics, ()
+        self._consumer = self._connected()
+        self.subscribe(topics)
+        if not self._grouped:
+            for place, position in positions.items():
+                self.seek(*place, position)
+        self._refusal = Unavailable("kafka", problem)
+
+    def _ends(self, places: Collection[Place]) -> dict[Place, int]:
+        """The last stable offsets; whoever polls does not wait long for them."""
+        deadline = time.monotonic() + ENDS_S
+
+        def stop() -> None:
+            if time.monotonic() > deadline:
+                raise Unavailable("kafka", f"no answer within {ENDS_S:.0f} s, check the brokers")
+
+        return self._admin.stable_ends(places, stop)
 
     def _consume(self, records_max: int) -> None:
         """Take all that has been fetched."""

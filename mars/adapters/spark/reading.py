@@ -59,11 +59,15 @@ class TopicSource:
 
     def batches(self, plan: Plan, part: Range) -> Iterator[Decoded | Range]:
         """The committed rows of a range. Raises Unavailable, JobFailed."""
-        for batch in read_range(consumer_of(self.settings), self.topic, part):
-            if isinstance(batch, Range):
-                yield batch
-            else:
-                yield decode(plan.stream, plan.fields, batch)
+        try:
+            for batch in read_range(consumer_of(self.settings), self.topic, part):
+                if isinstance(batch, Range):
+                    yield batch
+                else:
+                    yield decode(plan.stream, plan.fields, batch)
+        except Unavailable:
+            discard_consumers()  # a client that has gone deaf stays so
+            raise
 
 
 _consumers: list[tuple[Settings, Consumer]] = []
@@ -75,12 +79,17 @@ def consumer_of(settings: Settings) -> Consumer:
     """This process's consumer for these settings; of others it is closed. Raises SettingsError."""
     if _consumers and _consumers[0][0] == settings:
         return _consumers[0][1]
-    while _consumers:
-        _consumers.pop()[1].close()
+    discard_consumers()
     with configured():
         consumer = Consumer(lone_reader_properties(settings, "bulk"))
     _consumers.append((settings, consumer))
     return consumer
+
+
+def discard_consumers() -> None:
+    """Close this process's consumer; whoever needs one makes another."""
+    while _consumers:
+        _consumers.pop()[1].close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,49 @@
+"""Finds out that a client has gone deaf: its partition has more, and nothing comes of it.
+
+librdkafka (seen with 2.16.0) can lose a partition that loses its leader and has it again within
+some milliseconds, as when a broker stood still for longer than its session with the controller:
+no error, no message, and to assign the partition anew does not help. A new client does.
+https://github.com/confluentinc/librdkafka/issues/5430 and /pull/5593 describe how it comes about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from mars.adapters.kafka.gathering import Place
+from mars.errors import Unavailable
+
+DEAF_S = 10.0
+"""Between two looks. A client whose position lies at the first below the end, and is the same at
+the second, is deaf: one that hears gets what there is within milliseconds."""
+
+Positions = Mapping[Place, int]
+
+
+class Deafness:
+    """Compares how far a client is with the ends of its partitions, now and then.
+
+    `ends` asks for the last stable offsets, not by way of the client; it may raise Unavailable.
+    """
+
+    def __init__(self, ends: Callable[[Positions], Positions]) -> None:
+        self._ends = ends
+        self._behind: Positions = {}
+        self._due_s = 0.0
+
+    def found(self, positions: Positions, now_s: float) -> list[Place]:
+        """The partitions of which nothing came since the last look, although there was more."""
+        if now_s < self._due_s:
+            return []
+        self._due_s = now_s + DEAF_S
+        before, self._behind = self._behind, {}
+        try:
+            ends = self._ends(positions)
+        except Unavailable:
+            return []  # whose fault it is cannot be told
+        self._behind = {place: at for place, at in positions.items() if ends.get(place, at) > at}
+        return sorted(place for place, at in self._behind.items() if before.get(place) == at)
+
+    def forget(self, place: Place) -> None:
+        """Its reading begins anew."""
+        self._behind = {one: at for one, at in self._behind.items() if one != place}
