@@ -19,10 +19,11 @@ from urllib.parse import urlsplit
 import msgspec
 import numpy as np
 
+from bench.clusters import cluster
 from bench.environment import Environment, environment
 from bench.errors import BenchError
 from bench.flows import declaration
-from bench.gaps import cluster
+from bench.gaps import BUCKETS
 from bench.http_clients import Asked, ask
 from bench.measures import spread
 from bench.pacing import Pace, paced
@@ -31,6 +32,7 @@ from bench.tables import Grid, markdown
 from bench.topics import Topics
 from mars.client import Client
 from mars.errors import MarsError
+from mars.local.cluster import Options
 
 TASKS = 200
 CLIENTS = 20
@@ -123,7 +125,7 @@ def measure(seconds: float, show: Show, count: int = TASKS) -> ApiReport:
     where = environment()
     with (
         tempfile.TemporaryDirectory(prefix="mars-api-") as folder,
-        cluster(Path(folder)) as supervisor,
+        cluster(Options(data=Path(folder), buckets=BUCKETS)) as supervisor,
         Client(supervisor.addresses.api) as client,
         tasks(supervisor.addresses.kafka, client, count),
     ):

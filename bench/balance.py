@@ -33,6 +33,7 @@ from bench.simulated_reducers import (
     settings_without_moves,
 )
 from bench.tables import Grid
+from bench.wandering import Stage, names_of_keys, shares_of_keys, stages
 from mars.codec.canonical import buckets_of_keys
 from mars.machines.balancing import ReducerLoad, SpreadLimits, spread
 from mars.machines.steering import SteeringLimits
@@ -42,7 +43,6 @@ from mars.types import Bucket, MemberId
 
 Say = Callable[[str], None]
 
-KEYS = 10_000
 SEED = 2015
 
 DRIFT_REDUCERS = 15
@@ -50,9 +50,6 @@ DRIFT_BUCKETS = 256
 DRIFT_ROWS = 150_000
 DRIFT_USE = 0.5
 STAGE_S = 120
-MEANS = tuple(range(2_000, 8_001, 1_000))
-DEVIATIONS = (100, 75, 50, 25)
-MIDDLE = 5_000
 
 BURST_REDUCERS = 3
 BURST_BUCKETS = 64
@@ -100,14 +97,6 @@ class Run(msgspec.Struct, frozen=True):
     problems: list[str]
 
 
-class Stage(msgspec.Struct, frozen=True):
-    """From which second on the keys are distributed so; `sigma` 0: evenly."""
-
-    second: int
-    mu: float
-    sigma: float
-
-
 class BalanceReport(msgspec.Struct, frozen=True, tag="balance"):
     """All of it."""
 
@@ -145,17 +134,11 @@ def balance_session(say: Say, folder: Path = FOLDER) -> Finished:
     tide = [run_tide()]
     say("skew: 4 reducers, each strategy")
     skew = run_skew(_buckets_of_keys(SKEW_BUCKETS).astype(float))
-    report = BalanceReport(about, stages(), drift, bursts, tide, decision_ms(), skew)
+    report = BalanceReport(about, stages(STAGE_S), drift, bursts, tide, decision_ms(), skew)
     return Finished(report, save(report, "balance", folder, compact=True))
 
 
 # --------------------------------------------------------------------------------------- drift
-
-
-def stages() -> list[Stage]:
-    """First evenly, then the mean moves, then the deviation shrinks."""
-    kinds = [(0.0, 0.0), *((mu, 100.0) for mu in MEANS), *((MIDDLE, s) for s in DEVIATIONS)]
-    return [Stage(number * STAGE_S, mu, sigma) for number, (mu, sigma) in enumerate(kinds)]
 
 
 def run_drift(*, moving: bool) -> Run:
@@ -169,23 +152,15 @@ def run_drift(*, moving: bool) -> Run:
 def _drifting() -> Iterator[Rows]:
     chance = np.random.default_rng(SEED)
     buckets = _buckets_of_keys(DRIFT_BUCKETS)
-    for stage in stages():
-        shares = np.bincount(buckets, weights=_shares_of_keys(stage), minlength=DRIFT_BUCKETS)
+    for stage in stages(STAGE_S):
+        shares = np.bincount(buckets, weights=shares_of_keys(stage), minlength=DRIFT_BUCKETS)
         for _ in range(STAGE_S):
             yield chance.multinomial(DRIFT_ROWS, shares).astype(float)
 
 
-def _shares_of_keys(stage: Stage) -> Rows:
-    """How likely each key is."""
-    keys = np.arange(KEYS, dtype=float)
-    density = np.exp(-(((keys - stage.mu) / stage.sigma) ** 2) / 2) if stage.sigma else keys * 0 + 1
-    shares: Rows = density / density.sum()
-    return shares
-
-
 def _buckets_of_keys(buckets: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """As the mappers do it: telephone numbers, hashed."""
-    numbers = pl.DataFrame({"number": [f"1380000{key:04}" for key in range(KEYS)]})
+    numbers = pl.DataFrame({"number": names_of_keys()})
     return buckets_of_keys(TASK, numbers, [ValueType.STRING], buckets).to_numpy().astype(np.int64)
 
 

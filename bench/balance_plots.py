@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from bench.balance import BalanceReport, Run
+from bench.balance_real import IMBALANCE_MAX, RealBalanceReport, RealRun
 from bench.errors import BenchError
 from bench.plots import DOCS
+from bench.wandering import Stage
 from mars.machines.balancing import SpreadLimits
 
 SMOOTH_S = 5
 """Seconds of which one point of a line is the mean."""
+
+SMOOTH_LOOKS = 3
+"""The same for real processes, of looks two seconds apart."""
 
 
 def plot_balance(report: BalanceReport, folder: Path = DOCS) -> list[Path]:
@@ -19,6 +25,23 @@ def plot_balance(report: BalanceReport, folder: Path = DOCS) -> list[Path]:
 
     Raises BenchError where matplotlib is missing.
     """
+    return drawn(
+        folder,
+        ("bench-balance-drift", (9, 4), lambda axes: _drift(axes, report)),
+        ("bench-balance-bursts", (6, 4), lambda axes: _bursts(axes, report)),
+        ("bench-balance-tide", (9, 4), lambda axes: _tide(axes, report)),
+    )
+
+
+def plot_real(report: RealBalanceReport, folder: Path = DOCS) -> list[Path]:
+    """Deviation over time of real reducers. Raises BenchError where matplotlib is missing."""
+    return drawn(folder, ("bench-balance-real", (9, 4), lambda axes: _real(axes, report)))
+
+
+def drawn(
+    folder: Path, *pictures: tuple[str, tuple[int, int], Callable[[Any], None]]
+) -> list[Path]:
+    """Files of these names, sizes and contents. Raises BenchError where matplotlib is missing."""
     try:
         import matplotlib as mpl  # noqa: PLC0415 -- of the development extras
 
@@ -29,13 +52,9 @@ def plot_balance(report: BalanceReport, folder: Path = DOCS) -> list[Path]:
     mpl.rcParams["svg.hashsalt"] = "mars"  # the same figures give the same file
     folder.mkdir(parents=True, exist_ok=True)
     made: list[Path] = []
-    for name, size, draw in (
-        ("bench-balance-drift", (9, 4), _drift),
-        ("bench-balance-bursts", (6, 4), _bursts),
-        ("bench-balance-tide", (9, 4), _tide),
-    ):
+    for name, size, draw in pictures:
         figure, axes = plt.subplots(figsize=size)
-        draw(axes, report)
+        draw(axes)
         axes.grid(alpha=0.3)
         made.append(folder / f"{name}.svg")
         figure.savefig(made[-1], metadata={"Date": None}, bbox_inches="tight")
@@ -45,12 +64,29 @@ def plot_balance(report: BalanceReport, folder: Path = DOCS) -> list[Path]:
 
 def _drift(axes: Any, report: BalanceReport) -> None:
     for run in report.drift:
-        label = "buckets move" if run.moving else "nothing moves"
         seconds, values = means(run, "deviation")
-        axes.plot(seconds, values, label=label, linewidth=1.2)
+        axes.plot(seconds, values, label=_label(run), linewidth=1.2)
     axes.axhline(SpreadLimits().imbalance_max, color="grey", linestyle=":", linewidth=1)
-    top = max(point.deviation for run in report.drift for point in run.points)
-    for stage in report.stages:
+    _stages(axes, report.stages, max(p.deviation for run in report.drift for p in run.points))
+
+
+def _real(axes: Any, report: RealBalanceReport) -> None:
+    tops = []
+    for run in report.runs:
+        values = means_of([point.deviation for point in run.points], SMOOTH_LOOKS)
+        seconds = [point.second for point in run.points[::SMOOTH_LOOKS]]
+        axes.plot(seconds, values, label=_label(run), linewidth=1.2)
+        tops.append(max(values))
+    axes.axhline(IMBALANCE_MAX, color="grey", linestyle=":", linewidth=1)
+    _stages(axes, report.stages, max(tops))
+
+
+def _label(run: Run | RealRun) -> str:
+    return "buckets move" if run.moving else "nothing moves"
+
+
+def _stages(axes: Any, stages: Sequence[Stage], top: float) -> None:
+    for stage in stages:
         axes.axvline(stage.second, color="grey", alpha=0.3, linewidth=0.8)
         text = f"mu {stage.mu:.0f}\nsigma {stage.sigma:.0f}" if stage.sigma else "even"
         axes.text(stage.second + 4, top * 1.02, text, fontsize=6, va="bottom")
@@ -83,6 +119,10 @@ def _tide(axes: Any, report: BalanceReport) -> None:
 def means(run: Run, figure: str) -> tuple[list[int], list[float]]:
     """(seconds, means of `SMOOTH_S` seconds) of one figure of a run."""
     values = [getattr(point, figure) for point in run.points]
-    begins = range(0, len(values), SMOOTH_S)
-    pieces = [values[begin : begin + SMOOTH_S] for begin in begins]
-    return list(begins), [sum(piece) / len(piece) for piece in pieces]
+    return list(range(0, len(values), SMOOTH_S)), means_of(values, SMOOTH_S)
+
+
+def means_of(values: Sequence[float], many: int) -> list[float]:
+    """Of so many at a time."""
+    pieces = [values[begin : begin + many] for begin in range(0, len(values), many)]
+    return [sum(piece) / len(piece) for piece in pieces]

@@ -27,6 +27,7 @@ from urllib.parse import urlsplit
 
 from confluent_kafka import OFFSET_END, TopicPartition
 
+from bench.clusters import cluster
 from bench.environment import environment
 from bench.errors import BenchError
 from bench.flows import declaration
@@ -34,7 +35,7 @@ from bench.pacing import Pace, paced
 from bench.topics import Topics, reader
 from mars.client import Client
 from mars.errors import MarsError
-from mars.local.cluster import Options, running
+from mars.local.cluster import Options
 from mars.local.supervisor import Supervisor
 
 TIMES = 10
@@ -164,29 +165,6 @@ class Victims:
 
 
 @contextmanager
-def cluster(data: Path, config: Path | None = None) -> Iterator[Supervisor]:
-    """`mars up` within this process, which starts again what dies."""
-    stop = threading.Event()
-    options = Options(
-        data=data,
-        buckets=BUCKETS,
-        api_port=0,
-        kafka_port=0,
-        zookeeper_port=0,
-        redis_port=0,
-        config=config,
-    )
-    with running(options, lambda _line: None, stop) as supervisor:
-        watching = threading.Thread(target=supervisor.watch, name="watch")
-        watching.start()
-        try:
-            yield supervisor
-        finally:
-            stop.set()
-            watching.join()
-
-
-@contextmanager
 def load(supervisor: Supervisor, client: Client) -> Iterator[None]:
     """A task, and rows for it at a steady rate."""
     kafka = supervisor.addresses.kafka
@@ -217,7 +195,7 @@ def measure(times: int, words: Sequence[str], show: Callable[[str], None]) -> di
     found: dict[str, list[Gap]] = {}
     with (
         tempfile.TemporaryDirectory(prefix="mars-gaps-") as folder,
-        cluster(Path(folder)) as supervisor,
+        cluster(Options(data=Path(folder), buckets=BUCKETS)) as supervisor,
         Client(supervisor.addresses.api) as client,
         load(supervisor, client),
         Listener(supervisor.addresses.kafka, f"mars.results.{NAME}") as listener,

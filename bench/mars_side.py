@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 
+from bench.clusters import on_free_ports
 from bench.contestants import DELAY_S, OUTPUT_PARTITIONS, Workload
 from bench.errors import BenchError
 from bench.flows import declaration
@@ -112,13 +113,9 @@ class MarsSide:
             reducers=self.reducers,
             bulk=0,
             buckets=OUTPUT_PARTITIONS,
-            api_port=0,
-            kafka_port=0,
-            zookeeper_port=0,
-            redis_port=0,
             config=config,
         )
-        with running(options, lambda _line: None, self._stop) as supervisor:
+        with running(on_free_ports(options), lambda _line: None, self._stop) as supervisor:
             self._supervisor = supervisor
             try:
                 yield supervisor.addresses.kafka

@@ -15,6 +15,7 @@ from confluent_kafka import Producer
 
 from bench.errors import BenchError
 from bench.flows import Flows
+from bench.wandering import Stage, Wandering
 
 TICK_S = 0.01
 """Rows are sent in bursts this far apart; a row waits as long at the most before it is sent."""
@@ -32,7 +33,10 @@ _STAMP = slice(len(_PREFIX), len(_PREFIX) + 13)
 
 
 class Pace(msgspec.Struct, frozen=True):
-    """What to send. Times are seconds of the epoch."""
+    """What to send. Times are seconds of the epoch.
+
+    Rows are those of `Flows`, or `wandering`; with more than one in a message, one a line.
+    """
 
     bootstrap: str
     topic: str
@@ -40,6 +44,8 @@ class Pace(msgspec.Struct, frozen=True):
     rate: int
     groups: int
     window_ms: int
+    rows_per_message: int = 1
+    wandering: tuple[Stage, ...] = ()
 
 
 class Sent(msgspec.Struct, frozen=True):
@@ -105,7 +111,9 @@ def _send(pace: Pace, parent: Connection) -> None:
     producer = Producer(
         {"bootstrap.servers": pace.bootstrap, "linger.ms": 1, "compression.type": "lz4"}
     )
-    flows = Flows(groups=pace.groups, disorder_ms=DISORDER_MS)
+    flows: Flows | Wandering = Flows(groups=pace.groups, disorder_ms=DISORDER_MS)
+    if pace.wandering:
+        flows = Wandering(pace.wandering)
     windows: Counter[int] = Counter()
     parent.send("ready")
     begun, sent, behind_s = time.time(), 0, 0.0
@@ -115,8 +123,9 @@ def _send(pace: Pace, parent: Connection) -> None:
         if due > 0:
             rows = flows.messages(due, round((begun + sent / pace.rate) * 1000), pace.rate)
             behind_s = max(behind_s, due / pace.rate - TICK_S)
-            for number, row in enumerate(rows):
-                producer.produce(pace.topic, row, partition=number % pace.partitions)
+            for number, at in enumerate(range(0, due, pace.rows_per_message)):
+                message = b"\n".join(rows[at : at + pace.rows_per_message])
+                producer.produce(pace.topic, message, partition=number % pace.partitions)
             windows.update(int(row[_STAMP]) // pace.window_ms * pace.window_ms for row in rows)
             sent += due
         producer.poll(0)

@@ -10,10 +10,11 @@ import re
 import sys
 from pathlib import Path
 
-from bench import api, balance, bulk_results
+from bench import api, balance, balance_real, bulk_results
 from bench.api import ApiReport
 from bench.balance import BalanceReport
-from bench.balance_plots import plot_balance
+from bench.balance_plots import plot_balance, plot_real
+from bench.balance_real import RealBalanceReport
 from bench.bulk_results import BulkReport
 from bench.errors import BenchError
 from bench.plots import plot_sweep
@@ -28,8 +29,8 @@ from bench.results import (
 )
 from bench.tables import Grid, grids, markdown
 
-AnyReport = Report | BulkReport | BalanceReport | ApiReport
-AnyRun = ThroughputRun | LatencyRun | bulk_results.BulkRun | balance.Run
+AnyReport = Report | BulkReport | BalanceReport | RealBalanceReport | ApiReport
+AnyRun = ThroughputRun | LatencyRun | bulk_results.BulkRun | balance.Run | balance_real.RealRun
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 
@@ -54,6 +55,8 @@ def _newest(name: str, folder: Path) -> AnyReport | None:
             return newest(BulkReport, name, folder)
         case "balance":
             return newest(BalanceReport, name, folder)
+        case "balance-real":
+            return newest(RealBalanceReport, name, folder)
         case "api":
             return newest(ApiReport, name, folder)
         case "latency":
@@ -77,7 +80,8 @@ def section(report: AnyReport) -> str:
 
 
 def _problems(run: AnyRun) -> list[str]:
-    name = run.name if isinstance(run, balance.Run) else run.contestant
+    named = balance.Run | balance_real.RealRun
+    name = run.name if isinstance(run, named) else run.contestant
     return [f"{name}: {text}" for text in run.problems]
 
 
@@ -87,6 +91,8 @@ def _grids(report: AnyReport) -> list[Grid]:
             return bulk_results.grids(report)
         case BalanceReport():
             return balance.grids(report)
+        case RealBalanceReport():
+            return balance_real.grids(report)
         case ApiReport():
             return api.grids(report)
         case _:
@@ -104,6 +110,9 @@ def main() -> int:
         balanced = newest(BalanceReport, "balance")
         if balanced is not None:
             plot_balance(balanced, PAGE.parent)
+        real = newest(RealBalanceReport, "balance-real")
+        if real is not None:
+            plot_real(real, PAGE.parent)
     except (BenchError, OSError) as error:
         print(error, file=sys.stderr)
         return 1

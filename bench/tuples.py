@@ -26,11 +26,12 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
+from bench.clusters import cluster
 from bench.contestants import DELAY_S
 from bench.environment import environment
 from bench.errors import BenchError
 from bench.flows import declaration
-from bench.gaps import Victims, cluster
+from bench.gaps import BUCKETS, Victims
 from bench.load import Load, LoadPlan, fill
 from bench.mars_side import ALL_BY_MAPPERS, STREAM, query
 from bench.processes import Watched, look
@@ -40,6 +41,7 @@ from bench.throughput import check
 from bench.topics import Topics
 from mars.client import Client
 from mars.errors import MarsError
+from mars.local.cluster import Options
 from mars.local.supervisor import Supervisor
 from mars.plan import Format
 from mars.settings import MIB, BulkSettings, Settings, to_toml
@@ -197,7 +199,7 @@ def run(rows: int, way: str, show: Show) -> bool:
         bulk = ALL_BY_MAPPERS if way == "live" else BulkSettings()
         config.write_text(to_toml(Settings(bulk=bulk)), "utf-8")
         with (
-            cluster(folder / "data", config) as supervisor,
+            cluster(Options(data=folder / "data", buckets=BUCKETS, config=config)) as supervisor,
             Client(supervisor.addresses.api) as client,
             watching(supervisor) as held,
         ):

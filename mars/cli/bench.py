@@ -12,7 +12,10 @@ import click
 from mars.cli.shared import json_option, messages, output, print_json
 
 if TYPE_CHECKING:
+    from bench.balance import Finished as Balanced
+    from bench.balance_real import Finished as BalancedForReal
     from bench.session import Finished
+    from bench.tables import Grid
 
 PROCESSES = click.IntRange(1, 16)
 ROWS = click.IntRange(100_000, 1_000_000_000)
@@ -227,32 +230,53 @@ def bulk(
 
 
 @bench.command()
+@click.option(
+    "--real",
+    is_flag=True,
+    help="Wandering keys on four reducers of a real cluster: takes 13 minutes.",
+)
 @results_option
 @json_option
-def balance(results: Path | None, as_json: bool) -> int:
+def balance(real: bool, results: Path | None, as_json: bool) -> int:
     """What moving buckets is worth, simulated: wandering keys, bursts, a load that rises and falls.
 
     The decisions and load figures are those of the leader; takes a minute and no servers.
     """
-    from bench.balance import balance_session, grids
-    from bench.balance_plots import plot_balance
+    from bench import balance as simulated
+    from bench import balance_real
+    from bench.balance_plots import plot_balance, plot_real
     from bench.plots import DOCS
     from bench.results import FOLDER
+
+    folder, pictures = results or FOLDER, results or DOCS
+    if real:
+        on_servers = balance_real.real_session(messages().print, folder)
+        grids = balance_real.grids(on_servers.report)
+        _tell(on_servers, grids, plot_real(on_servers.report, pictures), as_json=as_json)
+        return 1 if any(run.problems for run in on_servers.report.runs) else 0
+    finished = simulated.balance_session(messages().print, folder)
+    grids = simulated.grids(finished.report)
+    _tell(finished, grids, plot_balance(finished.report, pictures), as_json=as_json)
+    return 1 if any(run.problems for run in finished.report.runs) else 0
+
+
+def _tell(
+    finished: Balanced | BalancedForReal, grids: list[Grid], plots: list[Path], *, as_json: bool
+) -> None:
+    """Print the report, what was wrong, and where everything is."""
     from bench.tables import on_terminal
 
-    finished = balance_session(messages().print, results or FOLDER)
     if as_json:
         print_json(finished.report)
     else:
-        for grid in grids(finished.report):
+        for grid in grids:
             output().print(on_terminal(grid))
-    problems = [f"{run.name}: {text}" for run in finished.report.runs for text in run.problems]
-    for text in problems:
-        messages().print(text, markup=False)
+    for run in finished.report.runs:
+        for text in run.problems:
+            messages().print(f"{run.name}: {text}", markup=False)
     messages().print(f"Saved: {finished.path}", markup=False)
-    for path in plot_balance(finished.report, DOCS if results is None else results):
+    for path in plots:
         messages().print(f"Plot: {path}", markup=False)
-    return 1 if problems else 0
 
 
 def _show(finished: Finished, *, as_json: bool) -> int:

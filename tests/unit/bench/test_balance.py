@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -9,11 +10,13 @@ import pytest
 
 from bench import balance
 from bench.balance import BalanceReport, Run, run_bursts, run_tide
-from bench.balance_plots import means, plot_balance
+from bench.balance_plots import means, plot_balance, plot_real
+from bench.balance_real import RealBalanceReport, RealPoint, RealRun
 from bench.balance_skew import BUCKETS, run_one, skew_grid
 from bench.environment import environment
 from bench.report import section
 from bench.simulated_reducers import SimulatedReducers
+from bench.wandering import Wandering, stages
 from mars.machines.steering import SteeringLimits
 
 SHORT = 5_000_000
@@ -23,7 +26,7 @@ SHORT = 5_000_000
 def report() -> BalanceReport:
     """A short one; the drift is as long as it is, so bursts stand for it."""
     bursts = [run_bursts(SHORT, moving=moving) for moving in (False, True)]
-    return BalanceReport(environment(), balance.stages(), bursts, bursts, [run_tide()], 1.0)
+    return BalanceReport(environment(), stages(10), bursts, bursts, [run_tide()], 1.0)
 
 
 def test_moving_is_faster_than_holding_back_and_loses_no_row(report: BalanceReport) -> None:
@@ -76,6 +79,30 @@ def test_the_report_is_told_and_drawn(report: BalanceReport, tmp_path: Path) -> 
         "bench-balance-tide.svg",
     ]
     assert all(path.stat().st_size > 1_000 for path in paths)
+
+
+def test_rows_of_each_stage_have_the_keys_of_that_stage_and_numbers_that_come_once() -> None:
+    rows = Wandering(stages(10))
+    first = rows.messages(100, start_ms=1_000, rate_per_s=10_000)
+    later = rows.messages(100, start_ms=1_000 + 12_000, rate_per_s=10_000)
+
+    keys = [int(json.loads(row)["sip"]) - 13_800_000_000 for row in later]
+    assert max(abs(key - 2_000) for key in keys) < 500
+    assert {json.loads(row)["seq"] for row in [*first, *later]} == set(range(200))
+    assert [json.loads(row)["timestamp"] for row in (first[0], first[-1])] == [1_000, 1_009]
+
+
+def test_real_runs_are_told_and_drawn(tmp_path: Path) -> None:
+    points = [RealPoint(2.0 * look, [0.1, 0.2, 0.1, 0.2]) for look in range(30)]
+    runs = [RealRun("with moves", True, 10, 0.0, 1, ["uneven"], points, ["window 0 is missing"])]
+    report = RealBalanceReport(environment(), stages(5), runs)
+
+    text = section(report)
+    (path,) = plot_real(report, tmp_path)
+
+    assert "| with moves | 0.150 | 0.0500 | 2.00 | 100 | 1 | 10 | no |" in text
+    assert "- with moves: window 0 is missing" in text
+    assert path.stat().st_size > 1_000
 
 
 def test_points_of_a_line_are_means_of_five_seconds(report: BalanceReport) -> None:
