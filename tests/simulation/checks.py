@@ -61,6 +61,7 @@ class Checks:
         self._written = written
         self._spans: list[Span] = []
         self._exact: list[tuple[Span, dict[Place, Values]]] = []
+        self._decoded: dict[bytes, Progress | Claim] = {}
 
     def begin(self) -> None:
         """All rows are written, all versions have begun: what is wanted is known."""
@@ -267,7 +268,10 @@ class Checks:
         partition = self._servers.broker.partition(Topic("mars.progress"), bucket)
         for record in partition.committed(0, partition.stable_end):
             assert record.value is not None
-            yield decode_progress(record.value, "progress")
+            found = self._decoded.get(record.value)
+            if found is None:
+                found = self._decoded[record.value] = decode_progress(record.value, "progress")
+            yield found
 
     def _newest(self) -> dict[tuple[TaskName, int, Bucket], Progress]:
         return {
@@ -331,10 +335,10 @@ def _check_revisions(rows: Iterable[Emitted], *, apart: bool) -> None:
     emits: defaultdict[tuple[str, int, int, int], dict[int, int]] = defaultdict(dict)
     for row in rows:
         before = last.get(row.place)
-        both = f"I1: {before} then {row}"
         if before is not None:
-            assert before.revision < row.revision, f"emitted twice: {both}"
-            assert before.value[0] <= row.value[0], f"a revision without its rows: {both}"
+            both = _Both(before, row)
+            assert before.revision < row.revision, f"I1: emitted twice: {both}"
+            assert before.value[0] <= row.value[0], f"I1: a revision without its rows: {both}"
         last[row.place] = row
         emit = emits[*row.place[:3], row.bucket].setdefault(row.revision, row.emit)
         assert apart or emit == row.emit, f"I1: a revision in two transactions: {row}"
@@ -360,8 +364,19 @@ def _not_back(older_ms: int | None, newer_ms: int | None) -> bool:
     return older_ms is None or (newer_ms is not None and newer_ms >= older_ms)
 
 
+@dataclass(frozen=True, slots=True)
+class _Both:
+    """One after the other, put into words only where it is told."""
+
+    older: object
+    newer: object
+
+    def __str__(self) -> str:
+        return f"{self.older} then {self.newer}"
+
+
 def _check_forward(older: Progress, newer: Progress) -> None:
-    both = f"{older} then {newer}"
+    both = _Both(older, newer)
     assert newer.emit == older.emit + 1, f"I3: emit numbers: {both}"
     assert newer.assignment_epoch >= older.assignment_epoch, f"I3: owners: {both}"
     assert newer.deleted or _not_back(older.ahead_ms, newer.ahead_ms), f"I3: X: {both}"
@@ -380,7 +395,7 @@ def _check_forward(older: Progress, newer: Progress) -> None:
 
 def _check_kept(older: Progress, newer: Progress) -> None:
     """D and the revisions of the windows after it."""
-    both = f"{older} then {newer}"
+    both = _Both(older, newer)
     if newer.forgotten_ms is None:
         assert older.forgotten_ms is None, f"I3: D: {both}"
         return

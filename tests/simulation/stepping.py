@@ -66,8 +66,11 @@ class Stepping:
         self._local = local
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
+        """Called once for each method: the second time it is an attribute."""
         method = getattr(self._port, name)
-        return method if name in self._local else self._stepping(name, method)
+        found = method if name in self._local else self._stepping(name, method)
+        setattr(self, name, found)
+        return found
 
     def _stepping(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
         world, service = self._world, self._service

@@ -11,9 +11,11 @@ give equal runs. Time is a number that the scheduler moves.
 
 from __future__ import annotations
 
+import heapq
 import random
 import threading
 from collections.abc import Callable
+from typing import ClassVar
 
 GO_ON_SHARE = 0.6
 """How often a strand goes on past a port without a switch: switching threads is what costs."""
@@ -39,6 +41,37 @@ class Host:
         self.strands: list[Strand] = []
 
 
+class Runner:
+    """A thread of this interpreter that runs one strand after another, in any number of worlds.
+
+    To start one costs as much as ten switches, and most strands are short.
+    """
+
+    _idle: ClassVar[list[Runner]] = []
+
+    def __init__(self) -> None:
+        self.go = threading.Lock()
+        self.go.acquire()
+        self.next: Strand | None = None
+        threading.Thread(target=self._run, name="strands", daemon=True).start()
+
+    @classmethod
+    def of(cls, strand: Strand) -> Runner:
+        """One that begins the strand as soon as it may `go`."""
+        runner = cls._idle.pop() if cls._idle else cls()
+        runner.next = strand
+        return runner
+
+    def _run(self) -> None:
+        while True:
+            self.go.acquire()
+            assert self.next is not None
+            strand, self.next = self.next, None
+            strand.run()
+            self._idle.append(self)
+            strand.back.release()
+
+
 class Strand:
     """One thread of a process."""
 
@@ -48,15 +81,12 @@ class Strand:
         self.done = False
         self.ready_at_ms = 0
         self.problem: BaseException | None = None
+        self.back = back
         self._body = body
-        self._back = back
-        self._go = threading.Lock()
-        self._go.acquire()
-        self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
-        self._thread.start()
+        self._go = Runner.of(self).go
 
-    def _run(self) -> None:
-        self._go.acquire()
+    def run(self) -> None:
+        """Runner's side: all that the strand does."""
         try:
             if not self.host.dead:
                 self._body()
@@ -65,16 +95,15 @@ class Strand:
         except BaseException as problem:  # noqa: BLE001 -- told to whoever runs the scheduler
             self.problem = problem
         self.done = True
-        self._back.release()
 
     def resume(self) -> None:
         """Scheduler's side: let it run to its next stop."""
         self._go.release()
-        self._back.acquire()
+        self.back.acquire()
 
     def stop(self) -> None:
         """Strand's side: let the scheduler choose; raises Killed if the process died meanwhile."""
-        self._back.release()
+        self.back.release()
         self._go.acquire()
         if self.host.dead:
             raise Killed
@@ -105,8 +134,7 @@ class Scheduler:
     def after(self, delay_ms: int, action: Callable[[], None]) -> None:
         """Do something later; actions run between strands, never within one."""
         self._timer_number += 1
-        self._timers.append((self.now_ms + delay_ms, self._timer_number, action))
-        self._timers.sort(key=lambda timer: timer[:2])
+        heapq.heappush(self._timers, (self.now_ms + delay_ms, self._timer_number, action))
 
     def kill(self, host: Host) -> None:
         """End a process at whatever call its strands stand. Not from within a strand."""
@@ -170,22 +198,27 @@ class Scheduler:
 
     def _switch(self) -> None:
         while self._timers and self._timers[0][0] <= self.now_ms:
-            self._timers.pop(0)[2]()
-        awake = [strand for strand in self._strands if not strand.host.frozen]
-        ready = [strand for strand in awake if strand.ready_at_ms <= self.now_ms]
+            heapq.heappop(self._timers)[2]()
+        now_ms = self.now_ms
+        ready = [one for one in self._strands if one.ready_at_ms <= now_ms and not one.host.frozen]
         if not ready:
-            times = [strand.ready_at_ms for strand in awake] + [t[0] for t in self._timers[:1]]
-            self.now_ms = max(self.now_ms, min(times))
+            self._skip()
             return
-        self._current = self.chance.choice(ready)
-        self._current.resume()
-        host = self._current.host
-        if self._current.problem is not None:
-            raise self._current.problem
+        strand = self._current = self.chance.choice(ready)
+        strand.resume()
+        if strand.problem is not None:
+            raise strand.problem
         self._current = None
-        if host.dead:
-            self.kill(host)
-        self._forget_done()
+        if strand.host.dead:
+            self.kill(strand.host)
+        elif strand.done:
+            self._forget_done()
+
+    def _skip(self) -> None:
+        """Nobody can go on: time passes until somebody can, or an action is due."""
+        times = [strand.ready_at_ms for strand in self._strands if not strand.host.frozen]
+        times += [time_ms for time_ms, *_action in self._timers[:1]]
+        self.now_ms = max(self.now_ms, min(times))
 
     def _forget_done(self) -> None:
         self._strands = [strand for strand in self._strands if not strand.done]

@@ -28,11 +28,13 @@ import reducer.loop
 import reducer.metering
 import reducer.tracking
 from mars.adapters.memory.sink import Crash
+from mars.adapters.spark.planning import plan_of_map
 from mars.definitions import TaskVersion
 from mars.machines.balancing import ReducerLoad
 from mars.machines.scaling import ScaleLimits
 from mars.machines.splitting import Assistants, Help
 from mars.plan import Plan
+from mars.ports import MapJob
 from mars.process.compiling import compile_version
 from mars.types import Bucket, MemberId, TaskName, Topic
 from tests.simulation.checks import Checks
@@ -170,6 +172,15 @@ def _compile(task: TaskName, version: TaskVersion, namespace: str) -> Plan:
     return _plans[key]
 
 
+def _compile_job(job: MapJob) -> Plan:
+    """`plan_of_map`, remembered: there are some jobs for each chunk of a history."""
+    version = job.version
+    key = ("job", job.task, version.version, version.sql, *sorted(version.options.items()))
+    if key not in _plans:
+        _plans[key] = plan_of_map(job)
+    return _plans[key]
+
+
 class World:
     """Everything of one seed."""
 
@@ -204,7 +215,7 @@ class World:
             "bulk": self.cluster.bulk,
         }
         self.processes: list[Process] = []
-        self.lines: deque[str] = deque(maxlen=TRACE_LINES)
+        self._lines: deque[tuple[int, str, str]] = deque(maxlen=TRACE_LINES)
         self._tell = tell
         self._errors: list[str] = []
         self.vanished: list[tuple[TaskName, Bucket, int]] = []
@@ -240,7 +251,7 @@ class World:
 
     def _told(self, problem: Exception) -> str:
         kind = "" if isinstance(problem, AssertionError) else f"{type(problem).__name__}: "
-        last = "\n".join(self.lines)
+        last = "\n".join(_line(*noted) for noted in self._lines)
         return (
             f"seed {self.seed}: {kind}{problem}\n"
             f"again, with all its steps: python -m tests.simulation.replay {self.seed} "
@@ -312,6 +323,8 @@ class World:
             stack.enter_context(patch.object(mars.machines.folding, "WINDOWS_AT_ONCE", at_once))
             for module in (mars.process.tasks, reducer.leader):
                 stack.enter_context(patch.object(module, "compile_version", _compile))
+            stack.enter_context(patch.object(mars.adapters.memory.bulk, "plan_of_map", _compile_job))
+            stack.enter_context(patch.object(mars.process.member, "resident_bytes", lambda: 0))
             for module, name, value in FORCED if self._split else ():
                 stack.enter_context(patch.object(module, name, value))
             yield
@@ -398,7 +411,7 @@ class World:
         if row is None and not self._waiting[number]:
             return
         fed = row or self._waiting[number].pop(0)
-        offset = broker.append(topic, number, fed.encode(), timestamp_ms=-1)
+        offset = broker.append(topic, number, fed.encode())
         self.written[number][offset] = fed
 
     def _feed_rest(self) -> None:
@@ -669,7 +682,11 @@ class World:
 
     def note(self, text: str) -> None:
         """A line of the trace."""
-        line = f"{self.scheduler.now_ms - 1_000_000:6d} {self.scheduler.running_name:22s} {text}"
-        self.lines.append(line)
+        noted = self.scheduler.now_ms, self.scheduler.running_name, text
+        self._lines.append(noted)
         if self._tell is not None:
-            self._tell(line)
+            self._tell(_line(*noted))
+
+
+def _line(now_ms: int, strand: str, text: str) -> str:
+    return f"{now_ms - 1_000_000:6d} {strand:22s} {text}"

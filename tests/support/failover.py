@@ -1,0 +1,174 @@
+"""A Mars with two Valkeys: a primary, its replica, and processes that are sent to either of them.
+
+    mapper-a, mapper-b, reducer-a, reducer-b, api ──▶ RedisLink ──▶ primary or replica
+                                          replica ──▶ Link      ──▶ primary
+
+The primary is the Valkey that `mars up` has started. Nothing in Mars knows that there are two.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import replace
+from typing import Any
+
+import redis
+
+from mars.adapters.redis import RedisPartialLog
+from mars.answers import Member
+from mars.client import Client
+from mars.local.network import free_port
+from mars.local.servers import ValkeyServer
+from mars.ports import Head
+from mars.settings import RedisSettings, Settings
+from mars.types import TaskName
+from tests.support.cluster import MarsCluster, wait_for
+from tests.support.linked import LinkedRole
+from tests.support.proxy import HOST, Link
+
+MAPPERS = ("mapper-a", "mapper-b")
+REDUCERS = ("reducer-a", "reducer-b")
+API = "api-a"
+
+READY_S = 60.0
+"""Longest start of a Valkey on a busy machine."""
+
+STOP_S = 10.0
+
+
+class StoreServer:
+    """One of the two Valkeys, by connections of the test's own."""
+
+    def __init__(self, url: str, buckets: int) -> None:
+        self.port = int(url.removesuffix("/0").rpartition(":")[2])
+        self.client = redis.Redis.from_url(url)
+        self._log = RedisPartialLog.open(Settings(redis=RedisSettings(url=url)), buckets)
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._log.close()
+        self.client.close()
+
+    def head(self, task: str) -> Head:
+        """What it holds of a task."""
+        name = TaskName(task)
+        found = self._log.head([name])[name]
+        assert found is not None, f"{task} is not in the store at port {self.port}"
+        return found
+
+    def replication(self) -> dict[str, Any]:
+        """That part of INFO."""
+        return self.client.info("replication")
+
+
+class Failover:
+    """The two Valkeys, the link between them, and the processes by their names."""
+
+    def __init__(
+        self,
+        primary: StoreServer,
+        replica: StoreServer,
+        replication: Link,
+        roles: dict[str, LinkedRole],
+    ) -> None:
+        self.primary = primary
+        self.replica = replica
+        self._replication = replication
+        self._roles = roles
+
+    @property
+    def names(self) -> set[str]:
+        """Of all processes."""
+        return set(self._roles)
+
+    def follow(self) -> None:
+        """Let the replica follow the primary, and wait until it holds the same."""
+        self._replication.heal()
+        self.replica.client.replicaof(HOST, str(self._replication.port))
+        wait_for("the replica to be synchronised", self._synchronised)
+
+    def _synchronised(self) -> bool:
+        written = self.primary.replication()["master_repl_offset"]
+        found = self.replica.replication()
+        return bool(found["master_link_status"] == "up" and found["slave_repl_offset"] >= written)
+
+    def cut(self) -> None:
+        """Stop the replication: from now on the replica is stale."""
+        self._replication.cut()
+        wait_for(
+            "the replica to be alone",
+            lambda: self.replica.replication()["master_link_status"] == "down",
+        )
+
+    def promote(self) -> None:
+        """Make the replica a primary."""
+        self.replica.client.replicaof("NO", "ONE")
+        assert self.replica.replication()["role"] == "master"
+
+    def send(self, target: StoreServer, names: Iterable[str] = ()) -> None:
+        """Connect these processes, by default all, to one of the two and no longer to the other."""
+        links = [self._roles[name].redis for name in names or self._roles]
+        for link in links:
+            _cut(link)
+        for link in links:
+            link.target = target.port
+            link.heal()
+
+
+def _cut(link: Link) -> None:
+    """End its connections, also one that is being made at this moment."""
+    link.cut()
+    # It accepts one after the other: once this one is refused, it knows all that came before.
+    with suppress(ConnectionError), socket.create_connection((HOST, link.port)) as last:
+        last.recv(1)
+    link.disconnect()
+
+
+@contextmanager
+def failover(mars: MarsCluster, buckets: int) -> Iterator[Failover]:
+    """A replica, and two mappers, two reducers and an API behind links.
+
+    `mars.client` asks this API; the cluster's own has no link, and stands still.
+    """
+    with ExitStack() as stack:
+        server = ValkeyServer(mars.data / "replica", log=mars.data / "logs" / "replica.log")
+        stack.callback(server.stop, STOP_S)
+        server.start()
+        server.wait_ready(READY_S)
+        primary = stack.enter_context(closing(StoreServer(mars.file["redis"], buckets)))
+        replica = stack.enter_context(closing(StoreServer(server.url, buckets)))
+        # By default it waits 5 s for further replicas.
+        primary.client.config_set("repl-diskless-sync-delay", 0)
+        replication = stack.enter_context(closing(Link(primary.port)))
+        roles = {
+            name: stack.enter_context(LinkedRole(mars, name.partition("-")[0], name))
+            for name in (*MAPPERS, *REDUCERS)
+        }
+        stack.enter_context(mars.stopped("api"))
+        roles[API] = stack.enter_context(_api(mars))
+        wait_for("mappers and reducers", lambda: members(mars).keys() >= {*MAPPERS, *REDUCERS})
+        yield Failover(primary, replica, replication, roles)
+
+
+@contextmanager
+def _api(mars: MarsCluster) -> Iterator[LinkedRole]:
+    port = free_port()
+
+    def listen_there(settings: Settings) -> Settings:
+        return replace(settings, api=replace(settings.api, port=port))
+
+    own = mars.client
+    with LinkedRole(mars, "api", API, change=listen_there) as api:
+        mars.client = Client(f"http://{HOST}:{port}")
+        try:
+            yield api
+        finally:
+            mars.client.close()
+            mars.client = own
+
+
+def members(mars: MarsCluster) -> dict[str, Member]:
+    """The living processes by their names."""
+    return {member.id: member for member in mars.client.cluster().members}
