@@ -1,5 +1,6 @@
 """Fixtures of the contract suites; each family of servers has a module of its own."""
 
+from tests.contracts.deaf import goes_deaf
 from tests.contracts.kafka_servers import cluster, kafka, kafka_cluster, proxied_cluster
 from tests.contracts.redis_servers import log, redis_store, store
 from tests.contracts.zookeeper_servers import ensemble, zookeeper_ensemble
@@ -7,6 +8,7 @@ from tests.contracts.zookeeper_servers import ensemble, zookeeper_ensemble
 __all__ = [
     "cluster",
     "ensemble",
+    "goes_deaf",
     "kafka",
     "kafka_cluster",
     "log",

@@ -11,8 +11,9 @@ import pytest
 
 from mars.adapters.kafka.consuming import KafkaResultConsumer
 from mars.codec.result_headers import result_headers
-from mars.errors import MarsError, NotFound
+from mars.errors import MarsError, NotFound, Unavailable
 from mars.types import Bucket, TaskName, Topic
+from tests.contracts.deaf import GoesDeaf
 from tests.contracts.kafka_servers import KafkaCluster
 
 pytestmark = pytest.mark.integration
@@ -56,6 +57,28 @@ def test_rows_come_with_what_is_known_of_them(kafka_cluster: KafkaCluster, group
     assert (found.topic, found.partition, found.key) == (topic, 0, [0, "a"])
     assert found.row == {"window_start": 0, "number": 4}
     assert (found.version, found.revision, found.complete) == (3, 2, False)
+
+
+def test_consumer_that_has_gone_deaf_says_so_and_the_next_one_goes_on(
+    kafka_cluster: KafkaCluster, group: str, goes_deaf: type[GoesDeaf]
+) -> None:
+    topic = kafka_cluster.topic(2)
+    write(kafka_cluster, topic, [0])
+    handled: list[int] = []
+
+    def handle(rows: KafkaResultConsumer) -> None:
+        with rows:
+            for row in rows:
+                handled.append(row.row["number"])
+                goes_deaf.deaf.update(goes_deaf.made)
+                write(kafka_cluster, topic, [2])
+
+    with pytest.raises(Unavailable, match=rf"nothing more is heard of {topic}\[0\]"):
+        handle(consumer(kafka_cluster, topic, group, silence_s=60))
+
+    with consumer(kafka_cluster, topic, group) as rows:
+        handled.append(next(rows).row["number"])
+    assert handled == [0, 2]
 
 
 def test_each_row_is_handled_once_over_several_runs(

@@ -7,17 +7,17 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Message
+from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
-from mars.adapters.kafka import deafness, slices, source
-from mars.adapters.kafka.config import SESSION_TIMEOUT_MS, Properties
+from mars.adapters.kafka import deafness, slices
+from mars.adapters.kafka.config import SESSION_TIMEOUT_MS
 from mars.errors import Unavailable
 from mars.ports import Fetched
 from mars.types import Topic
+from tests.contracts.deaf import GoesDeaf
 from tests.contracts.kafka_servers import KafkaCluster, ProxiedKafka
 from tests.contracts.reading import Reading
 from tests.contracts.waiting import eventually
@@ -25,35 +25,6 @@ from tests.contracts.waiting import eventually
 pytestmark = pytest.mark.integration
 
 ROWS = [b"%d" % number for number in range(2_000)]
-
-
-class GoesDeaf(Consumer):
-    """Hears nothing more once `deaf` is set, like one that has lost a partition's leader; those
-    that are made later hear.
-    """
-
-    deaf: ClassVar[set[int]] = set()
-    made: ClassVar[list[int]] = []
-
-    def __init__(self, properties: Properties) -> None:
-        super().__init__(properties)
-        self._number = len(self.made)
-        self.made.append(self._number)
-
-    def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
-        heard = super().consume(num_messages, timeout)
-        return [] if self._number in self.deaf else heard
-
-
-@pytest.fixture
-def goes_deaf(monkeypatch: pytest.MonkeyPatch) -> type[GoesDeaf]:
-    monkeypatch.setattr(GoesDeaf, "deaf", set())
-    monkeypatch.setattr(GoesDeaf, "made", [])
-    monkeypatch.setattr(source, "Consumer", GoesDeaf)
-    monkeypatch.setattr(slices, "Consumer", GoesDeaf)
-    monkeypatch.setattr(deafness, "DEAF_S", 1.0)
-    monkeypatch.setattr(slices, "SILENCE_S", 1.0)
-    return GoesDeaf
 
 
 @pytest.mark.parametrize("grouped", [True, False])

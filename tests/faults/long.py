@@ -3,7 +3,8 @@
 A run is a minute of rows with a blow every few seconds, then everything heals, and its results must
 be those of DuckDB, its ledger must balance, and progress must only have gone forward. The folder
 (`.faults` without one) keeps a line of `history.jsonl` for each run: its seed, what struck when,
-the verdict. Exit 0 if all runs hold, 1 if one does not, 2 for a wrong call.
+the verdict; of a run that failed also the logs, in a folder named after its seed. Exit 0 if all
+hold, 1 if one does not, 2 for a wrong call.
 
     mars up       mapper-1, reducer-1, API, Kafka, ZooKeeper, Valkey
     behind links  mapper-a, mapper-b, reducer-a, reducer-b
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import random
 import secrets
+import shutil
 import signal
 import sys
 import tempfile
@@ -24,6 +26,7 @@ from pathlib import Path
 
 import msgspec
 
+from mars.errors import MarsError
 from tests.support.bad_rows import JSON
 from tests.support.cluster import MarsCluster, wait_for
 from tests.support.linked import LinkedRole
@@ -141,9 +144,16 @@ class Run:
             load.check(seconds=DRAIN_S, bad=self.bad, future=self.future)
             self.arena.mars.client.delete_task(load.name)
         except Exception as error:  # noqa: BLE001 -- one failed run must not end the others
-            problem = f"{type(error).__name__}: {error}"[:2_000]
+            problem = f"{type(error).__name__}: {error}"[:2_000] + self._why(load.name)
         seconds = time.monotonic() - begun
         return Verdict(self.seed, len(load.rows), round(seconds, 1), tuple(self.blows), problem)
+
+    def _why(self, task: str) -> str:
+        """What Mars itself says that the next window waits for."""
+        try:
+            return f"\nwhy: {self.arena.mars.client.why(task)}"
+        except MarsError as error:
+            return f"\nwhy: {error}"
 
     def _strike(self, load: Load, begun: float) -> None:
         chance = random.Random(self.seed)
@@ -238,6 +248,8 @@ def main(arguments: Sequence[str]) -> int:
         while time.monotonic() < until:
             verdicts.append(Run(found, secrets.randbits(32)).go())
             _note(folder / "history.jsonl", verdicts[-1])
+            if verdicts[-1].problem:
+                shutil.copytree(Path(data) / "logs", folder / str(verdicts[-1].seed))
     return _conclude(verdicts)
 
 

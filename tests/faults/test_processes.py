@@ -26,7 +26,7 @@ from tests.support.load import Load
 
 pytestmark = pytest.mark.faults
 
-FEED_S = 20
+FEED_S = 14
 STRIKE_S = 4.0
 
 

@@ -21,7 +21,7 @@ BUSY_PARTITIONS = 3
 """The last one never gets a row: it must be found idle for any window to close."""
 
 ROWS_PER_S = 500
-FEED_S = 30
+FEED_S = 15
 READY_S = 300.0
 """From the start of the process to its first round: about 10 s, more on a busy machine."""
 

@@ -116,6 +116,7 @@ def consumer_properties(settings: Settings, group: str) -> Properties:
         "auto.commit.interval.ms": GROUP_COMMIT_MS,
         **_client_properties(settings, f"{group}-consumer"),
         "group.id": group,
+        "enable.partition.eof": True,
         "enable.auto.commit": True,
         "enable.auto.offset.store": False,
         "isolation.level": "read_committed",

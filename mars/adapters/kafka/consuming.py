@@ -10,18 +10,22 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
+from mars.adapters.kafka.admin import KafkaTopicAdmin
 from mars.adapters.kafka.config import consumer_properties
+from mars.adapters.kafka.deafness import Deafness, named
 from mars.adapters.kafka.errors import (
     AWAY,
     FORBIDDEN,
     MOVED,
+    PARTITION_EOF,
     configured,
     kafka_error,
     translated,
     unavailable,
 )
+from mars.adapters.kafka.gathering import Place
 from mars.adapters.kafka.rows import bytes_of, committed_row, headers_of
-from mars.errors import MarsError, NotFound
+from mars.errors import MarsError, NotFound, Unavailable
 from mars.settings import Settings
 from mars.types import TaskName, Topic
 
@@ -83,6 +87,8 @@ class KafkaResultConsumer:
         self._silence_s = silence_s
         self._in_hand: list[Message] = []
         self._kept_by_group = begin is None
+        self._reached: dict[Place, int] = {}
+        self._deafness = Deafness(KafkaTopicAdmin(settings))
         with configured():
             self._consumer = Consumer(consumer_properties(settings, group))
         try:
@@ -97,7 +103,7 @@ class KafkaResultConsumer:
         if partitions.error is not None:
             raise NotFound(f"Kafka has no topic {self._topic}; check the address of Kafka.")
         if begin is None:
-            self._consumer.subscribe([self._topic], on_assign=_in_poll, on_revoke=_in_poll)
+            self._consumer.subscribe([self._topic], on_assign=_in_poll, on_revoke=self._revoked)
             return
         self._consumer.assign(
             [
@@ -136,6 +142,10 @@ class KafkaResultConsumer:
         while True:
             with translated():
                 message = self._consumer.poll(POLL_S)
+            if message is None:
+                self._raise_if_deaf()
+            else:
+                self._note(message)
             row = None if message is None else self._row(message)
             if message is not None and row is not None:
                 self._in_hand.append(message)
@@ -143,6 +153,29 @@ class KafkaResultConsumer:
             quiet_s = time.monotonic() - quiet_since_s
             if self._silence_s is not None and quiet_s >= self._silence_s:
                 return None
+
+    def _note(self, message: Message) -> None:
+        """How far its partition has been read."""
+        error, topic, offset = message.error(), message.topic(), message.offset()
+        if topic is None or offset is None:
+            return
+        if error is None or error.code() == PARTITION_EOF:
+            place = Topic(topic), message.partition() or 0
+            self._reached[place] = offset if error is not None else offset + 1
+
+    def _raise_if_deaf(self) -> None:
+        deaf = self._deafness.found(self._reached, time.monotonic())
+        if deaf:
+            raise Unavailable(
+                "kafka",
+                f"nothing more is heard of {named(deaf)}, where there is more: close this consumer "
+                "and make another, which goes on where this one was",
+            )
+
+    def _revoked(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        """While the client is polled, when no row is in hand."""
+        for one in partitions:
+            self._reached.pop((Topic(one.topic), one.partition), None)
 
     def df(self) -> pl.DataFrame:
         """All rows until none came for `silence_s`, as a frame of polars: see `frame_of_stream`.
@@ -216,4 +249,4 @@ class KafkaResultConsumer:
 
 
 def _in_poll(_consumer: Consumer, _partitions: list[TopicPartition]) -> None:
-    """With a callback partitions move while the client is polled, when no row is in hand."""
+    """With a callback partitions come while the client is polled, when no row is in hand."""

@@ -8,14 +8,19 @@ https://github.com/confluentinc/librdkafka/issues/5430 and /pull/5593 describe h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Iterable, Mapping
 
+from mars.adapters.kafka.admin import KafkaTopicAdmin
 from mars.adapters.kafka.gathering import Place
 from mars.errors import Unavailable
 
-DEAF_S = 10.0
+DEAF_S = 15.0
 """Between two looks. A client whose position lies at the first below the end, and is the same at
 the second, is deaf: one that hears gets what there is within milliseconds."""
+
+ENDS_S = 1.0
+"""For the answer where partitions end; a broker that lives needs milliseconds."""
 
 Positions = Mapping[Place, int]
 
@@ -23,11 +28,11 @@ Positions = Mapping[Place, int]
 class Deafness:
     """Compares how far a client is with the ends of its partitions, now and then.
 
-    `ends` asks for the last stable offsets, not by way of the client; it may raise Unavailable.
+    `admin` asks for these, not by way of the client.
     """
 
-    def __init__(self, ends: Callable[[Positions], Positions]) -> None:
-        self._ends = ends
+    def __init__(self, admin: KafkaTopicAdmin) -> None:
+        self._admin = admin
         self._behind: Positions = {}
         self._due_s = 0.0
 
@@ -44,6 +49,21 @@ class Deafness:
         self._behind = {place: at for place, at in positions.items() if ends.get(place, at) > at}
         return sorted(place for place, at in self._behind.items() if before.get(place) == at)
 
+    def _ends(self, places: Positions) -> Positions:
+        """The last stable offsets; who polls does not wait long for them. Raises Unavailable."""
+        deadline = time.monotonic() + ENDS_S
+
+        def stop() -> None:
+            if time.monotonic() > deadline:
+                raise Unavailable("kafka", f"no answer within {ENDS_S:.0f} s, check the brokers")
+
+        return self._admin.stable_ends(places, stop)
+
     def forget(self, place: Place) -> None:
         """Its reading begins anew."""
         self._behind = {one: at for one, at in self._behind.items() if one != place}
+
+
+def named(places: Iterable[Place]) -> str:
+    """For people."""
+    return ", ".join(f"{topic}[{partition}]" for topic, partition in places)

@@ -9,13 +9,13 @@ this: it knows what the member owns, not what it reads.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from mars.adapters.kafka.admin import KafkaTopicAdmin
 from mars.adapters.kafka.config import Properties, lone_reader_properties, mapper_properties
-from mars.adapters.kafka.deafness import Deafness
+from mars.adapters.kafka.deafness import Deafness, named
 from mars.adapters.kafka.errors import AWAY, FORBIDDEN, configured, translated, unavailable
 from mars.adapters.kafka.gathering import Gathering, Place
 from mars.errors import Unavailable
@@ -31,9 +31,6 @@ WAIT_SLICE_S = 0.05
 
 PROBE_S = 0.2
 """For the question whether a broker that was away is back."""
-
-ENDS_S = 1.0
-"""For the question where partitions end, now and then; a broker that lives needs milliseconds."""
 
 
 class KafkaReader:
@@ -61,7 +58,7 @@ class KafkaReader:
         self._fatal: Unavailable | None = None
         self._refusal: Unavailable | None = None
         """What else is wrong, to be said once."""
-        self._deafness = Deafness(self._ends)
+        self._deafness = Deafness(self._admin)
         self._consumer = self._connected()
 
     def _connected(self) -> Consumer:
@@ -153,8 +150,6 @@ class KafkaReader:
         deaf = self._deafness.found(self._positions, time.monotonic())
         if not deaf:
             return
-        names = ", ".join(f"{topic}[{partition}]" for topic, partition in deaf)
-        problem = f"nothing more was heard of {names}, where there is more; a new client was made"
         positions = dict(self._positions)
         self.close()
         if self._owned:
@@ -167,17 +162,10 @@ class KafkaReader:
         if not self._grouped:
             for place, position in positions.items():
                 self.seek(*place, position)
-        self._refusal = Unavailable("kafka", problem)
-
-    def _ends(self, places: Collection[Place]) -> dict[Place, int]:
-        """The last stable offsets; whoever polls does not wait long for them."""
-        deadline = time.monotonic() + ENDS_S
-
-        def stop() -> None:
-            if time.monotonic() > deadline:
-                raise Unavailable("kafka", f"no answer within {ENDS_S:.0f} s, check the brokers")
-
-        return self._admin.stable_ends(places, stop)
+        self._refusal = Unavailable(
+            "kafka",
+            f"nothing more was heard of {named(deaf)}, where there is more; a new client was made",
+        )
 
     def _consume(self, records_max: int) -> None:
         """Take all that has been fetched."""

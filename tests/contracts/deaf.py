@@ -1,0 +1,43 @@
+"""A Kafka client that goes deaf, as that of librdkafka may (`mars.adapters.kafka.deafness`)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pytest
+from confluent_kafka import Consumer, Message
+
+from mars.adapters.kafka import consuming, deafness, slices, source
+from mars.adapters.kafka.config import Properties
+
+
+class GoesDeaf(Consumer):
+    """Hears nothing more once its number is in `deaf`; those that are made later hear."""
+
+    deaf: ClassVar[set[int]] = set()
+    made: ClassVar[list[int]] = []
+
+    def __init__(self, properties: Properties) -> None:
+        super().__init__(properties)
+        self._number = len(self.made)
+        self.made.append(self._number)
+
+    def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
+        heard = super().consume(num_messages, timeout)
+        return [] if self._number in self.deaf else heard
+
+    def poll(self, timeout: float = -1) -> Message | None:
+        heard = super().poll(timeout)
+        return None if self._number in self.deaf else heard
+
+
+@pytest.fixture
+def goes_deaf(monkeypatch: pytest.MonkeyPatch) -> type[GoesDeaf]:
+    """In the place of all consumers that notice it, which they do within some seconds."""
+    monkeypatch.setattr(GoesDeaf, "deaf", set())
+    monkeypatch.setattr(GoesDeaf, "made", [])
+    for module in (consuming, slices, source):
+        monkeypatch.setattr(module, "Consumer", GoesDeaf)
+    monkeypatch.setattr(deafness, "DEAF_S", 1.0)
+    monkeypatch.setattr(slices, "SILENCE_S", 1.0)
+    return GoesDeaf
