@@ -323,7 +323,9 @@ class World:
             stack.enter_context(patch.object(mars.machines.folding, "WINDOWS_AT_ONCE", at_once))
             for module in (mars.process.tasks, reducer.leader):
                 stack.enter_context(patch.object(module, "compile_version", _compile))
-            stack.enter_context(patch.object(mars.adapters.memory.bulk, "plan_of_map", _compile_job))
+            stack.enter_context(
+                patch.object(mars.adapters.memory.bulk, "plan_of_map", _compile_job)
+            )
             stack.enter_context(patch.object(mars.process.member, "resident_bytes", lambda: 0))
             for module, name, value in FORCED if self._split else ():
                 stack.enter_context(patch.object(module, name, value))
