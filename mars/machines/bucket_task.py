@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import product
+from itertools import pairwise, product
 
 from mars.codec.checksum import checksum
 from mars.codec.entry import encode_entry
@@ -93,7 +93,11 @@ class BucketTask:
         self.through: dict[Lane, int] = {}
         self.head: Head | None = None
         self.records: dict[int, Progress] = dict(records)
+        self._begun: tuple[tuple[TaskVersion, Plan], ...] = ()
+        self._ends: dict[int, Mapping[Lane, int]] = {}
+        """The offsets at which older versions end, by version: those at which the next begins."""
         self._foldings: dict[int, Folding] = {}
+        self._caught_up = False
         self._log: list[_LogEntry] = []
         self._base: _LogEntry | None = None
         self._base_bytes = 0
@@ -114,15 +118,19 @@ class BucketTask:
     def update(self, task: RunnableTask) -> None:
         """Take a newer definition: begin new versions, forget dropped ones."""
         self.task = task
-        begun = task.begun()
-        for version, plan in begun:
+        self._begun = task.begun()
+        self._ends = {
+            older.version: newer.starts or {} for older, newer in pairwise(task.definition.begun)
+        }
+        for version, plan in self._begun:
             folding = self._foldings.get(version.version)
             if folding is None:
                 folding = self._begin(version, plan)
                 self._foldings[version.version] = folding
             folding.bounds = Bounds(version.complete_from_ms, version.complete_until_ms)
-        kept = {version.version for version, _ in begun}
+        kept = {version.version for version, _ in self._begun}
         self._foldings = {key: value for key, value in self._foldings.items() if key in kept}
+        self._catch_up()
 
     def same_life(self, task: RunnableTask) -> bool:
         """False for a task that was made anew under the name of a deleted one."""
@@ -245,6 +253,7 @@ class BucketTask:
         if self._seeing is not None:
             self._seeing.drained(self.last_seq)
         self.head = head
+        self._catch_up()
         if self.caught_up:
             for folding in self._foldings.values():
                 folding.settle()
@@ -258,7 +267,11 @@ class BucketTask:
     @property
     def caught_up(self) -> bool:
         """R6: everything that the last commit accounts for has been read again."""
-        return self.head is not None and all(
+        return self._caught_up
+
+    def _catch_up(self) -> None:
+        """Called whenever one of the two goes on: what is read, or what is accounted."""
+        self._caught_up = self.head is not None and all(
             self.through.get(lane, 0) >= offset
             for folding in self._foldings.values()
             for lane, offset in folding.merged.items()
@@ -274,23 +287,23 @@ class BucketTask:
 
     def _open(self) -> Iterator[tuple[TaskVersion, Plan, Folding]]:
         """The versions that may still have something to commit."""
-        for version, plan in self.task.begun():
+        for version, plan in self._begun:
             folding = self._foldings[version.version]
             if not self._finished(version, folding):
                 yield version, plan, folding
 
     def _finished(self, version: TaskVersion, folding: Folding) -> bool:
         """True for an older version whose rows are all accounted and emitted."""
-        if version.version not in self.records or folding.revising.pending:
+        newest = version.version not in self._ends
+        if newest or version.version not in self.records or folding.revising.pending:
             return False
         accounted = self._is_accounted(version, folding.merged)
         return accounted and folding.ledger(folding.closed_ms).open == 0
 
     def _is_accounted(self, version: TaskVersion, merged: Mapping[Lane, int]) -> bool:
         """True for an older version none of whose rows lies at or above these offsets."""
-        later = [newer for newer in self.task.definition.begun if newer.version > version.version]
-        boundary = later[0].starts or {} if later else {}
-        return bool(later) and all(merged.get(lane, 0) >= end for lane, end in boundary.items())
+        ends = self._ends.get(version.version)
+        return ends is not None and all(merged.get(lane, 0) >= end for lane, end in ends.items())
 
     @property
     def waiting(self) -> bool:
@@ -483,8 +496,7 @@ class BucketTask:
 
     def _counted_through(self, version: int, merged: Mapping[Lane, int]) -> dict[Lane, int]:
         """M, as far as it is of this version: every row below it is counted or named."""
-        newer = [one.starts or {} for one in self.task.definition.begun if one.version > version]
-        ends = newer[0] if newer else merged
+        ends = self._ends.get(version, merged)
         return {lane: min(offset, ends.get(lane, 0)) for lane, offset in merged.items()}
 
     def _emission(self, record: Progress, batches: Sequence[ResultBatch]) -> Emission | None:
@@ -519,6 +531,7 @@ class BucketTask:
             record.merged, closed_ms, record.ledger, forgotten_ms, record.ahead_ms
         ):
             self._base_is_tight = False
+        self._catch_up()
 
     def take_accounted(self) -> tuple[tuple[int, Sequence64], ...]:
         """The entries, (version, SEQ), that the last commit was the first to account for."""

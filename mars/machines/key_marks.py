@@ -58,28 +58,28 @@ class KeyMarks:
     @property
     def reached_ms(self) -> int | None:
         """No window that ends later is due for any key."""
-        highest = self._seen().select(pl.col(MARK).max()).item()
-        return None if highest is None else int(highest) - self._delay_ms
+        highest = self._seen().get_column(MARK).max()
+        return highest - self._delay_ms if isinstance(highest, int) else None
 
     def due(self, states: pl.DataFrame, end_ms: int) -> pl.DataFrame:
         """The groups of a window that ends then whose marks have come to its end."""
-        return self._split(states, end_ms, self._seen()).closed
+        return self._passed(states, end_ms, self._seen())
 
     def split(self, states: pl.DataFrame, end_ms: int) -> Split:
         """The groups of a window that ends then, by whether the last commit has closed them."""
         if self.ahead_ms is None or end_ms > self.ahead_ms:
             return Split(states.clear(), states)
-        return self._split(states, end_ms, self._committed)
+        closed = self._passed(states, end_ms, self._committed)
+        if closed.is_empty():
+            return Split(closed, states)
+        return Split(closed, states.join(closed, on=self._names, how="anti", nulls_equal=True))
 
-    def _split(self, states: pl.DataFrame, end_ms: int, marks: pl.DataFrame) -> Split:
-        passed = marks.filter(pl.col(MARK) >= end_ms + self._delay_ms).select(self._names)
+    def _passed(self, states: pl.DataFrame, end_ms: int, marks: pl.DataFrame) -> pl.DataFrame:
+        """Those of the groups whose marks have come to this time and the delay."""
+        passed = marks.filter(marks.get_column(MARK) >= end_ms + self._delay_ms)
         if passed.is_empty():
-            return Split(states.clear(), states)
-        names = self._names
-        return Split(
-            states.join(passed, on=names, how="semi", nulls_equal=True),
-            states.join(passed, on=names, how="anti", nulls_equal=True),
-        )
+            return states.clear()
+        return states.join(passed, on=self._names, how="semi", nulls_equal=True)
 
     def committed(self, ahead_ms: int | None, closed_ms: int | None) -> None:
         """A record with X and C is durable that accounts for all rows seen so far.

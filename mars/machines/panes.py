@@ -44,7 +44,9 @@ class Pane:
         """All states of the pane, one row per key. Raises TaskLimit for too many keys."""
         if self.waiting:
             parts = self.waiting if self.merged is None else [self.merged, *self.waiting]
-            self.merged = limited(plan, merge(plan, parts))
+            # An entry has one row per pane and key: alone it is merged already.
+            whole = parts[0] if len(parts) == 1 else merge(plan, parts)
+            self.merged = limited(plan, whole)
             self.waiting, self.waiting_rows = [], 0
         return self.merged
 

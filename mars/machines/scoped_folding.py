@@ -37,7 +37,8 @@ class KeyFolding(Folding):
         self._marks = KeyMarks(self.plan, self.ahead_ms)
         self._settled = False
         self._aside: list[Entry] = []
-        self._rows_ahead: int | None = None
+        self._ahead: Mapping[int, int] | None = None
+        """How many groups are due by their keys, by the starts of their windows; None: unknown."""
 
     # ------------------------------------------------------------------------------- reading
 
@@ -75,7 +76,7 @@ class KeyFolding(Folding):
         """All rows below M are back: drop the groups that are closed, then take what waits."""
         if self._settled:
             return
-        self._settled, self._rows_ahead = True, None
+        self._settled, self._ahead = True, None
         self._marks.committed(self.ahead_ms, self.closed_ms)
         self._drop_closed()
         aside, self._aside = self._aside, []
@@ -103,7 +104,7 @@ class KeyFolding(Folding):
         super()._keep(alive, states, accounted=accounted)
         for pane in alive:
             self._marks.see(states[pane.start_ms])
-        self._rows_ahead = None
+        self._ahead = None
 
     def _end(self, start_ms: int) -> int:
         return start_ms + self.plan.window.size_ms
@@ -117,7 +118,7 @@ class KeyFolding(Folding):
         """
         windows: list[ClosedWindow] = []
         upto_ms, rows, groups = self.ahead_ms, 0, 0
-        for start, due in self._due(closed_ms):
+        for start, due in self._due_after(closed_ms):
             end_ms = self._end(start)
             further = upto_ms is None or end_ms > upto_ms
             if further and (len(windows) >= limits.WINDOWS_AT_ONCE or groups > limits.ROWS_AT_ONCE):
@@ -130,18 +131,36 @@ class KeyFolding(Folding):
             groups += due.height
         return Ahead(upto_ms, tuple(windows), rows)
 
-    def _due(self, closed_ms: int | None) -> Iterator[tuple[int, pl.DataFrame]]:
+    def _due_after(self, closed_ms: int | None) -> Iterator[tuple[int, pl.DataFrame]]:
         """Windows that end after `closed_ms`, in order, with those of their groups that are due."""
+        for start in self._due():
+            after = closed_ms is None or self._end(start) > closed_ms
+            due = self._due_groups(start) if after else None
+            if due is not None:
+                yield start, due
+
+    def _due(self) -> Mapping[int, int]:
+        """The windows after C that have groups that are due, in order, and how many these are."""
+        if self._ahead is None:
+            groups = ((start, self._due_groups(start)) for start in self._reached())
+            self._ahead = {start: due.height for start, due in groups if due is not None}
+        return self._ahead
+
+    def _reached(self) -> Iterator[int]:
+        """The windows after C whose end the mark of some key has come to, in order."""
         reached_ms = self._marks.reached_ms if self._settled else None
         for start in sorted(self._panes):
             end_ms = self._end(start)
             if reached_ms is None or end_ms > reached_ms:
                 return
-            if closed_ms is None or end_ms > closed_ms:
-                states = self.window_states(start)
-                due = None if states is None else self._marks.due(states, end_ms)
-                if due is not None and due.height:
-                    yield start, due
+            if self.closed_ms is None or end_ms > self.closed_ms:
+                yield start
+
+    def _due_groups(self, start: int) -> pl.DataFrame | None:
+        """The states of those groups of a window that are due; None if there are none."""
+        states = self.window_states(start)
+        due = None if states is None else self._marks.due(states, self._end(start))
+        return None if due is None or due.is_empty() else due
 
     def behind(self, level_ms: int | None) -> bool:
         """True, too, where C was held by the number of windows, and all were closed ahead."""
@@ -154,9 +173,7 @@ class KeyFolding(Folding):
 
     def rows_ahead(self) -> int:
         """How many groups are due by their keys."""
-        if self._rows_ahead is None:
-            self._rows_ahead = sum(due.height for _start, due in self._due(self.closed_ms))
-        return self._rows_ahead
+        return sum(self._due().values())
 
     def committed(
         self,
@@ -171,7 +188,7 @@ class KeyFolding(Folding):
         if not self._settled:
             return gone
         self._marks.committed(ahead_ms, closed_ms)
-        self._rows_ahead = None
+        self._ahead = None
         return self._drop_closed() or gone
 
     def bases(self, seq: Sequence64, through: Mapping[Lane, int]) -> tuple[Entry, ...]:

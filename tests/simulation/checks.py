@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 from mars.adapters.kafka.wire import decode_progress
 from mars.codec.result_headers import decode_ranges
@@ -39,6 +39,14 @@ class Emitted:
     ranges: tuple[Range, ...]
 
 
+@dataclass(slots=True)
+class _Read:
+    """What was read of a bucket's progress, below a stable end: it does not change any more."""
+
+    records: list[Progress | Claim] = field(default_factory=list)
+    end: int = 0
+
+
 class Checks:
     """What must hold at the end of a run, and whether it has come to its end.
 
@@ -61,7 +69,7 @@ class Checks:
         self._written = written
         self._spans: list[Span] = []
         self._exact: list[tuple[Span, dict[Place, Values]]] = []
-        self._decoded: dict[bytes, Progress | Claim] = {}
+        self._read: dict[Bucket, _Read] = {Bucket(number): _Read() for number in range(BUCKETS)}
 
     def begin(self) -> None:
         """All rows are written, all versions have begun: what is wanted is known."""
@@ -264,14 +272,15 @@ class Checks:
                         decode_ranges(headers["mars-ranges"]),
                     )
 
-    def _records(self, bucket: Bucket) -> Iterator[Progress | Claim]:
+    def _records(self, bucket: Bucket) -> Sequence[Progress | Claim]:
+        """All that is committed, in order; what is new since the last time is read."""
         partition = self._servers.broker.partition(Topic("mars.progress"), bucket)
-        for record in partition.committed(0, partition.stable_end):
+        read, end = self._read[bucket], partition.stable_end
+        for record in partition.committed(read.end, end):
             assert record.value is not None
-            found = self._decoded.get(record.value)
-            if found is None:
-                found = self._decoded[record.value] = decode_progress(record.value, "progress")
-            yield found
+            read.records.append(decode_progress(record.value, "progress"))
+        read.end = end
+        return read.records
 
     def _newest(self) -> dict[tuple[TaskName, int, Bucket], Progress]:
         return {

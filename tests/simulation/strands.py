@@ -3,7 +3,7 @@
 The loops of Mars are ordinary blocking code. Here each of them runs in a thread of its own, a
 strand, which stops at every call to a port until the scheduler lets it go on:
 
-    scheduler ──go──▶ strand runs ... reaches a port ──back──▶ scheduler picks the next strand
+    scheduler ──go──▶ strand runs ... reaches a port ──go──▶ another strand ... ──back──▶ scheduler
 
 So two processes interleave between any two calls, nothing runs at the same time, and equal seeds
 give equal runs. Time is a number that the scheduler moves.
@@ -83,7 +83,7 @@ class Strand:
         self.problem: BaseException | None = None
         self.back = back
         self._body = body
-        self._go = Runner.of(self).go
+        self.go = Runner.of(self).go
 
     def run(self) -> None:
         """Runner's side: all that the strand does."""
@@ -96,15 +96,10 @@ class Strand:
             self.problem = problem
         self.done = True
 
-    def resume(self) -> None:
-        """Scheduler's side: let it run to its next stop."""
-        self._go.release()
-        self.back.acquire()
-
-    def stop(self) -> None:
-        """Strand's side: let the scheduler choose; raises Killed if the process died meanwhile."""
-        self.back.release()
-        self._go.acquire()
+    def stop(self, then: threading.Lock) -> None:
+        """Strand's side: let somebody else go on; raises Killed if the process died meanwhile."""
+        then.release()
+        self.go.acquire()
         if self.host.dead:
             raise Killed
 
@@ -122,6 +117,7 @@ class Scheduler:
         self._timers: list[tuple[int, int, Callable[[], None]]] = []
         self._timer_number = 0
         self._current: Strand | None = None
+        self._switches = self._switches_max = 0
 
     # ------------------------------------------------------------------------ from the outside
 
@@ -141,13 +137,14 @@ class Scheduler:
         host.dead = True
         for strand in host.strands:
             if not strand.done:
-                strand.resume()
+                self._resume(strand)
         self._forget_done()
 
     def run(self, until: Callable[[], bool], steps_max: int) -> bool:
         """Go on until the condition holds; False if it does not within so many switches."""
-        for step in range(steps_max):
-            if step % SWITCHES_BETWEEN_LOOKS == 0 and until():
+        self._switches, self._switches_max = 0, steps_max
+        while self._switches < steps_max:
+            if self._switches % SWITCHES_BETWEEN_LOOKS == 0 and until():
                 return True
             self._switch()
         return until()
@@ -162,18 +159,18 @@ class Scheduler:
     def pause(self) -> None:
         """A call to a port: time passes, somebody else may go on first."""
         self.steps += 1
-        self.now_ms += self.chance.randint(0, STEP_MS_MAX)
+        self.now_ms += self.chance.randrange(STEP_MS_MAX + 1)
         strand = self._running()
         if strand.host.dead:
             raise Killed
         if self.chance.random() >= GO_ON_SHARE:
-            strand.stop()
+            self._stop(strand)
 
     def sleep(self, duration_ms: int) -> None:
         """Let the others go on for so long."""
         strand = self._running()
         strand.ready_at_ms = self.now_ms + duration_ms
-        strand.stop()
+        self._stop(strand)
 
     def die(self) -> None:
         """The running strand's process dies right here."""
@@ -197,28 +194,60 @@ class Scheduler:
     # ------------------------------------------------------------------------------- within
 
     def _switch(self) -> None:
-        while self._timers and self._timers[0][0] <= self.now_ms:
+        """Do what is due, then let strands run until something is, or they are to be looked at."""
+        while self._is_due():
             heapq.heappop(self._timers)[2]()
-        now_ms = self.now_ms
-        ready = [one for one in self._strands if one.ready_at_ms <= now_ms and not one.host.frozen]
-        if not ready:
-            self._skip()
+        strand = self._next()
+        if strand is None:
             return
-        strand = self._current = self.chance.choice(ready)
-        strand.resume()
-        if strand.problem is not None:
-            raise strand.problem
+        self._resume(strand)
+        last = self._running()
+        if last.problem is not None:
+            raise last.problem
         self._current = None
-        if strand.host.dead:
-            self.kill(strand.host)
-        elif strand.done:
+        if last.host.dead:
+            self.kill(last.host)
+        elif last.done:
             self._forget_done()
 
-    def _skip(self) -> None:
-        """Nobody can go on: time passes until somebody can, or an action is due."""
+    def _resume(self, strand: Strand) -> None:
+        """Let it run, and perhaps others after it, until one of them comes back."""
+        strand.go.release()
+        self._back.acquire()
+
+    def _stop(self, strand: Strand) -> None:
+        """The running strand lets another go on: directly, if there is nothing else to do.
+
+        From strand to strand is one switch of threads, by way of the scheduler it would be two.
+        """
+        while not (strand.host.dead or self._is_due() or self._is_looked_at()):
+            other = self._next()
+            if other is strand:
+                return
+            if other is not None:
+                strand.stop(then=other.go)
+                return
+        strand.stop(then=self._back)
+
+    def _is_due(self) -> bool:
+        return bool(self._timers) and self._timers[0][0] <= self.now_ms
+
+    def _is_looked_at(self) -> bool:
+        looked = self._switches % SWITCHES_BETWEEN_LOOKS == 0
+        return looked or self._switches == self._switches_max
+
+    def _next(self) -> Strand | None:
+        """The strand that goes on now; None: time has passed until one can, or an action is due."""
+        self._switches += 1
+        now_ms = self.now_ms
+        ready = [one for one in self._strands if one.ready_at_ms <= now_ms and not one.host.frozen]
+        if ready:
+            self._current = self.chance.choice(ready)
+            return self._current
         times = [strand.ready_at_ms for strand in self._strands if not strand.host.frozen]
         times += [time_ms for time_ms, *_action in self._timers[:1]]
-        self.now_ms = max(self.now_ms, min(times))
+        self.now_ms = max(now_ms, min(times))
+        return None
 
     def _forget_done(self) -> None:
         self._strands = [strand for strand in self._strands if not strand.done]

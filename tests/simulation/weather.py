@@ -102,6 +102,8 @@ class Weather:
     def fate(self, chance: random.Random, call: str) -> Fate:
         """What becomes of the next call."""
         drawn = chance.random()
+        if drawn > self._highest:
+            return Fate.FINE
         times = TOUCHY_TIMES if call.startswith(TOUCHY) else 1
         for fate, share in (
             (Fate.LOST, self.lost),
@@ -115,3 +117,9 @@ class Weather:
                 return fate
             drawn -= share
         return Fate.FINE
+
+    @property
+    def _highest(self) -> float:
+        """What is drawn above this is fine for sure, and most of it is."""
+        touchy = TOUCHY_TIMES * (self.frozen + self.emptied)
+        return 1.01 * (self.lost + self.unanswered + self.twice + self.fatal + touchy)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -52,6 +53,10 @@ from tests.simulation.strands import Scheduler
 from tests.simulation.telling import told
 from tests.simulation.users import OVERFULL, Keys, Limits, Users
 from tests.simulation.weather import Fate, Weather
+
+# A thread of its own that Polars asks for each column of ten rows costs more than the work does. It
+# is made with the first of them, here as in the processes of Mars (`mars.process.memory`).
+os.environ.setdefault("POLARS_MAX_THREADS", "1")
 
 STORM_MS = 12_000
 """How long things go wrong."""

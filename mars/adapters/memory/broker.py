@@ -322,6 +322,11 @@ class MemoryGroup:
             self._members.append(member)
         self.rebalance()
 
+    def rejoin(self, member: MemoryMember) -> None:
+        """A member polls: it comes again, if the group had given it up."""
+        if member not in self._members:
+            self.update(member)
+
     def remove(self, member: MemoryMember) -> None:
         """A member goes, or the group gives it up: it hears of that when it polls again."""
         if member in self._members:

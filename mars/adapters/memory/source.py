@@ -92,7 +92,7 @@ class MemorySource:
             if gained:
                 events.append(Assigned(gained))
         if self._group is not None and self._member.topics:
-            self._group.update(self._member)
+            self._group.rejoin(self._member)
         return events
 
     def _fetch(self, records_max: int) -> list[SourceEvent]:

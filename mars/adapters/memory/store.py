@@ -96,9 +96,11 @@ class StoredTask:
 
     def log_bytes(self) -> int:
         """The size of all entries and bases."""
-        stored = [entry for log in self.logs.values() for entry in log.values()]
-        merged = [*self.bases.values(), *(one for some in self.older.values() for one in some)]
-        return sum(entry.size for entry in [*stored, *merged])
+        groups = (*(log.values() for log in self.logs.values()), *self.older.values())
+        sizes = [stored.size for stored in self.bases.values()]
+        for group in groups:
+            sizes += [stored.size for stored in group]
+        return sum(sizes)
 
     def idle(self, now_ms: int) -> frozenset[Lane]:
         """The lanes whose lease has not expired."""
