@@ -16,8 +16,8 @@ CODE := $(wildcard mars mapper reducer api bench)
 QUICK_TESTS := $(wildcard tests/unit)
 # Tests at a time. Most wait for servers; with more than two on two cores, deadlines are missed.
 WORKERS ?= 2
-ALONE := tests/simulation
-SIMULATED := .pytest_cache/simulation.log
+ALONE := tests/simulation tests/golden tests/properties
+COMPUTED := .pytest_cache/computed.log
 VENV := .venv
 STAMP := $(VENV)/.installed
 RUN := $(VENV)/bin
@@ -58,14 +58,14 @@ check: $(STAMP)
 
 # Each worker has its own servers, and a file stays with one worker. In the order of the folders, so
 # that the cluster which the acceptance tests share goes down when they are done: idle, but with all
-# their tasks, it takes a third of a machine of two cores. These tests mostly wait; the simulation,
-# which only computes, has what they leave of the processors, and is told of at the end.
+# their tasks, it takes a third of a machine of two cores. These tests mostly wait; those that only
+# compute have what they leave of the processors, and are told of at the end.
 test: install check
-	@nice $(RUN)/pytest $(ALONE) -q -p no:cacheprovider > $(SIMULATED) 2>&1 & simulation=$$!; \
-	trap 'kill $$simulation 2>/dev/null' INT TERM; \
+	@nice $(RUN)/pytest $(ALONE) -q -p no:cacheprovider > $(COMPUTED) 2>&1 & computing=$$!; \
+	trap 'kill $$computing 2>/dev/null' INT TERM; \
 	$(RUN)/pytest tests $(addprefix --ignore=,$(QUICK_TESTS) $(ALONE)) -m "not bench" \
 	  -n $(WORKERS) --dist loadfile --no-loadscope-reorder; others=$$?; \
-	wait $$simulation; simulated=$$?; cat $(SIMULATED); exit $$((others + simulated))
+	wait $$computing; computed=$$?; cat $(COMPUTED); exit $$((others + computed))
 
 SEEDS ?= 1000
 simulate: $(STAMP)

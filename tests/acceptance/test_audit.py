@@ -48,7 +48,7 @@ def audited(mars: MarsCluster) -> tuple[Load, list[Ledger]]:
             with Store(mars) as store:
                 store.flush()
 
-    with Load(mars, NAME, seconds=25).running() as load:
+    with Load(mars, NAME, seconds=18).running() as load:
         assert load.every(LOOK_S, look) > FLUSH_AT
     load.check()
     return load, ledgers

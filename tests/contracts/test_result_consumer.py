@@ -19,8 +19,8 @@ from tests.contracts.kafka_servers import KafkaCluster
 pytestmark = pytest.mark.integration
 
 TASK = TaskName("by_sip")
-SILENCE_S = 8.0
-"""After which a reader takes it that there is no more: joining a group takes less."""
+SILENCE_S = 3.0
+"""After which a reader takes it that there is no more; joining a group is no silence."""
 
 
 def write(
@@ -183,6 +183,15 @@ def test_frame_has_all_rows_with_their_revisions_and_takes_them_as_handled_at_th
     write(kafka_cluster, topic, [4])
     with consumer(kafka_cluster, topic, group) as rows:
         assert list(rows.df()["number"]) == [4]
+
+
+def test_waiting_for_a_place_in_the_group_is_no_silence(
+    kafka_cluster: KafkaCluster, group: str
+) -> None:
+    topic = kafka_cluster.topic(2)
+    write(kafka_cluster, topic, range(4))
+    with consumer(kafka_cluster, topic, group, silence_s=2.0) as rows:
+        assert rows.df().height == 4
 
 
 def test_frame_without_an_end_is_refused(kafka_cluster: KafkaCluster, group: str) -> None:

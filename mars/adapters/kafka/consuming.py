@@ -38,6 +38,9 @@ POLL_S = 0.2
 CALL_TIMEOUT_S = 5.0
 """For a question about the topic; a healthy broker needs milliseconds."""
 
+JOIN_S = 60.0
+"""Longest wait for a place in the group; members that have died are given up after 45 s or less."""
+
 
 class ConsumedRow(msgspec.Struct, frozen=True):
     """A committed result row, and where it lies.
@@ -85,6 +88,9 @@ class KafkaResultConsumer:
         self._topic = topic
         self._task = task.encode()
         self._silence_s = silence_s
+        self._group = group
+        self._joined_s: float | None = None
+        """When the group, or the program itself, said last which partitions are ours."""
         self._in_hand: list[Message] = []
         self._kept_by_group = begin is None
         self._reached: dict[Place, int] = {}
@@ -103,8 +109,11 @@ class KafkaResultConsumer:
         if partitions.error is not None:
             raise NotFound(f"Kafka has no topic {self._topic}; check the address of Kafka.")
         if begin is None:
-            self._consumer.subscribe([self._topic], on_assign=_in_poll, on_revoke=self._revoked)
+            self._consumer.subscribe(
+                [self._topic], on_assign=self._assigned, on_revoke=self._revoked
+            )
             return
+        self._joined_s = time.monotonic()
         self._consumer.assign(
             [
                 TopicPartition(self._topic, part, begin.get(part, 0))
@@ -129,7 +138,10 @@ class KafkaResultConsumer:
         return self
 
     def __next__(self) -> ConsumedRow:
-        """The next row; ends after `silence_s` without one. Raises Unavailable."""
+        """The next row; ends after `silence_s` without one, once the group has let us in.
+
+        Raises Unavailable, also where the group lets nobody in for a minute.
+        """
         self._handled()
         row = self._next()
         if row is None:
@@ -150,9 +162,21 @@ class KafkaResultConsumer:
             if message is not None and row is not None:
                 self._in_hand.append(message)
                 return row
-            quiet_s = time.monotonic() - quiet_since_s
-            if self._silence_s is not None and quiet_s >= self._silence_s:
+            if self._silence_s is not None and self._is_over(quiet_since_s, self._silence_s):
                 return None
+
+    def _is_over(self, quiet_since_s: float, silence_s: float) -> bool:
+        """True after so long without a row; to wait for a place in the group is no silence."""
+        now_s = time.monotonic()
+        if self._joined_s is not None:
+            return now_s - max(quiet_since_s, self._joined_s) >= silence_s
+        if now_s - quiet_since_s >= JOIN_S:
+            raise Unavailable(
+                "kafka",
+                f"the group {self._group} has let no consumer in for {JOIN_S:.0f} s: look at its "
+                "members and at the brokers, or read with another group",
+            )
+        return False
 
     def _note(self, message: Message) -> None:
         """How far its partition has been read."""
@@ -171,6 +195,10 @@ class KafkaResultConsumer:
                 f"nothing more is heard of {named(deaf)}, where there is more: close this consumer "
                 "and make another, which goes on where this one was",
             )
+
+    def _assigned(self, _consumer: Consumer, _partitions: list[TopicPartition]) -> None:
+        """While the client is polled, when no row is in hand."""
+        self._joined_s = time.monotonic()
 
     def _revoked(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """While the client is polled, when no row is in hand."""
@@ -246,7 +274,3 @@ class KafkaResultConsumer:
         self._in_hand = []
         with translated():
             self._consumer.close()
-
-
-def _in_poll(_consumer: Consumer, _partitions: list[TopicPartition]) -> None:
-    """With a callback partitions come while the client is polled, when no row is in hand."""
