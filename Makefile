@@ -61,7 +61,7 @@ check: $(STAMP)
 # their tasks, it takes a third of a machine of two cores. These tests mostly wait; those that only
 # compute have what they leave of the processors, and are told of at the end.
 test: install check
-	@nice $(RUN)/pytest $(ALONE) -q -p no:cacheprovider > $(COMPUTED) 2>&1 & computing=$$!; \
+	@$(RUN)/python tests/support/aside.py $(RUN)/pytest $(ALONE) -q -p no:cacheprovider > $(COMPUTED) 2>&1 & computing=$$!; \
 	trap 'kill $$computing 2>/dev/null' INT TERM; \
 	$(RUN)/pytest tests $(addprefix --ignore=,$(QUICK_TESTS) $(ALONE)) -m "not bench" \
 	  -n $(WORKERS) --dist loadfile --no-loadscope-reorder; others=$$?; \

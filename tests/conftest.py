@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from mars.errors import LocalClusterError
 from mars.local import jars
@@ -28,7 +28,12 @@ STOP_S = 20.0
 
 # An example is right however long it takes on a busy machine. Where CI is set the examples are the
 # same each time, so that a run fails because of a change; everywhere else new ones are tried.
-settings.register_profile("mars", deadline=None, derandomize="CI" in os.environ)
+settings.register_profile(
+    "mars",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize="CI" in os.environ,
+)
 settings.load_profile("mars")
 
 # Servers of tests live for a minute or two. The second compiler of the Java machine takes half of
