@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import cast
 
+from confluent_kafka import Message
+
 from mars.adapters.kafka.admin import KafkaTopicAdmin
 from mars.adapters.kafka.names import Names
 from mars.adapters.kafka.slices import SliceReader
@@ -29,17 +31,19 @@ class KafkaProgressLog:
 
     def read(self, bucket: Bucket, first: int) -> ProgressSlice:
         """Everything from `first` to the last stable offset of now."""
-        return self._slice(bucket, first, self.end(bucket))
+        return self.read_all({bucket: first})[bucket]
 
     def read_all(self, firsts: Mapping[Bucket, int]) -> dict[Bucket, ProgressSlice]:
-        """One request for all ends; a bucket in which nothing has come costs no more than that."""
+        """One request for all ends, one read of all that has come."""
         ends = self._admin.ends_of(self._topic, firsts)
+        spans = {int(bucket): (first, ends[bucket]) for bucket, first in firsts.items()}
+        found: dict[int, list[ProgressRecord]] = {partition: [] for partition in spans}
+        for portion in self._reader.read_all(self._topic, spans):
+            for message in portion:
+                found[cast(int, message.partition())].append(self._record(message))
         return {
-            bucket: self._slice(bucket, first, ends[bucket]) for bucket, first in firsts.items()
+            bucket: ProgressSlice(tuple(found[bucket]), max(spans[bucket])) for bucket in firsts
         }
-
-    def _slice(self, bucket: Bucket, first: int, end: int) -> ProgressSlice:
-        return ProgressSlice(self.between(bucket, first, end), max(first, end))
 
     def written(self, buckets: Iterable[Bucket]) -> dict[Bucket, int]:
         """The offsets behind the last records, in one request."""
@@ -72,8 +76,11 @@ class KafkaProgressLog:
     ) -> Iterator[tuple[int, ProgressRecord]]:
         for portion in reader.read(self._topic, bucket, first, end):
             for message in portion:
-                place = f"{self._topic}[{bucket}] offset {message.offset()}"
-                yield cast(int, message.offset()), decode_progress(message.value(), place)
+                yield cast(int, message.offset()), self._record(message)
+
+    def _record(self, message: Message) -> ProgressRecord:
+        place = f"{self._topic}[{message.partition()}] offset {message.offset()}"
+        return decode_progress(message.value(), place)
 
     def close(self) -> None:
         """Free the consumers."""
