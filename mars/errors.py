@@ -4,6 +4,7 @@
     ├── SettingsError          a configuration file or environment variable is wrong
     ├── LocalClusterError      the embedded cluster cannot start or stop
     ├── Unavailable            Kafka, Redis, ZooKeeper or Spark does not answer; waiting helps
+    │   └── TopicRefused       Kafka answers: one topic is not for us; the others are not concerned
     ├── Fenced                 somebody newer owns what the caller thought it owned
     ├── Interrupted            an outcome is unknown: the caller must look before it goes on
     ├── TaskLimit              one task went over a limit; the others are not concerned
@@ -50,6 +51,14 @@ class Unavailable(MarsError):
         super().__init__(f"{service} is not available: {detail}")
         self.service = service
         self.detail = detail
+
+
+class TopicRefused(Unavailable):
+    """Kafka will not show or make this topic, whoever asks again: its name or rights are wrong."""
+
+    def __init__(self, topic: str, detail: str) -> None:
+        super().__init__("kafka", f"topic {topic}: {detail}")
+        self.topic = topic
 
 
 class Fenced(MarsError):

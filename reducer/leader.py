@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from mars.definitions import TaskDefinition, TaskState
-from mars.errors import MarsError, Unavailable
+from mars.errors import MarsError, TopicRefused, Unavailable
 from mars.machines.leading import Leading
 from mars.machines.leading_view import (
     AddLanes,
@@ -323,7 +323,11 @@ class LeaderLoop:
         due = self._looks % SELDOM_LOOKS == 0
         for topic in topics:
             if due or topic not in self._partitions:
-                found = self._admin.describe(topic)
+                try:
+                    found = self._admin.describe(topic)
+                except TopicRefused as problem:  # what its tasks know of it still holds (I7)
+                    logs.warning(self._log, "a source topic is refused", problem=problem.detail)
+                    continue
                 self._partitions[topic] = found.partitions if found else 0
                 self._topic_ids.pop(topic, None)
                 if found is not None:
@@ -351,8 +355,10 @@ class LeaderLoop:
                 self._control.put_stream(stream)
                 self._copied_streams[stream.name] = stream
             case DropStreamCopy(name=name):
-                self._control.delete_stream(name)
-                del self._copied_streams[name]
+                # Only whoever still has all the rest has deleted it: a loss since then is none.
+                if name not in self._registry.streams() and self._registry.whole():
+                    self._control.delete_stream(name)
+                    del self._copied_streams[name]
             case EndCatchUp(task=task):
                 if set_catch_up(self._registry, task, {}):
                     logs.warning(

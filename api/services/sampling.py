@@ -14,6 +14,7 @@ from api.services.context import Ports
 from api.services.missing import Away, Missing
 from api.services.progress import ProgressTail
 from mars.definitions import TaskDefinition, TaskState
+from mars.errors import TopicRefused
 from mars.machines.evidence import level_of, total_ledger
 from mars.machines.history import History, history_of, state_for_people
 from mars.ports import Head, Ledger, Progress
@@ -159,10 +160,17 @@ class Sampler:
     def _ends(self, topics: set[Topic], missing: Missing) -> dict[Topic, dict[int, int]]:
         ends = {}
         for topic in topics:
-            found = missing.ask("kafka", partial(self._ports.admin.ends, topic))
+            found = missing.ask("kafka", partial(self._ends_of, topic))
             if found is not None:
                 ends[topic] = found
         return ends
+
+    def _ends_of(self, topic: Topic) -> dict[int, int] | None:
+        """None for a topic that is refused: its own tasks say so, and Kafka answers."""
+        try:
+            return self._ports.admin.ends(topic)
+        except TopicRefused:
+            return None
 
     def _figures(
         self,

@@ -148,6 +148,7 @@ class Report:
     kind: str
     detail: str
     bucket: Bucket | None = None
+    task: TaskName | None = None
 
 
 Instruction = (

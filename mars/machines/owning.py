@@ -253,7 +253,12 @@ class Owning:
             return []
         trouble = self._guarded(request.task, partial(part.restored, event.found, event.lost))
         return trouble or [
-            Report("snapshot_lost", f"bucket {self.bucket}: {detail} {_INCOMPLETE}")
+            Report(
+                "snapshot_lost",
+                f"bucket {self.bucket}: {detail} {_INCOMPLETE}",
+                self.bucket,
+                request.task,
+            )
             for detail in event.lost.values()
         ]
 

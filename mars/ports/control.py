@@ -81,13 +81,13 @@ class TopicAdmin(Protocol):
     """Topics, partitions and offsets of Kafka."""
 
     def describe(self, topic: Topic) -> TopicInfo | None:
-        """None if there is no such topic."""
+        """None if there is no such topic. Raises TopicRefused: that of no other topic is."""
 
     def ensure_internal(self, buckets: int) -> None:
         """Make the topics of Mars itself where they are missing."""
 
     def ensure_output(self, topic: Topic, partitions: int) -> TopicInfo:
-        """Make an output topic where it is missing."""
+        """Make an output topic where it is missing. Raises TopicRefused, as above."""
 
     def ends(self, topic: Topic) -> dict[int, int]:
         """The offset behind the last committed record, per partition."""

@@ -116,6 +116,20 @@ def incomplete(task: TaskName, bucket: Bucket, part: RejectedRange) -> Incident:
     )
 
 
+def panes_lost(task: TaskName, bucket: Bucket | None, detail: str) -> Incident:
+    """Panes that were saved in Kafka are not there, when they were needed after a loss."""
+    return Incident(
+        id=_id_of(IncidentKind.INCOMPLETE, f"{task} {detail}"),
+        time_ms=_now_ms(),
+        kind=IncidentKind.INCOMPLETE,
+        what=f"Open panes that had been saved could not be read back: {detail}",
+        means="Windows that may lack rows of them carry mars-complete 0.",
+        do="Find out who deletes records of the state topic.",
+        task=task,
+        bucket=bucket,
+    )
+
+
 def fenced(bucket: Bucket | None, detail: str) -> Incident:
     """A reducer found that somebody else owns its bucket."""
     return Incident(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from mars.definitions import TaskDefinition, TaskState
-from mars.errors import RequestError
+from mars.errors import RequestError, TopicRefused
 from mars.machines.runnable import RunnableTask
 from mars.plan import Plan
 from mars.ports import Registry
@@ -28,8 +28,9 @@ OutputPartitions = Callable[[str], int]
 class TaskSource:
     """Tells when the tasks have changed, and compiles them.
 
-    `output_partitions` says how many partitions an output topic has; it may raise Unavailable.
-    Versions that do not compile (stored by a newer release, say) are logged and left out.
+    `output_partitions` says how many partitions an output topic has; it may raise Unavailable. A
+    task to whose topic it says TopicRefused fails, and the others are not concerned (I7). Versions
+    that do not compile (stored by a newer release, say) are logged and left out.
     """
 
     def __init__(
@@ -65,20 +66,34 @@ class TaskSource:
         return runnable
 
     def _runnable(self, definition: TaskDefinition) -> RunnableTask:
+        plans = self._compiled(definition)
+        if definition.state in {TaskState.DELETED, TaskState.FAILED}:
+            return RunnableTask(definition, plans, {})
+        try:
+            return RunnableTask(definition, plans, self._partitions(plans))
+        except TopicRefused as problem:
+            detail = f"its rows cannot be written: {problem.detail}"
+            fail_task(self._registry, definition.name, detail)
+            failed = replace(definition, state=TaskState.FAILED, detail=detail)
+            return RunnableTask(failed, plans, {})
+
+    def _partitions(self, plans: Mapping[int, Plan]) -> dict[str, int]:
+        """Of all output topics; nothing for those who write none. Raises Unavailable."""
+        if self._output_partitions is None:
+            return {}
+        topics = {plan.options.output_topic for plan in plans.values()}
+        return {topic: self._output_partitions(topic) for topic in topics}
+
+    def _compiled(self, definition: TaskDefinition) -> dict[int, Plan]:
         plans: dict[int, Plan] = {}
-        partitions: dict[str, int] = {}
         for version in definition.begun:
             key = (definition.name, version.version, version.sql)
             if key not in self._plans:
                 self._plans[key] = self._compile(definition, version.version)
             plan = self._plans[key]
-            if plan is None:
-                continue
-            plans[version.version] = plan
-            topic = plan.options.output_topic
-            if self._output_partitions is not None and definition.state is not TaskState.DELETED:
-                partitions[topic] = self._output_partitions(topic)
-        return RunnableTask(definition, plans, partitions)
+            if plan is not None:
+                plans[version.version] = plan
+        return plans
 
     def _compile(self, definition: TaskDefinition, number: int) -> Plan | None:
         version = next(each for each in definition.versions if each.version == number)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 import pytest
-from confluent_kafka import Consumer, Message
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+from confluent_kafka.admin import ClusterMetadata
 
 from mars.adapters.kafka import consuming, deafness, slices, source
 from mars.adapters.kafka.config import Properties
@@ -15,6 +16,8 @@ class GoesDeaf(Consumer):
     """Hears nothing more once its number is in `deaf`; those that are made later hear."""
 
     deaf: ClassVar[set[int]] = set()
+    cut_off: ClassVar[set[int]] = set()
+    """Those that have no broker any more, besides."""
     made: ClassVar[list[int]] = []
 
     def __init__(self, properties: Properties) -> None:
@@ -30,11 +33,17 @@ class GoesDeaf(Consumer):
         heard = super().poll(timeout)
         return None if self._number in self.deaf else heard
 
+    def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
+        if self._number in self.cut_off:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+        return super().list_topics(topic, timeout)
+
 
 @pytest.fixture
 def goes_deaf(monkeypatch: pytest.MonkeyPatch) -> type[GoesDeaf]:
     """In the place of all consumers that notice it, which they do within some seconds."""
     monkeypatch.setattr(GoesDeaf, "deaf", set())
+    monkeypatch.setattr(GoesDeaf, "cut_off", set())
     monkeypatch.setattr(GoesDeaf, "made", [])
     for module in (consuming, slices, source):
         monkeypatch.setattr(module, "Consumer", GoesDeaf)

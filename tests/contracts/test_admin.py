@@ -6,8 +6,9 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource
 
+from mars.adapters.kafka import admin as kafka_admin
 from mars.adapters.kafka.errors import NO_LEADER
-from mars.errors import SettingsError
+from mars.errors import SettingsError, TopicRefused, Unavailable
 from mars.types import Topic
 from tests.contracts.kafka_servers import BUCKETS, Cluster, KafkaCluster
 from tests.contracts.waiting import eventually
@@ -114,6 +115,35 @@ def test_a_partition_that_was_made_just_now_is_asked_again_until_it_has_a_leader
     monkeypatch.setattr(admin._client, "list_offsets", no_leader_once)
     assert admin.ends(topic) == {0: 0}
     assert refused
+
+
+@pytest.mark.integration
+def test_a_client_that_has_no_answer_for_long_is_replaced(
+    kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, kafka = kafka_cluster.topic(1), kafka_cluster.admin()
+    monkeypatch.setattr(kafka_admin, "CUT_OFF_S", 0.0)
+    unheard: Future[object] = Future()
+    unheard.set_exception(KafkaException(KafkaError(KafkaError._TRANSPORT)))
+    monkeypatch.setattr(
+        kafka._client, "describe_topics", lambda *_topics, **_more: {topic: unheard}
+    )
+    with pytest.raises(Unavailable):
+        kafka.describe(topic)
+
+    found = kafka.describe(topic)
+
+    assert found is not None
+    assert found.partitions == 1
+
+
+@pytest.mark.integration
+def test_a_topic_that_kafka_refuses_is_named(kafka_cluster: KafkaCluster) -> None:
+    topic, admin = kafka_cluster.topic(1), kafka_cluster.admin()
+    admin.ensure_output(Topic(f"{topic}.taken"), 1)
+
+    with pytest.raises(TopicRefused, match=rf"topic {topic}_taken: .*differs only in"):
+        admin.ensure_output(Topic(f"{topic}_taken"), 1)
 
 
 def test_several_processes_may_make_the_same_topics_at_once(kafka_cluster: KafkaCluster) -> None:

@@ -81,6 +81,17 @@ def test_consumer_that_has_gone_deaf_says_so_and_the_next_one_goes_on(
     assert handled == [0, 2]
 
 
+def test_consumer_that_has_no_broker_any_more_says_so(
+    kafka_cluster: KafkaCluster, group: str, goes_deaf: type[GoesDeaf]
+) -> None:
+    topic = kafka_cluster.topic(2)
+    with consumer(kafka_cluster, topic, group, silence_s=60) as rows:
+        goes_deaf.deaf.update(goes_deaf.made)
+        goes_deaf.cut_off.update(goes_deaf.made)
+        with pytest.raises(Unavailable, match="no broker was found for some time: close this"):
+            next(rows)
+
+
 def test_each_row_is_handled_once_over_several_runs(
     kafka_cluster: KafkaCluster, group: str
 ) -> None:

@@ -53,6 +53,22 @@ def test_a_client_that_has_gone_deaf_is_replaced_and_nothing_is_left_out(
     assert len(goes_deaf.made) == 2
 
 
+def test_a_member_without_brokers_is_replaced_though_it_owns_nothing(
+    kafka_cluster: KafkaCluster, goes_deaf: type[GoesDeaf]
+) -> None:
+    topic = kafka_cluster.topic(1)
+    reading = Reading(kafka_cluster.member())
+    reading.reader.subscribe([topic])
+    goes_deaf.deaf.update(goes_deaf.made)
+    goes_deaf.cut_off.update(goes_deaf.made)
+
+    with pytest.raises(Unavailable, match="no broker was found for some time; a new client"):
+        eventually(lambda: reading.poll() and False)
+
+    reading.until_owned([(topic, 0)])
+    assert len(goes_deaf.made) == 2
+
+
 def test_a_client_at_the_end_of_its_partitions_is_left_in_peace(
     kafka_cluster: KafkaCluster, goes_deaf: type[GoesDeaf], monkeypatch: pytest.MonkeyPatch
 ) -> None:

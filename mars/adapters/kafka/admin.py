@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, wait
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -25,9 +26,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, b
 from mars.adapters.kafka.config import admin_properties
 from mars.adapters.kafka.errors import (
     NO_LEADER,
+    UNANSWERED,
     UNKNOWN_TOPIC,
     configured,
     kafka_error,
+    raise_if_refused,
     translated,
 )
 from mars.adapters.kafka.names import Names
@@ -86,6 +89,9 @@ INCIDENTS = {
     "segment.ms": str(INCIDENTS_KEPT_MS // 30),
 }
 
+CUT_OFF_S = 15.0
+"""Without any answer; then a new client is tried, and after as long again another."""
+
 LEADER_WAIT_S = 10.0
 """How long a partition may be without a leader that answers: it was made or has moved just now. The
 some hundred of a cluster with 64 buckets took a busy broker six seconds."""
@@ -113,13 +119,35 @@ class KafkaTopicAdmin:
         self._ask_within_s = ask_within_s
         self._names = Names(settings.namespace)
         self._copies = settings.kafka.replication_factor
+        self._settings = settings
+        self._client = self._connected()
+        self._answered_s = time.monotonic()
+
+    def _connected(self) -> AdminClient:
         with configured():
-            self._client = AdminClient(admin_properties(settings, settings.member or "mars"))
+            return AdminClient(admin_properties(self._settings, self._settings.member or "mars"))
+
+    def _answer(self, future: Future[Any], stop: Callable[[], None] = _go_on) -> Any:
+        """The answer. A client that has had none for long is replaced, see `deafness`."""
+        try:
+            answer = _answer(future, stop)
+        except (KafkaException, FutureTimeoutError) as error:
+            problem = kafka_error(error)
+            if problem is None or problem.code() in UNANSWERED:
+                self._connect_anew_if_cut_off()
+            raise
+        self._answered_s = time.monotonic()
+        return answer
+
+    def _connect_anew_if_cut_off(self) -> None:
+        now_s = time.monotonic()
+        if now_s - self._answered_s > CUT_OFF_S:
+            self._client, self._answered_s = self._connected(), now_s
 
     # ----------------------------------------------------------------------------------- topics
 
     def describe(self, topic: Topic, stop: Callable[[], None] = _go_on) -> TopicInfo | None:
-        """The topic's id and size; None if there is no such topic."""
+        """The topic's id and size; None if there is no such topic. Raises TopicRefused."""
         found = self._description(topic, stop)
         return None if found is None else _info(found)
 
@@ -131,11 +159,12 @@ class KafkaTopicAdmin:
                 TopicCollection([topic]), request_timeout=self._ask_within_s
             )
             try:
-                return cast(TopicDescription, _answer(futures[topic], stop))
+                return cast(TopicDescription, self._answer(futures[topic], stop))
             except KafkaException as error:
                 problem = kafka_error(error)
                 if problem is not None and problem.code() in UNKNOWN_TOPIC:
                     return None
+                raise_if_refused(topic, error)
                 raise
 
     def ensure_internal(self, buckets: int) -> None:
@@ -157,7 +186,10 @@ class KafkaTopicAdmin:
             )
 
     def ensure_output(self, topic: Topic, partitions: int) -> TopicInfo:
-        """Make an output topic where it is missing; one that is there stays as it is."""
+        """Make an output topic where it is missing; one that is there stays as it is.
+
+        Raises TopicRefused.
+        """
         (output,) = self._ensure(self._new(topic, partitions, DELETED_BY_AGE))
         return output
 
@@ -190,13 +222,14 @@ class KafkaTopicAdmin:
             futures = self._client.create_topics(
                 topics, request_timeout=ASK_TIMEOUT_S, operation_timeout=ASK_TIMEOUT_S
             )
-            for future in futures.values():
+            for topic, future in futures.items():
                 try:
-                    _answer(future)
+                    self._answer(future)
                 except KafkaException as error:
                     problem = kafka_error(error)
                     # Somebody else was faster, which is as good.
                     if problem is None or problem.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                        raise_if_refused(topic, error)
                         raise
 
     # ---------------------------------------------------------------------------------- offsets
@@ -340,7 +373,7 @@ class KafkaTopicAdmin:
             request_timeout=self._ask_within_s,
         )
         return {
-            (Topic(place.topic), place.partition): _answer(future, stop).offset
+            (Topic(place.topic), place.partition): self._answer(future, stop).offset
             for place, future in futures.items()
         }
 

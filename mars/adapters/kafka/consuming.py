@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from mars.adapters.kafka.admin import KafkaTopicAdmin
 from mars.adapters.kafka.config import consumer_properties
-from mars.adapters.kafka.deafness import Deafness, named
+from mars.adapters.kafka.deafness import CutOff, Deafness, named
 from mars.adapters.kafka.errors import (
     AWAY,
     FORBIDDEN,
@@ -92,9 +92,11 @@ class KafkaResultConsumer:
         self._joined_s: float | None = None
         """When the group, or the program itself, said last which partitions are ours."""
         self._in_hand: list[Message] = []
+        self._stopped = False
         self._kept_by_group = begin is None
         self._reached: dict[Place, int] = {}
         self._deafness = Deafness(KafkaTopicAdmin(settings))
+        self._cut_off = CutOff()
         with configured():
             self._consumer = Consumer(consumer_properties(settings, group))
         try:
@@ -149,14 +151,15 @@ class KafkaResultConsumer:
         return row
 
     def _next(self) -> ConsumedRow | None:
-        """One more row in hand; None after `silence_s` without one."""
+        """One more row in hand; None after `silence_s` without one, and once it is stopped."""
         quiet_since_s = time.monotonic()
-        while True:
+        while not self._stopped:
             with translated():
                 message = self._consumer.poll(POLL_S)
             if message is None:
                 self._raise_if_deaf()
             else:
+                self._cut_off.heard(time.monotonic())
                 self._note(message)
             row = None if message is None else self._row(message)
             if message is not None and row is not None:
@@ -164,6 +167,7 @@ class KafkaResultConsumer:
                 return row
             if self._silence_s is not None and self._is_over(quiet_since_s, self._silence_s):
                 return None
+        return None
 
     def _is_over(self, quiet_since_s: float, silence_s: float) -> bool:
         """True after so long without a row; to wait for a place in the group is no silence."""
@@ -188,13 +192,12 @@ class KafkaResultConsumer:
             self._reached[place] = offset if error is not None else offset + 1
 
     def _raise_if_deaf(self) -> None:
-        deaf = self._deafness.found(self._reached, time.monotonic())
+        now_s = time.monotonic()
+        deaf = self._deafness.found(self._reached, now_s)
         if deaf:
-            raise Unavailable(
-                "kafka",
-                f"nothing more is heard of {named(deaf)}, where there is more: close this consumer "
-                "and make another, which goes on where this one was",
-            )
+            raise _lost(f"nothing more is heard of {named(deaf)}, where there is more")
+        if self._cut_off.found(self._consumer, self._topic, now_s):
+            raise _lost("no broker was found for some time")
 
     def _assigned(self, _consumer: Consumer, _partitions: list[TopicPartition]) -> None:
         """While the client is polled, when no row is in hand."""
@@ -269,8 +272,18 @@ class KafkaResultConsumer:
             if found is None or found.code() not in MOVED:
                 raise unavailable(found or str(error)) from error
 
+    def stop(self) -> None:
+        """End another thread's wait for a row, soon; the consumer is to be closed then."""
+        self._stopped = True
+
     def close(self) -> None:
         """Commit what was handled, and leave the group. A row in hand is not handled."""
         self._in_hand = []
         with translated():
             self._consumer.close()
+
+
+def _lost(why: str) -> Unavailable:
+    """For a client that will not go on by itself (`deafness`)."""
+    advice = "close this consumer and make another, which goes on where this one was"
+    return Unavailable("kafka", f"{why}: {advice}")

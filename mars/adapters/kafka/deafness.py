@@ -4,6 +4,11 @@ librdkafka (seen with 2.16.0) can lose a partition that loses its leader and has
 some milliseconds, as when a broker stood still for longer than its session with the controller:
 no error, no message, and to assign the partition anew does not help. A new client does.
 https://github.com/confluentinc/librdkafka/issues/5430 and /pull/5593 describe how it comes about.
+
+It can also lose all its brokers, those of `kafka.bootstrap` among them, and connect to none any
+more: a broker that the controller has fenced, for it stood still, answers that the cluster has no
+brokers at all (issue 5301; seen with 2.16.1, in one of some fifty groups at a stop of 11 s). A new
+client does here, too.
 """
 
 from __future__ import annotations
@@ -11,9 +16,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 
+from confluent_kafka import Consumer, KafkaException
+
 from mars.adapters.kafka.admin import KafkaTopicAdmin
 from mars.adapters.kafka.gathering import Place
 from mars.errors import Unavailable
+from mars.types import Topic
 
 DEAF_S = 15.0
 """Between two looks. A client whose position lies at the first below the end, and is the same at
@@ -21,6 +29,9 @@ the second, is deaf: one that hears gets what there is within milliseconds."""
 
 ENDS_S = 1.0
 """For the answer where partitions end; a broker that lives needs milliseconds."""
+
+BROKER_S = 1.0
+"""For the question whether a client has a broker to ask; one that has gets its answer in time."""
 
 Positions = Mapping[Place, int]
 
@@ -62,6 +73,34 @@ class Deafness:
     def forget(self, place: Place) -> None:
         """Its reading begins anew."""
         self._behind = {one: at for one, at in self._behind.items() if one != place}
+
+
+class CutOff:
+    """Asks whether a client that hears nothing still has a broker."""
+
+    def __init__(self) -> None:
+        self._failed = False
+        self._due_s = 0.0
+
+    def heard(self, now_s: float) -> None:
+        """Something came: there is one."""
+        self._failed, self._due_s = False, now_s + DEAF_S
+
+    def found(self, client: Consumer, topic: Topic, now_s: float) -> bool:
+        """True if it had none at this look, nor at the one `DEAF_S` before."""
+        if now_s < self._due_s:
+            return False
+        self._due_s = now_s + DEAF_S
+        before, self._failed = self._failed, not _answers(client, topic)
+        return before and self._failed
+
+
+def _answers(client: Consumer, topic: Topic) -> bool:
+    try:
+        client.list_topics(topic, BROKER_S)
+    except KafkaException:
+        return False
+    return True
 
 
 def named(places: Iterable[Place]) -> str:

@@ -18,7 +18,7 @@ from confluent_kafka import (
     KafkaException,
 )
 
-from mars.errors import SettingsError, Unavailable
+from mars.errors import SettingsError, TopicRefused, Unavailable
 
 PARTITION_EOF = KafkaError._PARTITION_EOF
 OFFSETS_LOST = frozenset(
@@ -51,6 +51,16 @@ NO_LEADER = frozenset(
 """A partition was made or has moved just now; the last is the client's, where none of those that
 were asked for has a leader."""
 
+UNANSWERED = frozenset(
+    {
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._TRANSPORT,
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+    }
+)
+"""Nothing came back, be it the brokers' fault or the client's own."""
+
 OUTPUT_REFUSALS = UNKNOWN_TOPIC | {
     KafkaError.MSG_SIZE_TOO_LARGE,
     KafkaError.RECORD_LIST_TOO_LARGE,
@@ -60,6 +70,16 @@ OUTPUT_REFUSALS = UNKNOWN_TOPIC | {
     KafkaError.POLICY_VIOLATION,
 }
 """What is wrong with a topic or a row, whoever writes it and whenever."""
+
+TOPIC_REFUSALS = frozenset(
+    {
+        KafkaError.TOPIC_EXCEPTION,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.POLICY_VIOLATION,
+    }
+)
+"""What Kafka says of one topic that is to be looked at or made; waiting does not change it."""
 
 _AWAY = "no connection, check that it runs and that kafka.bootstrap is right"
 _SLOW = "no answer in time, check the brokers"
@@ -107,6 +127,9 @@ _SENTENCES: dict[int, str] = {
     KafkaError.INVALID_REPLICATION_FACTOR: "lower kafka.replication_factor or start more brokers",
     KafkaError.KAFKA_STORAGE_ERROR: "a broker cannot write, look at its disk and its log",
     KafkaError.POLICY_VIOLATION: "a policy of the cluster forbids it, look at the broker's log",
+    KafkaError.TOPIC_EXCEPTION: (
+        "the name is not possible, or another topic's differs only in . and _, choose another"
+    ),
     KafkaError.UNKNOWN_TOPIC_OR_PART: _GONE,
     KafkaError._UNKNOWN_TOPIC: _GONE,
     KafkaError._UNKNOWN_PARTITION: _GONE,
@@ -157,6 +180,13 @@ def translated() -> Iterator[None]:
         yield
     except _CLIENT_ERRORS as error:
         raise unavailable(kafka_error(error) or str(error)) from error
+
+
+def raise_if_refused(topic: str, error: KafkaException) -> None:
+    """Raises TopicRefused if it is this topic that is wrong, and not the brokers."""
+    problem = kafka_error(error)
+    if problem is not None and problem.code() in TOPIC_REFUSALS:
+        raise TopicRefused(topic, unavailable(problem).detail) from error
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from mars.adapters.kafka.admin import KafkaTopicAdmin
 from mars.adapters.kafka.config import Properties, lone_reader_properties, mapper_properties
-from mars.adapters.kafka.deafness import Deafness, named
+from mars.adapters.kafka.deafness import CutOff, Deafness, named
 from mars.adapters.kafka.errors import AWAY, FORBIDDEN, configured, translated, unavailable
 from mars.adapters.kafka.gathering import Gathering, Place
 from mars.errors import Unavailable
@@ -49,6 +49,8 @@ class KafkaReader:
         self._admin = KafkaTopicAdmin(settings)
         self._owned: set[Place] = set()
         self._positions: dict[Place, int] = {}
+        self._paused: dict[Place, int] = {}
+        """How many messages lay ahead of each partition when it was paused."""
         self._topics: tuple[Topic, ...] = ()
         self._gathering = Gathering(self._positions)
         self._rebalances: list[SourceEvent] = []
@@ -59,6 +61,7 @@ class KafkaReader:
         self._refusal: Unavailable | None = None
         """What else is wrong, to be said once."""
         self._deafness = Deafness(self._admin)
+        self._cut_off = CutOff()
         self._consumer = self._connected()
 
     def _connected(self) -> Consumer:
@@ -100,23 +103,30 @@ class KafkaReader:
         place = (topic, partition)
         if self._grouped and place not in self._owned:
             return
-        self.pause(topic, partition)
+        self.drop(topic, partition)
         with translated():
             self._consumer.incremental_assign([TopicPartition(topic, partition, offset)])
         self._positions[place] = offset
 
     def pause(self, topic: Topic, partition: int) -> None:
         """Read the partition no more until it is sought or resumed."""
-        self._lost.pop((topic, partition), None)
-        self._gathering.forget((topic, partition))
-        self._deafness.forget((topic, partition))
-        if self._positions.pop((topic, partition), None) is not None:
-            with translated():
-                self._consumer.incremental_unassign([TopicPartition(topic, partition)])
+        place = (topic, partition)
+        position = self._positions.get(place)
+        lag = self._paused.get(place) if position is None else self._lag(place, position)
+        self.drop(topic, partition)
+        if lag is not None:
+            self._paused[place] = lag
 
     def drop(self, topic: Topic, partition: int) -> None:
-        """The same: without a group there is nothing more to forget."""
-        self.pause(topic, partition)
+        """Stop to read the partition, and forget it."""
+        place = (topic, partition)
+        self._lost.pop(place, None)
+        self._paused.pop(place, None)
+        self._gathering.forget(place)
+        self._deafness.forget(place)
+        if self._positions.pop(place, None) is not None:
+            with translated():
+                self._consumer.incremental_unassign([TopicPartition(topic, partition)])
 
     def resume(self, topic: Topic, partition: int, offset: int) -> None:
         """The same as a seek."""
@@ -136,7 +146,9 @@ class KafkaReader:
             events = self._events()
             left = deadline - time.monotonic()
             if events:
+                self._cut_off.heard(time.monotonic())
                 return events
+            self._connect_anew_if_cut_off()
             self._raise_if_away()
             if left <= 0:
                 return []
@@ -146,15 +158,24 @@ class KafkaReader:
                 self._gathering.add(self._consumer.consume(1, min(left, WAIT_SLICE_S)))
 
     def _listen_anew_if_deaf(self) -> None:
-        """Make another client; in a group it joins anew, and what it had is revoked."""
         deaf = self._deafness.found(self._positions, time.monotonic())
-        if not deaf:
-            return
+        if deaf:
+            self._begin_anew(f"nothing more was heard of {named(deaf)}, where there is more")
+
+    def _connect_anew_if_cut_off(self) -> None:
+        topics = self._topics or tuple(topic for topic, _partition in self._positions)
+        if topics and self._cut_off.found(self._consumer, topics[0], time.monotonic()):
+            self._away = None
+            self._begin_anew("no broker was found for some time")
+
+    def _begin_anew(self, why: str) -> None:
+        """Make another client; in a group it joins anew, and what it had is revoked."""
         positions = dict(self._positions)
         self.close()
         if self._owned:
             self._rebalances.append(Revoked(tuple(sorted(self._owned))))
             self._owned.clear()
+            self._paused.clear()
         self._positions.clear()
         topics, self._topics = self._topics, ()
         self._consumer = self._connected()
@@ -162,10 +183,7 @@ class KafkaReader:
         if not self._grouped:
             for place, position in positions.items():
                 self.seek(*place, position)
-        self._refusal = Unavailable(
-            "kafka",
-            f"nothing more was heard of {named(deaf)}, where there is more; a new client was made",
-        )
+        self._refusal = Unavailable("kafka", f"{why}; a new client was made")
 
     def _consume(self, records_max: int) -> None:
         """Take all that has been fetched."""
@@ -193,7 +211,7 @@ class KafkaReader:
         """Deal with the partitions that cannot be read on."""
         gathering = self._gathering
         for (topic, partition), offset in gathering.lost.items():
-            self.pause(topic, partition)
+            self.drop(topic, partition)
             self._lost[topic, partition] = offset
         gathering.lost.clear()
         for place, error in gathering.failed.items():
@@ -250,6 +268,7 @@ class KafkaReader:
         self._owned.difference_update(places)
         for place in places:
             self._lost.pop(place, None)
+            self._paused.pop(place, None)
         if places:
             self._rebalances.append(Revoked(places))
 
@@ -266,15 +285,17 @@ class KafkaReader:
     # --------------------------------------------------------------------------------- offsets
 
     def lags(self) -> dict[tuple[Topic, int], int]:
-        """By the high watermarks of the last answers to fetches; what is open counts too."""
-        ahead: dict[tuple[Topic, int], int] = {}
-        for (topic, partition), position in self._positions.items():
-            with translated():
-                _low, high = self._consumer.get_watermark_offsets(
-                    TopicPartition(topic, partition), cached=True
-                )
-            ahead[topic, partition] = max(0, high - position)
-        return ahead
+        """By the high watermarks of the last answers to fetches; what is open counts too.
+
+        Of a paused partition nothing is fetched: as many as when it was paused, at least.
+        """
+        read = {place: self._lag(place, position) for place, position in self._positions.items()}
+        return self._paused | read
+
+    def _lag(self, place: Place, position: int) -> int:
+        with translated():
+            _low, high = self._consumer.get_watermark_offsets(TopicPartition(*place), cached=True)
+        return max(0, high - position)
 
     def confirm_end(self, topic: Topic, partition: int, offset: int) -> bool:
         """Whether the last stable offset is `offset` (or below); asks the partition's leader."""
