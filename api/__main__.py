@@ -250,6 +250,8 @@ class _Process:
         while not self._life.wait(SAMPLE_INTERVAL_S):
             services.figures.take()
             services.pulse.look()
+            if "zookeeper" not in self._health.missing:
+                services.access.look()
 
 
 def _list_history(

@@ -17,6 +17,8 @@ from fastapi.responses import Response
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
+from api.turns import Turns
+
 JSON = "application/json"
 
 
@@ -45,23 +47,30 @@ class Answering:
         self._next: dict[Hashable, asyncio.Task[Rendered]] = {}
         self._making: dict[Hashable, asyncio.Task[Rendered]] = {}
 
-    async def answer(self, question: Hashable, make: Callable[[], Rendered]) -> Response:
-        """What `make` gives when it is called after this. Raises what it raises."""
+    async def answer(
+        self, question: Hashable, make: Callable[[], Rendered], turns: Turns | None = None
+    ) -> Response:
+        """What `make` gives when it is called after this, in its turn if it is to wait for one.
+
+        Raises what it raises, and TooManyAtOnce.
+        """
         coming = self._next.get(question)
         if coming is None:
-            coming = asyncio.create_task(self._make(question, make))
+            coming = asyncio.create_task(self._make(question, make, turns))
             coming.add_done_callback(_heard)
             self._next[question] = coming
         # Others want it, too: it is made even if this one has gone.
         return (await asyncio.shield(coming)).response()
 
-    async def _make(self, question: Hashable, make: Callable[[], Rendered]) -> Rendered:
+    async def _make(
+        self, question: Hashable, make: Callable[[], Rendered], turns: Turns | None
+    ) -> Rendered:
         before = self._making.get(question)
         if before is not None:
             await asyncio.wait([before])
         own = self._making[question] = self._next.pop(question)
         try:
-            return await run_in_threadpool(make)
+            return await (run_in_threadpool(make) if turns is None else turns.take(make))
         finally:
             if self._making.get(question) is own:
                 del self._making[question]

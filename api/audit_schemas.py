@@ -49,11 +49,16 @@ class DeadRow(Answer):
     version: int
     window_start: int | None = Field(description="of late rows: the newest window that was closed")
     detail: str
-    sample: str | None = Field(description="the first bytes of the row, as text")
+    sample: str | None = Field(
+        description="the first bytes of the row, as text, for an operator whose key reads the topic"
+    )
 
 
 class DeadRows(Answer):
-    """Rows that were not counted, by partition of mars.dead and there the oldest first."""
+    """Rows that were not counted, by partition of mars.dead and there the oldest first.
+
+    With order=newest those of the last 200 entries, newest first.
+    """
 
     rows: list[DeadRow]
     next: str | None = Field(description="give it as `after` for more; null: that was all")

@@ -40,6 +40,10 @@ class Caller:
         if not matches(self.writes, topic):
             raise Forbidden(self._sentence("write to", f"topic {topic}", self.writes))
 
+    def sees_rows(self, topic: str) -> bool:
+        """Whether this caller may look at rows of a topic, as a preview shows them."""
+        return self.role.covers(Role.OPERATOR) and matches(self.reads, topic)
+
     def check_files(self, location: str) -> None:
         """Raises Forbidden unless tasks and queries of this caller may read files there."""
         climbs = self.reads != EVERYTHING and ".." in location.split("/")

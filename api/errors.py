@@ -25,6 +25,7 @@ from mars.errors import (
     RequestError,
     SqlError,
     TaskLimit,
+    TopicRefused,
     Unavailable,
     VersionMismatch,
 )
@@ -62,6 +63,10 @@ class TooManyPreviews(RequestError):
     """All places for previews are taken; another try in some seconds may find one."""
 
 
+class TooManyAtOnce(RequestError):
+    """So many ask for something that takes long; another try in some seconds may find a place."""
+
+
 class WrongMembers(Rejected):
     """Members of the body are unknown, missing or of a wrong type; `problems` names each."""
 
@@ -82,8 +87,10 @@ STATUS_OF: Mapping[type[MarsError], HTTPStatus] = {
     TooManyQueries: HTTPStatus.TOO_MANY_REQUESTS,
     TooManyRequests: HTTPStatus.TOO_MANY_REQUESTS,
     TooManyPreviews: HTTPStatus.TOO_MANY_REQUESTS,
+    TooManyAtOnce: HTTPStatus.TOO_MANY_REQUESTS,
     Rejected: HTTPStatus.UNPROCESSABLE_ENTITY,
     TaskLimit: HTTPStatus.UNPROCESSABLE_ENTITY,
+    TopicRefused: HTTPStatus.UNPROCESSABLE_ENTITY,
     Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
     Interrupted: HTTPStatus.SERVICE_UNAVAILABLE,
     Fenced: HTTPStatus.SERVICE_UNAVAILABLE,
@@ -131,6 +138,8 @@ def problem_of(error: MarsError) -> Problem:
             return Problem(
                 title=title, status=status, detail=str(error), errors=list(error.problems)
             )
+        case TopicRefused():
+            return Problem(title=title, status=status, detail=str(error))
         case Unavailable():
             return Problem(title=title, status=status, detail=str(error), service=error.service)
         case _:

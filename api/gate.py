@@ -83,7 +83,7 @@ class Gate:
             await answer(scope, receive, send)
             return
         with acting(visit.caller):
-            await self._app(scope, receive, visit.watching(send))
+            await visit.through(self._app, receive, send)
 
     async def _admitted(self, visit: _Visit) -> Caller:
         """Who asks. Raises Forbidden, NotAuthenticated, TooManyRequests, Unavailable."""
@@ -129,8 +129,11 @@ class _Visit:
     """One request on its way, as far as the gate is concerned."""
 
     def __init__(self, scope: Scope, figures: RequestFigures) -> None:
+        self._scope = scope
         self._figures = figures
         self._began_s = time.perf_counter()
+        self._begun = False
+        """Whether an answer has."""
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.headers = Headers(scope=scope)
@@ -141,18 +144,27 @@ class _Visit:
         # As it came, percent-encoded: a decoded one could hold the end of a line.
         self.shown_path = ascii(raw.decode("latin-1"))[1:-1]
 
-    def watching(self, send: Send) -> Send:
-        """Hands messages on, and notes with which status the answer begins."""
+    async def through(self, app: ASGIApp, receive: Receive, send: Send) -> None:
+        """Hands the request on, and notes with which status its answer begins.
+
+        That of a bug is made outside of the gate, from the exception that passes through here.
+        """
 
         async def watched(message: Message) -> None:
             if message["type"] == "http.response.start":
                 self.answered(message["status"])
             await send(message)
 
-        return watched
+        try:
+            await app(self._scope, receive, watched)
+        except Exception:
+            if not self._begun:
+                self.answered(HTTPStatus.INTERNAL_SERVER_ERROR.value)
+            raise
 
     def answered(self, status: int) -> None:
         """Count it; a line of the audit log, if it changed something or was kept out."""
+        self._begun = True
         self._figures.answered(self.method, status, time.perf_counter() - self._began_s)
         kept_out = status in {
             HTTPStatus.UNAUTHORIZED,

@@ -58,6 +58,7 @@ class TopicRefused(Unavailable):
 
     def __init__(self, topic: str, detail: str) -> None:
         super().__init__("kafka", f"topic {topic}: {detail}")
+        self.args = (f"Kafka refuses topic {topic}: {detail}.",)
         self.topic = topic
 
 

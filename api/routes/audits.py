@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 
+from api.answering import rendered
 from api.audit_schemas import DeadRows, Incidents, Verification
 from api.documenting import problems
 from api.routes.inside import TIME_MAX
@@ -30,22 +31,44 @@ def router(services: Services) -> APIRouter:
     """The paths of those who check."""
     routes = APIRouter(tags=["audit"])
 
-    @routes.get("/v1/tasks/{name}/verify", responses=problems(UNKNOWN, IN_USE, WRONG, AWAY))
-    def verify(name: str, window_start: Time = None) -> Verification:
+    @routes.get(
+        "/v1/tasks/{name}/verify",
+        response_model=Verification,
+        responses=problems(UNKNOWN, IN_USE, WRONG, AWAY),
+    )
+    async def verify(name: str, window_start: Time = None) -> Response:
         """Compute a finished window (else the last one) again from its source rows, and compare."""
-        return services.verifying.verify(name, window_start)
+        found = await services.turns.verifications.take(
+            lambda: rendered(services.verifying.verify(name, window_start))
+        )
+        return found.response()
 
-    @routes.get("/v1/tasks/{name}/dead", responses=problems(UNKNOWN, WRONG, AWAY))
-    def dead(
+    @routes.get(
+        "/v1/tasks/{name}/dead",
+        response_model=DeadRows,
+        responses=problems(UNKNOWN, WRONG, AWAY),
+    )
+    async def dead(
         name: str,
         reason: Annotated[str | None, Query(description="only rows left out for it")] = None,
         after: Annotated[
             str | None, Query(max_length=AFTER_MAX, description="the next of the page before")
         ] = None,
         limit: Limit = LIMIT_DEFAULT,
-    ) -> DeadRows:
+        order: Annotated[
+            Literal["oldest", "newest"],
+            Query(description="newest: of the last ones, in one page; oldest: all, page by page"),
+        ] = "oldest",
+    ) -> Response:
         """List rows that were not counted; a page may be short with more to come."""
-        return services.dead.page(name, reason, after, limit)
+
+        def listed() -> DeadRows:
+            if order == "newest":
+                return services.dead.newest(name, reason, after, limit)
+            return services.dead.page(name, reason, after, limit)
+
+        found = await services.turns.topics.take(lambda: rendered(listed()))
+        return found.response()
 
     @routes.get("/v1/incidents", responses=problems(UNKNOWN, WRONG, AWAY))
     def incidents(

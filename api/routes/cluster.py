@@ -41,7 +41,8 @@ def router(services: Services, stopping: Stopping) -> APIRouter:
             return await services.answering.answer(
                 "figures", lambda: rendered(services.figures.of_all())
             )
-        return event_stream(services.figures.follow_all(gone_of(request, stopping)))
+        gone = gone_of(request, stopping, services.access)
+        return event_stream(services.figures.follow_all(gone))
 
     # These two are async: they answer even when every thread waits for a server that is away.
 

@@ -12,9 +12,11 @@ from starlette.concurrency import run_in_threadpool
 
 from api.answering import Rendered, rendered
 from api.audit_schemas import WindowLedger
+from api.callers import caller
 from api.documenting import problems
 from api.routes.streams import AWAY, IN_USE, UNKNOWN
 from api.schemas import FigureList, FinishedWindows, Ledger, OpenWindows, Why
+from api.services.access import AccessService
 from api.services.all import Services
 from api.services.views import ledger_view
 from api.services.windows import LIMIT_DEFAULT, LIMIT_MAX, select
@@ -40,11 +42,14 @@ class Stopping:
         self.is_set = True
 
 
-def gone_of(request: Request, stopping: Stopping) -> Callable[[], Awaitable[bool]]:
-    """Says whether nobody listens to a stream any more."""
+def gone_of(
+    request: Request, stopping: Stopping, access: AccessService
+) -> Callable[[], Awaitable[bool]]:
+    """Says whether nobody listens to a stream any more, or may: keys are removed meanwhile."""
+    who = caller()
 
     async def gone() -> bool:
-        return stopping.is_set or await request.is_disconnected()
+        return stopping.is_set or not access.stands(who) or await request.is_disconnected()
 
     return gone
 
@@ -76,6 +81,7 @@ def router(services: Services, stopping: Stopping) -> APIRouter:
         return await services.answering.answer(
             ("windows", name, key, limit, order),
             lambda: rendered(services.windows.open_windows(name, wanted)),
+            services.turns.logs,
         )
 
     @routes.get("/why", response_model=Why, responses=problems(UNKNOWN, AWAY))
@@ -83,7 +89,7 @@ def router(services: Services, stopping: Stopping) -> APIRouter:
         """Why no result is coming: per open window, who holds it."""
 
         return await services.answering.answer(
-            ("why", name), lambda: rendered(services.why.why(name))
+            ("why", name), lambda: rendered(services.why.why(name)), services.turns.logs
         )
 
     @routes.get(
@@ -100,7 +106,9 @@ def router(services: Services, stopping: Stopping) -> APIRouter:
         """Where the task's rows went, as committed; it balances at any moment."""
 
         return await services.answering.answer(
-            ("ledger", name, window_start), lambda: _ledger(services, name, window_start)
+            ("ledger", name, window_start),
+            lambda: _ledger(services, name, window_start),
+            None if window_start is None else services.turns.topics,
         )
 
     @routes.get(
@@ -124,7 +132,8 @@ def router(services: Services, stopping: Stopping) -> APIRouter:
                 lambda: rendered(services.figures.of_task(services.tasks.show(name).name)),
             )
         task = (await run_in_threadpool(services.tasks.show, name)).name
-        events = services.figures.follow_task(task, gone_of(request, stopping))
+        gone = gone_of(request, stopping, services.access)
+        events = services.figures.follow_task(task, gone)
         return event_stream(events)
 
     @routes.get(
@@ -158,8 +167,9 @@ def router(services: Services, stopping: Stopping) -> APIRouter:
             return await services.answering.answer(
                 ("results", name, window_start, limit),
                 lambda: Rendered(services.results.recent(name, window_start, limit)),
+                services.turns.topics,
             )
-        gone = gone_of(request, stopping)
+        gone = gone_of(request, stopping, services.access)
         return event_stream(await services.results.follow(name, gone, last_event_id))
 
     return routes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from http import HTTPStatus
 from typing import Annotated
 
@@ -72,13 +73,13 @@ def router(services: Services) -> APIRouter:
             **problems(UNKNOWN, IN_USE, AWAY),
         },
     )
-    def query_rows(query: str, request: Request) -> Response:
+    async def query_rows(query: str, request: Request) -> Response:
         """The rows of a query that is done; they are kept for one day."""
-        headers = {"Vary": "Accept"}
-        if ARROW_STREAM in request.headers.get("accept", ""):
-            arrow = services.queries.arrow_rows(query)
-            return Response(arrow, media_type=ARROW_STREAM, headers=headers)
-        return Response(services.queries.json_rows(query), media_type=JSON, headers=headers)
+        arrow = ARROW_STREAM in request.headers.get("accept", "")
+        read = services.queries.arrow_rows if arrow else services.queries.json_rows
+        rows = await services.turns.rows.take(partial(read, query))
+        kind = ARROW_STREAM if arrow else JSON
+        return Response(rows, media_type=kind, headers={"Vary": "Accept"})
 
     @routes.delete(
         "/{query}", status_code=HTTPStatus.NO_CONTENT, responses=problems(UNKNOWN, IN_USE, AWAY)

@@ -25,6 +25,10 @@ from mars.definitions import TaskDefinition
 
 CHANGED = HTTPStatus.PRECONDITION_FAILED
 
+VALIDATE_BYTES_MAX = 192 * 1024
+"""Of a body with a query to check: the longest query (64 KiB), escaped, with options. Whoever may
+look may check queries, and should not keep this process busy with other things."""
+
 
 def router(services: Services) -> APIRouter:
     """The paths of tasks, but for those that look into one."""
@@ -38,7 +42,7 @@ def router(services: Services) -> APIRouter:
         "/validate", responses=problems(*BAD_BODY, AWAY), openapi_extra=takes(ValidateRequest)
     )
     def validate(
-        body: Annotated[ValidateRequest, Depends(body_of(ValidateRequest))],
+        body: Annotated[ValidateRequest, Depends(body_of(ValidateRequest, VALIDATE_BYTES_MAX))],
     ) -> Validation:
         """Check a query: its plan and what its rows would look like. Touches nothing."""
         return validation(services.tasks.validate(body))

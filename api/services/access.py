@@ -149,6 +149,10 @@ class KeyRing:
         """The key that a text is; `refresh` first."""
         return find_key(self._keys or {}, text)
 
+    def has(self, key: KeyId) -> bool:
+        """Whether there was such a key when they were last read."""
+        return key in (self._keys or {})
+
 
 class AccessService:
     """What the gate asks, and what the paths under /v1/keys do."""
@@ -169,6 +173,21 @@ class AccessService:
         if key is None:
             raise NotAuthenticated(WRONG_KEY)
         return Caller(key.role, key.id, key.reads, key.writes)
+
+    def stands(self, who: Caller) -> bool:
+        """Whether a caller may still be answered: those that listen for long ask now and then.
+
+        Asks nobody; `look` learns of keys that are gone.
+        """
+        return who.key is None or self.ring.has(who.key)
+
+    def look(self) -> None:
+        """Read the keys again if they have changed, also while nobody asks for anything."""
+        if self.policy.on and self.ring.stale:
+            try:
+                self.ring.refresh()
+            except Unavailable:
+                return  # they never were read: nobody has got in
 
     def wait_s(self, who: str) -> float:
         """0 if `who` may ask now, else the seconds until then."""

@@ -28,6 +28,7 @@ from api.services.verifying import VerifyService
 from api.services.why import WhyService
 from api.services.window_ledger import WindowLedgerService
 from api.services.windows import WindowService
+from api.turns import AllTurns
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,7 @@ class Services:
     health: Health
     access: AccessService
     answering: Answering
+    turns: AllTurns
 
 
 def build(
@@ -95,8 +97,9 @@ def build(
         figures=figures,
         listing=ListingService(tasks, sampler, figures),
         cluster=members,
-        metrics=MetricService(ports, members, sampler, health),
+        metrics=MetricService(ports, members, sampler, figures, health, cluster.log_bytes_max),
         health=health,
         access=AccessService(ports, access or AccessPolicy()),
         answering=Answering(),
+        turns=AllTurns(),
     )

@@ -15,6 +15,7 @@ from api.callers import caller
 from api.schemas import HistoryRequest, StartAt
 from api.services.context import Cluster, Ports
 from mars.definitions import Backfill, FileHistory, LaneSpan
+from mars.errors import Rejected
 from mars.plan import Stream
 from mars.types import Lane, Topic, backfill_lane, file_lane, live_lane
 
@@ -68,6 +69,7 @@ class Beginnings:
 
     def files(self, stream: Stream, history: HistoryRequest) -> FileHistory:
         """The files that a request names. Raises Rejected, Forbidden."""
+        _check_location(history.files)
         caller().check_files(history.files)
         return self._ports.list_history(
             history.files,
@@ -118,6 +120,27 @@ class Beginnings:
             _chunks(end, self._cluster.chunk_rows * offsets_per_row, offsets_per_row),
             self._ports.now_ms(),
             files,
+        )
+
+
+def _check_location(location: str) -> None:
+    """Raise Rejected for a URI that says more than where files lie; it is not shown.
+
+    What a key may read is told by the text of a location, so nothing in it may be decoded or lead
+    elsewhere; and it is stored, listed and named in errors, so it holds no password. Of a path each
+    character is taken as it is.
+    """
+    if location.startswith("/"):
+        return
+    if "@" in location:
+        raise Rejected(
+            "the location of files has an @, before which users and passwords stand, and others "
+            "could read it: write it without, and give them to the processes that open the files"
+        )
+    if any(sign in location for sign in "?#%"):
+        raise Rejected(
+            "the location of files has one of ? # %, which mean something else in a URI: write it "
+            "plainly, with * for any text; options belong to the processes that open the files"
         )
 
 

@@ -8,13 +8,17 @@ from threading import Lock
 
 from api.callers import caller
 from mars.definitions import TaskDefinition, TaskVersion
-from mars.errors import RequestError
+from mars.errors import Rejected, RequestError
 from mars.plan import Plan, Stream
 from mars.process.compiling import StreamOf, compile_request, compile_version, results_topic
+from mars.topics import namespace_of_results
 from mars.types import TaskName
 
 PLANS_KEPT = 1_000
 """Plans of stored versions kept in memory, a few KiB each."""
+
+UNNAMED = TaskName("unnamed")
+"""Stands for the task's name where a query is only checked."""
 
 
 class Compiler:
@@ -30,25 +34,39 @@ class Compiler:
         sql: str,
         options: Mapping[str, object],
         *,
-        task: TaskName,
+        task: TaskName | None,
         version: int,
         stream_of: StreamOf,
     ) -> Plan:
-        """The plan of a caller's query. Raises SqlError, Rejected, Forbidden for its topics."""
+        """The plan of a caller's query; `task` is None where it is only checked.
+
+        Raises SqlError, Rejected, Forbidden for its topics.
+        """
         plan = compile_request(
             sql,
             options,
-            task=task,
+            task=task or UNNAMED,
             version=version,
             stream_of=stream_of,
             namespace=self._namespace,
         )
-        asking, output = caller(), plan.options.output_topic
-        asking.check_read(plan.stream.topic)
-        # The topic named after the task is the task's own, whatever the patterns say.
-        if output != results_topic(self._namespace, task):
-            asking.check_write(output)
+        caller().check_read(plan.stream.topic)
+        self._check_output(plan.options.output_topic, task)
         return plan
+
+    def _check_output(self, topic: str, task: TaskName | None) -> None:
+        """The topic named after a task is this task's own, whatever the patterns say."""
+        if topic == results_topic(self._namespace, task or UNNAMED):
+            return
+        namespace = namespace_of_results(topic)
+        # Of a query without a name nobody can say which topic would be its own.
+        nameless = task is None and namespace == self._namespace
+        if namespace is not None and not nameless:
+            raise Rejected(
+                f"option output_topic: {topic} is for the results of the task that it is named "
+                "after; leave it out, or choose another name"
+            )
+        caller().check_write(topic)
 
     def stored(self, name: TaskName, version: TaskVersion) -> Plan:
         """The plan of a stored version, over the stream as it was declared then."""

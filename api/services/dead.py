@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from api.audit_schemas import DeadRow, DeadRows
+from api.callers import caller
 from api.services.context import Ports
 from api.services.tasks import TaskService
 from mars.errors import Rejected
@@ -13,6 +14,9 @@ from mars.types import Reason
 
 OFFSET_DIGITS = 18
 """Of what a 64-bit offset holds."""
+
+NEWEST_MAX = 1_000
+"""References that are asked for where the newest are wanted; how many are known says the port."""
 
 
 class DeadService:
@@ -25,17 +29,38 @@ class DeadService:
     def page(self, name: str, reason: str | None, after: str | None, limit: int) -> DeadRows:
         """The next rows. Raises NotFound, Rejected, Unavailable."""
         definition = self._tasks.show(name)
-        known = [one.value for one in Reason]
-        if reason is not None and reason not in known:
-            raise Rejected(f"reason {reason[:80]!a} is none: there are {', '.join(known)}")
+        _check_reason(reason)
         found = self._ports.dead.page(definition.name, reason, _positions(after), limit)
         # What a deleted task of the same name had left out is not this one's.
         own = [one for one in found.letters if one.version >= definition.first_version]
         following = None if found.next is None else _text(found.next)
         return DeadRows(rows=[_row(one) for one in own], next=following)
 
+    def newest(self, name: str, reason: str | None, after: str | None, limit: int) -> DeadRows:
+        """The last rows, newest first, as far as they are in memory: there is no next page.
+
+        Raises NotFound, Rejected, Unavailable.
+        """
+        definition = self._tasks.show(name)
+        _check_reason(reason)
+        if after is not None:
+            raise Rejected("order=newest has one page: leave out after, or order, to list all")
+        own = [
+            one
+            for one in self._ports.dead.recent(definition.name, NEWEST_MAX)
+            if one.version >= definition.first_version and reason in (None, one.reason)
+        ]
+        return DeadRows(rows=[_row(one) for one in own[:limit]], next=None)
+
+
+def _check_reason(reason: str | None) -> None:
+    known = [one.value for one in Reason]
+    if reason is not None and reason not in known:
+        raise Rejected(f"reason {reason[:80]!a} is none: there are {', '.join(known)}")
+
 
 def _row(letter: DeadLetter) -> DeadRow:
+    shown = bool(letter.detail) and caller().sees_rows(letter.topic)
     return DeadRow(
         partition=letter.partition,
         lane=letter.lane,
@@ -47,7 +72,7 @@ def _row(letter: DeadLetter) -> DeadRow:
         version=letter.version,
         window_start=letter.window_start_ms,
         detail=letter.detail,
-        sample=letter.payload.decode(errors="replace") if letter.detail else None,
+        sample=letter.payload.decode(errors="replace") if shown else None,
     )
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from api.audit_schemas import Incidents, IncidentView
-from api.names import known_task_name
+from api.names import known_task_name, no_task
 from api.services.context import Ports
+from api.services.restoring import check_whole
 from mars.ports import Incident
+from mars.types import TaskName
 
 
 class IncidentService:
@@ -18,7 +20,15 @@ class IncidentService:
         """The newest, of a task those that concern all tasks too. Raises NotFound, Unavailable."""
         name = None if task is None else known_task_name(task)
         found = self._ports.incidents.recent(name, since_ms, limit)
+        if name is not None and all(one.task != name for one in found):
+            self._check_known(name)
         return Incidents(incidents=[_view(one) for one in found])
+
+    def _check_known(self, name: TaskName) -> None:
+        """Raise NotFound for a task that never was; a deleted one may have had incidents."""
+        if self._ports.registry.task(name) is None:
+            check_whole(self._ports)
+            raise no_task(name, self._ports.registry.tasks())
 
 
 def _view(incident: Incident) -> IncidentView:

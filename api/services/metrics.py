@@ -8,8 +8,10 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from api.schemas import FigurePoint
 from api.services.cluster import ROLES, ClusterService, balance_of
 from api.services.context import Ports
+from api.services.figures import FigureService
 from api.services.health import Health
 from api.services.missing import Missing
 from api.services.requests import RequestFigures
@@ -27,17 +29,28 @@ OUTCOMES = ("proven", "unproven", "lost")
 
 Figures = Mapping[TaskName, TaskFigures]
 
+Points = Mapping[TaskName, FigurePoint]
+"""The newest of each task."""
+
 
 class MetricService:
     """What the path /metrics does."""
 
     def __init__(
-        self, ports: Ports, cluster: ClusterService, sampler: Sampler, health: Health
+        self,
+        ports: Ports,
+        cluster: ClusterService,
+        sampler: Sampler,
+        figures: FigureService,
+        health: Health,
+        log_bytes_max: int,
     ) -> None:
         self._ports = ports
         self._cluster = cluster
         self._sampler = sampler
+        self._figures = figures
         self._health = health
+        self._log_bytes_max = log_bytes_max
         self.requests = RequestFigures()
         self._told: tuple[Sample, bytes] | None = None
 
@@ -49,7 +62,7 @@ class MetricService:
         """With many tasks nearly all of the text: made once of each sample."""
         told = self._told
         if told is None or told[0] is not sample:
-            found = _text(of_tasks(sample))
+            found = _text(of_tasks(sample, self._figures.newest()))
             self._told = told = (sample, found)
         return told[1]
 
@@ -58,19 +71,28 @@ class MetricService:
         missing = Missing(self._health.away())
         members = self._cluster.members(missing)
         assignment = missing.ask("zookeeper", self._ports.coordinator.assignment)
+        if "zookeeper" not in missing.services:
+            yield _counts(members)
         yield from _members(members)
         yield from _tracker(members)
         yield from _balance(members)
         yield from _assisting(members)
         yield from _store(assignment)
+        yield GaugeMetricFamily(
+            "mars_task_log_bytes_max",
+            "What the logs of a task may take in Redis.",
+            value=self._log_bytes_max,
+        )
         yield _services(self._health)
         yield from self.requests.collect()
 
 
-def of_tasks(sample: Sample) -> Iterator[Metric]:
+def of_tasks(sample: Sample, points: Points) -> Iterator[Metric]:
     """What there is of each task."""
     yield from _task_rows(sample.tasks)
     yield from _task_gauges(sample.tasks)
+    yield _task_latency(sample.tasks, points)
+    yield _task_history(sample.tasks)
 
 
 def _text(metrics: Iterable[Metric]) -> bytes:
@@ -136,11 +158,37 @@ def _task_gauges(tasks: Figures) -> Iterator[Metric]:
     yield from (lag, age, size, state)
 
 
-def _members(members: Mapping[MemberId, MemberInfo]) -> Iterator[Metric]:
+def _task_latency(tasks: Figures, points: Points) -> Metric:
+    latency = GaugeMetricFamily(
+        "mars_task_close_latency_seconds",
+        "From the end of the newest closed window until it was seen closed, to within 2 s.",
+        labels=["task"],
+    )
+    for name in tasks:
+        point = points.get(name)
+        if point is not None and point.close_latency_ms is not None:
+            latency.add_metric([name], point.close_latency_ms / MILLISECONDS_PER_SECOND)
+    return latency
+
+
+def _task_history(tasks: Figures) -> Metric:
+    done = GaugeMetricFamily(
+        "mars_task_history_ratio", "Part of its history that is computed.", labels=["task"]
+    )
+    for name, figures in tasks.items():
+        if figures.history is not None and figures.history.total:
+            done.add_metric([name], figures.history.done / figures.history.total)
+    return done
+
+
+def _counts(members: Mapping[MemberId, MemberInfo]) -> Metric:
     count = GaugeMetricFamily("mars_members", "Live processes.", labels=["role"])
     for role in ROLES:
         count.add_metric([role], sum(info.role == role for info in members.values()))
-    yield count
+    return count
+
+
+def _members(members: Mapping[MemberId, MemberInfo]) -> Iterator[Metric]:
     labels = ["member", "role"]
     families: dict[str, CounterMetricFamily | GaugeMetricFamily] = {
         "rows_per_second": GaugeMetricFamily(

@@ -17,7 +17,7 @@ from api.services.context import BucketCount, Cluster, Ports
 from api.services.preview_answer import ReadRows, preview_view
 from api.services.preview_reading import Source, TopicReading, spans_of
 from api.services.preview_trial import Trial
-from api.services.tasks import UNNAMED, described
+from api.services.tasks import described
 from mars.plan import Format, Plan, Stream
 from mars.types import Records, StreamName, Topic, live_lane
 
@@ -74,7 +74,7 @@ class PreviewService:
             return self._ports.registry.stream(StreamName(asked))
 
         plan = self._compiler.compile(
-            request.sql, request.options, task=UNNAMED, version=1, stream_of=stream_of
+            request.sql, request.options, task=None, version=1, stream_of=stream_of
         )
         if request.rows is None:
             return plan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import BoundedSemaphore
 from weakref import ref
 
@@ -17,6 +17,7 @@ from api.schemas import FinishedWindow, FinishedWindows, RevisedWindow, WindowSo
 from api.services.compiling import Compiler
 from api.services.context import Ports
 from api.services.tasks import TaskService
+from mars.definitions import TaskDefinition
 from mars.errors import Conflict, Rejected, Unavailable
 from mars.plan import WINDOW_END, WINDOW_START, Plan
 from mars.ports import CommittedRow, RecentRows, ResultFollower
@@ -83,15 +84,16 @@ class ResultService:
 
         Made anew only where a row has come or the task is another one.
         """
-        task, plan = self._current(name)
+        definition, plan = self._current(name)
+        task, first_version = definition.name, definition.first_version
         topic = Topic(plan.options.output_topic)
         # One more than wanted from each partition tells whether any were left out.
         found = self._ports.results.recent(topic, task, limit + 1, window_start_ms)
         if window_start_ms is not None:
-            return _json(found, plan, limit)
+            return _json(_own(found, first_version), plan, limit)
         made = self._made.get((task, limit))
         if made is None or made.found() is not found or made.plan is not plan:
-            made = _Made(ref(found), plan, _json(found, plan, limit))
+            made = _Made(ref(found), plan, _json(_own(found, first_version), plan, limit))
             self._remember((task, limit), made)
         return made.json
 
@@ -102,14 +104,14 @@ class ResultService:
         for oldest in list(self._made)[:-MADE_MAX]:
             self._made.pop(oldest, None)
 
-    def _current(self, name: str) -> tuple[TaskName, Plan]:
+    def _current(self, name: str) -> tuple[TaskDefinition, Plan]:
         definition = self._tasks.show(name)
         plan = self._compiler.plans(definition).get(definition.current.version)
         if plan is None:
             raise Conflict(
                 f"the query of task {name} is of another release and cannot be read by this one"
             )
-        return definition.name, plan
+        return definition, plan
 
     async def follow(
         self, name: str, gone: Callable[[], Awaitable[bool]], last_event_id: str | None = None
@@ -129,15 +131,15 @@ class ResultService:
             )
         try:
             follower = await anyio.to_thread.run_sync(
-                self._ports.results.follow, topic, task, after, limiter=self._threads
+                self._ports.results.follow, topic, task.name, after, limiter=self._threads
             )
         except BaseException:
             self._places.release()
             raise
-        return self._events(follower, gone)
+        return self._events(follower, gone, task.first_version)
 
     async def _events(
-        self, follower: ResultFollower, gone: Callable[[], Awaitable[bool]]
+        self, follower: ResultFollower, gone: Callable[[], Awaitable[bool]], first_version: int
     ) -> AsyncIterator[bytes]:
         positions = dict(follower.starts)
         sources = _Sources()
@@ -146,7 +148,8 @@ class ResultService:
             yield b": results as they are committed\nid: %s\n\n" % _identity(positions)
             silent_since = anyio.current_time()
             while not await gone():
-                rows = await self._poll(follower)
+                found = await self._poll(follower)
+                rows = [row for row in found if row.version >= first_version]
                 events = b"".join(sources.before(row) + _event(row, positions) for row in rows)
                 now = anyio.current_time()
                 if not events and now - silent_since >= HEARTBEAT_S:
@@ -166,6 +169,19 @@ class ResultService:
             # The follower goes on by itself; the client sees a pause.
             await anyio.sleep(POLL_S)
             return []
+
+
+def _own(found: RecentRows, first_version: int) -> RecentRows:
+    """Without what an earlier task of the same name has written.
+
+    Of a partition in which a row of that one lies before all others, no row of this one is missing.
+    """
+    rows = tuple(row for row in found.rows if row.version >= first_version)
+    if len(rows) == len(found.rows):
+        return found
+    oldest = {row.partition: row.version for row in reversed(found.rows)}
+    cut = any(version >= first_version for version in oldest.values())
+    return replace(found, rows=rows, cut_at_ms=found.cut_at_ms if cut else None)
 
 
 def _json(found: RecentRows, plan: Plan, limit: int) -> bytes:
@@ -217,7 +233,10 @@ def _groups(found: RecentRows, plan: Plan) -> dict[Group, list[_Shown]]:
         rows.sort(key=lambda row: row.key)
     groups: dict[Group, list[_Shown]] = {}
     for row in rows:
-        value = msgspec.json.decode(row.value, type=dict[str, object])
+        try:
+            value = msgspec.json.decode(row.value, type=dict[str, object])
+        except (ValueError, RecursionError):
+            continue  # somebody else's, which only looks like one of ours
         groups.setdefault(_group(row, value), []).append(_Shown(row, value))
     return groups
 

@@ -12,6 +12,7 @@ from api.services.restoring import check_whole
 from mars.definitions import TaskDefinition, TaskState, encode_stream
 from mars.errors import Conflict, Rejected, RequestError
 from mars.plan import Field, FieldType, Format, Plan, Stream, ValueType
+from mars.topics import is_internal, namespace_of_results
 from mars.types import StreamName
 
 STREAMS_MAX = 1_000
@@ -32,9 +33,6 @@ TOPIC_CHARACTERS_MAX = 249
 TOPIC_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 """Kafka's own rule for the name of a topic."""
 
-OWN_TOPICS = ("progress", "state", "control", "dead", "queries")
-"""What Mars itself writes; see `mars.adapters.kafka.names`."""
-
 TIMESTAMPS = tuple(kind.value for kind in FieldType if kind.value_type is ValueType.TIMESTAMP)
 
 
@@ -44,7 +42,7 @@ class StreamService:
     def __init__(self, ports: Ports, compiler: Compiler, namespace: str) -> None:
         self._ports = ports
         self._compiler = compiler
-        self._own_topics = "mars." if namespace == "default" else f"mars.{namespace}."
+        self._namespace = namespace
 
     def list_all(self) -> list[Stream]:
         """All streams, by name."""
@@ -149,9 +147,13 @@ class StreamService:
                 f"topic {topic[:80]!a} is not a legal topic: 1 to {TOPIC_CHARACTERS_MAX} of "
                 "the characters a-z A-Z 0-9 . _ -"
             )
-        own = {f"{self._own_topics}{part}" for part in OWN_TOPICS}
-        if topic in own or topic.startswith("__"):
+        if is_internal(topic):
             raise Rejected(f"topic {topic} is one of Mars's or Kafka's own")
+        if namespace_of_results(topic) not in {None, self._namespace}:
+            raise Rejected(
+                f"topic {topic} holds results of another namespace, which stay in it: a task there "
+                "can write to a topic with a name of its own (output_topic), which may be declared"
+            )
 
 
 def _fields(request: StreamRequest) -> tuple[Field, ...]:

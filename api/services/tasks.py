@@ -52,9 +52,6 @@ UNDECIDED_WAITS_MAX = 50
 DEFINITION_BYTES_MAX = 900_000
 """Of a task's definition as JSON: a ZooKeeper node holds 1 MiB."""
 
-UNNAMED = TaskName("unnamed")
-"""Stands for the task's name where a query is only checked."""
-
 
 @dataclass(frozen=True, slots=True)
 class Changed:
@@ -108,11 +105,11 @@ class TaskService:
 
     def validate(self, request: ValidateRequest) -> Plan:
         """The plan that a query would have. Raises SqlError, Rejected."""
-        name = UNNAMED if request.name is None else new_task_name(request.name)
+        name = None if request.name is None else new_task_name(request.name)
         return self._compile(request.sql, request.options, name, version=1)
 
     def _compile(
-        self, sql: str, options: Mapping[str, object], name: TaskName, version: int
+        self, sql: str, options: Mapping[str, object], name: TaskName | None, version: int
     ) -> Plan:
         def stream_of(asked: str) -> Stream | None:
             return self._ports.registry.stream(StreamName(asked))

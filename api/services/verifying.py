@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from threading import BoundedSemaphore
 
 import msgspec
 
@@ -46,9 +45,6 @@ TEXT_ROW_BYTES = 100
 NEWEST_ROWS = 1_000
 """Rows of each partition in which the last finished window is looked for."""
 
-READERS_MAX = 1
-"""Verifications at once: each keeps a processor busy; others wait for their turn."""
-
 
 @dataclass(slots=True)
 class _Outcome:
@@ -75,7 +71,6 @@ class VerifyService:
         self._buckets = buckets
         self._tasks = tasks
         self._progress = progress
-        self._turn = BoundedSemaphore(READERS_MAX)
 
     def verify(self, name: str, window_start_ms: int | None) -> Verification:
         """Compute a window again (None: the last finished one) and compare.
@@ -85,17 +80,16 @@ class VerifyService:
         """
         definition = self._tasks.show(name)
         plans = self._compiler.plans(definition)
-        with self._turn:
-            if window_start_ms is None:
-                window_start_ms = self._last_finished(definition, plans)
-            rows = self._rows(definition, plans, window_start_ms, RESULT_ROWS_MAX)
-            if not rows:
-                raise NotFound(
-                    f"task {name} has no results of a window that starts at {window_start_ms} "
-                    f"({moment(window_start_ms)}): name the start of a finished one"
-                )
-            _check_scope(plans[version] for version in {row.version for row in rows} & plans.keys())
-            return self._verified(definition, plans, rows, window_start_ms)
+        if window_start_ms is None:
+            window_start_ms = self._last_finished(definition, plans)
+        rows = self._rows(definition, plans, window_start_ms, RESULT_ROWS_MAX)
+        if not rows:
+            raise NotFound(
+                f"task {name} has no results of a window that starts at {window_start_ms} "
+                f"({moment(window_start_ms)}): name the start of a finished one"
+            )
+        _check_scope(plans[version] for version in {row.version for row in rows} & plans.keys())
+        return self._verified(definition, plans, rows, window_start_ms)
 
     # ------------------------------------------------------------------------------- results
 
@@ -314,7 +308,7 @@ def _difference(one: Difference) -> DifferentRow:
 def _json(raw: bytes | None) -> object:
     try:
         return None if raw is None else msgspec.json.decode(raw)
-    except msgspec.MsgspecError:
+    except (ValueError, RecursionError):
         return raw.decode(errors="replace") if raw is not None else None
 
 

@@ -5,6 +5,7 @@
 import { askForKey, currentKey, headersOf, isDeclined } from "/static/access.js";
 
 const NO_KEY = "This API asks for a key: enter one with the button in the bar.";
+const NO_ANSWER = "The API does not answer: is `mars up` running?";
 
 /** What the API refused: a problem document. `line` and `column` for a wrong query. */
 export class Problem extends Error {
@@ -37,24 +38,29 @@ async function send(method, path, { body, headers = {}, signal } = {}) {
 }
 
 async function answered(path, request, key) {
+  return heard(fetch(path, { ...request, headers: { ...request.headers, ...headersOf(key) } }));
+}
+
+/** What comes over the network; a problem where nothing does. */
+async function heard(coming) {
   try {
-    return await fetch(path, { ...request, headers: { ...request.headers, ...headersOf(key) } });
+    return await coming;
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Problem(0, { detail: "The API does not answer: is `mars up` running?" });
+    throw new Problem(0, { detail: NO_ANSWER });
   }
 }
 
 /** One call; resolves to the JSON of the answer, null where there is none. */
 export async function call(method, path, options) {
   const response = await send(method, path, options);
-  return response.status === 204 ? null : response.json();
+  return response.status === 204 ? null : heard(response.json());
 }
 
 /** Each server the API needs: "ok", or what is missing. */
 export async function readiness(signal) {
-  const response = await fetch("/readyz", { signal, cache: "no-store" }); // 503 is an answer, too
-  return (await response.json()).services;
+  const response = await heard(fetch("/readyz", { signal, cache: "no-store" })); // 503: an answer
+  return (await heard(response.json())).services;
 }
 
 export const get = (path, signal) => call("GET", path, { signal });
@@ -72,7 +78,7 @@ export async function* events(path, { method = "GET", headers = {}, ...options }
   let rest = "";
   try {
     for (;;) {
-      const { done, value } = await reader.read();
+      const { done, value } = await heard(reader.read());
       if (done) return;
       const pieces = (rest + value).split("\n\n");
       rest = pieces.pop();
@@ -97,27 +103,38 @@ function parsed(piece) {
   return event;
 }
 
+const FINAL = new Set([401, 403, 404]); // no key, no right, no such thing: that will not pass
 const AGAIN_MS = 2_000;
+const AGAIN_MS_MAX = 30_000;
 
 /**
- * Follow a stream until `signal` ends it, connecting again after it was cut off. A page that is not
- * looked at gives its connection back: a browser has six to one server, for all its pages.
+ * Follow a stream until `signal` ends it, connecting again after it was cut off, and later each
+ * time that fails. A page that is not looked at gives its connection back: a browser has six to one
+ * server, for all its pages. `tell` hears of each problem, and null once it is over.
  */
-export async function follow(path, signal, take) {
+export async function follow(path, signal, take, tell) {
+  let again = AGAIN_MS;
   while (!signal.aborted) {
     const hidden = new AbortController();
     const look = () => document.hidden && hidden.abort();
     document.addEventListener("visibilitychange", look);
     try {
       const both = AbortSignal.any([signal, hidden.signal]);
-      if (!document.hidden)
-        for await (const event of events(path, { signal: both })) given(event, take);
+      if (document.hidden) again = AGAIN_MS;
+      else
+        for await (const event of events(path, { signal: both })) {
+          again = AGAIN_MS;
+          tell(null);
+          given(event, take);
+        }
     } catch (error) {
-      if (signal.aborted || error.status === 404) return;
+      if (signal.aborted || FINAL.has(error.status)) return;
+      if (!hidden.signal.aborted) tell(error);
     } finally {
       document.removeEventListener("visibilitychange", look);
     }
-    await pause(AGAIN_MS, signal);
+    await pause(again, signal);
+    again = Math.min(2 * again, AGAIN_MS_MAX);
   }
 }
 
@@ -132,16 +149,20 @@ function given(event, take) {
 
 /**
  * Call `look` now and every `ms` while the page is visible, until `signal` ends it. What does not
- * answer is asked again; who may not look must be told.
+ * answer is asked again, and `tell` hears of it, and null once it is over; what will not pass must
+ * be told by who called.
  */
-export async function repeat(ms, signal, look) {
+export async function repeat(ms, signal, look, tell) {
   while (!signal.aborted) {
     if (!document.hidden) {
       try {
         await look();
+        tell(null);
       } catch (error) {
-        const passing = error instanceof Problem && ![401, 403].includes(error.status);
-        if (!signal.aborted && !passing) throw error;
+        if (signal.aborted) return;
+        const passing = error instanceof Problem && !FINAL.has(error.status);
+        if (!passing) throw error;
+        tell(error);
       }
     }
     await pause(ms, signal);

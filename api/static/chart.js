@@ -88,6 +88,10 @@ export class Chart {
       legend: { show: false },
       cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 } },
       scales: {
+        x: {
+          range: (plot, low, high) =>
+            plot.data[0].length > 1 ? [low, high] : [low - 60, low + 60],
+        },
         y: { range: (_plot, low, high) => [Math.min(0, low ?? 0), high > 0 ? high * 1.1 : 1] },
       },
       axes: [

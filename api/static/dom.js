@@ -37,18 +37,80 @@ export function fill(element, ...children) {
   return element;
 }
 
+/**
+ * Make an element hold what `fill` would put there, changing only what differs: the focus, a
+ * selection, scrolled tables and opened details stay. What it holds already is known again by its
+ * `data-key` (a row or an item that may come, go and move), else by its place. It keeps its
+ * listeners, so new ones are not heard.
+ */
+export function renew(element, ...children) {
+  const focused = document.activeElement;
+  const wanted = document.createDocumentFragment();
+  append(wanted, children);
+  renewChildren(element, wanted);
+  if (element.contains(focused)) focused.focus({ preventScroll: true }); // what moves loses it
+  return element;
+}
+
+function renewChildren(element, wanted) {
+  const old = [...element.childNodes];
+  const nodes = [...wanted.childNodes].map((node) => {
+    const at = old.findIndex((other) => isSame(other, node));
+    if (at < 0) return node;
+    const [kept] = old.splice(at, 1);
+    renewNode(kept, node);
+    return kept;
+  });
+  for (const node of old) node.remove();
+  nodes.forEach((node, at) => {
+    const there = element.childNodes[at] ?? null;
+    if (there !== node) element.insertBefore(node, there);
+  });
+}
+
+const isSame = (one, other) =>
+  one.nodeName === other.nodeName && one.dataset?.key === other.dataset?.key;
+
+function renewNode(node, wanted) {
+  if (node.nodeType === Node.TEXT_NODE) {
+    renewText(node, wanted.data);
+    return;
+  }
+  const names = new Set([...node.getAttributeNames(), ...wanted.getAttributeNames()]);
+  names.delete("open"); // is up to who reads
+  for (const name of names) {
+    const value = wanted.getAttribute(name);
+    if (value === null) node.removeAttribute(name);
+    else if (value !== node.getAttribute(name)) node.setAttribute(name, value);
+  }
+  renewChildren(node, wanted);
+}
+
+/** Change a text from where it differs to where it does not: a selection of all of it stays. */
+function renewText(node, text) {
+  const old = node.data;
+  if (old === text) return;
+  const shorter = Math.min(old.length, text.length);
+  let first = 0;
+  while (first < shorter && old[first] === text[first]) first += 1;
+  let last = 0;
+  while (last < shorter - first && old.at(-1 - last) === text.at(-1 - last)) last += 1;
+  node.replaceData(first, old.length - first - last, text.slice(first, text.length - last));
+}
+
 /** Change a text only where it differs, so that screen readers and the layout are left alone. */
 export function setText(element, text) {
-  if (element.textContent !== text) element.textContent = text;
+  if (element.textContent !== text) renew(element, text);
 }
 
 const FEW = 3; // so many columns fit on a narrow screen
 
 /**
- * A table; one of many columns is a list of cards on a narrow screen. `columns`: `{title, number}`;
- * rows are lists of cells (nodes or texts).
+ * A table; one of many columns is a list of cards on a narrow screen, where only the explicit roles
+ * say that it is a table. `columns`: `{title, number}`; rows are lists of cells (nodes or texts),
+ * `keys` one for each row if they may move.
  */
-export function table(caption, columns, rows, { empty = "Nothing yet." } = {}) {
+export function table(caption, columns, rows, { empty = "Nothing yet.", keys = [] } = {}) {
   if (!rows.length) return h("p", { class: "quiet" }, empty);
   return h(
     "div",
@@ -57,40 +119,48 @@ export function table(caption, columns, rows, { empty = "Nothing yet." } = {}) {
       role: "region",
       "aria-label": caption,
       tabindex: "0",
+      "data-key": caption,
     },
     h(
       "table",
-      {},
+      { role: "table" },
       h("caption", { class: "hidden" }, caption),
       h(
         "thead",
-        {},
+        { role: "rowgroup" },
         h(
           "tr",
-          {},
+          { role: "row" },
           columns.map((one) =>
-            h("th", { scope: "col", class: one.number ? "number" : null }, one.title),
+            h(
+              "th",
+              { role: "columnheader", scope: "col", class: one.number ? "number" : null },
+              one.title,
+            ),
           ),
         ),
       ),
       h(
         "tbody",
-        {},
-        rows.map((cells) => row(columns, cells)),
+        { role: "rowgroup" },
+        rows.map((cells, at) => row(columns, cells, keys[at])),
       ),
     ),
   );
 }
 
-/** One row of such a table. */
-export function row(columns, cells) {
+function row(columns, cells, key) {
   return h(
     "tr",
-    {},
+    { role: "row", "data-key": key },
     cells.map((cell, place) =>
       h(
         "td",
-        { class: columns[place].number ? "number" : null, data: { title: columns[place].title } },
+        {
+          role: "cell",
+          class: columns[place].number ? "number" : null,
+          data: { title: columns[place].title },
+        },
         cell,
       ),
     ),
@@ -103,7 +173,9 @@ export function facts(pairs) {
   return h(
     "dl",
     { class: "facts" },
-    known.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),
+    known.map(([name, value]) =>
+      h("div", { "data-key": name }, h("dt", {}, name), h("dd", {}, value)),
+    ),
   );
 }
 

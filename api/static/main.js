@@ -3,6 +3,7 @@
 import { offerKeys } from "/static/access.js";
 import { Problem, readiness, repeat } from "/static/api.js";
 import { fill, h, setText } from "/static/dom.js";
+import { Freshness } from "/static/freshness.js";
 import { showCluster } from "/static/pages/cluster.js";
 import { showEditor } from "/static/pages/editor.js";
 import { showStreams } from "/static/pages/streams.js";
@@ -39,14 +40,17 @@ async function turn({ focus }) {
     else link.removeAttribute("aria-current");
   }
   const root = h("div", { class: "page" });
-  fill(main, root);
+  const freshness = new Freshness();
+  fill(main, freshness.element, root);
   if (focus) main.focus();
   try {
-    await page.show(root, { ...page, signal });
+    await page.show(root, { ...page, signal, freshness });
   } catch (error) {
     if (signal.aborted) return;
     leave.abort(); // what else the page does
-    fill(root, h("h1", {}, page.title), h("p", { class: "problem", role: "alert" }, error.message));
+    const focused = main.contains(document.activeElement);
+    fill(main, h("h1", {}, page.title), h("p", { class: "problem", role: "alert" }, error.message));
+    if (focused) main.focus();
     if (!(error instanceof Problem)) throw error;
   }
 }
@@ -71,4 +75,4 @@ document.querySelector(".skip").addEventListener("click", (event) => {
 window.addEventListener("hashchange", () => turn({ focus: true }));
 offerKeys(() => turn({ focus: true }));
 turn({ focus: false });
-repeat(HEALTH_MS, new AbortController().signal, health);
+repeat(HEALTH_MS, new AbortController().signal, health, () => {}); // says itself what is wrong

@@ -10,6 +10,7 @@ from typing import Final
 from mars.errors import Rejected
 from mars.plan import LatePolicy, Options, OverMaxKeys, Stream, WatermarkScope
 from mars.sql.durations import WRITTEN, parse_duration
+from mars.topics import is_internal
 from mars.types import TaskName
 from mars.windows import span
 
@@ -57,8 +58,6 @@ _NAMES = (
 )
 _DIGITS_MAX = 9
 _LEGAL_TOPIC = re.compile(rf"[A-Za-z0-9._-]{{1,{TOPIC_CHARACTERS_MAX}}}")
-# `mars.results.progress` is where a task named progress writes, so `results` is no namespace.
-_OWN_TOPIC = re.compile(r"mars\.(?:(?!results\.)[^.]+\.)?(?:progress|dead|control|queries)")
 
 
 def parse_options(
@@ -189,7 +188,7 @@ def _topic(value: object, stream: Stream) -> str:
             f"option output_topic: {shown} is no legal topic name; use 1 to "
             f"{TOPIC_CHARACTERS_MAX} of letters, digits, '.', '_' and '-'"
         )
-    if value.startswith("__") or _OWN_TOPIC.fullmatch(value):
+    if is_internal(value):
         raise Rejected(f"option output_topic: {shown} is reserved; choose another name")
     if value == stream.topic:
         raise Rejected(

@@ -8,6 +8,7 @@ import shutil
 import ssl
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -188,6 +189,24 @@ def test_keys_open_what_their_role_says_until_they_are_removed(guarded: Guarded)
     statuses = {(line["key"], line["method"], line["status"]) for line in audit(guarded)}
     assert (operator.split("_")[1], "POST", 403) in statuses
     assert (admin.split("_")[1], "PUT", 201) in statuses
+
+
+def test_event_streams_of_a_key_end_when_it_is_removed(guarded: Guarded) -> None:
+    admin, reader = guarded.first_key("admin"), guarded.first_key("reader")
+    headers = {"Authorization": f"Bearer {reader}", "Accept": "text/event-stream"}
+    trusted = ssl.create_default_context(cafile=str(guarded.certificate))
+    with (
+        httpx.Client(base_url=guarded.url, verify=trusted, timeout=60) as http,
+        http.stream("GET", "/v1/figures", headers=headers) as streamed,
+    ):
+        assert streamed.status_code == 200
+        events = streamed.iter_lines()
+        assert next(events) == "event: figures"
+        removed = guarded.mars("key", "rm", reader.split("_")[1], MARS_KEY=admin)
+        assert removed.returncode == 0, removed.stderr
+        deadline = time.monotonic() + 60
+        for _line in events:  # which comes to an end
+            assert time.monotonic() < deadline
 
 
 def refused(client: Client) -> bool:

@@ -6,16 +6,14 @@ import json
 
 import pytest
 
-from mars.ports import CommittedRow
 from mars.types import Topic
+from tests.browser.scenes import PAGES, SQL, emit, fill_topic, run_task, tab_to
 from tests.support.browser import ENTER, ESCAPE, PHONE_WIDTH, TAB, Browser
 from tests.unit.api.twins import World
 
 pytestmark = pytest.mark.browser
 
-SQL = "SELECT sip, count(*)\nFROM flows\nGROUP BY sip WINDOWING 10 s"
 MARKUP = "<img src=x onerror=document.title='broken'>"
-PAGES = ("", "tasks/by_sip", "new", "streams", "cluster")
 _CHECKS_NEVER_ANSWER = """
     const answered = window.fetch;
     window.fetch = (path, request) =>
@@ -26,29 +24,6 @@ _CHECKS_NEVER_ANSWER = """
           })
         : answered(path, request);
 """
-
-
-def fill_topic(world: World, rows: int = 40) -> None:
-    """Rows of the last seconds, in the broker and in what it says of its offsets."""
-    for number in range(rows):
-        row = {"timestamp": world.now_ms - 2_000 + number, "sip": f"10.0.0.{number % 4}"}
-        world.broker.append(Topic("flows"), number % 2, json.dumps(row).encode())
-    for partition in (0, 1):
-        world.kafka.end_offsets["flows"][partition] = rows // 2
-
-
-def run_task(world: World, name: str = "by_sip") -> None:
-    assert world.register(name, start="earliest").status_code == 201
-    world.start_in_store(name)
-    world.run_batch([{"timestamp": world.now_ms, "sip": "open"}], name=name)
-
-
-def emit(world: World, sip: str, start_ms: int, revision: int = 0) -> None:
-    count = 7 + revision
-    row = {"window_start": start_ms, "window_end": start_ms + 60_000, "sip": sip, "count": count}
-    key, value = json.dumps([start_ms, sip]).encode(), json.dumps(row).encode()
-    place = len(world.kafka.rows)
-    world.kafka.rows.append(CommittedRow(0, place, key, value, 1, revision, True))
 
 
 # ------------------------------------------------------------------------------ the main flow
@@ -353,15 +328,6 @@ def test_query_is_written_and_registered_with_the_keyboard(
     page.press("typed" + ENTER)
     page.until_text("version 1 over stream flows")
     assert world.definition("typed").current.stream.name == "flows"
-
-
-def tab_to(page: Browser, wanted: str, steps: int = 25) -> None:
-    """Press the tabulator until something has the focus."""
-    for _ in range(steps):
-        if page.focus() == wanted:
-            return
-        page.press(TAB)
-    raise AssertionError(f"{wanted} cannot be reached; the focus is on {page.focus()}")
 
 
 def test_every_control_has_a_name_for_screen_readers(

@@ -1,4 +1,4 @@
-"""Run a command on what others leave of the processors: `python tests/support/aside.py COMMAND ...`.
+"""Run a command on what others leave of the processors: `tests/support/aside.py COMMAND ...`.
 
 Linux shares them out between sessions first, each in equal parts however nice its processes are to
 each other (`sched_autogroup_enabled`). So the command gets a session of its own, and it is that

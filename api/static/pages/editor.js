@@ -3,13 +3,23 @@
 import { Problem, call, events, get, taskPath } from "/static/api.js";
 import { fill, h, say, setText, table } from "/static/dom.js";
 import { bytes, clock, duration, hour, number, percent, rate, some } from "/static/format.js";
+import { Field, Options } from "/static/pages/options.js";
 import { rowsTable } from "/static/pages/rows.js";
 import { SqlField } from "/static/pages/sql.js";
 
 const FATES = ["counted", "filtered", "bad", "future"];
 
+const SECONDS = {
+  name: "seconds",
+  label: "Seconds to preview",
+  usual: "10",
+  size: "5",
+  style: "field inline",
+};
+
 const CHECK_MS = 300; // after the last key
 
+const OF_OPTION = /^option (\w+):/; // how the API begins to say what is wrong with one
 const NOT_THE_QUERY = new Set([0, 401, 403, 429, 503]); // no key, no right, too often, not there
 
 export async function showEditor(root, { name, stream, signal }) {
@@ -72,22 +82,7 @@ class Editor {
       disabled: Boolean(task),
       on: { input: () => this.changed() },
     });
-    this.delay = h("input", {
-      id: "delay",
-      placeholder: "0s",
-      autocomplete: "off",
-      size: "8",
-      value: task?.options.delay ?? "",
-      on: { input: () => this.changed() },
-    });
-    this.idle = h("input", {
-      id: "idle_after",
-      placeholder: "5s",
-      autocomplete: "off",
-      size: "8",
-      value: task?.options.idle_after ?? "",
-      on: { input: () => this.changed() },
-    });
+    this.options = new Options(task?.options ?? {}, () => this.changed());
     this.start = h(
       "select",
       { id: "start" },
@@ -95,7 +90,10 @@ class Editor {
       h("option", { value: "earliest" }, "all that the topic holds"),
     );
     this.output = h("div", { id: "output" });
-    this.previewed = h("div", { id: "preview", "aria-live": "polite" });
+    this.seconds = new Field(SECONDS, "", () => this.seconds.tell(""));
+    this.heading = h("h2", { hidden: true }, "Preview");
+    this.summary = h("p", { role: "status" });
+    this.previewed = h("div");
     this.tryButton = h(
       "button",
       { type: "button", on: { click: () => this.preview() } },
@@ -126,31 +124,23 @@ class Editor {
         task
           ? null
           : h("div", { class: "field" }, h("label", { for: "start" }, "Count"), this.start),
-        h(
-          "div",
-          { class: "field" },
-          h("label", { for: "delay" }, "Delay (wait for stragglers)"),
-          this.delay,
-        ),
-        h("div", { class: "field" }, h("label", { for: "idle_after" }, "Idle after"), this.idle),
+        this.options.often,
       ),
-      h("div", { class: "actions" }, this.tryButton, this.register),
+      this.options.more,
+      h("div", { class: "actions" }, this.tryButton, this.seconds.element, this.register),
       this.output,
-      this.previewed,
+      h(
+        "section",
+        { id: "preview", "aria-label": "Preview" },
+        this.heading,
+        this.summary,
+        this.previewed,
+      ),
     );
   }
 
-  options() {
-    const given = {
-      ...(this.task?.options ?? {}),
-      delay: this.delay.value.trim(),
-      idle_after: this.idle.value.trim(),
-    };
-    return Object.fromEntries(Object.entries(given).filter(([, option]) => option !== ""));
-  }
-
   body() {
-    return { sql: this.sql.text(), options: this.options() };
+    return { sql: this.sql.text(), options: this.options.given() };
   }
 
   changed() {
@@ -164,7 +154,7 @@ class Editor {
     this.checking = new AbortController();
     const { signal } = this.checking;
     if (!this.sql.text().trim()) {
-      this.sql.clear();
+      this.clear();
       fill(this.output);
       return;
     }
@@ -174,7 +164,7 @@ class Editor {
         body: { ...this.body(), ...named },
         signal,
       });
-      this.sql.clear();
+      this.clear();
       fill(this.output, outputOf(found, Boolean(named.name)));
     } catch (error) {
       if (error.name === "AbortError") return;
@@ -183,27 +173,39 @@ class Editor {
     }
   }
 
+  /** Nothing is wrong. */
+  clear() {
+    this.sql.clear();
+    this.options.clear();
+  }
+
+  /** Say what is wrong where it is: at an option, or in the query. */
   wrong(error) {
-    if (NOT_THE_QUERY.has(error.status)) this.sql.tell(error);
+    if (this.options.tell(memberOf(error), error.message)) this.sql.clear();
+    else if (NOT_THE_QUERY.has(error.status)) this.sql.tell(error);
     else this.sql.mark(error);
     fill(this.output);
   }
 
   async preview() {
-    this.tryButton.disabled = true;
-    const said = h("p", {}, "Reading ...");
-    fill(this.previewed, h("h2", {}, "Preview"), said);
+    if (this.trying) return;
+    this.trying = true; // a disabled button would lose the focus
+    const progress = h("p");
+    this.heading.hidden = false;
+    this.summarise("Reading ...");
+    fill(this.previewed, progress);
     const windows = [];
+    const seconds = this.seconds.text();
     try {
       for await (const event of events("/v1/tasks/preview", {
         method: "POST",
-        body: this.body(),
+        body: { ...this.body(), ...(seconds ? { seconds: Number(seconds) } : {}) },
         signal: this.signal,
       })) {
         const data = JSON.parse(event.data);
         if (event.name === "progress")
           setText(
-            said,
+            progress,
             `${number(data.messages)} of about ${number(data.messages_total)} messages ...`,
           );
         else if (event.name === "window") windows.push(data);
@@ -213,34 +215,46 @@ class Editor {
     } catch (error) {
       if (this.signal.aborted) return;
       if (!(error instanceof Problem)) throw error;
-      if (error.line !== null) this.wrong(error);
-      fill(this.previewed, h("p", { class: "problem", role: "alert" }, error.message));
+      if (memberOf(error) === SECONDS.name) this.seconds.tell(error.message);
+      else if (error.line !== null || memberOf(error)) this.wrong(error);
+      this.summarise(error.message, { wrong: true });
+      fill(this.previewed);
     } finally {
-      this.tryButton.disabled = false;
+      this.trying = false;
     }
+  }
+
+  /** The one line that screen readers say of a preview. */
+  summarise(text, { wrong = false } = {}) {
+    this.summary.classList.toggle("problem", wrong);
+    setText(this.summary, text);
   }
 
   drawPreview(found, windows) {
     const { counts, predictions } = found;
     const suggested = predictions.suggested_delay_ms;
     const use = suggested === null ? null : `${suggested / 1_000}s`;
+    const delay = this.options.fields.get("delay");
+    const [summary = "No row was read.", ...notes] = counts.read
+      ? [fatesOf(counts), ...found.notes]
+      : found.notes;
+    this.summarise(summary);
     fill(
       this.previewed,
-      h("h2", {}, "Preview"),
-      found.notes.map((note) => h("p", { class: "note" }, note)),
+      notes.map((note) => h("p", { class: "note" }, note)),
       h(
         "ul",
         { class: "predictions" },
         predictions.sentences.map((one) => h("li", {}, one)),
       ),
-      use && (this.delay.value.trim() || "0s") !== use
+      use && (delay.text() || "0s") !== use
         ? h(
             "button",
             {
               type: "button",
               on: {
                 click: () => {
-                  this.delay.value = use;
+                  delay.control.value = use;
                   this.changed();
                   say(`The delay is ${use} now.`);
                 },
@@ -249,7 +263,6 @@ class Editor {
             `Use a delay of ${use}`,
           )
         : null,
-      counts.read ? h("p", {}, fatesOf(counts)) : null,
       [...windows].reverse().map((one, at) => windowDetails(one, at === 0)),
       found.more_windows ? h("p", { class: "quiet" }, "... and older windows.") : null,
       found.rejected.length ? rejected(found.rejected) : null,
@@ -258,13 +271,14 @@ class Editor {
   }
 
   async send() {
+    if (this.sending) return;
     const name = this.name.value.trim();
     if (!name) {
       say("Give the task a name.", { wrong: true });
       this.name.focus();
       return;
     }
-    this.register.disabled = true;
+    this.sending = true; // a disabled button would lose the focus
     clearTimeout(this.timer); // what is sent is checked by who takes it
     this.checking?.abort();
     try {
@@ -284,10 +298,13 @@ class Editor {
       this.wrong(error);
       say(error.message, { wrong: true });
     } finally {
-      this.register.disabled = false;
+      this.sending = false;
     }
   }
 }
+
+/** Which option, or other member of the request, the API says is wrong. */
+const memberOf = (error) => error.errors[0]?.member ?? OF_OPTION.exec(error.message)?.[1];
 
 // -------------------------------------------------------------------------------- what is shown
 

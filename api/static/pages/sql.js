@@ -1,7 +1,7 @@
 // A field for SQL that underlines where it is wrong. Behind the text lies a copy of it, invisible
 // but for a mark at the place of the problem; both have the same font, size and wrapping.
 
-import { fill, h } from "/static/dom.js";
+import { fill, h, setText } from "/static/dom.js";
 
 const WORD = /^[\p{L}\p{N}_.]+|^\S/u; // what is underlined: the word, or one character
 
@@ -42,27 +42,27 @@ export class SqlField {
 
   /** Nothing is wrong. */
   clear() {
+    this.show("", null);
     this.area.removeAttribute("aria-invalid");
-    fill(this.problem);
-    this.paint(null);
   }
 
   /** Say what went wrong with something else than the text. */
   tell(problem) {
-    this.clear();
-    fill(this.problem, problem.message);
+    this.show(problem.message, null);
+    this.area.removeAttribute("aria-invalid");
   }
 
   /** Underline the place of a problem, if it has one, and say it. */
   mark(problem) {
+    const { line, column, message } = problem;
+    if (line === null) this.show(message, null);
+    else this.show(`Line ${line}, column ${column}: ${message}`, this.span(line, column));
     this.area.setAttribute("aria-invalid", "true");
-    fill(
-      this.problem,
-      problem.line === null
-        ? problem.message
-        : `Line ${problem.line}, column ${problem.column}: ${problem.message}`,
-    );
-    this.paint(problem.line === null ? null : this.span(problem.line, problem.column));
+  }
+
+  show(text, span) {
+    setText(this.problem, text); // said again only if it is another
+    this.paint(span);
   }
 
   /** Where a line and column, counted from 1 in characters, lie in the text. */

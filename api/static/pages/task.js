@@ -2,7 +2,7 @@
 
 import { Problem, call, follow, get, repeat, taskPath } from "/static/api.js";
 import { Chart, Ring } from "/static/chart.js";
-import { badge, confirm, facts, fill, h, say, table } from "/static/dom.js";
+import { badge, confirm, facts, fill, h, renew, say, setText, table } from "/static/dom.js";
 import { clock, duration, hour, number, rate, some } from "/static/format.js";
 import { rowsTable } from "/static/pages/rows.js";
 import { Results } from "/static/pages/results.js";
@@ -17,65 +17,78 @@ const CHARTS = [
   ["close_latency_ms", "Close latency", duration],
 ];
 
-export async function showTask(root, { name, signal }) {
+export async function showTask(root, { name, signal, freshness }) {
   const task = await get(taskPath(name), signal);
   const charts = CHARTS.map(([figure, title, format]) => [figure, new Chart(title, { format })]);
-  const results = new Results(name);
   const parts = {
-    actions: h("div", { class: "actions" }),
+    task,
+    toggle: h("button", { type: "button" }),
     state: h("p", { class: "state" }),
     why: h("section", { "aria-label": "Why" }),
+    charts: charts.map(([, chart]) => chart),
+    results: new Results(task),
     open: h("div"),
     ledger: h("div"),
     about: h("div"),
   };
-  fill(
-    root,
-    h("div", { class: "head" }, h("h1", {}, name), parts.actions),
+  const look = async () => drawTask(parts, await get(taskPath(name), signal));
+  fill(root, layout(parts, look));
+  drawTask(parts, task);
+  signal.addEventListener("abort", () =>
+    [...parts.charts, parts.results].forEach((one) => one.destroy()),
+  );
+  const ring = new Ring();
+  const take = (figures) => {
+    ring.add(figures.points);
+    for (const [figure, chart] of charts) chart.draw(ring.times(), [ring.line(figure)]);
+  };
+  follow(taskPath(name, "/figures"), signal, take, freshness.of("charts"));
+  const again = (part, work) => repeat(LOOK_MS, signal, work, freshness.of(part));
+  try {
+    await Promise.all([
+      again("state and ledger", look),
+      again("why", async () => drawWhy(parts.why, await get(taskPath(name, "/why"), signal))),
+      again("results", () => parts.results.look(signal)),
+      again("open windows", async () =>
+        drawOpen(parts.open, await get(taskPath(name, `/windows?limit=${OPEN_ROWS}`), signal)),
+      ),
+    ]);
+  } catch (error) {
+    throw error.status === 404 ? new Problem(404, { detail: deleted(parts.task) }) : error;
+  }
+}
+
+function layout(parts, look) {
+  return [
+    h("div", { class: "head" }, h("h1", {}, parts.task.name), actions(parts, look)),
     parts.state,
     parts.why,
     h(
       "div",
       { class: "charts" },
-      charts.map(([, chart]) => chart.element),
+      parts.charts.map((chart) => chart.element),
     ),
     h("h2", {}, "Latest results"),
-    results.element,
+    parts.results.element,
     h("h2", {}, "Open windows"),
     parts.open,
     h("h2", {}, "Where rows went"),
     parts.ledger,
     h("h2", {}, "Query"),
     parts.about,
-  );
-  signal.addEventListener("abort", () =>
-    [...charts.map(([, chart]) => chart), results].forEach((one) => one.destroy()),
-  );
-  const ring = new Ring();
-  follow(taskPath(name, "/figures"), signal, (figures) => {
-    ring.add(figures.points);
-    for (const [figure, chart] of charts) chart.draw(ring.times(), [ring.line(figure)]);
-  });
-  const show = (found) => drawTask(parts, found, look);
-  const look = async () => show(await get(taskPath(name), signal));
-  show(task);
-  await Promise.all([
-    repeat(LOOK_MS, signal, look),
-    repeat(LOOK_MS, signal, async () =>
-      drawWhy(parts.why, await get(taskPath(name, "/why"), signal)),
-    ),
-    repeat(LOOK_MS, signal, async () =>
-      drawOpen(parts.open, await get(taskPath(name, `/windows?limit=${OPEN_ROWS}`), signal)),
-    ),
-    repeat(LOOK_MS, signal, () => results.look(signal)),
-  ]);
+  ];
 }
+
+const deleted = (task) =>
+  `${task.name} was deleted meanwhile. Its results stay in ${task.output?.topic ?? "Kafka"}.`;
 
 // ------------------------------------------------------------------------------------ the task
 
-function drawTask(parts, task, look) {
-  const key = JSON.stringify([task.state, task.version, task.versions]);
-  fill(
+function drawTask(parts, task) {
+  parts.task = task;
+  parts.results.describe(task);
+  setText(parts.toggle, goes(task) ? "Pause" : "Resume");
+  renew(
     parts.state,
     badge(task.state),
     ` version ${task.version} over stream ${task.stream}`,
@@ -83,47 +96,53 @@ function drawTask(parts, task, look) {
     task.missing.length ? h("span", { class: "problem" }, ` ${task.missing.join(" ")}`) : null,
     task.backfill ? backfill(task.backfill) : null,
   );
-  fill(
+  renew(
     parts.ledger,
     task.ledger ? ledger(task.ledger) : h("p", { class: "quiet" }, "Kafka does not answer."),
   );
-  if (parts.key === key) return; // so that the focus stays on a button, and a selection in the text
-  parts.key = key;
-  fill(parts.actions, actions(task, look));
-  fill(parts.about, about(task));
+  renew(parts.about, about(task));
 }
 
-function actions(task, look) {
-  const act = (label, work, kind) => {
-    const button = h("button", { type: "button", class: kind }, label);
-    let busy = false; // a disabled button would lose the focus
-    button.addEventListener("click", async () => {
-      if (busy) return;
-      busy = true;
-      try {
-        await work();
-      } catch (error) {
-        if (!(error instanceof Problem)) throw error;
-        say(error.message, { wrong: true });
-      } finally {
-        busy = false;
-      }
-    });
-    return button;
-  };
-  const change = (what, said) => async () => {
-    await call("POST", taskPath(task.name, `/${what}`));
-    say(said);
+const goes = (task) => task.state === "running" || task.state === "backfilling";
+
+/** What can be done with the task as it was seen last. */
+function actions(parts, look) {
+  const { name } = parts.task;
+  act(parts.toggle, async () => {
+    const pausing = goes(parts.task);
+    await call("POST", taskPath(name, pausing ? "/pause" : "/resume"));
+    say(
+      pausing
+        ? `${name} takes no more rows until it is resumed.`
+        : `${name} goes on where it stopped.`,
+    );
     await look();
-  };
-  const goes = task.state === "running" || task.state === "backfilling";
-  return [
-    goes
-      ? act("Pause", change("pause", `${task.name} takes no more rows until it is resumed.`))
-      : act("Resume", change("resume", `${task.name} goes on where it stopped.`)),
-    h("a", { class: "button", href: `#/tasks/${encodeURIComponent(task.name)}/edit` }, "Change"),
-    act("Delete", () => remove(task), "danger"),
-  ];
+  });
+  return h(
+    "div",
+    { class: "actions" },
+    parts.toggle,
+    h("a", { class: "button", href: `#/tasks/${encodeURIComponent(name)}/edit` }, "Change"),
+    act(h("button", { type: "button", class: "danger" }, "Delete"), () => remove(parts.task)),
+  );
+}
+
+/** Let a button do some work, once at a time. */
+function act(button, work) {
+  let busy = false; // a disabled button would lose the focus
+  button.addEventListener("click", async () => {
+    if (busy) return;
+    busy = true;
+    try {
+      await work();
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error;
+      say(error.message, { wrong: true });
+    } finally {
+      busy = false;
+    }
+  });
+  return button;
 }
 
 async function remove(task) {
@@ -232,7 +251,6 @@ function about(task) {
 // ----------------------------------------------------------------------------- why, windows
 
 function drawWhy(place, why) {
-  const opened = place.querySelector("details")?.open ?? false;
   const columns = [
     { title: "window (UTC)" },
     { title: "rows", number: true },
@@ -258,12 +276,12 @@ function drawWhy(place, why) {
     { title: "rows", number: true },
     { title: "reason" },
   ];
-  fill(
+  renew(
     place,
     h("p", { class: "why" }, why.summary),
     h(
       "details",
-      { open: opened },
+      {},
       h(
         "summary",
         {},
@@ -293,20 +311,13 @@ function waitsFor(held) {
 }
 
 function drawOpen(place, found) {
-  const opened = new Set(
-    [...place.querySelectorAll("details[open]")].map((one) => one.dataset.window),
-  );
-  if (!found.windows.length) {
-    fill(place, h("p", { class: "quiet" }, "No window is open."));
-    return;
-  }
-  fill(
+  renew(
     place,
-    found.windows.map((one) => {
-      const key = `${one.window_start}/${one.version}`;
-      return h(
+    found.windows.length ? null : h("p", { class: "quiet" }, "No window is open."),
+    found.windows.map((one) =>
+      h(
         "details",
-        { data: { window: key }, open: opened.has(key) },
+        { "data-key": `${one.window_start}/${one.version}` },
         h(
           "summary",
           {},
@@ -318,8 +329,8 @@ function drawOpen(place, found) {
         one.groups > one.rows.length
           ? h("p", { class: "quiet" }, `... and ${number(one.groups - one.rows.length)} more.`)
           : null,
-      );
-    }),
+      ),
+    ),
     found.more ? h("p", { class: "quiet" }, `... and ${found.more} more windows.`) : null,
   );
 }

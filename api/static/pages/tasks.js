@@ -2,7 +2,7 @@
 
 import { follow, get, repeat } from "/static/api.js";
 import { Chart, Ring } from "/static/chart.js";
-import { badge, fill, h, row, setText, table } from "/static/dom.js";
+import { badge, fill, h, renew, setText, table } from "/static/dom.js";
 import { duration, number, rate, some } from "/static/format.js";
 
 const LIST_MS = 10_000;
@@ -16,8 +16,9 @@ const COLUMNS = [
   { title: "close latency", number: true },
   { title: "query" },
 ];
+const FIGURES_AT = 2; // in these columns
 
-export async function showTasks(root, { signal }) {
+export async function showTasks(root, { signal, freshness }) {
   const rates = new Chart("Rows a second, all tasks", { format: rate });
   const lags = new Chart("Lag, all tasks (messages)", { format: number });
   const search = h("input", {
@@ -43,44 +44,37 @@ export async function showTasks(root, { signal }) {
   signal.addEventListener("abort", () => [rates, lags].forEach((chart) => chart.destroy()));
 
   let tasks = [];
-  const cells = new Map();
-  const draw = () => drawList(list, count, tasks, search.value, cells);
+  const draw = () => drawList(list, count, tasks, search.value);
   search.addEventListener("input", draw);
   const ring = new Ring();
-  follow("/v1/figures", signal, (figures) => {
+  const take = (figures) => {
     ring.add(figures.points);
     rates.draw(ring.times(), [ring.line("rows_per_second")]);
     lags.draw(ring.times(), [ring.line("lag")]);
-    for (const [name, point] of Object.entries(figures.tasks)) update(cells.get(name), point);
-  });
-  await repeat(LIST_MS, signal, async () => {
-    const found = (await get("/v1/tasks", signal)).tasks;
-    const shape = (some) =>
-      JSON.stringify(some.map((task) => [task.name, task.state, task.version]));
-    const same = shape(found) === shape(tasks) && list.firstChild;
-    tasks = found;
-    if (!same) draw();
-  });
+    for (const row of list.querySelectorAll("tr[data-key]"))
+      update(row.cells, figures.tasks[row.dataset.key]);
+  };
+  follow("/v1/figures", signal, take, freshness.of("charts and figures"));
+  const look = async () => {
+    tasks = (await get("/v1/tasks", signal)).tasks;
+    draw();
+  };
+  await repeat(LIST_MS, signal, look, freshness.of("the list"));
 }
 
-function drawList(list, count, tasks, wanted, cells) {
-  cells.clear();
+function drawList(list, count, tasks, wanted) {
   const shown = tasks.filter((task) =>
     task.name.toLowerCase().includes(wanted.trim().toLowerCase()),
   );
-  const made = table(
-    "Tasks",
-    COLUMNS,
-    shown.map(() => []),
-    {
+  renew(
+    list,
+    table("Tasks", COLUMNS, shown.map(cellsOf), {
+      keys: shown.map((task) => task.name),
       empty: tasks.length
         ? "No task has such a name."
         : "No task is registered yet: make one with New task.",
-    },
+    }),
   );
-  const body = made.querySelector("tbody");
-  body?.replaceChildren(...shown.map((task) => taskRow(task, cells)));
-  fill(list, made);
   setText(
     count,
     shown.length === tasks.length
@@ -89,11 +83,8 @@ function drawList(list, count, tasks, wanted, cells) {
   );
 }
 
-function taskRow(task, cells) {
-  const own = { rate: h("span"), lag: h("span"), behind: h("span"), latency: h("span") };
-  cells.set(task.name, own);
-  if (task.figures) update(own, task.figures);
-  return row(COLUMNS, [
+function cellsOf(task) {
+  return [
     h("a", { href: `#/tasks/${encodeURIComponent(task.name)}` }, task.name),
     h(
       "span",
@@ -101,18 +92,18 @@ function taskRow(task, cells) {
       badge(task.state),
       task.detail ? h("span", { class: "detail" }, ` ${task.detail}`) : null,
     ),
-    own.rate,
-    own.lag,
-    own.behind,
-    own.latency,
+    ...figuresOf(task.figures ?? {}),
     h("code", { class: "one-line", title: task.sql }, task.sql.replace(/\s+/g, " ")),
-  ]);
+  ];
 }
 
+const figuresOf = (point) => [
+  rate(point.rows_per_second),
+  number(point.lag),
+  duration(point.watermark_delay_ms),
+  duration(point.close_latency_ms),
+];
+
 function update(cells, point) {
-  if (!cells) return;
-  setText(cells.rate, rate(point.rows_per_second));
-  setText(cells.lag, number(point.lag));
-  setText(cells.behind, duration(point.watermark_delay_ms));
-  setText(cells.latency, duration(point.close_latency_ms));
+  if (point) figuresOf(point).forEach((text, at) => setText(cells[FIGURES_AT + at], text));
 }

@@ -9,6 +9,7 @@ import msgspec
 
 from mars.adapters.kafka.admin import KafkaTopicAdmin
 from mars.adapters.kafka.names import Names
+from mars.adapters.kafka.rows import UNREADABLE
 from mars.adapters.kafka.slices import SliceReader
 from mars.adapters.kafka.writing import RecordWriter
 from mars.ports import Incident
@@ -67,7 +68,7 @@ def decoded(raw: bytes | None) -> Incident | None:
     """The incident in a record; None for what is none."""
     try:
         return msgspec.json.decode(raw or b"", type=Incident)
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return None
 
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mars.ports.queries import QueryId
+from mars.topics import DEFAULT_NAMESPACE
 from mars.types import Bucket, Topic
 
-DEFAULT_NAMESPACE = "default"
+__all__ = ["DEFAULT_NAMESPACE", "Names"]
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The names of one namespace; only those of topics leave out `default`."""
+    """The names of one namespace; only those of topics leave out `default`.
+
+    Each of these topics is in `mars.topics.INTERNAL`: tasks and streams keep away from them.
+    """
 
     namespace: str
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
-import msgspec
 from confluent_kafka import Message
 
 from mars.codec import result_headers
 from mars.codec.dead import DeadRow, decode_dead
 from mars.ports import CommittedRow, DeadLetter
 from mars.types import Bucket, Lane, Range, TaskName, Topic
+
+UNREADABLE = (ValueError, RecursionError)
+"""What msgspec raises for JSON that is none, is no UTF-8, has other members, or is too deep."""
 
 RANGES_REMEMBERED = 1_024
 """Headers whose ranges are kept decoded: all rows of a window in a bucket have the same."""
@@ -25,9 +27,27 @@ def committed_row(
     headers: Mapping[str, bytes],
     task: bytes,
 ) -> CommittedRow | None:
-    """A result row of the task; None for anything else that lies in the topic."""
+    """A result row of the task; None for anything else that lies in the topic.
+
+    Whoever may write there can call his records those of the task: what Mars would not have written
+    is passed over, but whether the value is JSON to its end, who decodes it sees.
+    """
     if key is None or value is None or headers.get(result_headers.TASK) != task:
         return None
+    if not value.startswith(b"{") or b"\n" in value or b"\r" in value:
+        return None
+    try:
+        row = _row(partition, offset, key, value, headers)
+        _ = row.window_start_ms
+    except ValueError:
+        return None
+    return row
+
+
+def _row(
+    partition: int, offset: int, key: bytes, value: bytes, headers: Mapping[str, bytes]
+) -> CommittedRow:
+    """What the headers say. Raises ValueError for a number that is none."""
     return CommittedRow(
         partition=partition,
         offset=offset,
@@ -56,17 +76,12 @@ def bytes_of(value: str | bytes | None) -> bytes | None:
     return value.encode() if isinstance(value, str) else value
 
 
-def window_start_of(row: CommittedRow) -> int:
-    """The first element of a key `[window_start,...]`, without decoding the rest."""
-    return int(row.key[1:].partition(b",")[0].rstrip(b"]"))
-
-
 @lru_cache(maxsize=RANGES_REMEMBERED)
 def _ranges(raw: bytes) -> tuple[Range, ...]:
     """What a header says; nothing where there is none, or somebody else wrote it."""
     try:
         return result_headers.decode_ranges(raw)
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return ()
 
 
@@ -74,7 +89,7 @@ def dead_letter(raw: bytes | None) -> DeadLetter | None:
     """A reference; None for what is none, which another release may have written."""
     try:
         record = decode_dead(raw or b"")
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return None
     task, topic = TaskName(record.task), Topic(record.topic)
     lane = None if record.lane is None else Lane(record.lane)

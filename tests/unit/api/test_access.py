@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import logging
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -14,13 +16,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from api.callers import acting, caller
-from api.gate import role_needed
+from api.gate import Gate, role_needed
 from api.limits import TokenBuckets
 from api.services.access import AccessPolicy, policy_of, warnings_of
 from mars.access import find_key, make_key, matches
 from mars.errors import Forbidden, Rejected
-from mars.ports import Role
+from mars.ports import DeadLetter, KeyId, Role
 from mars.settings import ApiSettings
+from mars.types import TaskName, Topic
+from tests.support.cluster import wait_for
 from tests.unit.api.twins import BY_SIP, CLUSTER, FLOWS, World, application, problem
 
 ON = AccessPolicy(on=True, requests_per_second=1_000)
@@ -241,6 +245,58 @@ def test_key_made_over_the_api_opens_until_it_is_removed(guarded: World) -> None
     problem(guarded.http.delete("/v1/keys/..%2Ftasks", headers=admin), 404)
 
 
+@pytest.mark.parametrize("path", ["/v1/figures", "/v1/tasks/by_sip/figures"])
+def test_a_key_that_is_removed_ends_its_event_streams(guarded: World, path: str) -> None:
+    admin, reader = text_of(guarded, Role.ADMIN), text_of(guarded, Role.READER)
+    opened = {"Authorization": f"Bearer {admin}"}
+    assert post_task(guarded, opened).status_code == 201
+    headers = {"Authorization": f"Bearer {reader}", "Accept": "text/event-stream"}
+    figures, access = guarded.services.figures, guarded.services.access
+    with ThreadPoolExecutor(1) as background:
+        streamed = background.submit(guarded.http.get, path, headers=headers)
+        try:
+            wait_for("the stream to begin", lambda: figures._followers == 1)
+            access.look()
+            assert not streamed.done()
+            key = reader.split("_")[1]
+            assert guarded.http.delete(f"/v1/keys/{key}", headers=opened).status_code == 204
+            access.look()  # as the process does every two seconds
+            assert streamed.result(30).status_code == 200
+        finally:
+            guarded.stopping.set()
+    assert figures._followers == 0
+
+
+def test_results_are_followed_no_longer_than_their_key_stands(guarded: World) -> None:
+    admin, reader = text_of(guarded, Role.ADMIN), text_of(guarded, Role.READER)
+    assert post_task(guarded, {"Authorization": f"Bearer {admin}"}).status_code == 201
+    headers = {"Authorization": f"Bearer {reader}", "Accept": "text/event-stream"}
+    with ThreadPoolExecutor(1) as background:
+        streamed = background.submit(guarded.http.get, "/v1/tasks/by_sip/results", headers=headers)
+        try:
+            wait_for("the stream to begin", lambda: guarded.kafka.followers != [])
+            assert guarded.keys.delete(KeyId(reader.split("_")[1]))
+            guarded.services.access.look()
+            streamed.result(30)
+        finally:
+            guarded.stopping.set()
+    assert [follower.closed for follower in guarded.kafka.followers] == [True]
+
+
+def test_keys_are_looked_at_only_when_they_have_changed_and_breaks_nothing(
+    guarded: World,
+) -> None:
+    access = guarded.services.access
+    text_of(guarded, Role.READER)
+    guarded.keys.fail_next("all")
+    access.look()
+    assert access.ring.stale
+    access.look()
+    assert not access.ring.stale
+    guarded.keys.fail_next("all")
+    access.look()  # nothing has changed: nobody is asked
+
+
 def test_keys_count_as_last_read_while_zookeeper_is_away(guarded: World) -> None:
     reader = bearer(guarded, Role.READER)
     assert guarded.http.get("/metrics", headers=reader).status_code == 200
@@ -339,6 +395,82 @@ def test_files_are_read_only_where_the_key_allows(guarded: World, location: str)
     assert "files at" in problem(refused, 403)["detail"]
     allowed = post_task(guarded, ours, history={"files": "/data/a", "format": "csv"})
     assert allowed.status_code == 201
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "file:///data/%2e%2e/etc/x",
+        "file:///data/..%2Fetc",
+        "file:/data/%2e%2e/etc/://x",
+        "s3://bucket/x?endpoint_override=evil.example",
+        "s3://bucket/x#there",
+        "s3://name:planted@bucket/x",
+        "s3://name:plan/ted@bucket/x",
+    ],
+)
+@pytest.mark.parametrize("reads", [["*"], ["flows", "file:*", "s3://bucket/*", "s3://name*"]])
+def test_locations_say_only_where_files_lie(
+    guarded: World, location: str, reads: list[str]
+) -> None:
+    ours = bearer(guarded, Role.OPERATOR, reads=reads)
+    guarded.files.sizes[location] = 10
+    history = {"files": location, "format": "csv"}
+    asked = {"sql": BY_SIP, "files": history}
+    for refused in (
+        post_task(guarded, ours, history=history),
+        guarded.http.post("/v1/queries", json=asked, headers=ours),
+    ):
+        detail = problem(refused, 422)["detail"]
+        assert "location of files" in detail
+        assert location[5:] not in detail
+        assert "plan" not in detail.replace("plainly", "")
+
+
+@pytest.mark.parametrize("location", ["/data/a%2e?[b]#@c", "s3://bucket/x/*.csv", "hdfs://n:9/a"])
+def test_plain_locations_are_taken_as_they_are(guarded: World, location: str) -> None:
+    ours = bearer(guarded, Role.OPERATOR)
+    guarded.files.sizes[location] = 10
+    answer = post_task(guarded, ours, history={"files": location, "format": "csv"})
+    assert answer.status_code == 201, answer.text
+
+
+# ------------------------------------------------------------------------------------ rows
+
+
+def test_rows_of_a_topic_are_shown_only_to_who_may_read_it(guarded: World) -> None:
+    assert post_task(guarded, bearer(guarded, Role.OPERATOR)).status_code == 201
+    guarded.kafka.letters = [
+        DeadLetter(
+            TaskName("by_sip"),
+            Topic("flows"),
+            *(0, 7, 8, "wrong_type", 1),
+            version=1,
+            detail="`bytes` is no int64",
+            payload=b'{"bytes": "secret"}',
+        )
+    ]
+    seen: dict[str, set[str | None]] = {}
+    for name, headers in {
+        "reader": bearer(guarded, Role.READER),
+        "elsewhere": bearer(guarded, Role.OPERATOR, reads=["clicks*"]),
+        "operator": bearer(guarded, Role.OPERATOR, reads=["fl*"]),
+        "admin": bearer(guarded, Role.ADMIN),
+    }.items():
+        for order in ("oldest", "newest"):
+            answer = guarded.http.get(
+                "/v1/tasks/by_sip/dead", params={"order": order}, headers=headers
+            )
+            (row,) = answer.json()["rows"]
+            assert (row["offset"], row["detail"]) == (7, "`bytes` is no int64")
+            seen.setdefault(name, set()).add(row["sample"])
+    bytes_of_it = {'{"bytes": "secret"}'}
+    assert seen == {
+        "reader": {None},
+        "elsewhere": {None},
+        "operator": bytes_of_it,
+        "admin": bytes_of_it,
+    }
 
 
 @pytest.mark.parametrize(
@@ -461,6 +593,51 @@ def test_what_is_open_to_others_is_said() -> None:
 
 def audit(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
     return [record.mars_fields for record in caplog.records if record.name == "audit"]
+
+
+def test_a_bug_is_counted_and_what_it_broke_off_is_in_the_audit_log(
+    guarded: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO, "audit")
+
+    def broken(_name: str) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(guarded.services.tasks, "pause", broken)
+    monkeypatch.setattr(guarded.services.tasks, "show", broken)
+    headers = bearer(guarded, Role.OPERATOR)
+    with pytest.raises(ZeroDivisionError):  # where it is made an answer, outside of the gate
+        guarded.http.post("/v1/tasks/by_sip/pause", headers=headers)
+    with pytest.raises(ZeroDivisionError):
+        guarded.http.get("/v1/tasks/by_sip", headers=headers)
+    (line,) = audit(caplog)
+    assert (line["method"], line["path"], line["status"]) == (
+        "POST",
+        "/v1/tasks/by_sip/pause",
+        500,
+    )
+    assert {
+        'mars_api_requests_total{method="POST",status="500"} 1.0',
+        'mars_api_requests_total{method="GET",status="500"} 1.0',
+    } <= set(guarded.http.get("/metrics", headers=headers).text.splitlines())
+
+
+def test_an_answer_that_breaks_off_is_counted_once(world: World) -> None:
+    async def broken(_scope: Any, _receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        raise ZeroDivisionError
+
+    async def sent(_message: Any) -> None:
+        return
+
+    scope = {"type": "http", "method": "GET", "path": "/healthz", "headers": [], "client": None}
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(Gate(broken, world.services)(scope, sent, sent))
+    counted = [
+        line for line in world.http.get("/metrics").text.splitlines() if 'method="GET"' in line
+    ]
+    assert 'mars_api_requests_total{method="GET",status="200"} 1.0' in counted
+    assert not any('status="500"' in line for line in counted)
 
 
 def test_audit_log_names_who_did_what_and_never_a_key(

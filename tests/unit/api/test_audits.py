@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from mars.adapters.kafka.incidents import decoded
+from mars.adapters.kafka.rows import committed_row, dead_letter
 from mars.ports import CommittedRow, DeadLetter, Incident, IncidentKind
 from mars.types import Bucket, Lane, TaskName, Topic
 from tests.unit.api.twins import World, problem
@@ -91,9 +94,27 @@ def test_what_a_deleted_task_of_the_name_left_out_is_not_shown(registered: World
     assert [row["offset"] for row in rows] == [2]
 
 
+def test_the_newest_rows_come_first_where_that_is_asked_for(registered: World) -> None:
+    registered.kafka.letters = [letter(1, version=0), *(letter(offset) for offset in range(2, 6))]
+    registered.kafka.letters.append(letter(6, "late"))
+
+    def offsets(**query: Any) -> list[int]:
+        path = "/v1/tasks/by_sip/dead"
+        page = registered.http.get(path, params={"order": "newest", **query}).json()
+        assert page["next"] is None
+        return [row["offset"] for row in page["rows"]]
+
+    assert offsets() == [6, 5, 4, 3, 2]
+    assert offsets(limit=2) == [6, 5]
+    assert offsets(limit=2, reason="wrong_type") == [5, 4]
+
+
 @pytest.mark.parametrize(
     "query",
     [
+        {"order": "random"},
+        {"order": "newest", "after": "0:5"},
+        {"order": "newest", "reason": "boredom"},
         {"reason": "boredom"},
         {"after": "x"},
         {"after": "1:-5"},
@@ -126,6 +147,27 @@ def test_incidents_of_a_task_are_its_own_and_those_of_all(world: World) -> None:
     assert [each["id"] for each in found] == ["i3", "i1"]
     since = world.http.get("/v1/incidents", params={"since": 2_000, "limit": 1}).json()
     assert [each["id"] for each in since["incidents"]] == ["i3"]
+
+
+def test_incidents_of_a_task_that_never_was_are_not_found(registered: World) -> None:
+    registered.incidents.put(incident(1))
+    answer = registered.http.get("/v1/incidents", params={"task": "by_sap"})
+    assert "did you mean by_sip?" in problem(answer, 404)["detail"]
+    assert len(registered.http.get("/v1/incidents?task=by_sip").json()["incidents"]) == 1
+    registered.incidents.put(incident(2, task=TaskName("lost")))
+    assert len(registered.http.get("/v1/incidents?task=lost").json()["incidents"]) == 2
+    assert registered.http.delete("/v1/tasks/by_sip").status_code == 204
+    assert registered.http.get("/v1/incidents?task=by_sip").status_code == 200
+
+
+@pytest.mark.parametrize("raw", [b"", b"{", b"7", b"{}", b'{"\xff": 1}', b'{"a":' * 20_000, None])
+def test_records_of_others_are_no_references_and_no_incidents(raw: bytes | None) -> None:
+    assert dead_letter(raw) is None
+    assert decoded(raw) is None
+    headers = {"mars-task": b"t", "mars-ranges": raw or b""}
+    row = committed_row(0, 0, b"[0]", b"{}", headers, b"t")
+    assert row is not None
+    assert row.ranges == ()
 
 
 def test_why_mentions_an_incident_of_the_last_hour(registered: World) -> None:

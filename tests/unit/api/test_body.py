@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Iterator
+from typing import Any
 
+import httpx
 import pytest
+from fastapi import FastAPI, Request
 
-from api.body import parse_object
-from api.errors import NotAnObject
+from api import body, errors
+from api.body import body_of, parse_object
+from api.errors import NotAnObject, TooLarge
+from api.routes import tasks
+from api.schemas import ValidateRequest
 from mars.errors import Rejected
-from tests.unit.api.twins import BODY_BYTES_MAX, BY_SIP, FLOWS, World, problem
+from tests.unit.api.twins import BODY_BYTES_MAX, BY_SIP, FLOWS, LoopTransport, World, problem
 
 
 def test_object_is_parsed_with_integers_kept_exact() -> None:
@@ -62,6 +70,51 @@ def test_json_that_means_nothing_is_rejected_with_a_reason(raw: bytes, part: str
 
 
 # --------------------------------------------------------------------------- over the wire
+
+
+def test_large_bodies_are_read_where_they_hold_up_nobody(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[threading.Thread] = []
+    read = body._as
+
+    def noted(*asked: Any) -> Any:
+        threads.append(threading.current_thread())
+        return read(*asked)
+
+    monkeypatch.setattr(body, "_as", noted)
+    for size in (100, body.INLINE_BYTES_MAX + 1):
+        raw = b'{"sql": "%s"}' % (b" " * size)
+        problem(world.http.post("/v1/tasks/validate", content=raw), 422)
+    small, large = threads
+    assert small is world.transport._thread  # of all requests
+    assert large is not small
+
+
+def test_a_body_may_have_a_limit_of_its_own() -> None:
+    async def read(size: int) -> ValidateRequest:
+        async def received() -> dict[str, Any]:
+            return {"type": "http.request", "body": b'{"sql": "%s"}' % (b" " * size)}
+
+        request = Request({"type": "http", "method": "POST", "headers": []}, received)
+        return await body_of(ValidateRequest, 1_000)(request)
+
+    assert len(asyncio.run(read(900)).sql) == 900
+    with pytest.raises(TooLarge, match="at most 1000 bytes here"):
+        asyncio.run(read(1_001))
+
+
+def test_more_than_the_longest_query_is_not_checked(world: World) -> None:
+    app = FastAPI()
+    errors.install(app)
+    app.include_router(tasks.router(world.services))
+    client = httpx.Client(transport=LoopTransport(app), base_url="http://mars")
+    longest = {"sql": "\n" * 65_536, "options": {"delay": "1s"}}
+    answer = client.post("/v1/tasks/validate", json=longest)
+    assert "the query is empty" in problem(answer, 422)["detail"]
+    longest["sql"] *= 2
+    assert "196608 bytes" in problem(client.post("/v1/tasks/validate", json=longest), 413)["detail"]
+    client.close()
 
 
 @pytest.mark.parametrize("path", ["/v1/tasks", "/v1/tasks/validate"])

@@ -12,12 +12,13 @@ import pytest
 from prometheus_client.core import Metric
 
 from api.services.metrics import of_tasks
+from mars.definitions import Backfill, LaneSpan
 from mars.errors import Unavailable
 from mars.ports import BucketLoad, BucketStatus, PartitionReading
 from mars.process.life import Services
 from mars.process.member import Reporter
 from mars.process.metrics import ProcessMetrics
-from mars.types import AssignmentEpoch, Bucket, LeaderEpoch, MemberId, Topic
+from mars.types import AssignmentEpoch, Bucket, LeaderEpoch, MemberId, Topic, file_lane
 from tests.unit.api.test_service import BALANCE
 from tests.unit.api.twins import World
 
@@ -59,15 +60,19 @@ def of_the_api(world: World) -> dict[str, Line]:
     world.start_in_store()
     world.run_batch([{"timestamp": 5_000, "sip": "a"}])
     world.run_batch([{"timestamp": 5_000, "sip": "a"}], partition=1)
-    world.commit(0, read=2, counted=2)
+    world.commit(0, read=2, counted=2, closed_ms=0)
+    world.services.figures.take()
+    world.commit(0, read=2, counted=2, closed_ms=60_000)
+    world.alter(backfills=(Backfill("b1", {file_lane("b2"): LaneSpan(0, 10)}, 1, 0),))
+    world.services.figures.take()
     world.join_reducer(
         loads=(BucketLoad(Bucket(0), 0.25, 10.0, 100.0, 7),),
         balance=BALANCE,
         load=dict.fromkeys(MEMBER_FIGURES, 1.0),
     )
     assert world.http.get("/metrics").status_code == 200
-    tasks, others = world.services.sampler.latest(), world.services.metrics.of_others()
-    return lines_of([*of_tasks(tasks), *others])
+    tasks = of_tasks(world.services.sampler.latest(), world.services.figures.newest())
+    return lines_of([*tasks, *world.services.metrics.of_others()])
 
 
 def of_processes() -> dict[str, Line]:
@@ -114,13 +119,26 @@ def expressions() -> list[str]:
 def test_dashboard_and_alerts_name_metrics_and_labels_that_exist(expression: str) -> None:
     rows = documented()
     names = re.findall(r"\bmars_\w+", expression)
-    assert names
+    assert names or "up{" in expression  # Prometheus's own
     for name in names:
         assert name.removesuffix("_bucket") in rows
     for name, labels in re.findall(r"\b(mars_\w+)\{([^}]*)\}", expression):
         for label in re.findall(r"(\w+)(?:=~?|!=)", labels):
             assert label in rows[name][2].split(", ")
     assert expression.count("(") == expression.count(")")
+
+
+def test_there_is_an_alert_where_figures_are_missing_or_the_promise_is_not_kept() -> None:
+    told = " ".join(expressions())
+    for needed in (
+        "absent(mars_members)",
+        "up{job",
+        'mars_tracker_roots_total{outcome="lost"}',
+        "mars_task_close_latency_seconds",
+        "mars_task_log_bytes_max",
+    ):
+        assert needed in told
+    assert not re.search(r"\de\d", told), "a limit that a setting changes"
 
 
 def test_each_alert_says_what_happened_and_what_to_do() -> None:

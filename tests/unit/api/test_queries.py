@@ -102,6 +102,7 @@ def test_query_that_nobody_will_run_says_what_to_start(world: World) -> None:
         {"options": {"output_topic": "mine"}},
         {"output_topic": "flows"},
         {"output_topic": "mars.queries"},
+        {"output_topic": "mars.results.by_sip"},
         {"output_topic": "a b"},
         {"files": {"files": "/nowhere", "format": "csv"}},
         {"files": {"files": "/nowhere", "format": "xml"}},

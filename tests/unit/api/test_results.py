@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from api.errors import TooManyFollowers
+from api.services.results import _own
+from mars.adapters.kafka.rows import committed_row
 from mars.ports import CommittedRow, RecentRows
 from mars.types import Bucket, Lane, Range
 from tests.unit.api.twins import World, problem
@@ -233,6 +235,86 @@ def test_an_answer_is_made_anew_only_when_the_rows_are_others(
     assert made[0] is made[1]
     found = RecentRows((*found.rows, committed(120_000, "a", 7)))
     assert b'"count":7' in finished.services.results.recent("by_sip", None, 10)
+
+
+def test_results_of_an_earlier_task_of_the_name_are_not_shown(finished: World) -> None:
+    assert finished.http.delete("/v1/tasks/by_sip").status_code == 204
+    assert finished.register().status_code == 201
+    for parameters in ({}, {"window_start": 60_000}, {"limit": 1}):
+        answer = results(finished, **parameters)
+        assert answer == {"windows": [], "truncated": False, "revised": []}
+    finished.kafka.rows.append(replace(committed(60_000, "a", 9), version=2))
+    for parameters in ({}, {"window_start": 60_000}, {"limit": 1}):
+        answer = results(finished, **parameters)
+        assert shown(answer) == [(60_000, 1, False)]
+        assert answer["windows"][0]["rows"][0]["count"] == 9
+        assert answer["truncated"] is False
+
+
+def test_rows_of_this_task_may_be_missing_where_none_of_an_earlier_one_lies_before_them() -> None:
+    theirs, mine = committed(0, "a", 1), replace(committed(60_000, "a", 2), version=2)
+    elsewhere = replace(mine, partition=1)
+    assert _own(RecentRows((theirs, mine), 5), 2) == RecentRows((mine,), None)
+    assert _own(RecentRows((theirs, mine, elsewhere), 5), 2) == RecentRows((mine, elsewhere), 5)
+    assert _own(RecentRows((mine,), 5), 2) == RecentRows((mine,), 5)
+
+
+def test_stream_has_no_rows_of_an_earlier_task_of_the_name(finished: World) -> None:
+    finished.alter(first_version=2)
+
+    async def all_of_it() -> list[bytes]:
+        events = await finished.services.results.follow("by_sip", after(2), None)
+        finished.kafka.rows.append(committed(120_000, "theirs", 4))
+        finished.kafka.rows.append(replace(committed(120_000, "mine", 4), version=2))
+        return [event async for event in events]
+
+    _comment, event = asyncio.run(all_of_it())
+    assert event.count(b"event: result") == 1
+    assert b'"mine"' in event
+
+
+# ------------------------------------------------------------------------- somebody else's rows
+
+
+OURS = {"mars-task": b"by_sip", "mars-version": b"1", "mars-bucket": b"2"}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "headers"),
+    [
+        (b"[0]", b"{}", {"mars-version": b"newest"}),
+        (b"[0]", b"{}", {"mars-revision": b""}),
+        (b"[0]", b"{}", {"mars-bucket": b"1.5"}),
+        (b"[0]", b"{}", {"mars-emit": b"9" * 5_000}),
+        (b"[0]", b"{}", {"mars-rows": b"-"}),
+        (b"key", b"{}", {}),
+        (b"", b"{}", {}),
+        (b"[0]", b"7", {}),
+        (b"[0]", b"[]", {}),
+        (b"[0]", b"", {}),
+        (b"[0]", b'{"a":1}\n\ndata: {"forged":1}', {}),
+        (b"[0]", b'{"a":\r1}', {}),
+        (None, b"{}", {}),
+        (b"[0]", None, {}),
+        (b"[0]", b"{}", {"mars-task": b"other"}),
+    ],
+)
+def test_records_that_only_say_they_are_of_a_task_are_passed_over(
+    key: bytes | None, value: bytes | None, headers: dict[str, bytes]
+) -> None:
+    assert committed_row(0, 0, b"[0]", b"{}", OURS, b"by_sip") is not None
+    assert committed_row(0, 0, key, value, {**OURS, **headers}, b"by_sip") is None
+
+
+@pytest.mark.parametrize(
+    "value", [b"{", b'{"a": nothing}', b'{"a": "\xff"}', b'{"a":' * 20_000, b'{"a": 1e999}']
+)
+def test_a_value_that_cannot_be_read_hides_no_other(finished: World, value: bytes) -> None:
+    finished.kafka.rows.append(replace(committed(60_000, "x", 1), value=value))
+    assert [len(window["rows"]) for window in results(finished)["windows"]] == [2, 1]
+
+
+# ------------------------------------------------------------------------------ more of streams
 
 
 def test_stream_gives_its_place_before_the_first_row(finished: World) -> None:

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from api.services.health import Health
+from mars.definitions import Backfill, LaneSpan
 from mars.ports import Assisted, Balance, BucketLoad, Move, Wanted
-from mars.types import Bucket, MemberId
-from tests.unit.api.twins import BUCKETS, World
+from mars.types import Bucket, Mapped, MemberId, Range, TaskName, file_lane, live_lane
+from tests.unit.api.twins import BUCKETS, EPOCH, World
 
 
 def test_cluster_shows_members_leader_assignment_and_backlog(world: World) -> None:
@@ -170,6 +171,34 @@ def test_figures_of_the_tracker_are_shown_where_one_is_on(world: World) -> None:
     } <= lines(world)
     (member,) = world.http.get("/v1/cluster").json()["members"]
     assert member["load"]["tracker_lost_total"] == 1.0
+
+
+def test_members_are_not_counted_while_zookeeper_is_away(world: World) -> None:
+    world.join_reducer()
+    assert 'mars_members{role="mapper"} 0.0' in lines(world)
+    world.health = world.services.metrics._health = Health({"zookeeper": lambda: "it is away"})
+    world.health.check("zookeeper")
+    assert not any(line.startswith("mars_members") for line in lines(world))
+
+
+def test_metrics_give_the_limit_on_logs_close_latency_and_history(world: World) -> None:
+    assert world.register(start="earliest").status_code == 201
+    starts = {live_lane(0): 0, live_lane(1): 0, file_lane("b2"): 0}
+    world.begin_newest(starts=starts)
+    world.alter(backfills=(Backfill("b2", {file_lane("b2"): LaneSpan(0, 8)}, 1, 0),))
+    world.start_in_store()
+    world.log.append(TaskName("by_sip"), EPOCH, 1, Mapped((Range(file_lane("b2"), 0, 2),), {}, ()))
+    world.commit(0, closed_ms=900_000)
+    world.services.figures.take()
+    assert not any(line.startswith("mars_task_close_latency_seconds{") for line in lines(world))
+    world.commit(0, closed_ms=960_000)
+    world.now_ms = 961_500
+    world.services.figures.take()
+    assert {
+        'mars_task_close_latency_seconds{task="by_sip"} 1.5',
+        'mars_task_history_ratio{task="by_sip"} 0.25',
+        "mars_task_log_bytes_max 2.68435456e+08",
+    } <= lines(world)
 
 
 def test_metrics_answer_while_servers_are_away(world: World) -> None:

@@ -64,6 +64,10 @@ def test_name_outside_the_rule_is_refused(world: World, name: str) -> None:
         ({"topic": "a/b"}, "not a legal topic"),
         ({"topic": "x" * 250}, "not a legal topic"),
         ({"topic": "mars.progress"}, "own"),
+        ({"topic": "mars.state"}, "own"),
+        ({"topic": "mars.incidents"}, "own"),
+        ({"topic": "mars.blue.control"}, "own"),
+        ({"topic": "mars.blue.results.by_sip"}, "another namespace"),
         ({"topic": "__consumer_offsets"}, "own"),
         ({"extra": 1}, "member extra is unknown"),
         ({"fields": {"a": 1}}, "fields.a"),
@@ -75,6 +79,11 @@ def test_wrong_declaration_says_what_is_wrong_and_what_would_be_right(
 ) -> None:
     assert part in problem(world.declare("other", **changes), 422)["detail"]
     problem(world.http.get("/v1/streams/other"), 404)
+
+
+def test_results_of_the_same_namespace_may_be_read_by_further_tasks(world: World) -> None:
+    assert world.declare("again", topic="mars.results.by_sip").status_code == 201
+    assert world.declare("free", topic="mars.of.mine").status_code == 201
 
 
 def test_name_in_the_body_must_be_that_in_the_path(world: World) -> None:

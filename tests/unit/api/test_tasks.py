@@ -124,6 +124,9 @@ def test_name_outside_the_rule_is_refused(world: World, name: str) -> None:
         {"watermark": "key", "late": "revise"},
         {"output_topic": "flows"},
         {"output_topic": "mars.progress"},
+        {"output_topic": "mars.incidents"},
+        {"output_topic": "mars.results.other"},
+        {"output_topic": "mars.blue.results.by_sip"},
         {"output_topic": "a b"},
         {"output_topic": ["x"]},
     ],
@@ -242,6 +245,19 @@ def test_change_may_name_another_output_topic(world: World) -> None:
     assert world.register().status_code == 201
     assert change(world, options={"output_topic": "elsewhere"}).status_code == 200
     assert "elsewhere" in world.kafka.topics
+
+
+def test_results_go_to_the_topic_of_no_other_task(world: World) -> None:
+    own = {"output_topic": "mars.results.by_sip"}
+    assert world.register(options=own).status_code == 201
+    theirs = {"output_topic": "mars.results.other"}
+    assert "named after" in problem(change(world, options=theirs), 422)["detail"]
+    body = {"sql": BY_SIP, "options": own}
+    # Which topic would be its own nobody can say of a query without a name.
+    assert world.http.post("/v1/tasks/validate", json=body).status_code == 200
+    problem(world.http.post("/v1/tasks/validate", json={**body, "name": "unnamed"}), 422)
+    body["options"] = {"output_topic": "mars.blue.results.by_sip"}
+    problem(world.http.post("/v1/tasks/validate", json=body), 422)
 
 
 def test_change_waits_for_the_version_before_to_begin(world: World, monkeypatch: Any) -> None:

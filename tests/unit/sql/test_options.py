@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import get_type_hints
+
 import pytest
 
+from mars.adapters.kafka.names import DEFAULT_NAMESPACE, Names
 from mars.aggregates import scope_aggregates
 from mars.errors import Rejected
 from mars.plan import LatePolicy, Options, OverMaxKeys, WatermarkScope
 from mars.sql import parse_duration, parse_options
-from mars.types import TaskName
+from mars.topics import INTERNAL, is_internal, namespace_of_results
+from mars.types import TaskName, Topic
 from tests.unit.sql.compiling import FLOWS, compiled
 
 
@@ -102,6 +107,40 @@ def test_unusable_options_are_refused_by_name(given: dict[str, object], says: st
     with pytest.raises(Rejected) as caught:
         parse_options(given, TaskName("t"), FLOWS)
     assert says in str(caught.value)
+
+
+def own_topics() -> Iterator[Topic]:
+    """What Mars writes for itself, in two namespaces."""
+    for name, member in vars(Names).items():
+        if isinstance(member, property) and get_type_hints(member.fget)["return"] is Topic:
+            yield from (getattr(Names(each), name) for each in (DEFAULT_NAMESPACE, "blue"))
+
+
+def test_every_topic_of_a_namespace_is_known_as_one_of_ours() -> None:
+    topics = set(own_topics())
+    assert {"mars.state", "mars.blue.incidents"} <= topics
+    assert topics == {f"{prefix}.{each}" for prefix in ("mars", "mars.blue") for each in INTERNAL}
+    for topic in topics:
+        assert is_internal(topic)
+        with pytest.raises(Rejected, match="is reserved"):
+            options(output_topic=topic)
+
+
+@pytest.mark.parametrize(
+    ("topic", "namespace"),
+    [
+        ("mars.results.a", "default"),
+        ("mars.results.progress", "default"),
+        ("mars.blue.results.a", "blue"),
+        ("mars.results", None),
+        ("mars.results.a.b", None),
+        ("mars.progress", None),
+        ("results.a", None),
+    ],
+)
+def test_topics_of_results_are_known_by_their_namespace(topic: str, namespace: str | None) -> None:
+    assert namespace_of_results(topic) == namespace
+    assert is_internal(topic) is (topic == "mars.progress")
 
 
 @pytest.mark.parametrize("topic", ["mars.results.progress", "marsXprogress", "mars.progress2"])

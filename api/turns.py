@@ -1,0 +1,60 @@
+"""Answers that take long have threads of their own: whoever asks for many holds up nobody else.
+
+requests ──▶ at most `at_once` are being made, each in a thread
+         ──▶ at most `waiting_max` wait, without a thread
+         ──▶ others are refused: 429
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import anyio
+import anyio.to_thread
+
+from api.errors import TooManyAtOnce
+
+Answer = TypeVar("Answer")
+
+
+class Turns:
+    """Makes answers of one kind, some at a time. To be used in one event loop."""
+
+    def __init__(self, what: str, at_once: int, waiting_max: int) -> None:
+        self._what = what
+        self._at_once = at_once
+        self._waiting_max = waiting_max
+        self._asked = 0
+        self._threads = anyio.CapacityLimiter(at_once)
+
+    async def take(self, make: Callable[[], Answer]) -> Answer:
+        """What `make` gives, in a thread, when its turn comes. Raises TooManyAtOnce."""
+        if self._asked >= self._at_once + self._waiting_max:
+            raise TooManyAtOnce(
+                f"{self._at_once} {self._what} are under way and {self._waiting_max} wait: try "
+                "again in some seconds"
+            )
+        self._asked += 1
+        try:
+            return await anyio.to_thread.run_sync(make, limiter=self._threads)
+        finally:
+            self._asked -= 1
+
+
+@dataclass(frozen=True, slots=True)
+class AllTurns:
+    """The kinds of answers that may take long; what one holds in memory bounds how many at once."""
+
+    logs: Turns = field(default_factory=lambda: Turns("looks into open windows", 8, 64))
+    """Of those only some read a log at the same time, see `api.services.logs`."""
+
+    topics: Turns = field(default_factory=lambda: Turns("searches of topics", 8, 64))
+    """A search takes about a second, and a consumer of some megabytes."""
+
+    rows: Turns = field(default_factory=lambda: Turns("answers of queries", 2, 16))
+    """An answer may take several times its 64 MiB."""
+
+    verifications: Turns = field(default_factory=lambda: Turns("verifications", 1, 3))
+    """Each keeps a processor busy, for up to half a minute."""
