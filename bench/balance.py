@@ -5,12 +5,11 @@ whose deviation steps from 100 to 25, on 15 reducers at 150,000 rows/s (Zhang et
 8). *Bursts*: skewed bursts on three reducers, moving against holding the source back only. *Tide*:
 a load that rises and falls, and the number of reducers that is asked for. *Skew*: each strategy on
 skewed keys and uneven machines (`balance_skew`). And how long one decision takes for 1,000 buckets
-of 100 reducers.
+of 100 reducers (`deciding`).
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +20,7 @@ import polars as pl
 
 from bench.balance_skew import BUCKETS as SKEW_BUCKETS
 from bench.balance_skew import SkewRun, run_skew, skew_grid
+from bench.deciding import decision_ms
 from bench.environment import Environment, environment
 from bench.errors import BenchError
 from bench.results import FOLDER, save
@@ -35,11 +35,9 @@ from bench.simulated_reducers import (
 from bench.tables import Grid
 from bench.wandering import Stage, names_of_keys, shares_of_keys, stages
 from mars.codec.canonical import buckets_of_keys
-from mars.machines.balancing import ReducerLoad, SpreadLimits, spread
+from mars.machines.balancing import SpreadLimits
 from mars.machines.steering import SteeringLimits
 from mars.plan import ValueType
-from mars.ports import BucketLoad
-from mars.types import Bucket, MemberId
 
 Say = Callable[[str], None]
 
@@ -275,30 +273,6 @@ def _point(moment: Moment) -> Point:
         moment.members,
         moment.wanted,
     )
-
-
-def decision_ms(buckets: int = 1_000, members: int = 100) -> float:
-    """CPU time of one decision about an uneven cluster, ms; the longest of five."""
-    names = [MemberId(f"reducer-{number:03}") for number in range(members)]
-    held: dict[MemberId, list[BucketLoad]] = {name: [] for name in names}
-    for number in range(buckets):
-        use = 0.2 / (1 + number % 97)
-        load = BucketLoad(Bucket(number), use, use, use, 0)
-        held[names[number * number % members]].append(load)
-    reducers = {
-        name: ReducerLoad(
-            use=sum(load.use for load in loads),
-            buckets={load.bucket: load for load in loads},
-            settled=frozenset(load.bucket for load in loads),
-        )
-        for name, loads in held.items()
-    }
-    took: list[float] = []
-    for _ in range(5):
-        begun_s = time.process_time()
-        spread(reducers, frozenset(), SpreadLimits(0.01, 0.001), buckets)
-        took.append((time.process_time() - begun_s) * 1000)
-    return round(max(took), 2)
 
 
 def grids(report: BalanceReport) -> list[Grid]:

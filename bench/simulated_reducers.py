@@ -17,6 +17,7 @@ import numpy.typing as npt
 from mars.machines.assisting import SEGMENT_SEQS
 from mars.machines.balancing import ReducerLoad, deviation, mean_use, place
 from mars.machines.load_meter import LoadMeter, ReducerFigures
+from mars.machines.load_view import behind_s, parts
 from mars.machines.scaling import Demand
 from mars.machines.smoothing import Smoothed
 from mars.machines.splitting import Assistants
@@ -275,19 +276,20 @@ class SimulatedReducers:
                 settled=settled,
                 queue=figures.backlog_bytes / room,
                 growth=figures.backlog_growth_bytes_per_second / room,
+                behind_s=behind_s(figures.buckets),
                 rows=sum(load.rows_per_second for load in figures.buckets),
                 capacity=member.capacity,
             )
-            demands.append(_demand(member.use.value / member.capacity, figures))
+            demands.append(_demand(reducers[name], figures))
         return Loads(float(self.now), reducers, tuple(demands))
 
     def _steer(self, loads: Loads) -> list[Move]:
         self.steering.look(loads, self._count, 1, self._assistants)
         moves = self.steering.moves(loads, self._owners, self._assistants)
         self._carry_out(moves)
-        wanted = self.steering.assistants(loads, self._owners, self._assistants)
-        if not moves and wanted is not None:
-            self._assistants = wanted
+        if not moves:  # as the leader: it looks for assistants where nothing moves
+            wanted = self.steering.assistants(loads, self._owners, self._assistants)
+            self._assistants = self._assistants if wanted is None else wanted
         return moves
 
     def _carry_out(self, moves: list[Move]) -> None:
@@ -305,12 +307,13 @@ def member_name(number: int) -> MemberId:
     return MemberId(f"reducer-{number + 1:02}")
 
 
-def _demand(use: float, figures: ReducerFigures) -> Demand:
+def _demand(load: ReducerLoad, figures: ReducerFigures) -> Demand:
     return Demand(
-        use=use,
+        use=load.relative_use,
         done=sum(load.bytes_per_second for load in figures.buckets),
         growth=figures.backlog_growth_bytes_per_second,
         backlog=figures.backlog_bytes,
+        parts=parts(load),
     )
 
 

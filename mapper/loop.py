@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import assert_never
 
 from mars.errors import Unavailable
-from mars.machines.mapper_meter import MapperMeter, with_lags
+from mars.machines.mapper_meter import MapperMeter, ahead, with_lags
 from mars.machines.mapping import Mapping as MappingMachine
 from mars.machines.mapping_events import (
     CATCH_UP,
@@ -24,6 +24,7 @@ from mars.machines.mapping_events import (
     Offer,
     Offered,
     PauseLane,
+    ReaderLane,
     ReaderName,
     ReadHeads,
     RenewIdle,
@@ -86,6 +87,8 @@ class MapperLoop:
         self._tracking = tracking
         self._messages = 0
         self._meter = MapperMeter()
+        self._stood: set[ReaderLane] = set()
+        self._held_back = False
         self._measured_s = time.monotonic()
         self._log = logs.logger("mapper")
 
@@ -109,6 +112,7 @@ class MapperLoop:
             drained.add(self._poll(CATCH_UP, self._poll_s / 2))
         ready = frozenset(name for name in drained if name is not None)
         self._feed(Ticked(int(time.monotonic() * 1000), ready))
+        self._note_standing()
         if self._reporter.due():
             self._report()
 
@@ -122,25 +126,35 @@ class MapperLoop:
                 records += len(event.records.values)
             self._feed(Sourced(name, event))
         self._messages += records
-        near = records < self._records_max and sum(reader.lags().values()) < NEAR_THE_END_MESSAGES
+        standing = self._machine.standing
+        read = sum(lag for at, lag in reader.lags().items() if (name, *at) not in standing)
+        near = records < self._records_max and read < NEAR_THE_END_MESSAGES
         return name if near else None
 
+    def _note_standing(self) -> None:
+        """A lane that the store holds back may stand still for a tenth of a second only."""
+        standing = self._machine.standing
+        self._stood |= standing.keys()
+        self._held_back = self._held_back or any(standing.values())
+
     def _report(self) -> None:
-        lags = self._readers[LIVE].lags()
+        lags = {name: reader.lags() for name, reader in self._readers.items()}
         info = self._reporter.report(
             self._machine.rows_mapped,
             self._services.missing,
-            partitions=with_lags(self._machine.readings(), lags),
-            figures=self._figures(sum(lags.values())),
+            partitions=with_lags(self._machine.readings(), lags[LIVE]),
+            figures=self._figures(ahead(lags)),
         )
         with suppress(Unavailable):  # best effort; the next one comes in a second
             self._coordinator.report(info)
 
-    def _figures(self, lag: int) -> dict[str, float]:
+    def _figures(self, lags: Mapping[ReaderLane, int]) -> dict[str, float]:
         now_s = time.monotonic()
         duration_s, self._measured_s = now_s - self._measured_s, now_s
         messages, self._messages = self._messages, 0
-        figures = self._meter.measure(duration_s, messages, lag)
+        stood, self._stood = self._stood, set()
+        held_back, self._held_back = self._held_back, False
+        figures = self._meter.measure(duration_s, messages, lags, stood, held_back=held_back)
         return {**figures, "queue_bytes": self._machine.queue_bytes}
 
     # --------------------------------------------------------------------------------- acting
@@ -217,6 +231,7 @@ class MapperLoop:
         match instruction:
             case SeekLane(reader=name, topic=topic, partition=partition, offset=offset):
                 self._readers[name].seek(topic, partition, offset)
+                self._stood.add((name, topic, partition))  # how far it jumped is no growth
             case DropLane(reader=name, topic=topic, partition=partition):
                 self._readers[name].drop(topic, partition)
             case PauseLane(reader=name, topic=topic, partition=partition):

@@ -26,6 +26,11 @@ MOVED_AT_ONCE_SHARE = 0.25
 """Of all buckets, at most (but one always): each move pauses its bucket for about a second."""
 
 
+def moved_at_once(buckets: int) -> int:
+    """How many of so many buckets may be taken from living owners at once."""
+    return max(1, int(buckets * MOVED_AT_ONCE_SHARE))
+
+
 @dataclass(frozen=True, slots=True)
 class ReducerLoad:
     """What is known of a living reducer.
@@ -34,7 +39,8 @@ class ReducerLoad:
     those that it reads, a second. `settled` are the buckets that it emits from in the present
     assignment. Of a reducer that is not `fresh` nothing new was heard for a while. `queue` is the
     unread part of its room in the store, `growth` by how much of it that grows a second,
-    `bandwidth` how fast it reads, 1 being the fastest reducer.
+    `behind_s` how long it would read on that, `bandwidth` how fast it reads, 1 being the fastest
+    reducer.
     """
 
     use: float
@@ -43,6 +49,7 @@ class ReducerLoad:
     fresh: bool = True
     queue: float = 0.0
     growth: float = 0.0
+    behind_s: float = math.inf
     bandwidth: float = 1.0
     rows: float = 0.0
     capacity: float = 1.0
@@ -66,12 +73,31 @@ class SpreadLimits:
 # --------------------------------------------------------------------------------- membership
 
 
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """What newcomers may take of those who are there.
+
+    `filling` are newcomers that have a part already, but not all of theirs. `fixed` buckets stay
+    with an owner that stays. Of those that are `working` no more than `moved_at_once` go: nobody
+    misses the others.
+    """
+
+    filling: Collection[MemberId] = ()
+    fixed: Collection[Bucket] = ()
+    working: Collection[Bucket] = ()
+
+
+ALL_AT_ONCE = Welcome()
+"""Where no bucket works yet."""
+
+
 def place(
     buckets: int,
     current: Mapping[Bucket, MemberId],
     reducers: frozenset[MemberId],
     use: Mapping[Bucket, float] | None = None,
     capacities: Mapping[MemberId, float] | None = None,
+    welcome: Welcome = ALL_AT_ONCE,
 ) -> dict[Bucket, MemberId]:
     """Every bucket to one of `reducers`: what has an owner stays, except what newcomers take over.
 
@@ -88,10 +114,10 @@ def place(
     for bucket in numbers:
         owner = current.get(bucket)
         homeless.append(bucket) if owner not in held else held[owner].add(bucket)
-    newcomers = [member for member, theirs in held.items() if not theirs]
+    newcomers = [m for m, theirs in held.items() if not theirs or m in welcome.filling]
     sizes = {member: (capacities or {}).get(member, 1.0) for member in held}
     _house(homeless, held, weights, sizes)
-    _welcome(newcomers, held, weights, sizes)
+    _welcome(newcomers, held, weights, sizes, welcome)
     return {bucket: member for member, theirs in held.items() for bucket in sorted(theirs)}
 
 
@@ -115,23 +141,30 @@ def _welcome(
     held: dict[MemberId, set[Bucket]],
     weights: Mapping[Bucket, float],
     sizes: Mapping[MemberId, float],
+    welcome: Welcome,
 ) -> None:
     """Newcomers take from the busiest, as long as that one stays busier than they become."""
     sums = {member: _sum(theirs, weights) / sizes[member] for member, theirs in held.items()}
-    takers = list(newcomers)
+    loose = {member: theirs.difference(welcome.fixed) for member, theirs in held.items()}
+    takers, left = list(newcomers), moved_at_once(len(weights))
     while takers:
         taker = min(takers, key=lambda member: (sums[member], member))
-        givers = [member for member, theirs in held.items() if len(theirs) > 1]
+        givers = [member for member, theirs in held.items() if len(theirs) > 1 and loose[member]]
         giver = max(givers, key=lambda member: (sums[member], member), default=taker)
         gap = sums[giver] - sums[taker] - EQUAL_USE
         room = gap * sizes[taker]
-        fitting = {bucket: weights[bucket] for bucket in held[giver] if weights[bucket] < room}
+        fitting = {bucket: weights[bucket] for bucket in loose[giver] if weights[bucket] < room}
         if giver == taker or not fitting:
             takers.remove(taker)
             continue
         bucket = _most_helpful(fitting, gap, sizes[giver], sizes[taker])
+        if bucket in welcome.working:
+            if not left:
+                return
+            left -= 1
         held[giver].remove(bucket)
         held[taker].add(bucket)
+        loose[giver].remove(bucket)
         sums[giver] -= weights[bucket] / sizes[giver]
         sums[taker] += weights[bucket] / sizes[taker]
 
@@ -192,8 +225,7 @@ def spread(
         return []
     book = _Book(reducers, resting)
     moves: list[Move] = []
-    most = max(1, int(buckets * MOVED_AT_ONCE_SHARE))
-    while len(moves) < most and book.deviation() > limits.imbalance_max / 2:
+    while len(moves) < moved_at_once(buckets) and book.deviation() > limits.imbalance_max / 2:
         step = book.next_step(limits.gain_min)
         if step is None:
             break

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from mars.definitions import TaskDefinition, TaskState
-from mars.machines.balancing import place
+from mars.machines.balancing import ALL_AT_ONCE, Welcome, moved_at_once, place
 from mars.machines.leading_tasks import of_former_task, task_start, tend_task
 from mars.machines.leading_view import (
     CopyDefinition,
@@ -53,6 +53,7 @@ class Leading:
         self._raised_run_id = ""
         self._initialised: set[TaskName] = set()
         self._sealed = False
+        self._filling: frozenset[MemberId] = frozenset()
 
     def decide(self, view: View) -> list[Decision]:
         """What to change now. Act on all of it in order, then look again."""
@@ -123,10 +124,11 @@ class Leading:
         store_epoch = StoreEpoch(_highest_store_epoch(view) + 1)
         before = _owners(view.assignment)
         highest = _highest_epoch(view)
-        targets = self._place(view, before)
+        targets = self._place(view, before, ALL_AT_ONCE)
         self._raised = store_epoch
         self._raised_run_id = view.identity.run_id if view.identity else ""
         self._initialised, self._sealed = set(), False
+        self._filling = frozenset()
         fresh = {
             bucket: Owner(member, AssignmentEpoch(highest + 1))
             for bucket, member in targets.items()
@@ -164,7 +166,9 @@ class Leading:
 
     # ------------------------------------------------------------------------------------ moves
 
-    def _place(self, view: View, before: Mapping[Bucket, MemberId]) -> dict[Bucket, MemberId]:
+    def _place(
+        self, view: View, before: Mapping[Bucket, MemberId], welcome: Welcome
+    ) -> dict[Bucket, MemberId]:
         staying = view.reducers - view.leaving
         return place(
             view.buckets,
@@ -172,12 +176,13 @@ class Leading:
             staying or view.reducers,
             self._steering.bucket_use(),
             self._steering.capacities(view.loads),
+            welcome,
         )
 
     def _follow_members(self, view: View, assignment: Assignment) -> Decision | None:
         """Give away what dead and leaving reducers have, and new ones their part; None: nothing."""
         before = _owners(assignment)
-        targets = self._place(view, before)
+        targets = self._welcomed(view, assignment)
         helped = _assistants(view, assignment, targets) == assignment.assistants
         if targets == before and helped and assignment.leader_epoch == view.leader_epoch:
             return None
@@ -187,6 +192,24 @@ class Leading:
         if not moved and not helped:
             reason = "assistants are gone"
         return PublishAssignment(_reassigned(view, assignment, targets), reason, moves)
+
+    def _welcomed(self, view: View, assignment: Assignment) -> dict[Bucket, MemberId]:
+        """Whose the buckets are by who is there.
+
+        A newcomer's part may be more than may move at once: then it takes more of it as soon as
+        what it took works again.
+        """
+        before, working = _owners(assignment), view.loads.working()
+        waiting = any(m in self._filling and b not in working for b, m in before.items())
+        filling = frozenset() if waiting else self._filling
+        welcome = self._steering.welcome(view.loads, filling, assignment.assistants)
+        targets = self._place(view, before, welcome)
+        takers = [m for b, m in targets.items() if b in working and m != before.get(b)]
+        if len(takers) >= moved_at_once(view.buckets):
+            self._filling |= frozenset(takers)
+        elif not waiting:
+            self._filling = frozenset()
+        return targets
 
     def _even_out(self, view: View, assignment: Assignment) -> list[Decision]:
         """Moves because of load, else other assistants."""

@@ -21,6 +21,9 @@ SIZE_KEPT = 0.8
 
 Log = tuple[TaskName, Bucket]
 
+Backlogs = dict[TaskName, dict[Bucket, int]]
+"""Unread bytes by task and bucket."""
+
 
 @dataclass(frozen=True, slots=True)
 class ReducerFigures:
@@ -61,7 +64,7 @@ class LoadMeter:
         self._buckets: dict[Bucket, _BucketMeter] = {}
         self._batch_bytes: dict[Log, float] = {}
         self._unread: dict[Log, int] = {}
-        self._growth = Growth()
+        self._growth: dict[TaskName, Growth[Bucket]] = {}
         self._bandwidth = Smoothed()
 
     def worked(self, bucket: Bucket, cpu_s: float) -> None:
@@ -94,27 +97,39 @@ class LoadMeter:
             del self._buckets[bucket]
         for meter in self._buckets.values():
             meter.settle(max(duration_s, 1e-3))
-        by_bucket, most = self._backlogs(owned)
-        self._growth.add(most, duration_s)
-        self._unread = {}
         self._batch_bytes = {log: n for log, n in self._batch_bytes.items() if log[1] in owned}
+        backlogs = self._backlogs()
+        self._unread = {}
+        self._grow(backlogs, duration_s)
+        most, growth = self._fullest(backlogs)
         return ReducerFigures(
-            buckets=self._loads(by_bucket),
+            buckets=self._loads(_by_bucket(backlogs)),
             backlog_bytes=most,
-            backlog_growth_bytes_per_second=round(self._growth.value, 1),
+            backlog_growth_bytes_per_second=round(growth, 1),
             read_bytes_per_second=round(self._bandwidth.value, 1),
         )
 
-    def _backlogs(self, owned: frozenset[Bucket]) -> tuple[dict[Bucket, int], int]:
-        """Unread bytes by bucket, and those of the task that has most."""
-        by_bucket: dict[Bucket, int] = {}
-        by_task: dict[TaskName, int] = {}
-        for (task, bucket), batches in self._unread.items():
-            size = int(batches * self._batch_bytes.get((task, bucket), 0.0))
-            if bucket in owned and size:
-                by_bucket[bucket] = by_bucket.get(bucket, 0) + size
-                by_task[task] = by_task.get(task, 0) + size
-        return by_bucket, max(by_task.values(), default=0)
+    def _backlogs(self) -> Backlogs:
+        """Of all logs of which something was read: how large their batches are is known."""
+        backlogs: Backlogs = {}
+        for (task, bucket), size in self._batch_bytes.items():
+            batches = self._unread.get((task, bucket), 0)
+            backlogs.setdefault(task, {})[bucket] = int(batches * size)
+        return backlogs
+
+    def _grow(self, backlogs: Backlogs, duration_s: float) -> None:
+        """By task: as one empties another fills, and either may be the fullest at a look."""
+        self._growth = {task: self._growth.get(task, Growth()) for task in backlogs}
+        for task, growth in self._growth.items():
+            growth.add(backlogs[task], duration_s)
+
+    def _fullest(self, backlogs: Backlogs) -> tuple[int, float]:
+        """What lies unread of the task that has most, and how fast that grows."""
+        sizes = {task: sum(by_bucket.values()) for task, by_bucket in backlogs.items()}
+        if not sizes:
+            return 0, 0.0
+        fullest = max(sizes, key=lambda task: sizes[task])
+        return sizes[fullest], self._growth[fullest].value
 
     def _loads(self, backlogs: Mapping[Bucket, int]) -> tuple[BucketLoad, ...]:
         loads = [
@@ -136,3 +151,11 @@ class LoadMeter:
         if found is None:
             found = self._buckets[bucket] = _BucketMeter()
         return found
+
+
+def _by_bucket(backlogs: Backlogs) -> dict[Bucket, int]:
+    sums: dict[Bucket, int] = {}
+    for by_bucket in backlogs.values():
+        for bucket, size in by_bucket.items():
+            sums[bucket] = sums.get(bucket, 0) + size
+    return sums

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from mars.machines.balancing import ReducerLoad
 from mars.machines.scaling import Demand
 from mars.machines.steering import Loads
-from mars.ports import Assignment, MemberInfo
+from mars.ports import Assignment, BucketLoad, MemberInfo
 from mars.types import Bucket, MemberId
 
 STALE_S = 5.0
@@ -15,6 +16,11 @@ STALE_S = 5.0
 
 SETTLED = frozenset({"owning", "committing"})
 """States of a bucket that works; in others it is on its way already, or in trouble."""
+
+
+HELD_BACK_MIN = 0.05
+"""Of the last seconds: a mapper that the store held back for more leaves undone what reducers do
+not take. However long it was, it is forgotten in half a minute, three time constants."""
 
 
 class Freshness:
@@ -48,13 +54,17 @@ def loads_of(
     """`room_bytes` is a task's budget, of which each reducer has an equal share."""
     share = max(1.0, room_bytes / max(1, len(reducers)))
     fastest = max((_bandwidth(info) for info in reducers.values()), default=0.0)
+    every = {
+        member: _reducer(info, assignment, member in fresh, share, fastest)
+        for member, info in reducers.items()
+    }
     return Loads(
         now_s=now_s,
-        reducers={
-            member: _reducer(info, assignment, member in fresh, share, fastest)
-            for member, info in reducers.items()
-        },
-        reducer_demands=_demands(reducers, fresh, _reducer_demand),
+        reducers={member: load for member, load in every.items() if not reducers[member].leaving},
+        leaving={member: load for member, load in every.items() if reducers[member].leaving},
+        reducer_demands=_demands(
+            reducers, fresh, lambda info: _reducer_demand(info, every[info.id])
+        ),
         mapper_demands=_demands(mappers, fresh, _mapper_demand),
     )
 
@@ -81,6 +91,7 @@ def _reducer(
         fresh=fresh and "cpu_use" in load,
         queue=load.get("backlog_bytes", 0.0) / share,
         growth=load.get("backlog_growth_bytes_per_second", 0.0) / share,
+        behind_s=behind_s(info.loads),
         bandwidth=bandwidth / fastest if bandwidth and fastest else 1.0,
         rows=load.get("rows_per_second", 0.0),
         capacity=_capacity(info),
@@ -107,19 +118,42 @@ def _capacity(info: MemberInfo) -> float:
     return info.load.get("capacity", 1.0) or 1.0
 
 
-def _reducer_demand(info: MemberInfo) -> Demand:
+def behind_s(loads: Collection[BucketLoad]) -> float:
+    """How long buckets would read on what lies unread of them, as fast as they do now."""
+    unread = sum(each.backlog_bytes for each in loads)
+    rate = sum(each.bytes_per_second for each in loads)
+    if not unread:
+        return 0.0
+    return unread / rate if rate else math.inf
+
+
+def _reducer_demand(info: MemberInfo, load: ReducerLoad) -> Demand:
     return Demand(
-        use=info.load.get("cpu_use", 0.0) / _capacity(info),
+        use=load.relative_use,
         done=sum(each.bytes_per_second for each in info.loads),
         growth=info.load.get("backlog_growth_bytes_per_second", 0.0),
         backlog=info.load.get("backlog_bytes", 0.0),
+        parts=parts(load),
     )
 
 
+def parts(load: ReducerLoad) -> float:
+    """Its buckets, counted by how they compare with the hottest: spread further, that one would
+    still need as much.
+    """
+    uses = [each.use for bucket, each in load.buckets.items() if bucket in load.settled]
+    hottest = max(uses, default=0.0)
+    return sum(uses) / hottest if hottest > 0 else math.inf
+
+
 def _mapper_demand(info: MemberInfo) -> Demand:
+    """Of lanes that nobody reads at the moment nothing is undone; nor where the store is full."""
+    held_back = info.load.get("held_back", 0.0) > HELD_BACK_MIN
     return Demand(
         use=info.load.get("cpu_use", 0.0),
         done=info.load.get("messages_per_second", 0.0),
-        growth=info.load.get("lag_growth_messages_per_second", 0.0),
-        backlog=info.load.get("lag_messages", 0.0),
+        growth=0.0 if held_back else info.load.get("lag_growth_messages_per_second", 0.0),
+        backlog=0.0 if held_back else info.load.get("lag_read_messages", 0.0),
+        parts=len(info.partitions) or math.inf,
+        held_back=held_back,
     )

@@ -31,6 +31,7 @@ from mars.machines.mapping_events import (
     Instruction,
     Offer,
     Offered,
+    ReaderLane,
     ReaderName,
     ReadHeads,
     Report,
@@ -386,6 +387,11 @@ class Mapping:
     def readings(self) -> tuple[PartitionReading, ...]:
         """How far each partition is, for the member's report."""
         return self._idleness.readings()
+
+    @property
+    def standing(self) -> dict[ReaderLane, bool]:
+        """The lanes that are not read on, and whether it is the store that holds them back."""
+        return self._steering.standing()
 
     @property
     def queue_bytes(self) -> int:

@@ -13,6 +13,9 @@ ReaderName = NewType("ReaderName", str)
 LIVE: Final = ReaderName("live")
 CATCH_UP: Final = ReaderName("catch_up")
 
+ReaderLane = tuple[ReaderName, Topic, int]
+"""A partition as one of the readers reads it."""
+
 # ------------------------------------------------------------------------------- instructions
 
 

@@ -11,7 +11,7 @@ from mars.machines.mapping_events import (
     Instruction,
     RenewIdle,
 )
-from mars.machines.mapping_state import RETRY_PAUSE_MS, MapperState, Partition
+from mars.machines.mapping_state import MapperState, Partition
 from mars.ports import PartitionReading
 
 IDLE_RENEWAL_MS = 1_000
@@ -80,9 +80,5 @@ class Idleness:
         if not buffer.sought:
             return "starting"
         if buffer.paused:
-            blocked = any(
-                view.blocked(buffer.lane, self._state.now_ms - RETRY_PAUSE_MS)
-                for view in self._state.within(key, buffer)
-            )
-            return "backpressure" if blocked else "paused"
+            return "backpressure" if self._state.held_back(key, buffer) else "paused"
         return "idle" if self._state.silent(key, buffer) else "reading"

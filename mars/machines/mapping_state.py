@@ -42,6 +42,11 @@ class MapperState:
             view for view in self.ready(key) if buffer.first <= view.offsets[lane] < buffer.next
         ]
 
+    def held_back(self, key: Partition, buffer: LaneBuffer) -> bool:
+        """Whether the store takes no more of a buffer at the moment, for some task at least."""
+        since_ms = self.now_ms - RETRY_PAUSE_MS
+        return any(view.blocked(buffer.lane, since_ms) for view in self.within(key, buffer))
+
     def silent(self, key: Partition, buffer: LaneBuffer) -> list[TaskView]:
         """The tasks that have seen all of the lane, and no row of it for their `idle_after`."""
         return [

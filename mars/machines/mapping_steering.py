@@ -9,6 +9,7 @@ from mars.machines.mapping_events import (
     DropLane,
     Instruction,
     PauseLane,
+    ReaderLane,
     ReaderName,
     ResumeLane,
     SeekLane,
@@ -93,6 +94,17 @@ class Steering:
             return []
         buffer.paused = True
         return [PauseLane(reader, key[0], key[1])]
+
+    def standing(self) -> dict[ReaderLane, bool]:
+        """The lanes that are not read on; True: the store holds them back, False: nobody wants them
+        at the moment.
+        """
+        return {
+            (reader, *key): self._state.held_back(key, buffer)
+            for reader, buffers in self._state.buffers.items()
+            for key, buffer in buffers.items()
+            if buffer.paused
+        }
 
     def go_on(self, reader: ReaderName, key: Partition, buffer: LaneBuffer) -> list[Instruction]:
         """The buffer is released: read on behind it."""

@@ -19,20 +19,17 @@ OVERLOAD_MAX = 16.0
 class Demand:
     """What one member does and leaves undone: `done` and `growth` a second, `backlog` in the same
     unit (messages, or bytes).
+
+    `parts` is over how many members its work could be spread at the most. One that is `held_back`
+    leaves undone what others do not take: its growth and backlog are given as 0.
     """
 
     use: float
     done: float = 0.0
     growth: float = 0.0
     backlog: float = 0.0
-
-    @property
-    def whole(self) -> float:
-        """Use that it would take to keep up, and to work the backlog off within a minute."""
-        if self.done <= 0:
-            return self.use
-        more = (max(0.0, self.growth) + self.backlog / DRAIN_S) / self.done
-        return self.use * min(1.0 + more, OVERLOAD_MAX)
+    parts: float = math.inf
+    held_back: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,23 +41,65 @@ class ScaleLimits:
     target: float = 0.55
 
 
+def needs(members: Sequence[Demand]) -> list[float]:
+    """Of each member the use that it would take to keep up, and to work the backlog off within a
+    minute:
+
+        whole = sum(use) * min(1 + (max(0, sum(growth)) + sum(backlog) / DRAIN_S) / sum(done), max)
+
+    Growth counts for all together: as partitions and buckets change hands it rises at one member
+    and falls at another. What is undone falls to those who leave it undone.
+    """
+    use, done = sum(member.use for member in members), sum(member.done for member in members)
+    undone = _undone(members)
+    whole = sum(undone)
+    if done <= 0 or whole <= 0:
+        return [member.use for member in members]
+    more = use * min(whole / done, OVERLOAD_MAX - 1.0)
+    return [member.use + more * part / whole for member, part in zip(members, undone, strict=True)]
+
+
+def _undone(members: Sequence[Demand]) -> list[float]:
+    """By member, a second: the growth of all is shared out to those where something grows."""
+    growths = [max(0.0, member.growth) for member in members]
+    net = max(0.0, sum(member.growth for member in members))
+    share = net / sum(growths) if net else 0.0
+    return [
+        member.backlog / DRAIN_S + growth * share
+        for member, growth in zip(members, growths, strict=True)
+    ]
+
+
 def wanted(role: str, members: Sequence[Demand], most: int, limits: ScaleLimits) -> Wanted:
-    """How many members there should be, between 1 and `most`; none are known: as it is."""
+    """How many members there should be, between 1 and `most`; none are known: as it is.
+
+    Of each one only so much is asked for as its work has parts: further members would stand idle
+    beside it.
+    """
     present = len(members)
     if not present:
         return Wanted(role, 0, 0, "nobody is there to be measured")
-    whole = sum(member.whole for member in members)
-    mean = whole / present
-    need = max(1, min(most, math.ceil(whole / limits.target - 1e-9)))
+    each = needs(members)
+    mean = sum(each) / present
+    asked = [
+        min(use, member.parts * limits.target) for use, member in zip(each, members, strict=True)
+    ]
+    need = max(1, min(most, math.ceil(sum(asked) / limits.target - 1e-9)))
+    held = sum(member.held_back for member in members)
+    reason = _reason(mean, present, need, limits, capped=sum(asked) < sum(each))
+    if held:
+        reason += f"; {held} of {present} are held back: what lies ahead of them does not count"
+    many, few = mean > limits.high and need > present, mean < limits.low and need < present
+    return Wanted(role, present, need if many or few else present, reason)
+
+
+def _reason(mean: float, present: int, need: int, limits: ScaleLimits, *, capped: bool) -> str:
     band = f"{limits.low:.0%} to {limits.high:.0%}"
     if mean > limits.high and need > present:
-        reason = f"mean load {mean:.0%} is above {band}: {need} bring it to {limits.target:.0%}"
-        return Wanted(role, present, need, reason)
-    if mean < limits.low and need < present:
-        reason = f"mean load {mean:.0%} is below {band}: {need} will do"
-        return Wanted(role, present, need, reason)
+        then = "share what can be shared" if capped else f"bring it to {limits.target:.0%}"
+        return f"mean load {mean:.0%} is above {band}: {need} {then}"
     if mean > limits.high:
-        return Wanted(
-            role, present, present, f"mean load {mean:.0%}, and {most} are of use at most"
-        )
-    return Wanted(role, present, present, f"mean load {mean:.0%}")
+        return f"mean load {mean:.0%}, and more than {need} would be of no use"
+    if mean < limits.low and need < present:
+        return f"mean load {mean:.0%} is below {band}: {need} will do"
+    return f"mean load {mean:.0%}"

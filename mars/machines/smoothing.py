@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Generic, TypeVar
 
 SMOOTHING_S = 10.0
 """Time constant of all load figures: one second is noise, news of half a minute come too late."""
@@ -31,18 +33,26 @@ class Smoothed:
         return self._sum / self._weight if self._weight else 0.0
 
 
-class Growth:
-    """How fast a level rises, a second, smoothed."""
+Name = TypeVar("Name")
+
+
+class Growth(Generic[Name]):
+    """How fast levels rise together, a second, smoothed.
+
+    A level that was not there before, or is there no more, did not grow by its height: a partition
+    or a bucket brings with it what lies unread of it.
+    """
 
     def __init__(self) -> None:
-        self._level: float | None = None
+        self._levels: Mapping[Name, float] | None = None
         self._rate = Smoothed()
 
-    def add(self, level: float, duration_s: float) -> None:
-        """The level now, `duration_s` after the one before."""
-        if self._level is not None and duration_s > 0:
-            self._rate.add((level - self._level) / duration_s, duration_s)
-        self._level = level
+    def add(self, levels: Mapping[Name, float], duration_s: float) -> None:
+        """The levels now, `duration_s` after those before."""
+        before, self._levels = self._levels, dict(levels)
+        if before is not None and duration_s > 0:
+            change = sum(level - before[name] for name, level in levels.items() if name in before)
+            self._rate.add(change / duration_s, duration_s)
 
     @property
     def value(self) -> float:

@@ -7,10 +7,10 @@ its log, and it alone; but what lies there unread others can merge into less (`a
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mars.machines.balancing import ReducerLoad
-from mars.machines.scaling import ScaleLimits
+from mars.machines.scaling import Demand, ScaleLimits
 from mars.ports import Assisted, BucketLoad
 from mars.types import Bucket, MemberId
 
@@ -51,6 +51,12 @@ def hotter_than_a_reducer(
         for member, hottest in alone.items()
         if hottest is not None and _helpers(reducers, {member}, limits)
     ]
+
+
+def splittable(demand: Demand, limits: ScaleLimits) -> Demand:
+    """What a reducer asks for where its hottest bucket may have assistants: they are of use too."""
+    alone = demand.use > limits.high and demand.parts * (1 - REST_SHARE) <= 1
+    return replace(demand, parts=demand.parts + ASSISTANTS_MAX) if alone else demand
 
 
 def help_wanted(

@@ -12,10 +12,24 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mars.machines.balancing import ReducerLoad, SpreadLimits, deviation, mean_use, spread
+from mars.machines.balancing import (
+    ReducerLoad,
+    SpreadLimits,
+    Welcome,
+    deviation,
+    mean_use,
+    spread,
+)
 from mars.machines.pressing import Loan, PressLimits, pressure, relieve, restore
 from mars.machines.scaling import Demand, ScaleLimits, wanted
-from mars.machines.splitting import Assistants, help_wanted, hotter_than_a_reducer, told
+from mars.machines.splitting import (
+    Assistants,
+    help_wanted,
+    hotter_than_a_reducer,
+    hottest_alone,
+    splittable,
+    told,
+)
 from mars.machines.strategies import Choice, Strategy, as_seen, choose, rows_ratio
 from mars.ports import Balance, Move, Wanted
 from mars.types import Bucket, MemberId
@@ -53,22 +67,28 @@ class SteeringLimits:
 class Loads:
     """What the leader knows of all loads at one moment; `now_s` is its own monotonic clock.
 
-    `reducer_demands` and `mapper_demands` are empty while figures are missing.
+    `leaving` are reducers that want to stop: nothing goes there, and nobody waits until they are
+    less busy. `reducer_demands` and `mapper_demands` are empty while figures are missing.
     """
 
     now_s: float = 0.0
     reducers: Mapping[MemberId, ReducerLoad] = field(default_factory=dict)
     reducer_demands: tuple[Demand, ...] = ()
     mapper_demands: tuple[Demand, ...] = ()
+    leaving: Mapping[MemberId, ReducerLoad] = field(default_factory=dict)
 
     def bucket_use(self) -> dict[Bucket, float]:
         """Use of the buckets that work; one that its owner does not name costs next to nothing."""
         return {
             bucket: load.buckets[bucket].use if bucket in load.buckets else 0.0
-            for load in self.reducers.values()
+            for load in (*self.reducers.values(), *self.leaving.values())
             if load.fresh
             for bucket in load.settled
         }
+
+    def working(self) -> frozenset[Bucket]:
+        """The buckets that their owners emit from."""
+        return frozenset().union(*(load.settled for load in self.reducers.values()))
 
 
 class Steering:
@@ -103,7 +123,10 @@ class Steering:
         self._use.update(loads.bucket_use())
         if self._limits.strategy is None:
             self._choose(loads, assisted, self._quiet_until_s)
-        self._want("reducer", loads.reducer_demands, buckets, loads.now_s)
+        demands = loads.reducer_demands
+        if self._may_split:
+            demands = tuple(splittable(demand, self._limits.scale) for demand in demands)
+        self._want("reducer", demands, buckets, loads.now_s)
         self._want("mapper", loads.mapper_demands, max(1, partitions), loads.now_s)
 
     def _choose(self, loads: Loads, assisted: Collection[Bucket], quiet_until_s: float) -> None:
@@ -135,6 +158,16 @@ class Steering:
         """What reducers may use of a core, where the strategy heeds it."""
         seen = as_seen(loads.reducers, self._choice.strategy)
         return {member: load.capacity for member, load in seen.items()}
+
+    def welcome(
+        self, loads: Loads, filling: Collection[MemberId], assisted: Collection[Bucket]
+    ) -> Welcome:
+        """What newcomers may take: neither what has assistants nor what is a reducer's whole work,
+        of which they are to become assistants.
+        """
+        alone = [hottest_alone(load, self._limits.scale) for load in loads.reducers.values()]
+        hot = [hottest.bucket for hottest in alone if hottest is not None]
+        return Welcome(filling, {*assisted, *hot}, loads.working())
 
     def moves(
         self,

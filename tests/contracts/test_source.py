@@ -313,3 +313,39 @@ def test_lags_say_how_many_messages_lie_ahead_of_what_was_read(cluster: Cluster)
     assert reading.reader.lags() == {(topic, 0): 25 - len(reading.values(topic))}
     reading.until_end(topic)
     assert reading.reader.lags() == {(topic, 0): 0}
+
+
+def test_what_lay_ahead_of_a_paused_partition_is_not_forgotten(cluster: Cluster) -> None:
+    topic = cluster.topic()
+    cluster.append(topic, 0, [b"row"] * 25)
+    reading = Reading(cluster.alone())
+    reading.seek(topic, 0, 0)
+    eventually(lambda: reading.poll(10) and reading.values(topic))
+    left = 25 - len(reading.values(topic))
+    reading.reader.pause(topic, 0)
+    cluster.append(topic, 0, [b"row"] * 5)
+    reading.poll()
+
+    assert reading.reader.lags() == {(topic, 0): left}
+    reading.reader.resume(topic, 0, 25 - left)
+    reading.until_end(topic, end=30)
+    assert reading.reader.lags() == {(topic, 0): 0}
+    reading.reader.pause(topic, 0)
+    reading.reader.drop(topic, 0)
+    assert reading.reader.lags() == {}
+
+
+def test_partitions_that_were_paused_and_are_revoked_have_no_lag(
+    cluster: Cluster, topic: Topic
+) -> None:
+    one = join(cluster.member(), topic)
+    one.until_owned(places(topic))
+    for place in places(topic):
+        one.reader.seek(*place, 0)
+        one.reader.pause(*place)
+    assert len(one.reader.lags()) == len(places(topic))
+    two = join(cluster.member(), topic)
+
+    eventually(lambda: one.poll() and two.poll() and one.owned and two.owned)
+
+    assert set(one.reader.lags()) == one.owned

@@ -22,6 +22,7 @@ class MemorySource:
         self._group = broker.group(group) if group is not None else None
         self._member = MemoryMember()
         self._positions: dict[Place, int] = {}
+        self._paused: dict[Place, int] = {}
         self._told_ends: dict[Place, int] = {}
 
     # ------------------------------------------------------------------- what tests do to it
@@ -59,17 +60,25 @@ class MemorySource:
         place = (topic, partition)
         if self._group is None or place in self._member.owned:
             self._positions[place] = offset
+            self._paused.pop(place, None)
             self._told_ends.pop(place, None)
 
     @fallible
     def drop(self, topic: Topic, partition: int) -> None:
-        """Stop to read a partition."""
-        self._positions.pop((topic, partition), None)
+        """Stop to read a partition, and forget it."""
+        self._forget((topic, partition))
+
+    def _forget(self, place: Place) -> None:
+        self._positions.pop(place, None)
+        self._paused.pop(place, None)
 
     @fallible
     def pause(self, topic: Topic, partition: int) -> None:
-        """Deliver no more records of a partition."""
-        self._positions.pop((topic, partition), None)
+        """Deliver no more records of a partition; how many lie ahead of it is remembered."""
+        place = (topic, partition)
+        position = self._positions.pop(place, None)
+        if position is not None:
+            self._paused[place] = self._lag(place, position)
 
     @fallible
     def resume(self, topic: Topic, partition: int, offset: int) -> None:
@@ -84,7 +93,7 @@ class MemorySource:
         changes, self._member.changes = self._member.changes, []
         for _gained, lost in changes:
             for place in lost:
-                self._positions.pop(place, None)
+                self._forget(place)
         events = self._fetch(records_max)
         for gained, lost in changes:
             if lost:
@@ -139,11 +148,12 @@ class MemorySource:
     # --------------------------------------------------------------------------------- offsets
 
     def lags(self) -> dict[tuple[Topic, int], int]:
-        """Committed records ahead of what was delivered."""
-        return {
-            place: max(0, self._broker.partition(*place).stable_end - position)
-            for place, position in self._positions.items()
-        }
+        """Committed records ahead of what was delivered; of a paused partition, when it was."""
+        read = {place: self._lag(place, position) for place, position in self._positions.items()}
+        return self._paused | read
+
+    def _lag(self, place: Place, position: int) -> int:
+        return max(0, self._broker.partition(*place).stable_end - position)
 
     @fallible
     def confirm_end(self, topic: Topic, partition: int, offset: int) -> bool:
@@ -162,3 +172,4 @@ class MemorySource:
         self._member.topics = ()
         self.expire()
         self._positions.clear()
+        self._paused.clear()

@@ -49,7 +49,7 @@ from mars.types import (
     TaskName,
     Topic,
 )
-from tests.unit.machines.loads import reducers
+from tests.unit.machines.loads import reducer, reducers
 
 BUCKETS = 2
 TASK = TaskName("by_sip")
@@ -293,6 +293,65 @@ def test_assistants_who_are_gone_or_leaving_are_dropped_at_once() -> None:
     (leaving,) = decisions
     assert isinstance(leaving, PublishAssignment)
     assert leaving.assignment.assistants == {}
+
+
+def owned(*counts: int) -> dict[Bucket, Owner]:
+    """So many buckets of each reducer."""
+    names = [f"reducer-{number + 1}" for number, count in enumerate(counts) for _ in range(count)]
+    return {
+        Bucket(number): Owner(MemberId(name), AssignmentEpoch(1))
+        for number, name in enumerate(names)
+    }
+
+
+def test_a_newcomer_gets_its_part_by_quarters_each_when_the_one_before_works() -> None:
+    def look(assignment: Assignment) -> View:
+        """All buckets work, but those that the newcomer took last."""
+        both = reducers(**{"reducer-1": {}, "reducer-2": {}})
+        for bucket, owner in assignment.owners.items():
+            if bucket not in claimed:
+                load = both[owner.member]
+                both[owner.member] = replace(load, settled=load.settled | {bucket})
+        loads = Loads(1.0, both)
+        return view(buckets=16, assignment=assignment, loads=loads)
+
+    leading, claimed = Leading(), set[Bucket]()
+    given = Assignment(LeaderEpoch(1), StoreEpoch(1), owned(16))
+
+    (first,) = leading.decide(look(given))
+    assert isinstance(first, PublishAssignment)
+    claimed = {move.bucket for move in first.moves}
+    assert len(claimed) == 4
+    assert leading.decide(look(first.assignment)) == []
+    claimed = set()
+    (second,) = leading.decide(look(first.assignment))
+    assert isinstance(second, PublishAssignment)
+    assert len(second.moves) == 4
+    assert leading.decide(look(second.assignment)) == []
+    assert leading.decide(look(second.assignment)) == []
+
+
+def test_a_newcomer_leaves_a_hot_bucket_with_its_assistants_where_it_is() -> None:
+    hot = reducers(**{"reducer-1": {0: 0.95, 1: 0.02, 2: 0.02}, "reducer-2": {3: 0.1}})
+    hot[MemberId("reducer-3")] = reducer({})
+    named = {Bucket(0): (MemberId("reducer-2"),)}
+    look = view(
+        buckets=4,
+        reducers=frozenset(hot),
+        assignment=Assignment(LeaderEpoch(1), StoreEpoch(1), owned(3, 1), named),
+        loads=Loads(1.0, hot),
+    )
+
+    (decision,) = Leading().decide(look)
+    unnamed = Assignment(LeaderEpoch(1), StoreEpoch(1), owned(3, 1))
+    (alone,) = Leading().decide(replace(look, assignment=unnamed))
+
+    assert isinstance(decision, PublishAssignment)
+    assert isinstance(alone, PublishAssignment)
+    assert decision.assignment.assistants == named
+    for given in (decision, alone):
+        assert {move.target for move in given.moves} == {"reducer-3"}
+        assert given.assignment.owners[Bucket(0)].member == "reducer-1"
 
 
 def test_a_new_leader_keeps_the_assistants_that_are_there() -> None:

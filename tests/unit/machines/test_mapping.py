@@ -11,7 +11,7 @@ from mars.errors import TaskLimit
 from mars.machines import mapping_batches
 from mars.machines.mapping_events import CATCH_UP, LIVE
 from mars.types import Lane, TaskName
-from tests.unit.machines.mapping_world import EPOCH, World, make_task, make_version, row
+from tests.unit.machines.mapping_world import EPOCH, TOPIC, World, make_task, make_version, row
 
 P0 = Lane("0")
 
@@ -157,12 +157,14 @@ def test_while_every_task_is_paused_the_partition_is_paused_and_nothing_is_lost(
     here.store.set_active(TaskName("a"), EPOCH, active=False)
     here.run(rounds=15)
     assert (LIVE, 0) in here.paused
+    assert here.machine.standing == {(LIVE, TOPIC, 0): False}
 
     here.store.set_active(TaskName("a"), EPOCH, active=True)
     here.run()
 
     assert here.counts("a") == here.expected()
     assert (LIVE, 0) not in here.paused
+    assert here.machine.standing == {}
 
 
 def test_a_lane_that_is_ahead_waits_while_the_log_is_full_and_goes_on_when_it_is_emptied() -> None:
@@ -175,6 +177,7 @@ def test_a_lane_that_is_ahead_waits_while_the_log_is_full_and_goes_on_when_it_is
     assert stuck < 2_000
     assert (LIVE, 0) in here.paused
     assert here.machine.readings()[0].state == "backpressure"
+    assert here.machine.standing == {(LIVE, TOPIC, 0): True}
 
     here.assign(1)
     here.run(rounds=60)
@@ -196,6 +199,7 @@ def test_a_full_log_of_one_task_does_not_hold_the_others() -> None:
     here.run(rounds=15)
 
     assert here.offsets("fresh")[P0] > 0
+    assert any(here.machine.standing.values()), "but the mapper is held back by it"
 
 
 def test_rows_before_a_new_versions_start_go_to_the_old_one_and_no_batch_mixes_them() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mars.machines.balancing import ReducerLoad
 from mars.machines.pressing import Loan, PressLimits, pressure, relieve, restore
 from mars.types import Bucket, MemberId
@@ -40,6 +42,50 @@ def test_a_full_backlog_that_shrinks_is_left_to_shrink() -> None:
 
     assert relieve({A: pressed(growth=-0.01), B: light}, frozenset(), LIMITS) == []
     assert relieve({A: pressed(queue=0.7), B: light}, frozenset(), LIMITS) == []
+
+
+def test_growth_that_is_noise_is_no_pressure() -> None:
+    light = reducer({2: 0.3}, queue=0.1)
+
+    assert relieve({A: pressed(growth=0.01), B: light}, frozenset(), LIMITS) == []
+    assert relieve({A: pressed(growth=0.011), B: light}, frozenset(), LIMITS)
+
+
+def test_a_small_room_that_is_filled_between_two_commits_is_no_pressure() -> None:
+    """Of 64 reducers each has 4 MB of room: 5 MB/s and a commit each 0.7 s fill that."""
+    light = reducer({2: 0.3}, queue=0.1)
+    filled = replace(pressed(queue=1.1, growth=0.05), behind_s=0.7)
+
+    assert relieve({A: filled, B: light}, frozenset(), LIMITS) == []
+    assert relieve({A: replace(filled, behind_s=3.1), B: light}, frozenset(), LIMITS)
+
+
+def test_a_bucket_that_needs_a_reducer_for_itself_is_not_handed_round_its_neighbours_go() -> None:
+    full = reducer(
+        {0: 0.8, 1: 0.1, 2: 0.05},
+        queue=2.0,
+        growth=0.1,
+        buckets={
+            Bucket(0): bucket_load(0, 0.8, 900),
+            Bucket(1): bucket_load(1, 0.1, 10),
+            Bucket(2): bucket_load(2, 0.05, 20),
+        },
+    )
+
+    (move,) = relieve({A: full, B: reducer({})}, frozenset(), LIMITS)
+
+    assert (move.bucket, move.target) == (2, B)
+
+
+def test_nobody_takes_a_bucket_for_which_it_has_no_time() -> None:
+    busy, less_busy = reducer({2: 0.6}, queue=0.0), reducer({3: 0.5}, queue=0.2)
+    small = replace(busy, capacity=0.5, use=0.2)
+
+    (move,) = relieve({A: pressed(), B: busy, C: less_busy}, frozenset(), LIMITS)
+
+    assert (move.bucket, move.target) == (1, C)
+    assert relieve({A: pressed(), B: busy}, frozenset(), LIMITS) == []
+    assert relieve({A: pressed(), B: small}, frozenset(), LIMITS) == []
 
 
 def test_a_room_that_is_full_is_relieved_although_mappers_hold_its_rows_back() -> None:

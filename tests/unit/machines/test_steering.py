@@ -8,6 +8,7 @@ from dataclasses import replace
 from mars.machines.balancing import SpreadLimits
 from mars.machines.scaling import Demand
 from mars.machines.steering import Loads, Steering, SteeringLimits
+from mars.machines.strategies import Strategy
 from mars.ports import Move
 from mars.types import Bucket, MemberId
 from tests.unit.machines.loads import bucket_load, owned_by, reducer, reducers
@@ -79,6 +80,30 @@ def test_pressure_is_relieved_without_waiting_for_the_cool_down_and_given_back()
     assert steering.moves(Loads(59.0, relieved), after) == []
     (back,) = steering.moves(Loads(61.0, relieved), after)
     assert (back.bucket, back.target) == (0, a)
+
+
+def test_who_is_leaving_is_neither_relieved_nor_a_target() -> None:
+    steering = Steering(LIMITS)
+    idle = {MemberId("b"): UNEVEN[MemberId("b")]}
+    staying = {MemberId("a"): UNEVEN[MemberId("a")]}
+
+    for now_s in (0.0, 30.0):
+        assert look(steering, Loads(now_s, staying, leaving=idle)) == []
+    assert steering.bucket_use() == {0: 0.4, 1: 0.3, 2: 0.2, 3: 0.05}
+
+
+def test_reducers_are_asked_for_a_hot_bucket_only_where_it_may_be_split() -> None:
+    hot = (Demand(1.0, 1_000, backlog=10**7, parts=1.2), Demand(0.1, 1_000, parts=8.0))
+
+    def asked(strategy: Strategy | None) -> int:
+        steering = Steering(replace(LIMITS, strategy=strategy))
+        loads = Loads(0.0, UNEVEN, reducer_demands=hot)
+        steering.look(loads, 64, 8)
+        (found,) = steering.balance(loads).wanted
+        return found.wanted
+
+    assert asked(Strategy.GREEDY) == 2
+    assert asked(None) == 6
 
 
 def test_noise_about_an_even_load_moves_nothing_and_about_an_uneven_one_little() -> None:

@@ -1,4 +1,4 @@
-"""The loop of a mapper process: how much it asks for."""
+"""The loop of a mapper process: how much it asks for, and what it reports."""
 
 from __future__ import annotations
 
@@ -8,22 +8,26 @@ import pytest
 
 from mapper.loop import POLL_RECORDS_MAX, MapperLoop
 from mars.machines.mapping import Mapping
-from mars.machines.mapping_events import LIVE
+from mars.machines.mapping_events import CATCH_UP, LIVE, ReaderLane, Ticked
 from mars.process.life import Services
+from mars.types import Topic
+
+FLOWS = Topic("flows")
 
 
 class Reader:
     """Notes what is asked of it, and has nothing."""
 
-    def __init__(self) -> None:
+    def __init__(self, lags: dict[object, int] | None = None) -> None:
         self.asked: list[int] = []
+        self._lags = lags or {}
 
     def poll(self, records_max: int, _timeout_s: float) -> list[object]:
         self.asked.append(records_max)
         return []
 
     def lags(self) -> dict[object, int]:
-        return {}
+        return self._lags
 
 
 class NoTasks:
@@ -55,3 +59,72 @@ def test_a_poll_takes_no_more_than_a_batch_may_hold(batch: int, asked: int) -> N
     )
     loop.round()
     assert reader.asked == [asked]
+
+
+class Standing:
+    """A machine that says which of its lanes stand still, and which readers were at their ends."""
+
+    catching_up = True
+    rows_mapped = queue_bytes = 0
+
+    def __init__(self) -> None:
+        self.standing: dict[ReaderLane, bool] = {}
+        self.drained: frozenset[str] = frozenset()
+
+    def handle(self, event: object) -> list[object]:
+        if isinstance(event, Ticked):
+            self.drained = frozenset(event.drained)
+        return []
+
+    def readings(self) -> tuple[()]:
+        return ()
+
+
+class Reports:
+    """Keeps the figures of each report."""
+
+    def __init__(self) -> None:
+        self.ready = False
+        self.figures: list[dict[str, float]] = []
+
+    def due(self) -> bool:
+        return self.ready
+
+    def report(self, *_given: object, figures: dict[str, float], **_others: object) -> None:
+        self.figures.append(figures)
+
+
+class Heard:
+    def report(self, _info: object) -> None: ...
+
+
+def test_a_report_tells_of_lanes_that_were_held_back_since_the_last_one_and_of_both_readers() -> (
+    None
+):
+    machine, reports = Standing(), Reports()
+    live, behind = Reader({(FLOWS, 0): 9_000, (FLOWS, 1): 50}), Reader({(FLOWS, 1): 450})
+    loop = MapperLoop(
+        cast(Any, machine),
+        readers={LIVE: cast(Any, live), CATCH_UP: cast(Any, behind)},
+        log=cast(Any, None),
+        registry=cast(Any, None),
+        coordinator=cast(Any, Heard()),
+        tasks=cast(Any, NoTasks()),
+        reporter=cast(Any, reports),
+        services=Services("mapper"),
+        poll_s=0.0,
+    )
+    machine.standing = {(LIVE, FLOWS, 0): True}
+    loop.round()
+    assert machine.drained == {LIVE, CATCH_UP}, "what nobody reads keeps no batch waiting"
+
+    machine.standing, reports.ready = {}, True
+    loop.round()
+    loop.round()
+    (held, free) = reports.figures
+
+    assert held["lag_messages"] == free["lag_messages"] == 9_000 + 450
+    assert (held["lag_read_messages"], free["lag_read_messages"]) == (450, 9_450)
+    assert held["held_back"] > 0
+    assert held["lag_growth_messages_per_second"] == free["lag_growth_messages_per_second"] == 0
+    assert machine.drained == {CATCH_UP}
