@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from functools import wraps
+import concurrent.futures
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import suppress
+from functools import partial, wraps
+from queue import SimpleQueue
+from threading import Thread
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 import httpx
 
 from mars.answers import ResultEvent
 from mars.client import TIMEOUT_S, Client
+from mars.errors import MarsError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from mars.adapters.kafka.consuming import ConsumedRow, KafkaResultConsumer
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -96,11 +106,180 @@ class AsyncClient:
         await self.close()
 
     async def tail(self, name: str, *, after: str | None = None) -> AsyncIterator[ResultEvent]:
-        """Result rows as they are committed, see `Client.tail`."""
+        """Result rows as they are committed, see `Client.tail`; may be cancelled at any time."""
         events = self._client.tail(name, after=after)
-        while (event := await asyncio.to_thread(_next, events)) is not None:
-            yield event
+        thread = _OwnThread(f"tail-{name}")
+        try:
+            while (event := await thread.ask(partial(next, events, None))) is not None:
+                yield event
+        finally:
+            # Not waited for: the thread may be reading, and up to 15 s pass between two comments.
+            thread.end(events.close)
+
+    def consume(
+        self,
+        name: str,
+        *,
+        group: str,
+        kafka: str | None = None,
+        begin: Mapping[int, int] | None = None,
+        silence_s: float | None = None,
+    ) -> AsyncResultConsumer:
+        """Iterate over all result rows with `async for`, see `Client.consume`.
+
+        The first call, or `async with`, makes the consumer: that is where NotFound and Unavailable
+        are raised.
+        """
+        client = self._client
+        return AsyncResultConsumer(
+            lambda: client.consume(name, group=group, kafka=kafka, begin=begin, silence_s=silence_s)
+        )
 
 
-def _next(events: Iterator[ResultEvent]) -> ResultEvent | None:
-    return next(events, None)
+class AsyncResultConsumer:
+    """`KafkaResultConsumer` for `async with` and `async for`: a thread of its own asks Kafka.
+
+    A row is *handled* when the next one is asked for, or when the `async with` block ends without
+    an error; what follows from that is said there. To cancel a wait, or to give it a time limit,
+    loses nothing: what it was for comes with the next call of the same kind. One task at a time.
+    """
+
+    def __init__(self, make: Callable[[], KafkaResultConsumer]) -> None:
+        self._make = make
+        self._thread = _OwnThread("consume")
+        self._consumer: KafkaResultConsumer | None = None
+        self._turn = asyncio.Lock()
+        self._under_way: tuple[Callable[[], Any], asyncio.Future[Any]] | None = None
+        """A call whose outcome nobody has been given yet."""
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._thread.ask(self._opened)
+        except BaseException:
+            self._thread.end(self._close)
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        await self._leave(in_order=kind is None)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ConsumedRow:
+        """The next row; ends after `silence_s` without one. Raises Unavailable."""
+        row = await self._told(self._next)
+        if row is None:
+            raise StopAsyncIteration
+        return row
+
+    async def df(self) -> pl.DataFrame:
+        """All rows until none came for `silence_s`, see `KafkaResultConsumer.df`."""
+        return await self._told(self._frame)
+
+    async def close(self) -> None:
+        """Commit what was handled, and leave the group. A row in hand is not handled."""
+        await self._leave(in_order=False)
+
+    async def _told(self, call: Callable[[], R]) -> R:
+        """What a call gives; one whose wait was cancelled has gone on, and is not made again."""
+        async with self._turn:
+            if self._under_way is None:
+                self._under_way = call, self._thread.ask(call)
+            begun, outcome = self._under_way
+            if begun != call:
+                raise MarsError("a cancelled call has gone on: make it again before another one")
+            await asyncio.wait((outcome,))
+            self._under_way = None
+        found: R = outcome.result()
+        return found
+
+    async def _leave(self, *, in_order: bool) -> None:
+        """Close; rows that were given to somebody are handled if it is in order."""
+        if self._thread.ended:
+            return
+        left, self._under_way = self._under_way, None
+        if self._consumer is not None:
+            self._consumer.stop()
+        closed = self._thread.ask(self._close_in_order if in_order and not left else self._close)
+        self._thread.end()
+        await asyncio.wait((closed,))
+        if left is not None:
+            left[1].exception()  # nobody waits for it any more
+        closed.result()
+
+    # ----------------------------------------------------------------------- in the thread
+
+    def _opened(self) -> KafkaResultConsumer:
+        if self._consumer is None:
+            self._consumer = self._make()
+        return self._consumer
+
+    def _next(self) -> ConsumedRow | None:
+        return next(self._opened(), None)
+
+    def _frame(self) -> pl.DataFrame:
+        return self._opened().df()
+
+    def _close_in_order(self) -> None:
+        if self._consumer is not None:
+            self._consumer.__exit__(None, None, None)
+
+    def _close(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+
+
+class _OwnThread:
+    """Makes calls one after another in a thread of its own.
+
+    Neither the end of an event loop nor that of the program waits for it, as both do for threads
+    of a pool.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.ended = False
+        self._calls: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
+        self._thread = Thread(target=_make_calls, args=(self._calls,), name=name, daemon=True)
+
+    def ask(self, call: Callable[[], R]) -> asyncio.Future[R]:
+        """What the call gives, once it is its turn; it is made even if nobody waits any more.
+
+        Raises MarsError after the end.
+        """
+        if self.ended:
+            raise MarsError("it is closed: make another")
+        if self._thread.ident is None:
+            self._thread.start()
+        future: concurrent.futures.Future[R] = concurrent.futures.Future()
+        future.set_running_or_notify_cancel()
+        self._calls.put(partial(_settle, future, call))
+        return asyncio.wrap_future(future)
+
+    def end(self, last: Callable[[], object] | None = None) -> None:
+        """End it after the calls so far, and a last one."""
+        self.ended = True
+        if last is not None:
+            self._calls.put(last)
+        self._calls.put(None)
+
+
+def _make_calls(calls: SimpleQueue[Callable[[], object] | None]) -> None:
+    while (call := calls.get()) is not None:
+        # Whoever waits for a call is told by its future; nobody waits for the last one.
+        with suppress(Exception):
+            call()
+
+
+def _settle(future: concurrent.futures.Future[R], call: Callable[[], R]) -> None:
+    try:
+        found = call()
+    except Exception as error:  # noqa: BLE001 -- whatever it is, it is for who waits
+        future.set_exception(error)
+    else:
+        future.set_result(found)

@@ -8,7 +8,8 @@ Times are epoch milliseconds. Answers may grow members that this release does no
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from http import HTTPStatus
@@ -48,6 +49,7 @@ from mars.answers import (
     WindowSource,
 )
 from mars.audits import DeadRows, Incident, Incidents, Verification, WindowLedger
+from mars.cluster_file import find_api
 from mars.errors import (
     Conflict,
     Forbidden,
@@ -57,6 +59,7 @@ from mars.errors import (
     NotFound,
     Rejected,
     RequestError,
+    SettingsError,
     SqlError,
     Unavailable,
     VersionMismatch,
@@ -70,6 +73,14 @@ if TYPE_CHECKING:
 
 URL = "http://127.0.0.1:8080"
 """Where `mars up` has its API unless told otherwise."""
+
+PORT_MAX = 65_535
+
+ADDRESS_CHARACTERS_SHOWN = 100
+"""Of an address that is none: it may be a whole file."""
+
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+"""What may stand behind `Bearer` (RFC 6750); whether it is a key that is known, the API says."""
 
 TIMEOUT_S = 30.0
 """For one answer: a change of a task may wait 5 s for the leader, a look into a large log longer.
@@ -129,16 +140,15 @@ class Client:
         timeout_s: float = TIMEOUT_S,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        """`url` is the API's [default: MARS_API, else that of `mars up` on this machine].
+        """`url` is the API's [default: MARS_API, else of the cluster that runs on .mars, else URL].
 
-        `key` opens it, if it asks for one [default: MARS_KEY].
+        `key` opens it, if it asks for one [default: MARS_KEY]. Raises SettingsError.
         """
-        around = surroundings()
-        self._url = url or around.api_url or URL
-        shown = key or around.api_key
+        address = find_api(url) or URL
+        self._url = shown(address)
         self._http = httpx.Client(
-            base_url=self._url,
-            headers={"Authorization": f"Bearer {shown}"} if shown else None,
+            base_url=base_url(address),
+            headers=authorization(key or surroundings().api_key),
             timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, CONNECT_TIMEOUT_S)),
             transport=transport,
         )
@@ -315,7 +325,7 @@ class Client:
         query = {"window_start": window_start, "limit": limit}
         return self._call("GET", f"{_task(name)}/results", FinishedWindows, query=query)
 
-    def tail(self, name: str, *, after: str | None = None) -> Iterator[ResultEvent]:
+    def tail(self, name: str, *, after: str | None = None) -> Generator[ResultEvent, None, None]:
         """Result rows as they are committed, from now on; close the iterator to end it.
 
         `after` is the `id` of an event: rows behind it come first. The connection is made by the
@@ -351,8 +361,9 @@ class Client:
 
         `kafka` is its address [default: MARS_KAFKA_BOOTSTRAP; further MARS_KAFKA_* count, too];
         `begin` names offsets by partition, and leaves the group alone; with `silence_s` it ends
-        when no row came for so long. See `KafkaResultConsumer` for what it promises. Raises
-        NotFound, Unavailable.
+        when no row came for so long, once the group has let it in. Rows come when windows close:
+        a silence that is shorter than a window gives what is there, and does not wait for the
+        next. See `KafkaResultConsumer` for what it promises. Raises NotFound, Unavailable.
         """
         # Whoever only talks to the API does without Kafka's library.
         from mars.adapters.kafka.consuming import KafkaResultConsumer  # noqa: PLC0415
@@ -572,6 +583,8 @@ class Client:
             raise Unavailable("api", f"{self._url} did not answer in time") from error
         except httpx.TransportError as error:
             raise Unavailable("api", f"{self._url} cannot be reached ({error})") from error
+        except httpx.InvalidURL as error:
+            raise Rejected(f"what was asked for makes no address of a request ({error})") from error
 
 
 def _waited(
@@ -584,6 +597,45 @@ def _waited(
             raise WaitedTooLong(f"Waited {timeout_s:g} s for {what}.")
         sleep(POLL_S)
     return found
+
+
+def base_url(address: str) -> httpx.URL:
+    """An API's address. Raises SettingsError, which names it, where it cannot be one."""
+    try:
+        url = httpx.URL(address)
+    except httpx.InvalidURL as error:
+        raise _no_address(address, str(error)) from error
+    if url.scheme not in {"http", "https"} or not url.host:
+        raise _no_address(address, "it does not begin with http:// or https:// and a host")
+    if url.port is not None and not 0 < url.port <= PORT_MAX:
+        raise _no_address(address, f"ports are 1 to {PORT_MAX}")
+    return url
+
+
+def _no_address(address: str, why: str) -> SettingsError:
+    told = f"{shown(address)[:ADDRESS_CHARACTERS_SHOWN]!r} is no address of an API: {why};"
+    return SettingsError(f"{told} write it as http://127.0.0.1:8080 (--api, MARS_API or url=).")
+
+
+def shown(address: object) -> str:
+    """An address for people: a name or key before its `@` is for the server alone."""
+    return re.sub(r"//[^/?#]*@", "//", str(address))
+
+
+def authorization(key: str | None) -> dict[str, str]:
+    """The header that shows a key to the API, without the blanks around it that files leave there.
+
+    Raises SettingsError, which does not repeat the key, where it cannot be one.
+    """
+    kept = (key or "").strip()
+    if not kept:
+        return {}
+    if _TOKEN.fullmatch(kept) is None:
+        raise SettingsError(
+            "The API key (MARS_KEY, or key=) has characters that no key has: give it as "
+            "`mars key create` has printed it, and nothing else."
+        )
+    return {"Authorization": f"Bearer {kept}"}
 
 
 def _segment(name: str) -> str:
@@ -603,7 +655,7 @@ def _decode(response: httpx.Response, kind: type[AnswerType]) -> AnswerType:
         return msgspec.json.decode(response.content, type=kind)
     except msgspec.MsgspecError as error:
         raise Unavailable(
-            "api", f"{response.url} answered something else ({error}); is it a Mars API?"
+            "api", f"{shown(response.url)} answered something else ({error}); is it a Mars API?"
         ) from error
 
 
@@ -613,7 +665,7 @@ def _refusal(response: httpx.Response) -> RequestError | Unavailable:
         problem = msgspec.json.decode(response.content, type=_Problem)
     except msgspec.MsgspecError:
         problem = _Problem()
-    detail = problem.detail or f"{response.url} answered {response.status_code}"
+    detail = problem.detail or f"{shown(response.url)} answered {response.status_code}"
     if response.is_server_error:
         service = problem.service or "api"
         return Unavailable(service, detail.removeprefix(f"{service} is not available: "))

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from mars.answers import QueryAnswer
 from mars.client import Client
+from mars.cluster_file import find_api
 from mars.errors import MarsError
-from mars.local.state import running_cluster
-from mars.settings import surroundings
-
-DATA = Path(".mars")
-"""Where `mars up` keeps a cluster unless told otherwise."""
 
 
 def query(
@@ -28,12 +22,9 @@ def query(
 
 def address() -> str:
     """The API's address: MARS_API, else of the cluster that runs here. Raises MarsError."""
-    named = surroundings().api_url
-    if named is not None:
-        return named
-    cluster = running_cluster(DATA)
-    if cluster is None:
+    found = find_api()
+    if found is None:
         raise MarsError(
             "No cluster runs here: start one with `mars up`, or name its API with MARS_API or api=."
         )
-    return cluster.api
+    return found

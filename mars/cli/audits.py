@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from mars.audits import DeadRow
+from mars.cli.completion import task_argument, task_names
 from mars.cli.shared import Moment, api_address, api_option, json_option, output, print_json
 from mars.cli.tables import clock, table
 from mars.client import Client
@@ -23,7 +24,7 @@ SAMPLE_CHARACTERS = 60
 
 
 @click.command()
-@click.argument("name")
+@task_argument
 @click.option("--reason", default=None, help="Only rows left out for it (late, future, ...).")
 @click.option("--limit", type=click.IntRange(min=1), default=SHOWN, show_default=True)
 @click.option("--all", "everything", is_flag=True, help="All of them.")
@@ -77,7 +78,12 @@ def _cells(row: DeadRow) -> tuple[str, ...]:
 
 
 @click.command()
-@click.option("--task", default=None, help="Those of a task, and those that concern all.")
+@click.option(
+    "--task",
+    default=None,
+    shell_complete=task_names,
+    help="Those of a task, and those that concern all.",
+)
 @click.option("--since", type=Moment(), default=None, help="Not older than this.")
 @click.option("--limit", type=click.IntRange(1, PAGE), default=SHOWN, show_default=True)
 @api_option

@@ -13,9 +13,9 @@ import msgspec
 
 from mars.cli.report import Message, Report
 from mars.cli.shared import print_json
+from mars.cluster_file import read_cluster
 from mars.errors import LocalClusterError
 from mars.local.cluster import Options
-from mars.local.state import read_cluster
 
 END_S = 60.0
 """Longest end of a `mars up` that failed: it stops what it has started before."""

@@ -20,8 +20,8 @@ from mars.answers import Row
 from mars.cli.shared import output
 from mars.cli.tables import clock, number, table
 from mars.client import Client
+from mars.cluster_file import ClusterFile
 from mars.errors import Conflict, MarsError
-from mars.local.state import ClusterFile
 
 TOPIC = "flows"
 STREAM = "S"

@@ -8,9 +8,9 @@ import signal
 import threading
 
 from mars.cli.report import Report
+from mars.cluster_file import ClusterFile, read_cluster
 from mars.errors import LocalClusterError, MarsError
 from mars.local.cluster import Options, running
-from mars.local.state import ClusterFile, read_cluster
 from mars.local.supervisor import StopAsked, Supervisor
 from mars.settings import surroundings
 from mars.stopping import at_signals

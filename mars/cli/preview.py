@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from mars.answers import Preview, PreviewWindow
-from mars.cli.shared import output
+from mars.cli.shared import output, read_text
 from mars.cli.tables import clock, number, table
 from mars.errors import Rejected
 
@@ -22,12 +22,13 @@ _TIMES = ("window_start", "window_end")
 def read_lines(path: Path) -> list[object]:
     """The values of a file of JSON lines. Raises Rejected, naming the line."""
     rows = []
-    for count, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    # Only `\n` ends a line: a text in JSON may hold every other character that does so elsewhere.
+    for count, line in enumerate(read_text(path).split("\n"), start=1):
         if not line.strip():
             continue
         try:
             rows.append(json.loads(line))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise Rejected(f"{path}, line {count}: this is no JSON value ({error})") from None
     return rows
 

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from mars.cli.shared import print_json
-from mars.local.state import ClusterFile
+from mars.cluster_file import ClusterFile
 
 
 class Message(msgspec.Struct, frozen=True):

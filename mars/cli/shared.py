@@ -11,9 +11,8 @@ import click
 import msgspec
 from rich.console import Console
 
-from mars.errors import LocalClusterError
-from mars.local.state import running_cluster
-from mars.settings import surroundings
+from mars.cluster_file import DATA, find_api
+from mars.errors import LocalClusterError, Rejected
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -22,9 +21,6 @@ FILE_FORMATS = ("parquet", "ndjson", "csv")
 """What files can be; the first is meant unless another is named."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-DATA = Path(".mars")
-"""Where `mars up` keeps everything unless told otherwise."""
 
 
 def data_option(command: Callable[P, R]) -> Callable[P, R]:
@@ -54,20 +50,14 @@ def json_option(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def api_address(api: str | None, data: Path = DATA) -> str:
-    """The API's address without a slash at its end: `--api`, MARS_API, the cluster that runs.
-
-    Raises LocalClusterError when none of them names one.
-    """
-    named = api or surroundings().api_url
-    if named is not None:
-        return named.rstrip("/")
-    cluster = running_cluster(data)
-    if cluster is None:
+    """The API's address, see `find_api`. Raises LocalClusterError when nothing names one."""
+    found = find_api(api, data)
+    if found is None:
         raise LocalClusterError(
             f"No cluster runs on {data}; start one with `mars up`, or name its API with --api or "
             "MARS_API."
         )
-    return cluster.api
+    return found
 
 
 def output() -> Console:
@@ -83,6 +73,22 @@ def messages() -> Console:
 def print_json(value: object) -> None:
     """Any value that msgspec can encode, indented, to standard output."""
     click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+
+
+def read_text(file: Path) -> str:
+    """A whole file. Raises UsageError where it cannot be read, Rejected where it is no text."""
+    try:
+        return text_of(file.read_bytes(), str(file))
+    except OSError as error:
+        raise click.UsageError(f"{file} cannot be read ({error.strerror})") from error
+
+
+def text_of(raw: bytes, where: str) -> str:
+    """What somebody has written. Raises Rejected, naming the place, where it is no text."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise Rejected(f"{where} is no text in UTF-8: look at byte {error.start}") from error
 
 
 def files_options(command: Callable[P, R]) -> Callable[P, R]:

@@ -14,11 +14,12 @@ import msgspec
 from rich.table import Table
 
 from mars.answers import Balance, Member
-from mars.cli.shared import api_address, output, print_json
+from mars.cli.shared import output, print_json
 from mars.cli.tables import number
 from mars.cli.top import members_table
+from mars.client import authorization, base_url, shown
+from mars.cluster_file import ClusterFile, find_api, running_cluster
 from mars.errors import NotFound
-from mars.local.state import ClusterFile, running_cluster
 from mars.settings import surroundings
 
 ANSWER_S = 5.0
@@ -45,9 +46,10 @@ def show_status(data: Path, api: str | None, *, as_json: bool) -> int:
     Raises NotFound when no cluster runs and no API is named.
     """
     local = running_cluster(data.absolute())
-    if local is None and api is None and surroundings().api_url is None:
+    address = find_api(api, data)
+    if address is None:
         raise NotFound(f"No cluster runs on {data}; start one with `mars up`.")
-    answer, problem = _ask(api_address(api, data))
+    answer, problem = _ask(address)
     status = Status(local, answer, problem)
     if as_json:
         print_json(status)
@@ -57,8 +59,10 @@ def show_status(data: Path, api: str | None, *, as_json: bool) -> int:
 
 
 def _ask(api: str) -> tuple[Any, str | None]:
+    url, headers = base_url(api), authorization(surroundings().api_key)
+    api = shown(api)
     try:
-        response = httpx.get(f"{api}/v1/cluster", timeout=ANSWER_S, headers=_key())
+        response = httpx.get(f"{url}/v1/cluster", timeout=ANSWER_S, headers=headers)
         response.raise_for_status()
         return msgspec.json.decode(response.content), None
     except httpx.HTTPStatusError as error:
@@ -66,13 +70,8 @@ def _ask(api: str) -> tuple[Any, str | None]:
         with suppress(msgspec.MsgspecError):
             detail = msgspec.json.decode(detail, type=_Refusal).detail
         return None, f"The API at {api} refuses to say ({error.response.status_code}): {detail}"
-    except (httpx.HTTPError, httpx.InvalidURL, msgspec.MsgspecError) as error:
+    except (httpx.HTTPError, msgspec.MsgspecError) as error:
         return None, f"The API at {api} does not answer ({error}); see its log."
-
-
-def _key() -> dict[str, str]:
-    shown = surroundings().api_key
-    return {"Authorization": f"Bearer {shown}"} if shown else {}
 
 
 def _show(status: Status) -> None:

@@ -7,7 +7,15 @@ from pathlib import Path
 import click
 import msgspec
 
-from mars.cli.shared import api_address, api_option, json_option, messages, output, print_json
+from mars.cli.shared import (
+    api_address,
+    api_option,
+    json_option,
+    messages,
+    output,
+    print_json,
+    read_text,
+)
 from mars.cli.tables import table
 from mars.client import Client
 from mars.errors import Rejected
@@ -86,8 +94,8 @@ def rm(name: str, api: str | None, as_json: bool) -> None:
 
 
 def read_object(file: Path) -> dict[str, object]:
-    """The JSON object in a file. Raises Rejected, naming the file."""
+    """The JSON object in a file. Raises UsageError, Rejected, naming the file."""
     try:
-        return msgspec.json.decode(file.read_bytes(), type=dict[str, object])
-    except msgspec.MsgspecError as error:
+        return msgspec.json.decode(read_text(file), type=dict[str, object])
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise Rejected(f"{file} is not a JSON object: {error}") from error

@@ -21,6 +21,8 @@ from mars.cli.shared import (
     messages,
     output,
     print_json,
+    read_text,
+    text_of,
 )
 from mars.cli.streams import read_object
 from mars.cli.tables import clock, number, table
@@ -300,11 +302,11 @@ def _definition(file: Path | None, sql: str | None) -> dict[str, object]:
     if sql is not None:
         return {"sql": sql}
     if file is None or str(file) == "-":
-        return {"sql": sys.stdin.read()}
+        return {"sql": text_of(sys.stdin.buffer.read(), "standard input")}
     if not file.is_file():
         raise click.UsageError(f"there is no file {file}")
     if file.suffix != ".json":
-        return {"sql": file.read_text(encoding="utf-8")}
+        return {"sql": read_text(file)}
     body = read_object(file)
     if "sql" not in body:
         raise Rejected(f'{file} has no member "sql"')

@@ -7,6 +7,7 @@ import json
 import click
 
 from mars.audits import DifferentRow
+from mars.cli.completion import task_argument
 from mars.cli.shared import Moment, api_address, api_option, json_option, output, print_json
 from mars.cli.tables import number, table
 from mars.client import Client
@@ -16,7 +17,7 @@ EXIT_DIFFERS = 1
 
 
 @click.command()
-@click.argument("name")
+@task_argument
 @click.argument("window_start", type=Moment(), required=False)
 @api_option
 @json_option

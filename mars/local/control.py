@@ -7,8 +7,9 @@ import os
 import signal
 from pathlib import Path
 
+from mars.cluster_file import is_locked
 from mars.errors import LocalClusterError
-from mars.local.state import end_leftovers, is_locked, lock_holder, locked, wait_until
+from mars.local.state import end_leftovers, lock_holder, locked, wait_until
 
 STOP_S = 90.0
 """Longest end: our processes get 10 s and the servers 20 s before they are killed."""

@@ -1,4 +1,4 @@
-"""What a data folder says about the cluster that runs on it: cluster.json, the lock, leftovers."""
+"""A data folder as its supervisor has it: cluster.json, the lock, leftovers."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import TextIO
 
 import msgspec
 
+from mars.cluster_file import ClusterFile, ProcessEntry, cluster_path, is_locked, read_cluster
 from mars.errors import LocalClusterError
 
 POLL_S = 0.1
@@ -26,51 +27,12 @@ LOOKERS_S = 0.5
 """How long the lock is asked for before it counts as taken."""
 
 
-class ProcessEntry(msgspec.Struct, frozen=True):
-    """A child that runs; `restarts` counts how often it was started again."""
-
-    name: str
-    role: str
-    pid: int
-    restarts: int
-
-
-class ClusterFile(msgspec.Struct, frozen=True):
-    """cluster.json: the addresses, and the processes that run at this moment."""
-
-    api: str
-    kafka: str
-    zookeeper: str
-    redis: str
-    namespace: str
-    supervisor: int
-    processes: tuple[ProcessEntry, ...]
-
-
-def cluster_path(data: Path) -> Path:
-    """Where cluster.json is."""
-    return data / "cluster.json"
-
-
 def write_cluster(data: Path, cluster: ClusterFile) -> None:
     """Replace cluster.json; a reader sees the old one or the new one."""
     path = cluster_path(data)
     partial = path.with_name(f".{path.name}.partial")
     partial.write_bytes(msgspec.json.format(msgspec.json.encode(cluster), indent=1) + b"\n")
     partial.replace(path)
-
-
-def read_cluster(data: Path) -> ClusterFile | None:
-    """cluster.json, or None when there is none that can be read."""
-    try:
-        return msgspec.json.decode(cluster_path(data).read_bytes(), type=ClusterFile)
-    except (OSError, msgspec.MsgspecError):
-        return None
-
-
-def running_cluster(data: Path) -> ClusterFile | None:
-    """cluster.json of a cluster that runs (or stops, or starts) now; else None."""
-    return read_cluster(data) if is_locked(data) else None
 
 
 @contextmanager
@@ -99,19 +61,6 @@ def _try_lock(lock: TextIO) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def is_locked(data: Path) -> bool:
-    """Whether a supervisor has the folder now."""
-    try:
-        with (data / "lock").open("r") as lock:
-            # Shared, so that two who look at the same time do not see each other.
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False
 
 
 def lock_holder(data: Path) -> int | None:

@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mars.cluster_file import ClusterFile, ProcessEntry, cluster_path
 from mars.errors import LocalClusterError
 from mars.local.child import POLL_S, Child
 from mars.local.scaling import Target
-from mars.local.state import ClusterFile, ProcessEntry, cluster_path, write_cluster
+from mars.local.state import write_cluster
 
 READY_S = 90.0
 """Longest start of one child: Kafka takes 5 s, on a machine busy with other things many more."""

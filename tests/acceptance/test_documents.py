@@ -1,34 +1,48 @@
-"""Every command in the documents for users is run, in their order, and shows what they say."""
+"""Commands in the documents for users are run, in their order, and show what they say.
+
+Those in blocks marked `bash` and `console`, that is: what needs containers, clusters or time of its
+own (docs/operations.md has little else) is in other blocks, and is not run.
+"""
 
 from __future__ import annotations
 
+import json
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from bench.flows import declaration
 from mars.local.network import free_port
 from tests.support.cluster import MarsCluster
 from tests.support.complaints import bring_about
 from tests.support.documents import Look, Shell, steps_of
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 
 DOCUMENTS = [DOCS / "tutorial.md", DOCS / "rest.md"]
+OVER_THE_DEMO = [ROOT / "README.md", DOCS / "preview.md", DOCS / "limits.md"]
 HOWTOS = sorted(DOCS.glob("howto/*.md"))
 
 PROGRAMS = {"mars": f"{sys.executable} -m mars.cli", "python": sys.executable}
+
+BY_SIP = "SELECT sip, count(*) FROM flows GROUP BY sip WINDOWING 60 s"
+
+FEED_S = 0.1
+"""Between two rows of the demo."""
 
 
 @pytest.fixture
 def shell(shared_mars: MarsCluster, tmp_path: Path) -> Iterator[Shell]:
     """A shell in which `mars` and `python` are ours, and find the cluster."""
-    programs = tmp_path / "bin"
-    programs.mkdir()
+    programs = tmp_path / ".venv" / "bin"
+    programs.mkdir(parents=True)
     for name, command in PROGRAMS.items():
         (programs / name).write_text(f'#!/bin/sh\nexec {command} "$@"\n')
         (programs / name).chmod(0o755)
@@ -56,6 +70,38 @@ def complaining(shared_mars: MarsCluster) -> None:
     bring_about(shared_mars)
 
 
+@pytest.fixture(scope="module")
+def demo(shared_mars: MarsCluster) -> Iterator[None]:
+    """The streams that the demo has, `S` and the paper's `flows`, and a topic of one's own."""
+    shared_mars.topic("demo_flows", 2)
+    shared_mars.topic("clicks", 2)
+    for name in ("S", "flows"):
+        shared_mars.client.put_stream(name, declaration("demo_flows"))
+    stop = threading.Event()
+    feed = threading.Thread(target=_feed, args=(shared_mars, stop), name="demo")
+    feed.start()
+    yield
+    stop.set()
+    feed.join()
+
+
+def _feed(mars: MarsCluster, stop: threading.Event) -> None:
+    while not stop.wait(FEED_S):
+        now_ms = time.time_ns() // 1_000_000
+        flow = {"timestamp": now_ms, "sip": f"10.0.0.{now_ms % 9}", "type": "tcp", "loss": 0.5}
+        click = {"at": now_ms, "page": f"/{now_ms % 3}"}
+        for partition in range(2):
+            mars.produce("demo_flows", [(partition, json.dumps(flow).encode())])
+            mars.produce("clicks", [(partition, json.dumps(click).encode())])
+
+
+@pytest.fixture
+def own_files(tmp_path: Path) -> None:
+    """What the documents say that a reader has."""
+    (tmp_path / "by_sip.sql").write_text(BY_SIP)
+    (tmp_path / "rows.ndjson").write_text('{"timestamp": 1000, "sip": "a"}\n' * 2)
+
+
 def follow(document: Path, shell: Shell) -> None:
     for step in steps_of(document):
         if isinstance(step, Look):
@@ -72,4 +118,10 @@ def test_commands_of_a_document_do_what_it_says(document: Path, shell: Shell) ->
 @pytest.mark.usefixtures("complaining")
 @pytest.mark.parametrize("document", HOWTOS, ids=lambda path: path.stem)
 def test_commands_of_a_howto_do_what_it_says(document: Path, shell: Shell) -> None:
+    follow(document, shell)
+
+
+@pytest.mark.usefixtures("demo", "own_files")
+@pytest.mark.parametrize("document", OVER_THE_DEMO, ids=lambda path: path.stem)
+def test_commands_over_the_demo_do_what_a_document_says(document: Path, shell: Shell) -> None:
     follow(document, shell)

@@ -59,12 +59,13 @@ def complaints(now_ms: int) -> list[Complaint]:
 
 def bring_about(mars: MarsCluster) -> None:
     """Make all topics, streams and tasks, and send their rows."""
-    found = complaints(time.time_ns() // 1_000_000)
-    for one in found:
+    for one in complaints(0):
         mars.topic(one.name, 2)
         declared = {"topic": one.name, "format": "json", "event_time": "at", "fields": FIELDS}
         mars.client.put_stream(one.name, declared)
         mars.client.create_task(one.name, QUERY.format(name=one.name), options=dict(one.options))
+    # Their times are those of the moment, whatever it took until here.
+    found = complaints(time.time_ns() // 1_000_000)
     for one in found:
         _send(mars, one, one.rows)
     mars.client.pause_task("paused")

@@ -23,8 +23,8 @@ from pathlib import Path
 FENCED = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PROMPT = "$ "
 
-COMMANDS_S = 90.0
-"""For one block of commands."""
+COMMANDS_S = 150.0
+"""For one block of commands: that of a query may have to wait until Spark has started."""
 
 LOOK_S = 45.0
 """Until a look must show what the document says."""

@@ -6,16 +6,20 @@ import asyncio
 import inspect
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from pathlib import Path
+from traceback import format_exception
 from typing import Any
 
 import httpx
 import polars as pl
 import pytest
+from msgspec import structs
 
 import mars
 from mars import answers
 from mars.aio import AsyncClient
 from mars.client import Client
+from mars.cluster_file import DATA
 from mars.errors import (
     Forbidden,
     JobCancelled,
@@ -23,12 +27,18 @@ from mars.errors import (
     MarsError,
     NotAuthenticated,
     NotFound,
+    Rejected,
+    SettingsError,
+    Unavailable,
     WaitedTooLong,
 )
 from mars.frames import frame_of_rows
+from mars.local.state import locked, write_cluster
+from mars.notebook import address
 from mars.ports import QueryState
 from tests.unit.api.test_queries import alter, finish
 from tests.unit.api.twins import BY_SIP, FLOWS, World
+from tests.unit.local.test_state import cluster
 
 
 @pytest.fixture
@@ -212,6 +222,89 @@ def test_key_is_shown_to_the_api_and_to_nobody_else(monkeypatch: pytest.MonkeyPa
     assert "given" not in repr(given)
 
 
+@pytest.mark.parametrize("around", ["{}\n", "{}\r\n", "  {}\t", "\n{}"])
+def test_key_is_shown_without_what_a_file_has_around_it(
+    around: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str | None] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(request.headers.get("authorization"))
+        return httpx.Response(200, json={"tasks": []})
+
+    transport = httpx.MockTransport(answer)
+    Client("http://mars", key=around.format("given"), transport=transport).tasks()
+    monkeypatch.setenv("MARS_KEY", around.format("kept"))
+    Client("http://mars", transport=transport).tasks()
+    monkeypatch.setenv("MARS_KEY", around.format(""))
+    Client("http://mars", transport=transport).tasks()
+    assert seen == ["Bearer given", "Bearer kept", None]
+
+
+@pytest.mark.parametrize("key", ["mars_secret\nx", "mars_sécret", "mars_secret x", "\udcffsecret"])
+def test_key_that_is_none_is_refused_without_being_told(key: str) -> None:
+    with pytest.raises(SettingsError, match="MARS_KEY") as refused:
+        Client("http://mars", key=key)
+    assert "cret" not in "".join(format_exception(refused.value)).partition("SettingsError")[2]
+
+
+# ---------------------------------------------------------------------------- addresses
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["http://here:80x80", "http://here:0", "http://here:99999", "here:8080", "ftp://here"],
+)
+def test_address_that_is_none_is_refused(address: str) -> None:
+    with pytest.raises(SettingsError, match=f"'{address}' is no address of an API"):
+        Client(address)
+
+
+def test_errors_name_an_address_without_what_stands_before_the_host() -> None:
+    def refuse(_request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("refused")
+
+    for answer in (refuse, lambda _request: httpx.Response(500)):
+        client = Client("http://me:secret@mars", transport=httpx.MockTransport(answer))
+        with pytest.raises(Unavailable, match="http://mars") as away:
+            client.tasks()
+        assert "secret" not in str(away.value)
+
+
+def test_name_that_makes_no_address_is_refused(client: Client) -> None:
+    with pytest.raises(Rejected, match="URL too long"):
+        client.task("x" * 70_000)
+
+
+def test_client_finds_the_cluster_that_runs_here_unless_told_otherwise(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(f"{request.url.scheme}://{request.url.netloc.decode()}")
+        return httpx.Response(200, json={"tasks": []})
+
+    def ask(url: str | None = None) -> None:
+        Client(url, transport=httpx.MockTransport(answer)).tasks()
+
+    monkeypatch.delenv("MARS_API", raising=False)
+    monkeypatch.chdir(tmp_path)
+    ask()
+    DATA.mkdir()
+    write_cluster(DATA, structs.replace(cluster(), api="http://127.0.0.1:8181"))
+    ask()
+    with locked(DATA):
+        ask()
+        assert address() == "http://127.0.0.1:8181"
+        monkeypatch.setenv("MARS_API", "http://named:1/\n")
+        ask()
+        assert address() == "http://named:1"
+        ask("http://given:2")
+    nowhere, found = "http://127.0.0.1:8080", "http://127.0.0.1:8181"
+    assert asked == [nowhere, nowhere, found, "http://named:1", "http://given:2"]
+
+
 @pytest.mark.parametrize(("status", "error"), [(401, NotAuthenticated), (403, Forbidden)])
 def test_refusals_of_the_gate_are_errors_of_their_own(status: int, error: type[MarsError]) -> None:
     body = {"status": status, "title": "no", "detail": "because"}
@@ -230,11 +323,14 @@ def test_every_call_can_be_awaited() -> None:
         if not name.startswith("_")
     }
     made = AsyncClient("http://mars")
-    # Consuming is an iterator with a thread of its own by nature.
-    for name in calls - {"tail", "consume"}:
+    iterators = {"tail", "consume"}
+    for name in calls - iterators:
         call = getattr(made, name)
         assert inspect.iscoroutinefunction(call), name
         assert call.__doc__ == getattr(Client, name).__doc__
+    for name in iterators:
+        own, others = getattr(AsyncClient, name), getattr(Client, name)
+        assert inspect.signature(own).parameters == inspect.signature(others).parameters
 
 
 def test_client_for_event_loops_answers_as_the_other_does(world: World) -> None:

@@ -10,20 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from mars.errors import LocalClusterError
-from mars.local.control import stop_cluster
-from mars.local.state import (
+from mars.cluster_file import (
     ClusterFile,
     ProcessEntry,
     cluster_path,
-    end_leftovers,
     is_locked,
-    lock_holder,
-    locked,
     read_cluster,
     running_cluster,
-    write_cluster,
 )
+from mars.errors import LocalClusterError
+from mars.local.control import stop_cluster
+from mars.local.state import end_leftovers, lock_holder, locked, write_cluster
 from tests.unit.local.conftest import Script
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from mars.cluster_file import ClusterFile, read_cluster
 from mars.errors import LocalClusterError
 from mars.local import supervisor as supervisor_module
 from mars.local.child import tail
 from mars.local.scaling import Bounds, Target
-from mars.local.state import ClusterFile, read_cluster
 from mars.local.supervisor import Addresses, Scaling, StopAsked, Supervisor
 from tests.unit.local.conftest import SLEEP, Script, eventually
 

@@ -1,0 +1,231 @@
+"""Figures that documents name are those of the code: limits, and numbers of formats."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from api import limits, preview_schemas, query_schemas
+from api.routes import audits
+from api.routes import tasks as task_routes
+from api.services import (
+    access,
+    figures,
+    preview,
+    preview_reading,
+    queries,
+    results,
+    streams,
+    tasks,
+    verifying,
+    windows,
+)
+from api.turns import AllTurns, Turns
+from mars.access import NOTE_CHARACTERS_MAX, PATTERN_CHARACTERS_MAX, PATTERNS_MAX
+from mars.adapters.kafka import recent, wire
+from mars.adapters.spark import files
+from mars.aggregates.distinct import DISTINCT_VALUES_MAX
+from mars.codec import arrow_size, entry, states, usable
+from mars.codec import limits as codec_limits
+from mars.codec import nesting as json_nesting
+from mars.machines import explaining, folding
+from mars.machines.panes import MERGE_ROWS_MIN
+from mars.ports.queries import ANSWER_BYTES_MAX
+from mars.process.tracking import NOTES_WAITING_MAX
+from mars.settings import Settings
+from mars.sql import (
+    compiler,
+    groups,
+    keys,
+    operators,
+    options,
+    outputs,
+    source,
+    syntax,
+    task,
+    windowing,
+)
+from mars.tracking import acking, seen
+from mars.windows.panes import OPEN_PANES_MAX
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+CELLS = re.compile(r"^\| (.+?) \| (.+?) \| (.+?) \| (.+?) \|$", re.MULTILINE)
+
+DAY_MS = 86_400_000
+SETTINGS = Settings()
+ALL_TURNS = AllTurns()
+
+
+def mib(count: int) -> str:
+    return f"{count / 2**20:,.0f} MiB"
+
+
+def kib(count: int) -> str:
+    return f"{count / 2**10:,.0f} KiB"
+
+
+def days(duration_ms: int) -> str:
+    return f"{duration_ms / DAY_MS:,.0f} d"
+
+
+def turns(kind: Turns) -> str:
+    return f"{kind._at_once} and {kind._waiting_max}"
+
+
+LIMITS: dict[str, tuple[int | float | str, ...]] = {
+    "request body; that of a query to check": (
+        mib(SETTINGS.api.body_bytes_max),
+        kib(task_routes.VALIDATE_BYTES_MAX),
+    ),
+    "length of a query": (
+        kib(source.TEXT_BYTES_MAX),
+        source.TOKENS_MAX,
+        source.NESTING_MAX,
+        syntax.DEPTH_MAX,
+    ),
+    "size of a plan": (task.PLAN_NODES_MAX, compiler.EXPRESSION_NODES_MAX),
+    "items of SELECT, keys, aggregates": (
+        *{outputs.OUTPUTS_MAX, keys.KEYS_MAX, groups.AGGREGATES_MAX},
+        outputs.NAME_CHARACTERS_MAX,
+    ),
+    "values of IN; pattern of LIKE": (operators.LIST_MAX, operators.PATTERN_CHARACTERS_MAX),
+    "LIMIT": (task.LIMIT_MAX,),
+    "window and slide": (
+        windowing.WINDOW_MS_MIN,
+        days(windowing.WINDOW_MS_MAX),
+        windowing.PANES_MAX,
+    ),
+    "`max_keys`": (options.MAX_KEYS_MAX,),
+    "`delay`, `idle_after`, `future_limit`": (
+        days(options.DELAY_MS_MAX),
+        days(options.IDLE_AFTER_MS_MAX),
+        days(options.FUTURE_LIMIT_MS_MAX),
+    ),
+    "`lateness`": (days(options.LATENESS_MS_MAX), options.WINDOWS_KEPT_MAX),
+    "`key_lag`": (days(options.KEY_LAG_MS_MAX),),
+    "windows that a delay, lateness and `key_lag` hold": (OPEN_PANES_MAX,),
+    "tasks of a namespace": (SETTINGS.api.tasks_max,),
+    "streams of a namespace": (streams.STREAMS_MAX,),
+    "fields of a stream": (
+        streams.FIELDS_MAX,
+        streams.FIELD_NAME_CHARACTERS_MAX,
+        kib(streams.STREAM_BYTES_MAX),
+    ),
+    "definition of a task: its versions with open windows, and its files": (
+        tasks.DEFINITION_BYTES_MAX,
+    ),
+    "files of a history": (files.FILES_MAX,),
+    "rows of a query's answer; its time; its bytes": (
+        query_schemas.ROWS_MAX,
+        f"{query_schemas.TIMEOUT_S_MAX // 3_600} h",
+        mib(ANSWER_BYTES_MAX),
+    ),
+    "queries that are kept": (queries.QUERIES_KEPT,),
+    "keys of a namespace": (access.KEYS_MAX,),
+    "patterns of a key; their length; its note": (
+        PATTERNS_MAX,
+        PATTERN_CHARACTERS_MAX,
+        NOTE_CHARACTERS_MAX,
+    ),
+    "requests of a key, or of an address without one, where keys are asked for": (
+        SETTINGS.api.requests_per_second,
+        f"{limits.BURST_S:g} s",
+    ),
+    "rows of open windows in an answer": (windows.LIMIT_MAX, windows.WINDOWS_MAX),
+    "rows of finished windows in an answer": (windows.LIMIT_MAX,),
+    "messages that are looked through for a finished window": (recent.SCAN_MESSAGES_MAX,),
+    "rows that were not counted, or incidents, in an answer": (audits.LIMIT_MAX,),
+    "windows that `why` explains": (explaining.OPEN_WINDOWS_MAX,),
+    "event streams of results": (results.FOLLOWERS_MAX,),
+    "event streams of figures": (figures.FOLLOWERS_MAX,),
+    "previews": (preview.PREVIEWS_MAX,),
+    "messages that a preview reads; bytes; time": (
+        preview_reading.MESSAGES_MAX,
+        mib(preview_reading.BYTES_MAX),
+        f"{preview_reading.READ_S_MAX:g} s",
+    ),
+    "seconds that a preview looks back; rows given to it; result rows of a window": (
+        preview_schemas.SECONDS_MAX,
+        preview_schemas.ROWS_MAX,
+        preview_schemas.WINDOW_ROWS_MAX,
+    ),
+    "window that is verified: source offsets; result rows": (
+        verifying.SOURCE_OFFSETS_MAX,
+        verifying.RESULT_ROWS_MAX,
+    ),
+    "looks into open windows, and searches of topics, under way and waiting": (
+        turns(ALL_TURNS.logs),
+        turns(ALL_TURNS.topics),
+    ),
+    "answers of queries under way and waiting": (turns(ALL_TURNS.rows),),
+    "windows that are being verified and that wait": (turns(ALL_TURNS.verifications),),
+    "message": (mib(codec_limits.MESSAGE_BYTES_MAX),),
+    "Arrow message, unpacked": (
+        mib(arrow_size.UNPACKED_BYTES_MAX),
+        f"{arrow_size.ROWS_MAX // 2**20} Mi rows",
+    ),
+    "nesting of JSON": (json_nesting.NESTING_MAX,),
+    "rows named one by one": (usable.NAMED_MAX, folding.LATE_WINDOWS_NAMED_MAX),
+    "partials in Redis": (
+        mib(SETTINGS.cluster.log_bytes_max),
+        mib(2 * SETTINGS.cluster.log_bytes_max),
+    ),
+    "states of one partial": (mib(states.STATES_BYTES_MAX),),
+    "slices of time that are open, or kept for late rows": (OPEN_PANES_MAX,),
+    "values of one `count(DISTINCT)`": (DISTINCT_VALUES_MAX,),
+    "batch": (SETTINGS.mapper.batch_rows_max, mib(SETTINGS.mapper.batch_bytes_max)),
+    "windows that one commit closes, and as many that it revises": (
+        folding.WINDOWS_AT_ONCE,
+        folding.PANES_AT_ONCE,
+        folding.ROWS_AT_ONCE,
+    ),
+    "rows of a commit that others share": (SETTINGS.reducer.large_task_rows,),
+    "batches that a tuple tracker follows": (acking.ROOTS_MAX, NOTES_WAITING_MAX, seen.KEPT),
+}
+"""What the rows of docs/limits.md are about, and what their figures must be."""
+
+WITHOUT_FIGURES = {
+    "event time",
+    "event time after the message's own time",
+    "groups of a window",
+    "result row",
+}
+"""Rows whose limits are an option, Kafka's, or a range of dates."""
+
+
+def rows_of_limits() -> Iterator[tuple[str, str]]:
+    """What each row is about, and its value."""
+    for what, value, *_rest in CELLS.findall((DOCS / "limits.md").read_text("utf-8")):
+        if what not in {"limit", "---"}:
+            yield what, value
+
+
+def test_limits_page_has_a_row_for_each_and_each_row_is_compared() -> None:
+    written = [what for what, _value in rows_of_limits()]
+    assert sorted(written) == sorted([*LIMITS, *WITHOUT_FIGURES])
+
+
+@pytest.mark.parametrize("what", LIMITS)
+def test_limit_that_a_page_names_is_that_of_the_code(what: str) -> None:
+    value = dict(rows_of_limits())[what]
+    for limit in LIMITS[what]:
+        figure = limit if isinstance(limit, str) else f"{limit:,.0f}"
+        assert re.search(rf"(?<![\d,]){re.escape(figure)}(?![\d,]*\d)", value), (figure, value)
+
+
+def test_other_figures_of_the_limits_page_are_those_of_the_code() -> None:
+    page = (DOCS / "limits.md").read_text("utf-8")
+    assert f"1 to {options.MAX_KEYS_MAX:,}" in page
+    assert f"sooner where it has {MERGE_ROWS_MIN:,} more" in page
+
+
+def test_upgrade_page_names_the_formats_that_are_written_and_read() -> None:
+    page = (DOCS / "howto" / "upgrade.md").read_text("utf-8")
+    *most, last = sorted(set(wire.FORMATS_READ) - {wire.FORMAT})
+    older = f"{', '.join(map(str, most))} and {last}"
+    assert f"| `mars.progress` | number {wire.FORMAT}; {older} are read, too |" in page
+    assert f"| partials in Redis | number {entry.FORM};" in page
