@@ -249,6 +249,8 @@ class PartialLog(Protocol):
     ) -> list[LogSlice]:
         """The whole logs of several buckets, all of one moment: for logs known to be small.
 
+        For people, who look at the head first: what assistants have merged since then, some of it
+        below `upto` and some above, is there as a whole. Owners close a log before they read it.
         Raises CorruptEntry for an entry that cannot be read.
         """
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from mars.ports import Cleared, Clearing, PartialLog
+from mars.ports import Cleared, Clearing, PartialLog, ReadRequest
 from mars.types import (
     AssignmentEpoch,
     Bucket,
@@ -214,6 +214,18 @@ def test_nothing_is_merged_that_its_owner_may_have_read(store: Store, log: Parti
     assert not merge(log, of_several(3, 4, 5))
     assert store.dump() == before
     assert merge(log, of_several(4, 5))
+
+
+def test_what_was_merged_since_a_look_is_not_missing(log: PartialLog) -> None:
+    clear(log)
+    fill(log, 6)
+    assert merge(log, of_several(2, 3, 4))
+
+    (seen,) = log.read_together(TASK, [BUCKET], Sequence64(3))
+    (owners,) = log.read_many([ReadRequest(TASK, BUCKET, Sequence64(0), Sequence64(3))])
+
+    assert [entry.seqs for entry in seen.entries] == [(1,), (2, 3, 4)]
+    assert [entry.seqs for entry in owners.entries] == [(1,)]
 
 
 def test_assistants_of_another_owner_change_nothing(store: Store, log: PartialLog) -> None:

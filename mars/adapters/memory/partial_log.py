@@ -218,7 +218,10 @@ class MemoryPartialLog:
         self, task: TaskName, buckets: Sequence[Bucket], upto: Sequence64
     ) -> list[LogSlice]:
         """The whole logs of several buckets."""
-        return [self._slice(ReadRequest(task, each, Sequence64(0), upto)) for each in buckets]
+        return [
+            self._slice(ReadRequest(task, each, Sequence64(0), upto), crossing=True)
+            for each in buckets
+        ]
 
     @fallible
     def trim(
@@ -362,7 +365,7 @@ class MemoryPartialLog:
         held = any((lane_backfill(part.lane) or part.lane) in holders for part in mapped.ranges)
         return None if held else Backpressure()
 
-    def _slice(self, request: ReadRequest) -> LogSlice:
+    def _slice(self, request: ReadRequest, *, crossing: bool = False) -> LogSlice:
         found = self._store.tasks.get(request.task)
         if found is None:
             return LogSlice(None, (), run_id=self._store.run_id)
@@ -371,7 +374,9 @@ class MemoryPartialLog:
         older = found.older.get(request.bucket, ()) if fresh else ()
         log = found.logs.get(request.bucket, {})
         entries = [
-            stored.entry for seq, stored in log.items() if request.after < seq <= request.upto
+            stored.entry
+            for seq, stored in log.items()
+            if request.after < seq and (stored.entry.seqs[0] if crossing else seq) <= request.upto
         ]
         return LogSlice(
             None if base is None else base.entry,

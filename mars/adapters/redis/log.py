@@ -236,7 +236,8 @@ class RedisPartialLog:
         self, task: TaskName, buckets: Sequence[Bucket], upto: Sequence64
     ) -> list[LogSlice]:
         """The whole logs of several buckets, in one round trip that holds up the server."""
-        return self._read_whole([(task, bucket) for bucket in buckets], upto)
+        logs = [(task, bucket) for bucket in buckets]
+        return self._read_whole(logs, upto, merged_upto="+inf")
 
     def trim(
         self, task: TaskName, epoch: StoreEpoch, bucket: Bucket, seqs: Sequence[Sequence64]
@@ -367,9 +368,15 @@ class RedisPartialLog:
         ]
 
     def _read_whole(
-        self, logs: Sequence[tuple[TaskName, Bucket]], upto: Sequence64
+        self,
+        logs: Sequence[tuple[TaskName, Bucket]],
+        upto: Sequence64,
+        merged_upto: Sequence64 | str | None = None,
     ) -> list[LogSlice]:
-        """Bases and entries of whole logs, all of one moment."""
+        """Bases and entries of whole logs, all of one moment.
+
+        `merged_upto`: the last merged entry that is looked at, if it may begin at or below `upto`.
+        """
         if not logs:
             return []
         # A transaction instead of a script: Lua would copy every entry twice.
@@ -378,13 +385,13 @@ class RedisPartialLog:
                 keys = self._keys(task)
                 pipeline.hgetall(keys.base(bucket))
                 pipeline.xrange(keys.log(bucket), "-", f"{upto}-0")
-                pipeline.zrangebyscore(keys.merged(bucket), "-inf", upto)
+                pipeline.zrangebyscore(keys.merged(bucket), "-inf", merged_upto or upto)
                 _count(pipeline, keys, bucket)
             pipeline.info("server")
             *answers, server = pipeline.execute()
         run_id = str(server["run_id"])
         return [
-            _whole_slice(bases, log_entries(*found), run_id, _vanished(counts))
+            _whole_slice(bases, _begun(log_entries(*found), upto), run_id, _vanished(counts))
             for bases, *found, counts in _of_each(answers, 3)
         ]
 
@@ -394,6 +401,11 @@ def _heads(tasks: Sequence[TaskName], answers: Sequence[Any]) -> dict[TaskName, 
         task: None if answer is None else read_head(answer)
         for task, answer in zip(tasks, answers, strict=True)
     }
+
+
+def _begun(entries: tuple[Entry, ...], upto: Sequence64) -> tuple[Entry, ...]:
+    """Those that hold something of what was appended up to a SEQ."""
+    return tuple(entry for entry in entries if entry.seqs[0] <= upto)
 
 
 def _count(pipeline: redis.client.Pipeline, keys: TaskKeys, bucket: Bucket) -> None:
