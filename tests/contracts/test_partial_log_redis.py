@@ -221,6 +221,7 @@ def test_server_without_memory_still_reads_frees_and_leases(
     assert own_log.renew_idle(TASK, EPOCH, LANE, 40)
     assert own_log.trim(TASK, EPOCH, Bucket(0), [Sequence64(1)])
     assert own_log.compact(TASK, EPOCH, Bucket(0), base(4))
+    assert own_log.put_base(TASK, EPOCH, Bucket(1), (base(0, bucket=1),))
     assert own_log.set_active(TASK, EPOCH, active=True)
     assert own_log.initialise(OTHER_TASK, EPOCH, start())
     own_log.seal(EPOCH, "run")

@@ -1,7 +1,8 @@
-#!lua
+#!lua flags=allow-oom
 -- put_base, version 1: let a bucket's log begin with panes that were saved in Kafka, as a base with
 -- seq 0: none of the log's entries is in it. A base that is there stays: it was restored before, or
--- is one of later.
+-- is one of later. Allowed without memory: what others read again meanwhile must not keep a task
+-- from the panes that it had before.
 --
 -- KEYS   1 meta   2 bytes   3 base (see compact.lua)
 -- ARGV   1 store epoch   2 bytes that an entry counts for besides its content
