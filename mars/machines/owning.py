@@ -508,10 +508,9 @@ class Owning:
         told = [given for name in names for given in self._tell_tracker(name)]
         trims = [trim for name in names for trim in self._clean_up(name)]
         self._compacting = set()
-        left = [self._due_rows(name) for name in touched if name in self._parts]
-        if any(rows is not None for rows in left):
-            return trims + told  # It closes some windows at a time: between them the logs are read.
-        return trims + told + self.ticked(self._now_ms)
+        # Whatever is due by now waits until the logs have been read: else a bucket in which a
+        # commit takes longer than it is until the next one would never read again.
+        return trims + told
 
     def _clean_up(self, name: TaskName) -> list[Instruction]:
         """Trim and merge a task's log; merging may find that it is over a limit."""

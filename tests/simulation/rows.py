@@ -189,6 +189,13 @@ def make_keyed_rows(
     return rows
 
 
+def newest_of(lane: int, rows: Iterable[Row]) -> int:
+    """How far a lane is, were none of its keys slow: what `make_rows` and its like go on from."""
+    slow = own_key(lane, 0)
+    times = (row.time_ms + (SLOW_MS if row.key == slow else 0) for row in rows)
+    return max(times, default=EVENT_START_MS)
+
+
 def own_key(lane: int, number: int) -> str:
     """A key of one lane; number 0 is the slow one."""
     return f"l{lane}k{number}"

@@ -35,6 +35,12 @@ class Steps(Protocol):
     def crash(self) -> Crash | None:
         """Where the next transaction breaks off."""
 
+    def commit_twice(self) -> bool:
+        """Whether the next commit arrives once more, some time after it took effect."""
+
+    def between_writes(self) -> None:
+        """A transaction has its results, and not yet its progress: late commits may come now."""
+
     def lost_markers(self) -> Callable[[object], bool] | None:
         """Whether a partition gets no marker when the next transaction ends; None: all get one."""
 
@@ -176,6 +182,11 @@ class SteppingSink(MemorySink):
         self._world.step(f"kafka.init bucket {bucket}", lossy=False)
         return super()._producer(bucket)
 
+    def _write_results(self, *given: Any) -> Any:
+        spans = super()._write_results(*given)
+        self._world.between_writes()
+        return spans
+
     def _commit(self, producer: MemoryProducer, bucket: Bucket) -> None:
         self._world.step(f"kafka.end bucket {bucket}", lossy=False)
         crash = self._world.crash()
@@ -184,5 +195,7 @@ class SteppingSink(MemorySink):
         lost = self._world.lost_markers()
         if lost is not None:
             self._broker.lose_markers(lost)
+        if self._world.commit_twice():
+            producer.commit_late()
         super()._commit(producer, bucket)
         self._world.step(f"kafka.ended bucket {bucket}", lossy=False)

@@ -3,10 +3,13 @@
 Every guard is left out by itself, in a weather that lets it show, and the seeds are tried in order
 until one fails. With the guard in place the same seeds hold.
 
-Some guards do not show here, because another one heals what they let pass, and have other tests:
-that a recovery waits for all claims (the check for straddling entries begins another one), that the
-newest claim stands (it takes a former owner who claims between two looks of the leader), and that
-what an assistant brings too late is refused (the contract of the log).
+Some guards do not show here, because another one heals what they let pass, or because it would take
+a rare moment, and have other tests: that a recovery waits for all claims (the check for straddling
+entries begins another one), that the newest claim stands (it takes a former owner who claims
+between two looks of the leader), that a full log admits the lane that holds the watermark (merging
+makes room here), and, in the contract of the log: that what an assistant brings too late is
+refused, and calls of a former store epoch (it takes one that comes just between two reads), and
+that an idle lease is compared with the offset (no lane is ever idle here).
 """
 
 from __future__ import annotations
@@ -14,10 +17,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
+from typing import Any
 
 import pytest
 
-from mars.adapters.memory import partial_log, sink
+from mars.adapters.memory import partial_log, sink, store
+from mars.adapters.memory.coordinator import MemoryCoordinator
 from mars.adapters.memory.store import StoredTask
 from mars.aggregates import others
 from mars.definitions import Backfill, TaskDefinition
@@ -25,14 +30,24 @@ from mars.machines import leading, leading_tasks, mapping, owning
 from mars.machines.backfilling import Backfilling
 from mars.machines.bucket_task import BucketTask
 from mars.machines.bulk_events import Event, Instruction
+from mars.machines.events import CommitTransaction, TrimLog
 from mars.machines.folding import Ahead, Folding
 from mars.machines.leading_view import View
 from mars.machines.revising import Revising
 from mars.machines.saving import Saving
 from mars.machines.scoped_folding import KeyFolding
 from mars.plan import Plan
-from mars.ports import AppendOutcome, Claim, Cleared, Clearing, Head, Stale, TaskStart
-from mars.types import Entry, Range, Sequence64
+from mars.ports import (
+    AppendOutcome,
+    Assignment,
+    Claim,
+    Cleared,
+    Clearing,
+    Head,
+    Stale,
+    TaskStart,
+)
+from mars.types import Bucket, Entry, Range, Sequence64
 from tests.simulation.users import Keys
 from tests.simulation.weather import Weather
 from tests.simulation.world import World
@@ -291,6 +306,87 @@ def _beside(self: StoredTask, entry: Entry, replace_all: Callable[..., None]) ->
     self.logs[bucket] = dict(sorted({**before, **self.logs[bucket]}.items()))
 
 
+def servers_are_told_apart_by_reducers(patch: Patch) -> None:
+    """After a fail-over: a reducer goes on in the log of another server where it is no shorter."""
+    patch.setattr(BucketTask, "_check_life", lambda self, run_id: None)
+
+
+def servers_are_told_apart_by_the_leader(patch: Patch) -> None:
+    """After a fail-over: a seal that was left on another server counts."""
+    patch.setattr(
+        leading,
+        "_sealed",
+        lambda identity, assignment: identity.sealed_epoch == assignment.store_epoch,
+    )
+
+
+def batches_fit_their_version(patch: Patch) -> None:
+    """M3: a batch is taken whatever version of the task it was made by."""
+    patch.setattr(store, "_fits_version", lambda found, version, part: True)
+
+
+def logs_are_trimmed_after_the_commit(patch: Patch) -> None:
+    """R9: what a commit makes superfluous goes before its outcome is known."""
+    real = owning.Owning._commit
+
+    def commit(self: owning.Owning, *given: Any) -> list[Any]:
+        asked = real(self, *given)
+        return [*_trims(self, asked), *asked]
+
+    patch.setattr(owning.Owning, "_commit", commit)
+
+
+def _trims(own: owning.Owning, asked: Iterable[object]) -> Iterable[TrimLog]:
+    for one in asked:
+        for record in one.transaction.progress if isinstance(one, CommitTransaction) else ():
+            part = own._parts.get(record.task)
+            if part is not None:
+                gone = tuple(entry.seq for entry in part._log if entry.below(record.needed))
+                yield TrimLog(own.bucket, record.task, own._store_epoch, gone)
+
+
+def entries_of_open_windows_are_kept(patch: Patch) -> None:
+    """R9: what is accounted leaves the log, its windows closed or not."""
+    patch.setattr(BucketTask, "trim", _trim_accounted)
+
+
+def _trim_accounted(self: BucketTask) -> tuple[Sequence64, ...]:
+    merged = [folding.merged for folding in self._foldings.values()]
+    gone = [one for one in self._log if any(one.below(each) for each in merged)]
+    self._log = [one for one in self._log if one not in gone]
+    return tuple(one.seq for one in gone)
+
+
+def each_transaction_has_a_producer_of_its_own(patch: Patch) -> None:
+    """R8: a commit that arrives a second time ends the next transaction of its producer."""
+    made: dict[object, object] = {}
+    real_producer, real_slot = sink.MemorySink._producer, sink.MemorySink._slot
+
+    def producer(self: sink.MemorySink, bucket: Bucket) -> object:
+        made[self, bucket] = real_producer(self, bucket)
+        return made[self, bucket]
+
+    def slot(self: sink.MemorySink, bucket: Bucket, *given: Any) -> object:
+        with patch.context() as here:
+            here.setattr(self, "_producer", lambda bucket: made[self, bucket], raising=False)
+            return real_slot(self, bucket, *given)
+
+    patch.setattr(sink.MemorySink, "_producer", producer)
+    patch.setattr(sink.MemorySink, "_slot", slot)
+
+
+def assignments_are_published_by_the_leader_alone(patch: Patch) -> None:
+    """Whoever once led goes on to publish."""
+    patch.setattr(MemoryCoordinator, "publish", _publish)
+
+
+def _publish(self: MemoryCoordinator, assignment: Assignment) -> bool:
+    self._reach()
+    self._ensemble.assignment = assignment
+    self._ensemble.tell()
+    return True
+
+
 def no_merged_entry_crosses_a_look(patch: Patch) -> None:
     """Assistants: they merge what its owner may have read already."""
     patch.setattr(StoredTask, "clear", _clear_all)
@@ -326,6 +422,21 @@ class Guard:
 SAVING = {"flush_ms": 2_000, "kill_ms": 4_000}
 """The store is lost while reducers come and go, so that buckets save at different times."""
 
+FAILING_OVER = {"failover_ms": 1_000, "kill_ms": 3_000}
+"""The store's place is taken by a stale one, and processes come and go meanwhile."""
+
+LEADERLESS = {"failover_ms": 1_500, "kill_ms": 2_000, "session_ms": 700}
+"""The same, where often nobody leads who would begin a recovery."""
+
+CHANGING = {"user_ms": 250, "outage_ms": 1_200, "freeze_ms": 1_500}
+"""Tasks change while mappers do not hear of it."""
+
+TWICE = {"commit_twice": 0.5, "commit_lost": 0.2}
+"""Some commits come once more, others never."""
+
+REIGNS = {"frozen": 0.02, "session_ms": 1_500, "freeze_ms": 1_500}
+"""Leaders change, and stand still while they lead."""
+
 GUARDS = (
     Guard(offsets_compared_and_set, first=2),
     Guard(accounted_rows_only_rebuild),
@@ -356,6 +467,13 @@ GUARDS = (
     Guard(how_far_groups_are_closed_is_in_the_record, keys=Keys.OWN),
     Guard(segments_are_replaced_as_a_whole, split=True),
     Guard(no_merged_entry_crosses_a_look, split=True),
+    Guard(servers_are_told_apart_by_reducers, LEADERLESS, first=66),
+    Guard(servers_are_told_apart_by_the_leader, FAILING_OVER, first=78),
+    Guard(batches_fit_their_version, CHANGING, first=6),
+    Guard(logs_are_trimmed_after_the_commit, first=2),
+    Guard(entries_of_open_windows_are_kept),
+    Guard(each_transaction_has_a_producer_of_its_own, TWICE, first=15),
+    Guard(assignments_are_published_by_the_leader_alone, REIGNS, first=3),
     Guard(entries_are_counted, {"vanish_ms": 3_000, "vanish_noted": True}),
 )
 

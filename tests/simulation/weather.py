@@ -32,6 +32,9 @@ what was looked at a moment ago is relied upon here."""
 
 TOUCHY_TIMES = 10
 
+FAILOVER_SHARE = 0.3
+"""How many runs have fail-overs of the store."""
+
 
 @dataclass(frozen=True, slots=True)
 class Weather:
@@ -63,10 +66,18 @@ class Weather:
     """Entries vanish from logs: never drawn, because a store is trusted in this."""
     vanish_noted: bool = False
     """The store still has its own note of an entry that vanishes."""
+    failover_ms: int = 0
+    """A second server takes the store's place, with what it held when it last followed."""
+    commit_twice: float = 0.0
+    """Commits that arrive once more, later; where transactions share a producer, in the next."""
 
     @staticmethod
-    def draw(chance: random.Random) -> Weather:
-        """About half of the mishaps are possible in any one run."""
+    def draw(chance: random.Random, seed: int) -> Weather:
+        """About half of the mishaps are possible in any one run.
+
+        The newest mishaps are drawn apart, so that runs without them are what they were.
+        """
+        apart = random.Random(f"apart {seed}")
 
         def share(highest: float) -> float:
             return chance.random() * highest if chance.random() < 0.5 else 0.0
@@ -92,6 +103,8 @@ class Weather:
             flush_ms=pause(2_000, 8_000),
             user_ms=pause(1_500, 5_000),
             wipe_ms=pause(4_000, 16_000),
+            failover_ms=apart.randint(1_500, 8_000) if apart.random() < FAILOVER_SHARE else 0,
+            commit_twice=0.1,
         )
 
     @staticmethod

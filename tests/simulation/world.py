@@ -40,6 +40,7 @@ from mars.process.compiling import compile_version
 from mars.types import Bucket, MemberId, TaskName, Topic
 from tests.simulation.checks import Checks
 from tests.simulation.cluster import Cluster, Process, Servers
+from tests.simulation.failover import Standby
 from tests.simulation.rows import (
     EVENT_START_MS,
     TOPIC,
@@ -47,6 +48,7 @@ from tests.simulation.rows import (
     last_row,
     make_keyed_rows,
     make_rows,
+    newest_of,
     own_key,
 )
 from tests.simulation.strands import Scheduler
@@ -61,7 +63,7 @@ os.environ.setdefault("POLARS_MAX_THREADS", "1")
 STORM_MS = 12_000
 """How long things go wrong."""
 
-STEPS_MAX = 6_000
+STEPS_MAX = 12_000
 """Switches after which a stage that is not done never will be (the longest ones need 1,700)."""
 
 AFTERWARDS_MS = 4_000
@@ -97,6 +99,11 @@ NEVER_SAVED_MS = 10**9
 
 SNAPSHOTS_MS = (300, 1_200, 4_000, NEVER_SAVED_MS)
 """How often open panes are saved; windows are open for some seconds."""
+
+FOLLOWS = 2
+"""How often a standby of the store follows it between two fail-overs, at about; where it does not,
+the one that was the store before comes back with what it had.
+"""
 
 TRACE_LINES = 40
 
@@ -203,8 +210,9 @@ class World:
         self.seed = seed
         self.tracked = seed % TRACKED_EVERY == 0 if tracked is None else tracked
         self.chance = random.Random(seed)
+        self._apart = random.Random(f"twice {seed}")
         self.scheduler = Scheduler(self.chance)
-        self.weather = tune(Weather.draw(self.chance))
+        self.weather = tune(Weather.draw(self.chance, seed))
         self._lossy = bool(self.weather.vanish_ms) and not self.weather.vanish_noted
         limits = Limits.none() if self._lossy else Limits.draw(seed, revising=revising, keys=keys)
         self._limits = limits
@@ -238,6 +246,7 @@ class World:
             self._rows(number, self.chance.randint(*counts)) for number in range(partitions)
         ]
         self.written: dict[int, dict[int, Row]] = {number: {} for number in range(partitions)}
+        self._standby = Standby(self.servers.store, self.servers.watch)
         self.users = Users(self.servers, self.scheduler, self.note, limits)
         late, apart = keys is Keys.STRAY, keys is not Keys.ANY
         self.checks = Checks(self.servers, self.users, self.written, late=late, apart=apart)
@@ -360,6 +369,8 @@ class World:
             (weather.vanish_ms, self._vanish),
             (weather.leave_ms, self._let_one_leave),
             (weather.wipe_ms, self._wipe_zookeeper),
+            (weather.failover_ms, self._fail_over),
+            (weather.failover_ms // FOLLOWS, self._standby.follow),
             (700, self.servers.broker.deliver_delayed),
         ):
             if pause_ms:
@@ -393,9 +404,9 @@ class World:
         if self._ended:
             return
         for number, rows in self.written.items():
-            newest = max((row.time_ms for row in rows.values()), default=EVENT_START_MS)
             if not self._waiting[number]:
-                self._waiting[number] = self._rows(number, 1, newest)
+                newest_ms = newest_of(number, rows.values())
+                self._waiting[number] = self._rows(number, 1, newest_ms)
             self._append(number)
         self.scheduler.after(self.draw(200, 800), self._trickle)
 
@@ -558,6 +569,11 @@ class World:
         store.sealed = None
         store.starts += restart
 
+    def _fail_over(self) -> None:
+        """To a stale replica; and from there, the next time, perhaps to the old primary."""
+        self._standby.take_over()
+        self.note(f"STORE FAILS OVER to {self.servers.store.run_id}")
+
     def _wipe_zookeeper(self) -> None:
         """It comes back without anything that was in it."""
         self.note("ZOOKEEPER WIPED")
@@ -652,6 +668,19 @@ class World:
                 return crash
             drawn -= share
         return None
+
+    def commit_twice(self) -> bool:
+        """See `stepping.Steps`."""
+        share = self.weather.commit_twice
+        if not share or self._apart.random() >= share:
+            return False
+        self.note("COMMITS TWICE")
+        return True
+
+    def between_writes(self) -> None:
+        """See `stepping.Steps`."""
+        if self.weather.commit_twice and self._apart.random() < 0.5:
+            self.servers.broker.deliver_delayed()
 
     def lost_markers(self) -> Callable[[object], bool] | None:
         """See `stepping.Steps`."""

@@ -509,9 +509,26 @@ def test_a_large_task_gets_a_transaction_of_its_own_after_the_small_ones() -> No
     here.read(make_head(1, {P0: 1}, mark_s=10), few, name=OTHER)
 
     first = only(here.machine.ticked(1), CommitTransaction)
-    second = only(here.commit(first), CommitTransaction)
+    here.commit(first)
+    second = only(here.machine.ticked(2), CommitTransaction)
 
     assert (names(first), names(second)) == ([OTHER], [NAME])
+
+
+def test_logs_are_read_between_two_commits_however_much_is_due() -> None:
+    """Else a bucket whose commits take longer than its snapshots last would never read again."""
+    here = Bucket(limits=replace(LIMITS, snapshot_every_ms=10))
+    here.own()
+    here.read(make_head(1, {P0: 1}, mark_s=2), make_entry(1, 0, [(1, "x")]))
+    here.machine.ticked(1)
+    commit = only(here.machine.ticked(100), CommitTransaction)
+    here.machine.ticked(1_000)
+
+    given = here.commit(commit)
+
+    assert not [each for each in given if isinstance(each, CommitTransaction)]
+    asked = here.machine.heads_read({NAME: make_head(2, {P0: 2}, mark_s=2)})
+    assert only(asked, ReadLog).after == 1
 
 
 def test_small_tasks_share_a_transaction() -> None:
@@ -580,15 +597,16 @@ def test_a_task_that_is_over_its_budget_when_it_is_merged_fails_and_says_what_to
     here.own()
     merged(here, 1_001)
 
-    assert here.machine.ticked(OVER_BUDGET_MS) == []
-    (failed,) = here.machine.ticked(OVER_BUDGET_MS + 1)
+    assert here.machine.ticked(2) == []
+    assert here.machine.ticked(OVER_BUDGET_MS + 1) == []
+    (failed,) = here.machine.ticked(OVER_BUDGET_MS + 2)
 
     assert isinstance(failed, FailTask)
     assert failed.task == NAME
     assert "1001 bytes" in failed.detail
     assert "1000" in failed.detail
     assert "cluster.log_bytes_max" in failed.detail
-    assert here.machine.ticked(OVER_BUDGET_MS + 2) == []
+    assert here.machine.ticked(OVER_BUDGET_MS + 3) == []
 
 
 def test_a_task_at_its_budget_goes_on() -> None:
