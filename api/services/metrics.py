@@ -271,6 +271,9 @@ def _balance(members: Mapping[MemberId, MemberInfo]) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "mars_reducer_rows_ratio", "Max/min of the reducers' rows.", value=balance.rows_ratio
     )
+    yield CounterMetricFamily(
+        "mars_bucket_moves", "Buckets moved since this leader began.", value=balance.moves_total
+    )
     strategy = GaugeMetricFamily(
         "mars_balance_strategy", "1 for how buckets are spread.", labels=["strategy"]
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 import click
 import msgspec
@@ -35,9 +36,9 @@ def dead(
 ) -> None:
     """Rows of task NAME that were not counted, and why: a table, or (--json) one line each."""
     with Client(api_address(api)) as client:
-        rows = _rows(client, name, reason, None if everything else limit)
+        rows = _rows(client, name, reason, None if everything else limit + 1)
         if as_json:
-            for row in rows:
+            for row in rows if everything else islice(rows, limit):
                 click.echo(msgspec.json.encode(row).decode())
             return
         titles = ("reason", "where", "offsets", "rows", "window", "sample")
@@ -45,7 +46,10 @@ def dead(
     if not listed:
         output().print("Every row that was read so far is counted, filtered or still to be told.")
         return
-    output().print(table(titles, listed))
+    shown = listed if everything else listed[:limit]
+    output().print(table(titles, shown))
+    if len(listed) > len(shown):
+        output().print(f"These are the first {limit}. There are more: --all lists them.")
 
 
 def _rows(client: Client, name: str, reason: str | None, limit: int | None) -> Iterator[DeadRow]:

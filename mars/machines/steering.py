@@ -104,6 +104,7 @@ class Steering:
         self._loans: dict[Bucket, Loan] = {}
         self._lent: set[Bucket] = set()
         self._told: deque[Move] = deque(maxlen=MOVES_TOLD)
+        self._moves_total = 0
         self._fewer_since_s: dict[str, float] = {}
         self._wanted: dict[str, Wanted] = {}
         self._calm_since_s: dict[Bucket, float] = {}
@@ -239,6 +240,7 @@ class Steering:
             if move.bucket not in self._lent:
                 self._assist_after_s = self._quiet_until_s
             self._told.append(move)
+            self._moves_total += 1
             self._note_loan(move, now_s)
         self._lent = set()
 
@@ -252,6 +254,7 @@ class Steering:
             },
             wanted=tuple(self._wanted[role] for role in sorted(self._wanted)),
             moves=tuple(self._told),
+            moves_total=self._moves_total,
             strategy=self._choice.strategy.value,
             strategy_reason=self._choice.reason,
             rows_ratio=round(rows_ratio(loads.reducers), 2),

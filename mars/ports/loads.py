@@ -61,9 +61,10 @@ class Balance:
     """What the leader makes of the loads.
 
     `mean_use` and `deviation` are of the CPU use of those reducers whose figures are fresh.
-    `pressure` is each one's pressure. `moves` are the last ones, oldest first. `strategy` is how
-    buckets are spread at the moment, and why; `rows_ratio` is max/min of the reducers' rows.
-    `assisted` are the buckets that have assistants.
+    `pressure` is each one's pressure. `moves` are the last ones, oldest first, and `moves_total`
+    how many there were since this leader began. `strategy` is how buckets are spread at the moment,
+    and why; `rows_ratio` is max/min of the reducers' rows. `assisted` are the buckets that have
+    assistants.
     """
 
     mean_use: float = 0.0
@@ -71,6 +72,7 @@ class Balance:
     pressure: Mapping[MemberId, float] = field(default_factory=dict)
     wanted: tuple[Wanted, ...] = ()
     moves: tuple[Move, ...] = ()
+    moves_total: int = 0
     strategy: str = ""
     strategy_reason: str = ""
     rows_ratio: float = 1.0

@@ -1,0 +1,65 @@
+"""What `mars dead` shows, and that it says so where there is more."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import mars.client
+from mars.audits import DeadRow, DeadRows
+from mars.cli import run
+from mars.types import Reason
+
+ROWS = tuple(
+    DeadRow(
+        partition=0,
+        lane=None,
+        topic="flows",
+        offset=number,
+        next=number + 1,
+        rows=1,
+        reason=Reason.LATE,
+        version=1,
+        window_start=0,
+        detail="",
+        sample=None,
+    )
+    for number in range(5)
+)
+
+
+@pytest.fixture(autouse=True)
+def pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers as the API would."""
+
+    def dead(
+        _client: object, _name: str, *, reason: str | None, after: str | None, limit: int
+    ) -> DeadRows:
+        assert reason is None
+        first = int(after or 0)
+        end = min(first + limit, len(ROWS))
+        return DeadRows(ROWS[first:end], str(end) if end < len(ROWS) else None)
+
+    monkeypatch.setattr(mars.client.Client, "dead", dead)
+
+
+@pytest.mark.parametrize(
+    ("asked", "shown", "more"),
+    [(["--limit", "3"], 3, True), (["--limit", "5"], 5, False), (["--all"], 5, False)],
+)
+def test_a_list_that_is_cut_says_so(
+    asked: list[str], shown: int, more: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["dead", "one", *asked, "--api", "http://api"]) == 0
+
+    said = capsys.readouterr().out
+    assert said.count("flows[0]") == shown
+    assert ("--all" in said) is more
+
+
+def test_as_json_there_are_rows_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["dead", "one", "--limit", "3", "--json", "--api", "http://api"]) == 0
+
+    lines = capsys.readouterr().out.splitlines()
+    assert [json.loads(line)["offset"] for line in lines] == [0, 1, 2]
