@@ -578,12 +578,13 @@ class BucketTask:
     def compactable(self, budget: int) -> bool:
         """True if there are entries that one entry of each version could stand for.
 
+        The base may stand for them already: saved panes hold what is read again for other buckets.
         Over the budget any entry is worth it, and so is a base that holds what is closed by now.
         """
         if not all(one.settled or number in self.records for number, one in self._foldings.items()):
             return False
         over = self.head is not None and self.head.log_bytes > budget
-        return len(self._log) > 1 or (over and not self._is_merged)
+        return len(self._log) > 1 or bool(self._contained) or (over and not self._is_merged)
 
     @property
     def _is_merged(self) -> bool:

@@ -6,13 +6,14 @@ lane   0 ............ S ............ M        window of an hour, saved every sec
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from mars.adapters.kafka.wire import state_key
 from mars.definitions import TaskState
 from mars.machines.events import TasksChanged
 from mars.plan import WatermarkScope, WindowShape
 from mars.ports import Progress
-from mars.types import Lane, Topic
+from mars.types import Bucket, Lane, Topic
 from tests.unit.machines.reducing_rows import NAME, RowSpec, make_task
 from tests.unit.machines.reducing_world import BUCKETS, Reducer, World, counted
 
@@ -199,6 +200,32 @@ def test_buckets_with_newer_snapshots_pass_over_what_others_have_read_again() ->
     end_of_hour(here, made, fed)
 
     assert here.emitted(NAME) == wanted(fed)
+
+
+def test_what_saved_panes_hold_already_leaves_a_log_that_fills_before_all_is_read_again() -> None:
+    here = world()
+    here.assign({0: "r1", 1: "other", 2: "other"})
+    first = Reducer(here, "r1")
+    other = Reducer(here, "other")
+    fed = 0
+    for second in range(8):
+        feed(here, fed, 2)
+        fed += 2
+        first.run(10, elapsed_ms=100)
+        if second < 3:
+            other.run(10, elapsed_ms=1)
+    (saved,) = (record.snapshot for record in newest(here) if record.bucket == 0)
+    assert saved is not None
+
+    here.limits = replace(here.limits, log_bytes_max=1, snapshot_every_ms=10**9)
+    made, offsets = recover(here, "r3")
+    lane, until = Lane("0"), saved.merged[Lane("0")]
+    assert offsets[lane] < until, "nothing is read again that is saved: the test shows nothing"
+    for at in range(offsets[lane], until):
+        here.append(NAME, lane, at, rows(at, 1))
+        made.run(3)
+
+    assert not here.store.snapshot().tasks[NAME].logs.get(Bucket(0))
 
 
 def test_an_owner_that_dies_after_it_has_put_panes_back_leaves_nothing_undone() -> None:
