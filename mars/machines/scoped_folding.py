@@ -39,6 +39,8 @@ class KeyFolding(Folding):
         self._aside: list[Entry] = []
         self._ahead: Mapping[int, int] | None = None
         """How many groups are due by their keys, by the starts of their windows; None: unknown."""
+        if not self._ledger.read:  # nothing lies below M
+            self.settle()
 
     # ------------------------------------------------------------------------------- reading
 

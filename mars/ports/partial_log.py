@@ -87,7 +87,8 @@ class Head:
     `marks_ms` holds lanes that have one. `idle` are the lanes whose idle lease has not expired.
     `now_ms` is the store's clock. `log_bytes` is the size of the task's logs. `ends` names the
     lanes that have an end (those of backfills), with the offset at which they are finished.
-    `run_id` is the server's, another one after each start.
+    `run_id` is of the server and of its history: another one after each start, and after each time
+    it was a replica.
     """
 
     epoch: StoreEpoch
@@ -179,7 +180,7 @@ class TaskStart:
 
 @dataclass(frozen=True, slots=True)
 class StoreIdentity:
-    """Which store answers: the server's run id, and what the last recovery left in it."""
+    """Which store answers: its run id (see `Head`), and what the last recovery left in it."""
 
     run_id: str
     sealed_run_id: str | None

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import redis
@@ -68,7 +69,15 @@ def own_server(valkey_server: ValkeyServer, tmp_path: Path) -> Iterator[ValkeySe
 
 @pytest.fixture
 def own_log(own_server: ValkeyServer) -> Iterator[RedisPartialLog]:
-    """A log on that server, with time-outs too short to wait for."""
+    """A log on that server."""
+    log = RedisPartialLog.open(Settings(redis=RedisSettings(url=own_server.url)), BUCKETS)
+    yield log
+    log.close()
+
+
+@pytest.fixture
+def hasty_log(own_server: ValkeyServer) -> Iterator[RedisPartialLog]:
+    """Another one, with time-outs too short to wait for: for a server that stands still."""
     settings = RedisSettings(url=own_server.url)
     client, bell = connect(settings, SHORT_S), connect(settings, SHORT_S)
     log = RedisPartialLog(client, bell, "default", BUCKETS, 1_000_000)
@@ -119,7 +128,7 @@ def test_unreadable_url_is_an_error_of_the_settings() -> None:
 
 @pytest.mark.integration
 def test_server_that_stands_still_is_unavailable_in_time(
-    own_server: ValkeyServer, own_log: RedisPartialLog
+    own_server: ValkeyServer, own_log: RedisPartialLog, hasty_log: RedisPartialLog
 ) -> None:
     own_log.initialise(TASK, EPOCH, start())
     assert own_log.ping() is None
@@ -127,20 +136,20 @@ def test_server_that_stands_still_is_unavailable_in_time(
     for call in CALLS[:5]:
         began = time.monotonic()
         with pytest.raises(Unavailable, match="no answer"):
-            call(own_log)
+            call(hasty_log)
         assert time.monotonic() - began < 4 * SHORT_S
-    assert "no answer" in str(own_log.ping())
+    assert "no answer" in str(hasty_log.ping())
 
 
 @pytest.mark.integration
 def test_call_that_timed_out_is_never_repeated_by_the_client(
-    own_server: ValkeyServer, own_log: RedisPartialLog
+    own_server: ValkeyServer, own_log: RedisPartialLog, hasty_log: RedisPartialLog
 ) -> None:
     own_log.initialise(TASK, EPOCH, start())
     own_log.append(TASK, EPOCH, 1, batch(0, 10))
     own_server.pause()
     with pytest.raises(Unavailable):
-        own_log.append(TASK, EPOCH, 1, batch(10, 20))
+        hasty_log.append(TASK, EPOCH, 1, batch(10, 20))
     own_server.resume()
     # It may have taken effect, once; the compare-and-set tells.
     assert own_log.append(TASK, EPOCH, 1, batch(10, 20)) in (Applied(2), Stale(LANE, 20))
@@ -391,6 +400,36 @@ def test_restarted_server_is_another_one_and_empty(
     assert after.run_id != before.run_id
     assert after.sealed_epoch is None
     assert own_log.head([TASK]) == {TASK: None}
+
+
+@pytest.mark.integration
+def test_a_server_that_was_a_replica_meanwhile_is_another_one(
+    own_server: ValkeyServer, own_log: RedisPartialLog, valkey_server: ValkeyServer
+) -> None:
+    """Promoted again, it holds what the other one held: its own run id would not tell."""
+    own_log.initialise(TASK, EPOCH, start())
+    before = own_log.identity()
+    head = own_log.head([TASK])[TASK]
+    assert head is not None
+    assert head.run_id == before.run_id
+    admin = redis.Redis.from_url(own_server.url)
+    own_id = admin.info("server")["run_id"]
+
+    with redis.Redis.from_url(valkey_server.url) as other:
+        other.config_set("repl-diskless-sync-delay", 0)
+    port = urlsplit(valkey_server.url).port
+    admin.execute_command("REPLICAOF", "127.0.0.1", str(port))
+    eventually(lambda: admin.info("replication")["master_link_status"] == "up")
+    admin.execute_command("REPLICAOF", "NO", "ONE")
+    own_log.initialise(TASK, EPOCH, start())
+
+    after = own_log.identity()
+    head = own_log.head([TASK])[TASK]
+    assert admin.info("server")["run_id"] == own_id
+    admin.close()
+    assert after.run_id != before.run_id
+    assert head is not None
+    assert head.run_id == after.run_id
 
 
 @pytest.mark.integration

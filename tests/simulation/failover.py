@@ -1,8 +1,8 @@
 """A second server for the store, which follows the first at some distance.
 
 It takes the other's place as it is by then: what was written since it last followed is gone, and
-nobody is told. The other one keeps what it has, and may come back with that: each has a run id of
-its own, as Redis has.
+nobody is told. The other one keeps what it has, and may come back with that, unless it follows by
+then. Each has a run id of its own, and another one each time it is promoted, as in Redis.
 """
 
 from __future__ import annotations
@@ -22,15 +22,17 @@ class Standby:
         self._watch = watch
         self._starts = STANDBY_STARTS
         self._held = StoreSnapshot({}, None)
+        self._follows = False
 
     def follow(self) -> None:
         """Take over all that the other one holds now."""
-        self._held = self._copy()
+        self._held, self._follows = self._copy(), True
 
     def take_over(self) -> None:
         """Change places with the other one."""
         store, held = self._store, self._held
-        self._held = self._copy()
+        self._starts += self._follows
+        self._held, self._follows = self._copy(), False
         store.tasks = {name: task.copy() for name, task in held.tasks.items()}
         store.sealed = held.sealed
         self._starts, store.starts = store.starts, self._starts

@@ -154,7 +154,7 @@ class MemoryStore:
 
     @property
     def run_id(self) -> str:
-        """Another one after each restart."""
+        """Another one after each restart, and each time it was a replica."""
         return f"run-{self.starts}"
 
     def ring(self, task: TaskName) -> None:

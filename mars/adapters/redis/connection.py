@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,6 +26,9 @@ CONNECTIONS_MAX = 64
 
 RESP_VERSION = 2
 """The older protocol does all that is needed, with one round trip less per connection."""
+
+RUN_SECTIONS = ("server", "replication")
+"""What INFO is asked for: `run_id_of` takes it."""
 
 _SENTENCES: tuple[tuple[type[Exception], str], ...] = (
     (
@@ -122,3 +125,12 @@ def _tls(settings: RedisSettings) -> dict[str, str]:
         "ssl_keyfile": settings.tls_key_location,
     }
     return {name: value for name, value in given.items() if value}
+
+
+def run_id_of(info: Mapping[str, Any]) -> str:
+    """The id of a server and of the history that it holds; the scripts put it together, too.
+
+    A server that becomes a replica of another one, and is promoted again, has what that one held
+    and its own run id. Only its replication id is another one then.
+    """
+    return f"{info['run_id']}{info['master_replid']}"

@@ -8,7 +8,14 @@ from typing import Any
 import redis
 from redis.exceptions import OutOfMemoryError
 
-from mars.adapters.redis.connection import BELL_TIMEOUT_S, connect, translated, unavailable
+from mars.adapters.redis.connection import (
+    BELL_TIMEOUT_S,
+    RUN_SECTIONS,
+    connect,
+    run_id_of,
+    translated,
+    unavailable,
+)
 from mars.adapters.redis.doorbell import Doorbell
 from mars.adapters.redis.keys import TaskKeys, store_key
 from mars.adapters.redis.scripts import Argument, Call, Script
@@ -117,13 +124,13 @@ class RedisPartialLog:
         return None
 
     def identity(self) -> StoreIdentity:
-        """The server's run id, and what the last recovery left."""
+        """The run id, and what the last recovery left."""
         with translated(), self._client.pipeline(transaction=False) as pipeline:
-            pipeline.info("server")
+            pipeline.info(*RUN_SECTIONS)
             pipeline.hmget(store_key(self._namespace), "epoch", "run_id")
             server, (epoch, run_id) = pipeline.execute()
         return StoreIdentity(
-            run_id=str(server["run_id"]),
+            run_id=run_id_of(server),
             sealed_run_id=None if run_id is None else run_id.decode(),
             sealed_epoch=None if epoch is None else StoreEpoch(int(epoch)),
         )
@@ -359,9 +366,9 @@ class RedisPartialLog:
                 pipeline.xrange(log, f"{request.after + 1}-0", f"{request.upto}-0")
                 pipeline.zrangebyscore(keys.merged(request.bucket), request.after + 1, request.upto)
                 _count(pipeline, keys, request.bucket)
-            pipeline.info("server")
+            pipeline.info(*RUN_SECTIONS)
             *answers, server = pipeline.execute()
-        run_id = str(server["run_id"])
+        run_id = run_id_of(server)
         return [
             LogSlice(None, log_entries(*found), run_id=run_id, vanished=_vanished(counts))
             for *found, counts in _of_each(answers, 2)
@@ -387,9 +394,9 @@ class RedisPartialLog:
                 pipeline.xrange(keys.log(bucket), "-", f"{upto}-0")
                 pipeline.zrangebyscore(keys.merged(bucket), "-inf", merged_upto or upto)
                 _count(pipeline, keys, bucket)
-            pipeline.info("server")
+            pipeline.info(*RUN_SECTIONS)
             *answers, server = pipeline.execute()
-        run_id = str(server["run_id"])
+        run_id = run_id_of(server)
         return [
             _whole_slice(bases, _begun(log_entries(*found), upto), run_id, _vanished(counts))
             for bases, *found, counts in _of_each(answers, 3)

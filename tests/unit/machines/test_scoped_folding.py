@@ -197,6 +197,16 @@ def test_a_successor_needs_no_order_of_entries_and_no_rows_that_were_emitted() -
     assert commit(new, closed_s=20, p0=4, p1=2) == {(10, "x"): 2, (10, "y"): 1}
 
 
+def test_a_version_without_accounted_rows_waits_for_none() -> None:
+    """Else its log could not be merged before all that others have accounted for is read again."""
+    new = fold(merged={P0: 5})
+
+    take(new, 1, 5, [(3, "x")])
+
+    assert new.settled
+    assert new.ledger(None).read == 1
+
+
 def test_rows_above_m_wait_until_all_below_it_are_back() -> None:
     folding = fold()
     take(folding, 1, 0, [(1, "x")])

@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
--- merge, version 1: put one entry, which an assistant has merged, in place of several of a log: of
+-- merge, version 2: put one entry, which an assistant has merged, in place of several of a log: of
 -- all of them or of none. Allowed without memory: it frees some.
 --
 -- KEYS   1 meta   2 bytes   3 log   4 sizes of that log (see append.lua)
 --        5 merged    sorted set: what stands for several entries, by the last one's seq, whose size
 --                    in 4 is that of all of it; a stream takes nothing between its entries
 --        6 cleared   see clear.lua
--- ARGV   1 store epoch   2 version   3 run id of the server on which they were read   4 bucket
+-- ARGV   1 store epoch   2 version   3 run id of what they were read from (see head.lua)   4 bucket
 --        5 owner epoch   6 bytes that an entry counts for besides its content   7 content
 --        8 ... seq of each entry, ascending
 -- Answers   1 done | 0 refused: no such task, epoch or version, another server, not cleared, or an
@@ -14,7 +14,9 @@
 
 local meta = redis.call('HMGET', KEYS[1], 'epoch', 'version')
 if meta[1] ~= ARGV[1] or meta[2] ~= ARGV[2] then return 0 end
-if string.match(redis.call('INFO', 'server'), 'run_id:(%x+)') ~= ARGV[3] then return 0 end
+local server = redis.call('INFO', 'server', 'replication')
+local run_id = string.match(server, 'run_id:(%x+)') .. string.match(server, 'master_replid:(%x+)')
+if run_id ~= ARGV[3] then return 0 end
 
 local first, last = ARGV[8], ARGV[#ARGV]
 local cleared = redis.call('HGET', KEYS[6], ARGV[4])
