@@ -17,7 +17,7 @@ import pytest
 import redis
 
 from tests.support.cluster import MarsCluster, running_mars, wait_for
-from tests.support.late import assert_late_are_accounted, late_row, without_late
+from tests.support.late import apart, assert_late_are_accounted, late_row
 from tests.support.rows import (
     QUERY,
     Result,
@@ -187,8 +187,9 @@ def test_late_rows_of_a_history_are_in_a_result_or_named_and_never_both(mars: Ma
 
     wait_for("all rows", accounted, seconds=120)
     results = mars.read("mars.results.laggards")
-    assert_exactly_once(without_late(results), expected(rows))
-    assert_late_are_accounted(mars, "laggards", late, results, 5_000)
+    in_time, too_late = apart(results)
+    assert_exactly_once(in_time, expected(rows))
+    assert_late_are_accounted(mars, "laggards", late, too_late, 5_000)
 
 
 def _rows_done(mars: MarsCluster, name: str) -> int:

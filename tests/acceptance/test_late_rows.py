@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.cluster import MarsCluster, wait_for
+from tests.support.late import newest_revisions
 from tests.support.rows import Result
 
 pytestmark = pytest.mark.acceptance
@@ -64,15 +65,10 @@ class Flow:
 
 def newest(results: list[Result]) -> dict[tuple[int, str], tuple[int, int]]:
     """Of each key the highest revision, without the deleted; no revision comes twice."""
-    revisions: dict[tuple[int, str], tuple[int, Row | None]] = {}
-    for _key, value, headers in results:
-        place, revision = (value["window_start"], value["sip"]), int(headers["mars-revision"])
-        assert revisions.get(place, (-1, None))[0] < revision, f"{place} {revision} again"
-        revisions[place] = (revision, None if headers.get("mars-deleted") == "1" else value)
+    found = newest_revisions(results, lambda value: (value["window_start"], value["sip"]))
     return {
-        place: (value["n"], value["ids"])
-        for place, (_revision, value) in revisions.items()
-        if value is not None
+        (value["window_start"], value["sip"]): (value["n"], value["ids"])
+        for _key, value, _headers in found
     }
 
 

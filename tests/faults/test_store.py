@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.cluster import MarsCluster, wait_for
 from tests.support.kafka import group_members
-from tests.support.late import assert_late_are_accounted, late_row, without_late
+from tests.support.late import apart, assert_late_are_accounted, late_row
 from tests.support.load import PARTITIONS, Load
 from tests.support.progress import assert_progress_only_goes_forward, saved_through
 from tests.support.rows import assert_exactly_once, expected
@@ -127,9 +127,9 @@ def test_18_late_rows_across_a_loss_are_counted_or_named_and_never_both(
     rows = len(load.rows) + PARTITIONS + len(late)
     wait_for("all rows", lambda: mars.client.ledger("f18").read >= rows, seconds=120)
     wait_for("no open row", lambda: mars.client.ledger("f18").open == 0, seconds=120)
-    results = mars.read("mars.results.f18")
-    assert_exactly_once(without_late(results), expected(load.rows, 1000))
-    ledger = assert_late_are_accounted(mars, "f18", late, results, 1000)
+    in_time, too_late = apart(mars.read("mars.results.f18"))
+    assert_exactly_once(in_time, expected(load.rows, 1000))
+    ledger = assert_late_are_accounted(mars, "f18", late, too_late, 1000)
     assert (ledger.bad, ledger.future, ledger.filtered) == (0, 0, PARTITIONS)
     assert_progress_only_goes_forward(mars.file["kafka"])
 

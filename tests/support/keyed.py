@@ -46,10 +46,10 @@ def keyed(rows: Sequence[Row]) -> list[tuple[int, bytes | None]]:
 
 
 class KeyedLoad(Load):
-    """A load like that, and a task that closes windows key by key."""
+    """A load like that, and a task that closes windows key by key, or by buckets of keys."""
 
-    def __init__(self, *given: Any, **options: Any) -> None:
-        super().__init__(*given, watermark="key", key_lag=f"{KEY_LAG_S}s", **options)
+    def __init__(self, *given: Any, watermark: str = "key", **options: Any) -> None:
+        super().__init__(*given, watermark=watermark, key_lag=f"{KEY_LAG_S}s", **options)
 
     def made(self, rows: list[Row]) -> list[Row]:
         """Some keys are slow."""
