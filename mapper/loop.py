@@ -37,7 +37,7 @@ from mars.machines.mapping_events import (
     Ticked,
 )
 from mars.ports import Applied, Coordinator, Fetched, PartialLog, Registry, SourceReader
-from mars.process import logs
+from mars.process import logs, tracing
 from mars.process.acting import feed
 from mars.process.life import Life, Services
 from mars.process.member import Reporter
@@ -201,6 +201,7 @@ class MapperLoop:
                 outcome = self._services.attempt(
                     "redis", lambda: store.append(task, epoch, version, mapped)
                 )
+                tracing.appended(self._log, task, epoch, version, mapped, outcome)
                 if tracking is not None and isinstance(outcome, Applied):
                     tracking.stored(task, epoch, version, outcome.seq, mapped)
                 return Offered(instruction, outcome)

@@ -60,7 +60,7 @@ from mars.ports import (
     Registry,
     ResultSink,
 )
-from mars.process import incidents, logs
+from mars.process import incidents, logs, tracing
 from mars.process.incidents import Tell, untold
 from mars.process.life import Life, Services
 from mars.process.member import Reporter
@@ -269,6 +269,8 @@ class ReducerLoop:
         heads = self._services.attempt("redis", lambda: self._store.head(names)) or {}
         for read, piece in zip(reads, slices, strict=True):
             self._rows += sum(entry.partial.counts.read for entry in piece.entries)
+            if (head := heads.get(read.task)) is not None:
+                tracing.read(self._log, read.task, head.epoch, read.bucket, piece)
             with self._metering.busy(read.bucket):
                 instructions = self._machine.handle(LogRead(read, piece, heads.get(read.task)))
             self._carry_out(instructions)
@@ -336,6 +338,8 @@ class ReducerLoop:
         """An outcome from the bucket threads says whether Kafka answers."""
         if isinstance(event, BucketClaimed | BucketCommitted):
             self._services.found("kafka")
+        if isinstance(event, BucketCommitted):
+            tracing.committed(self._log, event.committed.progress)
 
     def _carry_out(self, instructions: list[Instruction]) -> None:
         for instruction in instructions:

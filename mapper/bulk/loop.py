@@ -38,7 +38,7 @@ from mars.machines.bulk_events import (
     Ticked,
 )
 from mars.ports import Applied, BulkEngine, Coordinator, MapJob, PartialLog, Registry, TopicAdmin
-from mars.process import logs
+from mars.process import logs, tracing
 from mars.process.acting import feed
 from mars.process.life import Life, Services
 from mars.process.member import Reporter
@@ -176,6 +176,7 @@ class BulkLoop:
                 outcome = self._services.attempt(
                     "redis", lambda: store.append(task, epoch, version, mapped)
                 )
+                tracing.appended(self._log, task, epoch, version, mapped, outcome)
                 if tracking is not None and isinstance(outcome, Applied):
                     tracking.stored(task, epoch, version, outcome.seq, mapped)
                 return Appended(instruction, outcome)

@@ -66,6 +66,11 @@ def logger(name: str) -> logging.Logger:
     return logging.getLogger(name)
 
 
+def debug(log: logging.Logger, text: str, **fields: object) -> None:
+    """A step that is told only where somebody looks for the cause of something."""
+    log.debug(text, extra={_FIELDS: fields})
+
+
 def info(log: logging.Logger, text: str, **fields: object) -> None:
     """Something happened that explains later lines."""
     log.info(text, extra={_FIELDS: fields})

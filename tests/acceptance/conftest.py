@@ -20,6 +20,9 @@ log_bytes_max = {LOG_BYTES_MAX}
 
 [reducer]
 progress_interval_ms = {PROGRESS_INTERVAL_MS}
+
+[logging]
+level = "debug"
 """
 
 
