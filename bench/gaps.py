@@ -1,10 +1,11 @@
 """How long results stay away when something fails: `python -m bench.gaps [TIMES] [WORD ...]`.
 
 Rows come at a steady rate, windows close each second, each bucket writes a partition of its own. A
-process gets SIGKILL and is started again as `mars up` does; Valkey is emptied; ZooKeeper comes back
-without its data. The gap of a bucket is the longest time without a new result of it around that;
-undisturbed, that is the window's length. Printed are, for each kind of blow, the most and the least
-disturbed bucket: median and worst of all times. Words choose the kinds whose names contain one.
+process gets SIGKILL and is started again as `mars up` does; a reducer is asked to stop, which hands
+its buckets over; Valkey is emptied; ZooKeeper comes back without its data. The gap of a bucket is
+the longest time without a new result of it around that; undisturbed, that is the window's length.
+Printed are, for each kind of blow, the most and the least disturbed bucket: median and worst of all
+times. Words choose the kinds whose names contain one.
 """
 
 from __future__ import annotations
@@ -129,12 +130,15 @@ class Victims:
 
     def __post_init__(self) -> None:
         every: dict[str, Callable[[], None]] = {
-            "a mapper killed": lambda: self._kill("mapper-1"),
-            "a reducer killed": lambda: self._kill(self._reducer(leading=False)),
-            "the leader killed": lambda: self._kill(self._reducer(leading=True)),
+            "a reducer asked to stop": lambda: self._end(
+                self._reducer(leading=False), signal.SIGTERM
+            ),
+            "a mapper killed": lambda: self._end("mapper-1"),
+            "a reducer killed": lambda: self._end(self._reducer(leading=False)),
+            "the leader killed": lambda: self._end(self._reducer(leading=True)),
             "Valkey emptied (FLUSHALL)": self._flush,
-            "Valkey killed": lambda: self._kill("redis"),
-            "ZooKeeper killed": lambda: self._kill("zookeeper"),
+            "Valkey killed": lambda: self._end("redis"),
+            "ZooKeeper killed": lambda: self._end("zookeeper"),
             "ZooKeeper wiped": self._wipe,
         }
         chosen = [one for one in every if any(word in one.lower() for word in self.words or [""])]
@@ -146,7 +150,7 @@ class Victims:
     def _wipe(self) -> None:
         """Its data goes before it does, so that it is started again on nothing."""
         shutil.rmtree(self.data / "zookeeper" / "snapshots")
-        self._kill("zookeeper")
+        self._end("zookeeper")
 
     def _reducer(self, *, leading: bool) -> str:
         leader = self.client.cluster().leader
@@ -155,13 +159,13 @@ class Victims:
         others = {"reducer-1", "reducer-2"} - {leader.member}
         return leader.member if leading else min(others)
 
-    def _kill(self, name: str) -> None:
-        """SIGKILL."""
+    def _end(self, name: str, how: signal.Signals = signal.SIGKILL) -> None:
+        """Send a signal; `mars up` starts the process again."""
         children = [*self.supervisor.servers, *self.supervisor.roles]
         pid = next(child.pid for child in children if child.name == name)
         if pid is None:
             raise BenchError(f"{name} does not run.")
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, how)
 
 
 @contextmanager
