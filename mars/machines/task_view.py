@@ -64,7 +64,12 @@ class TaskView:
         """True if rows of the lane may be offered."""
         if not (self.known and self.task.running and lane in self.offsets):
             return False
-        return self.offsets[lane] >= self.task.definition.catch_up.get(lane, 0)
+        definition, offset = self.task.definition, self.offsets[lane]
+        if not definition.begun or offset < definition.catch_up.get(lane, 0):
+            return False
+        # What a newer release than ours has stored may not compile: a mapper of that takes it.
+        version, _end = definition.version_at(lane, offset)
+        return version in self.task.plans
 
     def forget_lane(self, lane: Lane) -> None:
         """Another mapper reads the lane now."""

@@ -252,5 +252,5 @@ def _close(one: object, other: object) -> bool:
 def _decoded(value: bytes) -> object:
     try:
         return msgspec.json.decode(value)
-    except msgspec.MsgspecError:
-        return value
+    except (ValueError, RecursionError):
+        return value  # no JSON, no UTF-8, or too deep

@@ -59,6 +59,28 @@ def test_rows_come_with_what_is_known_of_them(kafka_cluster: KafkaCluster, group
     assert (found.version, found.revision, found.complete) == (3, 2, False)
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (b"[0", b'{"number":2}'),
+        (b'{"a":0}', b'{"number":2}'),
+        (b"[0]", b'{"number":2'),
+        (b"[0]", b'{"number":"\xff"}'),
+        (b"[0]", b'{"number":' + b"[" * 5_000 + b"]" * 5_000 + b"}"),
+    ],
+    ids=["key-cut", "key-is-no-list", "value-cut", "no-utf-8", "too-deep"],
+)
+def test_record_that_only_looks_like_a_row_is_passed_over(
+    kafka_cluster: KafkaCluster, group: str, key: bytes, value: bytes
+) -> None:
+    topic = kafka_cluster.topic(2)
+    headers = result_headers(TASK, 3, Bucket(0), 1, complete=True)
+    kafka_cluster.append(topic, 0, [value], key=key, headers=headers)
+    write(kafka_cluster, topic, [4])
+    with consumer(kafka_cluster, topic, group) as rows:
+        assert next(rows).row["number"] == 4
+
+
 def test_consumer_that_has_gone_deaf_says_so_and_the_next_one_goes_on(
     kafka_cluster: KafkaCluster, group: str, goes_deaf: type[GoesDeaf]
 ) -> None:

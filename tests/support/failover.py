@@ -142,14 +142,17 @@ def failover(mars: MarsCluster, buckets: int) -> Iterator[Failover]:
         # By default it waits 5 s for further replicas.
         primary.client.config_set("repl-diskless-sync-delay", 0)
         replication = stack.enter_context(closing(Link(primary.port)))
-        roles = {
-            name: stack.enter_context(LinkedRole(mars, name.partition("-")[0], name))
-            for name in (*MAPPERS, *REDUCERS)
-        }
+        roles: dict[str, LinkedRole] = {}
+        pair = Failover(primary, replica, replication, roles)
+        # A primary takes another replication id when its first replica comes, which is a loss of
+        # the store to Mars: before anything is in it.
+        pair.follow()
+        for name in (*MAPPERS, *REDUCERS):
+            roles[name] = stack.enter_context(LinkedRole(mars, name.partition("-")[0], name))
         stack.enter_context(mars.stopped("api"))
         roles[API] = stack.enter_context(_api(mars))
         wait_for("mappers and reducers", lambda: members(mars).keys() >= {*MAPPERS, *REDUCERS})
-        yield Failover(primary, replica, replication, roles)
+        yield pair
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from mars.adapters.kafka.errors import (
     unavailable,
 )
 from mars.adapters.kafka.gathering import Place
-from mars.adapters.kafka.rows import bytes_of, committed_row, headers_of
+from mars.adapters.kafka.rows import UNREADABLE, bytes_of, committed_row, headers_of
 from mars.errors import MarsError, NotFound, Unavailable
 from mars.settings import Settings
 from mars.types import TaskName, Topic
@@ -243,12 +243,17 @@ class KafkaResultConsumer:
         )
         if found is None:
             return None  # of another task that writes to the same topic
+        try:
+            key = msgspec.json.decode(found.key, type=list[Any])
+            row = msgspec.json.decode(found.value, type=dict[str, Any])
+        except UNREADABLE:
+            return None  # somebody else's, which only looks like one of ours
         return ConsumedRow(
             topic=self._topic,
             partition=found.partition,
             offset=found.offset,
-            key=msgspec.json.decode(found.key, type=list[Any]),
-            row=msgspec.json.decode(found.value, type=dict[str, Any]),
+            key=key,
+            row=row,
             version=found.version,
             revision=found.revision,
             complete=found.complete,

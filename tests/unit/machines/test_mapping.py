@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -216,6 +217,24 @@ def test_rows_before_a_new_versions_start_go_to_the_old_one_and_no_batch_mixes_t
     }
     assert versions[1][-1].next == 450
     assert versions[2][0].first == 450
+    assert here.counts("a") == here.expected()
+
+
+def test_a_version_that_does_not_compile_here_waits_and_no_other_task_with_it() -> None:
+    here = world()
+    both = make_task("a", make_version(1, {P0: 0}), make_version(2, {P0: 450}))
+    here.add(replace(both, plans={1: both.plans[1]}))
+    here.add(make_task("b"))
+    here.assign(0)
+
+    here.run()
+
+    assert (here.offsets("a")[P0], here.failed) == (450, {})
+    assert here.counts("b") == here.expected()
+
+    here.change(both)
+    here.run()
+
     assert here.counts("a") == here.expected()
 
 
