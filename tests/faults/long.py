@@ -47,6 +47,11 @@ PAUSE_S = (1.0, 5.0)
 LASTING_S = (1.0, 12.0)
 """How long what can last does: below and above the sessions of 6 and 10 s."""
 
+LONG_S = (30.0, 75.0)
+"""How long one in `LONG_OF` lasts: Kafka leaves a transaction open for 60 s."""
+
+LONG_OF = 16
+
 MAPPERS = ("mapper-a", "mapper-b")
 REDUCERS = ("reducer-a", "reducer-b")
 POISON = [kind for kind in JSON if kind.reason is not None and kind.field in {"", *FIELDS}]
@@ -93,12 +98,6 @@ class Arena:
             yield
         finally:
             self.roles[name].start()
-
-    @contextmanager
-    def kafka_stopped(self) -> Iterator[None]:
-        """SIGSTOP, then SIGCONT, to the broker."""
-        with self.mars.stopped("kafka"):
-            yield
 
     @contextmanager
     def full_store(self) -> Iterator[None]:
@@ -182,7 +181,8 @@ class Run:
         role = arena.roles[chance.choice([*MAPPERS, *REDUCERS])]
         reducer = arena.roles[chance.choice(REDUCERS)]
         server, how = chance.choice(["kafka", "zookeeper", "redis"]), chance.choice(list(BREAKS))
-        seconds, times = chance.uniform(*LASTING_S), chance.randrange(1, 6)
+        span = LASTING_S if chance.randrange(LONG_OF) else LONG_S
+        seconds, times = chance.uniform(*span), chance.randrange(1, 6)
         what, fault = chance.choice(
             [
                 (f"{role.name}: {server} {how}", broken(role, server, how)),
@@ -190,7 +190,7 @@ class Run:
                 (f"{reducer.name}: {times} commits late", commits_late(reducer, times)),
                 (f"{role.name} stands still", arena.paused(role.name)),
                 (f"{role.name} is away", arena.absent(role.name)),
-                ("Kafka stands still", arena.kafka_stopped()),
+                (f"{server} stands still", arena.mars.stopped(server)),
                 ("the store is full", arena.full_store()),
             ]
         )
