@@ -19,7 +19,10 @@ OK = b"HTTP/1.1 200 "
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What to ask: `clients` at once, for `seconds`; each waits `pause_s` after an answer."""
+    """What to ask: `clients` for `seconds`; each waits `pause_s` after an answer.
+
+    They begin one after the other within the first `pause_s`: so they do not come all at once.
+    """
 
     host: str
     port: int
@@ -58,11 +61,14 @@ class _NotOk(Exception):
 
 async def _all(asked: Asked) -> Answers:
     until_s = time.perf_counter() + asked.seconds
-    found = await asyncio.gather(*(_client(asked, until_s) for _ in range(asked.clients)))
+    apart_s = asked.pause_s / asked.clients
+    clients = (_client(asked, at * apart_s, until_s) for at in range(asked.clients))
+    found = await asyncio.gather(*clients)
     return Answers([took for one in found for took in one.took_s], found[0].bytes)
 
 
-async def _client(asked: Asked, until_s: float) -> Answers:
+async def _client(asked: Asked, wait_s: float, until_s: float) -> Answers:
+    await asyncio.sleep(wait_s)
     reader, writer = await asyncio.open_connection(asked.host, asked.port)
     request = f"GET {asked.path} HTTP/1.1\r\nHost: {asked.host}\r\n\r\n".encode()
     took_s, length = [], 0

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import cycle
 
 import polars as pl
@@ -40,8 +41,6 @@ bucket_rest_s = 6.0
 
 STRIKE_EVERY = 5
 """Looks, of one second each, between two strikes."""
-
-STRIKES_MIN = 4
 
 
 @pytest.fixture(scope="module")
@@ -123,32 +122,35 @@ def test_a_skewed_load_moves_buckets_for_a_stated_reason_and_results_stay_exact(
 
 
 def test_moves_under_fire(mars: MarsCluster) -> None:
-    """A reducer is killed, the store is flushed, and buckets move in between."""
+    """All kinds of faults strike, and buckets move in between."""
     seen: set[tuple[int, int]] = set()
-    strikes = 0
     load = SkewedLoad(mars, "fire", seconds=LONG_S, rows_per_s=2_000)
+    with load.running(), LinkedRole(mars, "reducer", "reducer-a") as lonely:
+        strikes = blows(mars, lonely)
 
-    def look_and_strike(turn: int) -> None:
-        nonlocal strikes
-        seen.update((move.bucket, move.at) for move in moves_by_load(load))
-        if turn % STRIKE_EVERY == 0:
-            strike(mars, strikes)
-            strikes += 1
+        def look_and_strike(turn: int) -> None:
+            seen.update((move.bucket, move.at) for move in moves_by_load(load))
+            if turn % STRIKE_EVERY == 0 and strikes:
+                strikes.pop(0)()
 
-    with load.running():
-        load.every(1, look_and_strike, until=lambda: bool(seen) and strikes >= STRIKES_MIN)
-
-    load.check()
+        load.every(1, look_and_strike, until=lambda: bool(seen) and not strikes)
+        load.check()
     assert seen, "no bucket moved because of load"
-    assert strikes >= STRIKES_MIN
+    assert not strikes
 
 
-def strike(mars: MarsCluster, turn: int) -> None:
-    """By turns FLUSHALL, and kill -9 of one reducer after the other."""
-    if turn % 2:
-        mars.kill(f"reducer-{turn // 2 % REDUCERS + 1}")
-    else:
-        flush_the_store(mars, turn)
+def blows(mars: MarsCluster, lonely: LinkedRole) -> list[Callable[[], object]]:
+    """Faults 8, 4, 3 and 6, one after the other. What lasts does so for longer than a session."""
+    return [
+        lambda: flush_the_store(mars, 0),
+        lambda: mars.kill("mapper-1", signal.SIGSTOP),
+        lambda: mars.kill("reducer-1"),
+        lambda: mars.kill("mapper-1", signal.SIGCONT),
+        lonely.zookeeper.cut,
+        lambda: flush_the_store(mars, 1),
+        lambda: mars.kill("reducer-2"),
+        lonely.zookeeper.heal,
+    ]
 
 
 def told(mars: MarsCluster) -> set[str]:
