@@ -298,7 +298,7 @@ class BucketTask:
         if newest or version.version not in self.records or folding.revising.pending:
             return False
         accounted = self._is_accounted(version, folding.merged)
-        return accounted and folding.ledger(folding.closed_ms).open == 0
+        return accounted and self._ledger(folding, folding.closed_ms).open == 0
 
     def _is_accounted(self, version: TaskVersion, merged: Mapping[Lane, int]) -> bool:
         """True for an older version none of whose rows lies at or above these offsets."""
@@ -444,7 +444,7 @@ class BucketTask:
             closed_ms=closed_ms,
             merged=merged,
             needed=_forward(needed_with(snapshot, kept), last),
-            ledger=folding.ledger(closed_ms, ahead.rows),
+            ledger=self._ledger(folding, closed_ms, ahead.rows),
             watermark_ms=level,
             incomplete_before_ms=folding.incomplete_before_ms,
             snapshot=snapshot,
@@ -455,6 +455,10 @@ class BucketTask:
             ahead_ms=ahead.upto_ms,
         )
         return record, parts
+
+    def _ledger(self, folding: Folding, closed_ms: int | None, ahead_rows: int = 0) -> Ledger:
+        """Before all is read again panes lack rows, which then seem to have been emitted."""
+        return folding.ledger(closed_ms, ahead_rows) if self.caught_up else folding.counted
 
     def _read(self, version: TaskVersion, merged: Mapping[Lane, int]) -> dict[Lane, int]:
         """What of `merged` was read in this life: rows beyond it are still to be read again."""

@@ -506,9 +506,14 @@ class Folding:
         shape = self.plan.window
         return [start for start in self._panes if last_window_end(shape, start) <= upto_ms]
 
+    @property
+    def counted(self) -> Ledger:
+        """The ledger as it stands as long as no more is emitted than what is committed."""
+        return self._ledger
+
     def ledger(self, closed_ms: int | None, ahead_rows: int = 0) -> Ledger:
         """The ledger as it stands once everything up to `closed_ms` is emitted, and so many rows
-        of windows that end later.
+        of windows that end later. All that is open must have been read.
         """
         gone = set(self._gone(closed_ms))
         still_open = sum(pane.rows for start, pane in self._panes.items() if start not in gone)

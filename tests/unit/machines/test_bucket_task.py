@@ -522,7 +522,7 @@ def results_by_version(part: BucketTask) -> dict[int, dict[tuple[int, str], int]
 def lost_store() -> tuple[BucketTask, Progress]:
     """A bucket that had accounted offsets 0 to 4 of both lanes, and has read lane 0 again."""
     record = make_progress(
-        {P0: 4, P1: 4}, needed={P0: 0, P1: 0}, ledger=Ledger(read=4, counted=4), emit=7
+        {P0: 4, P1: 4}, needed={P0: 0, P1: 0}, ledger=Ledger(read=8, counted=8), emit=7
     )
     part = begin(record)
     entries = make_entry(1, 0, [(1, "x"), (2, "x")]), make_entry(2, 2, [(3, "x"), (13, "x")])
@@ -541,7 +541,7 @@ def test_a_task_that_is_not_caught_up_commits_progress_and_no_rows() -> None:
     assert prepared.results == ()
     assert (record.closed_ms, record.watermark_ms, record.emit) == (None, None, 8)
     assert (record.merged, record.needed) == ({P0: 5, P1: 4}, {P0: 0, P1: 0})
-    assert (record.ledger.read, record.ledger.emitted) == (5, 0)
+    assert (record.ledger.read, record.ledger.emitted) == (9, 0)
 
 
 def test_what_was_read_again_is_merged_before_all_of_it_is_there() -> None:
