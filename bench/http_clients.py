@@ -19,7 +19,7 @@ OK = b"HTTP/1.1 200 "
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What to ask: `clients` for `seconds`, each once at least; each waits `pause_s` after an answer.
+    """What to ask: `clients` for `seconds`, each once at least, `pause_s` after its last answer.
 
     They begin one after the other within the first `pause_s`: so they do not come all at once.
     """
@@ -71,7 +71,8 @@ async def _client(asked: Asked, wait_s: float, until_s: float) -> Answers:
     await asyncio.sleep(wait_s)
     reader, writer = await asyncio.open_connection(asked.host, asked.port)
     request = f"GET {asked.path} HTTP/1.1\r\nHost: {asked.host}\r\n\r\n".encode()
-    took_s, length = [], 0
+    took_s: list[float] = []
+    length = 0
     try:
         while not took_s or time.perf_counter() < until_s:
             began_s = time.perf_counter()
