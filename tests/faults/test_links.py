@@ -16,9 +16,9 @@ from mars.adapters.redis.scripts import Script
 from mars.settings import Settings
 from tests.support.cluster import MarsCluster, wait_for
 from tests.support.kafka_proxy import END_TXN, Request
-from tests.support.linked import LinkedRole
+from tests.support.linked import Change, LinkedRole
 from tests.support.load import LONG_S, Load
-from tests.support.progress import claims
+from tests.support.progress import claims, open_transactions
 from tests.support.redis_proxy import Fate
 
 pytestmark = pytest.mark.faults
@@ -35,6 +35,9 @@ KILL_EVERY = 7
 LATE_MIN, LATE_MAX = 4, 12
 """Commits that come too late."""
 
+TRANSACTION_MS = 6_000
+"""How long Kafka leaves a transaction open: shorter than the usual minute, to wait less."""
+
 CLAIMS_MAX = 8
 """Of one bucket while its owner loses ZooKeeper once: a ping-pong makes dozens."""
 
@@ -45,14 +48,20 @@ def impatient(settings: Settings) -> Settings:
     return replace(settings, kafka=replace(settings.kafka, extra=extra))
 
 
+def hasty(settings: Settings) -> Settings:
+    """Impatient, and its transactions are short."""
+    reducer = replace(settings.reducer, transaction_timeout_ms=TRANSACTION_MS)
+    return replace(impatient(settings), reducer=reducer)
+
+
 @contextmanager
-def roles(mars: MarsCluster, *names: str) -> Iterator[dict[str, LinkedRole]]:
+def roles(
+    mars: MarsCluster, *names: str, change: Change = impatient
+) -> Iterator[dict[str, LinkedRole]]:
     """Processes behind links; `reducer-x` is a reducer."""
     with ExitStack() as stack:
         yield {
-            name: stack.enter_context(
-                LinkedRole(mars, name.partition("-")[0], name, change=impatient)
-            )
+            name: stack.enter_context(LinkedRole(mars, name.partition("-")[0], name, change=change))
             for name in names
         }
 
@@ -107,6 +116,27 @@ def _start_the_dead(processes: list[LinkedRole]) -> None:
     for process in processes:
         if not process.running:
             process.start()
+
+
+def test_5_a_reducer_that_stands_still_in_a_transaction_until_kafka_ends_it(
+    servers_only: MarsCluster,
+) -> None:
+    """It is the only one, so nobody else ends it; its commit arrives when all is over."""
+    kafka = servers_only.file["kafka"]
+    with roles(servers_only, "mapper-a", "reducer-a", change=hasty) as running:
+        reducer = running["reducer-a"]
+        with Load(servers_only, "f5", seconds=LONG_S).running() as load:
+            wait_for("results", lambda: servers_only.client.ledger("f5").emitted > 0)
+            reducer.kafka.hold(_commits)
+            wait_for("a commit on its way", lambda: bool(reducer.kafka.held))
+            reducer.pause()
+            assert open_transactions(kafka)
+            wait_for("Kafka to end it", lambda: not open_transactions(kafka))
+            reducer.kafka.release_all()
+            reducer.resume()
+            load.end()
+
+        load.check()
 
 
 def test_6_a_reducer_that_loses_zookeeper_only(servers_only: MarsCluster) -> None:

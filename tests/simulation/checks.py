@@ -25,6 +25,7 @@ from tests.simulation.rows import (
     with_others,
 )
 from tests.simulation.users import Users
+from tests.support.progress import GROWING
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,9 +335,6 @@ class Checks:
 
 _NAMES = ("read", "bad", "filtered", "future", "late", "counted")
 
-_GROWING = tuple(name for name in Ledger.__dataclass_fields__ if name != "late")
-"""What a ledger never takes back; a late row may be counted yet."""
-
 
 def _check_revisions(rows: Iterable[Emitted], *, apart: bool) -> None:
     """Each revision of a group comes once, with more rows; their numbers step by one, by window.
@@ -394,7 +392,7 @@ def _check_forward(older: Progress, newer: Progress) -> None:
     assert newer.deleted or _not_back(older.ahead_ms, newer.ahead_ms), f"I3: X: {both}"
     assert _not_back(older.closed_ms, newer.closed_ms), f"I3: C: {both}"
     _check_kept(older, newer)
-    for name in _GROWING:
+    for name in GROWING:
         before, now = getattr(older.ledger, name), getattr(newer.ledger, name)
         assert newer.deleted or before <= now, f"I2: {name}: {both}"
     for lane, offset in older.merged.items():

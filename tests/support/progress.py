@@ -7,12 +7,18 @@ from collections.abc import Iterator, Mapping
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
+from mars.adapters.kafka.admin import KafkaTopicAdmin
 from mars.adapters.kafka.wire import decode_progress
-from mars.ports import Claim, Progress, ProgressRecord
+from mars.ports import Claim, Ledger, Progress, ProgressRecord
+from mars.settings import KafkaSettings, Settings
+from mars.types import Topic
 
 TOPIC = "mars.progress"
 READ_S = 60.0
 """For all of the topic; it holds some thousand records."""
+
+GROWING = tuple(name for name in Ledger.__dataclass_fields__ if name != "late")
+"""What a ledger never takes back; a late row may be counted yet."""
 
 
 def progress_records(bootstrap: str) -> dict[int, list[ProgressRecord]]:
@@ -106,6 +112,15 @@ def claims(bootstrap: str) -> Counter[int]:
     return found
 
 
+def open_transactions(bootstrap: str) -> list[int]:
+    """The buckets whose progress nobody sees yet: something in their partitions is undecided."""
+    admin = KafkaTopicAdmin(Settings(kafka=KafkaSettings(bootstrap=bootstrap)))
+    found = admin.describe(Topic(TOPIC))
+    assert found is not None
+    written = admin.written_ends_of(Topic(TOPIC), range(found.partitions))
+    return [bucket for bucket, end in written.items() if admin.end(Topic(TOPIC), bucket) < end]
+
+
 def _check_one(record: Progress) -> None:
     ledger = record.ledger
     fates = ledger.counted + ledger.filtered + ledger.bad + ledger.future + ledger.late
@@ -119,6 +134,8 @@ def _check_step(older: Progress, newer: Progress, compacted: int) -> None:
     both = f"{older} then {newer}"
     assert 0 < newer.emit - older.emit <= 1 + compacted, f"I3: emit numbers: {both}"
     assert newer.assignment_epoch >= older.assignment_epoch, f"I3: owners: {both}"
+    for name in GROWING:
+        assert getattr(older.ledger, name) <= getattr(newer.ledger, name), f"I2: {name}: {both}"
     if older.closed_ms is not None:
         assert newer.closed_ms is not None, f"I3: C: {both}"
         assert newer.closed_ms >= older.closed_ms, f"I3: C: {both}"
