@@ -13,6 +13,7 @@ from mars.adapters.kafka import (
     KafkaTopicAdmin,
 )
 from mars.adapters.redis import RedisNoteBox, RedisPartialLog
+from mars.fair_lock import FairLock
 from mars.garbage import settle_garbage_collection
 from mars.machines.balancing import SpreadLimits
 from mars.machines.owning import OwningLimits
@@ -140,7 +141,7 @@ class _Reducer:
                 tracked=tracker is not None,
             ),
         )
-        turn = threading.Lock()
+        turn = FairLock()
         return ReducerLoop(
             self._member,
             machine,

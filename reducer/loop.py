@@ -22,6 +22,7 @@ from typing import assert_never
 
 from mars.codec.entry import CorruptEntry
 from mars.errors import Unavailable
+from mars.fair_lock import FairLock
 from mars.machines.assisting import assists_of
 from mars.machines.events import (
     AssignmentRead,
@@ -104,7 +105,7 @@ class ReducerLoop:
         services: Services,
         poll_s: float,
         threads: int,
-        turn: threading.Lock | None = None,
+        turn: FairLock | None = None,
         balance: Callable[[], Balance | None] = lambda: None,
         capacity: float = 1.0,
         tell: Tell = untold,
@@ -123,7 +124,7 @@ class ReducerLoop:
         self._services = services
         self._tell = tell
         self._poll_s = poll_s
-        self._turn = turn or threading.Lock()
+        self._turn = turn or FairLock()
         """Held by whoever finishes windows or hands rows to Kafka: side by side both are slower."""
         self._tracker = tracker
         self._assistant = assistant or AssistLoop(log)

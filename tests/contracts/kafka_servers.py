@@ -27,6 +27,7 @@ from mars.adapters.memory.control import MemoryControlLog
 from mars.adapters.memory.progress import MemoryProgressLog
 from mars.adapters.memory.sink import MemorySink
 from mars.adapters.memory.source import MemorySource
+from mars.fair_lock import FairLock
 from mars.local.network import HOST, free_port
 from mars.local.servers import KafkaServer
 from mars.ports import ControlLog, ProgressLog, ResultSink, SourceReader, TopicAdmin
@@ -351,8 +352,8 @@ class KafkaCluster:
         self.opened.remove(member)
         member.close()
 
-    def sink(self) -> KafkaSink:
-        return self._opened(KafkaSink(self.settings, MemberId(f"test-{len(self.opened)}")))
+    def sink(self, turn: FairLock | None = None) -> KafkaSink:
+        return self._opened(KafkaSink(self.settings, MemberId(f"test-{len(self.opened)}"), turn))
 
     def progress(self) -> KafkaProgressLog:
         return self._opened(KafkaProgressLog(self.settings))

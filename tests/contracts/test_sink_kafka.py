@@ -11,6 +11,7 @@ import pytest
 
 from mars.adapters.kafka.sink import KafkaSink, may_hold_foreign
 from mars.errors import Interrupted, OutputRefused, Unavailable
+from mars.fair_lock import FairLock
 from mars.ports import Committed, Progress, Transaction
 from mars.types import Bucket, Topic
 from tests.contracts.kafka_servers import ALL_BUCKETS, BUCKETS, KafkaCluster, ProxiedKafka
@@ -27,6 +28,9 @@ from tests.contracts.transactions import (
 from tests.contracts.waiting import eventually
 
 pytestmark = pytest.mark.integration
+
+TURN_WITHIN_S = 20.0
+"""More than `eventually` waits."""
 
 
 @pytest.fixture
@@ -127,6 +131,60 @@ def in_background(sink: KafkaSink, work: Transaction, position: int) -> Future[C
 
     threading.Thread(target=run, daemon=True).start()
     return outcome
+
+
+def test_others_have_their_turn_while_a_large_transaction_is_written(
+    kafka_cluster: KafkaCluster, output: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mars.adapters.kafka.transaction.TURN_ROWS", 1_000)
+    turn = FairLock()
+    sink = kafka_cluster.sink(turn)
+    position = own(sink).next
+    rows = Rows(output, [[b"%d" % number for number in range(5_000)]])
+    with turn:
+        outcome = in_background(sink, transaction(1, rows), position)
+        eventually(lambda: turn.waiting == 1)
+        had_it = had_in_between(turn)
+    had_it.result(TURN_WITHIN_S)
+    outcome.result()
+    assert len(visible(kafka_cluster, output)) == 5_000
+
+
+def test_others_have_their_turn_while_the_brokers_take_nothing(
+    kafka: ProxiedKafka,
+    proxied_cluster: KafkaCluster,
+    far_output: Topic,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mars.adapters.kafka.config.RESULT_ROWS_QUEUED_MAX", 500)
+    turn = FairLock()
+    sink = proxied_cluster.sink(turn)
+    position = own(sink).next
+    rows = Rows(far_output, [[b"%d" % number for number in range(5_000)]])
+    with turn:
+        in_background(sink, transaction(1, rows), position)
+        eventually(lambda: turn.waiting == 1)
+        kafka.proxy.stall()
+        had_it = had_in_between(turn)
+    had_it.result(TURN_WITHIN_S)
+    kafka.proxy.heal()
+
+
+def had_in_between(turn: FairLock) -> Future[None]:
+    """Done once it was the turn of another who came later, and the writer waits for it again."""
+    found: Future[None] = Future()
+
+    def take() -> None:
+        try:
+            with turn:
+                eventually(lambda: turn.waiting == 1)
+            found.set_result(None)
+        except Exception as error:  # noqa: BLE001 -- it is the outcome
+            found.set_exception(error)
+
+    threading.Thread(target=take, daemon=True).start()
+    eventually(lambda: turn.waiting == 2)
+    return found
 
 
 @pytest.mark.parametrize("give_up", [KafkaSink.release, None])

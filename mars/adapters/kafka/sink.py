@@ -33,6 +33,7 @@ from mars.adapters.kafka.restoring import (
 from mars.adapters.kafka.state import named_snapshot, parts_of
 from mars.adapters.kafka.transaction import BucketTransaction, Spans, with_parts, with_span
 from mars.errors import Fenced, Interrupted, Unavailable
+from mars.fair_lock import FairLock
 from mars.ports import (
     Claim,
     Claimed,
@@ -114,9 +115,7 @@ class KafkaSink:
     `claim` MarsError for a progress record that this release cannot read.
     """
 
-    def __init__(
-        self, settings: Settings, member: MemberId, turn: threading.Lock | None = None
-    ) -> None:
+    def __init__(self, settings: Settings, member: MemberId, turn: FairLock | None = None) -> None:
         self._settings = settings
         self._member = member
         self._names = Names(settings.namespace)
@@ -129,7 +128,7 @@ class KafkaSink:
         self._preparing: dict[Bucket, Future[_Ready]] = {}
         self._pool = ThreadPoolExecutor(PREPARE_THREADS, thread_name_prefix="producer")
         self._dead_partitions: int | None = None
-        self._turn = turn or threading.Lock()
+        self._turn = turn or FairLock()
 
     # ------------------------------------------------------------------------------------ claim
 

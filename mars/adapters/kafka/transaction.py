@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -22,6 +23,7 @@ from mars.adapters.kafka.errors import (
 from mars.adapters.kafka.wire import encode_progress, progress_key, state_key
 from mars.codec.result_headers import BUCKET, number
 from mars.errors import Interrupted, OutputRefused
+from mars.fair_lock import FairLock
 from mars.ports import Progress, ProgressRecord, References, ResultBatch, SnapshotParts
 from mars.settings import Settings
 from mars.types import Bucket, TaskName, Topic
@@ -40,6 +42,10 @@ PROBE_BYTES = 100_000
 time to hand a row over. The client sends up to 1 MB at once, and what is sent at once shares its
 fate: so each refusal is heard of by a row that names its batch. One that was not would still fail
 the commit."""
+
+TURN_ROWS = 50_000
+"""Rows handed to the client before whoever waits for his turn has it: so many take some tenths of a
+second, and a transaction may have millions."""
 
 ROOM_WAIT_S = 0.1
 """Between two looks whether the queue of the producer has room again."""
@@ -98,7 +104,8 @@ class BucketTransaction:
     Whatever a method raises: the transaction is not known to be committed, and the object is
     spent. Each may raise Interrupted, also because `abandoned` was set. `turn` is held while rows
     are handed to the client, which lets go of the interpreter and takes it again for each: where
-    another thread wants it too, a row takes ten times as long.
+    another thread wants it too, a row takes ten times as long. Whoever waits for it goes first
+    after TURN_ROWS, and while brokers take nothing.
     """
 
     def __init__(
@@ -107,11 +114,13 @@ class BucketTransaction:
         member: str,
         bucket: Bucket,
         abandoned: threading.Event,
-        turn: threading.Lock,
+        turn: FairLock,
     ) -> None:
         self._bucket = bucket
         self._abandoned = abandoned
         self._turn = turn
+        self._has_turn = False
+        self._turn_rows = 0
         self._timeout_s = settings.reducer.transaction_timeout_ms / 1000
         with configured():
             self._producer = Producer(transaction_properties(settings, member, bucket))
@@ -147,7 +156,7 @@ class BucketTransaction:
         """
         order = {key: at for at, key in enumerate(dict.fromkeys(map(_version_of, results)))}
         written: list[_Written] = []
-        with self._turn:
+        with self._my_turn():
             for batch in sorted(results, key=lambda batch: order[_version_of(batch)]):
                 if batch.values:
                     written.append(_Written(batch))
@@ -155,6 +164,15 @@ class BucketTransaction:
         self._wait_for_brokers(lambda: self._raise_failure(written))
         self._raise_failure(written)
         return _spans(written)
+
+    @contextmanager
+    def _my_turn(self) -> Iterator[None]:
+        with self._turn:
+            self._has_turn = True
+            try:
+                yield
+            finally:
+                self._has_turn = False
 
     def _write_batch(self, written: _Written) -> None:
         batch = written.batch
@@ -165,6 +183,7 @@ class BucketTransaction:
             self._write_between(batch, headers, cast(Report, written.between.setdefault))
             if end > 0:
                 self._write_row(batch, end, headers, written.last)
+            self._wrote(2)
         except CALL_FAILED as error:
             raise self._refused(batch, kafka_error(error)) from error
 
@@ -181,6 +200,14 @@ class BucketTransaction:
                     produce(topic, value, key, partition, headers=headers)
                 except BufferError:
                     self._produce(topic, partition, key, value, headers)
+            self._wrote(rows_between)
+
+    def _wrote(self, rows: int) -> None:
+        """About so many more; others have their turn now and then."""
+        self._turn_rows += rows
+        if self._turn_rows >= TURN_ROWS:
+            self._turn_rows = 0
+            self._turn.give_way()
 
     def _write_row(self, batch: ResultBatch, index: int, headers: Headers, report: Report) -> None:
         key, value = batch.keys[index], batch.values[index]
@@ -274,9 +301,15 @@ class BucketTransaction:
                 self._producer.produce(topic, value, key, partition, report, headers=headers)
             except BufferError:
                 self._stop_if_asked()
-                self._producer.poll(ROOM_WAIT_S)
+                if not self._producer.poll(ROOM_WAIT_S):
+                    self._wait_for_brokers_aside()
             else:
                 return
+
+    def _wait_for_brokers_aside(self) -> None:
+        """They are slow or away: others have their turn meanwhile."""
+        with self._turn.released() if self._has_turn else nullcontext():
+            self._producer.poll(ROOM_WAIT_S)
 
     def _await_delivery(self, reports: Sequence[_Delivery]) -> None:
         self._wait_for_brokers(lambda: self._raise_undelivered(reports))
