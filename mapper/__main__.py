@@ -22,6 +22,9 @@ def run(settings: Settings) -> int:
 
 def _map(process: Process) -> None:
     settings, member, services = process.settings, process.member, process.services
+    log = RedisPartialLog.open(settings, process.buckets)
+    # Whoever cannot reach it must not be given partitions, which would stand still.
+    services.insist(process.life, "redis", log.identity)
     registry, reporter = process.registry(), process.join()
     limits = settings.mapper
     machine = Mapping(
@@ -31,7 +34,6 @@ def _map(process: Process) -> None:
         linger_ms=limits.linger_ms_max,
         rest_ms=limits.rest_ms_max,
     )
-    log = RedisPartialLog.open(settings, process.buckets)
     loop = MapperLoop(
         machine,
         readers={

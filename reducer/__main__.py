@@ -66,8 +66,10 @@ class _Reducer:
         if life.stopping:
             return
         self._teller.start(life)
-        reporter = self._process.join()
         log = RedisPartialLog.open(self._settings, self._buckets)
+        # Whoever cannot reach it must not be given buckets, which would stand still.
+        self._services.insist(life, "redis", log.identity)
+        reporter = self._process.join()
         leading = self._leader(log)
         # They go on until our own buckets have been given away, and so longer than `life`.
         reign = Life()

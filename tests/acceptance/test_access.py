@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import ssl
 import subprocess
 import sys
@@ -26,7 +25,8 @@ from mars.errors import Forbidden, NotAuthenticated
 from mars.local.network import free_port
 from mars.process.health import api_problem
 from mars.settings import load
-from tests.conftest import Servers, need
+from tests.conftest import Servers
+from tests.support.certificates import make_certificate
 from tests.support.cluster import wait_for
 
 pytestmark = pytest.mark.acceptance
@@ -86,24 +86,10 @@ def plain_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("MARS_")}
 
 
-def make_certificate(folder: Path) -> tuple[Path, Path]:
-    """A certificate for 127.0.0.1 and its key, which needs the planted password."""
-    need(None if shutil.which("openssl") else "There is no openssl; install it.")
-    certificate, key = folder / "mars.pem", folder / "mars.key"
-    command = [
-        *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-days", "2"),
-        *("-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"),
-        *("-passout", f"pass:{SECRETS['MARS_API_TLS_KEY_PASSWORD']}"),
-        *("-keyout", str(key), "-out", str(certificate)),
-    ]
-    subprocess.run(command, check=True, capture_output=True)
-    return certificate, key
-
-
 @pytest.fixture(scope="module")
 def guarded(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     folder = tmp_path_factory.mktemp("guarded")
-    certificate, key = make_certificate(folder)
+    certificate, key = make_certificate(folder, SECRETS["MARS_API_TLS_KEY_PASSWORD"])
     port, namespace = free_port(), f"guarded_{uuid.uuid4().hex[:8]}"
     config, log = folder / "mars.toml", folder / "api.log"
     config.write_text(

@@ -143,7 +143,7 @@ def test_processes_wait_for_servers_that_are_not_there_yet(apart: Apart) -> None
     apart.wait_log("reducer-1", "waiting for kafka")
     apart.servers["kafka"].start()
     apart.wait_missing("redis")
-    apart.wait_log("mapper-1", "mapper runs")
+    apart.wait_log("mapper-1", "waiting for redis")
     apart.wait_log("reducer-1", "waiting for redis")
     apart.servers["redis"].start()
     apart.wait_missing()

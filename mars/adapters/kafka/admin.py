@@ -23,9 +23,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, b
     TopicDescription,
 )
 
-from mars.adapters.kafka.config import admin_properties
+from mars.adapters.kafka.config import Properties, admin_properties
 from mars.adapters.kafka.errors import (
     NO_LEADER,
+    REFUSALS,
     UNANSWERED,
     UNKNOWN_TOPIC,
     configured,
@@ -120,12 +121,21 @@ class KafkaTopicAdmin:
         self._names = Names(settings.namespace)
         self._copies = settings.kafka.replication_factor
         self._settings = settings
+        self._refusals: list[KafkaError] = []
         self._client = self._connected()
         self._answered_s = time.monotonic()
 
     def _connected(self) -> AdminClient:
+        named: Properties = {
+            **admin_properties(self._settings, self._settings.member or "mars"),
+            "error_cb": self._told,
+        }
         with configured():
-            return AdminClient(admin_properties(self._settings, self._settings.member or "mars"))
+            return AdminClient(named)
+
+    def _told(self, error: KafkaError) -> None:
+        if error.code() in REFUSALS:
+            self._refusals.append(error)
 
     def _answer(self, future: Future[Any], stop: Callable[[], None] = _go_on) -> Any:
         """The answer. A client that has had none for long is replaced, see `deafness`."""
@@ -134,10 +144,18 @@ class KafkaTopicAdmin:
         except (KafkaException, FutureTimeoutError) as error:
             problem = kafka_error(error)
             if problem is None or problem.code() in UNANSWERED:
+                self._raise_if_kept_out(error)
                 self._connect_anew_if_cut_off()
             raise
         self._answered_s = time.monotonic()
         return answer
+
+    def _raise_if_kept_out(self, error: Exception) -> None:
+        """A question hears of no answer only, where brokers refuse the credentials."""
+        self._refusals.clear()
+        self._client.poll(0)
+        for refusal in self._refusals:
+            raise KafkaException(refusal) from error
 
     def _connect_anew_if_cut_off(self) -> None:
         now_s = time.monotonic()

@@ -140,14 +140,10 @@ _SENTENCES: dict[int, str] = {
 }
 _OTHER = "the call failed, check the broker's log"
 
-AWAY = frozenset(
-    {
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._RESOLVE,
-        KafkaError._AUTHENTICATION,
-        KafkaError._SSL,
-    }
-)
+REFUSALS = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL})
+"""A broker is there, and lets us not in."""
+
+AWAY = frozenset({KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE, *REFUSALS})
 """No broker can be talked to; it is over when one answers. Lesser errors a client mends itself."""
 
 FORBIDDEN = frozenset(

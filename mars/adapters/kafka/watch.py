@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException
 
+from mars.adapters.kafka.errors import REFUSALS, unavailable
 from mars.adapters.kafka.names import Names
 from mars.adapters.probe import KAFKA_PORT, any_listens, kafka_properties, silent
 from mars.settings import Settings
@@ -23,6 +24,7 @@ class KafkaWatch:
         self._names = Names(settings.namespace)
         self._timeout_s = timeout_s
         self._client: Consumer | None = None
+        self._refusals: list[KafkaError] = []
 
     def __call__(self) -> str | None:
         """None if a broker answers in time, else a sentence that says what to do."""
@@ -39,11 +41,28 @@ class KafkaWatch:
             # make it; it is one of our own, which we may see where we see no others.
             client.list_topics(self._names.control, left)
         except (KafkaException, ValueError) as error:
-            return f"{where} does not answer ({error}); check kafka.security_protocol and its log"
+            return f"{where} does not answer: {self._reason(client, error)}"
         self._client = client
         return None
 
+    def _reason(self, client: Consumer | None, error: Exception) -> str:
+        """A call that is refused for its credentials only hears that there was no connection."""
+        self._refusals.clear()
+        if client is not None:
+            client.poll(0)
+        for refusal in self._refusals:
+            return unavailable(refusal).detail
+        return f"check kafka.security_protocol and its log ({error})"
+
+    def _told(self, error: KafkaError) -> None:
+        if error.code() in REFUSALS:
+            self._refusals.append(error)
+
     def _connect(self) -> Consumer:
         """A consumer that consumes nothing: unlike other clients, it never makes a topic."""
-        properties = {**kafka_properties(self._kafka), "group.id": self._names.readers}
+        properties = {
+            **kafka_properties(self._kafka),
+            "group.id": self._names.readers,
+            "error_cb": self._told,
+        }
         return Consumer(properties, logger=silent)

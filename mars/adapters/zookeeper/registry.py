@@ -16,6 +16,7 @@ from mars.definitions import (
     encode_definition,
     encode_stream,
 )
+from mars.errors import Unavailable
 from mars.plan import Stream
 from mars.types import StreamName, TaskName
 
@@ -35,8 +36,12 @@ class ZooKeeperRegistry:
         self._known: tuple[Stamp | None, dict[TaskName, TaskDefinition]] | None = None
 
     def ping(self) -> str | None:
-        """None if ZooKeeper answers, else a sentence that says what to do."""
-        return self._connection.ping()
+        """None if ZooKeeper lets us read our nodes, else a sentence that says what to do."""
+        try:
+            self.whole()
+        except Unavailable as error:
+            return str(error)
+        return None
 
     def whole(self) -> bool:
         """False where this ZooKeeper was never used, or has lost everything."""
