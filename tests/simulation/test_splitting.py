@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.simulation.users import Keys
 from tests.simulation.weather import Weather
 from tests.simulation.world import World
 
@@ -14,6 +15,8 @@ SEEDS = 12
 HARD_SEEDS = range(100, 106)
 
 TRACKED_SEEDS = range(200, 204)
+
+KEY_SEEDS = range(300, 303)
 
 
 def hard(drawn: Weather) -> Weather:
@@ -37,6 +40,14 @@ def test_nor_while_reducers_die_or_stand_still_and_the_store_is_flushed(seed: in
 @pytest.mark.parametrize("seed", TRACKED_SEEDS)
 def test_nor_with_the_tracker_and_with_entries_that_vanish(seed: int) -> None:
     World(seed, tune=noted, tracked=True, split=True).run()
+
+
+@pytest.mark.parametrize("seed", KEY_SEEDS)
+@pytest.mark.parametrize("keys", [Keys.OWN, Keys.STRAY])
+def test_nor_where_windows_close_key_by_key(seed: int, keys: Keys) -> None:
+    world = World(seed, keys=keys, split=True)
+    world.run()
+    assert world.servers.watch.merged
 
 
 def test_assistants_have_merged_and_have_come_too_late() -> None:
