@@ -191,7 +191,7 @@ def readings(
 ) -> dict[int, Reading]:
     """Which mapper reads which partition of a topic."""
     return {
-        part.partition: Reading(member, part.state, unheard_ms[member])
+        part.partition: Reading(member, part.state, unheard_ms[member], tuple(info.missing))
         for member, info in sorted(mappers.items())
         for part in info.partitions
         if part.topic == topic
@@ -215,6 +215,7 @@ def owners(
                 ),
                 None,
             ),
+            tuple(reducers[owner.member].missing),
         )
         for bucket, owner in assignment.owners.items()
         if owner.member in reducers

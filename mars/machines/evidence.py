@@ -31,20 +31,26 @@ class HoldReason(StrEnum):
 class Reading:
     """Which mapper reads a partition, and what it says of it (see `PartitionReading.state`).
 
-    `unheard_ms`: how long it has said nothing at all, as far as was seen.
+    `unheard_ms`: how long it has said nothing at all, as far as was seen. `lacks`: the servers that
+    do not answer it.
     """
 
     member: MemberId
     state: str
     unheard_ms: int = 0
+    lacks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class BucketOwner:
-    """Which live reducer owns a bucket; `state` as in `BucketStatus`, None: not reported yet."""
+    """Which live reducer owns a bucket; `state` as in `BucketStatus`, None: not reported yet.
+
+    `lacks`: the servers that do not answer it.
+    """
 
     member: MemberId
     state: str | None
+    lacks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ class LaneView:
     the lane's end (None: not known). `reason` is why it does not go forward faster. `percent`: how
     much of a history is mapped, None for what comes live. History in files has no partition.
     `to_catch_up`: messages of a lane far behind that a bulk process still has to map.
-    `unheard_ms`: how long its mapper has said nothing.
+    `unheard_ms`: how long its mapper has said nothing. `lacks`: the servers that do not answer it.
     """
 
     lane: Lane
@@ -51,6 +51,7 @@ class LaneView:
     percent: float | None = None
     to_catch_up: int = 0
     unheard_ms: int = 0
+    lacks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,7 @@ class Holder:
     percent: float | None = None
     to_catch_up: int = 0
     unheard_ms: int = 0
+    lacks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,13 +218,15 @@ def _lane_view(evidence: Evidence, plan: Plan, partition: int) -> LaneView:
         reason=_lane_reason(reading, offset=offset, lag=lag, idle=idle),
         member=reading.member if reading else None,
         unheard_ms=reading.unheard_ms if reading else 0,
+        lacks=reading.lacks if reading else (),
     )
     fence = evidence.definition.catch_up.get(lane)
     if fence is None or offset is None or offset >= fence:
         return view
     reason = HoldReason.NO_OWNER if evidence.bulk is None else HoldReason.BEHIND
     rest = fence - offset
-    return replace(view, reason=reason, member=evidence.bulk, to_catch_up=rest, unheard_ms=0)
+    waits = replace(view, reason=reason, member=evidence.bulk, to_catch_up=rest)
+    return replace(waits, unheard_ms=0, lacks=())
 
 
 def _lane_reason(
@@ -281,6 +285,7 @@ def holder_of(lane: LaneView) -> Holder:
         percent=lane.percent,
         to_catch_up=lane.to_catch_up,
         unheard_ms=lane.unheard_ms,
+        lacks=lane.lacks,
     )
 
 
@@ -313,9 +318,10 @@ def _bucket_holder(evidence: Evidence, buckets: tuple[Bucket, ...]) -> Holder:
     owned = [(bucket, evidence.owners[bucket]) for bucket in sorted(buckets)]
     for bucket, owner in owned:
         if owner.state not in SETTLED_BUCKET_STATES:
-            return Holder(HoldReason.RECOVERING, bucket=bucket, member=owner.member)
-    bucket, owner = owned[0]
-    return Holder(HoldReason.BEHIND, bucket=bucket, member=owner.member)
+            member, lacks = owner.member, owner.lacks
+            return Holder(HoldReason.RECOVERING, bucket=bucket, member=member, lacks=lacks)
+    bucket, owner = next((each for each in owned if each[1].lacks), owned[0])
+    return Holder(HoldReason.BEHIND, bucket=bucket, member=owner.member, lacks=owner.lacks)
 
 
 def _expected_close(evidence: Evidence, plan: Plan, end_ms: int, held_by: Holder) -> int | None:

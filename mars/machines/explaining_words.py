@@ -7,6 +7,7 @@ from mars.machines.evidence import Evidence, HoldReason
 from mars.machines.explaining import (
     Explanation,
     Holder,
+    LaneView,
     OpenWindow,
     closed_through,
     holder_of,
@@ -87,17 +88,27 @@ def _whole_task(evidence: Evidence) -> str | None:
 def _first_window(window: OpenWindow, evidence: Evidence) -> str:
     name = f"The window {moment(window.start_ms)} to {moment(window.end_ms)}"
     close_ms = window.expected_close_ms
-    held_by, heard = window.held_by, window.held_by.unheard_ms < UNHEARD_MS
-    silent = held_by.reason is HoldReason.SILENT and heard
+    held_by, well = window.held_by, not _is_ill(window.held_by)
+    silent = held_by.reason is HoldReason.SILENT and well
     if silent and evidence.now_ms < window.end_ms and close_ms:
         return f"{name} has not ended yet; it should close at about {moment(close_ms)}."
     if silent:
         return f"{name} waits: {_silent(held_by, evidence.plans[window.version])}."
-    if heard and _only_reads_on(held_by) and evidence.now_ms < window.end_ms:
+    if well and _only_reads_on(held_by) and evidence.now_ms < window.end_ms:
         return f"{name} has not ended yet; {_holder(held_by, evidence.mappers)}."
     if held_by.percent is not None:
         return f"{name} waits for {_history(held_by, held_by.percent)}."
     return f"{name} waits: {_holder(held_by, evidence.mappers)}."
+
+
+def _is_ill(holder: Holder | LaneView) -> bool:
+    """Whether its process cannot do its work."""
+    return holder.unheard_ms >= UNHEARD_MS or bool(holder.lacks)
+
+
+def _lacks(holder: Holder) -> str:
+    servers = " and ".join(holder.lacks)
+    return f"gets no answer from {servers}; if others do, stop it, and one of them takes over"
 
 
 def _silent(holder: Holder, plan: Plan) -> str:
@@ -133,6 +144,8 @@ def _holder(holder: Holder, mappers: int) -> str:
         return _lane(holder, mappers)
     if holder.reason is HoldReason.NO_OWNER:
         return f"no reducer owns bucket {holder.bucket}; start one"
+    if holder.lacks:
+        return f"{holder.member}, which owns bucket {holder.bucket}, {_lacks(holder)}"
     if holder.reason is HoldReason.RECOVERING:
         return f"{holder.member} is taking over bucket {holder.bucket}"
     return f"the watermark has passed it, and {holder.member} is about to commit it"
@@ -148,6 +161,8 @@ def _lane(holder: Holder, mappers: int) -> str:
             f"{holder.member}, which reads {name}, has said nothing for "
             f"{span(holder.unheard_ms)}; it is stopped, cut off or overloaded"
         )
+    if holder.lacks:
+        return f"{holder.member}, which reads {name}, {_lacks(holder)}"
     if holder.reason is HoldReason.NO_OWNER:
         soon = "yet; one of those that run takes it within seconds"
         return f"no mapper reads {name} {soon}" if mappers else f"no mapper reads {name}; start one"
@@ -217,7 +232,7 @@ def _waiting(evidence: Evidence, rows: int) -> str:
     said = f"{_rows(rows)} of topic {topic} {'waits' if rows == 1 else 'wait'} to be read"
     plan = evidence.plans.get(evidence.definition.current.version)
     for lane in () if plan is None else lane_views(evidence, plan):
-        stuck = lane.unheard_ms >= UNHEARD_MS or lane.reason in KEEPS_WAITING
+        stuck = _is_ill(lane) or lane.reason in KEEPS_WAITING
         if lane.lag and stuck:
             return f"{said}, but {_lane(holder_of(lane), evidence.mappers)}"
     return said

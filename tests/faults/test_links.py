@@ -159,6 +159,21 @@ def test_6_a_reducer_that_loses_zookeeper_only(servers_only: MarsCluster) -> Non
         assert all(count - before[bucket] <= CLAIMS_MAX for bucket, count in after.items())
 
 
+@pytest.mark.parametrize("name", ["mapper-a", "reducer-a"])
+def test_who_alone_has_lost_the_store_is_named(servers_only: MarsCluster, name: str) -> None:
+    client, task = servers_only.client, f"lost_{name.partition('-')[0]}"
+    with roles(servers_only, "mapper-a", "reducer-a") as running:
+        with Load(servers_only, task, seconds=LONG_S).running() as load:
+            wait_for("results", lambda: client.ledger(task).emitted > 0)
+            running[name].redis.cut()
+            wait_for("its name", lambda: f"{name}, which" in client.why(task).summary)
+            assert "gets no answer from redis" in client.why(task).summary
+            running[name].redis.heal()
+            load.end()
+
+        load.check()
+
+
 def test_7_the_answer_to_a_commit_is_lost(servers_only: MarsCluster) -> None:
     with roles(servers_only, "mapper-a", "reducer-a") as running:
         link = running["reducer-a"].kafka

@@ -338,6 +338,24 @@ def test_nobody_can_say_when_a_lane_behind_will_be_done() -> None:
             "partition 1, has said nothing for 9.1 s; it is stopped, cut off or overloaded.",
         ),
         (
+            {"readings": {0: OTHER, 1: Reading(MAPPER, "reading", 0, ("redis",))}},
+            "The window 1970-01-01 00:00:00Z to 1970-01-01 00:01:00Z waits: mapper-1, which reads "
+            "partition 1, gets no answer from redis; if others do, stop it, and one of them takes "
+            "over.",
+        ),
+        (
+            {
+                "head": PASSED,
+                "owners": {
+                    Bucket(0): OWNED,
+                    Bucket(1): BucketOwner(REDUCER, "owning", ("kafka", "redis")),
+                },
+            },
+            "The window 1970-01-01 00:00:00Z to 1970-01-01 00:01:00Z waits: reducer-1, which owns "
+            "bucket 1, gets no answer from kafka and redis; if others do, stop it, and one of them "
+            "takes over.",
+        ),
+        (
             {},
             "The window 1970-01-01 00:00:00Z to 1970-01-01 00:01:00Z waits: the newest row of "
             "partition 1 is of 1970-01-01 00:00:30Z, and nobody waits for it once it has been "
