@@ -13,7 +13,6 @@ from mars.adapters.kafka import (
     KafkaTopicAdmin,
 )
 from mars.adapters.redis import RedisNoteBox, RedisPartialLog
-from mars.fair_lock import FairLock
 from mars.garbage import settle_garbage_collection
 from mars.machines.balancing import SpreadLimits
 from mars.machines.owning import OwningLimits
@@ -31,6 +30,7 @@ from mars.process.serving import Process, serve
 from mars.process.tasks import TaskSource
 from mars.process.tracking import Outbox
 from mars.settings import Settings
+from mars.turn import Turn
 from mars.types import Topic
 from reducer.assisting import AssistLoop
 from reducer.leader import LeaderLoop
@@ -143,7 +143,7 @@ class _Reducer:
                 tracked=tracker is not None,
             ),
         )
-        turn = FairLock()
+        turn = Turn()
         return ReducerLoop(
             self._member,
             machine,

@@ -22,7 +22,6 @@ from typing import assert_never
 
 from mars.codec.entry import CorruptEntry
 from mars.errors import Unavailable
-from mars.fair_lock import FairLock
 from mars.machines.assisting import assists_of
 from mars.machines.events import (
     AssignmentRead,
@@ -66,6 +65,7 @@ from mars.process.incidents import Tell, untold
 from mars.process.life import Life, Services
 from mars.process.member import Reporter
 from mars.process.tasks import TaskSource, fail_task
+from mars.turn import Turn
 from mars.types import MemberId, Reason, TaskName
 from reducer.assisting import AssistLoop
 from reducer.bucket_work import BucketWork
@@ -105,7 +105,7 @@ class ReducerLoop:
         services: Services,
         poll_s: float,
         threads: int,
-        turn: FairLock | None = None,
+        turn: Turn | None = None,
         balance: Callable[[], Balance | None] = lambda: None,
         capacity: float = 1.0,
         tell: Tell = untold,
@@ -124,7 +124,7 @@ class ReducerLoop:
         self._services = services
         self._tell = tell
         self._poll_s = poll_s
-        self._turn = turn or FairLock()
+        self._turn = turn or Turn()
         """Held by whoever finishes windows or hands rows to Kafka: side by side both are slower."""
         self._tracker = tracker
         self._assistant = assistant or AssistLoop(log)

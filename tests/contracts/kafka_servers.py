@@ -27,11 +27,11 @@ from mars.adapters.memory.control import MemoryControlLog
 from mars.adapters.memory.progress import MemoryProgressLog
 from mars.adapters.memory.sink import MemorySink
 from mars.adapters.memory.source import MemorySource
-from mars.fair_lock import FairLock
 from mars.local.network import HOST, free_port
 from mars.local.servers import KafkaServer
 from mars.ports import ControlLog, ProgressLog, ResultSink, SourceReader, TopicAdmin
 from mars.settings import KafkaSettings, ReducerSettings, Settings
+from mars.turn import Turn
 from mars.types import Bucket, MemberId, Topic
 from tests.conftest import missing_kafka, need
 from tests.contracts.proxy import Proxy
@@ -352,7 +352,7 @@ class KafkaCluster:
         self.opened.remove(member)
         member.close()
 
-    def sink(self, turn: FairLock | None = None) -> KafkaSink:
+    def sink(self, turn: Turn | None = None) -> KafkaSink:
         return self._opened(KafkaSink(self.settings, MemberId(f"test-{len(self.opened)}"), turn))
 
     def progress(self) -> KafkaProgressLog:

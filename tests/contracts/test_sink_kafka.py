@@ -5,14 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 import pytest
 
 from mars.adapters.kafka.sink import KafkaSink, may_hold_foreign
 from mars.errors import Interrupted, OutputRefused, Unavailable
-from mars.fair_lock import FairLock
 from mars.ports import Committed, Progress, Transaction
+from mars.turn import Turn
 from mars.types import Bucket, Topic
 from tests.contracts.kafka_servers import ALL_BUCKETS, BUCKETS, KafkaCluster, ProxiedKafka
 from tests.contracts.transactions import (
@@ -133,20 +134,47 @@ def in_background(sink: KafkaSink, work: Transaction, position: int) -> Future[C
     return outcome
 
 
+class Wanted(Turn):
+    """Somebody else wants it as soon as the writer gives way for the first time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.had: Future[None] = Future()
+        """Done once that one had it, while the writer waited for it again."""
+
+    def give_way(self) -> None:
+        self._want()
+        super().give_way()
+
+    def released(self) -> AbstractContextManager[None]:
+        self._want()
+        return super().released()
+
+    def _want(self) -> None:
+        if self.waiting or self.had.done():
+            return
+        threading.Thread(target=self._take, daemon=True).start()
+        eventually(lambda: self.waiting == 1)
+
+    def _take(self) -> None:
+        try:
+            with self:
+                eventually(lambda: self.waiting == 1)
+            self.had.set_result(None)
+        except Exception as error:  # noqa: BLE001 -- it is the outcome
+            self.had.set_exception(error)
+
+
 def test_others_have_their_turn_while_a_large_transaction_is_written(
     kafka_cluster: KafkaCluster, output: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mars.adapters.kafka.transaction.TURN_ROWS", 1_000)
-    turn = FairLock()
+    turn = Wanted()
     sink = kafka_cluster.sink(turn)
     position = own(sink).next
     rows = Rows(output, [[b"%d" % number for number in range(5_000)]])
-    with turn:
-        outcome = in_background(sink, transaction(1, rows), position)
-        eventually(lambda: turn.waiting == 1)
-        had_it = had_in_between(turn)
-    had_it.result(TURN_WITHIN_S)
-    outcome.result()
+    sink.commit(transaction(1, rows), position)
+    turn.had.result(TURN_WITHIN_S)
     assert len(visible(kafka_cluster, output)) == 5_000
 
 
@@ -157,7 +185,7 @@ def test_others_have_their_turn_while_the_brokers_take_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("mars.adapters.kafka.config.RESULT_ROWS_QUEUED_MAX", 500)
-    turn = FairLock()
+    turn = Wanted()
     sink = proxied_cluster.sink(turn)
     position = own(sink).next
     rows = Rows(far_output, [[b"%d" % number for number in range(5_000)]])
@@ -165,26 +193,8 @@ def test_others_have_their_turn_while_the_brokers_take_nothing(
         in_background(sink, transaction(1, rows), position)
         eventually(lambda: turn.waiting == 1)
         kafka.proxy.stall()
-        had_it = had_in_between(turn)
-    had_it.result(TURN_WITHIN_S)
+    turn.had.result(TURN_WITHIN_S)
     kafka.proxy.heal()
-
-
-def had_in_between(turn: FairLock) -> Future[None]:
-    """Done once it was the turn of another who came later, and the writer waits for it again."""
-    found: Future[None] = Future()
-
-    def take() -> None:
-        try:
-            with turn:
-                eventually(lambda: turn.waiting == 1)
-            found.set_result(None)
-        except Exception as error:  # noqa: BLE001 -- it is the outcome
-            found.set_exception(error)
-
-    threading.Thread(target=take, daemon=True).start()
-    eventually(lambda: turn.waiting == 2)
-    return found
 
 
 @pytest.mark.parametrize("give_up", [KafkaSink.release, None])

@@ -33,7 +33,6 @@ from mars.adapters.kafka.restoring import (
 from mars.adapters.kafka.state import named_snapshot, parts_of
 from mars.adapters.kafka.transaction import BucketTransaction, Spans, with_parts, with_span
 from mars.errors import Fenced, Interrupted, Unavailable
-from mars.fair_lock import FairLock
 from mars.ports import (
     Claim,
     Claimed,
@@ -45,6 +44,7 @@ from mars.ports import (
     Transaction,
 )
 from mars.settings import Settings
+from mars.turn import Turn
 from mars.types import AssignmentEpoch, Bucket, MemberId
 
 PREPARE_THREADS = 4
@@ -115,7 +115,7 @@ class KafkaSink:
     `claim` MarsError for a progress record that this release cannot read.
     """
 
-    def __init__(self, settings: Settings, member: MemberId, turn: FairLock | None = None) -> None:
+    def __init__(self, settings: Settings, member: MemberId, turn: Turn | None = None) -> None:
         self._settings = settings
         self._member = member
         self._names = Names(settings.namespace)
@@ -128,7 +128,7 @@ class KafkaSink:
         self._preparing: dict[Bucket, Future[_Ready]] = {}
         self._pool = ThreadPoolExecutor(PREPARE_THREADS, thread_name_prefix="producer")
         self._dead_partitions: int | None = None
-        self._turn = turn or FairLock()
+        self._turn = turn or Turn()
 
     # ------------------------------------------------------------------------------------ claim
 

@@ -23,9 +23,9 @@ from mars.adapters.kafka.errors import (
 from mars.adapters.kafka.wire import encode_progress, progress_key, state_key
 from mars.codec.result_headers import BUCKET, number
 from mars.errors import Interrupted, OutputRefused
-from mars.fair_lock import FairLock
 from mars.ports import Progress, ProgressRecord, References, ResultBatch, SnapshotParts
 from mars.settings import Settings
+from mars.turn import Turn
 from mars.types import Bucket, TaskName, Topic
 
 INIT_TIMEOUT_S = 30.0
@@ -114,7 +114,7 @@ class BucketTransaction:
         member: str,
         bucket: Bucket,
         abandoned: threading.Event,
-        turn: FairLock,
+        turn: Turn,
     ) -> None:
         self._bucket = bucket
         self._abandoned = abandoned
