@@ -20,6 +20,7 @@ from pathlib import Path
 
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -35,6 +36,7 @@ from mars.local.child import Child
 from mars.local.network import HOST, free_port
 from mars.local.servers import KafkaServer, ValkeyServer, ZooKeeperServer
 from mars.settings import KafkaSettings, RedisSettings, Settings, ZooKeeperSettings
+from tests.support.cluster import wait_for
 
 USER = "mars"
 PASSWORDS = {
@@ -48,6 +50,11 @@ NAMESPACE = "default"
 TOPICS, OWN = "mars.", f"mars.{NAMESPACE}."
 ASK_S = 20.0
 CHUNK_BYTES = 65_536
+
+EVERY_ACL = AclBindingFilter(
+    *(ResourceType.ANY, None, ResourcePatternType.ANY, None, None),
+    *(AclOperation.ANY, AclPermissionType.ANY),
+)
 
 RIGHTS = (
     (ResourceType.TOPIC, TOPICS, ("CREATE", "DESCRIBE", "READ", "WRITE")),
@@ -96,6 +103,12 @@ class Secured:
         admin = self._admin()
         for made in admin.create_acls(bindings).values():
             made.result(ASK_S)
+        # The controller has answered; the broker, which checks them, takes them up on its own.
+        wait_for("the broker's ACLs", lambda: self._in_force(admin, bindings), seconds=ASK_S)
+
+    def _in_force(self, admin: AdminClient, bindings: list[AclBinding]) -> bool:
+        known = admin.describe_acls(EVERY_ACL, request_timeout=ASK_S).result(ASK_S)
+        return set(bindings) <= set(known)
 
     def _admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self.kafka.bootstrap})
