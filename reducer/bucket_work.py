@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable
 from typing import assert_never
 
-from mars.errors import Fenced, MarsError, OutputRefused
+from mars.errors import Fenced, MarsError, OutputRefused, Unavailable
 from mars.machines.events import (
     AuditEmissions,
     BucketClaimed,
@@ -21,6 +21,7 @@ from mars.machines.events import (
 )
 from mars.ports import Claim, ResultSink
 from mars.process import logs
+from mars.process.life import Services
 from mars.process.snapshots import read_snapshots
 from mars.types import MemberId, TaskName
 from reducer.metering import Metering
@@ -42,11 +43,13 @@ class BucketWork:
         tell: Callable[[Event], None],
         threads: int,
         metering: Metering,
+        services: Services,
     ) -> None:
         self._member = member
         self._sink = sink
         self._tell = tell
         self._metering = metering
+        self._services = services
         self._pool = SerialPool(threads)
         self._log = logs.logger("reducer")
 
@@ -72,6 +75,9 @@ class BucketWork:
             outcome = self._failed(instruction, problem, fenced=True)
         except OutputRefused as problem:
             outcome = self._failed(instruction, problem, culprit=TaskName(problem.task))
+        except Unavailable as problem:
+            self._services.lost(problem)
+            outcome = self._failed(instruction, problem)
         except MarsError as problem:
             outcome = self._failed(instruction, problem)
         except Exception as problem:  # noqa: BLE001 -- an unknown outcome like any other (R8)

@@ -83,12 +83,17 @@ LOOKS_SHARE = 0.05
 """Most of the time that goes into looks at the heads of all tasks, those that did not ring among
 them: with hundreds of tasks they come less often than every `poll_s`."""
 
+LOOKS_PAUSE_S_MAX = 5.0
+"""Longest time between two of them: a look that took long may have waited for something else than
+the number of tasks, the process having stood still, say."""
+
 
 class ReducerLoop:
     """Goes round at every doorbell and outcome, and every `poll_s` besides.
 
-    A round looks at the heads of the tasks that rang; at those of all tasks when something but a
-    commit has happened, and now and then because bells may be lost.
+    A round looks at the heads of the tasks that rang, again until no commit keeps a bucket from
+    reading them; at those of all tasks when something but a commit has happened, and now and then
+    because bells may be lost.
     """
 
     def __init__(  # noqa: PLR0913 -- the ports of a process
@@ -134,7 +139,7 @@ class ReducerLoop:
         self._rung: set[TaskName] = set()
         self._look_at_all_s = 0.0
         self._metering = Metering()
-        self._work = BucketWork(member, sink, self._inbox.put, threads, self._metering)
+        self._work = BucketWork(member, sink, self._inbox.put, threads, self._metering, services)
         self._balance = balance
         self._assignment_changed = threading.Event()
         self._assignment_changed.set()
@@ -230,19 +235,21 @@ class ReducerLoop:
         if not everything:
             named = self._rung | {said.task for said in clearings}
             watched = [task for task in watched if task in named]
-        self._rung.clear()
         if not watched:
+            self._rung.clear()
             return
         heads = self._services.attempt("redis", lambda: self._heads(watched, clearings))
         if heads is None:
             return
+        self._rung = self._machine.left(heads)
         self._metering.look(self._machine.unread(heads))
         instructions = self._machine.handle(HeadsRead(heads, clearings))
         self._read_logs([each for each in instructions if isinstance(each, ReadLog)])
         self._carry_out([each for each in instructions if not isinstance(each, ReadLog)])
         if everything:
-            done_s = time.monotonic()
-            self._look_at_all_s = begun_s + max(self._poll_s, (done_s - begun_s) / LOOKS_SHARE)
+            took_s = time.monotonic() - begun_s
+            pause_s = min(took_s / LOOKS_SHARE, LOOKS_PAUSE_S_MAX)
+            self._look_at_all_s = begun_s + took_s + max(self._poll_s, pause_s)
 
     def _heads(
         self, watched: list[TaskName], clearings: tuple[Clearing, ...]

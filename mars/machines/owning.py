@@ -314,6 +314,16 @@ class Owning:
                     return trouble
         return reads
 
+    def left(self, heads: Mapping[TaskName, Head | None]) -> set[TaskName]:
+        """The tasks that have more to read, which has to wait for the commit that is under way."""
+        if self.state is not OwnState.COMMITTING:
+            return set()
+        return {
+            name
+            for name, part in self._healthy().items()
+            if (head := heads.get(name)) is not None and part.behind(head)
+        }
+
     def _healthy(self) -> dict[TaskName, BucketTask]:
         return {name: part for name, part in self._parts.items() if name not in self._sick}
 

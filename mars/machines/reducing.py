@@ -121,6 +121,10 @@ class Reducing:
             for task, batches in owning.unread(heads).items()
         }
 
+    def left(self, heads: Mapping[TaskName, Head | None]) -> set[TaskName]:
+        """The tasks with more to read in buckets that commit: to be looked at again after it."""
+        return set().union(*(owning.left(heads) for owning in self._buckets.values()))
+
     def statuses(self) -> tuple[BucketStatus, ...]:
         """What each owned bucket is doing."""
         return tuple(

@@ -435,6 +435,20 @@ def test_nothing_is_read_or_committed_while_a_commit_is_under_way() -> None:
     assert here.machine.status == "committing"
 
 
+def test_what_a_commit_keeps_a_bucket_from_reading_is_left_for_later() -> None:
+    here = Bucket()
+    here.own()
+    first, more = make_head(1, {P0: 1}, mark_s=10), make_head(2, {P0: 2})
+    assert here.machine.left({NAME: first}) == set()  # it is read at once
+    here.read(first, make_entry(1, 0, [(1, "x")]))
+    commit = only(here.machine.ticked(1), CommitTransaction)
+
+    assert here.machine.left({NAME: first}) == set()
+    assert here.machine.left({NAME: more}) == {NAME}
+    here.commit(commit)
+    assert here.machine.left({NAME: more}) == set()
+
+
 def test_after_a_commit_entries_that_nobody_needs_are_trimmed() -> None:
     here = Bucket()
     here.own()

@@ -5,18 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
+import pytest
+
+from mars.errors import Unavailable
 from mars.machines.events import BucketCommitted, BucketFailed, Event
 from mars.ports import Committed
 from mars.process.life import Services
 from mars.types import Bucket, MemberId, TaskName
-from reducer.loop import ReducerLoop
+from reducer import loop as loop_module
+from reducer.loop import LOOKS_PAUSE_S_MAX, ReducerLoop
 
 ALL = [TaskName("a"), TaskName("b"), TaskName("c")]
 HOUR_S = 3600.0
 
 
 class Machine:
-    """Watches three tasks, and wants nothing."""
+    """Watches three tasks, and wants nothing; those that are `busy` wait for a commit."""
+
+    def __init__(self) -> None:
+        self.busy: set[TaskName] = set()
 
     def watched(self) -> list[TaskName]:
         return list(ALL)
@@ -30,6 +37,9 @@ class Machine:
     def unread(self, _heads: object) -> dict[Any, int]:
         return {}
 
+    def left(self, _heads: object) -> set[TaskName]:
+        return set(self.busy)
+
     def handle(self, _event: Event) -> list[Any]:
         return []
 
@@ -39,9 +49,12 @@ class Log:
 
     def __init__(self) -> None:
         self.asked: list[list[TaskName]] = []
+        self.away = False
 
     def head(self, tasks: Sequence[TaskName]) -> dict[TaskName, None]:
         self.asked.append(list(tasks))
+        if self.away:
+            raise Unavailable("redis", "it is away")
         return {}
 
 
@@ -55,11 +68,11 @@ class NeverDue:
         return False
 
 
-def made(log: Log) -> ReducerLoop:
+def made(log: Log, machine: Machine | None = None) -> ReducerLoop:
     nothing = cast(Any, None)
     loop = ReducerLoop(
         MemberId("reducer-1"),
-        cast(Any, Machine()),
+        cast(Any, machine or Machine()),
         log=cast(Any, log),
         sink=nothing,
         registry=nothing,
@@ -108,4 +121,57 @@ def test_all_tasks_are_looked_at_when_anything_but_a_commit_has_happened() -> No
     assert log.asked == [ALL]
 
     go_round(loop, BucketFailed(Bucket(0), 1, fenced=False, detail="why"))
+    assert log.asked == [ALL, ALL]
+
+
+def test_a_task_that_rang_during_a_commit_is_looked_at_until_it_can_be_read() -> None:
+    log, machine = Log(), Machine()
+    loop = made(log, machine)
+    go_round(loop)
+
+    machine.busy = {ALL[1]}
+    go_round(loop, frozenset({ALL[1], ALL[2]}))
+    go_round(loop, BucketCommitted(Bucket(0), 1, Committed((), 0)))
+    machine.busy = set()
+    go_round(loop, BucketCommitted(Bucket(0), 1, Committed((), 0)))
+    go_round(loop)
+    assert log.asked == [ALL, [ALL[1], ALL[2]], [ALL[1]], [ALL[1]]]
+
+
+def test_a_bell_is_not_forgotten_while_the_store_is_away() -> None:
+    log = Log()
+    loop = made(log)
+    go_round(loop)
+
+    log.away = True
+    go_round(loop, frozenset({ALL[1]}))
+    log.away = False
+    go_round(loop)
+    assert log.asked == [ALL, [ALL[1]], [ALL[1]]]
+
+
+def test_a_look_that_stood_still_does_not_put_the_next_one_off_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A process that is stopped for six seconds in a look once read nothing for two minutes."""
+    log = Log()
+    loop = made(log)
+    loop._poll_s = 0.0
+    now_s = [1_000.0]
+    monkeypatch.setattr(loop_module.time, "monotonic", lambda: now_s[0])
+    answer = log.head
+
+    def stand_still(tasks: Sequence[TaskName]) -> dict[TaskName, None]:
+        now_s[0] += 6.0
+        return answer(tasks)
+
+    monkeypatch.setattr(log, "head", stand_still)
+    loop._look()
+    monkeypatch.undo()
+    monkeypatch.setattr(loop_module.time, "monotonic", lambda: now_s[0])
+    now_s[0] += LOOKS_PAUSE_S_MAX - 0.1
+    loop._look()
+    assert log.asked == [ALL]
+    now_s[0] += 0.2
+    loop._look()
     assert log.asked == [ALL, ALL]
