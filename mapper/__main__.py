@@ -26,6 +26,8 @@ def _map(process: Process) -> None:
     # Whoever cannot reach it must not be given partitions, which would stand still.
     services.insist(process.life, "redis", log.identity)
     registry, reporter = process.registry(), process.join()
+    # Of one that does not reach Kafka the group takes the partitions by itself.
+    process.start_over_when_cut_off({"redis": log.identity})
     limits = settings.mapper
     machine = Mapping(
         process.buckets,

@@ -12,6 +12,7 @@ from mars.adapters.kafka import (
     KafkaSink,
     KafkaTopicAdmin,
 )
+from mars.adapters.kafka.names import Names
 from mars.adapters.redis import RedisNoteBox, RedisPartialLog
 from mars.garbage import settle_garbage_collection
 from mars.machines.balancing import SpreadLimits
@@ -69,7 +70,10 @@ class _Reducer:
         log = RedisPartialLog.open(self._settings, self._buckets)
         # Whoever cannot reach it must not be given buckets, which would stand still.
         self._services.insist(life, "redis", log.identity)
-        reporter = self._process.join()
+        reporter, progress = self._process.join(), Names(self._settings.namespace).progress
+        self._process.start_over_when_cut_off(
+            {"kafka": lambda: self._admin.describe(progress), "redis": log.identity}
+        )
         leading = self._leader(log)
         # They go on until our own buckets have been given away, and so longer than `life`.
         reign = Life()
@@ -88,7 +92,8 @@ class _Reducer:
         try:
             self._loop(log, reporter, leading, tracker, assistant).run(life)
         finally:
-            life.stop()
+            if not life.stopping:
+                life.stop()
             reign.stop()
             for thread in beside:
                 thread.join()

@@ -108,7 +108,8 @@ def _is_ill(holder: Holder | LaneView) -> bool:
 
 def _lacks(holder: Holder) -> str:
     servers = " and ".join(holder.lacks)
-    return f"gets no answer from {servers}; if others do, stop it, and one of them takes over"
+    other = "reducer" if holder.partition is None else "mapper"
+    return f"gets no answer from {servers}; another {other} that does takes over within a minute"
 
 
 def _silent(holder: Holder, plan: Plan) -> str:

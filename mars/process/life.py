@@ -30,14 +30,27 @@ class Life:
 
     def __init__(self) -> None:
         self._stop = threading.Event()
+        self._asked = False
+        self._over = False
 
     def stop_on_signals(self) -> None:
         """Stop at SIGTERM and SIGINT. Call it from the main thread."""
         at_signals((signal.SIGTERM, signal.SIGINT), self.stop)
 
     def stop(self) -> None:
-        """Ask the process to stop."""
+        """Ask the process to stop, for good."""
+        self._asked = True
         self._stop.set()
+
+    def start_over(self) -> None:
+        """Ask it to stop, and to begin again unless somebody else has asked it to stop."""
+        self._over = True
+        self._stop.set()
+
+    @property
+    def to_start_over(self) -> bool:
+        """True if a process that has stopped is to begin again."""
+        return self._over and not self._asked
 
     @property
     def stopping(self) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from mars.adapters.redis import RedisNoteBox
 from mars.adapters.zookeeper import ZooKeeperConnection, ZooKeeperCoordinator, ZooKeeperRegistry
-from mars.process import logs
+from mars.process import cut_off, logs
 from mars.process.life import Life, Services
 from mars.process.member import Reporter, member_id
 from mars.process.metrics import Exposition, ProcessMetrics
@@ -35,6 +35,10 @@ class Process:
         """Streams and tasks."""
         return ZooKeeperRegistry(self.connection, self.settings.namespace)
 
+    def start_over_when_cut_off(self, asks: cut_off.Asks) -> None:
+        """From now on, see `mars.process.cut_off`; `asks` has the servers that count."""
+        cut_off.watch(self.member, self.role, self.coordinator, self.services, self.life, asks)
+
     def tracking(self) -> Outbox | None:
         """Where notes for the tuple tracker go, with a thread that posts them; None: it is off."""
         if not self.settings.tracker.enabled:
@@ -44,7 +48,10 @@ class Process:
         return outbox
 
     def join(self) -> Reporter:
-        """Become a member, once ZooKeeper answers; what is reported from then on."""
+        """Become a member, once ZooKeeper answers; what is reported from then on.
+
+        Call it when all servers have answered: a member has a part of the work.
+        """
         reporter = Reporter(self.member, self.role, self.metrics.reported)
         self.services.insist(
             self.life,
@@ -85,4 +92,6 @@ def serve(settings: Settings, role: str, work: Callable[[Process], None]) -> int
     finally:
         connection.close()
         exposition.close()
+    if life.to_start_over:
+        cut_off.start_over()
     return 0

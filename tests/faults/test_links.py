@@ -38,6 +38,9 @@ LATE_MIN, LATE_MAX = 4, 12
 TRANSACTION_MS = 6_000
 """How long Kafka leaves a transaction open: shorter than the usual minute, to wait less."""
 
+ALONE = {"redis": {"mapper-a", "reducer-a"}, "kafka": {"reducer-a"}}
+"""Who loses which server. A mapper that loses Kafka is left out of the group by Kafka itself."""
+
 CLAIMS_MAX = 8
 """Of one bucket while its owner loses ZooKeeper once: a ping-pong makes dozens."""
 
@@ -172,6 +175,33 @@ def test_who_alone_has_lost_the_store_is_named(servers_only: MarsCluster, name: 
             load.end()
 
         load.check()
+
+
+@pytest.mark.parametrize(("server", "names"), ALONE.items())
+def test_who_alone_has_lost_a_server_leaves_its_part_to_others(
+    servers_only: MarsCluster, server: str, names: set[str]
+) -> None:
+    """All results come while links are cut; healed, the same processes take part again."""
+    client, task = servers_only.client, f"left_{server}"
+    everybody = ("mapper-a", "mapper-b", "reducer-a", "reducer-b")
+    with roles(servers_only, *everybody) as running:
+        wait_for("all members", lambda: _members(servers_only).issuperset(everybody))
+        lonely = [running[name] for name in names]
+        pids = [role.pid for role in lonely]
+        links = [role.redis if server == "redis" else role.kafka for role in lonely]
+        with Load(servers_only, task, seconds=LONG_S).running() as load:
+            wait_for("results", lambda: client.ledger(task).emitted > 0)
+            for link in links:
+                link.cut()
+            wait_for("them to leave", lambda: not names & _members(servers_only))
+            load.end()
+
+        load.check()
+        assert not names & _members(servers_only)
+        for link in links:
+            link.heal()
+        wait_for("them to be back", lambda: names <= _members(servers_only))
+        assert [role.pid for role in lonely] == pids
 
 
 def test_7_the_answer_to_a_commit_is_lost(servers_only: MarsCluster) -> None:

@@ -340,8 +340,8 @@ def test_nobody_can_say_when_a_lane_behind_will_be_done() -> None:
         (
             {"readings": {0: OTHER, 1: Reading(MAPPER, "reading", 0, ("redis",))}},
             "The window 1970-01-01 00:00:00Z to 1970-01-01 00:01:00Z waits: mapper-1, which reads "
-            "partition 1, gets no answer from redis; if others do, stop it, and one of them takes "
-            "over.",
+            "partition 1, gets no answer from redis; another mapper that does takes over within a "
+            "minute.",
         ),
         (
             {
@@ -352,8 +352,8 @@ def test_nobody_can_say_when_a_lane_behind_will_be_done() -> None:
                 },
             },
             "The window 1970-01-01 00:00:00Z to 1970-01-01 00:01:00Z waits: reducer-1, which owns "
-            "bucket 1, gets no answer from kafka and redis; if others do, stop it, and one of them "
-            "takes over.",
+            "bucket 1, gets no answer from kafka and redis; another reducer that does takes over "
+            "within a minute.",
         ),
         (
             {},

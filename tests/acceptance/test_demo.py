@@ -1,0 +1,111 @@
+"""What `make demo` runs: the first thing that anybody sees of Mars."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from mars.client import Client
+from mars.cluster_file import read_cluster
+from mars.local.state import command_of
+from tests.conftest import missing_java, missing_kafka, missing_valkey, need
+from tests.support.cluster import COMMAND_S, wait_for
+
+pytestmark = pytest.mark.integration
+
+HISTORY_ROWS = 500_000
+CLOSED_ROWS = 400_000
+"""Of the history: its last minute or two are open until newer rows have come."""
+
+
+class Demo:
+    """`mars up --demo` on free ports, and what it has printed so far."""
+
+    def __init__(self, data: Path) -> None:
+        ports = [f"--{name}-port=0" for name in ("api", "kafka", "zookeeper", "redis")]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "mars.cli", "up", "--demo", "--data", str(data), *ports],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, "COLUMNS": "200"},
+        )
+        self.lines: list[str] = []
+        self._reading = threading.Thread(target=self._read, name="demo")
+        self._reading.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        with self.process.stdout as printed:
+            self.lines.extend(printed)
+
+    def says(self, *words: str) -> str:
+        """Wait for a line with all of these; the line."""
+
+        def found() -> str:
+            assert self.process.poll() is None, "".join(self.lines)
+            matching = (line for line in list(self.lines) if all(word in line for word in words))
+            return next(matching, "")
+
+        return wait_for(f"{words} among {len(self.lines)} lines", found, seconds=COMMAND_S)
+
+    def interrupt(self) -> int:
+        """Ctrl-C; the exit code."""
+        self.process.send_signal(signal.SIGINT)
+        code = self.process.wait(COMMAND_S)
+        self._reading.join()
+        return code
+
+
+@contextmanager
+def demo(data: Path) -> Iterator[Demo]:
+    """One that is gone afterwards, whatever happens."""
+    running = Demo(data)
+    try:
+        yield running
+    finally:
+        if running.process.poll() is None:
+            running.interrupt()
+
+
+def left(data: Path) -> list[str]:
+    """Processes of this folder that still run."""
+    pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+    return [line for pid in pids if f"{data}/" in (line := command_of(pid))]
+
+
+def test_the_demo_shows_windows_ends_without_a_trace_and_finds_its_data_again(
+    tmp_path: Path,
+) -> None:
+    need(missing_java() or missing_kafka() or missing_valkey())
+    data = tmp_path / "data"
+    with demo(data) as first:
+        first.says("Putting 500,000 rows of history")
+        first.says("Task by_sip: SELECT sip, type, timestamp, count(*) FROM S")
+        first.says("top_types", "window", "ms after its end and delay")
+        first.says("in ", " rows a second, lag ", " messages")
+        first.says("The history of by_sip is mapped.")
+        first.says("by_sip", "window", "of the history")
+        assert first.interrupt() == 0
+    assert left(data) == []
+
+    with demo(data) as second:
+        second.says("Task by_sip is there from an earlier run and goes on.")
+        second.says("top_types", "window", "ms after its end and delay")
+        cluster = read_cluster(data)
+        assert cluster is not None
+        with Client(cluster.api) as client:
+            wait_for("the history", lambda: client.ledger("by_sip").emitted >= CLOSED_ROWS)
+            ledger = client.ledger("by_sip")
+            assert ledger.read >= HISTORY_ROWS
+            assert ledger.read == ledger.counted
+        assert second.interrupt() == 0
+    assert left(data) == []
