@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import socket
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,11 +34,16 @@ PORT_TRIES = 100
 OUTGOING_MIN = 32_768
 """Lowest port of outgoing connections where the system does not tell (Linux's default)."""
 
+PORTS_KEPT = 256
+"""Ports kept for this process, the last ones chosen: each is a file descriptor."""
+
+_kept: deque[socket.socket] = deque()
+
 _OUTGOING = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def free_port() -> int:
-    """A port that nobody listens on now; somebody else may take it before it is used.
+    """A port that nobody listens on now; no other process of Mars is given it while this one lives.
 
     It lies below those that outgoing connections are given. One of those would be lost to a server
     that is started again: whoever tries to reach it meanwhile may be given its port.
@@ -45,11 +51,29 @@ def free_port() -> int:
     highest = _outgoing_min() - 1
     for _ in range(PORT_TRIES if highest > PORT_MIN else 0):
         port = random.randint(PORT_MIN, highest)  # noqa: S311 -- it is no secret
-        if is_free(port):
+        if is_free(port) and _keep(port):
             return port
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
+
+
+def _keep(port: int) -> bool:
+    """Whether nobody else keeps it; then it is ours.
+
+    It may be seconds until a server listens on it: clusters that start side by side would choose
+    the same now and then. UDP's port of that number says that it is taken, and is in nobody's way.
+    """
+    mark = socket.socket(type=socket.SOCK_DGRAM)
+    try:
+        mark.bind((HOST, port))
+    except OSError:
+        mark.close()
+        return False
+    if len(_kept) == PORTS_KEPT:
+        _kept.popleft().close()
+    _kept.append(mark)
+    return True
 
 
 def _outgoing_min() -> int:

@@ -112,7 +112,7 @@ class KafkaServer(Child):
 
     def _format(self) -> None:
         cluster = base64.urlsafe_b64encode(b"m" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
-        heap = ["-Xmx128m", *JVM, "-XX:TieredStopAtLevel=1"]
+        heap = ["-Xmx128m", *JVM, *_shared_classes(), "-XX:TieredStopAtLevel=1"]
         main = ["-cp", f"{jars.ensure('kafka')}/*", "kafka.tools.StorageTool", "format"]
         options = ["--ignore-formatted", "-t", cluster, "-c", str(self.data / "server.properties")]
         run = subprocess.run(

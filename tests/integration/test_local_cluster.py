@@ -24,7 +24,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 
 from mars.local.network import free_port
-from mars.local.servers import KafkaServer, ValkeyServer, ZooKeeperServer
+from mars.local.servers import ValkeyServer, ZooKeeperServer
 from mars.local.state import command_of
 from tests.conftest import Servers, missing_kafka, missing_valkey, need
 
@@ -262,22 +262,6 @@ def test_the_shared_servers_answer(servers: Servers) -> None:
         None,
         None,
     ]
-
-
-def test_a_killed_kafka_keeps_what_it_acknowledged(tmp_path: Path) -> None:
-    need(missing_kafka())
-    server = KafkaServer(tmp_path)
-    try:
-        server.start()
-        server.wait_ready(DEADLINE_S)
-        produce(server.bootstrap, "kept", b"hello")
-        server.kill()
-        assert server.missing() is not None
-        server.start()
-        server.wait_ready(DEADLINE_S)
-        assert first_value(server.bootstrap, "kept") == b"hello"
-    finally:
-        server.kill()
 
 
 @pytest.mark.parametrize("kind", [ValkeyServer, ZooKeeperServer])

@@ -44,10 +44,6 @@ def mapper(mars: MarsCluster) -> Iterator[SparkMapper]:
 Strike = Callable[[MarsCluster, SparkMapper], None]
 
 
-def nothing(_mars: MarsCluster, _mapper: SparkMapper) -> None:
-    pass
-
-
 def kill_the_mapper(_mars: MarsCluster, mapper: SparkMapper) -> None:
     mapper.kill()
     mapper.start()
@@ -62,7 +58,6 @@ def flush_the_store(mars: MarsCluster, _mapper: SparkMapper) -> None:
 
 
 STRIKES: dict[str, Strike] = {
-    "nothing": nothing,
     "kill-the-mapper": kill_the_mapper,
     "kill-its-java": kill_its_java,
     "flushall": flush_the_store,
