@@ -2,7 +2,8 @@
 
 A cluster of its own with 200 tasks over one topic, to which rows come at a steady rate. Then 20
 clients ask one path after the other: at a pace (each twice a second, as dashboards do), and as fast
-as they are answered. Last a browser opens the dashboard: how long until the first chart is drawn.
+as they are answered. A browser opens the dashboard: how long until the first chart is drawn. Last
+no more rows come, all windows are closed, and the clients ask again.
 """
 
 from __future__ import annotations
@@ -11,8 +12,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -88,7 +88,10 @@ class PathFigures(msgspec.Struct, frozen=True):
 
 
 class ApiReport(msgspec.Struct, frozen=True):
-    """All figures; `first_chart_ms` of each opening of the dashboard, empty without a browser."""
+    """All figures; `first_chart_ms` of each opening of the dashboard, empty without a browser.
+
+    `quiet_paths`: the same paths once the tasks have nothing to do.
+    """
 
     environment: Environment
     tasks: int
@@ -96,6 +99,7 @@ class ApiReport(msgspec.Struct, frozen=True):
     paths: tuple[PathFigures, ...]
     first_chart_ms: tuple[float, ...]
     notes: tuple[str, ...] = ()
+    quiet_paths: tuple[PathFigures, ...] = ()
 
     @property
     def runs(self) -> tuple[()]:
@@ -106,18 +110,15 @@ class ApiReport(msgspec.Struct, frozen=True):
 Show = Callable[[str], None]
 
 
-@contextmanager
-def tasks(kafka: str, client: Client, count: int) -> Iterator[None]:
-    """A stream, tasks over it, and rows for them."""
+def register(kafka: str, client: Client, count: int) -> None:
+    """A stream, and tasks over it."""
     Topics(kafka).make(NAME, PARTITIONS)
     client.put_stream(NAME, declaration(NAME))
     for number in range(count):
         items = SHAPES[number % len(SHAPES)]
         key = items.split(",")[0]
         sql = f"SELECT {items} FROM {NAME} GROUP BY {key} WINDOWING {WINDOW_S} s"
-        client.create_task(f"{NAME}_{number}", sql, options={"delay": "1s"})
-    with paced(Pace(kafka, NAME, PARTITIONS, RATE, GROUPS, WINDOW_S * 1_000)):
-        yield
+        client.create_task(f"{NAME}_{number}", sql, options={"delay": "1s", "idle_after": "5s"})
 
 
 def measure(seconds: float, show: Show, count: int = TASKS) -> ApiReport:
@@ -127,14 +128,19 @@ def measure(seconds: float, show: Show, count: int = TASKS) -> ApiReport:
         tempfile.TemporaryDirectory(prefix="mars-api-") as folder,
         cluster(Options(data=Path(folder), buckets=BUCKETS)) as supervisor,
         Client(supervisor.addresses.api) as client,
-        tasks(supervisor.addresses.kafka, client, count),
     ):
-        _settle(client, count)
-        show(f"{count} tasks run")
-        address = supervisor.addresses.api
-        paths, notes = _all_paths(address, seconds, show)
-        charts, no_charts = _first_charts(address, Path(folder), show)
-    return ApiReport(where, count, CLIENTS, paths, charts, (*notes, *no_charts))
+        address, kafka = supervisor.addresses.api, supervisor.addresses.kafka
+        register(kafka, client, count)
+        with paced(Pace(kafka, NAME, PARTITIONS, RATE, GROUPS, WINDOW_S * 1_000)):
+            _wait_for_results(client, count)
+            show(f"{count} tasks run")
+            paths, notes = _all_paths(address, seconds, show)
+            charts, no_charts = _first_charts(address, Path(folder), show)
+        _wait_for_quiet(client, count)
+        show("no more rows come")
+        quiet, quiet_notes = _all_paths(address, seconds, show)
+    notes = (*notes, *no_charts, *quiet_notes)
+    return ApiReport(where, count, CLIENTS, paths, charts, notes, quiet)
 
 
 def _all_paths(
@@ -151,13 +157,26 @@ def _all_paths(
     return tuple(found), tuple(notes)
 
 
-def _settle(client: Client, count: int) -> None:
-    """Wait until every task has closed windows."""
+def _wait_for_results(client: Client, count: int) -> None:
+    """Until every task has closed windows."""
     time.sleep(SETTLE_S)
+    _wait(lambda: client.ledger(f"{NAME}_{count - 1}").emitted > 0, "The last task has no results")
+
+
+def _wait_for_quiet(client: Client, count: int) -> None:
+    """Until no task has an open window."""
+
+    def quiet() -> bool:
+        return all(client.ledger(f"{NAME}_{number}").open == 0 for number in range(count))
+
+    _wait(quiet, "Tasks still have open windows")
+
+
+def _wait(done: Callable[[], bool], otherwise: str) -> None:
     deadline = time.monotonic() + RUNNING_S
-    while client.ledger(f"{NAME}_{count - 1}").emitted == 0:
+    while not done():
         if time.monotonic() > deadline:
-            raise BenchError(f"The last task has no results after {RUNNING_S:.0f} s.")
+            raise BenchError(f"{otherwise} after {RUNNING_S:.0f} s.")
         time.sleep(1)
 
 
@@ -204,27 +223,13 @@ def _first_charts(
 
 def grids(report: ApiReport) -> list[Grid]:
     """The tables of a report."""
-    rows = [
-        [
-            f"`{one.path}`",
-            f"{one.bytes / 1_024:,.1f}",
-            f"{one.paced_p50_ms:.1f}",
-            f"{one.paced_p99_ms:.1f}",
-            f"{one.p50_ms:.1f}",
-            f"{one.p99_ms:.1f}",
-            f"{one.requests_per_s:,.0f}",
-        ]
-        for one in report.paths
-    ]
-    figures = ("p50, ms", "p99, ms", "flat out: p50, ms", "p99, ms", "requests/s")
-    found = [
-        Grid(
-            f"{report.tasks} tasks, {report.clients} clients, each asking twice a second; flat "
-            "out: again as soon as answered",
-            ("GET", "KiB", *figures),
-            rows,
-        )
-    ]
+    what = (
+        f"{report.tasks} tasks, {report.clients} clients, each asking twice a second; flat "
+        "out: again as soon as answered"
+    )
+    found = [_paths_grid(what, report.paths)]
+    if report.quiet_paths:
+        found.append(_paths_grid("The same once no more rows come", report.quiet_paths))
     if report.first_chart_ms:
         charts = report.first_chart_ms
         median, worst = statistics.median(charts), max(charts)
@@ -236,6 +241,23 @@ def grids(report: ApiReport) -> list[Grid]:
             )
         )
     return found
+
+
+def _paths_grid(what: str, paths: Sequence[PathFigures]) -> Grid:
+    rows = [
+        [
+            f"`{one.path}`",
+            f"{one.bytes / 1_024:,.1f}",
+            f"{one.paced_p50_ms:.1f}",
+            f"{one.paced_p99_ms:.1f}",
+            f"{one.p50_ms:.1f}",
+            f"{one.p99_ms:.1f}",
+            f"{one.requests_per_s:,.0f}",
+        ]
+        for one in paths
+    ]
+    figures = ("p50, ms", "p99, ms", "flat out: p50, ms", "p99, ms", "requests/s")
+    return Grid(what, ("GET", "KiB", *figures), rows)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 from mars.adapters.kafka import (
@@ -14,6 +15,7 @@ from mars.adapters.kafka import (
 )
 from mars.adapters.kafka.names import Names
 from mars.adapters.redis import RedisNoteBox, RedisPartialLog
+from mars.errors import Unavailable
 from mars.garbage import settle_garbage_collection
 from mars.machines.balancing import SpreadLimits
 from mars.machines.owning import OwningLimits
@@ -40,6 +42,9 @@ from reducer.tracking import TrackerLoop
 
 COMMIT_THREADS_MAX = 8
 """Buckets that claim, audit or commit at the same time: they mostly wait for Kafka."""
+
+ASK_S = 5.0
+"""Longest answer of a Kafka that is reached, for a reducer that doubts it."""
 
 
 def run(settings: Settings) -> int:
@@ -70,10 +75,8 @@ class _Reducer:
         log = RedisPartialLog.open(self._settings, self._buckets)
         # Whoever cannot reach it must not be given buckets, which would stand still.
         self._services.insist(life, "redis", log.identity)
-        reporter, progress = self._process.join(), Names(self._settings.namespace).progress
-        self._process.start_over_when_cut_off(
-            {"kafka": lambda: self._admin.describe(progress), "redis": log.identity}
-        )
+        reporter = self._process.join()
+        self._process.start_over_when_cut_off({"kafka": self._ask_kafka, "redis": log.identity})
         leading = self._leader(log)
         # They go on until our own buckets have been given away, and so longer than `life`.
         reign = Life()
@@ -99,6 +102,16 @@ class _Reducer:
                 thread.join()
             self._coordinator.close()
             log.close()
+
+    def _ask_kafka(self) -> None:
+        """Ask for something small. Raises Unavailable sooner than other questions do."""
+        deadline_s = time.monotonic() + ASK_S
+
+        def give_up() -> None:
+            if time.monotonic() > deadline_s:
+                raise Unavailable("kafka", f"no answer within {ASK_S:.0f} s")
+
+        self._admin.describe(Names(self._settings.namespace).progress, give_up)
 
     def _tracker(self, log: RedisPartialLog) -> TrackerLoop:
         box = RedisNoteBox.open(self._settings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import random
 import socket
 from collections import deque
@@ -74,6 +75,12 @@ def _keep(port: int) -> bool:
         _kept.popleft().close()
     _kept.append(mark)
     return True
+
+
+@atexit.register
+def _close_kept() -> None:
+    while _kept:
+        _kept.popleft().close()
 
 
 def _outgoing_min() -> int:
