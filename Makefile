@@ -63,7 +63,7 @@ check: $(STAMP)
 test: install check
 	@$(RUN)/python tests/support/aside.py $(RUN)/pytest $(ALONE) -q -p no:cacheprovider > $(COMPUTED) 2>&1 & computing=$$!; \
 	trap 'kill $$computing 2>/dev/null' INT TERM; \
-	$(RUN)/pytest tests $(addprefix --ignore=,$(QUICK_TESTS) $(ALONE)) -m "not bench" \
+	$(RUN)/pytest tests $(addprefix --ignore=,$(QUICK_TESTS) $(ALONE)) \
 	  -n $(WORKERS) --dist loadfile --no-loadscope-reorder; others=$$?; \
 	wait $$computing; computed=$$?; cat $(COMPUTED); exit $$((others + computed))
 

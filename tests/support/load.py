@@ -145,18 +145,19 @@ class Load:
 
     def _feed(self) -> None:
         try:
-            self._send_each_in_time()
+            self.pour(self._enough)
         except BaseException as problem:  # noqa: BLE001 -- told to the test's own thread
             self._failures.append(problem)
 
-    def _send_each_in_time(self) -> None:
+    def pour(self, enough: threading.Event) -> None:
+        """Send all rows, each in its time; `self.rows` are then those that were sent."""
         begun = time.monotonic()
         step = max(1, self._rows_per_s // STEPS_PER_S)
         for first in range(0, len(self.rows), step):
             wait = begun + first / self._rows_per_s - time.monotonic()
             if wait > 0:
-                self._enough.wait(wait)
-            if self._enough.is_set():
+                enough.wait(wait)
+            if enough.is_set():
                 del self.rows[first:]
                 break
             self.send(self.rows[first : first + step])
