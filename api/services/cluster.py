@@ -56,9 +56,11 @@ class ClusterService:
 
     def members(self, missing: Missing) -> dict[MemberId, MemberInfo]:
         """All live processes of ours."""
+        members = self._ports.coordinator.members
+        begun = [missing.begin("zookeeper", partial(members, role)) for role in ROLES]
         found: dict[MemberId, MemberInfo] = {}
-        for role in ROLES:
-            found |= missing.ask("zookeeper", partial(self._ports.coordinator.members, role)) or {}
+        for answer in begun:
+            found |= answer() or {}
         return found
 
     def show(self) -> ClusterView:
@@ -66,8 +68,9 @@ class ClusterService:
         missing = Missing(self._away())
         coordinator = self._ports.coordinator
         buckets = missing.ask("zookeeper", self._buckets) or self._cluster.buckets_wanted
-        assignment = missing.ask("zookeeper", coordinator.assignment)
+        answer = missing.begin("zookeeper", coordinator.assignment)
         members = self.members(missing)
+        assignment = answer()
         sample = self._sampler.latest()
         return ClusterView(
             namespace=self._cluster.namespace,

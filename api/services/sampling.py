@@ -139,10 +139,10 @@ class Sampler:
         """One task now, and the sentences of the servers that did not answer."""
         missing = Missing(self._away())
         name, topic = definition.name, Topic(definition.current.stream.topic)
-        head = missing.ask("redis", lambda: self._ports.log.head([name]).get(name))
-        ends = self._ends({topic}, missing).get(topic)
+        head = missing.begin("redis", lambda: self._ports.log.head([name]).get(name))
+        ends = missing.begin("kafka", partial(self._ends_of, topic))
         missing.ask("kafka", self._progress.look)
-        return self._figures(definition, head, ends, missing), missing.sentences
+        return self._figures(definition, head(), ends(), missing), missing.sentences
 
     def states(self, tasks: Iterable[TaskDefinition]) -> dict[TaskName, str]:
         """The states of tasks as they are shown."""

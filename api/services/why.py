@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from api.schemas import Dropped, DroppedSample, HeldBy, PartitionWhy, Why, WindowWhy
 from api.services.compiling import Compiler
@@ -29,7 +30,7 @@ from mars.machines.explaining import (
     explain,
 )
 from mars.machines.explaining_words import summarise
-from mars.ports import Assignment, Head, IncidentKind, MemberInfo, Progress
+from mars.ports import Assignment, Head, Incident, IncidentKind, MemberInfo, Progress
 from mars.types import Bucket, MemberId, Topic
 from mars.windows import moment
 
@@ -41,6 +42,21 @@ INCIDENTS_LOOKED_AT = 20
 
 SAMPLES_MAX = 20
 """References to dropped rows in one answer."""
+
+
+class _Members(NamedTuple):
+    """Who is alive, and which buckets they have.
+
+    `bulk` maps the task's history, or what it is behind: of several, the longest alive.
+    """
+
+    mappers: Mapping[MemberId, MemberInfo]
+    reducers: Mapping[MemberId, MemberInfo]
+    bulk: MemberId | None
+    assignment: Assignment | None
+
+
+NOBODY = _Members({}, {}, None, None)
 
 
 class WhyService:
@@ -69,29 +85,15 @@ class WhyService:
     def why(self, name: str) -> Why:
         """The answer. Raises NotFound; servers that are away are named in the summary."""
         definition = self._tasks.show(name)
-        evidence = self.evidence(definition)
-        explanation = explain(evidence)
-        summary = summarise(evidence, explanation) + self._lately(definition)
-        return _view(evidence, explanation, summary)
-
-    def _lately(self, definition: TaskDefinition) -> str:
-        """A further sentence if something has happened to the task's results lately.
-
-        That a task has failed is said by its state already.
-        """
-        passed_over = {IncidentKind.FENCED}
-        if definition.state is TaskState.FAILED:
-            passed_over.add(IncidentKind.FAILED)
-        missing = Missing(self._away())
         since_ms = self._ports.now_ms() - LATELY_MS
-        found = missing.ask(
+        incidents = Missing(self._away()).begin(
             "kafka",
             lambda: self._ports.incidents.recent(definition.name, since_ms, INCIDENTS_LOOKED_AT),
         )
-        for incident in found or []:
-            if incident.kind not in passed_over:
-                return f" At {moment(incident.time_ms)}: {incident.what}"
-        return ""
+        evidence = self.evidence(definition)
+        explanation = explain(evidence)
+        summary = summarise(evidence, explanation) + _lately(definition, incidents() or [])
+        return _view(evidence, explanation, summary)
 
     def evidence(self, definition: TaskDefinition) -> Evidence:
         """One look at everything; the log is read before the progress that accounts for it."""
@@ -99,15 +101,14 @@ class WhyService:
         ports, name = self._ports, definition.name
         topic = Topic(definition.current.stream.topic)
         buckets = self._buckets()
+        ends = missing.begin("kafka", lambda: ports.admin.ends(topic))
+        dead = missing.begin("kafka", lambda: ports.dead.recent(name, SAMPLES_MAX))
+        members = missing.begin("zookeeper", lambda: self._members(definition))
         head = missing.ask("redis", lambda: ports.log.head([name]).get(name))
         drafts = missing.ask("redis", lambda: self._drafts(definition, head, buckets)) or []
         records = missing.ask("kafka", lambda: self._progress.records(definition)) or ()
-        ends = missing.ask("kafka", lambda: ports.admin.ends(topic)) or {}
-        dead = missing.ask("kafka", lambda: ports.dead.recent(name, SAMPLES_MAX)) or []
-        mappers = missing.ask("zookeeper", lambda: ports.coordinator.members("mapper")) or {}
-        reducers = missing.ask("zookeeper", lambda: ports.coordinator.members("reducer")) or {}
-        bulk = self._bulk(definition, missing)
-        assignment = missing.ask("zookeeper", ports.coordinator.assignment)
+        mappers, reducers, bulk, assignment = members() or NOBODY
+        known_ends, letters = ends() or {}, dead() or []
         found = Evidence(
             definition=definition,
             plans=self._compiler.plans(definition),
@@ -115,7 +116,7 @@ class WhyService:
             now_ms=head.now_ms if head else ports.now_ms(),
             head=head,
             store_epoch=assignment.store_epoch if assignment else None,
-            ends=ends,
+            ends=known_ends,
             readings=readings(mappers, topic, self._pulse.unheard_ms(mappers)),
             owners=owners(assignment, reducers),
             mappers=len(mappers),
@@ -123,7 +124,7 @@ class WhyService:
             bulk=bulk,
             progress=records,
             logged=logged(definition, drafts, records),
-            dead=tuple(dead),
+            dead=tuple(letters),
             missing=missing.sentences,
         )
         if missing.services or anything_open(found):
@@ -149,13 +150,15 @@ class WhyService:
             missing=missing.sentences,
         )
 
-    def _bulk(self, definition: TaskDefinition, missing: Missing) -> MemberId | None:
-        """Who maps a task's history, or what it is behind: of several, the longest alive."""
-        if not definition.backfills and not definition.catch_up:
-            return None
+    def _members(self, definition: TaskDefinition) -> _Members:
         coordinator = self._ports.coordinator
-        members = missing.ask("zookeeper", lambda: coordinator.members("bulk")) or {}
-        return min(members, key=lambda name: (members[name].started_ms, name), default=None)
+        bulk = coordinator.members("bulk") if definition.backfills or definition.catch_up else {}
+        return _Members(
+            coordinator.members("mapper"),
+            coordinator.members("reducer"),
+            min(bulk, key=lambda name: (bulk[name].started_ms, name), default=None),
+            coordinator.assignment(),
+        )
 
     def _drafts(
         self, definition: TaskDefinition, head: Head | None, buckets: int
@@ -223,6 +226,20 @@ def owners(
 
 
 # ------------------------------------------------------------------------------------ answer
+
+
+def _lately(definition: TaskDefinition, incidents: Sequence[Incident]) -> str:
+    """A further sentence if something has happened to the task's results lately.
+
+    That a task has failed is said by its state already.
+    """
+    passed_over = {IncidentKind.FENCED}
+    if definition.state is TaskState.FAILED:
+        passed_over.add(IncidentKind.FAILED)
+    for incident in incidents:
+        if incident.kind not in passed_over:
+            return f" At {moment(incident.time_ms)}: {incident.what}"
+    return ""
 
 
 def _view(evidence: Evidence, explanation: Explanation, summary: str) -> Why:
