@@ -208,8 +208,8 @@ class MapperLoop:
             case ReadHeads(tasks=names):
                 heads = self._services.attempt("redis", lambda: store.head(names))
                 return None if heads is None else HeadsRead(heads)
-            case RenewIdle(task=task, epoch=epoch, lane=lane, offset=offset):
-                self._services.attempt("redis", lambda: store.renew_idle(task, epoch, lane, offset))
+            case RenewIdle(leases=leases):
+                self._services.attempt("redis", lambda: store.renew_idle(leases))
                 return None
             case _:
                 assert_never(instruction)

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from mapper.on_spark.planning import MakeRangePlanner, look_at
 from mapper.on_spark.taking import Taking, again_by
-from mapper.on_spark.watching import Renewal, Watch
+from mapper.on_spark.watching import Watch
 from mars.adapters.kafka import KafkaTopicAdmin
 from mars.adapters.redis import RedisPartialLog
 from mars.adapters.spark.lane_work import LaneWork
@@ -75,15 +75,9 @@ class SparkMapperLoop:
             self._tasks = tasks
         look = look_at(self._services, self._tasks, self._partial_log, self._admin)
         if look is not None:
-            for renewal in self._watch.looked(look):
-                self._renew(renewal)
+            leases = self._watch.looked(look)
+            self._services.attempt("redis", lambda: self._partial_log.renew_idle(leases))
         self._report()
-
-    def _renew(self, one: Renewal) -> None:
-        self._services.attempt(
-            "redis",
-            lambda: self._partial_log.renew_idle(one.task, one.epoch, one.lane, one.offset),
-        )
 
     def _report(self) -> None:
         info = self._reporter.report(

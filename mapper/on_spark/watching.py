@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from mapper.on_spark.planning import Look, lanes_of, topic_of
 from mars.machines.runnable import RunnableTask
-from mars.ports import Backpressure, PartitionReading, TaskPaused
+from mars.ports import Backpressure, IdleLease, PartitionReading, TaskPaused
 from mars.types import Lane, Mapped, StoreEpoch, TaskName, Topic, lane_partition, live_lane
 
 REFUSED_FOR_MS = 3_000
@@ -19,16 +19,6 @@ REFUSED_FOR_MS = 3_000
 def now_ms() -> int:
     """A clock that only goes on."""
     return int(time.monotonic() * 1000)
-
-
-@dataclass(frozen=True, slots=True)
-class Renewal:
-    """An idle lease to be renewed: all up to `offset` is in the store, and the lane ends there."""
-
-    task: TaskName
-    epoch: StoreEpoch
-    lane: Lane
-    offset: int
 
 
 @dataclass(slots=True)
@@ -82,7 +72,7 @@ class Watch:
 
     # ------------------------------------------------------------------------------- looking
 
-    def looked(self, look: Look) -> list[Renewal]:
+    def looked(self, look: Look) -> list[IdleLease]:
         """Take a look in; the leases that may be renewed by it.
 
         An offset of `look.heads` that has reached the end of `look.ends` was there first, so the
@@ -91,16 +81,16 @@ class Watch:
         now = self._clock()
         with self._lock:
             self._lanes = {key: one for key, one in self._lanes.items() if key[0] in look.tasks}
-            renewals = [
-                renewal
+            leases = [
+                lease
                 for name, task in look.tasks.items()
-                for renewal in self._silent(name, task, look, now)
+                for lease in self._silent(name, task, look, now)
             ]
-            idle = {(renewal.task, renewal.lane) for renewal in renewals}
+            idle = {(lease.task, lease.lane) for lease in leases}
             self._readings = tuple(self._read(look, idle, now))
-        return renewals
+        return leases
 
-    def _silent(self, name: TaskName, task: RunnableTask, look: Look, now: int) -> list[Renewal]:
+    def _silent(self, name: TaskName, task: RunnableTask, look: Look, now: int) -> list[IdleLease]:
         head = look.heads.get(name)
         if head is None or not task.begun():
             return []
@@ -112,7 +102,7 @@ class Watch:
             seen_ms = self._seen(name, lane, head.epoch, offset, now)
             at_end = partition in ends and offset >= ends[partition]
             if at_end and now - seen_ms >= idle_after_ms:
-                found.append(Renewal(name, head.epoch, lane, offset))
+                found.append(IdleLease(name, head.epoch, lane, offset))
         return found
 
     def _seen(self, name: TaskName, lane: Lane, epoch: StoreEpoch, offset: int, now: int) -> int:

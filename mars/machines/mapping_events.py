@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Final, NewType
 
 from mars.machines.events import FailTask, HeadsRead, Report, TasksChanged
-from mars.ports import AppendOutcome, SourceEvent
-from mars.types import Lane, Mapped, StoreEpoch, TaskName, Topic
+from mars.ports import AppendOutcome, IdleLease, SourceEvent
+from mars.types import Mapped, StoreEpoch, TaskName, Topic
 
 ReaderName = NewType("ReaderName", str)
 LIVE: Final = ReaderName("live")
@@ -95,12 +95,9 @@ class ConfirmEnd:
 
 @dataclass(frozen=True, slots=True)
 class RenewIdle:
-    """Lease a lane as idle."""
+    """Lease a lane as idle, for each task that has seen all of it."""
 
-    task: TaskName
-    epoch: StoreEpoch
-    lane: Lane
-    offset: int
+    leases: tuple[IdleLease, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from mars.machines.mapping_events import (
     RenewIdle,
 )
 from mars.machines.mapping_state import MapperState, Partition
-from mars.ports import PartitionReading
+from mars.ports import IdleLease, PartitionReading
 
 IDLE_RENEWAL_MS = 1_000
 """An idle lease lasts 3 s; it is renewed this often."""
@@ -52,10 +52,11 @@ class Idleness:
         buffer = self._state.buffers[LIVE].get(key)
         if buffer is None or not event.confirmed or buffer.next != event.offset:
             return []
-        return [
-            RenewIdle(view.name, view.epoch, buffer.lane, event.offset)
+        leases = tuple(
+            IdleLease(view.name, view.epoch, buffer.lane, event.offset)
             for view in self._state.silent(key, buffer)
-        ]
+        )
+        return [RenewIdle(leases)] if leases else []
 
     def hint(self) -> list[Instruction]:
         """Now and then, the offsets of the slowest tasks, for lag figures."""

@@ -140,6 +140,16 @@ class ReadRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class IdleLease:
+    """A lane that ends at `offset`, all up to there being in the store of that epoch."""
+
+    task: TaskName
+    epoch: StoreEpoch
+    lane: Lane
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class Clearing:
     """What an owner says of a log at a look: whether assistants may merge what comes after it.
 
@@ -204,8 +214,8 @@ class PartialLog(Protocol):
     ) -> AppendOutcome:
         """M3: compare-and-set all ranges, number, store the partials, set the marks."""
 
-    def renew_idle(self, task: TaskName, epoch: StoreEpoch, lane: Lane, offset: int) -> bool:
-        """Lease the lane as idle for 3 s, if its next offset is still `offset`; else False."""
+    def renew_idle(self, leases: Sequence[IdleLease]) -> list[bool]:
+        """Lease lanes as idle for 3 s, each by itself; False where its next offset is another."""
 
     def head(self, tasks: Sequence[TaskName]) -> dict[TaskName, Head | None]:
         """One look per task; None where the store does not know it."""

@@ -9,6 +9,7 @@ from mars.ports import (
     Applied,
     Cut,
     Head,
+    IdleLease,
     NoTask,
     PartialLog,
     Stale,
@@ -221,7 +222,7 @@ def test_lane_is_idle_while_its_lease_lasts_by_the_clock_of_the_store(
     store: Store, log: PartialLog
 ) -> None:
     assert head_of(log).idle == frozenset()
-    assert log.renew_idle(TASK, EPOCH, LANE, 0)
+    assert log.renew_idle([IdleLease(TASK, EPOCH, LANE, 0)]) == [True]
     leased = head_of(log)
     assert leased.idle == {LANE}
     store.let_leases_expire()
@@ -235,18 +236,29 @@ def test_lease_is_refused_unless_all_is_as_the_mapper_believes(
 ) -> None:
     log.append(TASK, EPOCH, 1, batch(0, 10))
     before = store.dump()
-    assert not log.renew_idle(TASK, EPOCH, LANE, 9)
-    assert not log.renew_idle(TASK, EPOCH, Lane("9"), 10)
-    assert not log.renew_idle(TASK, StoreEpoch(EPOCH - 1), LANE, 10)
-    assert not log.renew_idle(OTHER_TASK, EPOCH, LANE, 10)
+    assert log.renew_idle([IdleLease(TASK, EPOCH, LANE, 9)]) == [False]
+    assert log.renew_idle([IdleLease(TASK, EPOCH, Lane("9"), 10)]) == [False]
+    assert log.renew_idle([IdleLease(TASK, StoreEpoch(EPOCH - 1), LANE, 10)]) == [False]
+    assert log.renew_idle([IdleLease(OTHER_TASK, EPOCH, LANE, 10)]) == [False]
     assert store.dump() == before
     log.set_active(TASK, EPOCH, active=False)
-    assert not log.renew_idle(TASK, EPOCH, LANE, 10)
+    assert log.renew_idle([IdleLease(TASK, EPOCH, LANE, 10)]) == [False]
+
+
+def test_leases_of_one_call_are_judged_each_by_itself(log: PartialLog) -> None:
+    log.initialise(OTHER_TASK, EPOCH, start())
+    log.append(TASK, EPOCH, 1, batch(0, 10))
+    places = [(TASK, LANE, 10), (TASK, OTHER_LANE, 3), (OTHER_TASK, LANE, 0), (TASK, OTHER_LANE, 0)]
+    leases = [IdleLease(task, EPOCH, lane, offset) for task, lane, offset in places]
+    assert log.renew_idle(leases) == [True, False, True, True]
+    heads = log.head([TASK, OTHER_TASK])
+    assert [head.idle for head in heads.values() if head] == [{LANE, OTHER_LANE}, {LANE}]
+    assert log.renew_idle([]) == []
 
 
 def test_rows_and_marks_end_the_idleness_of_their_lane_alone(log: PartialLog) -> None:
-    log.renew_idle(TASK, EPOCH, LANE, 0)
-    log.renew_idle(TASK, EPOCH, OTHER_LANE, 0)
+    log.renew_idle([IdleLease(TASK, EPOCH, LANE, 0)])
+    log.renew_idle([IdleLease(TASK, EPOCH, OTHER_LANE, 0)])
     log.append(TASK, EPOCH, 1, batch(0, 10))
     assert head_of(log).idle == {OTHER_LANE}
     log.append(TASK, EPOCH, 1, batch(0, 10, lane=OTHER_LANE, mark_ms=5, buckets=()))
@@ -254,7 +266,7 @@ def test_rows_and_marks_end_the_idleness_of_their_lane_alone(log: PartialLog) ->
 
 
 def test_gap_without_rows_leaves_a_lane_idle(log: PartialLog) -> None:
-    log.renew_idle(TASK, EPOCH, LANE, 0)
+    log.renew_idle([IdleLease(TASK, EPOCH, LANE, 0)])
     log.append(TASK, EPOCH, 1, gap(0, 3))
     assert head_of(log).idle == {LANE}
 

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from mars.ports import Applied, Head, NoTask, PartialLog, Stale, StoreIdentity, TaskPaused
+from mars.ports import (
+    Applied,
+    Head,
+    IdleLease,
+    NoTask,
+    PartialLog,
+    Stale,
+    StoreIdentity,
+    TaskPaused,
+)
 from mars.types import Bucket, Lane, Sequence64, StoreEpoch, TaskName
 from tests.contracts.batches import (
     EPOCH,
@@ -36,7 +45,7 @@ def test_new_life_leaves_nothing_of_the_one_before(store: Store, log: PartialLog
     log.append(TASK, EPOCH, 1, batch(0, 10, mark_ms=5, buckets=(0, 1, 2, 3)))
     log.append(TASK, EPOCH, 1, batch(10, 20, buckets=(0, 1)))
     log.compact(TASK, EPOCH, Bucket(0), base(1))
-    log.renew_idle(TASK, EPOCH, OTHER_LANE, 0)
+    log.renew_idle([IdleLease(TASK, EPOCH, OTHER_LANE, 0)])
     assert log.initialise(TASK, NEXT_EPOCH, start({LANE: 4}, version=2, bounds={LANE: 4}))
     after = store.dump()
 
@@ -81,7 +90,7 @@ def test_pause_keeps_everything_and_resume_goes_on(log: PartialLog) -> None:
 
 
 def test_resume_clears_the_idle_leases_and_a_pause_does_not(log: PartialLog) -> None:
-    log.renew_idle(TASK, EPOCH, LANE, 0)
+    log.renew_idle([IdleLease(TASK, EPOCH, LANE, 0)])
     log.set_active(TASK, EPOCH, active=False)
     assert head_of(log).idle == {LANE}
     log.set_active(TASK, EPOCH, active=True)
@@ -115,7 +124,7 @@ def test_switch_forgets_the_bounds_of_the_version_before(log: PartialLog) -> Non
 
 
 def test_switch_clears_the_idle_leases(log: PartialLog) -> None:
-    log.renew_idle(TASK, EPOCH, LANE, 0)
+    log.renew_idle([IdleLease(TASK, EPOCH, LANE, 0)])
     log.switch_version(TASK, EPOCH, 2, {})
     assert head_of(log).idle == frozenset()
 
@@ -163,12 +172,12 @@ def test_dropped_task_leaves_nothing_and_no_late_call_brings_it_back(store: Stor
     log.initialise(TASK, EPOCH, start(bounds={LANE: 0}, cuts={LANE: (5,)}))
     log.append(TASK, EPOCH, 1, batch(0, 5, mark_ms=5, buckets=(0, 1, 2, 3)))
     log.compact(TASK, EPOCH, Bucket(0), base(1))
-    log.renew_idle(TASK, EPOCH, LANE, 5)
+    log.renew_idle([IdleLease(TASK, EPOCH, LANE, 5)])
     log.drop(TASK)
     assert store.dump() == before
 
     assert log.append(TASK, EPOCH, 1, batch(5, 9)) == NoTask()
-    assert not log.renew_idle(TASK, EPOCH, LANE, 5)
+    assert log.renew_idle([IdleLease(TASK, EPOCH, LANE, 5)]) == [False]
     assert not log.trim(TASK, EPOCH, Bucket(1), [Sequence64(1)])
     assert not log.compact(TASK, EPOCH, Bucket(1), base(1, bucket=1))
     assert not log.set_active(TASK, EPOCH, active=True)

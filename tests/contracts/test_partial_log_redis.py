@@ -18,7 +18,7 @@ from mars.adapters.redis.log import RedisPartialLog
 from mars.errors import SettingsError, Unavailable
 from mars.local.network import free_port
 from mars.local.servers import ValkeyServer
-from mars.ports import Applied, Backpressure, Stale
+from mars.ports import Applied, Backpressure, IdleLease, Stale
 from mars.settings import RedisSettings, Settings
 from mars.types import Bucket, Lane, Sequence64, TaskName
 from tests.contracts.batches import (
@@ -42,7 +42,7 @@ CALLS: list[Callable[[RedisPartialLog], object]] = [
     lambda log: log.identity(),
     lambda log: log.seal(EPOCH, "run"),
     lambda log: log.append(TASK, EPOCH, 1, batch(0, 10)),
-    lambda log: log.renew_idle(TASK, EPOCH, LANE, 0),
+    lambda log: log.renew_idle([IdleLease(TASK, EPOCH, LANE, 0)]),
     lambda log: log.head([TASK]),
     lambda log: log.read(TASK, Bucket(0), Sequence64(0), Sequence64(9)),
     lambda log: log.read(TASK, Bucket(0), Sequence64(1), Sequence64(9)),
@@ -227,7 +227,7 @@ def test_server_without_memory_still_reads_frees_and_leases(
 
     assert own_log.head([TASK])[TASK] is not None
     assert len(entries(own_log)) == 4
-    assert own_log.renew_idle(TASK, EPOCH, LANE, 40)
+    assert own_log.renew_idle([IdleLease(TASK, EPOCH, LANE, 40)]) == [True]
     assert own_log.trim(TASK, EPOCH, Bucket(0), [Sequence64(1)])
     assert own_log.compact(TASK, EPOCH, Bucket(0), base(4))
     assert own_log.put_base(TASK, EPOCH, Bucket(1), (base(0, bucket=1),))
@@ -253,6 +253,9 @@ def test_scripts_that_the_server_forgot_are_sent_again_and_run_once(
     head = redis_log.head([TASK, OTHER_TASK])[TASK]
     assert head is not None
     assert head.seq == 3
+    redis_store.client.script_flush()
+    leases = [IdleLease(TASK, EPOCH, LANE, 30), IdleLease(TASK, EPOCH, OTHER_LANE, 0)]
+    assert redis_log.renew_idle(leases) == [True, True]
 
 
 @pytest.mark.integration
@@ -289,7 +292,7 @@ def test_keys_are_named_as_documented(redis_store: RedisStoreUnderTest) -> None:
     log.initialise(name, EPOCH, start(cuts={LANE: (5,)}, bounds={LANE: 0}))
     log.append(name, EPOCH, 1, batch(0, 5, mark_ms=1))
     log.compact(name, EPOCH, Bucket(0), base(0))
-    log.renew_idle(name, EPOCH, LANE, 5)
+    log.renew_idle([IdleLease(name, EPOCH, LANE, 5)])
     log.seal(EPOCH, "run")
     prefix = f"mars:{redis_store.namespace}"
     parts = ["meta", "offsets", "bounds", "cuts", "marks", "idle", "seq", "bytes"]

@@ -33,6 +33,7 @@ from mars.ports import (
     Cleared,
     Clearing,
     Head,
+    IdleLease,
     LogSlice,
     NoTask,
     ReadRequest,
@@ -149,12 +150,15 @@ class MemoryPartialLog:
         return Applied(Sequence64(found.seq))
 
     @fallible
-    def renew_idle(self, task: TaskName, epoch: StoreEpoch, lane: Lane, offset: int) -> bool:
-        """Lease the lane as idle for `IDLE_LEASE_MS`, if its next offset still is `offset`."""
-        found = self._store.task(task, epoch)
-        if found is None or not found.active or found.offsets.get(lane) != offset:
+    def renew_idle(self, leases: Sequence[IdleLease]) -> list[bool]:
+        """Lease lanes as idle for `IDLE_LEASE_MS`, where the next offset still is the lease's."""
+        return [self._renew_idle(lease) for lease in leases]
+
+    def _renew_idle(self, lease: IdleLease) -> bool:
+        found = self._store.task(lease.task, lease.epoch)
+        if found is None or not found.active or found.offsets.get(lease.lane) != lease.offset:
             return False
-        found.leases_ms[lane] = self._store.clock() + IDLE_LEASE_MS
+        found.leases_ms[lease.lane] = self._store.clock() + IDLE_LEASE_MS
         return True
 
     # ------------------------------------------------------------------------- the reducers

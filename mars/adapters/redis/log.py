@@ -40,6 +40,7 @@ from mars.ports import (
     Cleared,
     Clearing,
     Head,
+    IdleLease,
     LogSlice,
     ReadRequest,
     StoreIdentity,
@@ -162,19 +163,27 @@ class RedisPartialLog:
                 answer = _APPEND_WITHOUT_MEMORY.run(self._client, keys, arguments)
         return append_outcome(answer)
 
-    def renew_idle(self, task: TaskName, epoch: StoreEpoch, lane: Lane, offset: int) -> bool:
-        """Lease the lane as idle for `IDLE_LEASE_MS`, if its next offset still is `offset`."""
-        keys = self._keys(task)
-        arguments: list[Argument] = [epoch, lane, offset, IDLE_LEASE_MS]
-        return self._done(_RENEW_IDLE, [keys.meta, keys.offsets, keys.idle], arguments)
+    def renew_idle(self, leases: Sequence[IdleLease]) -> list[bool]:
+        """Lease lanes as idle for `IDLE_LEASE_MS`, where the next offset still is the lease's.
+
+        One round trip, however many tasks have seen a lane to its end.
+        """
+        calls = [self._renewal(lease) for lease in leases]
+        with translated():
+            return [answer == 1 for answer in Script.run_each(self._client, calls)]
+
+    def _renewal(self, lease: IdleLease) -> Call:
+        keys = self._keys(lease.task)
+        arguments = (lease.epoch, lease.lane, lease.offset, IDLE_LEASE_MS)
+        return _RENEW_IDLE, [keys.meta, keys.offsets, keys.idle], arguments
 
     # ------------------------------------------------------------------------- the reducers
 
     def head(self, tasks: Sequence[TaskName]) -> dict[TaskName, Head | None]:
         """One look per task, all in one round trip."""
-        keys = [self._head_keys(task) for task in tasks]
+        calls = [(_HEAD, self._head_keys(task), ()) for task in tasks]
         with translated():
-            answers = _HEAD.read_each(self._client, keys) if keys else []
+            answers = Script.run_each(self._client, calls)
         return _heads(tasks, answers)
 
     def head_clearing(

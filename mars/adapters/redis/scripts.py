@@ -43,40 +43,37 @@ class Script:
         except NoScriptError:
             return _execute(client, "EVAL", *_call(self.source, keys, arguments))
 
-    def read_each(self, client: redis.Redis, keys: Sequence[Sequence[str]]) -> list[Any]:
-        """Run a script that only reads, once per list of keys, in one round trip."""
-        try:
-            return self._pipelined(client, keys)
-        except NoScriptError:
-            _execute(client, "SCRIPT LOAD", self.source)
-            return self._pipelined(client, keys)
+    @staticmethod
+    def run_each(client: redis.Redis, calls: Sequence[Call]) -> list[Any]:
+        """Run scripts in one round trip, each once. Raises what the client raises.
 
-    def _pipelined(self, client: redis.Redis, keys: Sequence[Sequence[str]]) -> list[Any]:
-        with client.pipeline(transaction=False) as pipeline:
-            for some in keys:
-                _execute(pipeline, "EVALSHA", *_call(self.digest, some, ()))
-            return pipeline.execute()
+        Where the server does not know one, others have been run: all must be safe to run again.
+        """
+        return _many(client, calls, transaction=False)
 
     @staticmethod
     def run_together(client: redis.Redis, calls: Sequence[Call]) -> list[Any]:
-        """Run scripts in one transaction, each once. Raises what the client raises.
-
-        Where the server does not know one, some have been run: all must be safe to run again.
-        """
-        try:
-            return _together(client, calls)
-        except NoScriptError:
-            for source in {script.source for script, _, _ in calls}:
-                _execute(client, "SCRIPT LOAD", source)
-            return _together(client, calls)
+        """`run_each` in one transaction: all at one moment, which holds up the server."""
+        return _many(client, calls, transaction=True)
 
 
 Call = tuple[Script, Sequence[str], Sequence[Argument]]
 """A script, its keys and its arguments."""
 
 
-def _together(client: redis.Redis, calls: Sequence[Call]) -> list[Any]:
-    with client.pipeline(transaction=True) as pipeline:
+def _many(client: redis.Redis, calls: Sequence[Call], *, transaction: bool) -> list[Any]:
+    if not calls:
+        return []
+    try:
+        return _pipelined(client, calls, transaction=transaction)
+    except NoScriptError:
+        for source in {script.source for script, _, _ in calls}:
+            _execute(client, "SCRIPT LOAD", source)
+        return _pipelined(client, calls, transaction=transaction)
+
+
+def _pipelined(client: redis.Redis, calls: Sequence[Call], *, transaction: bool) -> list[Any]:
+    with client.pipeline(transaction=transaction) as pipeline:
         for script, keys, arguments in calls:
             _execute(pipeline, "EVALSHA", *_call(script.digest, keys, arguments))
         return pipeline.execute()

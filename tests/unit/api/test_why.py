@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mars.definitions import TaskState
-from mars.ports import DeadLetter
+from mars.ports import DeadLetter, IdleLease
 from mars.types import Bucket, Sequence64, StoreEpoch, TaskName, Topic, live_lane
 from tests.unit.api.twins import World, problem
 
@@ -65,8 +65,10 @@ def test_open_window_names_the_partition_that_holds_it(busy: World) -> None:
 
 def test_idle_partitions_let_the_window_close_by_the_clock(busy: World) -> None:
     busy.now_ms = 50_000
-    assert busy.log.renew_idle(TaskName("by_sip"), StoreEpoch(1), live_lane(0), 2)
-    assert busy.log.renew_idle(TaskName("by_sip"), StoreEpoch(1), live_lane(1), 0)
+    places = [(live_lane(0), 2), (live_lane(1), 0)]
+    task, epoch = TaskName("by_sip"), StoreEpoch(1)
+    leases = [IdleLease(task, epoch, lane, offset) for lane, offset in places]
+    assert busy.log.renew_idle(leases) == [True, True]
     (window,) = why(busy)["windows"]
     assert window["held_by"]["reason"] == "idle"
     assert window["expected_close"] == 65_000

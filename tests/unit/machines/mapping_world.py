@@ -233,8 +233,8 @@ class World:
             case ConfirmEnd(topic=topic, partition=number, offset=offset):
                 confirmed = offset >= len(self.partitions[number])
                 return EndConfirmed(topic, number, offset, confirmed)
-            case RenewIdle(task=task, epoch=epoch, lane=lane, offset=offset):
-                self.store.renew_idle(task, epoch, lane, offset)
+            case RenewIdle(leases=leases):
+                self.store.renew_idle(leases)
             case FailTask(task=task, detail=detail):
                 self.failed[task] = detail
             case Report(detail=detail):

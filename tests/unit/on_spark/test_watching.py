@@ -43,8 +43,7 @@ def test_a_lane_at_its_end_is_idle_when_no_row_came_for_a_while() -> None:
 def test_a_renewal_is_taken_by_the_store() -> None:
     world = world_at_its_end()
     world.now_ms += IDLE_AFTER_MS
-    for one in world.watch.looked(world.look()):
-        assert world.store.renew_idle(one.task, one.epoch, one.lane, one.offset)
+    assert world.store.renew_idle(world.watch.looked(world.look())) == [True, True]
 
 
 def test_a_lane_with_rows_left_is_not_idle() -> None:
