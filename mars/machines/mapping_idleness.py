@@ -17,6 +17,10 @@ from mars.ports import IdleLease, PartitionReading
 IDLE_RENEWAL_MS = 1_000
 """An idle lease lasts 3 s; it is renewed this often."""
 
+UNTOLD_MS = 5_000
+"""After so long without records the broker is asked, too, where the reader has not told of an end:
+it tells of each once, and were that lost, the last windows would wait for the next rows."""
+
 HINT_INTERVAL_MS = 5_000
 """How often group offsets are committed, for lag figures only."""
 
@@ -34,15 +38,18 @@ class Idleness:
         self._idle_asked_ms.pop(key, None)
 
     def confirm_ends(self) -> list[Instruction]:
-        """Ask the broker about lanes whose end is reached and that have been silent for a while."""
+        """Ask the broker about silent lanes that seem to be at their end."""
         instructions: list[Instruction] = []
+        now_ms = self._state.now_ms
         for key, buffer in self._state.buffers[LIVE].items():
-            asked = self._idle_asked_ms.get(key, 0)
-            if buffer.end is None or buffer.end != buffer.next or not buffer.empty:
+            told = buffer.end == buffer.next
+            quiet_ms = now_ms - buffer.newest_ms
+            if not buffer.sought or not buffer.empty or not (told or quiet_ms >= UNTOLD_MS):
                 continue
-            if self._state.now_ms - asked < IDLE_RENEWAL_MS or not self._state.silent(key, buffer):
+            asked_ms = self._idle_asked_ms.get(key, 0)
+            if now_ms - asked_ms < IDLE_RENEWAL_MS or not self._state.silent(key, buffer):
                 continue
-            self._idle_asked_ms[key] = self._state.now_ms
+            self._idle_asked_ms[key] = now_ms
             instructions.append(ConfirmEnd(key[0], key[1], buffer.next))
         return instructions
 

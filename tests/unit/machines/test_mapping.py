@@ -364,3 +364,34 @@ def test_rows_that_may_close_a_window_do_not_rest() -> None:
 
     # 51 rows lie before the minute; the next one closes the window, and is sent as it comes.
     assert 52 in [ranges[0].next for _name, _version, ranges in here.appended]
+
+
+# ------------------------------------------------------- ends that the reader does not tell of
+
+
+def idle_lanes(world: World) -> frozenset[str]:
+    head = world.store.head([TaskName("a")])[TaskName("a")]
+    assert head is not None
+    return frozenset(head.idle)
+
+
+def test_a_lane_is_idle_and_stays_so_though_the_reader_told_of_no_end() -> None:
+    world = World({0: [row(number) for number in range(50)]}, tells_ends=False)
+    world.add(make_task("a"))
+    world.assign(0)
+    world.run(150)
+    for _ in range(100):
+        assert idle_lanes(world) == {"0"}
+        world.run(1)
+
+
+def test_a_lane_whose_rows_the_reader_does_not_deliver_is_not_idle() -> None:
+    world = World({0: [row(number) for number in range(50)]}, tells_ends=False)
+    world.add(make_task("a"))
+    world.assign(0)
+    world.run(10)
+    world.paused.add((LIVE, 0))
+    world.partitions[0].append(row(50))
+    for _ in range(200):
+        world.run(1)
+        assert idle_lanes(world) == frozenset()
