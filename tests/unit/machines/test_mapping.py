@@ -257,20 +257,24 @@ def test_a_task_over_a_limit_fails_alone(monkeypatch: pytest.MonkeyPatch) -> Non
     assert here.counts("well") == here.expected()
 
 
+def idle(here: World, task: str) -> frozenset[Lane]:
+    head = here.store.head([TaskName(task)])[TaskName(task)]
+    assert head is not None
+    return head.idle
+
+
 def test_a_silent_partition_is_leased_as_idle_after_idle_after_and_not_before() -> None:
     here = world(rows=10)
     here.add(make_task("a"))
     here.assign(0)
 
     here.run(rounds=45)  # 4.5 s
-    early = here.store.head([TaskName("a")])[TaskName("a")]
+    early = idle(here, "a")
     here.run(rounds=15)  # 6 s
-    late = here.store.head([TaskName("a")])[TaskName("a")]
+    late = idle(here, "a")
 
-    assert early is not None
-    assert early.idle == frozenset()
-    assert late is not None
-    assert late.idle == frozenset({P0})
+    assert early == frozenset()
+    assert late == frozenset({P0})
 
 
 def test_a_partition_is_not_idle_at_once_for_a_task_that_has_seen_no_row_of_it() -> None:
@@ -281,14 +285,12 @@ def test_a_partition_is_not_idle_at_once_for_a_task_that_has_seen_no_row_of_it()
 
     here.add(make_task("new"), p0=10)
     here.run(rounds=45)
-    early = here.store.head([TaskName("new")])[TaskName("new")]
+    early = idle(here, "new")
     here.run(rounds=15)
-    late = here.store.head([TaskName("new")])[TaskName("new")]
+    late = idle(here, "new")
 
-    assert early is not None
-    assert early.idle == frozenset()
-    assert late is not None
-    assert late.idle == frozenset({P0})
+    assert early == frozenset()
+    assert late == frozenset({P0})
 
 
 def test_a_partition_that_gets_rows_again_is_not_idle_any_more() -> None:
@@ -300,9 +302,29 @@ def test_a_partition_that_gets_rows_again_is_not_idle_any_more() -> None:
     here.partitions[0].append(row(10))
     here.run(rounds=2)
 
-    head = here.store.head([TaskName("a")])[TaskName("a")]
-    assert head is not None
-    assert head.idle == frozenset()
+    assert idle(here, "a") == frozenset()
+
+
+def test_a_lane_is_idle_and_stays_so_though_the_reader_told_of_no_end() -> None:
+    here = world(rows=50, tells_ends=False)
+    here.add(make_task("a"))
+    here.assign(0)
+    here.run(rounds=150)
+    for _ in range(100):
+        assert idle(here, "a") == {P0}
+        here.run(rounds=1)
+
+
+def test_a_lane_whose_rows_the_reader_does_not_deliver_is_not_idle() -> None:
+    here = world(rows=50, tells_ends=False)
+    here.add(make_task("a"))
+    here.assign(0)
+    here.run(rounds=10)
+    here.paused.add((LIVE, 0))
+    here.partitions[0].append(row(50))
+    for _ in range(200):
+        here.run(rounds=1)
+        assert idle(here, "a") == frozenset()
 
 
 def test_a_revoked_partition_is_forgotten_and_the_next_owner_goes_on_exactly() -> None:
@@ -364,34 +386,3 @@ def test_rows_that_may_close_a_window_do_not_rest() -> None:
 
     # 51 rows lie before the minute; the next one closes the window, and is sent as it comes.
     assert 52 in [ranges[0].next for _name, _version, ranges in here.appended]
-
-
-# ------------------------------------------------------- ends that the reader does not tell of
-
-
-def idle_lanes(world: World) -> frozenset[str]:
-    head = world.store.head([TaskName("a")])[TaskName("a")]
-    assert head is not None
-    return frozenset(head.idle)
-
-
-def test_a_lane_is_idle_and_stays_so_though_the_reader_told_of_no_end() -> None:
-    world = World({0: [row(number) for number in range(50)]}, tells_ends=False)
-    world.add(make_task("a"))
-    world.assign(0)
-    world.run(150)
-    for _ in range(100):
-        assert idle_lanes(world) == {"0"}
-        world.run(1)
-
-
-def test_a_lane_whose_rows_the_reader_does_not_deliver_is_not_idle() -> None:
-    world = World({0: [row(number) for number in range(50)]}, tells_ends=False)
-    world.add(make_task("a"))
-    world.assign(0)
-    world.run(10)
-    world.paused.add((LIVE, 0))
-    world.partitions[0].append(row(50))
-    for _ in range(200):
-        world.run(1)
-        assert idle_lanes(world) == frozenset()
