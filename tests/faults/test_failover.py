@@ -23,6 +23,7 @@ from tests.support.failover import (
     StoreServer,
     failover,
     members,
+    reducer,
 )
 from tests.support.load import LONG_S, Load
 
@@ -95,7 +96,7 @@ def test_9_a_mapper_and_a_reducer_use_the_old_primary_while_others_use_the_new_o
         _grow_stale(pair, load)
         begun = pair.primary.head(task).epoch
         for _ in range(SPLITS):
-            away = {MAPPERS[0], _reducer(mars, leads=leads)}
+            away = {MAPPERS[0], reducer(mars, leads=leads)}
             known = _offsets(pair, task)
             pair.send(pair.primary, away)
             pair.send(pair.replica, pair.names - away)
@@ -162,17 +163,6 @@ def _rows_come_to(server: StoreServer, load: Load, offsets: Mapping[Lane, int]) 
         return any(now[lane] >= offset + SPLIT_ROWS for lane, offset in offsets.items())
 
     wait_for(f"rows at port {server.port}", ahead)
-
-
-def _reducer(mars: MarsCluster, *, leads: bool) -> str:
-    """The reducer that leads, or another."""
-
-    def leader() -> str:
-        found = mars.client.cluster().leader
-        return (found and found.member) or ""
-
-    leading = wait_for("a leader", leader)
-    return next(name for name in REDUCERS if (name == leading) == leads)
 
 
 def _all_work(mars: MarsCluster, topic: str) -> bool:

@@ -1,17 +1,15 @@
-"""Mappers and reducers come and go all the time, and one of them has a wrong clock.
+"""Mappers and reducers come and go all the time.
 
 The numbers are those of the list of faults in `docs/RELIABILITY.md`.
 """
 
 from __future__ import annotations
 
-import os
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 
-from tests.support.cluster import MarsCluster, wait_for
+from tests.support.cluster import MarsCluster
 from tests.support.linked import LinkedRole
 from tests.support.load import LONG_S, Load
 from tests.support.progress import claims
@@ -21,25 +19,6 @@ pytestmark = pytest.mark.faults
 JOIN_OR_LEAVE_S = 2
 MOVE_S = 3
 MOVED_MIN = 4
-
-WRONG_CLOCK = '''
-"""Python reads this at its start: the clock is an hour ahead as soon as a file is there."""
-
-import pathlib
-import time
-
-_flag = pathlib.Path({flag!r})
-_time, _time_ns = time.time, time.time_ns
-
-
-def _ahead_s():
-    return 3600 if _flag.exists() else 0
-
-
-time.time = lambda: _time() + _ahead_s()
-time.time_ns = lambda: _time_ns() + _ahead_s() * 10**9
-pathlib.Path({told!r}).touch()
-'''
 
 
 def _come_or_go(role: LinkedRole) -> None:
@@ -81,23 +60,6 @@ def _let_it_move(mars: MarsCluster, reducer: LinkedRole) -> None:
     """Start it; once it has got buckets, ask it to leave."""
     if not reducer.running or _work_of(mars, reducer.name):
         _come_or_go(reducer)
-
-
-@pytest.mark.parametrize("role", ["mapper", "reducer"])
-def test_16_a_clock_that_jumps_by_an_hour(mars: MarsCluster, role: str, tmp_path: Path) -> None:
-    flag, told, name = tmp_path / "jump", tmp_path / "read", f"f16_{role}"
-    (tmp_path / "sitecustomize.py").write_text(WRONG_CLOCK.format(flag=str(flag), told=str(told)))
-    path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
-    member = f"{role}-ahead"
-    with LinkedRole(mars, role, member, variables={"PYTHONPATH": path}):
-        with Load(mars, name).running() as load:
-            wait_for("it to have work", lambda: _work_of(mars, member) > 0)
-            wait_for("rows", lambda: mars.client.ledger(name).read > 0)
-            flag.touch()
-
-        load.check()
-        assert _work_of(mars, member) > 0
-        assert told.exists(), "the process did not get the wrong clock"
 
 
 def _work_of(mars: MarsCluster, name: str) -> int:

@@ -8,10 +8,12 @@ The primary is the Valkey that `mars up` has started. Nothing in Mars knows that
 
 from __future__ import annotations
 
+import os
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import redis
@@ -31,6 +33,10 @@ from tests.support.proxy import HOST, Link
 MAPPERS = ("mapper-a", "mapper-b")
 REDUCERS = ("reducer-a", "reducer-b")
 API = "api-a"
+REPLICA = "replica"
+
+Variables = Mapping[str, Mapping[str, str]]
+"""By the name of a process, what it gets in its environment beside the usual."""
 
 READY_S = 60.0
 """Longest start of a Valkey on a busy machine."""
@@ -57,6 +63,11 @@ class StoreServer:
         found = self._log.head([name])[name]
         assert found is not None, f"{task} is not in the store at port {self.port}"
         return found
+
+    def clock_s(self) -> float:
+        """What it takes for the time, in seconds since 1970."""
+        seconds, micros = self.client.time()
+        return float(seconds + micros / 1e6)
 
     def replication(self) -> dict[str, Any]:
         """That part of INFO."""
@@ -126,14 +137,28 @@ def _cut(link: Link) -> None:
     link.disconnect()
 
 
+class _Replica(ValkeyServer):
+    """A Valkey with variables of its own."""
+
+    def __init__(self, mars: MarsCluster, variables: Mapping[str, str]) -> None:
+        super().__init__(mars.data / REPLICA, log=mars.data / "logs" / "replica.log")
+        self._variables = variables
+
+    def environment(self) -> Mapping[str, str]:
+        """Ours, and what this test adds."""
+        return {**os.environ, **self._variables}
+
+
 @contextmanager
-def failover(mars: MarsCluster, buckets: int) -> Iterator[Failover]:
+def failover(
+    mars: MarsCluster, buckets: int, variables: Variables = MappingProxyType({})
+) -> Iterator[Failover]:
     """A replica, and two mappers, two reducers and an API behind links.
 
     `mars.client` asks this API; the cluster's own has no link, and stands still.
     """
     with ExitStack() as stack:
-        server = ValkeyServer(mars.data / "replica", log=mars.data / "logs" / "replica.log")
+        server = _Replica(mars, variables.get(REPLICA, {}))
         stack.callback(server.stop, STOP_S)
         server.start()
         server.wait_ready(READY_S)
@@ -148,22 +173,23 @@ def failover(mars: MarsCluster, buckets: int) -> Iterator[Failover]:
         # the store to Mars: before anything is in it.
         pair.follow()
         for name in (*MAPPERS, *REDUCERS):
-            roles[name] = stack.enter_context(LinkedRole(mars, name.partition("-")[0], name))
+            role, own = name.partition("-")[0], variables.get(name)
+            roles[name] = stack.enter_context(LinkedRole(mars, role, name, variables=own))
         stack.enter_context(mars.stopped("api"))
-        roles[API] = stack.enter_context(_api(mars))
+        roles[API] = stack.enter_context(_api(mars, variables.get(API)))
         wait_for("mappers and reducers", lambda: members(mars).keys() >= {*MAPPERS, *REDUCERS})
         yield pair
 
 
 @contextmanager
-def _api(mars: MarsCluster) -> Iterator[LinkedRole]:
+def _api(mars: MarsCluster, variables: Mapping[str, str] | None) -> Iterator[LinkedRole]:
     port = free_port()
 
     def listen_there(settings: Settings) -> Settings:
         return replace(settings, api=replace(settings.api, port=port))
 
     own = mars.client
-    with LinkedRole(mars, "api", API, change=listen_there) as api:
+    with LinkedRole(mars, "api", API, change=listen_there, variables=variables) as api:
         mars.client = Client(f"http://{HOST}:{port}")
         try:
             yield api
@@ -175,3 +201,14 @@ def _api(mars: MarsCluster) -> Iterator[LinkedRole]:
 def members(mars: MarsCluster) -> dict[str, Member]:
     """The living processes by their names."""
     return {member.id: member for member in mars.client.cluster().members}
+
+
+def reducer(mars: MarsCluster, *, leads: bool) -> str:
+    """The name of the reducer that leads, or of the other."""
+
+    def leader() -> str:
+        found = mars.client.cluster().leader
+        return (found and found.member) or ""
+
+    leading = wait_for("a leader", leader)
+    return next(name for name in REDUCERS if (name == leading) == leads)
