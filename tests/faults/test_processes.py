@@ -29,6 +29,10 @@ pytestmark = pytest.mark.faults
 FEED_S = 14
 STRIKE_S = 4.0
 
+FLUSHES = 20
+FLUSH_EVERY_S = 0.6
+"""Shorter than a recovery: most strike in the middle of one."""
+
 
 def stop_a_process_past_its_session(name: str) -> Strike:
     """SIGSTOP until others have taken over, then let it go on as a zombie."""
@@ -55,7 +59,6 @@ FAULTS: dict[str, Strike] = {
     "3-stop-a-mapper": stop_a_process_past_its_session("mapper-1"),
     "4-kill-a-reducer": kill_a_reducer,
     "5-stop-a-reducer": stop_a_process_past_its_session("reducer-1"),
-    "8-flushall": flush_the_store,
     "9-kill-valkey": kill_the_store,
     "11-kill-kafka": kill_kafka,
     "12-kill-zookeeper": kill_zookeeper,
@@ -69,6 +72,13 @@ def test_results_are_exact_through(mars: MarsCluster, fault: str) -> None:
     with Load(mars, name, seconds=FEED_S).running() as load:
         load.every(STRIKE_S, lambda turn: FAULTS[fault](mars, turn))
     load.check()
+
+
+def test_8_twenty_times_flushall(mars: MarsCluster) -> None:
+    with Load(mars, "f8_flushall", seconds=FEED_S).running() as load:
+        flushes = load.every(FLUSH_EVERY_S, lambda turn: flush_the_store(mars, turn))
+    load.check()
+    assert flushes >= FLUSHES
 
 
 def test_a_child_that_dies_is_started_again(mars: MarsCluster) -> None:
