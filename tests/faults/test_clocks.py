@@ -15,7 +15,16 @@ from tests.conftest import need
 from tests.faults.conftest import settings
 from tests.support.clock import LibraryClock, PythonClock, missing_clock
 from tests.support.cluster import MarsCluster, lent, running_mars, wait_for
-from tests.support.failover import API, MAPPERS, REDUCERS, REPLICA, Failover, failover, reducer
+from tests.support.failover import (
+    API,
+    MAPPERS,
+    REDUCERS,
+    REPLICA,
+    Failover,
+    all_work,
+    failover,
+    reducer,
+)
 from tests.support.load import LONG_S, Load
 
 pytestmark = pytest.mark.faults
@@ -75,7 +84,7 @@ def test_16_the_clock_of_the_store_jumps(
     mars: MarsCluster, pair: Failover, store_clock: LibraryClock
 ) -> None:
     with Load(mars, "f16_store", seconds=LONG_S, window_s=WINDOW_S).running() as load:
-        _goes_on(load)
+        load.goes_on(ROWS)
         for ahead_s in JUMPS_S:
             store_clock.put(ahead_s)
             wait_for(
@@ -84,7 +93,7 @@ def test_16_the_clock_of_the_store_jumps(
                     abs(pair.replica.clock_s() - time.time() - ahead_s) < NEAR_S
                 ),
             )
-            _goes_on(load)
+            load.goes_on(ROWS)
         load.end()
 
     load.check()
@@ -95,11 +104,12 @@ def test_16_the_clock_of_a_process_jumps(
     mars: MarsCluster, clocks: dict[str, PythonClock], who: str
 ) -> None:
     with Load(mars, f"f16_{who}", seconds=LONG_S, window_s=WINDOW_S).running() as load:
+        wait_for("work for all", lambda: all_work(mars, load.name))
         clock = clocks[_name(mars, who)]
-        _goes_on(load)
         for ahead_s in JUMPS_S:
             clock.put(ahead_s)
-            _goes_on(load)
+            load.goes_on(ROWS)
+            wait_for("work for all, then too", lambda: all_work(mars, load.name))
         load.end()
 
     load.check()
@@ -108,9 +118,3 @@ def test_16_the_clock_of_a_process_jumps(
 def _name(mars: MarsCluster, who: str) -> str:
     """Of the process that is meant."""
     return {"mapper": MAPPERS[0], "api": API}.get(who) or reducer(mars, leads=True)
-
-
-def _goes_on(load: Load) -> None:
-    """Wait until more rows are read, and more are emitted."""
-    before = load.mars.client.ledger(load.name)
-    load.mars.ledger(load.name, before.read + ROWS, before.emitted + 1)

@@ -18,11 +18,10 @@ from tests.faults.conftest import settings
 from tests.support.cluster import MarsCluster, lent, running_mars, wait_for
 from tests.support.failover import (
     MAPPERS,
-    REDUCERS,
     Failover,
     StoreServer,
+    all_work,
     failover,
-    members,
     reducer,
 )
 from tests.support.load import LONG_S, Load
@@ -74,11 +73,11 @@ def test_9_a_stale_replica_takes_over_and_the_old_primary_comes_back(
     with Load(mars, task, seconds=LONG_S, window_s=WINDOW_S).running() as load:
         _grow_stale(pair, load)
         _move(pair, task, pair.replica, mappers_first=mappers_first)
-        _goes_on(load)
+        load.goes_on(ROWS)
         promoted = pair.replica.head(task).epoch
         held = pair.primary.head(task).epoch
         _move(pair, task, pair.primary, mappers_first=mappers_first)
-        _goes_on(load)
+        load.goes_on(ROWS)
         load.end()
 
     load.check()
@@ -92,7 +91,7 @@ def test_9_a_mapper_and_a_reducer_use_the_old_primary_while_others_use_the_new_o
     """First they stay there, in the same store epoch as the others; later they come back to it."""
     task = f"f9_split_{leads:d}"
     with Load(mars, task, seconds=LONG_S, window_s=WINDOW_S).running() as load:
-        wait_for("work for all", lambda: _all_work(mars, task))
+        wait_for("work for all", lambda: all_work(mars, task))
         _grow_stale(pair, load)
         begun = pair.primary.head(task).epoch
         for _ in range(SPLITS):
@@ -102,7 +101,7 @@ def test_9_a_mapper_and_a_reducer_use_the_old_primary_while_others_use_the_new_o
             pair.send(pair.replica, pair.names - away)
             _rows_come_to(pair.primary, load, known)
             pair.send(pair.replica)
-            _goes_on(load)
+            load.goes_on(ROWS)
         load.end()
 
     load.check()
@@ -111,10 +110,10 @@ def test_9_a_mapper_and_a_reducer_use_the_old_primary_while_others_use_the_new_o
 
 def _grow_stale(pair: Failover, load: Load) -> None:
     """Promote a replica that is some seconds, and some windows, behind."""
-    _goes_on(load)
+    load.goes_on(ROWS)
     pair.follow()
     pair.cut()
-    _goes_on(load)
+    load.goes_on(ROWS)
     wait_for("a stale replica", lambda: _behind(pair, load.name) >= ROWS)
     pair.promote()
     old, new = pair.primary.head(load.name), pair.replica.head(load.name)
@@ -149,12 +148,6 @@ def _move(pair: Failover, task: str, target: StoreServer, *, mappers_first: bool
     pair.send(target)
 
 
-def _goes_on(load: Load) -> None:
-    """Wait until more rows are read, and more are emitted."""
-    before = load.mars.client.ledger(load.name)
-    load.mars.ledger(load.name, before.read + ROWS, before.emitted + 1)
-
-
 def _rows_come_to(server: StoreServer, load: Load, offsets: Mapping[Lane, int]) -> None:
     """Wait until a lane is there so many rows beyond these offsets."""
 
@@ -163,10 +156,3 @@ def _rows_come_to(server: StoreServer, load: Load, offsets: Mapping[Lane, int]) 
         return any(now[lane] >= offset + SPLIT_ROWS for lane, offset in offsets.items())
 
     wait_for(f"rows at port {server.port}", ahead)
-
-
-def _all_work(mars: MarsCluster, topic: str) -> bool:
-    """Whether each mapper has partitions of this topic, and each reducer has buckets."""
-    there = members(mars)
-    topics = [{each.topic for each in there[name].partitions} for name in MAPPERS]
-    return all(topic in each for each in topics) and all(there[name].buckets for name in REDUCERS)

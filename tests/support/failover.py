@@ -203,6 +203,13 @@ def members(mars: MarsCluster) -> dict[str, Member]:
     return {member.id: member for member in mars.client.cluster().members}
 
 
+def all_work(mars: MarsCluster, topic: str) -> bool:
+    """Whether each mapper has partitions of this topic, and each reducer has buckets."""
+    there = members(mars)
+    topics = [{each.topic for each in there[name].partitions} for name in MAPPERS]
+    return all(topic in each for each in topics) and all(there[name].buckets for name in REDUCERS)
+
+
 def reducer(mars: MarsCluster, *, leads: bool) -> str:
     """The name of the reducer that leads, or of the other."""
 
