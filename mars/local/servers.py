@@ -60,7 +60,8 @@ class KafkaServer(Child):
     """One broker that is its own controller (KRaft), in the folder `data`.
 
     `advertised_port` is what clients are told to connect to (a proxy's, in tests); `properties`
-    come after ours in server.properties and win; `jvm` are further options of the Java machine.
+    come after ours in server.properties and win; `cluster` is the id of the Kafka cluster, which
+    brokers of one cluster share; `jvm` are further options of the Java machine.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class KafkaServer(Child):
         log: Path | None = None,
         advertised_port: int | None = None,
         properties: Mapping[str, str] | None = None,
+        cluster: str = "",
         jvm: Sequence[str] = (),
     ) -> None:
         super().__init__("kafka", "kafka", log or data / "kafka.log")
@@ -78,6 +80,7 @@ class KafkaServer(Child):
         self.port = port or free_port()
         self.advertised_port = advertised_port or self.port
         self._properties = dict(properties or {})
+        self._cluster = cluster or new_cluster_id()
         self._jvm = list(jvm)
 
     @property
@@ -111,10 +114,15 @@ class KafkaServer(Child):
         return kafka_ready(settings, PROBE_S)
 
     def _format(self) -> None:
-        cluster = base64.urlsafe_b64encode(b"m" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
         heap = ["-Xmx128m", *JVM, *_shared_classes(), "-XX:TieredStopAtLevel=1"]
         main = ["-cp", f"{jars.ensure('kafka')}/*", "kafka.tools.StorageTool", "format"]
-        options = ["--ignore-formatted", "-t", cluster, "-c", str(self.data / "server.properties")]
+        options = [
+            "--ignore-formatted",
+            "-t",
+            self._cluster,
+            "-c",
+            str(self.data / "server.properties"),
+        ]
         run = subprocess.run(
             [find_java(), *heap, *main, *options],
             capture_output=True,
@@ -249,6 +257,11 @@ class ValkeyServer(Child):
     def missing(self) -> str | None:
         """Whether it answers PING."""
         return redis_ready(Settings(redis=RedisSettings(url=self.url)), PROBE_S)
+
+
+def new_cluster_id() -> str:
+    """A random one, as Kafka writes them; the first letter keeps it from looking like an option."""
+    return base64.urlsafe_b64encode(b"m" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
 
 
 def archive_path() -> Path:

@@ -98,12 +98,13 @@ def test_offsets_at_a_time_are_the_first_at_or_after_it_else_the_end(cluster: Cl
 
 @pytest.mark.integration
 @pytest.mark.parametrize("code", sorted(NO_LEADER))
-def test_a_partition_that_was_made_just_now_is_asked_again_until_it_has_a_leader(
+def test_a_partition_without_a_leader_known_to_the_client_is_asked_again_once_it_looked_for_it(
     kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     topic, admin = kafka_cluster.topic(1), kafka_cluster.admin()
-    ask = admin._client.list_offsets
+    ask, look = admin._client.list_offsets, admin._client.list_topics
     refused: list[Future[object]] = []
+    looked: list[object] = []
 
     def no_leader_once(places: dict[TopicPartition, object], **more: object) -> object:
         if refused:
@@ -112,9 +113,14 @@ def test_a_partition_that_was_made_just_now_is_asked_again_until_it_has_a_leader
         refused[0].set_exception(KafkaException(KafkaError(code, "no leader yet")))
         return dict.fromkeys(places, refused[0])
 
+    def looking(**more: float) -> object:
+        looked.append(look(**more))
+        return looked[-1]
+
     monkeypatch.setattr(admin._client, "list_offsets", no_leader_once)
+    monkeypatch.setattr(admin._client, "list_topics", looking)
     assert admin.ends(topic) == {0: 0}
-    assert refused
+    assert len(refused) == len(looked) == 1
 
 
 @pytest.mark.integration

@@ -78,6 +78,9 @@ def lent(mars: MarsCluster) -> Iterator[MarsCluster]:
 class MarsCluster:
     """`mars up --detach` on free ports, in a folder of its own."""
 
+    copies = 1
+    """Of each topic that a test makes."""
+
     def __init__(self, data: Path, *arguments: str) -> None:
         self.data = data
         self.arguments = arguments
@@ -195,7 +198,7 @@ class MarsCluster:
         """Make a topic; `max_message_bytes` stands for the property `max.message.bytes`."""
         properties = {key.replace("_", "."): value for key, value in config.items()}
         admin = AdminClient({"bootstrap.servers": self.file["kafka"]})
-        made = admin.create_topics([NewTopic(name, partitions, 1, config=properties)])
+        made = admin.create_topics([NewTopic(name, partitions, self.copies, config=properties)])
         made[name].result(20)
 
     def add_partitions(self, name: str, partitions: int) -> None:

@@ -49,6 +49,9 @@ MAKE_TIMEOUT_S = 30.0
 LOOK_AGAIN_S = 0.05
 """Between two looks at a new topic."""
 
+ASK_AGAIN_S = (0.05, 1.0)
+"""Between two questions of where a partition ends: first, and at last, doubled each time."""
+
 STOP_STEP_S = 0.5
 """Between two looks whether an answer is still wanted."""
 
@@ -367,6 +370,7 @@ class KafkaTopicAdmin:
         if not places:
             return {}
         deadline = time.monotonic() + (LEADER_WAIT_S if patient else 0.0)
+        wait_s, longest_s = ASK_AGAIN_S
         with translated():
             while True:
                 try:
@@ -376,7 +380,11 @@ class KafkaTopicAdmin:
                     moved = problem is not None and problem.code() in NO_LEADER
                     if not moved or time.monotonic() > deadline:
                         raise
-                time.sleep(LOOK_AGAIN_S)
+                time.sleep(wait_s)
+                wait_s = min(2 * wait_s, longest_s)
+                # Told that a partition is led by another broker, the client keeps asking the one
+                # it knows for minutes. All topics: asking for one may make it.
+                self._client.list_topics(timeout=self._ask_within_s)
 
     def _ask_once(
         self,

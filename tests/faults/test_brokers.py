@@ -1,0 +1,140 @@
+"""Brokers of a Kafka of three go away; while two are there, results go on, and they stay exact.
+
+The number is that of the list of faults in `docs/RELIABILITY.md`; faults of a single broker are in
+`test_processes.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from mars.adapters.kafka.admin import KafkaTopicAdmin
+from mars.local.servers import KafkaServer
+from mars.settings import ReducerSettings
+from mars.types import Topic
+from tests.conftest import READY_S, STOP_S, missing_kafka, missing_valkey, need
+from tests.faults.conftest import PROGRESS_INTERVAL_MS, SNAPSHOT_EVERY_MS
+from tests.support.brokers import BROKERS, ReplicatedCluster
+from tests.support.cluster import lent, wait_for
+from tests.support.load import Load
+
+pytestmark = pytest.mark.faults
+
+BUCKETS = 6
+"""Two of the progress topic's partitions for each broker to lead."""
+
+LOAD_S = 300.0
+"""Rows come at most so long; each test says when it is enough."""
+
+ROWS = 2_000
+"""Read between two blows: two seconds of them, or more where the producer had to wait too."""
+
+WINDOW_S = 1
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReplicatedCluster]:
+    need(missing_kafka() or missing_valkey())
+    reducer = ReducerSettings(
+        progress_interval_ms=PROGRESS_INTERVAL_MS, snapshot_every_ms=SNAPSHOT_EVERY_MS
+    )
+    mars = ReplicatedCluster(
+        tmp_path_factory.mktemp("brokers") / "data", buckets=BUCKETS, reducer=reducer
+    )
+    yield mars
+    mars.down()
+
+
+@pytest.fixture
+def mars(cluster: ReplicatedCluster) -> Iterator[ReplicatedCluster]:
+    """Every broker there, and no task of another test."""
+    for broker in cluster.brokers:
+        if not broker.running:
+            broker.start()
+    cluster.wait_in_sync()
+    yield from lent(cluster)
+
+
+def test_11_each_broker_of_three_is_killed_and_comes_back(mars: ReplicatedCluster) -> None:
+    with loaded(mars, "f11_killed") as load:
+        for number in range(1, BROKERS + 1):
+            broker = mars.brokers[number - 1]
+            assert number in mars.leaders(load.name).values(), "it leads none of the rows"
+            broker.kill()
+            _others_lead(mars, number, load)
+            load.goes_on(ROWS)
+            _comes_back(mars, broker)
+
+
+def test_11_each_broker_of_three_is_asked_to_end_and_comes_back(mars: ReplicatedCluster) -> None:
+    """As Kafka is brought to another version: one broker after the other."""
+    with loaded(mars, "f11_rolled") as load:
+        admin, topic = KafkaTopicAdmin(mars.settings), Topic(load.name)
+        for broker in mars.brokers:
+            before = admin.ends(topic)
+            broker.stop(STOP_S)
+            # The client's answer of before names a leader that is gone.
+            after = admin.ends(topic)
+            assert all(after[partition] >= end for partition, end in before.items())
+            load.goes_on(ROWS)
+            _comes_back(mars, broker)
+
+
+def test_11_a_broker_of_three_stands_still_until_others_lead_and_then_goes_on(
+    mars: ReplicatedCluster,
+) -> None:
+    """It believes for a while that it leads what others lead by then."""
+    with loaded(mars, "f11_still") as load:
+        number = mars.leaders(load.name)[0]
+        broker = mars.brokers[number - 1]
+        broker.pause()
+        try:
+            _others_lead(mars, number, load)
+            load.goes_on(ROWS)
+        finally:
+            broker.resume()
+        mars.wait_in_sync()
+        load.goes_on(ROWS)
+
+
+def test_11_two_brokers_of_three_are_killed_and_come_back(mars: ReplicatedCluster) -> None:
+    """The third takes nothing: too few copies, and no majority of the controllers."""
+    with loaded(mars, "f11_two") as load:
+        for pair in (mars.brokers[:2], mars.brokers[1:]):
+            for broker in pair:
+                broker.kill()
+            for broker in pair:
+                broker.start()
+            for broker in pair:
+                broker.wait_ready(READY_S)
+            load.goes_on(ROWS)
+            mars.wait_in_sync()
+
+
+@contextmanager
+def loaded(mars: ReplicatedCluster, name: str) -> Iterator[Load]:
+    """A load during the block, and the verdict on its results."""
+    with Load(mars, name, seconds=LOAD_S, window_s=WINDOW_S).running() as load:
+        load.goes_on(ROWS)
+        mars.wait_in_sync()
+        yield load
+        load.end()
+    load.check()
+
+
+def _others_lead(mars: ReplicatedCluster, number: int, load: Load) -> None:
+    """Wait until every partition of the rows is led, and none by this broker."""
+
+    def taken_over() -> bool:
+        return {number, -1}.isdisjoint(mars.leaders(load.name).values())
+
+    wait_for(f"others to lead in place of broker {number}", taken_over)
+
+
+def _comes_back(mars: ReplicatedCluster, broker: KafkaServer) -> None:
+    broker.start()
+    broker.wait_ready(READY_S)
+    mars.wait_in_sync()
