@@ -1,15 +1,17 @@
-"""How long results stay away when something fails: `python -m bench.gaps [TIMES] [WORD ...]`.
+"""How long results stay away when something fails: `python -m bench.gaps [--help]`.
 
 Rows come at a steady rate, windows close each second, each bucket writes a partition of its own. A
 process gets SIGKILL and is started again as `mars up` does; a reducer is asked to stop, which hands
 its buckets over; Valkey is emptied; ZooKeeper comes back without its data. The gap of a bucket is
 the longest time without a new result of it around that; undisturbed, that is the window's length.
 Printed are, for each kind of blow, the most and the least disturbed bucket: median and worst of all
-times. Words choose the kinds whose names contain one.
+times. Words choose the kinds whose names contain one. `--open` adds a task with so many groups in
+a window of a day: the state that goes with the buckets.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import signal
@@ -26,7 +28,7 @@ from itertools import pairwise
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from confluent_kafka import OFFSET_END, TopicPartition
+from confluent_kafka import OFFSET_END, Producer, TopicPartition
 
 from bench.clusters import cluster
 from bench.environment import environment
@@ -65,6 +67,11 @@ FLUSH_S = 10.0
 POLL_S = 0.02
 LOOK_S = 0.1
 NAME = "gaps"
+
+OPEN_NAME = "open"
+OPEN_MESSAGE_ROWS = 1_000
+OPEN_S = 120.0
+"""For all rows of the large window to be counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +191,39 @@ def load(supervisor: Supervisor, client: Client) -> Iterator[None]:
         yield
 
 
+def open_window(supervisor: Supervisor, client: Client, groups: int) -> None:
+    """A second task, whose one window has so many groups and stays open. Raises BenchError."""
+    kafka = supervisor.addresses.kafka
+    Topics(kafka).make(OPEN_NAME, PARTITIONS)
+    client.put_stream(
+        OPEN_NAME,
+        {
+            "topic": OPEN_NAME,
+            "format": "ndjson",
+            "fields": {"timestamp": "timestamp_ms", "key": "int64"},
+            "event_time": "timestamp",
+        },
+    )
+    client.create_task(
+        OPEN_NAME,
+        f"SELECT key, timestamp, count(*) FROM {OPEN_NAME} GROUP BY key, timestamp "
+        "WINDOWING 86400 s",
+        options={"idle_after": "1d"},
+    )
+    producer, now_ms = Producer({"bootstrap.servers": kafka}), time.time_ns() // 1_000_000
+    for number, first in enumerate(range(0, groups, OPEN_MESSAGE_ROWS)):
+        keys = range(first, min(first + OPEN_MESSAGE_ROWS, groups))
+        lines = "\n".join(f'{{"timestamp":{now_ms},"key":{key}}}' for key in keys)
+        producer.produce(OPEN_NAME, lines, partition=number % PARTITIONS)
+        producer.poll(0)
+    producer.flush()
+    _await(
+        lambda: client.ledger(OPEN_NAME).open == groups,
+        f"Not all of {groups:,} groups are open after {OPEN_S:.0f} s.",
+        OPEN_S,
+    )
+
+
 def flush_all(url: str) -> None:
     """Empty the store, in its own words: no client library is needed for one."""
     address = urlsplit(url)
@@ -194,8 +234,10 @@ def flush_all(url: str) -> None:
         raise BenchError(f"The store did not flush: {answer!r}.")
 
 
-def measure(times: int, words: Sequence[str], show: Callable[[str], None]) -> dict[str, list[Gap]]:
-    """All gaps, by kind of blow. Raises BenchError when results stay away."""
+def measure(
+    times: int, words: Sequence[str], show: Callable[[str], None], groups: int = 0
+) -> dict[str, list[Gap]]:
+    """All gaps, by kind of blow, with so many groups open. Raises BenchError."""
     found: dict[str, list[Gap]] = {}
     with (
         tempfile.TemporaryDirectory(prefix="mars-gaps-") as folder,
@@ -204,6 +246,8 @@ def measure(times: int, words: Sequence[str], show: Callable[[str], None]) -> di
         load(supervisor, client),
         Listener(supervisor.addresses.kafka, f"mars.results.{NAME}") as listener,
     ):
+        if groups:
+            open_window(supervisor, client, groups)
         victims = Victims(supervisor, client, Path(folder), words)
         for turn in range(times):
             for kind in victims.kinds:
@@ -214,21 +258,25 @@ def measure(times: int, words: Sequence[str], show: Callable[[str], None]) -> di
 
 def _one(victims: Victims, kind: str, listener: Listener) -> Gap:
     begun = time.monotonic()
-    _await(lambda: listener.steady(begun) and time.monotonic() - begun > QUIET_BEFORE_S, "before")
+    away = f"Some bucket had no results for {RECOVERY_S:.0f} s "
+    _await(
+        lambda: listener.steady(begun) and time.monotonic() - begun > QUIET_BEFORE_S,
+        f"{away}before: {kind}.",
+    )
     killed = time.monotonic()
     victims.kinds[kind]()
     _await(
         lambda: time.monotonic() - killed > WATCHED_S and listener.steady(killed),
-        f"after: {kind}",
+        f"{away}after: {kind}.",
     )
     return listener.gap(killed - 2 * WINDOW_S)
 
 
-def _await(condition: Callable[[], bool], when: str) -> None:
-    deadline = time.monotonic() + RECOVERY_S
+def _await(condition: Callable[[], bool], otherwise: str, seconds: float = RECOVERY_S) -> None:
+    deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
-            raise BenchError(f"Some bucket had no results for {RECOVERY_S:.0f} s {when}.")
+            raise BenchError(otherwise)
         time.sleep(LOOK_S)
 
 
@@ -245,22 +293,32 @@ def table(found: dict[str, list[Gap]]) -> str:
     return "\n".join(lines)
 
 
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
+
+
 def main(arguments: Sequence[str]) -> int:
     """Exit 0 when measured, 1 when not, 2 for a wrong call."""
-    if arguments and not (arguments[0].isdigit() and int(arguments[0])):
-        sys.stderr.write("usage: python -m bench.gaps [TIMES] [WORD ...]\n")
-        return 2
-    times = int(arguments[0]) if arguments else TIMES
+    parser = argparse.ArgumentParser(prog="python -m bench.gaps", description=__doc__)
+    parser.add_argument("times", nargs="?", type=_count, default=TIMES, metavar="TIMES")
+    parser.add_argument("words", nargs="*", metavar="WORD")
+    parser.add_argument("--open", type=_count, default=0, metavar="GROUPS", dest="groups")
+    chosen = parser.parse_args(arguments)
     where = environment()
     try:
-        found = measure(times, arguments[1:], print)
+        found = measure(chosen.times, chosen.words, print, chosen.groups)
     except MarsError as problem:
         sys.stderr.write(f"{problem}\n")
         return 1
     print(table(found))
     print(
-        f"\n{times} times each, {RATE} rows/s, windows of {WINDOW_S} s; {where.cores} cores, load "
-        f"average {where.load_average} before and {os.getloadavg()[0]:.1f} after; {where.commit}."
+        f"\n{chosen.times} times each, {RATE} rows/s, windows of {WINDOW_S} s, "
+        f"{chosen.groups:,} groups in an open window; {where.cores} cores, "
+        f"load average {where.load_average} before and "
+        f"{os.getloadavg()[0]:.1f} after; {where.commit}."
     )
     return 0
 
