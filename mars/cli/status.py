@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 import httpx
 import msgspec
-from rich.table import Table
 
 from mars.answers import Balance, Member
 from mars.cli.shared import output, print_json
-from mars.cli.tables import number
+from mars.cli.tables import clock, number, table
 from mars.cli.top import members_table
 from mars.client import authorization, base_url, shown
 from mars.cluster_file import ClusterFile, find_api, running_cluster
@@ -117,9 +115,8 @@ def _show_balance(raw: Any) -> None:
     for each in balance.wanted:
         click.echo(f"wanted: {each.wanted} {each.role}s ({each.present} run): {each.reason}")
     for move in balance.moves:
-        when = datetime.fromtimestamp(move.at / 1000, UTC).astimezone()
         click.echo(
-            f"moved {when:%H:%M:%S}: bucket {move.bucket}, {move.source or 'nobody'} -> "
+            f"moved {clock(move.at)} UTC: bucket {move.bucket}, {move.source or 'nobody'} -> "
             f"{move.target}: {move.reason}"
         )
 
@@ -127,7 +124,5 @@ def _show_balance(raw: Any) -> None:
 def _show_local(local: ClusterFile) -> None:
     for name in ("api", "kafka", "zookeeper", "redis", "namespace"):
         click.echo(f"{name}: {getattr(local, name)}")
-    table = Table("process", "pid", "restarts")
-    for entry in local.processes:
-        table.add_row(entry.name, str(entry.pid), str(entry.restarts))
-    output().print(table)
+    rows = [(entry.name, str(entry.pid), str(entry.restarts)) for entry in local.processes]
+    output().print(table(("process", "pid", "restarts"), rows))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import httpx
 import pytest
@@ -19,7 +20,7 @@ BALANCE = {
     "wanted": [{"role": "mapper", "present": 2, "wanted": 3, "reason": "mean load 90%"}],
     "moves": [
         {"bucket": 5, "source": None, "target": "reducer-1", "reason": "nobody owned it", "at": 0},
-        {"bucket": 5, "source": "a", "target": "b", "reason": "use is uneven", "at": 60_000},
+        {"bucket": 5, "source": "a", "target": "b", "reason": "use is uneven", "at": 60_000_000},
     ],
 }
 
@@ -33,14 +34,18 @@ def test_status_tells_moves_with_their_reasons_and_how_many_members_are_wanted(
 
     monkeypatch.setattr(httpx, "get", answered)
 
-    assert run(["status", "--data", "nowhere", "--api", "http://api"]) == 0
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("TZ", "Asia/Shanghai")
+        time.tzset()
+        assert run(["status", "--data", "nowhere", "--api", "http://api"]) == 0
+    time.tzset()
 
     said = capsys.readouterr().out
     assert "balance: mean use of a reducer 42% of a core, deviation 0.05" in said
     assert "strategy: greedy (uneven: rows per reducer max/min 3.0)" in said
     assert "wanted: 3 mappers (2 run): mean load 90%" in said
     assert "bucket 5, nobody -> reducer-1: nobody owned it" in said
-    assert "bucket 5, a -> b: use is uneven" in said
+    assert "moved 1970-01-01 16:40:00 UTC: bucket 5, a -> b: use is uneven" in said
 
 
 def test_status_shows_members_as_a_table(
