@@ -105,6 +105,6 @@ def incidents(
         output().print("Nothing has happened.")
     for each in found:
         who = "all tasks" if each.task is None else each.task
-        output().print(f"{clock(each.time)}  {each.kind}  {who}", markup=False)
+        output().print(f"{clock(each.time)}  {each.kind}  {who}")
         for sentence in (each.what, each.means, each.do):
-            output().print(f"  {sentence}", markup=False)
+            output().print(f"  {sentence}")

@@ -42,7 +42,7 @@ def backfill(name: str, api: str | None, as_json: bool) -> None:
     with Client(api_address(api)) as client:
         first = client.task(name)
         if not as_json and _goes_on(first) and _nobody_works(client):
-            messages().print(NOBODY_WORKS, markup=False)
+            messages().print(NOBODY_WORKS)
         last = _told(client, first) if as_json else _shown(client, first)
     if last.state == "failed":
         raise JobFailed(f"Task {name} failed: {last.detail}")
@@ -50,7 +50,7 @@ def backfill(name: str, api: str | None, as_json: bool) -> None:
         done = last.backfill
         what = "has no history of its own" if done is None else f"has {number(done.rows_done)} rows"
         tail = "" if done is None else " of history, all computed"
-        messages().print(f"Task {name} {what}{tail}.", markup=False)
+        messages().print(f"Task {name} {what}{tail}.")
 
 
 def _goes_on(found: Task) -> bool:
@@ -78,10 +78,11 @@ def _told(client: Client, found: Task) -> Task:
 
 def _shown(client: Client, found: Task) -> Task:
     """A bar that moves."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
-    with Progress(
-        *columns, TextColumn("{task.fields[rest]}"), console=messages(), transient=True
-    ) as progress:
+    name, rest = (
+        TextColumn(field, markup=False) for field in ("{task.description}", "{task.fields[rest]}")
+    )
+    columns = (name, BarColumn(), TaskProgressColumn(), rest)
+    with Progress(*columns, console=messages(), transient=True) as progress:
         bar = progress.add_task(found.name, total=100, rest="")
         while True:
             percent = 0.0 if found.backfill is None else found.backfill.percent

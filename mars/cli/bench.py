@@ -224,8 +224,8 @@ def bulk(
             output().print(on_terminal(grid))
     for run in finished.report.runs:
         for text in run.problems:
-            messages().print(f"{run.contestant}: {text}", markup=False)
-    messages().print(f"Saved: {finished.path}", markup=False)
+            messages().print(f"{run.contestant}: {text}")
+    messages().print(f"Saved: {finished.path}")
     return 1 if any(run.problems for run in finished.report.runs) else 0
 
 
@@ -273,10 +273,10 @@ def _tell(
             output().print(on_terminal(grid))
     for run in finished.report.runs:
         for text in run.problems:
-            messages().print(f"{run.name}: {text}", markup=False)
-    messages().print(f"Saved: {finished.path}", markup=False)
+            messages().print(f"{run.name}: {text}")
+    messages().print(f"Saved: {finished.path}")
     for path in plots:
-        messages().print(f"Plot: {path}", markup=False)
+        messages().print(f"Plot: {path}")
 
 
 def _show(finished: Finished, *, as_json: bool) -> int:
@@ -294,10 +294,10 @@ def _show(finished: Finished, *, as_json: bool) -> int:
             screen.print(on_terminal(grid))
     for run in report.runs:
         for text in run.problems:
-            messages().print(f"{run.contestant}: {text}", markup=False)
-    messages().print(f"Saved: {finished.path}", markup=False)
+            messages().print(f"{run.contestant}: {text}")
+    messages().print(f"Saved: {finished.path}")
     if isinstance(report, ThroughputReport) and report.sweep:
         beside = finished.path.parent
         for path in plot_sweep(report, DOCS if beside == FOLDER else beside):
-            messages().print(f"Plot: {path}", markup=False)
+            messages().print(f"Plot: {path}")
     return 1 if any(run.problems for run in report.runs) else 0

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn
+from rich.text import Text
 
 from bench.flows import Flows, stream
 from mars.adapters.feed import Feed
@@ -119,7 +120,7 @@ def _register(client: Client, screen: Console) -> None:
         except Conflict:
             screen.print(f"Task {name} is there from an earlier run and goes on.")
         else:
-            screen.print(f"Task {name}: {sql}", markup=False)
+            screen.print(f"Task {name}: {sql}")
 
 
 class _Feeder:
@@ -235,7 +236,7 @@ class _HistoryBar:
         self._client = client
         self._screen = screen
         self._progress = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             TaskProgressColumn(),
             console=screen,
@@ -277,10 +278,8 @@ def _print_window(screen: Console, window: _Window) -> None:
     latency_ms = window.first_s * 1000 - window.end_ms - DELAY_MS
     live = latency_ms < window.end_ms - window.start_ms
     when = f"the first {latency_ms:,.0f} ms after its end and delay" if live else "of the history"
-    screen.print(
-        f"[bold]{window.task}[/bold]  window {clock(window.start_ms)} UTC: "
-        f"{len(window.rows):,} rows, {when}"
-    )
+    told = f"  window {clock(window.start_ms)} UTC: {len(window.rows):,} rows, {when}"
+    screen.print(Text.assemble((window.task, "bold"), told))
     columns = [name for name in window.rows[0] if name not in {"window_start", "window_end"}]
     cells = [[_cell(row[name]) for name in columns] for row in window.rows[:ROWS_SHOWN]]
     screen.print(table(columns, cells))
@@ -294,7 +293,7 @@ def _print_status(client: Client, screen: Console, rate: float) -> None:
     try:
         lags = [lag.rows for name in TASKS if (lag := client.task(name).lag) is not None]
     except MarsError as problem:
-        screen.print(f"[dim]{problem}[/dim]")
+        screen.print(str(problem), style="dim")
         return
     behind = number(max(lags)) if lags else "-"
-    screen.print(f"[dim]in {number(rate)} rows a second, lag {behind} messages[/dim]")
+    screen.print(f"in {number(rate)} rows a second, lag {behind} messages", style="dim")

@@ -73,7 +73,6 @@ def create(
         return
     messages().print(
         f"Key {made.id} ({made.role}). It is shown here and never again; put it into MARS_KEY:",
-        markup=False,
     )
     click.echo(made.key)
 
@@ -142,4 +141,4 @@ def rm(key_id: str, api: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"removed": key_id})
     else:
-        messages().print(f"Key {key_id} is removed.", markup=False)
+        messages().print(f"Key {key_id} is removed.")

@@ -44,7 +44,7 @@ def print_preview(found: Preview) -> None:
         f"{number(counts.future)} future."
     )
     for sentence in (*found.notes, *found.predictions.sentences):
-        output().print(sentence, markup=False)
+        output().print(sentence)
     if found.rejected:
         rows = [
             (str(each.partition), str(each.offset), each.reason, each.detail, each.sample)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from time import sleep
 
 import click
+from rich.text import Text
 
 from mars.answers import Query, Row
 from mars.cli.shared import (
@@ -107,12 +108,12 @@ def _waited(client: Client, asked: Query) -> Query:
     return found
 
 
-def _status(found: Query) -> str:
+def _status(found: Query) -> Text:
     elapsed = f" for {(found.progress.elapsed_ms or 0) / 1_000:.0f} s" if found.started else ""
     detail = f" ({found.detail})" if found.detail else ""
     amount = found.progress.input
     reads = f", reads {amount:,}" if amount is not None else ""
-    return f"Query {found.id}: {found.state}{elapsed}{reads}{detail}".replace("[", "\\[")
+    return Text(f"Query {found.id}: {found.state}{elapsed}{reads}{detail}")
 
 
 def _show(found: Query, rows: Sequence[Row], limit: int | None, as_json: bool) -> None:
@@ -126,7 +127,7 @@ def _show(found: Query, rows: Sequence[Row], limit: int | None, as_json: bool) -
         output().print(table(columns, [[_cell(row, name) for name in columns] for row in kept]))
     if len(kept) < len(rows):
         output().print(f"... and {len(rows) - len(kept)} more (--all shows them)")
-    messages().print(_account(found), markup=False)
+    messages().print(_account(found))
 
 
 def _cell(row: Row, name: str) -> str:
@@ -165,4 +166,4 @@ def _cancel(client: Client, query: str, as_json: bool) -> None:
     if as_json:
         print_json(client.query(query))
     else:
-        messages().print(f"Query {query}: {client.query(query).state}.", markup=False)
+        messages().print(f"Query {query}: {client.query(query).state}.")

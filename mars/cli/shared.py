@@ -61,13 +61,17 @@ def api_address(api: str | None, data: Path = DATA) -> str:
 
 
 def output() -> Console:
-    """For results: standard output."""
-    return Console(highlight=False, soft_wrap=True)
+    """For results: standard output. Text is shown as it is: `[x]` and `:x:` mean nothing."""
+    return _literal(stderr=False)
 
 
 def messages() -> Console:
-    """For everything else: standard error."""
-    return Console(highlight=False, soft_wrap=True, stderr=True)
+    """For everything else: standard error, in the same way."""
+    return _literal(stderr=True)
+
+
+def _literal(*, stderr: bool) -> Console:
+    return Console(highlight=False, soft_wrap=True, markup=False, emoji=False, stderr=stderr)
 
 
 def print_json(value: object) -> None:

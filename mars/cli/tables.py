@@ -7,20 +7,25 @@ from datetime import UTC, datetime
 
 from rich import box
 from rich.table import Table
+from rich.text import Text
+
+_CONTROL = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))}
+_SHOWN = {code: text for code, text in _CONTROL.items() if chr(code) not in "\n\t"}
+"""What a terminal would obey, and a table drop, as what it is."""
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """A plain table; cells are shown as they are, never read as markup."""
+    """A plain table; cells are shown as they are: nothing in them is read as markup or obeyed."""
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for title in titles:
-        made.add_column(title, overflow="fold")
+        made.add_column(_literal(title), overflow="fold")
     for row in rows:
         made.add_row(*(_literal(cell) for cell in row))
     return made
 
 
-def _literal(cell: str) -> str:
-    return cell.replace("[", "\\[")
+def _literal(cell: str) -> Text:
+    return Text(cell.translate(_SHOWN))
 
 
 def clock(time_ms: int | None) -> str:

@@ -52,7 +52,7 @@ def tail(
     limit = None if everything else ROWS_SHOWN
     with Client(api_address(api)) as client:
         client.task(name)
-        messages().print(f"Waiting for the next window of {name}; Ctrl-C ends this.", markup=False)
+        messages().print(f"Waiting for the next window of {name}; Ctrl-C ends this.")
         events = _followed(client, name)
         for _ in itertools.count() if windows is None else range(windows):
             window = _next_window(events, (lambda event: _say(event, sources)) if as_json else None)

@@ -158,7 +158,7 @@ def show(name: str, api: str | None, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    output().print(found.sql, markup=False)
+    output().print(found.sql)
     output().print(table(("", ""), _facts(found)))
 
 
@@ -292,7 +292,7 @@ def _tell(found: Task, as_json: bool, text: str) -> None:
     if as_json:
         print_json(found)
     else:
-        messages().print(text, markup=False)
+        messages().print(text)
 
 
 def _definition(file: Path | None, sql: str | None) -> dict[str, object]:

@@ -33,7 +33,7 @@ def verify(name: str, window_start: int | None, api: str | None, as_json: bool) 
     if as_json:
         print_json(found)
     else:
-        output().print(found.summary, markup=False)
+        output().print(found.summary)
         if found.differences:
             titles = ("what", "version", "bucket", "key", "emitted", "computed again")
             output().print(table(titles, [_row(each) for each in found.differences]))

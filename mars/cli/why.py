@@ -22,7 +22,7 @@ def why(name: str, api: str | None, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    output().print(found.summary, markup=False)
+    output().print(found.summary)
     if found.windows:
         titles = ("window", "closes", "waits for", "because", "member", "lag")
         output().print(table(titles, [_row(window) for window in found.windows]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from msgspec import structs
 
 import mars.client
 from mars.audits import DeadRow, DeadRows
@@ -56,6 +57,29 @@ def test_a_list_that_is_cut_says_so(
     said = capsys.readouterr().out
     assert said.count("flows[0]") == shown
     assert ("--all" in said) is more
+
+
+@pytest.mark.parametrize(
+    ("sample", "shown"),
+    [
+        ("\\[/x]", "\\[/x]"),
+        ('{"ip": "2001:db8:a:b::1", "n": ":100:"}', '{"ip": "2001:db8:a:b::1", "n": ":100:"}'),
+        ("\x1b[2J\r\x9b", "\\x1b[2J\\x0d\\x9b"),
+    ],
+)
+def test_sample_of_a_bad_row_is_shown_as_it_is_and_not_obeyed(
+    sample: str,
+    shown: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = DeadRows([structs.replace(ROWS[0], detail="no JSON", sample=sample)], None)
+    monkeypatch.setattr(mars.client.Client, "dead", lambda *_asked, **_more: found)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    assert run(["dead", "one", "--api", "http://api"]) == 0
+
+    assert f"no JSON: {shown}" in capsys.readouterr().out
 
 
 def test_as_json_there_are_rows_alone(capsys: pytest.CaptureFixture[str]) -> None:

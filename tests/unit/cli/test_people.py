@@ -46,6 +46,25 @@ def version(world: World) -> int:
     return world.definition().current.version
 
 
+# ---------------------------------------------------------------------------- as it is
+
+
+def test_names_and_queries_are_shown_as_they_are(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fields = {"[/t]": "timestamp_ms", ":id:": "string"}
+    declared = {"topic": "flows", "format": "json", "fields": fields, "event_time": "[/t]"}
+    assert world.http.put("/v1/streams/odd", json=declared).status_code == 201
+    assert run(["stream", "show", "odd", *API]) == 0
+    shown = capsys.readouterr().out
+    assert "time [/t]\n" in shown
+    assert ":id:" in shown
+    sql = "SELECT ':100:[/x]' AS a, count(*) FROM flows WINDOWING 10 s"
+    assert run(["task", "add", "--name", "odd", "--sql", sql, *API]) == 0
+    assert run(["task", "show", "odd", *API]) == 0
+    assert sql in capsys.readouterr().out
+
+
 # ------------------------------------------------------------------------- mars task add
 
 

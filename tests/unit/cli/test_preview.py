@@ -50,6 +50,18 @@ def test_preview_shows_windows_and_says_what_to_know(
     assert "wrong_type" in shown
 
 
+def test_values_and_bad_rows_are_shown_as_they_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    path = tmp_path / "rows"
+    path.write_text('{"timestamp": 1000, "sip": "2001:db8:a:b::1"}\n{"timestamp": ":id:[/x]"}\n')
+    assert preview("--sql", SQL, "--rows", str(path)) == 0
+    shown = capsys.readouterr().out
+    assert '"2001:db8:a:b::1"' in shown
+    assert '{"timestamp":":id:[/x]"}' in shown.replace(": ", ":")
+
+
 def test_preview_gives_json(rows: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert preview("--sql", SQL, "--rows", rows, "--json") == 0
     found = json.loads(capsys.readouterr().out)

@@ -85,6 +85,15 @@ def test_each_revision_of_a_window_is_a_table_of_its_own(
     ]
 
 
+@pytest.mark.parametrize("page", ["2001:db8:a:b::1", ":100:", "[/x]", "[red]"])
+def test_values_are_shown_as_they_are(
+    results: type[Results], page: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results.events = (event(10, page),)
+    assert run(["tail", "by_page", "--windows", "1", "--api", "http://mars"]) == 0
+    assert f'"{page}"' in capsys.readouterr().out
+
+
 def test_rows_come_as_lines_of_json(
     results: type[Results], capsys: pytest.CaptureFixture[str]
 ) -> None:
