@@ -6,16 +6,17 @@ import asyncio
 import concurrent.futures
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import suppress
+from contextvars import copy_context
 from functools import partial, wraps
 from queue import SimpleQueue
-from threading import Thread
+from threading import Event, Thread
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 import httpx
 
 from mars.answers import ResultEvent
-from mars.client import TIMEOUT_S, Client
+from mars.client import GIVEN_UP, TIMEOUT_S, Client
 from mars.errors import MarsError
 
 if TYPE_CHECKING:
@@ -37,10 +38,35 @@ def _in_thread(call: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
     return called
 
 
+def _waiting_in_thread(call: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
+    """The same for a call that waits: cancelled, it stops to, and ends what it has begun."""
+
+    @wraps(call)
+    async def called(*args: P.args, **kwargs: P.kwargs) -> R:
+        given_up = Event()
+
+        def waiting() -> R:
+            GIVEN_UP.set(given_up)  # in the context of this call alone
+            return call(*args, **kwargs)
+
+        loop = asyncio.get_running_loop()
+        outcome = loop.run_in_executor(None, partial(copy_context().run, waiting))
+        try:
+            return await asyncio.shield(outcome)
+        except asyncio.CancelledError:
+            given_up.set()
+            await asyncio.wait((outcome,))
+            outcome.exception()  # nobody waits for it any more
+            raise
+
+    return called
+
+
 class AsyncClient:
     """`Client` for `async with` and `await`; errors and answers are the same.
 
     Each call waits in a thread of the loop's pool, so that one list of calls serves both clients.
+    `ask`, cancelled, cancels its query; so ends every call that waits, once its last request does.
     """
 
     def __init__(  # noqa: PLR0915 -- a line for each call
@@ -77,16 +103,16 @@ class AsyncClient:
         self.figures = _in_thread(client.figures)
         self.all_figures = _in_thread(client.all_figures)
         self.results = _in_thread(client.results)
-        self.ask = _in_thread(client.ask)
+        self.ask = _waiting_in_thread(client.ask)
         self.create_query = _in_thread(client.create_query)
         self.queries = _in_thread(client.queries)
         self.query = _in_thread(client.query)
         self.query_rows = _in_thread(client.query_rows)
         self.query_arrow = _in_thread(client.query_arrow)
         self.cancel_query = _in_thread(client.cancel_query)
-        self.wait_for_query = _in_thread(client.wait_for_query)
-        self.wait_until_read = _in_thread(client.wait_until_read)
-        self.wait_until_ready = _in_thread(client.wait_until_ready)
+        self.wait_for_query = _waiting_in_thread(client.wait_for_query)
+        self.wait_until_read = _waiting_in_thread(client.wait_until_read)
+        self.wait_until_ready = _waiting_in_thread(client.wait_until_ready)
         self.create_key = _in_thread(client.create_key)
         self.keys = _in_thread(client.keys)
         self.delete_key = _in_thread(client.delete_key)
@@ -105,9 +131,15 @@ class AsyncClient:
     ) -> None:
         await self.close()
 
-    async def tail(self, name: str, *, after: str | None = None) -> AsyncIterator[ResultEvent]:
+    async def tail(
+        self,
+        name: str,
+        *,
+        after: str | None = None,
+        reached: Callable[[str], None] | None = None,
+    ) -> AsyncIterator[ResultEvent]:
         """Result rows as they are committed, see `Client.tail`; may be cancelled at any time."""
-        events = self._client.tail(name, after=after)
+        events = self._client.tail(name, after=after, reached=reached)
         thread = _OwnThread(f"tail-{name}")
         try:
             while (event := await thread.ask(partial(next, events, None))) is not None:

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import replace
 from http import HTTPStatus
+from threading import Event
 from time import monotonic, sleep
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
@@ -55,6 +58,7 @@ from mars.errors import (
     Forbidden,
     JobCancelled,
     JobFailed,
+    MarsError,
     NotAuthenticated,
     NotFound,
     Rejected,
@@ -83,12 +87,13 @@ _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 """What may stand behind `Bearer` (RFC 6750); whether it is a key that is known, the API says."""
 
 TIMEOUT_S = 30.0
-"""For one answer: a change of a task may wait 5 s for the leader, a look into a large log longer.
+"""For one answer, unless told otherwise: a change of a task may wait 5 s for the leader, a look
+into a large log longer.
 """
 
 VERIFY_TIMEOUT_S = 300.0
-"""For a window that is computed again: one of 5 million offsets takes about half a minute, and
-others may be before it.
+"""For a window that is computed again, whatever the client's own limit: one of 5 million offsets
+takes about half a minute, and others may be before it.
 """
 
 CONNECT_TIMEOUT_S = 5.0
@@ -102,6 +107,14 @@ WAIT_S = 60.0
 
 POLL_S = 0.3
 """Between two looks while waiting."""
+
+PATIENCE_S = 5.0
+"""How long a query may wait for a process that runs it before its caller hears of that: one that
+is started again takes less.
+"""
+
+GIVEN_UP: ContextVar[Event | None] = ContextVar("given_up", default=None)
+"""Set by who waits in another thread, and may stop to."""
 
 SILENCE_S = 60.0
 """Longest silence of an event stream: the API sends a comment every 15 s."""
@@ -142,14 +155,16 @@ class Client:
     ) -> None:
         """`url` is the API's [default: MARS_API, else of the cluster that runs on .mars, else URL].
 
-        `key` opens it, if it asks for one [default: MARS_KEY]. Raises SettingsError.
+        `key` opens it, if it asks for one [default: MARS_KEY]. `timeout_s` is the longest wait for
+        an answer; `verify` and `tail` take longer by nature. Raises SettingsError.
         """
         address = find_api(url) or URL
         self._url = shown(address)
+        self._timeout_s = timeout_s
         self._http = httpx.Client(
             base_url=base_url(address),
             headers=authorization(key or surroundings().api_key),
-            timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, CONNECT_TIMEOUT_S)),
+            timeout=self._limits(timeout_s),
             transport=transport,
         )
 
@@ -299,8 +314,9 @@ class Client:
     def verify(self, name: str, window_start: int | None = None) -> Verification:
         """A finished window (the last one) computed again; takes as long as its rows need."""
         query = {"window_start": window_start}
+        longest_s = max(self._timeout_s, VERIFY_TIMEOUT_S)
         path = f"{_task(name)}/verify"
-        return self._call("GET", path, Verification, query=query, timeout_s=VERIFY_TIMEOUT_S)
+        return self._call("GET", path, Verification, query=query, timeout_s=longest_s)
 
     def dead(
         self,
@@ -325,18 +341,25 @@ class Client:
         query = {"window_start": window_start, "limit": limit}
         return self._call("GET", f"{_task(name)}/results", FinishedWindows, query=query)
 
-    def tail(self, name: str, *, after: str | None = None) -> Generator[ResultEvent, None, None]:
+    def tail(
+        self,
+        name: str,
+        *,
+        after: str | None = None,
+        reached: Callable[[str], None] | None = None,
+    ) -> Generator[ResultEvent, None, None]:
         """Result rows as they are committed, from now on; close the iterator to end it.
 
-        `after` is the `id` of an event: rows behind it come first. The connection is made by the
-        first `next`. Raises Unavailable when the API goes away.
+        `after` is the `id` of an event: rows behind it come first. `reached` is told from where
+        one can go on: where it begins, and behind each row once the next one is asked for. The
+        connection is made by the first `next`. Raises Unavailable when the API goes away.
         """
         resumed = {} if after is None else {"Last-Event-ID": after}
         request = self._http.build_request(
             "GET",
             f"{_task(name)}/results",
             headers={"Accept": "text/event-stream", **resumed},
-            timeout=httpx.Timeout(SILENCE_S, connect=CONNECT_TIMEOUT_S),
+            timeout=self._limits(SILENCE_S),
         )
         with self._talking():
             response = self._http.send(request, stream=True)
@@ -344,7 +367,7 @@ class Client:
                 if response.is_error:
                     response.read()
                     raise _refusal(response)
-                yield from _events(response.iter_bytes())
+                yield from _events(response.iter_bytes(), reached or _ignore)
             finally:
                 response.close()
 
@@ -404,10 +427,14 @@ class Client:
         rows_max: int | None = None,
         options: Mapping[str, object] | None = None,
         timeout_s: float = QUERY_TIMEOUT_S,
+        wait_s: float | None = None,
     ) -> QueryAnswer:
         """Run a query once, now, and wait for its rows: over rows with times in a range, or files.
 
-        Raises SqlError, JobFailed, JobCancelled; interrupted, it cancels the query.
+        `timeout_s` is how long it may run, `wait_s` how long its rows are waited for, its turn
+        included [default: as long as it takes]; see `wait_for_query` for what is told meanwhile.
+        Raises SqlError, JobFailed, JobCancelled, WaitedTooLong. A query whose rows are not waited
+        for any more, as after Ctrl-C, is cancelled.
         """
         asked = self.create_query(
             sql,
@@ -418,23 +445,35 @@ class Client:
             timeout=timeout_s,
         )
         try:
-            # It waits for its turn, too; the service ends it in time once it has begun.
-            done = self.wait_for_query(asked.id, timeout_s=None)
-        except KeyboardInterrupt:
-            self.cancel_query(asked.id)
+            done = self.wait_for_query(asked.id, timeout_s=wait_s)
+        except (JobFailed, JobCancelled):
+            raise
+        except BaseException:
+            with suppress(MarsError):
+                self.cancel_query(asked.id)  # nobody else knows of it
             raise
         return QueryAnswer(done, self.query_arrow(done.id))
 
     # ---------------------------------------------------------------------------- waiting
 
     def wait_for_query(self, query: str, *, timeout_s: float | None = QUERY_TIMEOUT_S) -> Query:
-        """A query once it is done. Raises JobFailed, JobCancelled, WaitedTooLong."""
+        """A query once it is done; a warning says what it waits for, if that takes long.
+
+        Raises JobFailed, JobCancelled, WaitedTooLong.
+        """
+        begun_s, told, why = monotonic(), "", ""
 
         def look() -> Query | None:
+            nonlocal told, why
             found = self.query(query)
+            why = f" ({found.detail})" if found.detail else ""
+            trouble = trouble_of(found, monotonic() - begun_s)
+            if trouble not in {"", told}:
+                told = trouble
+                warnings.warn(trouble, stacklevel=4)
             return None if found.goes_on else found
 
-        found = _waited(f"query {query} to end", look, timeout_s)
+        found = _waited(lambda: f"query {query} to end{why}", look, timeout_s)
         if found.state == "cancelled":
             raise JobCancelled(f"Query {query} was cancelled.")
         if not found.ended_well:
@@ -454,7 +493,7 @@ class Client:
             read = found.lag is not None and found.lag.rows == 0
             return found if read and found.state != "backfilling" else None
 
-        return _waited(f"task {name} to have read its topic", look, timeout_s)
+        return _waited(lambda: f"task {name} to have read its topic", look, timeout_s)
 
     def wait_until_ready(self, *, timeout_s: float | None = WAIT_S) -> None:
         """Wait until the API answers and has every server it needs. Raises WaitedTooLong."""
@@ -465,7 +504,7 @@ class Client:
             except Unavailable:
                 return None
 
-        _waited("the API to be ready", look, timeout_s)
+        _waited(lambda: "the API to be ready", look, timeout_s)
 
     def queries(self) -> list[Query]:
         """The queries that are kept, newest first."""
@@ -544,12 +583,16 @@ class Client:
         body: Mapping[str, object] | None = None,
         query: Mapping[str, str | int | None] | None = None,
         headers: Mapping[str, str] | None = None,
-        timeout_s: float = TIMEOUT_S,
+        timeout_s: float | None = None,
     ) -> AnswerType:
         answer = self._send(
             method, path, body=body, query=query, headers=headers, timeout_s=timeout_s
         )
         return _decode(answer, kind)
+
+    def _limits(self, timeout_s: float) -> httpx.Timeout:
+        """For an answer within so long; a connection takes no longer than any other one may."""
+        return httpx.Timeout(timeout_s, connect=min(self._timeout_s, CONNECT_TIMEOUT_S))
 
     def _send(
         self,
@@ -559,7 +602,7 @@ class Client:
         body: Mapping[str, object] | None = None,
         query: Mapping[str, str | int | None] | None = None,
         headers: Mapping[str, str] | None = None,
-        timeout_s: float = TIMEOUT_S,
+        timeout_s: float | None = None,
     ) -> httpx.Response:
         given = {name: value for name, value in (query or {}).items() if value is not None}
         with self._talking():
@@ -569,7 +612,7 @@ class Client:
                 content=None if body is None else json.dumps(body).encode(),
                 params=given or None,
                 headers={"Content-Type": "application/json", **(headers or {})},
-                timeout=httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S),
+                timeout=self._limits(self._timeout_s if timeout_s is None else timeout_s),
             )
         if response.is_error:
             raise _refusal(response)
@@ -588,15 +631,34 @@ class Client:
 
 
 def _waited(
-    what: str, look: Callable[[], AnswerType | None], timeout_s: float | None
+    what: Callable[[], str], look: Callable[[], AnswerType | None], timeout_s: float | None
 ) -> AnswerType:
     """What `look` gives once it is something. Raises WaitedTooLong."""
     deadline = None if timeout_s is None else monotonic() + timeout_s
+    given_up = GIVEN_UP.get()
     while (found := look()) is None:
         if deadline is not None and monotonic() >= deadline:
-            raise WaitedTooLong(f"Waited {timeout_s:g} s for {what}.")
-        sleep(POLL_S)
+            raise WaitedTooLong(f"Waited {timeout_s:g} s for {what()}.")
+        if given_up is None:
+            sleep(POLL_S)
+        elif given_up.wait(POLL_S):
+            raise WaitedTooLong(f"Nobody waits for {what()} any more.")
     return found
+
+
+def trouble_of(query: Query, waited_s: float) -> str:
+    """What somebody who has waited so long for a query should hear; empty if all is well."""
+    if not query.goes_on or waited_s < PATIENCE_S:
+        return ""
+    if query.detail:
+        return f"Query {query.id} waits: {query.detail}."
+    if waited_s > query.timeout:
+        return (
+            f"Query {query.id} is still {query.state} after more than {query.timeout:g} s: others "
+            "may be before it, or the process that ran it has gone; `mars status` shows who is "
+            "there."
+        )
+    return ""
 
 
 def base_url(address: str) -> httpx.URL:
@@ -674,8 +736,15 @@ def _refusal(response: httpx.Response) -> RequestError | Unavailable:
     return _REFUSALS.get(response.status_code, Rejected)(detail)
 
 
-def _events(pieces: Iterable[bytes]) -> Iterator[ResultEvent]:
-    """Server-sent events named `result`, with the `source` before them; others are passed over."""
+def _ignore(_place: str) -> None:
+    """Nobody asks from where one can go on."""
+
+
+def _events(pieces: Iterable[bytes], reached: Callable[[str], None]) -> Iterator[ResultEvent]:
+    """Server-sent events named `result`, with the `source` before them; others are passed over.
+
+    `reached` is told every id, that of a row when the next one is asked for.
+    """
     event, identity, data = b"", b"", b""
     source: WindowSource | None = None
     for line in _lines(pieces):
@@ -688,12 +757,14 @@ def _events(pieces: Iterable[bytes]) -> Iterator[ResultEvent]:
             case b"data":
                 data = value
             case b"":
+                place = identity.decode()
                 if event == b"result":
                     partition, _, offset = identity.partition(b"/")[0].partition(b":")
-                    place = identity.decode()
                     yield ResultEvent(int(partition), int(offset), data, place, source)
                 elif event == b"source":
                     source = msgspec.json.decode(data, type=WindowSource)
+                if place:
+                    reached(place)
                 event, identity, data = b"", b"", b""
             case _:
                 pass

@@ -13,8 +13,8 @@ def query(
 ) -> QueryAnswer:
     """Run a query once, now, and wait for its rows; `.df()` makes a polars frame of them.
 
-    `members` are those of `Client.ask`, such as `from_ms` or `files`. Raises SqlError, JobFailed,
-    Unavailable.
+    `members` are those of `Client.ask`, such as `from_ms`, `files`, or `wait_s` for the longest
+    wait. Raises SqlError, JobFailed, Unavailable, WaitedTooLong.
     """
     with Client(api or address(), key=key) as client:
         return client.ask(sql, **members)  # type: ignore[arg-type]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from time import sleep
+from time import monotonic, sleep
 
 import click
 from rich.text import Text
@@ -22,8 +22,8 @@ from mars.cli.shared import (
     print_json,
 )
 from mars.cli.tables import clock, number, table
-from mars.client import Client
-from mars.errors import JobCancelled, JobFailed
+from mars.client import Client, trouble_of
+from mars.errors import JobCancelled, JobFailed, WaitedTooLong
 
 POLL_S = 0.3
 """Between two looks at a query: what an answer is late by at most."""
@@ -41,6 +41,13 @@ _TIMES = ("window_start", "window_end")
 @files_options
 @click.option("--rows-max", type=int, default=None, help="Most result rows [default: 10000].")
 @click.option("--timeout", type=float, default=None, help="Seconds it may take [default: 300].")
+@click.option(
+    "--wait",
+    "wait_s",
+    type=click.FloatRange(min=0),
+    default=None,
+    help="Seconds to wait for its rows, its turn included; then it is cancelled [default: any].",
+)
 @click.option("--output-topic", default=None, help="A topic that the rows go to, too.")
 @click.option("--all", "everything", is_flag=True, help="Show every row.")
 @click.option("--list", "listed", is_flag=True, help="Show the queries that are kept, instead.")
@@ -56,6 +63,7 @@ def query(
     csv_header: bool,
     rows_max: int | None,
     timeout: float | None,
+    wait_s: float | None,
     output_topic: str | None,
     everything: bool,
     listed: bool,
@@ -85,20 +93,29 @@ def query(
                 "output_topic": output_topic,
             }
             asked = client.create_query(str(sql), **members)
-            ended = _waited(client, asked)
+            ended = _waited(client, asked, wait_s)
             _show(ended, client.query_rows(ended.id), None if everything else ROWS_SHOWN, as_json)
 
 
-def _waited(client: Client, asked: Query) -> Query:
-    """The query when it is done. Raises JobFailed, JobCancelled."""
-    found = asked
+def _waited(client: Client, asked: Query, wait_s: float | None) -> Query:
+    """The query when it is done. Raises JobFailed, JobCancelled, WaitedTooLong."""
+    found, begun_s, told = asked, monotonic(), ""
+    console = messages()
     try:
-        with messages().status(_status(found)) as spinner:
+        with console.status(_status(found)) as spinner:
             while found.goes_on:
+                waited_s = monotonic() - begun_s
+                if wait_s is not None and waited_s >= wait_s:
+                    why = f" ({found.detail})" if found.detail else ""
+                    raise WaitedTooLong(f"Waited {wait_s:g} s for query {found.id} to end{why}.")
+                trouble = trouble_of(found, waited_s)
+                if trouble not in {"", told}:
+                    console.print(trouble)
+                    told = trouble
                 sleep(POLL_S)
                 found = client.query(found.id)
                 spinner.update(_status(found))
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, WaitedTooLong):
         client.cancel_query(found.id)
         raise
     if found.state == "cancelled":

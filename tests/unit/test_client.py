@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from api import audit_schemas, preview_schemas, query_schemas, schemas
 from mars import answers, audits
-from mars.client import Client
+from mars.client import SILENCE_S, VERIFY_TIMEOUT_S, Client
 from mars.errors import (
     Conflict,
     NotFound,
@@ -24,6 +24,7 @@ from mars.errors import (
 from tests.unit.api.twins import BY_SIP, FLOWS, World
 
 COUNT = "SELECT count(*) FROM flows WINDOWING 10 s"
+SOURCE = '{"bucket":3,"rows":7,"ranges":{"0":[5,9]},"newer":1}'
 
 
 @pytest.fixture
@@ -132,6 +133,27 @@ def test_api_that_does_not_answer_is_unavailable(error: Exception, part: str) ->
             assert away.value.service == "api"
 
 
+def test_every_request_keeps_to_the_limits_of_its_client() -> None:
+    asked: dict[str, dict[str, float]] = {}
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked[request.url.path] = request.extensions["timeout"]
+        return httpx.Response(404)
+
+    client = Client("http://mars", timeout_s=0.5, transport=httpx.MockTransport(answer))
+    calls = (client.cluster, client.readiness, lambda: client.verify("t"))
+    for call in (*calls, lambda: next(client.tail("t"))):
+        with pytest.raises((NotFound, Unavailable)):
+            call()
+    assert {path: limits["read"] for path, limits in asked.items()} == {
+        "/v1/cluster": 0.5,
+        "/readyz": 0.5,
+        "/v1/tasks/t/verify": VERIFY_TIMEOUT_S,
+        "/v1/tasks/t/results": SILENCE_S,
+    }
+    assert {limits["connect"] for limits in asked.values()} == {0.5}
+
+
 @pytest.mark.parametrize("status", [200, 404, 500])
 def test_something_else_that_answers_is_no_mars(status: int) -> None:
     pages = httpx.MockTransport(lambda _request: httpx.Response(status, html="<p>hello</p>"))
@@ -167,14 +189,26 @@ def test_tail_yields_rows_whatever_the_pieces_they_come_in() -> None:
 
 
 def test_tail_says_where_rows_were_counted_from_until_it_says_otherwise() -> None:
-    source = '{"bucket":3,"rows":7,"ranges":{"0":[5,9]},"newer":1}'
     row = "event: result\nid: 0:%d\ndata: {}\n\n"
-    text = row % 1 + f"event: source\ndata: {source}\n\n" + row % 2 + row % 3
+    text = row % 1 + f"event: source\ndata: {SOURCE}\n\n" + row % 2 + row % 3
     transport = httpx.MockTransport(lambda _request: httpx.Response(200, text=text))
     with answering(transport) as client:
         first, *others = client.tail("by_sip")
     assert first.source is None
     assert [one.source for one in others] == [answers.WindowSource(3, 7, {"0": (5, 9)})] * 2
+
+
+def test_tail_tells_from_where_one_can_go_on() -> None:
+    text = ": hello\nid: /0,5\n\nevent: source\ndata: {}\n\n".replace("{}", SOURCE)
+    text += "event: result\nid: 0:0/1,5\ndata: {}\n\n" + ": nothing new\n\n"
+    transport = httpx.MockTransport(lambda _request: httpx.Response(200, text=text))
+    places: list[str] = []
+    with answering(transport) as client:
+        events = client.tail("by_sip", reached=places.append)
+        next(events)
+        assert places == ["/0,5"]
+        assert list(events) == []
+    assert places == ["/0,5", "0:0/1,5"]
 
 
 def test_tail_of_an_unknown_task_is_refused(client: Client) -> None:

@@ -18,7 +18,7 @@ from msgspec import structs
 import mars
 from mars import answers
 from mars.aio import AsyncClient
-from mars.client import Client
+from mars.client import Client, trouble_of
 from mars.cluster_file import DATA
 from mars.errors import (
     Forbidden,
@@ -117,6 +117,36 @@ def test_interrupted_question_is_cancelled(
         client.ask(BY_SIP)
     (record,) = world.queries.all()
     assert record.state is QueryState.CANCELLED
+
+
+def test_question_is_given_up_in_time_with_what_it_waited_for(world: World, client: Client) -> None:
+    with pytest.raises(WaitedTooLong, match="to end \\(no process with the role bulk is alive"):
+        client.ask(BY_SIP, wait_s=0)
+    (record,) = world.queries.all()
+    assert record.state is QueryState.CANCELLED
+
+
+def test_caller_of_a_question_that_nobody_runs_is_warned_once(
+    world: World,
+    client: Client,
+    between_looks: list[Callable[[], None]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mars.client.PATIENCE_S", 0)
+    between_looks += [lambda: None, lambda: None, lambda: finish(world, newest(world))]
+    with pytest.warns(UserWarning, match="no process with the role bulk is alive") as told:
+        assert client.ask(BY_SIP).rows
+    assert len(told) == 1
+
+
+def test_trouble_is_told_of_queries_that_should_have_ended(world: World, client: Client) -> None:
+    asked = client.create_query(BY_SIP, timeout=20)
+    alter(world, asked.id, state=QueryState.RUNNING)
+    running = client.query(asked.id)
+    assert [trouble_of(running, waited_s) for waited_s in (6, 20)] == ["", ""]
+    assert "still running after more than 20 s" in trouble_of(running, 21)
+    finish(world, asked.id)
+    assert trouble_of(client.query(asked.id), 21) == ""
 
 
 def test_one_call_asks_the_api_that_is_named(
@@ -345,6 +375,28 @@ def test_client_for_event_loops_answers_as_the_other_does(world: World) -> None:
             return [task.name for task in await client.tasks()]
 
     assert asyncio.run(run()) == ["by_sip"]
+
+
+def test_question_whose_wait_is_cancelled_is_cancelled_itself(world: World) -> None:
+    async def run() -> QueryState:
+        loop, looked = asyncio.get_running_loop(), asyncio.Event()
+
+        def handle(request: httpx.Request) -> httpx.Response:
+            if request.url.path.startswith("/v1/queries/"):
+                loop.call_soon_threadsafe(looked.set)
+            return world.transport.handle_request(request)
+
+        transport = httpx.MockTransport(handle)
+        async with AsyncClient("http://mars", transport=transport) as client:
+            asking = asyncio.create_task(client.ask(BY_SIP))
+            await looked.wait()
+            asking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+            (record,) = world.queries.all()
+            return record.state
+
+    assert asyncio.run(run()) is QueryState.CANCELLED
 
 
 def test_event_loops_follow_results() -> None:

@@ -148,6 +148,27 @@ def test_interrupted_command_cancels_its_query(
     assert record.state is QueryState.CANCELLED
 
 
+def test_query_that_nobody_runs_says_so_where_there_is_no_terminal(
+    world: World,
+    between_looks: list[Callable[[], None]],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mars.client.PATIENCE_S", 0)
+    between_looks += [lambda: None, lambda: None, lambda: finish(world, newest(world))]
+    assert run(["query", BY_SIP, *API]) == 0
+    assert capsys.readouterr().err.count("no process with the role bulk is alive") == 1
+
+
+def test_query_is_waited_for_as_long_as_was_said_and_then_cancelled(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["query", BY_SIP, "--wait", "0", *API]) == 1
+    assert "to end (no process with the role bulk is alive" in capsys.readouterr().err
+    (record,) = world.queries.all()
+    assert record.state is QueryState.CANCELLED
+
+
 def test_wrong_query_ends_with_its_place_and_code_4(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
