@@ -1,0 +1,14 @@
+"""What an installed Mars has beside its modules."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hatchling.builders.wheel import WheelBuilder
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_wheel_says_that_its_types_are_to_be_used() -> None:
+    packaged = {file.distribution_path for file in WheelBuilder(str(ROOT)).recurse_included_files()}
+    assert "mars/py.typed" in packaged
