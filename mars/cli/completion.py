@@ -39,18 +39,38 @@ def completion(shell: str) -> None:
     sys.stdout.write(made(root, {}, "mars", VARIABLE).source())
 
 
-def task_names(
-    context: click.Context, _parameter: click.Parameter, begun: str
-) -> list[CompletionItem]:
-    """Names of tasks that begin like this; none where the API does not answer."""
-    try:
-        with Client(api_address(context.params.get("api")), timeout_s=WAIT_S) as client:
-            names = [task.name for task in client.tasks()]
-    except MarsError:
-        return []
-    return [CompletionItem(name) for name in names if name.startswith(begun)]
+Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+
+def _completing(names_of: Callable[[Client], list[str]]) -> Complete:
+    """Names of the API that begin as the word does; none where it does not answer."""
+
+    def complete(
+        context: click.Context, _parameter: click.Parameter, begun: str
+    ) -> list[CompletionItem]:
+        try:
+            with Client(api_address(context.params.get("api")), timeout_s=WAIT_S) as client:
+                names = names_of(client)
+        except MarsError:
+            return []
+        return [CompletionItem(name) for name in names if name.startswith(begun)]
+
+    return complete
+
+
+task_names = _completing(lambda client: [task.name for task in client.tasks()])
+stream_names = _completing(lambda client: [stream.name for stream in client.streams()])
+key_ids = _completing(lambda client: [key.id for key in client.keys()])  # noqa: SIM118 -- no dict
+queries_under_way = _completing(
+    lambda client: [query.id for query in client.queries() if query.goes_on]
+)
 
 
 def task_argument(command: Callable[P, R]) -> Callable[P, R]:
     """`NAME`, the name of a task, which shells complete."""
     return click.argument("name", shell_complete=task_names)(command)
+
+
+def stream_argument(command: Callable[P, R]) -> Callable[P, R]:
+    """`NAME`, the name of a stream, in the same way."""
+    return click.argument("name", shell_complete=stream_names)(command)

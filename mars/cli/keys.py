@@ -11,6 +11,7 @@ import msgspec
 from mars.access import EVERYTHING, make_key
 from mars.adapters.zookeeper import ZooKeeperConnection, ZooKeeperKeyRegistry
 from mars.answers import Key, NewKey
+from mars.cli.completion import key_ids
 from mars.cli.roles import config_option
 from mars.cli.shared import api_address, api_option, json_option, messages, output, print_json
 from mars.cli.tables import clock, table
@@ -131,7 +132,7 @@ def _row(found: Key) -> tuple[str, ...]:
 
 
 @key.command()
-@click.argument("key_id", metavar="KEY")
+@click.argument("key_id", metavar="KEY", shell_complete=key_ids)
 @api_option
 @json_option
 def rm(key_id: str, api: str | None, as_json: bool) -> None:

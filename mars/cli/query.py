@@ -10,6 +10,7 @@ import click
 from rich.text import Text
 
 from mars.answers import Query, Row
+from mars.cli.completion import queries_under_way
 from mars.cli.shared import (
     Moment,
     api_address,
@@ -51,7 +52,13 @@ _TIMES = ("window_start", "window_end")
 @click.option("--output-topic", default=None, help="A topic that the rows go to, too.")
 @click.option("--all", "everything", is_flag=True, help="Show every row.")
 @click.option("--list", "listed", is_flag=True, help="Show the queries that are kept, instead.")
-@click.option("--cancel", metavar="ID", default=None, help="Stop a query, instead.")
+@click.option(
+    "--cancel",
+    metavar="ID",
+    default=None,
+    shell_complete=queries_under_way,
+    help="Stop a query, instead.",
+)
 @api_option
 @json_option
 def query(

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from mars.cli.completion import stream_argument
 from mars.cli.shared import (
     api_address,
     api_option,
@@ -65,7 +66,7 @@ def list_streams(api: str | None, as_json: bool) -> None:
 
 
 @stream.command()
-@click.argument("name")
+@stream_argument
 @api_option
 @json_option
 def show(name: str, api: str | None, as_json: bool) -> None:
@@ -80,7 +81,7 @@ def show(name: str, api: str | None, as_json: bool) -> None:
 
 
 @stream.command()
-@click.argument("name")
+@stream_argument
 @api_option
 @json_option
 def rm(name: str, api: str | None, as_json: bool) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from mars.cli import cli, run
 from mars.client import Client
+from tests.unit.api.test_queries import asked, finish
 from tests.unit.api.twins import BY_SIP, World
 from tests.unit.cli.test_people import Kept
 
@@ -33,7 +34,7 @@ API = ["--api", "http://mars"]
 def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     made = World()
     assert made.declare().status_code == 201
-    for command in ("tasks", "completion", "streams"):
+    for command in ("tasks", "completion", "streams", "keys"):
         monkeypatch.setattr(
             f"mars.cli.{command}.Client", partial(Client, transport=Kept(made.transport))
         )
@@ -82,21 +83,36 @@ def test_readme_names_every_command() -> None:
         assert f"mars {path[0]}" in listed[0] or f"| {path[0]}" in listed[0], path
 
 
-OF_A_TASK = [
+NAMED = [
     path
     for path, command in COMMANDS.items()
-    if path[0] != "stream" and "name" in {parameter.name for parameter in command.params[:1]}
+    if "name" in {parameter.name for parameter in command.params[:1]}
 ]
 
 
-@pytest.mark.parametrize("path", OF_A_TASK, ids=" ".join)
-def test_shell_completes_the_name_of_a_task(world: World, path: tuple[str, ...]) -> None:
-    assert world.register().status_code == 201
+def completed(path: tuple[str, ...], parameter: str, begun: str) -> list[str]:
     command = COMMANDS[path]
     context = click.Context(command)
     context.params["api"] = "http://mars"
-    items = command.params[0].shell_complete(context, "by")
-    assert [item.value for item in items] == ["by_sip"]
+    (wanted,) = [each for each in command.params if each.name == parameter]
+    return [item.value for item in wanted.shell_complete(context, begun)]
+
+
+@pytest.mark.parametrize("path", NAMED, ids=" ".join)
+def test_shell_completes_the_name_of_a_task_or_stream(world: World, path: tuple[str, ...]) -> None:
+    assert world.register().status_code == 201
+    begun, name = ("fl", "flows") if path[0] == "stream" else ("by", "by_sip")
+    assert completed(path, "name", begun) == [name]
+    assert completed(path, "name", "x") == []
+
+
+def test_shell_completes_keys_and_queries_that_go_on(world: World) -> None:
+    assert run(["key", "create", "--role", "reader", *API]) == 0
+    (key,) = world.keys.all()
+    assert completed(("key", "rm"), "key_id", key.id[:2]) == [key.id]
+    waiting, ended = asked(world)["id"], asked(world)["id"]
+    finish(world, ended)
+    assert completed(("query",), "cancel", "q-") == [waiting]
 
 
 # ------------------------------------------------------------------------ what cannot be read
