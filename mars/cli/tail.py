@@ -26,6 +26,9 @@ QUIET_S = 2.0
 """A window is shown once no row of it came for so long: its buckets emit it one after another. Not
 only when the next one begins, which may be an hour later, or never."""
 
+AGAIN_S = 1.0
+"""Between two tries to reach an API that has gone away."""
+
 _TIMES = ("window_start", "window_end")
 
 
@@ -47,37 +50,29 @@ def tail(
     """Results of task NAME as they come: a table a window, or (--json) one line a row.
 
     With --sources a line is {"row": ..., "source": {"bucket", "rows", "ranges", "revision",
-    "deleted"}}. Where late rows revise a window, the groups that they changed come again.
+    "deleted"}}. Where late rows revise a window, the groups that they changed come again. An API
+    that goes away is asked again, until Ctrl-C: no row is left out meanwhile, and none comes twice.
     """
     limit = None if everything else ROWS_SHOWN
     with Client(api_address(api)) as client:
         client.task(name)
         messages().print(f"Waiting for the next window of {name}; Ctrl-C ends this.")
-        events = _followed(client, name)
-        for _ in itertools.count() if windows is None else range(windows):
-            window = _next_window(events, (lambda event: _say(event, sources)) if as_json else None)
-            if not as_json:
-                _print(window, limit)
+        events = _Events()
+        follower = _Follower(client, name, events)
+        threading.Thread(target=follower.run, name=f"tail-{name}", daemon=True).start()
+        try:
+            for _ in itertools.count() if windows is None else range(windows):
+                window = _next_window(
+                    events, (lambda event: _say(event, sources)) if as_json else None
+                )
+                if not as_json:
+                    _print(window, limit)
+        finally:
+            follower.over.set()
 
 
 def _say(event: ResultEvent, sources: bool) -> None:
     click.echo(_line(event) if sources else event.raw.decode())
-
-
-def _followed(client: Client, name: str) -> _Events:
-    """The events of a task, read by a thread that ends with the command."""
-    events = _Events()
-
-    def follow() -> None:
-        try:
-            for event in client.tail(name):
-                events.put(event)
-            events.put(Unavailable("api", "it has ended the stream of results"))
-        except MarsError as error:
-            events.put(error)
-
-    threading.Thread(target=follow, name=f"tail-{name}", daemon=True).start()
-    return events
 
 
 def _line(event: ResultEvent) -> str:
@@ -89,39 +84,94 @@ class _Events:
     """A queue of events, ended by an error, that can be looked into without taking."""
 
     def __init__(self) -> None:
+        self.away = False
+        """Whether the API is: that no event comes means nothing then."""
         self._queue: queue.SimpleQueue[ResultEvent | MarsError] = queue.SimpleQueue()
-        self._head: ResultEvent | None = None
+        self._head: ResultEvent | MarsError | None = None
 
     def put(self, event: ResultEvent | MarsError) -> None:
         self._queue.put(event)
 
     def look(self, wait_s: float | None) -> ResultEvent | None:
         """The next event, which stays; None: none came in so long. Raises what ended them."""
-        if self._head is None:
+        while self._head is None:
+            away = self.away
             try:
-                found = self._queue.get(timeout=wait_s)
+                self._head = self._queue.get(timeout=wait_s)
             except queue.Empty:
-                return None
-            if isinstance(found, MarsError):
-                raise found
-            self._head = found
+                if not (away or self.away):
+                    return None
+        if isinstance(self._head, MarsError):
+            raise self._head
         return self._head
 
     def take(self) -> None:
         self._head = None
 
 
+class _Follower:
+    """Reads the events of a task in a thread, from an API that may be away now and then."""
+
+    def __init__(self, client: Client, name: str, events: _Events) -> None:
+        self.over = threading.Event()
+        """The command ends, and its client with it."""
+        self._client = client
+        self._name = name
+        self._events = events
+        self._place: str | None = None
+        """Where to go on; None: the API has not said yet where the results begin."""
+
+    def run(self) -> None:
+        """Until the command is over, or something is wrong that waiting does not help."""
+        while True:
+            try:
+                lost = self._read()
+            except MarsError as error:
+                self._events.put(error)
+                return
+            if self.over.is_set():
+                return
+            if not self._events.away:
+                self._events.away = True
+                messages().print(f"{lost}; asking again.")
+            if self.over.wait(AGAIN_S):
+                return
+
+    def _read(self) -> Unavailable:
+        """Events until the API goes away; how. Raises what is wrong, also if it has not begun."""
+        lost = Unavailable("api", "it has ended the stream of results")
+        try:
+            for event in self._client.tail(self._name, after=self._place, reached=self._reached):
+                self._events.put(event)
+        except Unavailable as error:
+            lost = error
+        if self._place is None:
+            raise lost
+        return lost
+
+    def _reached(self, place: str) -> None:
+        self._place = place
+        self._events.away = False
+
+
 def _next_window(events: _Events, say: Callable[[ResultEvent], None] | None) -> _Window:
-    """Rows up to the first of another window or revision, or until none came for a while."""
+    """Rows up to the first of another window or revision, or until none came for a while.
+
+    Raises what ended the events, once there are no more rows before it.
+    """
     window = _Window()
-    while (event := events.look(None if window.part is None else QUIET_S)) is not None:
-        part = _part(event)
-        if window.part not in (None, part):
-            break
-        window.add(part, event.row)
-        if say is not None:
-            say(event)
-        events.take()
+    try:
+        while (event := events.look(None if window.part is None else QUIET_S)) is not None:
+            part = _part(event)
+            if window.part not in (None, part):
+                break
+            window.add(part, event.row)
+            if say is not None:
+                say(event)
+            events.take()
+    except MarsError:
+        if window.part is None:
+            raise
     return window
 
 

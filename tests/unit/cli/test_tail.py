@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from queue import Empty, SimpleQueue
 
+import httpx
 import pytest
 
 from mars.answers import ResultEvent, WindowSource
 from mars.cli import run
+from mars.client import Client
 from mars.errors import Unavailable
 
 
@@ -16,6 +20,27 @@ def event(start_s: int, page: str, revision: int = 0, *, deleted: bool = False) 
     raw = f'{{"window_start":{start_s}000,"window_end":{start_s + 10}000,"page":"{page}"}}'
     source = WindowSource(0, 1, {}, revision, deleted)
     return ResultEvent(partition=0, offset=start_s, raw=raw.encode(), source=source)
+
+
+TASK = {
+    "name": "by_page",
+    "version": 1,
+    "state": "running",
+    "detail": "",
+    "sql": "",
+    "options": {},
+    "stream": "clicks",
+    "created": 0,
+    "plan": None,
+    "output": None,
+    "versions": [],
+    "rates": {"rows_per_second": None, "messages_per_second": None},
+    "lag": None,
+    "watermark": None,
+    "ledger": None,
+    "log_bytes": None,
+    "missing": [],
+}
 
 
 class Results:
@@ -36,7 +61,7 @@ class Results:
     def task(self, _name: str) -> None:
         return None
 
-    def tail(self, _name: str) -> Iterator[ResultEvent]:
+    def tail(self, _name: str, **_more: object) -> Iterator[ResultEvent]:
         yield from self.events
         if not self.ends:
             self._gone.wait()
@@ -103,9 +128,105 @@ def test_rows_come_as_lines_of_json(
     assert capsys.readouterr().out.startswith('{"row":{"window_start":10000,')
 
 
-def test_end_of_the_stream_is_told(
+Answer = Callable[[httpx.Request], httpx.Response]
+
+
+def stream(*parts: str) -> Answer:
+    return lambda _request: httpx.Response(200, text="".join(f"{part}\n\n" for part in parts))
+
+
+def refuse(status: int) -> Answer:
+    body = {"status": status, "detail": "there is no task by_page any more"}
+    return lambda _request: httpx.Response(status, json=body)
+
+
+def nobody(_request: httpx.Request) -> httpx.Response:
+    raise httpx.ConnectError("refused")
+
+
+def result(start: int, at: int | None = None) -> str:
+    offset = start if at is None else at
+    return f'event: result\nid: 0:{offset}/{offset + 1}\ndata: {{"window_start":{start}}}'
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> list[Answer]:
+    """What the API answers to one who follows, one after the other; each knows from where."""
+    wanted: list[Answer] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if not request.url.path.endswith("/results"):
+            return httpx.Response(200, json=TASK)
+        return wanted.pop(0)(request)
+
+    made = partial(Client, transport=httpx.MockTransport(answer))
+    monkeypatch.setattr("mars.cli.tail.Client", made)
+    monkeypatch.setattr("mars.cli.tail.AGAIN_S", 0)
+    return wanted
+
+
+def test_api_that_comes_back_goes_on_behind_the_last_row(
+    answers: list[Answer], capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[str | None] = []
+
+    def noted(then: Answer) -> Answer:
+        def answer(request: httpx.Request) -> httpx.Response:
+            asked.append(request.headers.get("last-event-id"))
+            return then(request)
+
+        return answer
+
+    steps = (stream(": hello\nid: /0"), nobody, refuse(503), stream(result(0)), stream(result(1)))
+    answers += [noted(step) for step in (*steps, refuse(404))]
+    assert run(["tail", "by_page", "--json", "--api", "http://mars"]) == 3
+    told = capsys.readouterr()
+    assert told.out.splitlines() == ['{"window_start":0}', '{"window_start":1}']
+    assert asked == [None, "/0", "/0", "/0", "0:0/1", "0:1/2"]
+    assert told.err.count("it has ended the stream of results; asking again.") == 3
+    assert "there is no task by_page any more" in told.err
+
+
+def test_window_is_not_taken_for_complete_while_the_api_is_away(
+    answers: list[Answer],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    quiet = threading.Event()
+
+    class Watched(SimpleQueue[object]):
+        def get(self, block: bool = True, timeout: float | None = None) -> object:
+            try:
+                return super().get(block, timeout)
+            except Empty:
+                quiet.set()
+                raise
+
+    def later(_request: httpx.Request) -> httpx.Response:
+        assert quiet.wait(5)
+        return stream(result(0, at=1))(_request)
+
+    monkeypatch.setattr("mars.cli.tail.QUIET_S", 0.05)
+    monkeypatch.setattr("queue.SimpleQueue", Watched)
+    answers += [stream(result(0, at=0)), later, refuse(404)]
+    assert run(["tail", "by_page", "--api", "http://mars"]) == 3
+    assert "00:00:00  2 rows" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("status", "code"), [(401, 4), (403, 4), (404, 3)])
+def test_what_waiting_does_not_help_ends_it(
+    answers: list[Answer], status: int, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers += [stream(": hello\nid: /0"), refuse(status)]
+    assert run(["tail", "by_page", "--api", "http://mars"]) == code
+    assert "there is no task by_page any more" in capsys.readouterr().err
+
+
+def test_end_of_the_stream_is_told_behind_its_rows(
     results: type[Results], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    results.ends = True
+    results.events, results.ends = (event(10, "/a"),), True
     assert run(["tail", "by_page", "--api", "http://mars"]) == 1
-    assert "it went away" in capsys.readouterr().err
+    told = capsys.readouterr()
+    assert "it went away" in told.err
+    assert '"/a"' in told.out
