@@ -243,7 +243,10 @@ class Client:
         options: Mapping[str, object] | None = None,
         expected_version: int | None = None,
     ) -> Task:
-        """Make a new version, if the current one is the expected one (None: whatever it is)."""
+        """Make a new version, if the current one is the expected one (None: whatever it is).
+
+        Options that are not among `options` return to their defaults.
+        """
         headers = None if expected_version is None else {"If-Match": f'"{expected_version}"'}
         body = {"sql": sql, "options": options or {}}
         return self._call("PUT", _task(name), Task, body=body, headers=headers)

@@ -1,4 +1,4 @@
-"""What `mars task add` does where the task exists: show what would change, ask, change it."""
+"""How a task that exists gets a new version: what changes is shown; `mars task add` asks first."""
 
 from __future__ import annotations
 
@@ -41,6 +41,21 @@ def change_existing(
     if not yes:
         _ask(name)
     return client.change_task(name, sql, options=options, expected_version=found.version)
+
+
+def change_named(
+    client: Client, name: str, sql: str, named: Mapping[str, object], expected_version: int | None
+) -> Task:
+    """The task with another query and the options that are named; one named as "" has its default.
+
+    Raises VersionMismatch where somebody else changes it meanwhile.
+    """
+    found = client.task(name)
+    merged = {**found.options, **named}
+    options = {option: value for option, value in merged.items() if value != ""}
+    _show(list(difference(found, sql, options)))
+    expected = found.version if expected_version is None else expected_version
+    return client.change_task(name, sql, options=options, expected_version=expected)
 
 
 def difference(found: Task, sql: str, options: Mapping[str, object]) -> Iterator[str]:

@@ -26,7 +26,7 @@ from mars.cli.shared import (
 )
 from mars.cli.streams import read_object
 from mars.cli.tables import clock, number, table
-from mars.cli.task_changes import change_existing
+from mars.cli.task_changes import change_existing, change_named
 from mars.client import Client
 from mars.errors import Conflict, Rejected
 
@@ -120,14 +120,16 @@ def change(
     api: str | None,
     as_json: bool,
 ) -> None:
-    """Give a task a new version, from FILE or --sql."""
+    """Give a task a new version, from FILE or --sql, and show what changes.
+
+    Options that are not named stay as they are; NAME= (with nothing behind it) returns one to its
+    default.
+    """
     body = _definition(file, sql)
-    settings = {**_object(body.get("options")), **_pairs(options)}
+    named = {**_object(body.get("options")), **_pairs(options)}
     with Client(api_address(api)) as client:
-        found = client.change_task(
-            name, str(body["sql"]), options=settings, expected_version=expect
-        )
-    _tell(found, as_json, f"Task {found.name} is now at version {found.version}.")
+        found = change_named(client, name, str(body["sql"]), named, expect)
+    _tell(found, as_json, f"Task {found.name} is at version {found.version}.")
 
 
 @task.command("list")

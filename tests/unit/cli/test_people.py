@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from mars.answers import Task
 from mars.cli import cli, run
 from mars.cli.completion import SHELLS
 from mars.client import Client
@@ -116,6 +117,57 @@ def test_history_is_for_new_tasks_only(world: World, capsys: pytest.CaptureFixtu
     assert add(OTHER, "--start", "earliest", "--yes") == 4
     assert "there is a task by_sip" in capsys.readouterr().err
     assert version(world) == 1
+
+
+# ---------------------------------------------------------------------- mars task change
+
+
+def change(sql: str, *arguments: str) -> int:
+    return run(["task", "change", "by_sip", "--sql", sql, *arguments, *API])
+
+
+def test_options_that_are_not_named_stay_and_the_change_is_shown(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert add(BY_SIP, "--option", "idle_after=1min", "--option", "output_topic=mine") == 0
+    world.begin_newest()
+    capsys.readouterr()
+    assert change(BY_SIP, "--option", "delay=1min") == 0
+    told = capsys.readouterr().err
+    assert "+option delay = 1min" in told
+    assert "-option" not in told
+    assert "is at version 2" in told
+    kept = {"idle_after": "1min", "output_topic": "mine", "delay": "1min"}
+    assert world.definition().current.options == kept
+
+
+def test_option_that_is_named_without_a_value_returns_to_its_default(
+    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert add(BY_SIP, "--option", "delay=2s", "--option", "idle_after=1min") == 0
+    world.begin_newest()
+    file = tmp_path / "by_sip.json"
+    file.write_text(json.dumps({"sql": BY_SIP, "options": {"delay": "1s"}}))
+    assert run(["task", "change", "by_sip", str(file), "--option", "idle_after=", *API]) == 0
+    assert "-option idle_after = 1min" in capsys.readouterr().err
+    assert world.definition().current.options == {"delay": "1s"}
+
+
+def test_change_of_a_version_that_is_not_the_expected_one_is_refused(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert add(BY_SIP) == 0
+    assert change(OTHER, "--expect", "7") == 4
+    real = Client.task
+
+    def changed_meanwhile(client: Client, name: str) -> Task:
+        found = real(client, name)
+        client.change_task(name, OTHER)
+        return found
+
+    monkeypatch.setattr(Client, "task", changed_meanwhile)
+    assert change(BY_SIP, "--option", "delay=1s") == 4
+    assert world.definition().current.options == {}
 
 
 # ------------------------------------------------------------------------------ mars top
