@@ -138,7 +138,10 @@ class AsyncClient:
         after: str | None = None,
         reached: Callable[[str], None] | None = None,
     ) -> AsyncIterator[ResultEvent]:
-        """Result rows as they are committed, see `Client.tail`; may be cancelled at any time."""
+        """Result rows as they are committed, see `Client.tail`; may be cancelled at any time.
+
+        `reached` is called in the thread that reads them.
+        """
         events = self._client.tail(name, after=after, reached=reached)
         thread = _OwnThread(f"tail-{name}")
         try:

@@ -7,6 +7,7 @@ from time import sleep
 
 import click
 import msgspec
+from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
 from mars.answers import Backfill, Task
@@ -73,7 +74,7 @@ def _told(client: Client, found: Task) -> Task:
         click.echo(msgspec.json.encode(_Line(found.name, found.state, found.backfill)).decode())
         if not _goes_on(found):
             return found
-        found = _next(client, found)
+        found = _next(client, found, messages())
 
 
 def _shown(client: Client, found: Task) -> Task:
@@ -82,23 +83,28 @@ def _shown(client: Client, found: Task) -> Task:
         TextColumn(field, markup=False) for field in ("{task.description}", "{task.fields[rest]}")
     )
     columns = (name, BarColumn(), TaskProgressColumn(), rest)
-    with Progress(*columns, console=messages(), transient=True) as progress:
+    console = messages()
+    with Progress(*columns, console=console, transient=True) as progress:
         bar = progress.add_task(found.name, total=100, rest="")
         while True:
             percent = 0.0 if found.backfill is None else found.backfill.percent
             progress.update(bar, completed=percent, rest=_rest(found))
             if not _goes_on(found):
                 return found
-            found = _next(client, found)
+            found = _next(client, found, console)
 
 
-def _next(client: Client, found: Task) -> Task:
-    """The task a moment later; as it was, if the API does not answer just then."""
-    sleep(POLL_S)
-    try:
-        return client.task(found.name)
-    except Unavailable:
-        return found
+def _next(client: Client, found: Task, console: Console) -> Task:
+    """The task a moment later; an API that does not answer is asked again, which is told once."""
+    told = False
+    while True:
+        sleep(POLL_S)
+        try:
+            return client.task(found.name)
+        except Unavailable as error:
+            if not told:
+                console.print(f"{error}; asking again.")
+            told = True
 
 
 def _rest(found: Task) -> str:

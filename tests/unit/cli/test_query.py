@@ -251,6 +251,24 @@ def test_each_look_is_a_line_of_json(
     assert lines[0]["backfill"]["lanes"] == [{"lane": "0@b1", "first": 0, "next": 0, "end": 2_000}]
 
 
+def test_api_that_is_away_meanwhile_is_told_once_and_asked_again(
+    history: World,
+    between_looks: list[Callable[[], None]],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    history.start_in_store()
+    capsys.readouterr()
+
+    def fail() -> None:
+        history.registry.fail_next("task")
+
+    between_looks += [fail, fail, lambda: map_all(history)]
+    assert run(["backfill", "by_sip", "--json", *API]) == 0
+    told = capsys.readouterr()
+    assert told.err.count("asking again") == 1
+    assert len(told.out.splitlines()) == 2
+
+
 def test_task_without_history_is_done_at_once(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
