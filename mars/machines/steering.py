@@ -189,7 +189,7 @@ class Steering:
             for bucket, at_s in self._moved_at_s.items()
             if now_s - at_s < limits.bucket_rest_s
         ).union(assisted, self._hot(loads))
-        reducers = as_seen(loads.reducers, self._choice.strategy)
+        reducers = loads.reducers  # relief heeds capacities whatever the strategy
         if now_s >= self._relief_after_s:
             relief = relieve(reducers, resting, limits.press)
             if relief:
@@ -200,7 +200,8 @@ class Steering:
         back = restore(self._loans, reducers, resting, limits.press)
         if back or self._choice.strategy is Strategy.HASH:
             return back
-        return spread(reducers, resting, limits.spread, len(owners))
+        seen = as_seen(reducers, self._choice.strategy)
+        return spread(seen, resting, limits.spread, len(owners))
 
     def assistants(
         self, loads: Loads, owners: Mapping[Bucket, MemberId], present: Assistants

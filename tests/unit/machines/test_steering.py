@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+import pytest
+
 from mars.machines.balancing import SpreadLimits
 from mars.machines.scaling import Demand
 from mars.machines.steering import Loads, Steering, SteeringLimits
@@ -80,6 +82,28 @@ def test_pressure_is_relieved_without_waiting_for_the_cool_down_and_given_back()
     assert steering.moves(Loads(59.0, relieved), after) == []
     (back,) = steering.moves(Loads(61.0, relieved), after)
     assert (back.bucket, back.target) == (0, a)
+
+
+@pytest.mark.parametrize("strategy", [Strategy.HASH, Strategy.GREEDY, None])
+def test_relief_heeds_what_reducers_may_use_whatever_the_strategy(
+    strategy: Strategy | None,
+) -> None:
+    steering = Steering(replace(LIMITS, strategy=strategy))
+    a, b = MemberId("a"), MemberId("b")
+    full = reducer({0: 0.2, 1: 0.3}, queue=0.9, growth=0.1)
+    half, whole = (reducer({3: 0.4}, capacity=capacity) for capacity in (0.5, 1.0))
+
+    assert look(steering, Loads(0.0, {a: full, b: half})) == []  # 0.375 of a core, and no more
+    (lent,) = look(steering, Loads(1.0, {a: full, b: whole}))
+    steering.moved([lent], 1.0)
+    after = {**OWNERS, lent.bucket: b}
+    borrower = reducer({lent.bucket: 0.2, 3: 0.05})
+    homes = (reducer({1: 0.3}, capacity=capacity) for capacity in (0.5, 1.0))
+    narrow, wide = (Loads(90.0, {a: home, b: borrower}) for home in homes)
+
+    assert steering.moves(narrow, after) == []
+    (back,) = steering.moves(wide, after)
+    assert (back.bucket, back.target) == (lent.bucket, a)
 
 
 def test_who_is_leaving_is_neither_relieved_nor_a_target() -> None:
