@@ -531,7 +531,10 @@ class MemberView(Answer):
     missing: list[str]
     partitions: list[PartitionView]
     buckets: list[BucketView]
-    age_s: float | None = Field(description="of all this, if the clocks of both machines agree")
+    age_s: float | None = Field(
+        description="of all this, by the leader's clock; what it does not watch, and while nobody"
+        " leads, by the clocks of both machines"
+    )
     leaving: bool = Field(description="it stops once its buckets have gone elsewhere")
 
 
@@ -542,6 +545,7 @@ class WantedView(Answer):
     present: int
     wanted: int
     reason: str
+    kind: str = Field(description="the load is above, capped, within, lull, below or unknown")
 
 
 class MoveView(Answer):
@@ -552,6 +556,7 @@ class MoveView(Answer):
     target: str
     reason: str
     at: int
+    kind: str = Field(description="because of members, use, pressure, or return after that")
 
 
 class AssistedView(Answer):
@@ -562,18 +567,50 @@ class AssistedView(Answer):
     reason: str
 
 
+class AssistantChangeView(Answer):
+    """Who merged a bucket's log from then on, perhaps nobody, and why."""
+
+    bucket: int
+    assistants: list[str]
+    reason: str
+    at: int
+
+
+class StrategyChangeView(Answer):
+    """How buckets were spread from then on, and why."""
+
+    strategy: str
+    reason: str
+    at: int
+
+
+class LentView(Answer):
+    """A bucket that was moved to relieve its home, to which it goes back."""
+
+    bucket: int
+    home: str
+    borrower: str
+
+
 class BalanceView(Answer):
-    """What the leader makes of the loads; `moves` are the last ones, oldest first."""
+    """What the leader makes of the loads; moves and changes are the last ones, oldest first."""
 
     mean_use: float
     deviation: float
     pressure: dict[str, float]
     wanted: list[WantedView]
     moves: list[MoveView]
+    moves_total: int = Field(description="since this leader began")
+    moves_by_kind: dict[str, int]
     strategy: str = Field(description="how buckets are spread: hash, greedy, weighted, split")
     strategy_reason: str
+    strategy_kind: str = Field(description="set, unknown, hot, uneven, even or between")
     rows_ratio: float = Field(description="max/min of the reducers' rows, by capacity")
     assisted: list[AssistedView]
+    lent: list[LentView] = Field(description="64 at the most")
+    lent_total: int
+    assistant_changes: list[AssistantChangeView]
+    strategy_changes: list[StrategyChangeView]
 
 
 class LeaderView(Answer):

@@ -298,7 +298,7 @@ class SimulatedReducers:
             self._ready_at[move.bucket] = self.now + 1 + MOVE_PAUSE_S
         moved = {move.bucket for move in moves}
         self._assistants = {b: who for b, who in self._assistants.items() if b not in moved}
-        self.steering.moved(moves, float(self.now))
+        self.steering.moving(moves, float(self.now))
         self.moves += moves
 
 

@@ -585,6 +585,7 @@ class Wanted(_Answer, frozen=True):
     present: int
     wanted: int
     reason: str
+    kind: str = "unknown"
 
 
 class Move(_Answer, frozen=True):
@@ -595,6 +596,7 @@ class Move(_Answer, frozen=True):
     target: str
     reason: str
     at: int
+    kind: str = "members"
 
 
 class Assisted(_Answer, frozen=True):
@@ -605,8 +607,33 @@ class Assisted(_Answer, frozen=True):
     reason: str
 
 
+class AssistantChange(_Answer, frozen=True):
+    """Who merged a bucket's log from then on, perhaps nobody, and why."""
+
+    bucket: int
+    assistants: list[str]
+    reason: str
+    at: int
+
+
+class StrategyChange(_Answer, frozen=True):
+    """How buckets were spread from then on, and why."""
+
+    strategy: str
+    reason: str
+    at: int
+
+
+class Lent(_Answer, frozen=True):
+    """A bucket that was moved to relieve its home, to which it goes back."""
+
+    bucket: int
+    home: str
+    borrower: str
+
+
 class Balance(_Answer, frozen=True):
-    """What the leader makes of the loads; `moves` are the last ones, oldest first."""
+    """What the leader makes of the loads; moves and changes are the last ones, oldest first."""
 
     mean_use: float
     deviation: float
@@ -617,6 +644,13 @@ class Balance(_Answer, frozen=True):
     strategy_reason: str = ""
     rows_ratio: float = 1.0
     assisted: list[Assisted] = []
+    moves_total: int = 0
+    moves_by_kind: dict[str, int] = {}
+    strategy_kind: str = ""
+    lent: list[Lent] = []
+    lent_total: int = 0
+    assistant_changes: list[AssistantChange] = []
+    strategy_changes: list[StrategyChange] = []
 
 
 class Leader(_Answer, frozen=True):

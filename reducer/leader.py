@@ -40,7 +40,6 @@ from mars.ports import (
     Coordinator,
     Head,
     MemberInfo,
-    Move,
     PartialLog,
     ProgressLog,
     Registry,
@@ -257,7 +256,9 @@ class LeaderLoop:
             self._mappers = self._coordinator.members("mapper")
         now_s = time.monotonic()
         fresh = self._freshness.fresh([*reducers.values(), *self._mappers.values()], now_s)
-        return loads_of(reducers, self._mappers, assignment, fresh, self._limits.room_bytes, now_s)
+        room_bytes, ages_s = self._limits.room_bytes, self._freshness.ages_s(now_s)
+        loads = loads_of(reducers, self._mappers, assignment, fresh, room_bytes, now_s)
+        return replace(loads, wall_ms=_wall_ms(), ages_s=ages_s)
 
     def _look_at_store(
         self, tasks: Iterable[TaskName]
@@ -345,8 +346,8 @@ class LeaderLoop:
 
     def _act(self, decision: Decision) -> None:
         match decision:
-            case PublishAssignment(assignment=assignment, reason=reason, moves=moves):
-                self._publish(assignment, reason, moves)
+            case PublishAssignment():
+                self._publish(decision)
             case BeginVersion(definition=definition):
                 self._begin_version(definition)
             case CopyDefinition(definition=definition):
@@ -370,16 +371,16 @@ class LeaderLoop:
             case _:
                 self._act_on_store(decision)
 
-    def _publish(self, assignment: Assignment, reason: str, moves: tuple[Move, ...]) -> None:
+    def _publish(self, decision: PublishAssignment) -> None:
         """Note the epochs in Kafka first: they must never be given twice, ZooKeeper lost or not."""
-        # Before the outcome, which may stay unknown: to let buckets rest in vain does no harm.
-        self._leading.published(moves, time.monotonic(), int(time.time() * 1000))
+        assignment, reason = decision.assignment, decision.reason
+        self._leading.publishing(decision, time.monotonic(), _wall_ms())
         highest = max(owner.epoch for owner in assignment.owners.values())
         self._control.put_epochs(assignment.leader_epoch, assignment.store_epoch, highest)
         epoch = assignment.store_epoch
         if self._coordinator.publish(assignment):
             logs.info(self._log, "assignment published", reason=reason, store_epoch=epoch)
-            for move in moves[:MOVES_LOGGED]:
+            for move in decision.moves[:MOVES_LOGGED]:
                 logs.info(
                     self._log,
                     "a bucket moves",
@@ -460,6 +461,10 @@ def _partial_lost(members: Iterable[MemberInfo], assignment: Assignment | None) 
     return assignment is not None and any(
         member.load.get(LOST_EPOCH) == assignment.store_epoch for member in members
     )
+
+
+def _wall_ms() -> int:
+    return int(time.time() * 1000)
 
 
 def _deleted(task: TaskDefinition) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from api.schemas import (
+    AssistantChangeView,
     AssistedView,
     Backlog,
     BalanceView,
@@ -13,17 +14,19 @@ from api.schemas import (
     BucketView,
     ClusterView,
     LeaderView,
+    LentView,
     MemberView,
     MoveView,
     OwnerView,
     PartitionView,
+    StrategyChangeView,
     TaskBacklog,
     WantedView,
 )
 from api.services.context import BucketCount, Cluster, Ports
 from api.services.missing import Away, Missing
 from api.services.sampling import Sample, Sampler
-from mars.ports import Assignment, Balance, BucketLoad, MemberInfo
+from mars.ports import Assignment, Assisted, Balance, BucketLoad, MemberInfo
 from mars.types import MemberId
 
 ROLES = ("mapper", "reducer", "api", "bulk")
@@ -71,16 +74,17 @@ class ClusterService:
         answer = missing.begin("zookeeper", coordinator.assignment)
         members = self.members(missing)
         assignment = answer()
-        sample = self._sampler.latest()
+        sample, balance = self._sampler.latest(), balance_of(members)
+        ages_s = ages_of(members, balance, self._ports.now_ms())
         return ClusterView(
             namespace=self._cluster.namespace,
             version=self._version,
             buckets=buckets,
             store_epoch=assignment.store_epoch if assignment else None,
             leader=_leader(assignment, members),
-            members=[_member(members[name], self._ports.now_ms()) for name in sorted(members)],
+            members=[_member(members[name], ages_s.get(name)) for name in sorted(members)],
             assignment=_owners(assignment),
-            balance=_balance(balance_of(members)),
+            balance=_balance(balance),
             backlog=_backlog(sample),
             missing=sorted({*missing.services, *sample.missing}),
         )
@@ -111,6 +115,16 @@ def balance_of(members: Members) -> Balance | None:
     return max(said, key=lambda pair: pair[0])[1] if said else None
 
 
+def ages_of(members: Members, balance: Balance | None, now_ms: int) -> dict[MemberId, float]:
+    """How long ago each member reported, in seconds: by the leader's clock, else by two clocks."""
+    heard = balance.ages_s if balance is not None else {}
+    return {
+        name: heard.get(name, max(0, now_ms - info.reported_ms) / 1000)
+        for name, info in members.items()
+        if info.reported_ms
+    }
+
+
 def _balance(balance: Balance | None) -> BalanceView | None:
     if balance is None:
         return None
@@ -119,7 +133,13 @@ def _balance(balance: Balance | None) -> BalanceView | None:
         deviation=balance.deviation,
         pressure={str(member): value for member, value in balance.pressure.items()},
         wanted=[
-            WantedView(role=each.role, present=each.present, wanted=each.wanted, reason=each.reason)
+            WantedView(
+                role=each.role,
+                present=each.present,
+                wanted=each.wanted,
+                reason=each.reason,
+                kind=each.kind,
+            )
             for each in balance.wanted
         ],
         moves=[
@@ -129,16 +149,39 @@ def _balance(balance: Balance | None) -> BalanceView | None:
                 target=move.target,
                 reason=move.reason,
                 at=move.at_ms,
+                kind=move.kind,
             )
             for move in balance.moves
         ],
+        moves_total=balance.moves_total,
+        moves_by_kind={kind.value: count for kind, count in balance.moves_by_kind.items()},
         strategy=balance.strategy,
         strategy_reason=balance.strategy_reason,
+        strategy_kind=balance.strategy_kind,
         rows_ratio=balance.rows_ratio,
         assisted=[
             AssistedView(bucket=each.bucket, assistants=list(each.assistants), reason=each.reason)
             for each in balance.assisted
         ],
+        lent=[
+            LentView(bucket=each.bucket, home=each.home, borrower=each.borrower)
+            for each in balance.lent
+        ],
+        lent_total=balance.lent_total,
+        assistant_changes=[_assistant_change(each) for each in balance.assistant_changes],
+        strategy_changes=[
+            StrategyChangeView(strategy=each.strategy, reason=each.reason, at=each.at_ms)
+            for each in balance.strategy_changes
+        ],
+    )
+
+
+def _assistant_change(change: Assisted) -> AssistantChangeView:
+    return AssistantChangeView(
+        bucket=change.bucket,
+        assistants=list(change.assistants),
+        reason=change.reason,
+        at=change.at_ms,
     )
 
 
@@ -153,7 +196,7 @@ def _load(load: BucketLoad | None) -> BucketLoadView | None:
     )
 
 
-def _member(info: MemberInfo, now_ms: int) -> MemberView:
+def _member(info: MemberInfo, age_s: float | None) -> MemberView:
     loads = {load.bucket: load for load in info.loads}
     return MemberView(
         id=info.id,
@@ -183,7 +226,7 @@ def _member(info: MemberInfo, now_ms: int) -> MemberView:
             )
             for status in info.buckets
         ],
-        age_s=max(0, now_ms - info.reported_ms) / 1000 if info.reported_ms else None,
+        age_s=age_s,
         leaving=info.leaving,
     )
 

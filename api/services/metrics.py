@@ -9,14 +9,14 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from api.schemas import FigurePoint
-from api.services.cluster import ROLES, ClusterService, balance_of
+from api.services.cluster import ROLES, ClusterService, ages_of, balance_of
 from api.services.context import Ports
 from api.services.figures import FigureService
 from api.services.health import Health
 from api.services.missing import Missing
 from api.services.requests import RequestFigures
 from api.services.sampling import Sample, Sampler, TaskFigures
-from mars.ports import Assignment, Ledger, MemberInfo
+from mars.ports import Assignment, Balance, Ledger, MemberInfo, MoveKind
 from mars.types import MemberId, TaskName
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -73,9 +73,12 @@ class MetricService:
         assignment = missing.ask("zookeeper", self._ports.coordinator.assignment)
         if "zookeeper" not in missing.services:
             yield _counts(members)
+        balance = balance_of(members)
         yield from _members(members)
+        yield _ages(members, balance, self._ports.now_ms())
         yield from _tracker(members)
-        yield from _balance(members)
+        yield from _buckets(members)
+        yield from _balance(balance)
         yield from _assisting(members)
         yield from _store(assignment)
         yield GaugeMetricFamily(
@@ -220,6 +223,17 @@ def _members(members: Mapping[MemberId, MemberInfo]) -> Iterator[Metric]:
         yield family
 
 
+def _ages(members: Mapping[MemberId, MemberInfo], balance: Balance | None, now_ms: int) -> Metric:
+    ages = GaugeMetricFamily(
+        "mars_member_report_age_seconds",
+        "Since a process last reported, by the leader's clock where it watches it.",
+        labels=["member", "role"],
+    )
+    for name, age_s in ages_of(members, balance, now_ms).items():
+        ages.add_metric([name, members[name].role], age_s)
+    return ages
+
+
 def _tracker(members: Mapping[MemberId, MemberInfo]) -> Iterator[Metric]:
     """The ackers of the tuple tracker; nothing where it is off."""
     pending = GaugeMetricFamily(
@@ -251,17 +265,30 @@ def _assisting(members: Mapping[MemberId, MemberInfo]) -> Iterator[Metric]:
     yield segments
 
 
-def _balance(members: Mapping[MemberId, MemberInfo]) -> Iterator[Metric]:
-    buckets = GaugeMetricFamily(
+def _buckets(members: Mapping[MemberId, MemberInfo]) -> Iterator[Metric]:
+    """What owners and assistants say of the buckets that cost them most."""
+    labels = ["bucket", "member"]
+    use = GaugeMetricFamily(
         "mars_bucket_use",
         "CPU seconds a second of a bucket: of its owner, and of who assists it.",
-        labels=["bucket", "member"],
+        labels=labels,
+    )
+    rows = GaugeMetricFamily(
+        "mars_bucket_rows_per_second", "Rows that its owner reads of a bucket.", labels=labels
+    )
+    backlog = GaugeMetricFamily(
+        "mars_bucket_backlog_bytes", "What its owner has not read of a bucket.", labels=labels
     )
     for name, info in members.items():
         for load in info.loads:
-            buckets.add_metric([str(load.bucket), name], load.use)
-    yield buckets
-    balance = balance_of(members)
+            where = [str(load.bucket), name]
+            use.add_metric(where, load.use)
+            rows.add_metric(where, load.rows_per_second)
+            backlog.add_metric(where, load.backlog_bytes)
+    yield from (use, rows, backlog)
+
+
+def _balance(balance: Balance | None) -> Iterator[Metric]:
     if balance is None:
         return
     yield GaugeMetricFamily("mars_reducer_use_mean", "Of a core.", value=balance.mean_use)
@@ -271,13 +298,11 @@ def _balance(members: Mapping[MemberId, MemberInfo]) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "mars_reducer_rows_ratio", "Max/min of the reducers' rows.", value=balance.rows_ratio
     )
-    yield CounterMetricFamily(
-        "mars_bucket_moves", "Buckets moved since this leader began.", value=balance.moves_total
-    )
+    yield from _moves(balance)
     strategy = GaugeMetricFamily(
-        "mars_balance_strategy", "1 for how buckets are spread.", labels=["strategy"]
+        "mars_balance_strategy", "1 for how buckets are spread.", labels=["strategy", "kind"]
     )
-    strategy.add_metric([balance.strategy], 1)
+    strategy.add_metric([balance.strategy, balance.strategy_kind], 1)
     yield strategy
     assistants = GaugeMetricFamily(
         "mars_bucket_assistants", "How many reducers merge for it.", labels=["bucket"]
@@ -292,11 +317,23 @@ def _balance(members: Mapping[MemberId, MemberInfo]) -> Iterator[Metric]:
         pressure.add_metric([name], value)
     yield pressure
     wanted = GaugeMetricFamily(
-        "mars_wanted_members", "How many the load asks for.", labels=["role"]
+        "mars_wanted_members", "How many the load asks for.", labels=["role", "kind"]
     )
     for each in balance.wanted:
-        wanted.add_metric([each.role], each.wanted)
+        wanted.add_metric([each.role, each.kind], each.wanted)
     yield wanted
+
+
+def _moves(balance: Balance) -> Iterator[Metric]:
+    moves = CounterMetricFamily(
+        "mars_bucket_moves", "Buckets moved since this leader began.", labels=["kind"]
+    )
+    for kind in MoveKind:
+        moves.add_metric([kind], balance.moves_by_kind.get(kind, 0))
+    yield moves
+    yield GaugeMetricFamily(
+        "mars_buckets_lent", "Buckets that were moved under pressure.", value=balance.lent_total
+    )
 
 
 def _store(assignment: Assignment | None) -> Iterator[Metric]:

@@ -97,6 +97,10 @@ def _show_cluster(cluster: Mapping[str, Any]) -> None:
     members = msgspec.convert(cluster.get("members", []), list[Member])
     shares = {each.id: each.load["cpu_use"] for each in members if "cpu_use" in each.load}
     output().print(members_table(members, shares))
+    ages_s = {each.id: each.age_s for each in members if each.age_s is not None}
+    if ages_s:
+        oldest = max(ages_s, key=lambda member: ages_s[member])
+        click.echo(f"oldest report: of {oldest}, {ages_s[oldest]:.1f} s ago")
 
 
 def _show_balance(raw: Any) -> None:
@@ -112,6 +116,10 @@ def _show_balance(raw: Any) -> None:
         click.echo(f"strategy: {balance.strategy} ({balance.strategy_reason})")
     for one in balance.assisted:
         click.echo(f"assisted: bucket {one.bucket}, by {', '.join(one.assistants)}: {one.reason}")
+    for loan in balance.lent:
+        click.echo(f"lent: bucket {loan.bucket} of {loan.home}, to {loan.borrower}")
+    if balance.lent_total > len(balance.lent):
+        click.echo(f"lent: {balance.lent_total} in all")
     for each in balance.wanted:
         click.echo(f"wanted: {each.wanted} {each.role}s ({each.present} run): {each.reason}")
     for move in balance.moves:
@@ -119,6 +127,16 @@ def _show_balance(raw: Any) -> None:
             f"moved {clock(move.at)} UTC: bucket {move.bucket}, {move.source or 'nobody'} -> "
             f"{move.target}: {move.reason}"
         )
+    _show_changes(balance)
+
+
+def _show_changes(balance: Balance) -> None:
+    """Former strategies and assistants, and why they are others now."""
+    for change in balance.strategy_changes:
+        click.echo(f"strategy {clock(change.at)} UTC: {change.strategy} ({change.reason})")
+    for each in balance.assistant_changes:
+        now = ", ".join(each.assistants) or "nobody"
+        click.echo(f"assisted {clock(each.at)} UTC: bucket {each.bucket}, by {now}: {each.reason}")
 
 
 def _show_local(local: ClusterFile) -> None:

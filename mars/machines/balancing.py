@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from statistics import fmean
 
-from mars.ports import BucketLoad, Move
+from mars.ports import BucketLoad, Move, MoveKind
 from mars.types import Bucket, MemberId
 
 IDLE_BUCKET_USE = 0.001
@@ -235,7 +235,7 @@ def spread(
             f"{source} at {book.use[source]:.2f} gives {book.weight(source, bucket):.2f} to "
             f"{target} at {book.use[target]:.2f}"
         )
-        moves.append(Move(bucket, source, target, reason))
+        moves.append(Move(bucket, source, target, reason, kind=MoveKind.USE))
         book.move(bucket, source, target)
     return moves
 

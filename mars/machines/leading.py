@@ -34,7 +34,7 @@ from mars.machines.leading_view import (
     SealStore,
     View,
 )
-from mars.machines.splitting import still_there
+from mars.machines.splitting import changes, still_there
 from mars.machines.steering import Steering, SteeringLimits
 from mars.ports import Assignment, Balance, Move, Owner, StoreIdentity
 from mars.types import AssignmentEpoch, Bucket, MemberId, StoreEpoch, TaskName
@@ -54,9 +54,11 @@ class Leading:
         self._initialised: set[TaskName] = set()
         self._sealed = False
         self._filling: frozenset[MemberId] = frozenset()
+        self._publishing: PublishAssignment | None = None
 
     def decide(self, view: View) -> list[Decision]:
         """What to change now. Act on all of it in order, then look again."""
+        self._confirm(view)
         copies = _missing_copies(view)
         assisted = view.assignment.assistants if view.assignment else {}
         partitions = sum(view.partitions.values())
@@ -76,9 +78,20 @@ class Leading:
             return copies + self._recover(view, view.identity, assignment)
         return [*copies, *self._tend(view, assignment), *self._even_out(view, assignment)]
 
-    def published(self, moves: tuple[Move, ...], now_s: float, wall_ms: int) -> None:
-        """These moves are being published, at `now_s` of the view's clock."""
-        self._steering.moved([replace(move, at_ms=wall_ms) for move in moves], now_s)
+    def publishing(self, decision: PublishAssignment, now_s: float, wall_ms: int) -> None:
+        """It is being published, at `now_s` of the view's clock. Whether it was, which may stay
+        unknown to whoever did so, the next view shows.
+        """
+        self._steering.moving(decision.moves, now_s)
+        moves = tuple(replace(move, at_ms=wall_ms) for move in decision.moves)
+        assisted = tuple(replace(one, at_ms=wall_ms) for one in decision.assisted)
+        self._publishing = replace(decision, moves=moves, assisted=assisted)
+
+    def _confirm(self, view: View) -> None:
+        """Tell of what was being published, if the view has it."""
+        last, self._publishing = self._publishing, None
+        if last is not None and view.assignment == last.assignment:
+            self._steering.published(last.moves, last.assisted)
 
     def balance(self, view: View) -> Balance:
         """What this leader makes of the loads, for people."""
@@ -133,10 +146,12 @@ class Leading:
             bucket: Owner(member, AssignmentEpoch(highest + 1))
             for bucket, member in targets.items()
         }
+        present = view.assignment.assistants if view.assignment else {}
         return PublishAssignment(
             Assignment(view.leader_epoch, store_epoch, fresh),
             reason,
             _moves(view, before, targets),
+            changes(present, {}, lambda bucket: f"store epoch {store_epoch} begins"),
         )
 
     def _recover(
@@ -191,7 +206,7 @@ class Leading:
         reason = f"buckets {moved} move" if moved else "a new leader confirms the assignment"
         if not moved and not helped:
             reason = "assistants are gone"
-        return PublishAssignment(_reassigned(view, assignment, targets), reason, moves)
+        return _published(view, assignment, targets, reason, moves)
 
     def _welcomed(self, view: View, assignment: Assignment) -> dict[Bucket, MemberId]:
         """Whose the buckets are by who is there.
@@ -219,18 +234,16 @@ class Leading:
             return self._assist(view, assignment)
         targets = before | {move.bucket: move.target for move in moves}
         reason = moves[0].reason + (f", and {len(moves) - 1} more" if len(moves) > 1 else "")
-        return [PublishAssignment(_reassigned(view, assignment, targets), reason, moves)]
+        return [_published(view, assignment, targets, reason, moves)]
 
     def _assist(self, view: View, assignment: Assignment) -> list[Decision]:
         present = assignment.assistants
         wanted = self._steering.assistants(view.loads, _owners(assignment), present)
         if wanted is None or wanted == present:
             return []
-        changed = sorted(b for b in {*wanted, *present} if wanted.get(b) != present.get(b))
-        reason = self._steering.why(changed[0])
-        reason = reason or f"buckets {changed} need no assistants with this strategy"
         given = replace(assignment, leader_epoch=view.leader_epoch, assistants=wanted)
-        return [PublishAssignment(given, reason)]
+        changed = changes(present, wanted, self._steering.why)
+        return [PublishAssignment(given, changed[0].reason, assisted=changed)]
 
     # ---------------------------------------------------------------------------- daily business
 
@@ -331,6 +344,28 @@ def _reassigned(
             for bucket, member in targets.items()
         },
         _assistants(view, assignment, targets),
+    )
+
+
+def _published(
+    view: View,
+    assignment: Assignment,
+    targets: Mapping[Bucket, MemberId],
+    reason: str,
+    moves: tuple[Move, ...],
+) -> PublishAssignment:
+    """With the assistants that stay, and why others go."""
+    given = _reassigned(view, assignment, targets)
+
+    def why(bucket: Bucket) -> str:
+        if targets.get(bucket) != assignment.owners[bucket].member:
+            return f"bucket {bucket} moves to {targets.get(bucket)}"
+        staying = given.assistants.get(bucket, ())
+        gone = [member for member in assignment.assistants[bucket] if member not in staying]
+        return f"{', '.join(gone)} goes"
+
+    return PublishAssignment(
+        given, reason, moves, changes(assignment.assistants, given.assistants, why)
     )
 
 

@@ -10,6 +10,7 @@ from mars.machines.steering import Loads
 from mars.plan import Plan, Stream
 from mars.ports import (
     Assignment,
+    Assisted,
     Claim,
     ControlState,
     Head,
@@ -28,12 +29,13 @@ from mars.types import Bucket, Lane, LeaderEpoch, MemberId, StoreEpoch, StreamNa
 class PublishAssignment:
     """Write the assignment, guarded by the leader epoch; note its epochs in mars.control.
 
-    `moves` are the buckets that change hands by it.
+    `moves` are the buckets that change hands by it, `assisted` those whose assistants change.
     """
 
     assignment: Assignment
     reason: str
     moves: tuple[Move, ...] = ()
+    assisted: tuple[Assisted, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

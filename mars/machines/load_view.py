@@ -40,7 +40,11 @@ class Freshness:
             news = before is None or before[0] != info.reported_ms
             heard[info.id] = (info.reported_ms, now_s) if news or before is None else before
         self._heard = heard
-        return frozenset(m for m, (_, at_s) in heard.items() if now_s - at_s <= STALE_S)
+        return frozenset(m for m, age_s in self.ages_s(now_s).items() if age_s <= STALE_S)
+
+    def ages_s(self, now_s: float) -> dict[MemberId, float]:
+        """How long each of those who were there at the last look has said nothing new."""
+        return {member: now_s - at_s for member, (_, at_s) in self._heard.items()}
 
 
 def loads_of(

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mars.machines.balancing import ReducerLoad
-from mars.ports import Move
+from mars.ports import Move, MoveKind
 from mars.types import Bucket, MemberId
 
 QUEUE_SHARE = 0.5
@@ -96,7 +96,7 @@ def relieve(
             f"room, growing by {load.growth:.1%} a second); {target} at "
             f"{pressure(fresh[target]):.2f} is the lightest"
         )
-        moves.append(Move(bucket, source, target, reason))
+        moves.append(Move(bucket, source, target, reason, kind=MoveKind.PRESSURE))
     return moves
 
 
@@ -153,5 +153,5 @@ def restore(
             continue
         added[loan.home] = more
         reason = f"{loan.home} has room again (backlog {home.queue:.0%}): back from the relief"
-        moves.append(Move(bucket, loan.borrower, loan.home, reason))
+        moves.append(Move(bucket, loan.borrower, loan.home, reason, kind=MoveKind.RETURN))
     return moves

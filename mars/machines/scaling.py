@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mars.ports import Wanted
+from mars.ports import Wanted, WantedKind
 
 DRAIN_S = 60.0
 """In which time a backlog should be gone: what that takes counts as load."""
@@ -89,8 +89,17 @@ def wanted(role: str, members: Sequence[Demand], most: int, limits: ScaleLimits)
     reason = _reason(mean, present, need, limits, capped=sum(asked) < sum(each))
     if held:
         reason += f"; {held} of {present} are held back: what lies ahead of them does not count"
-    many, few = mean > limits.high and need > present, mean < limits.low and need < present
-    return Wanted(role, present, need if many or few else present, reason)
+    kind = _kind(mean, present, need, limits)
+    changes = kind in {WantedKind.ABOVE, WantedKind.BELOW}
+    return Wanted(role, present, need if changes else present, reason, kind)
+
+
+def _kind(mean: float, present: int, need: int, limits: ScaleLimits) -> WantedKind:
+    if mean > limits.high:
+        return WantedKind.ABOVE if need > present else WantedKind.CAPPED
+    if mean < limits.low and need < present:
+        return WantedKind.BELOW
+    return WantedKind.WITHIN
 
 
 def _reason(mean: float, present: int, need: int, limits: ScaleLimits, *, capped: bool) -> str:

@@ -6,7 +6,7 @@ its log, and it alone; but what lies there unread others can merge into less (`a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 from mars.machines.balancing import ReducerLoad
@@ -111,6 +111,14 @@ def still_there(
         if bucket in owners and owners[bucket] == before.get(bucket)
     }
     return {bucket: members for bucket, members in kept.items() if members}
+
+
+def changes(
+    before: Assistants, after: Assistants, why: Callable[[Bucket], str]
+) -> tuple[Assisted, ...]:
+    """The buckets whose assistants are others than before, and who they are now."""
+    changed = sorted(b for b in {*before, *after} if after.get(b, ()) != before.get(b, ()))
+    return tuple(Assisted(bucket, after.get(bucket, ()), why(bucket)) for bucket in changed)
 
 
 def told(present: Assistants, reasons: Mapping[Bucket, str]) -> tuple[Assisted, ...]:

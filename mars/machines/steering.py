@@ -30,15 +30,34 @@ from mars.machines.splitting import (
     splittable,
     told,
 )
-from mars.machines.strategies import Choice, Strategy, as_seen, choose, rows_ratio
-from mars.ports import Balance, Move, Wanted
+from mars.machines.strategies import (
+    Choice,
+    ChoiceKind,
+    Strategy,
+    as_seen,
+    choose,
+    rows_ratio,
+)
+from mars.ports import (
+    Assisted,
+    Balance,
+    Lent,
+    Move,
+    MoveKind,
+    StrategyChange,
+    Wanted,
+    WantedKind,
+)
 from mars.types import Bucket, MemberId
 
 RELIEF_PAUSE_S = 5.0
 """Between two reliefs: a move takes about a second, and its effect on a backlog shows soon."""
 
 MOVES_TOLD = 10
-"""Moves named in a report: 2 kB of it."""
+"""Moves named in a report: 2 kB of it. As many changes of assistants, and of the strategy."""
+
+LENT_TOLD = 64
+"""Buckets on loan named in a report: 5 kB of it. Seldom more than one for each reducer is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +84,8 @@ class SteeringLimits:
 
 @dataclass(frozen=True, slots=True)
 class Loads:
-    """What the leader knows of all loads at one moment; `now_s` is its own monotonic clock.
+    """What the leader knows of all loads at one moment; `now_s` is its own monotonic clock, and
+    `wall_ms` the time of day, for people. `ages_s` is for how long members said nothing new.
 
     `leaving` are reducers that want to stop: nothing goes there, and nobody waits until they are
     less busy. `reducer_demands` and `mapper_demands` are empty while figures are missing.
@@ -76,6 +96,8 @@ class Loads:
     reducer_demands: tuple[Demand, ...] = ()
     mapper_demands: tuple[Demand, ...] = ()
     leaving: Mapping[MemberId, ReducerLoad] = field(default_factory=dict)
+    wall_ms: int = 0
+    ages_s: Mapping[MemberId, float] = field(default_factory=dict)
 
     def bucket_use(self) -> dict[Bucket, float]:
         """Use of the buckets that work; one that its owner does not name costs next to nothing."""
@@ -104,7 +126,9 @@ class Steering:
         self._loans: dict[Bucket, Loan] = {}
         self._lent: set[Bucket] = set()
         self._told: deque[Move] = deque(maxlen=MOVES_TOLD)
-        self._moves_total = 0
+        self._moves_by_kind = dict.fromkeys(MoveKind, 0)
+        self._assistant_changes: deque[Assisted] = deque(maxlen=MOVES_TOLD)
+        self._strategy_changes: deque[StrategyChange] = deque(maxlen=MOVES_TOLD)
         self._fewer_since_s: dict[str, float] = {}
         self._wanted: dict[str, Wanted] = {}
         self._calm_since_s: dict[Bucket, float] = {}
@@ -135,8 +159,11 @@ class Steering:
         hot = min(assisted, default=min(self._hot(loads), default=None))
         too_hot = hot is not None and loads.now_s >= self._assist_after_s
         if loads.now_s >= quiet_until_s or too_hot:
-            most = self._limits.spread.imbalance_max
-            self._choice = choose(loads.reducers, self._choice.strategy, most, hot)
+            most, before = self._limits.spread.imbalance_max, self._choice.strategy
+            self._choice = chosen = choose(loads.reducers, before, most, hot)
+            if chosen.strategy is not before:
+                change = StrategyChange(chosen.strategy.value, chosen.reason, loads.wall_ms)
+                self._strategy_changes.append(change)
 
     @property
     def _may_split(self) -> bool:
@@ -176,7 +203,7 @@ class Steering:
         owners: Mapping[Bucket, MemberId],
         assisted: Collection[Bucket] = (),
     ) -> list[Move]:
-        """What should move now because of load. Call `moved` when it has been published.
+        """What should move now because of load. Call `moving` when it is being published.
 
         Buckets that are hotter than a reducer stay: they would carry the trouble along.
         """
@@ -231,19 +258,25 @@ class Steering:
 
     def why(self, bucket: Bucket) -> str:
         """Why its assistants were changed last."""
-        return self._reasons.get(bucket, "")
+        otherwise = f"bucket {bucket} needs no assistants with this strategy"
+        return self._reasons.get(bucket, otherwise)
 
-    def moved(self, moves: Iterable[Move], now_s: float) -> None:
-        """These were published."""
+    def moving(self, moves: Iterable[Move], now_s: float) -> None:
+        """These are being published. To let them rest in vain, should it fail, does no harm."""
         for move in moves:
             self._moved_at_s[move.bucket] = now_s
             self._quiet_until_s = now_s + self._limits.cooldown_s
             if move.bucket not in self._lent:
                 self._assist_after_s = self._quiet_until_s
-            self._told.append(move)
-            self._moves_total += 1
             self._note_loan(move, now_s)
         self._lent = set()
+
+    def published(self, moves: Iterable[Move], assisted: Iterable[Assisted] = ()) -> None:
+        """These were published, for people."""
+        for move in moves:
+            self._told.append(move)
+            self._moves_by_kind[move.kind] += 1
+        self._assistant_changes.extend(assisted)
 
     def balance(self, loads: Loads, present: Assistants | None = None) -> Balance:
         """For people; `present` are the assistants that the assignment names."""
@@ -255,12 +288,23 @@ class Steering:
             },
             wanted=tuple(self._wanted[role] for role in sorted(self._wanted)),
             moves=tuple(self._told),
-            moves_total=self._moves_total,
+            moves_total=sum(self._moves_by_kind.values()),
+            moves_by_kind=dict(self._moves_by_kind),
             strategy=self._choice.strategy.value,
             strategy_reason=self._choice.reason,
+            strategy_kind=self._choice.kind.value,
             rows_ratio=round(rows_ratio(loads.reducers), 2),
             assisted=told(present or {}, self._reasons),
+            lent=self._lent_told(),
+            lent_total=len(self._loans),
+            assistant_changes=tuple(self._assistant_changes),
+            strategy_changes=tuple(self._strategy_changes),
+            ages_s={member: round(age_s, 1) for member, age_s in sorted(loads.ages_s.items())},
         )
+
+    def _lent_told(self) -> tuple[Lent, ...]:
+        loans = sorted(self._loans.items())[:LENT_TOLD]
+        return tuple(Lent(bucket, loan.home, loan.borrower) for bucket, loan in loans)
 
     def _note_loan(self, move: Move, now_s: float) -> None:
         """A relief lends the bucket; of one that was lent already the first home stays home."""
@@ -289,12 +333,12 @@ class Steering:
             self._fewer_since_s.pop(role, None)
         elif now_s - self._fewer_since_s.setdefault(role, now_s) < self._limits.fewer_after_s:
             reason = f"{asked.reason}, if it lasts"
-            asked = Wanted(role, asked.present, asked.present, reason)
+            asked = Wanted(role, asked.present, asked.present, reason, WantedKind.LULL)
         self._wanted[role] = asked
 
 
 def _first_choice(limits: SteeringLimits) -> Choice:
     """What was set, else hashing until there are figures."""
     if limits.strategy is None:
-        return Choice(Strategy.HASH, "no figures yet")
-    return Choice(limits.strategy, "balance.strategy says so")
+        return Choice(Strategy.HASH, "no figures yet", ChoiceKind.UNKNOWN)
+    return Choice(limits.strategy, "balance.strategy says so", ChoiceKind.SET)

@@ -44,12 +44,26 @@ class Strategy(StrEnum):
     SPLIT = "split"
 
 
+class ChoiceKind(StrEnum):
+    """Why it is that strategy: it was set, there are no figures yet, a bucket is too hot, the load
+    is uneven or even, or it lies in between, where the strategy stays.
+    """
+
+    SET = "set"
+    UNKNOWN = "unknown"
+    HOT = "hot"
+    UNEVEN = "uneven"
+    EVEN = "even"
+    BETWEEN = "between"
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
     """A strategy, and why it is that one."""
 
     strategy: Strategy
     reason: str
+    kind: ChoiceKind
 
 
 def rows_ratio(reducers: Mapping[MemberId, ReducerLoad]) -> float:
@@ -74,14 +88,17 @@ def choose(
     uneven_use = deviation(reducers)
     figures = f"rows per reducer max/min {ratio:.1f}, deviation of use {uneven_use:.2f}"
     if too_hot is not None:
-        return Choice(Strategy.SPLIT, f"bucket {too_hot} needs more than a reducer: {figures}")
+        reason = f"bucket {too_hot} needs more than a reducer: {figures}"
+        return Choice(Strategy.SPLIT, reason, ChoiceKind.HOT)
     if ratio > UNEVEN_RATIO or uneven_use > imbalance_max:
-        return Choice(_evening(reducers), f"uneven: {figures}{_capacities(reducers)}")
+        reason = f"uneven: {figures}{_capacities(reducers)}"
+        return Choice(_evening(reducers), reason, ChoiceKind.UNEVEN)
     if ratio <= EVEN_RATIO and uneven_use <= imbalance_max / 2:
-        return Choice(Strategy.HASH, f"even: {figures}")
+        return Choice(Strategy.HASH, f"even: {figures}", ChoiceKind.EVEN)
     if before is Strategy.HASH:
-        return Choice(before, f"even enough: {figures}")
-    return Choice(_evening(reducers), f"not even yet: {figures}{_capacities(reducers)}")
+        return Choice(before, f"even enough: {figures}", ChoiceKind.BETWEEN)
+    reason = f"not even yet: {figures}{_capacities(reducers)}"
+    return Choice(_evening(reducers), reason, ChoiceKind.BETWEEN)
 
 
 def _evening(reducers: Mapping[MemberId, ReducerLoad]) -> Strategy:

@@ -47,7 +47,17 @@ from mars.ports.control import (
 )
 from mars.ports.incidents import Incident, IncidentKind, IncidentLog
 from mars.ports.keys import ApiKey, KeyId, KeyRegistry, Role
-from mars.ports.loads import Assisted, Balance, BucketLoad, Move, Wanted
+from mars.ports.loads import (
+    Assisted,
+    Balance,
+    BucketLoad,
+    Lent,
+    Move,
+    MoveKind,
+    StrategyChange,
+    Wanted,
+    WantedKind,
+)
 from mars.ports.partial_log import (
     AppendOutcome,
     Applied,
@@ -160,11 +170,13 @@ __all__ = [
     "KeyId",
     "KeyRegistry",
     "Ledger",
+    "Lent",
     "ListHistory",
     "LogSlice",
     "MapJob",
     "MemberInfo",
     "Move",
+    "MoveKind",
     "NoTask",
     "NoteBox",
     "OffsetGone",
@@ -202,12 +214,14 @@ __all__ = [
     "SourceRows",
     "Stale",
     "StoreIdentity",
+    "StrategyChange",
     "TaskPaused",
     "TaskStart",
     "TopicAdmin",
     "TopicInfo",
     "Transaction",
     "Wanted",
+    "WantedKind",
     "Written",
     "WrongEpoch",
     "WrongVersion",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from mars.types import Bucket, MemberId
 
@@ -23,6 +24,15 @@ class BucketLoad:
     backlog_bytes: int
 
 
+class MoveKind(StrEnum):
+    """Why buckets move: who is there, an uneven use, a full backlog, or home after that."""
+
+    MEMBERS = "members"
+    USE = "use"
+    PRESSURE = "pressure"
+    RETURN = "return"
+
+
 @dataclass(frozen=True, slots=True)
 class Move:
     """A bucket changes hands; `source` is None where nobody had it.
@@ -35,6 +45,29 @@ class Move:
     target: MemberId
     reason: str
     at_ms: int = 0
+    kind: MoveKind = MoveKind.MEMBERS
+
+
+@dataclass(frozen=True, slots=True)
+class Lent:
+    """A bucket that was moved to relieve `home`, to which it goes back."""
+
+    bucket: Bucket
+    home: MemberId
+    borrower: MemberId
+
+
+class WantedKind(StrEnum):
+    """How the load compares with what is aimed at: above it (`CAPPED`: more members would be of no
+    use), below it (`LULL`: not yet for long), within, or not known.
+    """
+
+    ABOVE = "above"
+    CAPPED = "capped"
+    WITHIN = "within"
+    LULL = "lull"
+    BELOW = "below"
+    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +78,28 @@ class Wanted:
     present: int
     wanted: int
     reason: str
+    kind: WantedKind = WantedKind.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
 class Assisted:
-    """A bucket whose log others help to merge, and why."""
+    """A bucket whose log others help to merge, and why; or, as a change, who does so from now on,
+    perhaps nobody. `at_ms` is the leader's wall clock when a change was published.
+    """
 
     bucket: Bucket
     assistants: tuple[MemberId, ...]
     reason: str
+    at_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StrategyChange:
+    """From `at_ms` of the leader's wall clock buckets were spread in another way."""
+
+    strategy: str
+    reason: str
+    at_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +108,11 @@ class Balance:
 
     `mean_use` and `deviation` are of the CPU use of those reducers whose figures are fresh.
     `pressure` is each one's pressure. `moves` are the last ones, oldest first, and `moves_total`
-    how many there were since this leader began. `strategy` is how buckets are spread at the moment,
-    and why; `rows_ratio` is max/min of the reducers' rows. `assisted` are the buckets that have
-    assistants.
+    how many there were since this leader began, by kind in `moves_by_kind`. `strategy` is how
+    buckets are spread at the moment, and why, in one word in `strategy_kind`; `rows_ratio` is
+    max/min of the reducers' rows. `assisted` are the buckets that have assistants, `lent` those
+    that are to go home, as many as `lent_total`. The changes are the last ones, oldest first.
+    `ages_s` says how long each reducer and mapper has said nothing new, by the leader's clock.
     """
 
     mean_use: float = 0.0
@@ -77,3 +125,10 @@ class Balance:
     strategy_reason: str = ""
     rows_ratio: float = 1.0
     assisted: tuple[Assisted, ...] = ()
+    moves_by_kind: Mapping[MoveKind, int] = field(default_factory=dict)
+    strategy_kind: str = ""
+    lent: tuple[Lent, ...] = ()
+    lent_total: int = 0
+    assistant_changes: tuple[Assisted, ...] = ()
+    strategy_changes: tuple[StrategyChange, ...] = ()
+    ages_s: Mapping[MemberId, float] = field(default_factory=dict)

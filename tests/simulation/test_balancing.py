@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mars.machines.leading import Leading
-from mars.machines.leading_view import View
+from mars.machines.leading_view import PublishAssignment, View
 from mars.machines.strategies import Strategy
 from mars.ports import Balance, Move
 from mars.types import MemberId
@@ -18,20 +18,20 @@ from tests.simulation import cluster
 from tests.simulation.weather import Weather
 from tests.simulation.world import World
 
-Published = Callable[[Leading, tuple[Move, ...], float, int], None]
+Published = Callable[[Leading, PublishAssignment, float, int], None]
 
 
 @pytest.fixture
 def moves(monkeypatch: pytest.MonkeyPatch) -> list[Move]:
     """All moves that any leader publishes."""
     found: list[Move] = []
-    published: Published = Leading.published
+    published: Published = Leading.publishing
 
-    def noted(self: Leading, moves: tuple[Move, ...], now_s: float, wall_ms: int) -> None:
-        found.extend(moves)
-        published(self, moves, now_s, wall_ms)
+    def noted(self: Leading, decision: PublishAssignment, now_s: float, wall_ms: int) -> None:
+        found.extend(decision.moves)
+        published(self, decision, now_s, wall_ms)
 
-    monkeypatch.setattr(Leading, "published", noted)
+    monkeypatch.setattr(Leading, "publishing", noted)
     return found
 
 

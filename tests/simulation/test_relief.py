@@ -9,6 +9,7 @@ import pytest
 import mars.machines.steering
 from mars.machines.balancing import SpreadLimits
 from mars.machines.leading import Leading
+from mars.machines.leading_view import PublishAssignment
 from mars.machines.pressing import PressLimits
 from mars.ports import Move
 from tests.simulation import cluster, world
@@ -35,13 +36,13 @@ RELIEF_PAUSE_S = 1.0
 def moves(monkeypatch: pytest.MonkeyPatch) -> list[Move]:
     """Small rooms and slow reducers; all moves because of pressure that any leader publishes."""
     found: list[Move] = []
-    published = Leading.published
+    published = Leading.publishing
 
-    def noted(self: Leading, moves: tuple[Move, ...], now_s: float, wall_ms: int) -> None:
-        found.extend(move for move in moves if _lends(move) or _gives_back(move))
-        published(self, moves, now_s, wall_ms)
+    def noted(self: Leading, decision: PublishAssignment, now_s: float, wall_ms: int) -> None:
+        found.extend(move for move in decision.moves if _lends(move) or _gives_back(move))
+        published(self, decision, now_s, wall_ms)
 
-    monkeypatch.setattr(Leading, "published", noted)
+    monkeypatch.setattr(Leading, "publishing", noted)
     monkeypatch.setattr(cluster, "BALANCE", PRESSED)
     monkeypatch.setattr(cluster, "ROUND_MS_MAX", SLOW_ROUND_MS)
     monkeypatch.setattr(world, "ROWS", ROWS)

@@ -68,6 +68,7 @@ def of_the_api(world: World) -> dict[str, Line]:
     world.join_reducer(
         loads=(BucketLoad(Bucket(0), 0.25, 10.0, 100.0, 7),),
         balance=BALANCE,
+        reported_ms=1,
         load=dict.fromkeys(MEMBER_FIGURES, 1.0),
     )
     assert world.http.get("/metrics").status_code == 200

@@ -10,7 +10,17 @@ import pytest
 
 from api.services.health import Health
 from mars.definitions import Backfill, LaneSpan
-from mars.ports import Assisted, Balance, BucketLoad, Move, Wanted
+from mars.ports import (
+    Assisted,
+    Balance,
+    BucketLoad,
+    Lent,
+    Move,
+    MoveKind,
+    StrategyChange,
+    Wanted,
+    WantedKind,
+)
 from mars.types import Bucket, Mapped, MemberId, Range, TaskName, file_lane, live_lane
 from tests.unit.api.twins import BUCKETS, EPOCH, World
 
@@ -45,12 +55,21 @@ BALANCE = Balance(
     mean_use=0.4,
     deviation=0.2,
     pressure={MemberId("reducer-1"): 0.7},
-    wanted=(Wanted("reducer", 1, 3, "mean load 95%"),),
-    moves=(Move(Bucket(1), MemberId("b"), MemberId("reducer-1"), "use is uneven", 5_000),),
+    wanted=(Wanted("reducer", 1, 3, "mean load 95%", WantedKind.ABOVE),),
+    moves=(
+        Move(Bucket(1), MemberId("b"), MemberId("reducer-1"), "use is uneven", 5_000, MoveKind.USE),
+    ),
+    moves_total=3,
+    moves_by_kind={MoveKind.USE: 1, MoveKind.PRESSURE: 2},
     strategy="greedy",
     strategy_reason="uneven",
     rows_ratio=3.0,
     assisted=(Assisted(Bucket(1), (MemberId("b"),), "it is hot"),),
+    strategy_kind="uneven",
+    lent=(Lent(Bucket(2), MemberId("a"), MemberId("b")),),
+    lent_total=1,
+    assistant_changes=(Assisted(Bucket(1), (), "its owner does that alone", 6_000),),
+    strategy_changes=(StrategyChange("greedy", "uneven", 4_000),),
 )
 
 
@@ -75,11 +94,38 @@ def test_cluster_shows_loads_with_their_age_and_what_the_leader_makes_of_them(
     assert member["buckets"][1]["load"] is None
     assert cluster["balance"]["wanted"][0]["wanted"] == 3
     assert cluster["balance"]["moves"] == [
-        {"bucket": 1, "source": "b", "target": "reducer-1", "reason": "use is uneven", "at": 5_000}
+        {
+            "bucket": 1,
+            "source": "b",
+            "target": "reducer-1",
+            "reason": "use is uneven",
+            "at": 5_000,
+            "kind": "use",
+        }
+    ]
+    assert cluster["balance"]["moves_total"] == 3
+    assert cluster["balance"]["lent"] == [{"bucket": 2, "home": "a", "borrower": "b"}]
+    assert cluster["balance"]["assistant_changes"] == [
+        {"bucket": 1, "assistants": [], "reason": "its owner does that alone", "at": 6_000}
+    ]
+    assert cluster["balance"]["strategy_changes"] == [
+        {"strategy": "greedy", "reason": "uneven", "at": 4_000}
     ]
     assert cluster["balance"]["assisted"] == [
         {"bucket": 1, "assistants": ["b"], "reason": "it is hot"}
     ]
+
+
+def test_how_old_a_report_is_the_leader_says_by_its_own_clock(world: World) -> None:
+    """The member's clock is an hour behind; the leader heard of it two seconds ago."""
+    then_ms = world.services.cluster._ports.now_ms() - 3_600_000
+    balance = replace(BALANCE, ages_s={MemberId("reducer-1"): 2.0})
+    world.join_reducer(reported_ms=then_ms, balance=balance)
+
+    (member,) = world.http.get("/v1/cluster").json()["members"]
+
+    assert member["age_s"] == 2.0
+    assert 'mars_member_report_age_seconds{member="reducer-1",role="reducer"} 2.0' in lines(world)
 
 
 def test_cluster_takes_the_word_of_the_newest_leader(world: World) -> None:
@@ -99,11 +145,16 @@ def test_metrics_give_loads_and_how_many_members_are_wanted(world: World) -> Non
         'mars_member_cpu_use{member="reducer-1",role="reducer"} 0.5',
         'mars_member_backlog_bytes{member="reducer-1",role="reducer"} 9.0',
         'mars_reducer_pressure{member="reducer-1"} 0.7',
-        'mars_wanted_members{role="reducer"} 3.0',
+        'mars_bucket_rows_per_second{bucket="0",member="reducer-1"} 10.0',
+        'mars_bucket_backlog_bytes{bucket="0",member="reducer-1"} 7.0',
+        'mars_bucket_moves_total{kind="pressure"} 2.0',
+        'mars_bucket_moves_total{kind="return"} 0.0',
+        "mars_buckets_lent 1.0",
+        'mars_wanted_members{kind="above",role="reducer"} 3.0',
         "mars_reducer_use_deviation 0.2",
         "mars_reducer_rows_ratio 3.0",
         'mars_bucket_assistants{bucket="1"} 1.0',
-        'mars_balance_strategy{strategy="greedy"} 1.0',
+        'mars_balance_strategy{kind="uneven",strategy="greedy"} 1.0',
     } <= lines(world)
 
 

@@ -22,6 +22,13 @@ BALANCE = {
         {"bucket": 5, "source": None, "target": "reducer-1", "reason": "nobody owned it", "at": 0},
         {"bucket": 5, "source": "a", "target": "b", "reason": "use is uneven", "at": 60_000_000},
     ],
+    "lent": [{"bucket": 7, "home": "a", "borrower": "b"}],
+    "lent_total": 1,
+    "strategy_changes": [{"strategy": "split", "reason": "bucket 3 is hot", "at": 60_000}],
+    "assistant_changes": [
+        {"bucket": 3, "assistants": ["b"], "reason": "b merges for it", "at": 60_000},
+        {"bucket": 3, "assistants": [], "reason": "its owner does that alone", "at": 90_000},
+    ],
 }
 
 
@@ -46,6 +53,10 @@ def test_status_tells_moves_with_their_reasons_and_how_many_members_are_wanted(
     assert "wanted: 3 mappers (2 run): mean load 90%" in said
     assert "bucket 5, nobody -> reducer-1: nobody owned it" in said
     assert "moved 1970-01-01 16:40:00 UTC: bucket 5, a -> b: use is uneven" in said
+    assert "lent: bucket 7 of a, to b" in said
+    assert "strategy 1970-01-01 00:01:00 UTC: split (bucket 3 is hot)" in said
+    assert "assisted 1970-01-01 00:01:00 UTC: bucket 3, by b: b merges for it" in said
+    assert "bucket 3, by nobody: its owner does that alone" in said
 
 
 def test_status_shows_members_as_a_table(
@@ -61,6 +72,7 @@ def test_status_shows_members_as_a_table(
         "missing": ["redis"],
         "partitions": [],
         "buckets": [],
+        "age_s": 1.25,
     }
     answer = {"leader": None, "backlog": {"lag": 7}, "members": [member], "missing": ["redis"]}
 
@@ -73,6 +85,7 @@ def test_status_shows_members_as_a_table(
     said = capsys.readouterr().out
     assert "leader: nobody yet" in said
     assert "not available: redis" in said
+    assert "oldest report: of mapper-1, 1.2 s ago" in said
     assert ["mapper-1", "mapper", "120", "0.25", "128", "0", "partitions", "redis"] in [
         line.split() for line in said.splitlines()
     ]

@@ -12,6 +12,7 @@ from mars.machines.leading_view import (
     BeginVersion,
     CopyDefinition,
     CopyStream,
+    Decision,
     DropStreamCopy,
     DropTask,
     EndCatchUp,
@@ -28,10 +29,12 @@ from mars.machines.steering import Loads
 from mars.plan import Field, FieldType, Format, Options, Plan, Stream, WindowShape
 from mars.ports import (
     Assignment,
+    Assisted,
     Claim,
     ControlState,
     Head,
     Ledger,
+    MoveKind,
     Owner,
     Progress,
     Snapshot,
@@ -242,8 +245,37 @@ def test_buckets_move_because_of_load_with_a_higher_epoch_and_a_reason() -> None
     }
     assert decision.moves[0].reason.startswith("use is uneven")
     assert decision.reason == decision.moves[0].reason
-    leading.published(decision.moves, 131.0, 5_000)
-    assert leading.balance(look).moves == (replace(decision.moves[0], at_ms=5_000),)
+
+
+def test_moves_are_told_and_counted_once_the_assignment_has_them_and_rest_at_any_rate() -> None:
+    uneven = reducers(**{"reducer-1": {0: 0.5, 1: 0.25, 2: 0.05}, "reducer-2": {3: 0.1}})
+    look = view(
+        buckets=4,
+        assignment=Assignment(LeaderEpoch(1), StoreEpoch(1), owned(3, 1)),
+        loads=Loads(0.0, uneven),
+    )
+    leading = Leading()
+
+    def decided(now_s: float) -> list[Decision]:
+        return leading.decide(replace(look, loads=Loads(now_s, uneven)))
+
+    decided(0.0)
+    (refused,) = decided(30.0)
+    assert isinstance(refused, PublishAssignment)
+    leading.publishing(refused, 30.0, 4_000)
+    assert decided(30.25) == []
+    assert leading.balance(look).moves == ()
+    assert leading.balance(look).moves_total == 0
+
+    (taken,) = decided(90.0)
+    assert isinstance(taken, PublishAssignment)
+    leading.publishing(taken, 90.0, 5_000)
+    then = replace(look, assignment=taken.assignment, loads=Loads(90.25, uneven))
+    leading.decide(then)
+    leading.decide(then)
+    assert leading.balance(then).moves == (replace(taken.moves[0], at_ms=5_000),)
+    assert leading.balance(then).moves_by_kind[MoveKind.USE] == 1
+    assert leading.balance(then).moves_total == 1
 
 
 def helped() -> View:
@@ -293,6 +325,31 @@ def test_assistants_who_are_gone_or_leaving_are_dropped_at_once() -> None:
     (leaving,) = decisions
     assert isinstance(leaving, PublishAssignment)
     assert leaving.assignment.assistants == {}
+    assert [one.reason for one in gone.assisted] == ["reducer-9 goes"]
+    assert [one.assistants for one in leaving.assisted] == [()]
+
+
+def test_why_assistants_went_is_told_after_they_have_gone() -> None:
+    leading, look = Leading(), helped()
+    assert look.assignment is not None
+    named = {Bucket(0): (MemberId("reducer-2"),)}
+    calm = reducers(**{"reducer-1": {0: 0.2}, "reducer-2": {1: 0.2}, "reducer-3": {2: 0.1}})
+    look = replace(look, assignment=replace(look.assignment, assistants=named))
+
+    def decided(now_s: float) -> list[Decision]:
+        return leading.decide(replace(look, loads=Loads(now_s, calm)))
+
+    assert [*decided(0.0), *decided(31.0)] == []
+    (decision,) = decided(61.0)
+    assert isinstance(decision, PublishAssignment)
+    leading.publishing(decision, 61.0, 7_000)
+    look = replace(look, assignment=decision.assignment)
+    decided(61.25)
+
+    said = leading.balance(look)
+    assert said.assisted == ()
+    reason = "bucket 0 costs 0.20 in all: its owner does that alone"
+    assert said.assistant_changes == (Assisted(Bucket(0), (), reason, 7_000),)
 
 
 def owned(*counts: int) -> dict[Bucket, Owner]:

@@ -194,7 +194,9 @@ def test_a_member_is_fresh_while_it_says_something_new_whatever_its_clock_shows(
     assert freshness.fresh([info("a", reported_ms=9_000_000)], 0.0) == {"a"}
     assert freshness.fresh([info("a", reported_ms=9_000_000)], STALE_S) == {"a"}
     assert freshness.fresh([info("a", reported_ms=9_000_000)], STALE_S + 0.1) == frozenset()
+    assert freshness.ages_s(STALE_S + 0.1) == {"a": STALE_S + 0.1}
     assert freshness.fresh([info("a", reported_ms=5)], STALE_S + 0.2) == {"a"}
+    assert freshness.ages_s(STALE_S + 0.2) == {"a": 0.0}
 
 
 def test_room_is_shared_and_bandwidth_is_that_of_the_fastest() -> None:

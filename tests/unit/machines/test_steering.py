@@ -11,7 +11,7 @@ from mars.machines.balancing import SpreadLimits
 from mars.machines.scaling import Demand
 from mars.machines.steering import Loads, Steering, SteeringLimits
 from mars.machines.strategies import Strategy
-from mars.ports import Move
+from mars.ports import Lent, Move, MoveKind
 from mars.types import Bucket, MemberId
 from tests.unit.machines.loads import bucket_load, owned_by, reducer, reducers
 
@@ -37,7 +37,7 @@ def test_after_a_move_all_keep_still_and_the_bucket_rests_longer() -> None:
     steering = Steering(LIMITS)
     look(steering, Loads(0.0, UNEVEN))
     (move,) = look(steering, Loads(30.0, UNEVEN))
-    steering.moved([move], 30.0)
+    steering.moving([move], 30.0)
 
     assert look(steering, Loads(59.0, UNEVEN)) == []
     then = look(steering, Loads(60.0, UNEVEN))
@@ -49,7 +49,7 @@ def test_after_a_move_all_keep_still_and_the_bucket_rests_longer() -> None:
 def test_a_move_for_another_reason_makes_all_keep_still_too() -> None:
     steering = Steering(LIMITS)
     look(steering, Loads(0.0, UNEVEN))
-    steering.moved([Move(Bucket(7), None, MemberId("b"), "b has come")], 25.0)
+    steering.moving([Move(Bucket(7), None, MemberId("b"), "b has come")], 25.0)
 
     assert look(steering, Loads(54.0, UNEVEN)) == []
 
@@ -74,7 +74,7 @@ def test_pressure_is_relieved_without_waiting_for_the_cool_down_and_given_back()
 
     steering.look(Loads(0.0, {a: full, b: light}), 8, 8)
     (lent,) = steering.moves(Loads(0.0, {a: full, b: light}), OWNERS)
-    steering.moved([lent], 0.0)
+    steering.moving([lent], 0.0)
     after = {**OWNERS, Bucket(0): b}
     relieved = {a: reducer({1: 0.3}), b: reducer({0: 0.4, 3: 0.05})}
 
@@ -95,7 +95,7 @@ def test_relief_heeds_what_reducers_may_use_whatever_the_strategy(
 
     assert look(steering, Loads(0.0, {a: full, b: half})) == []  # 0.375 of a core, and no more
     (lent,) = look(steering, Loads(1.0, {a: full, b: whole}))
-    steering.moved([lent], 1.0)
+    steering.moving([lent], 1.0)
     after = {**OWNERS, lent.bucket: b}
     borrower = reducer({lent.bucket: 0.2, 3: 0.05})
     homes = (reducer({1: 0.3}, capacity=capacity) for capacity in (0.5, 1.0))
@@ -142,7 +142,7 @@ def test_noise_about_an_even_load_moves_nothing_and_about_an_uneven_one_little()
         loads = Loads(float(second), owned_by(noisy, owners))
         steering.look(loads, 32, 8)
         made = steering.moves(loads, {Bucket(n): MemberId(o) for n, o in owners.items()})
-        steering.moved(made, float(second))
+        steering.moving(made, float(second))
         owners |= {move.bucket: move.target for move in made}
         moves += made
 
@@ -180,15 +180,34 @@ def test_without_figures_of_all_members_the_last_word_stands() -> None:
 
 def test_the_last_moves_are_told_with_their_reasons() -> None:
     steering = Steering(LIMITS)
-    steering.moved(
-        [Move(Bucket(n), MemberId("a"), MemberId("b"), "why", n) for n in range(12)], 0.0
-    )
+    steering.published([Move(Bucket(n), MemberId("a"), MemberId("b"), "why", n) for n in range(12)])
 
     told = steering.balance(Loads(0.0, UNEVEN))
 
     assert [move.bucket for move in told.moves] == list(range(2, 12))
     assert told.deviation == 0.425
     assert told.mean_use == 0.475
+
+
+def test_a_bucket_on_loan_is_told_with_its_home_until_it_is_back() -> None:
+    steering = Steering(LIMITS)
+    a, b = MemberId("a"), MemberId("b")
+    full = reducer({0: 0.2, 1: 0.3}, queue=0.9, growth=0.1)
+    pressed = Loads(0.0, {a: full, b: reducer({3: 0.1})})
+    (lent,) = look(steering, pressed)
+    steering.moving([lent], 0.0)
+    steering.published([lent])
+
+    said = steering.balance(pressed)
+    assert (lent.kind, said.moves_by_kind[MoveKind.PRESSURE]) == (MoveKind.PRESSURE, 1)
+    assert said.lent == (Lent(lent.bucket, a, b),)
+    assert said.lent_total == 1
+
+    relieved = Loads(90.0, {a: reducer({1: 0.3}), b: reducer({lent.bucket: 0.2, 3: 0.1})})
+    (back,) = steering.moves(relieved, {**OWNERS, lent.bucket: b})
+    steering.moving([back], 90.0)
+    assert back.kind is MoveKind.RETURN
+    assert steering.balance(relieved).lent == ()
 
 
 def test_what_a_bucket_cost_is_remembered_until_its_owner_says_otherwise() -> None:

@@ -170,7 +170,7 @@ def test_the_leader_changes_the_strategy_while_it_runs_and_says_why() -> None:
     even = {A: reducer({0: 0.2, 1: 0.2}, rows=900.0), B: reducer({3: 0.4}, rows=900.0)}
 
     def told(now_s: float, loads: dict[MemberId, ReducerLoad]) -> tuple[str, str]:
-        look(steering, now_s, loads)
+        steering.look(Loads(now_s, loads, wall_ms=int(now_s * 1_000)), 4, 1)
         balance = steering.balance(Loads(now_s, loads))
         return balance.strategy, balance.strategy_reason
 
@@ -179,6 +179,11 @@ def test_the_leader_changes_the_strategy_while_it_runs_and_says_why() -> None:
     assert strategy == "greedy"
     assert reason.startswith("uneven: rows per reducer max/min 9.1")
     assert told(31.0, even)[0] == "hash"
+
+    changes = steering.balance(Loads(31.0, even)).strategy_changes
+    assert [change.strategy for change in changes] == ["greedy", "hash"]
+    assert changes[0].reason == reason
+    assert changes[0].at_ms == 30_000
 
 
 def test_what_was_set_is_not_changed() -> None:
