@@ -51,6 +51,7 @@ def _map(process: Process) -> None:
         poll_s=limits.poll_ms / 1000,
         records_max=limits.batch_rows_max,
         tracking=process.tracking(),
+        capacity=limits.capacity,
     )
     settle_garbage_collection()
     logs.info(logs.logger("mapper"), "mapper runs", member=member, buckets=process.buckets)

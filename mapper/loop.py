@@ -73,6 +73,7 @@ class MapperLoop:
         poll_s: float,
         records_max: int = POLL_RECORDS_MAX,
         tracking: Outbox | None = None,
+        capacity: float = 1.0,
     ) -> None:
         self._machine = machine
         self._readers = readers
@@ -85,6 +86,7 @@ class MapperLoop:
         self._poll_s = poll_s
         self._records_max = min(records_max, POLL_RECORDS_MAX)
         self._tracking = tracking
+        self._capacity = capacity
         self._messages = 0
         self._meter = MapperMeter()
         self._stood: set[ReaderLane] = set()
@@ -155,7 +157,11 @@ class MapperLoop:
         stood, self._stood = self._stood, set()
         held_back, self._held_back = self._held_back, False
         figures = self._meter.measure(duration_s, messages, lags, stood, held_back=held_back)
-        return {**figures, "queue_bytes": self._machine.queue_bytes}
+        return {
+            **figures,
+            "queue_bytes": self._machine.queue_bytes,
+            "capacity": self._capacity,
+        }
 
     # --------------------------------------------------------------------------------- acting
 

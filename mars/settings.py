@@ -111,6 +111,9 @@ class MapperSettings:
     the answers about open windows, for some CPU time a batch."""
     poll_ms: Positive = 50
     """Longest wait for records in one poll: how late an idle mapper notices anything else."""
+    capacity: Share = 1.0
+    """Of a core, what this mapper may use: less where a container is limited to less, so that more
+    mappers are asked for once it is busy by that measure. The engine on Spark heeds it not."""
 
 
 @dataclass(frozen=True, slots=True)

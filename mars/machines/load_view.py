@@ -154,7 +154,7 @@ def _mapper_demand(info: MemberInfo) -> Demand:
     """Of lanes that nobody reads at the moment nothing is undone; nor where the store is full."""
     held_back = info.load.get("held_back", 0.0) > HELD_BACK_MIN
     return Demand(
-        use=info.load.get("cpu_use", 0.0),
+        use=info.load.get("cpu_use", 0.0) / _capacity(info),
         done=info.load.get("messages_per_second", 0.0),
         growth=0.0 if held_back else info.load.get("lag_growth_messages_per_second", 0.0),
         backlog=0.0 if held_back else info.load.get("lag_read_messages", 0.0),

@@ -110,7 +110,8 @@ class MemberInfo:
     `missing` names the services it cannot reach. `load` holds figures in base units:
     `rows_per_second`, `cpu_use` (of a core), `cpu_seconds_total`, `resident_bytes`; of a mapper
     `queue_bytes` and `lag_messages`; of a reducer `backlog_bytes` (of the task that has most),
-    `backlog_growth_bytes_per_second`, `read_bytes_per_second` (while it reads) and `capacity`; and
+    `backlog_growth_bytes_per_second`, `read_bytes_per_second` (while it reads); of both `capacity`
+    (of a core); and
     `leader_epoch` of the leader; of a reducer that assists others `assisted_segments_total` and
     `assisted_refused_total`. Rates are smoothed. `reported_ms` is the process's own wall clock:
     that it differs from the last one is what others may rely on. `loads` are the buckets that cost

@@ -293,6 +293,14 @@ def test_the_work_of_a_reducer_has_parts_as_it_compares_with_its_hottest_bucket(
     assert demand.parts == pytest.approx(parts)
 
 
+def test_a_mapper_that_may_use_half_a_core_is_busy_by_that_measure() -> None:
+    one = info("m", role="mapper", load={"cpu_use": 0.45, "capacity": 0.5})
+
+    (demand,) = loads_of({}, {one.id: one}, None, frozenset({one.id}), 1, 0.0).mapper_demands
+
+    assert demand.use == 0.9
+
+
 def test_of_a_mapper_that_was_held_back_neither_lag_nor_growth_counts() -> None:
     def demand(held_back: float) -> Demand:
         load = {

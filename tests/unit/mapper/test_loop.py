@@ -113,6 +113,7 @@ def test_a_report_tells_of_lanes_that_were_held_back_since_the_last_one_and_of_b
         reporter=cast(Any, reports),
         services=Services("mapper"),
         poll_s=0.0,
+        capacity=0.5,
     )
     machine.standing = {(LIVE, FLOWS, 0): True}
     loop.round()
@@ -126,5 +127,6 @@ def test_a_report_tells_of_lanes_that_were_held_back_since_the_last_one_and_of_b
     assert held["lag_messages"] == free["lag_messages"] == 9_000 + 450
     assert (held["lag_read_messages"], free["lag_read_messages"]) == (450, 9_450)
     assert held["held_back"] > 0
+    assert held["capacity"] == 0.5
     assert held["lag_growth_messages_per_second"] == free["lag_growth_messages_per_second"] == 0
     assert machine.drained == {CATCH_UP}
