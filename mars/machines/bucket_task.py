@@ -313,7 +313,7 @@ class BucketTask:
         if not self.caught_up:
             return False
         return any(
-            folding.revising.pending or folding.rows_ahead()
+            folding.revising.pending or folding.has_ahead()
             for _version, _plan, folding in self._open()
         )
 
@@ -324,12 +324,16 @@ class BucketTask:
         """
         if not self.caught_up:
             return None
-        rows, windows = 0, int(waited and self.waiting)
-        for _version, plan, folding in self._open():
-            starts = folding.due(folding.reach(self._watermark(plan, folding)))
-            windows += len(starts)
-            rows += folding.groups(starts) + folding.rows_to_revise() + folding.rows_ahead()
-        return rows if windows else None
+        due = [
+            (folding, folding.due(folding.reach(self._watermark(plan, folding))))
+            for _version, plan, folding in self._open()
+        ]
+        if not any(starts for _folding, starts in due) and not (waited and self.waiting):
+            return None
+        return sum(
+            folding.groups(starts) + folding.rows_to_revise() + folding.rows_ahead()
+            for folding, starts in due
+        )
 
     def stale(self) -> bool:
         """True if a progress record without rows would say something new.

@@ -345,6 +345,10 @@ class Folding:
         closed_ms = self.closed_by(level_ms)
         return closed_ms is not None and (self.closed_ms is None or self.closed_ms < closed_ms)
 
+    def has_ahead(self) -> bool:
+        """Whether `close_ahead` would close anything now."""
+        return False
+
     def rows_ahead(self) -> int:
         """How many groups `close_ahead` would close now; 0: nothing is due."""
         return 0

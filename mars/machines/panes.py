@@ -40,10 +40,15 @@ class Pane:
         if self.waiting_rows > max(MERGE_ROWS_MIN, merged_rows):
             self.states(plan)
 
+    @property
+    def parts(self) -> list[pl.DataFrame]:
+        """All states, not merged."""
+        return [*([] if self.merged is None else [self.merged]), *self.waiting]
+
     def states(self, plan: Plan) -> pl.DataFrame | None:
         """All states of the pane, one row per key. Raises TaskLimit for too many keys."""
         if self.waiting:
-            parts = self.waiting if self.merged is None else [self.merged, *self.waiting]
+            parts = self.parts
             # An entry has one row per pane and key: alone it is merged already.
             whole = parts[0] if len(parts) == 1 else merge(plan, parts)
             self.merged = limited(plan, whole)

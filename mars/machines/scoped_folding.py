@@ -39,6 +39,7 @@ class KeyFolding(Folding):
         self._aside: list[Entry] = []
         self._ahead: Mapping[int, int] | None = None
         """How many groups are due by their keys, by the starts of their windows; None: unknown."""
+        self._some_ahead = False
         if not self._ledger.read:  # nothing lies below M
             self.settle()
 
@@ -78,7 +79,7 @@ class KeyFolding(Folding):
         """All rows below M are back: drop the groups that are closed, then take what waits."""
         if self._settled:
             return
-        self._settled, self._ahead = True, None
+        self._settled, self._ahead, self._some_ahead = True, None, False
         self._marks.committed(self.ahead_ms, self.closed_ms)
         self._drop_closed()
         aside, self._aside = self._aside, []
@@ -177,6 +178,23 @@ class KeyFolding(Folding):
         """How many groups are due by their keys."""
         return sum(self._due().values())
 
+    def has_ahead(self) -> bool:
+        """Asked after each entry. What is due stays so until a commit, and what is not can become
+        so only by rows of its key: so all keys are looked at once after each commit.
+        """
+        if not self._some_ahead:
+            touched = self._marks.touched()
+            self._some_ahead = bool(self._due()) if touched is None else self._any_due(touched)
+        return self._some_ahead
+
+    def _any_due(self, marks: pl.DataFrame) -> bool:
+        """Whether any group of these keys is due."""
+        return any(
+            not self._marks.passed(pl.concat(parts), self._end(start), marks).is_empty()
+            for start in self._reached()
+            if (parts := self._panes[start].parts)
+        )
+
     def committed(
         self,
         merged: Mapping[Lane, int],
@@ -190,7 +208,7 @@ class KeyFolding(Folding):
         if not self._settled:
             return gone
         self._marks.committed(ahead_ms, closed_ms)
-        self._ahead = None
+        self._ahead, self._some_ahead = None, False
         return self._drop_closed() or gone
 
     def bases(self, seq: Sequence64, through: Mapping[Lane, int]) -> tuple[Entry, ...]:

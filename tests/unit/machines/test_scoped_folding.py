@@ -7,6 +7,7 @@ slow       y                                      waits for its own rows, or for
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 
 import pytest
@@ -15,6 +16,7 @@ from mars.codec.dead import DeadRange, decode_dead
 from mars.errors import TaskLimit
 from mars.kernel import map_gone
 from mars.machines import folding as limits
+from mars.machines import key_marks
 from mars.machines.folding import Ahead, Folding
 from mars.machines.scoped_folding import BucketFolding, KeyFolding, folding_class
 from mars.plan import Plan, WatermarkScope
@@ -341,3 +343,44 @@ def test_each_scope_has_its_folding() -> None:
         WatermarkScope.BUCKET: BucketFolding,
         WatermarkScope.KEY: KeyFolding,
     }
+
+
+# ------------------------------------------------------------------- asked after each entry
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_it_is_known_after_each_entry_whether_groups_are_due(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However rows come, are asked about and committed: as if all keys were looked at each time."""
+    monkeypatch.setattr(key_marks, "WAITING_MAX", 3)
+    monkeypatch.setattr(limits, "WINDOWS_AT_ONCE", 1)
+    chance = random.Random(seed)
+    folding, seen = fold(), set[bool]()
+
+    for seq in range(1, 150):
+        rows = [(chance.randrange(seq // 3, seq // 3 + 20), chance.choice("abcdef"))]
+        take(folding, seq, seq - 1, rows)
+        if chance.random() < 0.7:
+            seen.add(folding.has_ahead())
+            assert folding.has_ahead() == (folding.rows_ahead() > 0)
+        if chance.random() < 0.2:
+            commit(folding, closed_s=max(0, seq // 3 - 30) // 10 * 10 or None, p0=seq)
+            assert folding.has_ahead() == (folding.rows_ahead() > 0)
+
+    assert seen == {True, False}
+
+
+def test_an_entry_that_makes_nothing_due_takes_no_look_at_all_keys(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folding = fold()
+    take(folding, 1, 0, [(1, "slow"), (2, "x"), (12, "x")])
+    commit(folding, p0=3)
+    assert not folding.has_ahead()
+    monkeypatch.setattr(key_marks.KeyMarks, "_seen", None)
+
+    take(folding, 2, 3, [(3, "slow"), (13, "x")])
+    assert not folding.has_ahead()
+    take(folding, 3, 5, [(11, "slow")])
+    assert folding.has_ahead()
