@@ -80,7 +80,9 @@ class Point(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Run(msgspec.Struct, frozen=True):
-    """One simulated run. `rows` arrived; `seconds` until all were done; `mean_delay_s` of a row."""
+    """One simulated run. `rows` arrived; `seconds` until all were done. Delays are those of rows,
+    the percentiles in whole seconds: 0 is within the second in which a row came.
+    """
 
     name: str
     moving: bool
@@ -93,6 +95,8 @@ class Run(msgspec.Struct, frozen=True):
     reasons: list[str]
     points: list[Point]
     problems: list[str]
+    p50_delay_s: int = 0
+    p99_delay_s: int = 0
 
 
 class BalanceReport(msgspec.Struct, frozen=True, tag="balance"):
@@ -260,6 +264,8 @@ def _run(
         steps=0,
         reasons=[move.reason for move in cluster.moves[:5]],
         points=[_point(moment) for moment in moments],
+        p50_delay_s=cluster.delays.percentile_s(50),
+        p99_delay_s=cluster.delays.percentile_s(99),
         problems=[] if abs(arrived - done) < 1 else [f"{arrived:.0f} came, {done:.0f} were done"],
     )
 
@@ -309,9 +315,9 @@ def _burst_grid(report: BalanceReport) -> Grid:
                 held.name.removeprefix("bursts "),
                 str(held.seconds),
                 str(moved.seconds),
-                f"{100 * (1 - moved.seconds / held.seconds):.0f}",
-                f"{held.mean_delay_s:.1f}",
-                f"{moved.mean_delay_s:.1f}",
+                f"{100 * (1 - moved.seconds / held.seconds):.1f}",
+                _delays(held),
+                _delays(moved),
                 str(moved.moves),
             ]
         )
@@ -320,11 +326,15 @@ def _burst_grid(report: BalanceReport) -> Grid:
         "done after s, holding back",
         "moving",
         "% less",
-        "delay s, holding back",
+        "delay s (mean, p50, p99), holding back",
         "moving",
         "moves",
     ]
     return Grid("Skewed bursts on three reducers (simulated)", columns, rows)
+
+
+def _delays(run: Run) -> str:
+    return f"{run.mean_delay_s:.1f}, {run.p50_delay_s}, {run.p99_delay_s}"
 
 
 def _tide_grid(report: BalanceReport) -> Grid:

@@ -3,7 +3,8 @@
 Four reducers get 70 % of what they could do together for four minutes. *Zipf*: keys by a Zipf law
 of exponent 1.2. *Half*: every second row is of one key. *Even*: even keys, but two of the reducers
 may use half a core each. *Nothing to merge*: as *half*, but each row is a group by itself, so that
-an assistant shrinks nothing. What counts is max/min of the rows that nodes handle, and rows/s.
+an assistant shrinks nothing. What counts is rows/s, max/min of the rows that nodes handle, and
+max/min of their use: assistants work on rows that are counted at their owner.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ Shares = Callable[[int], Rows]
 
 
 class SkewRun(msgspec.Struct, frozen=True):
-    """One run. `ratio` is max/min of the rows of a second by capacity, mean of the second half of
-    the time in which rows came; `ended_with` the strategy at the end.
+    """One run. `ratio` is max/min of the rows of a second by capacity, `use_ratio` of the use,
+    means of the second half of the time in which rows came; `ended_with` the strategy at the end.
     """
 
     stream: str
@@ -53,6 +54,7 @@ class SkewRun(msgspec.Struct, frozen=True):
     mean_delay_s: float
     ended_with: str
     assistants: int = 0
+    use_ratio: float = 0.0
 
 
 def run_skew(homes: Rows) -> list[SkewRun]:
@@ -107,15 +109,17 @@ def run_one(stream: str, name: str, homes: Rows) -> SkewRun:
     sizes = dict(zip(cluster.members, capacities, strict=True))
     moments = list(_moments(cluster, of_buckets, SHARE * sum(capacities) / ROW_S))
     arrived = sum(moment.arrived for moment in moments)
+    half = moments[COMING_S // 2 : COMING_S]
     return SkewRun(
         stream=stream,
         strategy=name,
         rows_per_second=arrived / len(moments),
-        ratio=_ratio(moments[COMING_S // 2 : COMING_S], sizes),
+        ratio=_ratio([moment.done_by for moment in half], sizes),
         moves=len(cluster.moves),
         mean_delay_s=cluster.delay_row_s / arrived,
         ended_with=cluster.strategy,
         assistants=max(moment.assistants for moment in moments),
+        use_ratio=_ratio([moment.used_by for moment in half], sizes),
     )
 
 
@@ -131,11 +135,10 @@ def _moments(cluster: SimulatedReducers, shares: Rows, rows: float) -> Iterator[
     raise BenchError("The rows do not come to an end; the reducers are too slow for them.")
 
 
-def _ratio(moments: list[Moment], sizes: Mapping[MemberId, float]) -> float:
-    done = {
-        name: sum(moment.done_by[name] for moment in moments) / size for name, size in sizes.items()
-    }
-    return max(done.values()) / max(min(done.values()), 1.0)
+def _ratio(figures: list[Mapping[MemberId, float]], sizes: Mapping[MemberId, float]) -> float:
+    """max/min of what members have in all, by capacity."""
+    sums = [sum(each[name] for each in figures) / size for name, size in sizes.items()]
+    return max(sums) / max(min(sums), 1e-9)
 
 
 def skew_grid(runs: list[SkewRun]) -> Grid:
@@ -145,6 +148,7 @@ def skew_grid(runs: list[SkewRun]) -> Grid:
             f"{run.stream}, {run.strategy}",
             f"{run.rows_per_second:,.0f}",
             f"{run.ratio:.2f}",
+            f"{run.use_ratio:.2f}",
             f"{run.mean_delay_s:.1f}",
             str(run.moves),
             str(run.assistants),
@@ -155,7 +159,8 @@ def skew_grid(runs: list[SkewRun]) -> Grid:
     columns = [
         "keys, strategy",
         "rows/s",
-        "max/min",
+        "rows max/min",
+        "use max/min",
         "delay s",
         "moves",
         "assistants",

@@ -2,7 +2,8 @@
 
 Each second rows arrive by bucket, reducers work off what they can, measure it with the real meters,
 and the real steering decides. What is simulated is the work, the pause of a bucket that moves,
-what assistants merge, and mappers that hold rows back while the unread ones fill the budget.
+what assistants merge, and mappers that hold rows back while the unread ones fill the budget. The
+busier a reducer is, the longer a read of it takes, so that its bandwidth is the lower.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy.typing as npt
 from mars.machines.assisting import SEGMENT_SEQS
 from mars.machines.balancing import ReducerLoad, deviation, mean_use, place
 from mars.machines.load_meter import LoadMeter, ReducerFigures
-from mars.machines.load_view import behind_s, parts
+from mars.machines.load_view import behind_s, hottest, parts
 from mars.machines.scaling import Demand
 from mars.machines.smoothing import Smoothed
 from mars.machines.splitting import Assistants
@@ -46,6 +47,12 @@ MERGED_COST_MIN = 0.1
 """What an owner needs at least for a row that was merged for it, however few groups are left: to
 read an entry costs something whatever is in it."""
 
+READ_COST = 0.1
+"""Of what a row costs: what reading it takes while the reducer does nothing else."""
+
+READ_SLOWER_MAX = 20.0
+"""By how much a read takes longer at the most: at a use u it takes 1 / (1 - u) times as long."""
+
 Rows = npt.NDArray[np.float64]
 
 
@@ -59,7 +66,7 @@ class _Reducer:
     use: Smoothed = field(default_factory=Smoothed)
     used: float = 0.0
     done: float = 0.0
-    figures: ReducerFigures = field(default_factory=ReducerFigures)
+    remaining: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +83,42 @@ class Moment:
     members: int
     wanted: int
     done_by: Mapping[MemberId, float]
+    used_by: Mapping[MemberId, float]
     assistants: int = 0
+
+
+class Delays:
+    """How many seconds rows waited: those of a bucket are done in the order in which they came."""
+
+    def __init__(self, buckets: int) -> None:
+        self._waiting: list[deque[tuple[int, float]]] = [deque() for _ in range(buckets)]
+        self._rows: dict[int, float] = {}
+
+    def came(self, second: int, rows: Rows) -> None:
+        """So many of each bucket."""
+        for bucket, count in enumerate(rows.tolist()):
+            if count:
+                self._waiting[bucket].append((second, count))
+
+    def done(self, second: int, bucket: int, rows: float) -> None:
+        """So many of one bucket."""
+        waiting = self._waiting[bucket]
+        while waiting and rows > 0:
+            came, count = waiting.popleft()
+            taken = min(count, rows)
+            self._rows[second - came] = self._rows.get(second - came, 0.0) + taken
+            rows -= taken
+            if count > taken:
+                waiting.appendleft((came, count - taken))
+
+    def percentile_s(self, percent: float) -> int:
+        """Of all rows that are done so many percent had waited no longer."""
+        enough, sofar = sum(self._rows.values()) * percent / 100, 0.0
+        for second, rows in sorted(self._rows.items()):
+            sofar += rows
+            if sofar >= enough:
+                return second
+        return 0
 
 
 class SimulatedReducers:
@@ -97,6 +139,7 @@ class SimulatedReducers:
         self.now = 0
         self.moves: list[Move] = []
         self.delay_row_s = 0.0
+        self.delays = Delays(buckets)
         self._limits = limits
         self._row_s = row_s
         self._budget_rows = budget_rows
@@ -144,6 +187,7 @@ class SimulatedReducers:
     def step(self, arriving: Rows) -> Moment:
         """One second."""
         self._held.append(arriving)
+        self.delays.came(self.now, arriving)
         if arriving.any():
             self._arriving = arriving
         while self._held and self._stored_rows() < self._budget_rows:
@@ -166,6 +210,7 @@ class SimulatedReducers:
             members=len(self._members),
             wanted=wanted[0] if wanted else len(self._members),
             done_by={name: member.done for name, member in self._members.items()},
+            used_by={name: member.used for name, member in self._members.items()},
             assistants=self.assistants,
         )
 
@@ -227,8 +272,12 @@ class SimulatedReducers:
     def _assist(self, name: MemberId, member: _Reducer) -> None:
         """After its own work, merge whole segments of what its owner had left a second ago."""
         can = self._can(member) - self._cost(self._ready(name))
+        member.remaining = None
         for bucket, members in self._assistants.items():
-            if name not in members or can <= 0:
+            if name not in members:
+                continue
+            member.remaining = float(self._merged_cost(np.array([bucket]))[0])
+            if can <= 0:
                 continue
             seqs = SEQS_A_SECOND * self._left[bucket] / max(self._arriving[bucket], 1.0)
             whole = seqs // SEGMENT_SEQS * SEGMENT_SEQS / max(seqs, 1.0)
@@ -256,20 +305,26 @@ class SimulatedReducers:
             buckets.tolist(), done.tolist(), busy_s.tolist(), strict=True
         ):
             number = Bucket(bucket)
+            self.delays.done(self.now, bucket, count)
             member.meter.worked(number, cpu_s)
             member.meter.read((TASK, number), int(count), int(count), int(count) * ROW_BYTES)
             member.meter.look({(TASK, number): int(self._unread[bucket])})
         if rows:
-            member.meter.took(int(rows) * ROW_BYTES, member.used)
+            slower = 1 / max(1 - member.used / member.capacity, 1 / READ_SLOWER_MAX)
+            read_s = rows * READ_COST * self._row_s / member.speed * slower
+            member.meter.took(int(rows) * ROW_BYTES, read_s)
 
     def _measure(self) -> Loads:
         room = self._budget_rows * ROW_BYTES / len(self._members)
         reducers, demands = {}, []
+        measured = {
+            name: member.meter.measure(TICK_S, self._own(name) | self._helped(name))
+            for name, member in self._members.items()
+        }
+        fastest = max(figures.read_bytes_per_second for figures in measured.values())
         for name, member in self._members.items():
-            own = frozenset(b for b, owner in self._owners.items() if owner == name)
-            helped = frozenset(b for b, members in self._assistants.items() if name in members)
-            figures = member.figures = member.meter.measure(TICK_S, own | helped)
-            settled = frozenset(b for b in own if self._ready_at[b] <= self.now)
+            figures, bandwidth = measured[name], measured[name].read_bytes_per_second
+            settled = frozenset(b for b in self._own(name) if self._ready_at[b] <= self.now)
             reducers[name] = ReducerLoad(
                 use=member.use.value,
                 buckets={load.bucket: load for load in figures.buckets},
@@ -277,11 +332,19 @@ class SimulatedReducers:
                 queue=figures.backlog_bytes / room,
                 growth=figures.backlog_growth_bytes_per_second / room,
                 behind_s=behind_s(figures.buckets),
+                bandwidth=bandwidth / fastest if bandwidth and fastest else 1.0,
                 rows=sum(load.rows_per_second for load in figures.buckets),
                 capacity=member.capacity,
+                remaining=member.remaining,
             )
             demands.append(_demand(reducers[name], figures))
         return Loads(float(self.now), reducers, tuple(demands))
+
+    def _own(self, name: MemberId) -> frozenset[Bucket]:
+        return frozenset(b for b, owner in self._owners.items() if owner == name)
+
+    def _helped(self, name: MemberId) -> frozenset[Bucket]:
+        return frozenset(b for b, members in self._assistants.items() if name in members)
 
     def _steer(self, loads: Loads) -> list[Move]:
         self.steering.look(loads, self._count, 1, self._assistants)
@@ -314,6 +377,7 @@ def _demand(load: ReducerLoad, figures: ReducerFigures) -> Demand:
         growth=figures.backlog_growth_bytes_per_second,
         backlog=figures.backlog_bytes,
         parts=parts(load),
+        hottest=hottest(load),
     )
 
 

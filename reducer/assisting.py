@@ -13,7 +13,14 @@ from itertools import islice
 
 from mars.codec.entry import CorruptEntry
 from mars.errors import MarsError, TaskLimit, Unavailable
-from mars.machines.assisting import SEGMENTS_AT_ONCE, Assist, Segment, merged_entries, segments
+from mars.machines.assisting import (
+    SEGMENTS_AT_ONCE,
+    Assist,
+    Segment,
+    Shrinkage,
+    merged_entries,
+    segments,
+)
 from mars.machines.runnable import RunnableTask
 from mars.plan import Plan
 from mars.ports import Cleared, Head, PartialLog
@@ -41,13 +48,16 @@ class AssistLoop:
         self._done: dict[Done, Sequence64] = {}
         self._worked: deque[tuple[Bucket, float]] = deque()
         self._merged = self._refused = 0
+        self._shrinkage = Shrinkage()
         self._log = logs.logger("assistant")
 
     # ------------------------------------------------------------------------ from the main thread
 
     def assigned(self, assists: tuple[Assist, ...]) -> None:
         """These are its buckets from now on."""
-        self._assists = assists
+        before, self._assists = self.buckets, assists
+        if self.buckets != before:
+            self._shrinkage = Shrinkage()
 
     def tasks_changed(self, tasks: Mapping[TaskName, RunnableTask]) -> None:
         """Take the newest definitions."""
@@ -67,9 +77,11 @@ class AssistLoop:
         """Figures for the member's report."""
         if not self._assists and not self._merged and not self._refused:
             return {}
+        remaining = self._shrinkage.remaining
         return {
             "assisted_segments_total": self._merged,
             "assisted_refused_total": self._refused,
+            **({} if remaining is None else {"assisted_remaining": round(remaining, 3)}),
         }
 
     # --------------------------------------------------------------------------- its own thread
@@ -137,12 +149,15 @@ class AssistLoop:
     def _merged_entries(
         self, assist: Assist, plan: Plan, segment: Segment
     ) -> list[tuple[Entry, str]]:
-        """What can be merged of a segment, with the run id of the server on which it was read.
+        """What is worth merging of a segment, with the run id of the server on which it was read.
 
         Of what cannot be read or is over a limit nothing: its owner comes upon it, and says so.
         """
         try:
             piece = self._store.read(plan.task, assist.bucket, segment.after, segment.upto)
-            return [(entry, piece.run_id) for entry in merged_entries(plan, piece.entries)]
+            found = list(merged_entries(plan, piece.entries))
         except (CorruptEntry, TaskLimit, ValueError):
             return []
+        for merged in found:
+            self._shrinkage = self._shrinkage.and_then(merged)
+        return [(merged.entry, piece.run_id) for merged in found if merged.worth_it]

@@ -258,11 +258,18 @@ def _assisting(members: Mapping[MemberId, MemberInfo]) -> Iterator[Metric]:
         "Segments of logs that were merged for others, or too late.",
         labels=["member", "outcome"],
     )
+    remaining = GaugeMetricFamily(
+        "mars_assisted_remaining_ratio",
+        "Part of the bytes that merging for others left.",
+        labels=["member"],
+    )
     for name, info in members.items():
+        if "assisted_remaining" in info.load:
+            remaining.add_metric([name], info.load["assisted_remaining"])
         if "assisted_segments_total" in info.load:
             segments.add_metric([name, "merged"], info.load["assisted_segments_total"])
             segments.add_metric([name, "refused"], info.load["assisted_refused_total"])
-    yield segments
+    yield from (segments, remaining)
 
 
 def _buckets(members: Mapping[MemberId, MemberInfo]) -> Iterator[Metric]:

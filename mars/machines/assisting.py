@@ -45,6 +45,12 @@ SEGMENTS_AT_ONCE = 4
 SHRINK_MAX = 0.75
 """Of the bytes of a segment: what merging leaves more of is not worth the owner's while."""
 
+SHRINKAGE_KEPT = 0.9
+"""Of the weight of former runs, at each further one."""
+
+SHRINKAGE_RUNS_MIN = 8
+"""Runs after which it counts how much remained of them: the first ones may be short."""
+
 _HEADER_BYTES = 256
 """About that of an entry with one range and one pane, with what the store keeps besides."""
 
@@ -91,16 +97,51 @@ def segments(assist: Assist, cleared: Sequence64, head: Sequence64) -> Iterator[
             yield Segment(Sequence64(after), Sequence64((number + 1) * SEGMENT_SEQS))
 
 
-def merged_entries(plan: Plan, entries: Sequence[Entry]) -> Iterator[Entry]:
-    """What may replace entries of a segment: one for each run that can be merged and is worth it.
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """An entry that may replace others, and the bytes of both."""
+
+    entry: Entry
+    before_bytes: int
+    after_bytes: int
+
+    @property
+    def worth_it(self) -> bool:
+        """Whether the owner has less to do with it."""
+        return self.after_bytes <= SHRINK_MAX * self.before_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Shrinkage:
+    """How much of what was merged remained, a mean of about the last ten runs."""
+
+    runs: int = 0
+    before_bytes: float = 0.0
+    after_bytes: float = 0.0
+
+    def and_then(self, merged: Merged) -> Shrinkage:
+        """With one more."""
+        return Shrinkage(
+            self.runs + 1,
+            SHRINKAGE_KEPT * self.before_bytes + merged.before_bytes,
+            SHRINKAGE_KEPT * self.after_bytes + merged.after_bytes,
+        )
+
+    @property
+    def remaining(self) -> float | None:
+        """The part of the bytes; None while too little was merged."""
+        return self.after_bytes / self.before_bytes if self.runs >= SHRINKAGE_RUNS_MIN else None
+
+
+def merged_entries(plan: Plan, entries: Sequence[Entry]) -> Iterator[Merged]:
+    """What may replace entries of a segment: one for each run that can be merged.
 
     Raises TaskLimit where a state outgrows its limit, ValueError where offsets overlap.
     """
     for run in _runs(plan.version, entries):
         if len(run) > 1:
             merged = _merged(plan, run)
-            if _size(merged) <= SHRINK_MAX * sum(map(_size, run)):
-                yield merged
+            yield Merged(merged, sum(map(_size, run)), _size(merged))
 
 
 def _runs(version: int, entries: Sequence[Entry]) -> Iterator[list[Entry]]:

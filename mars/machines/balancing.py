@@ -40,7 +40,8 @@ class ReducerLoad:
     assignment. Of a reducer that is not `fresh` nothing new was heard for a while. `queue` is the
     unread part of its room in the store, `growth` by how much of it that grows a second,
     `behind_s` how long it would read on that, `bandwidth` how fast it reads, 1 being the fastest
-    reducer.
+    reducer. Of what it merged for others `remaining` is the part of the bytes that was left; None
+    where it merged nothing.
     """
 
     use: float
@@ -53,6 +54,7 @@ class ReducerLoad:
     bandwidth: float = 1.0
     rows: float = 0.0
     capacity: float = 1.0
+    remaining: float | None = None
 
     @property
     def relative_use(self) -> float:

@@ -99,6 +99,7 @@ def _reducer(
         bandwidth=bandwidth / fastest if bandwidth and fastest else 1.0,
         rows=load.get("rows_per_second", 0.0),
         capacity=_capacity(info),
+        remaining=load.get("assisted_remaining"),
     )
 
 
@@ -138,6 +139,7 @@ def _reducer_demand(info: MemberInfo, load: ReducerLoad) -> Demand:
         growth=info.load.get("backlog_growth_bytes_per_second", 0.0),
         backlog=info.load.get("backlog_bytes", 0.0),
         parts=parts(load),
+        hottest=hottest(load),
     )
 
 
@@ -148,6 +150,12 @@ def parts(load: ReducerLoad) -> float:
     uses = [each.use for bucket, each in load.buckets.items() if bucket in load.settled]
     hottest = max(uses, default=0.0)
     return sum(uses) / hottest if hottest > 0 else math.inf
+
+
+def hottest(load: ReducerLoad) -> Bucket | None:
+    """The one of its buckets that costs most."""
+    own = [each for bucket, each in load.buckets.items() if bucket in load.settled]
+    return max(own, key=lambda each: (each.use, -each.bucket)).bucket if own else None
 
 
 def _mapper_demand(info: MemberInfo) -> Demand:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mars.ports import Wanted, WantedKind
+from mars.types import Bucket
 
 DRAIN_S = 60.0
 """In which time a backlog should be gone: what that takes counts as load."""
@@ -20,7 +21,8 @@ class Demand:
     """What one member does and leaves undone: `done` and `growth` a second, `backlog` in the same
     unit (messages, or bytes).
 
-    `parts` is over how many members its work could be spread at the most. One that is `held_back`
+    `parts` is over how many members its work could be spread at the most, `hottest` the bucket that
+    costs it most. One that is `held_back`
     leaves undone what others do not take: its growth and backlog are given as 0.
     """
 
@@ -30,6 +32,7 @@ class Demand:
     backlog: float = 0.0
     parts: float = math.inf
     held_back: bool = False
+    hottest: Bucket | None = None
 
 
 @dataclass(frozen=True, slots=True)

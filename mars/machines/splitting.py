@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
+from mars.machines.assisting import SHRINK_MAX
 from mars.machines.balancing import ReducerLoad
 from mars.machines.scaling import Demand, ScaleLimits
 from mars.ports import Assisted, BucketLoad
@@ -16,6 +17,10 @@ from mars.types import Bucket, MemberId
 
 REST_SHARE = 0.25
 """Of what a reducer's buckets cost: with more besides its hottest, that can be given away first."""
+
+VAIN_REST_S = 600.0
+"""How long a bucket gets no assistants after merging has not shrunk its log: which keys come
+changes slowly, and each try keeps reducers busy for a cool-down."""
 
 ASSISTANTS_MAX = 4
 """Of one bucket: beyond, its owner has most to do with what they have merged."""
@@ -25,10 +30,14 @@ Assistants = Mapping[Bucket, tuple[MemberId, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Help:
-    """What one bucket's assistants should be now; `reason` says why they are others than before."""
+    """What one bucket's assistants should be now; `reason` says why they are others than before.
+
+    They are in `vain` where merging does not shrink its log.
+    """
 
     assistants: tuple[MemberId, ...]
     reason: str
+    vain: bool = False
 
 
 def hottest_alone(load: ReducerLoad, limits: ScaleLimits) -> BucketLoad | None:
@@ -53,8 +62,12 @@ def hotter_than_a_reducer(
     ]
 
 
-def splittable(demand: Demand, limits: ScaleLimits) -> Demand:
-    """What a reducer asks for where its hottest bucket may have assistants: they are of use too."""
+def splittable(demand: Demand, limits: ScaleLimits, vain: Collection[Bucket] = ()) -> Demand:
+    """What a reducer asks for where its hottest bucket may have assistants: they are of use too,
+    unless they were in `vain`.
+    """
+    if demand.hottest in vain:
+        return demand
     alone = demand.use > limits.high and demand.parts * (1 - REST_SHARE) <= 1
     return replace(demand, parts=demand.parts + ASSISTANTS_MAX) if alone else demand
 
@@ -64,12 +77,14 @@ def help_wanted(
     owners: Mapping[Bucket, MemberId],
     present: Assistants,
     limits: ScaleLimits,
+    vain: Collection[Bucket] = (),
 ) -> dict[Bucket, Help]:
     """The buckets whose assistants should be others than `present`, one more or none.
 
     What a bucket costs is counted at its owner and at its assistants: it keeps them as long as that
     is more than a reducer should do (`limits.target`), and gets one more while its owner still is
     over the upper bound. Use is by capacity. Reducers without fresh figures change nothing.
+    Assistants whose merging does not shrink the log go; those of `vain` buckets did so lately.
     """
     wanted: dict[Bucket, Help] = {}
     taken: set[MemberId] = {member for members in present.values() for member in members}
@@ -77,13 +92,22 @@ def help_wanted(
         load = reducers.get(owners[bucket]) if bucket in owners else None
         if load is None or not load.fresh or bucket not in load.settled:
             continue
+        left = _remaining(reducers, members)
+        if left is not None and left > SHRINK_MAX:
+            reason = f"merging leaves {left:.0%} of bucket {bucket}: assistants are of no use to it"
+            wanted[bucket] = Help((), reason, vain=True)
+            continue
         whole = sum(_use(reducers, member, bucket) for member in (owners[bucket], *members))
         if whole < limits.target:
             reason = f"bucket {bucket} costs {whole:.2f} in all: its owner does that alone"
             wanted[bucket] = Help((), reason)
     for member, load in sorted(reducers.items()):
         hottest = hottest_alone(load, limits)
-        if hottest is None or hottest.bucket in wanted or owners.get(hottest.bucket) != member:
+        if (
+            hottest is None
+            or hottest.bucket in {*wanted, *vain}
+            or owners.get(hottest.bucket) != member
+        ):
             continue
         helpers = _helpers(reducers, taken | {member}, limits)
         assistants = present.get(hottest.bucket, ())
@@ -127,6 +151,15 @@ def told(present: Assistants, reasons: Mapping[Bucket, str]) -> tuple[Assisted, 
         Assisted(bucket, members, reasons.get(bucket, "an earlier leader named them"))
         for bucket, members in sorted(present.items())
     )
+
+
+def _remaining(
+    reducers: Mapping[MemberId, ReducerLoad], members: Collection[MemberId]
+) -> float | None:
+    """What merging leaves at best; None: none of these has merged enough to tell."""
+    loads = [reducers[member] for member in members if member in reducers]
+    known = [load.remaining for load in loads if load.fresh and load.remaining is not None]
+    return min(known, default=None)
 
 
 def _use(reducers: Mapping[MemberId, ReducerLoad], member: MemberId, bucket: Bucket) -> float:

@@ -23,6 +23,7 @@ from mars.machines.balancing import (
 from mars.machines.pressing import Loan, PressLimits, pressure, relieve, restore
 from mars.machines.scaling import Demand, ScaleLimits, wanted
 from mars.machines.splitting import (
+    VAIN_REST_S,
     Assistants,
     help_wanted,
     hotter_than_a_reducer,
@@ -131,6 +132,7 @@ class Steering:
         self._strategy_changes: deque[StrategyChange] = deque(maxlen=MOVES_TOLD)
         self._fewer_since_s: dict[str, float] = {}
         self._wanted: dict[str, Wanted] = {}
+        self._vain_until_s: dict[Bucket, float] = {}
         self._calm_since_s: dict[Bucket, float] = {}
         self._reasons: dict[Bucket, str] = {}
         self._choice = _first_choice(limits)
@@ -150,13 +152,15 @@ class Steering:
             self._choose(loads, assisted, self._quiet_until_s)
         demands = loads.reducer_demands
         if self._may_split:
-            demands = tuple(splittable(demand, self._limits.scale) for demand in demands)
+            scale, vain = self._limits.scale, self._vain(loads.now_s)
+            demands = tuple(splittable(demand, scale, vain) for demand in demands)
         self._want("reducer", demands, buckets, loads.now_s)
         self._want("mapper", loads.mapper_demands, max(1, partitions), loads.now_s)
 
     def _choose(self, loads: Loads, assisted: Collection[Bucket], quiet_until_s: float) -> None:
         """Reliefs of a bucket that is too hot follow each other: they must not hide it."""
-        hot = min(assisted, default=min(self._hot(loads), default=None))
+        hot_ones = set(self._hot(loads)) - self._vain(loads.now_s)
+        hot = min(assisted, default=min(hot_ones, default=None))
         too_hot = hot is not None and loads.now_s >= self._assist_after_s
         if loads.now_s >= quiet_until_s or too_hot:
             most, before = self._limits.spread.imbalance_max, self._choice.strategy
@@ -165,12 +169,16 @@ class Steering:
                 change = StrategyChange(chosen.strategy.value, chosen.reason, loads.wall_ms)
                 self._strategy_changes.append(change)
 
+    def _vain(self, now_s: float) -> set[Bucket]:
+        """The buckets whose assistants were of no use lately."""
+        return {bucket for bucket, until_s in self._vain_until_s.items() if now_s < until_s}
+
     @property
     def _may_split(self) -> bool:
         return self._limits.enabled and self._limits.strategy in {None, Strategy.SPLIT}
 
     def _hot(self, loads: Loads) -> list[Bucket]:
-        """What may have assistants: no move would help it."""
+        """What no move would help."""
         if not self._may_split:
             return []
         return hotter_than_a_reducer(loads.reducers, self._limits.scale)
@@ -236,15 +244,17 @@ class Steering:
         """Who should assist from now on, the reasons being in `balance`; None: as it is.
 
         Nobody is named shortly after a move for evenness or another change; those who are of no
-        more use go once that has been so for a cool-down.
+        more use go once that has been so for a cool-down, those whose merging shrinks nothing at
+        the next look after it, and then none is named for `VAIN_REST_S`.
         """
         limits, now_s = self._limits, loads.now_s
         if not self._may_split:
             return {}
         if now_s < self._assist_after_s or self._choice.strategy is not Strategy.SPLIT:
             return None
-        wanted = help_wanted(loads.reducers, owners, present, limits.scale)
-        calm = {bucket for bucket, given in wanted.items() if not given.assistants}
+        vain = self._vain(now_s)
+        wanted = help_wanted(loads.reducers, owners, present, limits.scale, vain)
+        calm = {b for b, given in wanted.items() if not given.assistants and not given.vain}
         self._calm_since_s = {b: self._calm_since_s.get(b, now_s) for b in calm}
         for bucket, since_s in self._calm_since_s.items():
             if now_s - since_s < limits.cooldown_s:
@@ -252,6 +262,8 @@ class Steering:
         if not wanted:
             return None
         self._assist_after_s = self._quiet_until_s = now_s + limits.cooldown_s
+        in_vain = {bucket for bucket, given in wanted.items() if given.vain}
+        self._vain_until_s.update(dict.fromkeys(in_vain, now_s + VAIN_REST_S))
         self._reasons.update({bucket: given.reason for bucket, given in wanted.items()})
         changed = {**present, **{bucket: given.assistants for bucket, given in wanted.items()}}
         return {bucket: members for bucket, members in changed.items() if members}

@@ -110,10 +110,10 @@ class MemberInfo:
     `missing` names the services it cannot reach. `load` holds figures in base units:
     `rows_per_second`, `cpu_use` (of a core), `cpu_seconds_total`, `resident_bytes`; of a mapper
     `queue_bytes` and `lag_messages`; of a reducer `backlog_bytes` (of the task that has most),
-    `backlog_growth_bytes_per_second`, `read_bytes_per_second` (while it reads); of both `capacity`
-    (of a core); and
-    `leader_epoch` of the leader; of a reducer that assists others `assisted_segments_total` and
-    `assisted_refused_total`. Rates are smoothed. `reported_ms` is the process's own wall clock:
+    `backlog_growth_bytes_per_second` and `read_bytes_per_second` (while it reads); of both
+    `capacity` (of a core); `leader_epoch` of the leader; of a reducer that assists others
+    `assisted_segments_total`, `assisted_refused_total` and `assisted_remaining` (the part of the
+    bytes that merging left). Rates are smoothed. `reported_ms` is the process's own wall clock:
     that it differs from the last one is what others may rely on. `loads` are the buckets that cost
     most. `leaving`: it wants to stop, and waits until its buckets have gone elsewhere. `balance`
     is said by the leader.

@@ -6,7 +6,7 @@ import logging
 import os
 import random
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from types import ModuleType
@@ -121,6 +121,7 @@ def _everybody_helps(
     owners: Mapping[Bucket, MemberId],
     present: Assistants,
     _limits: ScaleLimits,
+    _vain: Collection[Bucket],
 ) -> dict[Bucket, Help]:
     """All other reducers, for every bucket."""
     others = {bucket: tuple(sorted(reducers.keys() - {owner})) for bucket, owner in owners.items()}

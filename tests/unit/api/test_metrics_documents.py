@@ -40,6 +40,7 @@ MEMBER_FIGURES = (
     "tracker_lost_total",
     "assisted_segments_total",
     "assisted_refused_total",
+    "assisted_remaining",
 )
 
 Line = tuple[str, str, str, str]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,9 @@ from bench.balance_real import RealBalanceReport, RealPoint, RealRun
 from bench.balance_skew import BUCKETS, run_one, skew_grid
 from bench.environment import environment
 from bench.report import section
-from bench.simulated_reducers import SimulatedReducers
+from bench.simulated_reducers import Delays, SimulatedReducers
 from bench.wandering import Wandering, stages
+from mars.machines.pressing import pressure
 from mars.machines.steering import SteeringLimits
 
 SHORT = 5_000_000
@@ -37,8 +39,34 @@ def test_moving_is_faster_than_holding_back_and_loses_no_row(report: BalanceRepo
     assert held.rows == moved.rows
     assert moved.seconds < 0.85 * held.seconds
     assert moved.mean_delay_s < held.mean_delay_s / 2
+    assert moved.p50_delay_s <= moved.p99_delay_s < held.p99_delay_s
     assert held.moves == 0
     assert "is under pressure" in moved.reasons[0]
+
+
+def test_delays_are_those_of_rows_in_the_order_in_which_they_came() -> None:
+    delays = Delays(2)
+    delays.came(0, np.array([10.0, 90.0]))
+    delays.came(1, np.array([10.0, 0.0]))
+    delays.done(0, 1, 90.0)
+    delays.done(3, 0, 5.0)
+    delays.done(4, 0, 15.0)
+
+    found = {percent: delays.percentile_s(percent) for percent in (50, 81, 82, 91, 92, 100)}
+    assert found == {50: 0, 81: 0, 82: 3, 91: 3, 92: 4, 100: 4}
+
+
+def test_a_busy_reducer_reads_more_slowly_and_so_is_under_more_pressure() -> None:
+    cluster = SimulatedReducers(4, 2, SteeringLimits(), row_s=1e-3, budget_rows=1e6)
+    for _ in range(5):
+        cluster.step(np.array([440.0, 100, 440, 100]))
+
+    loads = cluster._measure()
+    busy, calm = (loads.reducers[member] for member in cluster.members)
+
+    assert calm.bandwidth == 1.0
+    assert busy.bandwidth < 0.5
+    assert pressure(replace(busy, queue=0.1)) > pressure(replace(busy, queue=0.1, bandwidth=1.0))
 
 
 def test_the_number_of_reducers_follows_the_tide_in_few_steps(report: BalanceReport) -> None:
@@ -140,3 +168,14 @@ def test_a_key_that_needs_more_than_a_processor_is_split_and_gains_by_it() -> No
     assert split.ended_with == "split"
     assert split.rows_per_second > 1.4 * moved.rows_per_second
     assert split.mean_delay_s < moved.mean_delay_s / 5
+    assert split.use_ratio < 0.6 * moved.use_ratio, "assistants' work is on rows of the owner"
+
+
+def test_where_merging_shrinks_nothing_it_is_given_up_and_costs_hardly_anything() -> None:
+    homes = balance._buckets_of_keys(BUCKETS).astype(float)
+
+    hashed, auto = (run_one("half, nothing to merge", name, homes) for name in ("hash", "auto"))
+
+    assert auto.assistants == 1
+    assert auto.ended_with != "split"
+    assert auto.rows_per_second > 0.99 * hashed.rows_per_second

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -11,13 +12,16 @@ from hypothesis import strategies as st
 from mars.machines import assisting
 from mars.machines.assisting import (
     SEGMENT_SEQS,
+    SHRINKAGE_RUNS_MIN,
     Assist,
+    Merged,
+    Shrinkage,
     assists_of,
     merged_entries,
     segments,
 )
 from mars.machines.bucket_task import BucketTask
-from mars.plan import OverMaxKeys
+from mars.plan import OverMaxKeys, Plan
 from mars.ports import Assignment, Owner
 from mars.types import (
     AssignmentEpoch,
@@ -120,6 +124,11 @@ def gone(entry: Entry) -> Entry:
     return replace(entry, partial=replace(entry.partial, rejections=Rejections((), (lost,))))
 
 
+def worth_it(plan: Plan, entries: Sequence[Entry]) -> list[Entry]:
+    """What an assistant writes."""
+    return [merged.entry for merged in merged_entries(plan, entries) if merged.worth_it]
+
+
 def read(*entries: Entry) -> BucketTask:
     """What an owner makes of a log."""
     part = BucketTask(make_task(), OWNER, {}, SAVE_MS)
@@ -131,7 +140,7 @@ def read(*entries: Entry) -> BucketTask:
 def test_a_merged_entry_is_worth_what_it_stands_for() -> None:
     entries = batches(8)
 
-    (merged,) = merged_entries(PLAN, entries)
+    (merged,) = worth_it(PLAN, entries)
 
     single, several = read(*entries), read(merged)
     assert several.last_seq == single.last_seq == 8
@@ -144,7 +153,7 @@ def test_a_merged_entry_is_worth_what_it_stands_for() -> None:
 
 
 def test_the_offsets_of_each_lane_are_kept_with_their_gaps() -> None:
-    (merged,) = merged_entries(PLAN, batches(4))
+    (merged,) = worth_it(PLAN, batches(4))
 
     assert merged.ranges == (
         Range(P0, 0, 6), Range(P0, 10, 16), Range(P1, 0, 6), Range(P1, 10, 16)
@@ -154,7 +163,7 @@ def test_the_offsets_of_each_lane_are_kept_with_their_gaps() -> None:
 def test_offsets_that_meet_are_joined() -> None:
     entries = [make_entry(seq, seq * 6, rows(seq)) for seq in range(1, 4)]
 
-    (merged,) = merged_entries(PLAN, entries)
+    (merged,) = worth_it(PLAN, entries)
 
     assert merged.ranges == (Range(P0, 6, 24),)
 
@@ -162,7 +171,7 @@ def test_offsets_that_meet_are_joined() -> None:
 def test_every_rejected_row_keeps_its_name() -> None:
     entries = batches(6)
 
-    (merged,) = merged_entries(PLAN, entries)
+    (merged,) = worth_it(PLAN, entries)
 
     named = [row for entry in entries for row in entry.partial.rejections.rows]
     assert list(merged.partial.rejections.rows) == named
@@ -170,7 +179,7 @@ def test_every_rejected_row_keeps_its_name() -> None:
 
 
 def runs(*entries: Entry) -> list[tuple[int, ...]]:
-    return [merged.merged for merged in merged_entries(PLAN, entries)]
+    return [merged.merged for merged in worth_it(PLAN, entries)]
 
 
 def test_only_entries_of_the_current_version_that_follow_each_other_are_merged() -> None:
@@ -182,7 +191,7 @@ def test_only_entries_of_the_current_version_that_follow_each_other_are_merged()
 
 def test_what_is_merged_already_is_left_as_it_is() -> None:
     entries = batches(6)
-    (merged,) = merged_entries(PLAN, entries[1:4])
+    (merged,) = worth_it(PLAN, entries[1:4])
 
     assert runs(entries[0], merged, *entries[4:]) == [(5, 6)]
 
@@ -195,7 +204,7 @@ def test_what_comes_after_rows_that_are_gone_is_not_merged_with_them() -> None:
 
 def test_windows_that_may_lack_rows_say_so_though_it_is_not_known_which_came_next() -> None:
     first, *others = batches(5)
-    (merged,) = merged_entries(PLAN, others)
+    (merged,) = worth_it(PLAN, others)
 
     single, several = read(gone(first), *others), read(gone(first), merged)
 
@@ -212,10 +221,26 @@ def test_what_merging_does_not_shrink_is_left_to_the_owner() -> None:
     ]
 
     assert runs(*entries) == []
+    (merged,) = merged_entries(PLAN, entries)
+    assert merged.after_bytes > 0.9 * merged.before_bytes
+
+
+def test_how_much_remained_is_a_mean_of_the_last_runs_once_there_are_some() -> None:
+    (entry,) = batches(1)
+    shrinkage = Shrinkage()
+    for _ in range(SHRINKAGE_RUNS_MIN - 1):
+        shrinkage = shrinkage.and_then(Merged(entry, 1_000, 900))
+    assert shrinkage.remaining is None
+
+    shrinkage = shrinkage.and_then(Merged(entry, 1_000, 900))
+    assert shrinkage.remaining == pytest.approx(0.9)
+    for _ in range(50):
+        shrinkage = shrinkage.and_then(Merged(entry, 1_000, 100))
+    assert shrinkage.remaining == pytest.approx(0.1, abs=0.01)
 
 
 def test_the_tracker_is_told_of_each_entry() -> None:
-    (merged,) = merged_entries(PLAN, batches(4))
+    (merged,) = worth_it(PLAN, batches(4))
     tracked = BucketTask(make_task(), replace(OWNER, tracked=True), {}, SAVE_MS)
 
     tracked.absorb(make_slice(merged))
@@ -240,5 +265,5 @@ def test_groups_beyond_a_limit_are_the_same_ones(max_keys: int) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(assisting, "SHRINK_MAX", 10.0)
-        (merged,) = merged_entries(plan, entries)
+        (merged,) = worth_it(plan, entries)
     assert results(merged) == results(*entries)

@@ -293,6 +293,20 @@ def test_the_work_of_a_reducer_has_parts_as_it_compares_with_its_hottest_bucket(
     assert demand.parts == pytest.approx(parts)
 
 
+def test_a_reducer_tells_of_its_hottest_bucket_and_of_what_merging_for_others_leaves() -> None:
+    costs = (bucket_load(0, 0.2), bucket_load(1, 0.5))
+    one = info("a", load={"assisted_remaining": 0.9}, loads=costs)
+    owner = Owner(one.id, AssignmentEpoch(1))
+    statuses = tuple(BucketStatus(Bucket(b), AssignmentEpoch(1), "owning") for b in range(2))
+    assignment = Assignment(LeaderEpoch(1), StoreEpoch(1), {Bucket(0): owner, Bucket(1): owner})
+    one = replace(one, buckets=statuses)
+
+    loads = loads_of({one.id: one}, {}, assignment, frozenset({one.id}), 1, 0.0)
+
+    assert loads.reducers[one.id].remaining == 0.9
+    assert loads.reducer_demands[0].hottest == 1
+
+
 def test_a_mapper_that_may_use_half_a_core_is_busy_by_that_measure() -> None:
     one = info("m", role="mapper", load={"cpu_use": 0.45, "capacity": 0.5})
 

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
+from mars.machines.assisting import SHRINK_MAX
 from mars.machines.balancing import ReducerLoad, SpreadLimits
-from mars.machines.scaling import ScaleLimits
+from mars.machines.scaling import Demand, ScaleLimits
 from mars.machines.splitting import (
     ASSISTANTS_MAX,
+    VAIN_REST_S,
     help_wanted,
     hotter_than_a_reducer,
     hottest_alone,
+    splittable,
     still_there,
     told,
 )
@@ -187,6 +192,45 @@ def test_a_bucket_with_assistants_stays_where_it_is() -> None:
     steer.look(loads, 3, 1)
 
     assert {move.bucket for move in steer.moves(loads, owners, {B0: (B,)})} == {1}
+
+
+def test_assistants_whose_merging_shrinks_nothing_go_and_none_is_named_for_a_while() -> None:
+    auto, present = steering(None), dict[Bucket, tuple[MemberId, ...]]()
+    vain = HOT | {C: replace(HOT[C], remaining=0.95)}
+
+    def looked(now_s: float, loads: dict[MemberId, ReducerLoad]) -> object:
+        auto.look(Loads(now_s, loads), 3, 1, present)
+        return auto.assistants(Loads(now_s, loads), OWNERS, present)
+
+    assert looked(0.0, HOT) is None
+    assert looked(30.0, HOT) == {B0: (C,)}
+    present[B0] = (C,)
+    assert looked(59.0, vain) is None
+    assert looked(60.0, vain) == {}
+    assert auto.why(B0) == "merging leaves 95% of bucket 0: assistants are of no use to it"
+
+    present.clear()
+    for now_s in (90.0, 300.0, 60.0 + VAIN_REST_S - 1):
+        assert looked(now_s, HOT) is None
+        assert auto.balance(Loads(now_s, HOT)).strategy != "split"
+    assert looked(60.0 + VAIN_REST_S, HOT) == {B0: (C,)}
+
+
+@pytest.mark.parametrize("remaining", [None, 0.05, SHRINK_MAX])
+def test_they_stay_where_merging_shrinks_the_log_or_that_is_not_known(
+    remaining: float | None,
+) -> None:
+    loads = HOT | {C: replace(HOT[C], remaining=remaining), B: replace(HOT[B], remaining=0.95)}
+
+    assert help_wanted(loads, OWNERS, {B0: (C,)}, LIMITS)[B0].assistants == (C, B)
+
+
+def test_no_reducers_are_asked_for_a_bucket_that_assistants_do_not_help() -> None:
+    hot = Demand(0.95, parts=1.1, hottest=B0)
+
+    assert splittable(hot, LIMITS).parts == 1.1 + ASSISTANTS_MAX
+    assert splittable(hot, LIMITS, {B1}).parts == 1.1 + ASSISTANTS_MAX
+    assert splittable(hot, LIMITS, {B0}) == hot
 
 
 def test_another_strategy_lets_them_go_and_a_new_leader_keeps_them() -> None:

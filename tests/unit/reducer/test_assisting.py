@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mars.machines.assisting import SEGMENT_SEQS, assists_of
+from mars.machines.assisting import SEGMENT_SEQS, SHRINK_MAX, assists_of
 from mars.types import Bucket, MemberId
 from reducer.assisting import AssistLoop
 from tests.unit.machines.reducing_rows import NAME, RowSpec, make_task
@@ -77,6 +77,21 @@ def test_an_owner_that_comes_late_finds_less_to_read() -> None:
     assert merged_of(scene) == SEGMENTS * BUCKETS
     assert scene.owner.entries_read - before == SEGMENTS * BUCKETS
     assert scene.emitted() == scene.wanted()
+
+
+def test_it_tells_how_much_of_what_it_merges_remains_until_it_assists_others() -> None:
+    scene = Scene()
+    scene.owner.run(2)
+    scene.feed(BATCHES)
+    scene.help()
+
+    remaining = scene.helper.load()["assisted_remaining"]
+    assert 0 < remaining < SHRINK_MAX
+
+    scene.hear()
+    assert scene.helper.load()["assisted_remaining"] == remaining
+    scene.helper.assigned(())
+    assert "assisted_remaining" not in scene.helper.load()
 
 
 def test_nothing_is_merged_before_the_owner_has_said_from_where_on() -> None:
