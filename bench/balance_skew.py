@@ -138,7 +138,7 @@ def _moments(cluster: SimulatedReducers, shares: Rows, rows: float) -> Iterator[
 def _ratio(figures: list[Mapping[MemberId, float]], sizes: Mapping[MemberId, float]) -> float:
     """max/min of what members have in all, by capacity."""
     sums = [sum(each[name] for each in figures) / size for name, size in sizes.items()]
-    return max(sums) / max(min(sums), 1e-9)
+    return float(max(sums) / max(min(sums), 1e-9))
 
 
 def skew_grid(runs: list[SkewRun]) -> Grid:
