@@ -1,9 +1,12 @@
 """Arrow IPC streams, one a message, to columns.
 
 A column may be of any Arrow type whose values all are values of the declared type: narrower or
-unsigned integers, large or dictionary-encoded texts, Arrow's own timestamps. With any other type
-its values are invalid; with a column name that appears twice the message is unreadable. One that
-unpacks to more than `arrow_size` allows is too large.
+unsigned integers, large texts and views of texts, Arrow's own timestamps, and dictionaries of all
+of these. With any other type, a run-end encoded one among them, its values are invalid; with a
+column name that appears twice the message is unreadable. One that unpacks to more than `arrow_size`
+allows is too large.
+
+All that Arrow may refuse is done while a message is read, so that it spoils that message alone.
 """
 
 from __future__ import annotations
@@ -110,7 +113,28 @@ def _table(value: bytes, fields: tuple[Field, ...]) -> tuple[pa.Table | None, Pr
     if len(names) != table.num_columns:
         return None, (Reason.UNREADABLE, "a column name appears twice")
     problem = too_large_texts(table.column(one.name) for one in fields if one.name in names)
-    return (table, None) if problem is None else (None, problem)
+    return (_looked_up(table, fields), None) if problem is None else (None, problem)
+
+
+def _looked_up(table: pa.Table, fields: tuple[Field, ...]) -> pa.Table:
+    """The table with the values of acceptable dictionaries in their place."""
+    for one in fields:
+        at = table.schema.get_field_index(one.name)
+        column = table.column(at) if at >= 0 else None
+        if column is None or not pa.types.is_dictionary(column.type):
+            continue
+        if _is_acceptable(column.type.value_type, one.type):
+            table = table.set_column(at, one.name, _values_of(column))
+    return table
+
+
+def _values_of(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The values that a dictionary column stands for."""
+    kind = column.type.value_type
+    # Arrow takes no values by index from views of texts.
+    plain = pa.large_string() if pa.types.is_string_view(kind) else kind
+    chunks = [chunk.dictionary.cast(plain).take(chunk.indices) for chunk in column.chunks]
+    return pa.chunked_array(chunks, plain)
 
 
 def _column(table: pa.Table | None, one: Field, rows: int) -> Typed:
@@ -119,20 +143,20 @@ def _column(table: pa.Table | None, one: Field, rows: int) -> Typed:
     if table is None or one.name not in table.column_names:
         return Typed(nothing, None)
     column = table.column(one.name)
+    if not _is_acceptable(column.type, one.type):
+        return Typed(nothing, pl.repeat(True, rows, eager=True))
     if pa.types.is_null(column.type):
         return Typed(nothing, None)
-    encoded = pa.types.is_dictionary(column.type)
-    if not _is_acceptable(column.type.value_type if encoded else column.type, one.type):
-        return Typed(nothing, pl.repeat(True, rows, eager=True))
-    if encoded:
-        column = column.cast(column.type.value_type)
     if pa.types.is_timestamp(column.type):
         return _timestamps(column)
     return _values(pl.Series(column), one.type)
 
 
 def _is_acceptable(found: pa.DataType, wanted: FieldType) -> bool:
+    """Whether all values of a type, that of a plain column, are values of the field's."""
     kind = wanted.value_type
+    if pa.types.is_null(found):
+        return True
     if kind is ValueType.STRING:
         return is_text(found)
     if kind is ValueType.BOOL:

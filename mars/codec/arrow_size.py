@@ -170,7 +170,10 @@ def _text_bytes(chunk: pa.Array) -> int:
         return 0
     uses = pc.value_counts(chunk.indices.drop_null())
     lengths = _lengths(chunk.dictionary)
-    return int((lengths[uses.field(0).to_numpy()] * uses.field(1).to_numpy()).sum())
+    used = int((lengths[uses.field(0).to_numpy()] * uses.field(1).to_numpy()).sum())
+    # A dictionary of views is unpacked before rows take texts from it, unused ones too.
+    views = pa.types.is_string_view(chunk.type.value_type)
+    return max(used, int(lengths.sum())) if views else used
 
 
 def is_text(kind: pa.DataType) -> bool:

@@ -9,6 +9,7 @@ import io
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -216,12 +217,30 @@ def _stream(table: pa.Table) -> bytes:
     return buffer.getvalue()
 
 
-def _column(name: str, values: list[Any]) -> Callable[[dict[str, Any]], bytes]:
+def _column(name: str, values: list[Any] | pa.Array) -> Callable[[dict[str, Any]], bytes]:
     def make(row: dict[str, Any]) -> bytes:
         columns = {key: pa.array([value]) for key, value in row.items()}
-        return _stream(pa.table({**columns, name: pa.array(values)}))
+        return _stream(pa.table({**columns, name: values}))
 
     return make
+
+
+def _as_type(name: str, kind: pa.DataType) -> Callable[[dict[str, Any]], bytes]:
+    """The row with a field in a column of another type."""
+
+    def make(row: dict[str, Any]) -> bytes:
+        columns = {key: pa.array([value]) for key, value in row.items()}
+        return _stream(pa.table({**columns, name: pa.array([row[name]], kind)}))
+
+    return make
+
+
+def _category_of_views(row: dict[str, Any]) -> bytes:
+    """A text as polars writes a Categorical."""
+    columns = {key: pa.array([value]) for key, value in row.items()}
+    words = pa.array([row["sip"]], pa.string_view())
+    texts = pa.DictionaryArray.from_arrays(pa.array([0], pa.uint32()), words)
+    return _stream(pa.table({**columns, "sip": texts}))
 
 
 def _twice(row: dict[str, Any]) -> bytes:
@@ -249,9 +268,20 @@ ARROW = (
     Kind("number_for_text", _column("sip", [5]), "wrong_type", "sip"),
     Kind("text_for_number", _column("bytes", ["12"]), "wrong_type", "bytes"),
     Kind("list_for_number", _column("bytes", [[1, 2]]), "wrong_type", "bytes"),
+    Kind("decimal_for_integer", _column("bytes", [Decimal(5)]), "wrong_type", "bytes"),
+    Kind("over_63_bits", _column("bytes", pa.array([2**63], pa.uint64())), "wrong_type", "bytes"),
+    Kind("bytes_for_text", _column("sip", [b"a"]), "wrong_type", "sip"),
+    Kind(
+        "runs_of_texts",
+        _as_type("sip", pa.run_end_encoded(pa.int32(), pa.string())),
+        "wrong_type",
+        "sip",
+    ),
     Kind("null_event_time", lambda row: as_arrow({**row, "timestamp": None}), "no_event_time"),
     Kind("year_9999", _column("timestamp", [253_402_300_799_999]), "future"),
     Kind("wrong_type_in_a_field_nobody_reads", _column("spare", ["x"]), None),
+    Kind("views_of_texts", _as_type("sip", pa.string_view()), None),
+    Kind("category_of_views", _category_of_views, None),
 )
 
 KINDS: dict[str, tuple[Kind, ...]] = {"json": JSON, "ndjson": NDJSON, "csv": CSV, "arrow": ARROW}

@@ -2,20 +2,24 @@ from __future__ import annotations
 
 import io
 import random
+import struct
+from decimal import Decimal
 
+import polars as pl
 import pyarrow as pa
 import pytest
 
 from mars.codec.limits import MESSAGE_BYTES_MAX
 from mars.codec.messages import decode
+from mars.evaluate.values import dtype_of
 from mars.plan import Field, FieldType, Format, Stream
 from mars.types import Reason, StreamName
 from tests.unit.codec.samples import ARROW, FIELDS, records
 
 
-def message(table: pa.Table) -> bytes:
+def message(table: pa.Table, options: pa.ipc.IpcWriteOptions | None = None) -> bytes:
     buffer = io.BytesIO()
-    with pa.ipc.new_stream(buffer, table.schema) as writer:
+    with pa.ipc.new_stream(buffer, table.schema, options=options) as writer:
         writer.write_table(table)
     return buffer.getvalue()
 
@@ -28,6 +32,16 @@ def column(kind: FieldType, values: pa.Array) -> tuple[list[object], list[bool]]
     decoded = decode(stream, fields, records([message(table)]))
     marks = decoded.invalid.to_dict(as_series=False).get("x", [False] * len(values))
     return decoded.frame.get_column("x").to_list(), marks
+
+
+VIEWS = pa.string_view()
+LONG = "longer than a view holds in itself"
+
+
+def dictionary(
+    texts: list[str | None], indices: list[int | None], kind: pa.DataType = VIEWS
+) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array(indices, pa.uint32()), pa.array(texts, kind))
 
 
 def test_each_row_of_a_stream_is_a_row() -> None:
@@ -56,11 +70,22 @@ def test_each_row_of_a_stream_is_a_row() -> None:
         (FieldType.STRING, pa.array(["a", None], pa.large_string()), ["a", None]),
         (FieldType.STRING, pa.array(["a"], pa.string_view()), ["a"]),
         (FieldType.STRING, pa.array(["a", "b", "a"]).dictionary_encode(), ["a", "b", "a"]),
+        (
+            FieldType.STRING,
+            dictionary(["a", LONG], [1, None, 0]),
+            [LONG, None, "a"],
+        ),
+        (FieldType.STRING, dictionary(["a", None], [1, 0]), [None, "a"]),
+        (FieldType.STRING, dictionary([], [None]), [None]),
+        (FieldType.STRING, dictionary(["a"], [0], pa.large_string()), ["a"]),
+        (FieldType.STRING, pa.array([None, None]).dictionary_encode(), [None, None]),
         (FieldType.INT64, pa.array([7, 7]).dictionary_encode(), [7, 7]),
+        (FieldType.FLOAT64, pa.array([1.5, None], pa.float16()).dictionary_encode(), [1.5, None]),
         (FieldType.BOOL, pa.array([True, None]), [True, None]),
         (FieldType.TIMESTAMP_US, pa.array([-1, 1999]), [-1, 1]),
         (FieldType.TIMESTAMP_S, pa.array([2]), [2000]),
         (FieldType.TIMESTAMP_ISO, pa.array(["1970-01-01T00:00:01Z"]), [1000]),
+        (FieldType.TIMESTAMP_ISO, dictionary(["1970-01-01"], [0]), [0]),
         (FieldType.TIMESTAMP_MS, pa.array([-1, 1], pa.timestamp("us", "UTC")), [-1, 0]),
         (FieldType.TIMESTAMP_S, pa.array([1500], pa.timestamp("ms")), [1500]),
         (FieldType.TIMESTAMP_ISO, pa.array([2], pa.timestamp("s")), [2000]),
@@ -84,6 +109,12 @@ def test_types_that_hold_the_values_are_accepted(
         (FieldType.FLOAT64, pa.array(["1"])),
         (FieldType.STRING, pa.array([b"a"], pa.binary())),
         (FieldType.STRING, pa.array([["a"]])),
+        (FieldType.STRING, pa.array(["a"], pa.run_end_encoded(pa.int32(), pa.string()))),
+        (FieldType.STRING, pa.array(['"a"'], pa.json_())),
+        (FieldType.STRING, pa.array([b"a"]).dictionary_encode()),
+        (FieldType.INT64, pa.array([Decimal(1)])),
+        (FieldType.INT64, pa.array([2**63], pa.uint64()).dictionary_encode()),
+        (FieldType.FLOAT64, pa.array([Decimal(1)])),
         (FieldType.BOOL, pa.array([1])),
         (FieldType.TIMESTAMP_MS, pa.array([1.0])),
         (FieldType.TIMESTAMP_MS, pa.array(["1970-01-01"])),
@@ -95,6 +126,103 @@ def test_types_that_hold_the_values_are_accepted(
 )
 def test_values_of_other_types_are_invalid(kind: FieldType, values: pa.Array) -> None:
     assert column(kind, values) == ([None], [True])
+
+
+def test_a_categorical_of_polars_is_text() -> None:
+    frame = pl.DataFrame(
+        {"at": [1, 2, 3], "name": pl.Series(["a", None, LONG], dtype=pl.Categorical)}
+    )
+    newest = io.BytesIO()
+    frame.write_ipc_stream(newest, compat_level=pl.CompatLevel.newest())
+    decoded = decode(ARROW, FIELDS, records([newest.getvalue()]))
+    assert decoded.frame.get_column("name").to_list() == ["a", None, LONG]
+    assert decoded.unreadable == ()
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view()])
+@pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
+def test_each_batch_of_a_message_has_its_own_dictionary(
+    kind: pa.DataType, compression: str | None
+) -> None:
+    words: list[list[str | None]] = [[], ["a", "b"], ["a", "b", LONG], ["c"], []]
+    rows: list[list[int | None]] = [[], [1, None], [2, 0], [0], [None]]
+    texts = pa.chunked_array([dictionary(*part, kind) for part in zip(words, rows, strict=True)])
+    whole = pa.table(
+        {"at": pa.chunked_array([pa.nulls(len(part), pa.int64()) for part in rows]), "name": texts}
+    )
+    expected = ["b", None, LONG, "a", "c", None]
+    for deltas in (False, True):
+        options = pa.ipc.IpcWriteOptions(compression=compression, emit_dictionary_deltas=deltas)
+        value = message(whole, options)
+        decoded = decode(ARROW, FIELDS, records([value, GOOD, value]))
+        assert decoded.frame.get_column("name").to_list() == [*expected, "a", "b", *expected]
+
+
+def big_endian(value: bytes) -> bytes:
+    """The message with the schema saying that its numbers are big-endian; they are not."""
+    (size,) = struct.unpack_from("<i", value, 4)
+    metadata = value[8 : 8 + size]
+    (top,) = struct.unpack_from("<I", metadata)
+    (header,) = struct.unpack_from("<H", metadata, _slot(metadata, top, 2))
+    (schema,) = struct.unpack_from("<I", metadata, top + header)
+    schema += top + header
+    changed = bytearray(metadata) + struct.pack("<hxxxxxx", 1)
+    struct.pack_into("<H", changed, _slot(metadata, schema, 0), size - schema)
+    return struct.pack("<ii", -1, len(changed)) + changed + value[8 + size :]
+
+
+def _slot(metadata: bytes, table: int, field: int) -> int:
+    """Where the offset of a field stands in the table of a flatbuffer."""
+    (back,) = struct.unpack_from("<i", metadata, table)
+    return int(table - back) + 4 + 2 * field
+
+
+def test_a_big_endian_stream_is_read_or_unreadable() -> None:
+    swapped = big_endian(message(pa.table({"at": [1 << 56], "size": [2 << 56]})))
+    decoded = decode(ARROW, FIELDS, records([swapped]))
+    assert decoded.frame.select("at", "size").rows() == [(1, 2)]
+    views = pa.table({"at": [1], "name": pa.array(["a"], pa.string_view())})
+    (bad,) = decode(ARROW, FIELDS, records([big_endian(message(views))])).unreadable
+    assert bad.detail == "no Arrow IPC stream: Swapping endianness of string_view"
+
+
+PLAIN = (
+    *(pa.array([1, None], kind) for kind in (pa.int8(), pa.uint64(), pa.float16(), pa.float64())),
+    *(pa.array([1, None], kind) for kind in (pa.date32(), pa.time64("us"), pa.duration("ns"))),
+    *(pa.array([1, None], pa.timestamp(unit)) for unit in ("s", "ms", "us", "ns")),
+    *(pa.array([1, None], kind) for kind in (pa.decimal128(9, 2), pa.decimal256(50, 0))),
+    *(pa.array(["a", None], kind) for kind in (pa.string(), pa.large_string(), pa.string_view())),
+    *(pa.array([b"a", None], kind) for kind in (pa.binary(), pa.binary_view(), pa.binary(1))),
+    pa.array([True, None]),
+    pa.nulls(2),
+)
+NESTED = (
+    *(pa.array([["a"], None], kind(pa.string())) for kind in (pa.list_, pa.large_list)),
+    pa.array([["a"], None], pa.list_view(pa.string_view())),
+    pa.array([{"a": 1}, None]),
+    pa.array([[("a", 1)], None], pa.map_(pa.string(), pa.int64())),
+    pa.array([b"0" * 16, None], pa.uuid()),
+    pa.UnionArray.from_sparse(pa.array([0, 0], pa.int8()), [pa.array([1, 2])]),
+)
+DICTIONARIES = tuple(
+    pa.DictionaryArray.from_arrays(pa.array([0, None], pa.int8()), values)
+    for values in (*PLAIN, *NESTED)
+)
+RUNS = tuple(
+    pa.RunEndEncodedArray.from_arrays(pa.array([1, 2], pa.int32()), values)
+    for values in (*PLAIN, *NESTED)
+)
+
+
+@pytest.mark.parametrize("kind", FieldType)
+def test_a_column_of_any_type_is_read_or_bad_and_raises_nothing(kind: FieldType) -> None:
+    fields = (Field("at", FieldType.TIMESTAMP_MS), Field("x", kind))
+    stream = Stream(StreamName("s"), "t", Format.ARROW, fields, "at")
+    for values in (*PLAIN, *NESTED, *DICTIONARIES, *RUNS):
+        value = message(pa.table({"at": [1, 2], "x": values}))
+        decoded = decode(stream, fields, records([value]))
+        assert decoded.rows == 2 or decoded.unreadable, values.type
+        assert decoded.frame.get_column("x").dtype == dtype_of(kind.value_type)
 
 
 def test_fields_that_no_task_reads_may_be_of_any_type() -> None:
@@ -144,9 +272,10 @@ def test_damaged_streams_never_raise() -> None:
             "ok": [True, None, False],
         }
     )
-    whole = message(table)
+    views = dictionary(["a", LONG], [0, 1, None])
+    wholes = (message(table), message(table.set_column(1, "name", views)))
     for _ in range(2_000):
-        damaged = bytearray(whole)
+        damaged = bytearray(chance.choice(wholes))
         for _ in range(chance.choice((1, 1, 2, 8))):
             damaged[chance.randrange(len(damaged))] = chance.randrange(256)
         decoded = decode(ARROW, FIELDS, records([bytes(damaged)]))

@@ -81,6 +81,17 @@ def test_a_text_that_many_rows_share_counts_for_each(
     assert "unpack to 1001000 bytes" in refusal(shared(1_001))
 
 
+def test_texts_that_share_bytes_in_a_dictionary_of_views_count_though_no_row_has_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(arrow_size, "UNPACKED_BYTES_MAX", 1_000_000)
+    view = pa.array(["x" * 1_000], pa.string_view()).buffers()
+    heads = pa.py_buffer(view[1].to_pybytes() * 1_001)
+    words = pa.Array.from_buffers(pa.string_view(), 1_001, [None, heads, view[2]])
+    names = pa.DictionaryArray.from_arrays(pa.array([None], pa.int32()), words)
+    assert "unpack to 1001000 bytes" in refusal(message(pa.table({"at": [1], "name": names})))
+
+
 def test_rows_without_any_bytes_are_limited_too() -> None:
     table = pa.table({"at": pa.nulls(ROWS_MAX + 1)})
     assert (
