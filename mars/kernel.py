@@ -153,10 +153,10 @@ def key_columns(plan: Plan) -> list[pl.Expr]:
 
 
 def _key_column(expression: Expression) -> pl.Expr:
-    """A key's values, equal ones with equal bits."""
+    """A key's values, equal ones with equal bits; what JSON cannot hold is NULL, as in results."""
     value = to_polars(expression)
     if expression.type is ValueType.FLOAT64:
-        return without_minus_zero(value).fill_nan(float("nan"))
+        return pl.when(value.is_finite()).then(without_minus_zero(value))
     return value
 
 

@@ -293,7 +293,8 @@ At most {OUTPUTS_MAX} items, {KEYS_MAX} keys, {AGGREGATES_MAX} aggregates and LI
 
 _MEANING: Final = """
 ## Where engines differ
-- NULLs are one group. NaN equals NaN and is the largest number; in results it is `null`.
+- NaN equals NaN and is the largest number; it and the infinities are `null` in results.
+- NULLs are one group, and as keys NaN and the infinities are NULL: keys of a window all differ.
 - Sums of integers never wrap; results may have integers of more than 64 bits.
 - Sums and means of floats do not depend on the order of rows beyond a relative error of 1e-9.
 - What would stop a batch engine is NULL: a division by zero, a CAST that fails."""

@@ -20,6 +20,7 @@ from mars.plan import (
     Aggregate,
     AggregateFunction,
     Call,
+    Expression,
     Format,
     Function,
     Literal,
@@ -36,6 +37,8 @@ QUICK = settings(max_examples=60)
 A = AggregateFunction
 V = ValueType
 
+HUGE = Call(Function.MULTIPLY, (SIZE, Literal(1e308, V.FLOAT64)), V.FLOAT64)
+"""A key that is infinite for most sizes, and finite for some."""
 FILTER = Call(Function.LESS, (SIZE, Literal(3, V.INT64)), V.BOOL)
 SUM = Aggregate("a1", A.SUM, SIZE, None, V.INTEGER)
 FUTURE_MS = 100
@@ -68,7 +71,7 @@ def plans(draw: st.DrawFn) -> Plan:
     slide = draw(st.sampled_from([10, 30, 60]))
     shape = WindowShape(draw(st.sampled_from([60, 90])), slide)
     plan = plan_of(
-        *draw(st.sampled_from([(), (NAME,), (NAME, SIZE), (SIZE,)])),
+        *draw(st.sampled_from([(), (NAME,), (NAME, SIZE), (SIZE,), (HUGE,), (NAME, HUGE)])),
         aggregates=[COUNT, SUM],
         window=shape,
         fields=["at", "name", "size"],
@@ -121,12 +124,19 @@ def fate_of(plan: Plan, one: Sent) -> tuple[str, dict[str, int]]:
 
 
 def count_row(plan: Plan, row: dict[str, int], out: Expected) -> None:
-    key = tuple(row[key.expression.name] for key in plan.keys)  # type: ignore[union-attr]
+    key = tuple(key_of(key.expression, row) for key in plan.keys)
     for start in window_starts(plan.window, pane_of(row["at"], plan.window.pane_ms)):
         rows, total = out.groups.get((start, *key), (0, None))
         if row["size"] is not None:
             total = (total or 0) + row["size"]
         out.groups[start, *key] = (rows + 1, total)
+
+
+def key_of(expression: Expression, row: dict[str, int]) -> object:
+    if expression != HUGE:
+        return row[expression.name]  # type: ignore[union-attr]
+    size = row["size"]
+    return size * 1e308 if size is not None and abs(size) < 2 else None
 
 
 # ------------------------------------------------------------------------------------ checks
@@ -143,11 +153,12 @@ def groups_of(plan: Plan, results: Sequence[Mapped]) -> dict[tuple[int, ...], tu
         for pane in states.get_column("pane").to_list()
         for start in window_starts(plan.window, pane)
     }
-    found = {}
+    found: dict[tuple[int, ...], tuple[int, int]] = {}
     for window in starts:
         finished = finish(plan, merge_panes(plan, states, window), window)
         for key, value in zip(finished.keys, finished.values, strict=True):
             members = json.loads(value)
+            assert tuple(json.loads(key)) not in found
             found[tuple(json.loads(key))] = (members["agg0"], members["agg1"])
     return found
 
