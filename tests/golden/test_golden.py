@@ -20,9 +20,13 @@ from tests.golden.golden_cases import (
     records_of,
     results,
 )
+from tests.golden.reduced import reduced
 
 CUTS = 2
 """Random ways in which each case is cut."""
+
+RUNS = 3
+"""Random runs of each case through a reducer."""
 
 
 @pytest.fixture(params=case_names())
@@ -56,6 +60,15 @@ def test_case_is_the_same_in_any_batches_buckets_and_order(case: Case) -> None:
         chance.shuffle(batches)
         found = results(plan, batches, one_by_one=chance.random() < 0.5)
         assert not differences(found, case.expected)
+
+
+def test_case_is_the_same_through_a_reducer_that_is_replaced_with_no_row_late(case: Case) -> None:
+    chance = random.Random(f"reduced {case.sql}")
+    for _ in range(RUNS):
+        found, ledgers = reduced(case, chance)
+        found.sort(key=lambda row: row["window_start"])
+        assert not differences(found, case.expected, ordered=case.plan().single_bucket)
+        assert not any(one.late or one.late_partly or one.open for one in ledgers)
 
 
 def cut_at_random(case: Case, plan: Plan, chance: random.Random) -> Iterator[Mapped]:

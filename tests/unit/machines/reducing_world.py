@@ -81,17 +81,19 @@ class World:
     def __init__(
         self,
         *tasks: RunnableTask,
+        buckets: int = BUCKETS,
         log_bytes_max: int = 10**9,
         snapshot_every_ms: int = 900_000,
     ) -> None:
         self.now_ms = 1_000
+        self.buckets = buckets
         self.store_epoch = E1
         self.broker = MemoryBroker(lambda: self.now_ms)
-        MemoryTopicAdmin(self.broker).ensure_internal(BUCKETS)
+        MemoryTopicAdmin(self.broker).ensure_internal(buckets)
         self.store = MemoryPartialLog(
-            lambda: self.now_ms, buckets=BUCKETS, log_bytes_max=log_bytes_max
+            lambda: self.now_ms, buckets=buckets, log_bytes_max=log_bytes_max
         )
-        self.limits = OwningLimits(10_000, 1_000, log_bytes_max, BUCKETS, snapshot_every_ms)
+        self.limits = OwningLimits(10_000, 1_000, log_bytes_max, buckets, snapshot_every_ms)
         self.tasks = {task.name: task for task in tasks}
         self.assignment = Assignment(LeaderEpoch(1), E1, {})
         self._epoch = 0
@@ -126,7 +128,7 @@ class World:
             task.definition,
             View(
                 leader_epoch=LeaderEpoch(1),
-                buckets=BUCKETS,
+                buckets=self.buckets,
                 reducers=frozenset(),
                 assignment=self.assignment,
                 floor=ControlState(),
@@ -144,7 +146,9 @@ class World:
         """All records of `mars.progress`, bucket by bucket."""
         log = MemoryProgressLog(self.broker)
         return [
-            record for number in range(BUCKETS) for record in log.read(Bucket(number), 0).records
+            record
+            for number in range(self.buckets)
+            for record in log.read(Bucket(number), 0).records
         ]
 
     def newest(self) -> list[Progress]:
@@ -158,7 +162,7 @@ class World:
         offsets = range(first, first + len(rows))
         values = [message(row) for row in rows]
         records = Records(Lane(lane), first, offsets.stop, values, offsets, [-1] * len(rows))
-        mapped = map_batch(plan, BUCKETS, decode(STREAM, plan.fields, records))
+        mapped = map_batch(plan, self.buckets, decode(STREAM, plan.fields, records))
         outcome = self.store.append(task.name, self.store_epoch, plan.version, mapped)
         assert isinstance(outcome, Applied), outcome
 
