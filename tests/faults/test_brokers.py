@@ -17,7 +17,7 @@ from mars.settings import ReducerSettings
 from mars.types import Topic
 from tests.conftest import READY_S, STOP_S, missing_kafka, missing_valkey, need
 from tests.faults.conftest import PROGRESS_INTERVAL_MS, SNAPSHOT_EVERY_MS
-from tests.support.brokers import BROKERS, ReplicatedCluster
+from tests.support.brokers import ReplicatedCluster
 from tests.support.cluster import lent, wait_for
 from tests.support.load import Load
 
@@ -58,60 +58,61 @@ def mars(cluster: ReplicatedCluster) -> Iterator[ReplicatedCluster]:
     yield from lent(cluster)
 
 
-def test_11_each_broker_of_three_is_killed_and_comes_back(mars: ReplicatedCluster) -> None:
-    with loaded(mars, "f11_killed") as load:
-        for number in range(1, BROKERS + 1):
-            broker = mars.brokers[number - 1]
-            assert number in mars.leaders(load.name).values(), "it leads none of the rows"
-            broker.kill()
-            _others_lead(mars, number, load)
-            load.goes_on(ROWS)
-            _comes_back(mars, broker)
-
-
-def test_11_each_broker_of_three_is_asked_to_end_and_comes_back(mars: ReplicatedCluster) -> None:
-    """As Kafka is brought to another version: one broker after the other."""
-    with loaded(mars, "f11_rolled") as load:
-        admin, topic = KafkaTopicAdmin(mars.settings), Topic(load.name)
-        for broker in mars.brokers:
-            before = admin.ends(topic)
-            broker.stop(STOP_S)
-            # The client's answer of before names a leader that is gone.
-            after = admin.ends(topic)
-            assert all(after[partition] >= end for partition, end in before.items())
-            load.goes_on(ROWS)
-            _comes_back(mars, broker)
-
-
-def test_11_a_broker_of_three_stands_still_until_others_lead_and_then_goes_on(
+def test_11_of_three_brokers_one_is_killed_one_ends_as_asked_and_one_stands_still(
     mars: ReplicatedCluster,
 ) -> None:
+    """After each of them the others lead, and it comes back before the next."""
+    with loaded(mars, "f11_each") as load:
+        killed, asked, still = mars.brokers
+        _kill(mars, killed, load)
+        _ask_to_end(mars, asked, load)
+        _stand_still(mars, still, load)
+
+
+def _kill(mars: ReplicatedCluster, broker: KafkaServer, load: Load) -> None:
+    number = mars.number(broker)
+    assert number in mars.leaders(load.name).values(), "it leads none of the rows"
+    broker.kill()
+    _others_lead(mars, number, load)
+    load.goes_on(ROWS)
+    _comes_back(mars, broker)
+
+
+def _ask_to_end(mars: ReplicatedCluster, broker: KafkaServer, load: Load) -> None:
+    """As a broker is brought to another version."""
+    admin, topic = KafkaTopicAdmin(mars.settings), Topic(load.name)
+    before = admin.ends(topic)
+    broker.stop(STOP_S)
+    # What the client has heard before names a leader that is gone.
+    after = admin.ends(topic)
+    assert all(after[partition] >= end for partition, end in before.items())
+    load.goes_on(ROWS)
+    _comes_back(mars, broker)
+
+
+def _stand_still(mars: ReplicatedCluster, broker: KafkaServer, load: Load) -> None:
     """It believes for a while that it leads what others lead by then."""
-    with loaded(mars, "f11_still") as load:
-        number = mars.leaders(load.name)[0]
-        broker = mars.brokers[number - 1]
-        broker.pause()
-        try:
-            _others_lead(mars, number, load)
-            load.goes_on(ROWS)
-        finally:
-            broker.resume()
-        mars.wait_in_sync()
+    broker.pause()
+    try:
+        _others_lead(mars, mars.number(broker), load)
         load.goes_on(ROWS)
+    finally:
+        broker.resume()
+    mars.wait_in_sync()
+    load.goes_on(ROWS)
 
 
 def test_11_two_brokers_of_three_are_killed_and_come_back(mars: ReplicatedCluster) -> None:
     """The third takes nothing: too few copies, and no majority of the controllers."""
     with loaded(mars, "f11_two") as load:
-        for pair in (mars.brokers[:2], mars.brokers[1:]):
-            for broker in pair:
-                broker.kill()
-            for broker in pair:
-                broker.start()
-            for broker in pair:
-                broker.wait_ready(READY_S)
-            load.goes_on(ROWS)
-            mars.wait_in_sync()
+        pair = mars.brokers[1:]
+        for broker in pair:
+            broker.kill()
+        for broker in pair:
+            broker.start()
+        for broker in pair:
+            broker.wait_ready(READY_S)
+        load.goes_on(ROWS)
 
 
 @contextmanager

@@ -79,7 +79,7 @@ def duck() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(predicates)
 def test_predicate_selects_the_rows_that_it_selects_in_duckdb(
     duck: duckdb.DuckDBPyConnection, predicate: str

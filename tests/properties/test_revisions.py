@@ -33,7 +33,7 @@ from mars.types import (
     TaskName,
 )
 
-QUICK = settings(max_examples=60, deadline=None)
+QUICK = settings(max_examples=25, deadline=None)
 LANE = Lane("0")
 OWNER = Ownership(Bucket(0), AssignmentEpoch(1), StoreEpoch(1))
 END_MS = 1_000_000

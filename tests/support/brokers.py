@@ -107,6 +107,10 @@ class ReplicatedCluster(MarsCluster):
 
     # ----------------------------------------------------------------------------- the brokers
 
+    def number(self, broker: KafkaServer) -> int:
+        """The id of a broker."""
+        return self.brokers.index(broker) + 1
+
     def leaders(self, topic: str) -> dict[int, int]:
         """The broker that leads each partition, -1 for none, as one of the living says."""
         found = self._admin().list_topics(topic, ANSWER_S).topics[topic].partitions
