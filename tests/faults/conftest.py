@@ -55,8 +55,10 @@ def servers_only(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MarsClust
     yield from running_mars(tmp_path_factory.mktemp("faults"), *options, settings=settings())
 
 
-def three_reducers(folder: Path, buckets: int, more_settings: str) -> Iterator[MarsCluster]:
-    """A cluster of one mapper and REDUCERS reducers."""
-    options = ("--mappers", "1", "--reducers", str(REDUCERS), "--bulk", "0")
+def three_reducers(
+    folder: Path, buckets: int, more_settings: str, *, mappers: int = 1
+) -> Iterator[MarsCluster]:
+    """A cluster of REDUCERS reducers."""
+    options = ("--mappers", str(mappers), "--reducers", str(REDUCERS), "--bulk", "0")
     every = (*options, "--buckets", str(buckets))
     yield from running_mars(folder, *every, settings=settings() + more_settings)

@@ -5,10 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from tests.support.cluster import MarsCluster
+from tests.support.cluster import MarsCluster, wait_for
+from tests.support.linked import LinkedRole
 from tests.support.store import Store
 
 Strike = Callable[[MarsCluster, int], None]
+
+CLAIMS_MAX = 8
+"""Of one bucket while a reducer loses ZooKeeper once: a ping-pong makes dozens."""
 
 
 def kill_a_mapper(mars: MarsCluster, turn: int) -> None:
@@ -41,6 +45,31 @@ def kill_kafka(mars: MarsCluster, turn: int) -> None:
     """kill -9, once: the broker needs longer than a turn to come back."""
     if turn == 1:
         mars.kill("kafka")
+
+
+def members(mars: MarsCluster) -> set[str]:
+    """Who is there."""
+    return {member.id for member in mars.client.cluster().members}
+
+
+def wait_until_missed(mars: MarsCluster, name: str) -> None:
+    """A process has been cut off or has stood still for longer than its session."""
+    wait_for(f"{name} to be missed", lambda: name not in members(mars))
+
+
+def come_or_go(role: LinkedRole) -> None:
+    """Start it, or ask it to leave."""
+    if role.running:
+        role.stop(10)
+    else:
+        role.start()
+
+
+def let_buckets_move(mars: MarsCluster, guest: LinkedRole) -> None:
+    """Start a reducer; once it has got buckets, ask it to leave."""
+    here = [member for member in mars.client.cluster().members if member.id == guest.name]
+    if not guest.running or any(member.buckets for member in here):
+        come_or_go(guest)
 
 
 def anything(mars: MarsCluster, turn: int) -> None:

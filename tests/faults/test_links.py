@@ -14,11 +14,12 @@ import pytest
 
 from mars.adapters.redis.scripts import Script
 from mars.settings import Settings
+from tests.faults.nemesis import CLAIMS_MAX, members, wait_until_missed
 from tests.support.cluster import MarsCluster, wait_for
 from tests.support.kafka_proxy import END_TXN, Request
 from tests.support.linked import Change, LinkedRole
 from tests.support.load import LONG_S, Load
-from tests.support.progress import claims, open_transactions
+from tests.support.progress import claims, most_claimed, open_transactions
 from tests.support.redis_proxy import Fate
 
 pytestmark = pytest.mark.faults
@@ -40,9 +41,6 @@ TRANSACTION_MS = 6_000
 
 ALONE = {"redis": {"mapper-a", "reducer-a"}, "kafka": {"reducer-a"}}
 """Who loses which server. A mapper that loses Kafka is left out of the group by Kafka itself."""
-
-CLAIMS_MAX = 8
-"""Of one bucket while its owner loses ZooKeeper once: a ping-pong makes dozens."""
 
 
 def impatient(settings: Settings) -> Settings:
@@ -146,20 +144,19 @@ def test_6_a_reducer_that_loses_zookeeper_only(servers_only: MarsCluster) -> Non
     with roles(servers_only, "mapper-a", "reducer-a", "reducer-b") as running:
         lonely = running["reducer-a"]
         client = servers_only.client
-        wait_for("both reducers", lambda: _members(servers_only) >= {"reducer-a", "reducer-b"})
+        wait_for("both reducers", lambda: members(servers_only) >= {"reducer-a", "reducer-b"})
         before = claims(servers_only.file["kafka"])
 
         with Load(servers_only, "f6", seconds=25).running() as load:
             wait_for("rows", lambda: client.ledger("f6").read > 0)
             lonely.zookeeper.cut()
-            wait_for("it to be missed", lambda: "reducer-a" not in _members(servers_only))
+            wait_until_missed(servers_only, "reducer-a")
             assert lonely.running
             lonely.zookeeper.heal()
-            wait_for("it to be back", lambda: "reducer-a" in _members(servers_only))
+            wait_for("it to be back", lambda: "reducer-a" in members(servers_only))
 
         load.check()
-        after = claims(servers_only.file["kafka"])
-        assert all(count - before[bucket] <= CLAIMS_MAX for bucket, count in after.items())
+        assert most_claimed(claims(servers_only.file["kafka"]) - before) <= CLAIMS_MAX
 
 
 @pytest.mark.parametrize("name", ["mapper-a", "reducer-a"])
@@ -185,7 +182,7 @@ def test_who_alone_has_lost_a_server_leaves_its_part_to_others(
     client, task = servers_only.client, f"left_{server}"
     everybody = ("mapper-a", "mapper-b", "reducer-a", "reducer-b")
     with roles(servers_only, *everybody) as running:
-        wait_for("all members", lambda: _members(servers_only).issuperset(everybody))
+        wait_for("all members", lambda: members(servers_only).issuperset(everybody))
         lonely = [running[name] for name in names]
         pids = [role.pid for role in lonely]
         links = [role.redis if server == "redis" else role.kafka for role in lonely]
@@ -193,14 +190,14 @@ def test_who_alone_has_lost_a_server_leaves_its_part_to_others(
             wait_for("results", lambda: client.ledger(task).emitted > 0)
             for link in links:
                 link.cut()
-            wait_for("them to leave", lambda: not names & _members(servers_only))
+            wait_for("them to leave", lambda: not names & members(servers_only))
             load.end()
 
         load.check()
-        assert not names & _members(servers_only)
+        assert not names & members(servers_only)
         for link in links:
             link.heal()
-        wait_for("them to be back", lambda: names <= _members(servers_only))
+        wait_for("them to be back", lambda: names <= members(servers_only))
         assert [role.pid for role in lonely] == pids
 
 
@@ -265,7 +262,3 @@ class _Late:
 
 def _commits(request: Request) -> bool:
     return request.api == END_TXN
-
-
-def _members(mars: MarsCluster) -> set[str]:
-    return {member.id for member in mars.client.cluster().members}

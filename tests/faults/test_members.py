@@ -9,6 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from tests.faults.nemesis import come_or_go, let_buckets_move
 from tests.support.cluster import MarsCluster
 from tests.support.linked import LinkedRole
 from tests.support.load import LONG_S, Load
@@ -21,19 +22,11 @@ MOVE_S = 3
 MOVED_MIN = 4
 
 
-def _come_or_go(role: LinkedRole) -> None:
-    """Start it, or ask it to leave."""
-    if role.running:
-        role.stop(10)
-    else:
-        role.start()
-
-
 def test_13_mappers_that_join_and_leave(mars: MarsCluster) -> None:
     with ExitStack() as stack:
         guests = [stack.enter_context(LinkedRole(mars, "mapper", f"mapper-{n}")) for n in "ab"]
         with Load(mars, "f13", seconds=20).running() as load:
-            turns = load.every(JOIN_OR_LEAVE_S, lambda turn: _come_or_go(guests[turn % 2]))
+            turns = load.every(JOIN_OR_LEAVE_S, lambda turn: come_or_go(guests[turn % 2]))
 
         load.check()
         assert turns >= 4
@@ -44,25 +37,13 @@ def test_14_buckets_that_move(mars: MarsCluster) -> None:
         before = claims(mars.file["kafka"])
 
         def moves() -> int:
-            return (claims(mars.file["kafka"]) - before).total()
+            return len(claims(mars.file["kafka"]) - before)
 
         def enough() -> bool:
             return moves() >= MOVED_MIN
 
         with Load(mars, "f14", seconds=LONG_S).running() as load:
-            load.every(MOVE_S, lambda _: _let_it_move(mars, guest), until=enough)
+            load.every(MOVE_S, lambda _: let_buckets_move(mars, guest), until=enough)
 
         load.check()
         assert enough()
-
-
-def _let_it_move(mars: MarsCluster, reducer: LinkedRole) -> None:
-    """Start it; once it has got buckets, ask it to leave."""
-    if not reducer.running or _work_of(mars, reducer.name):
-        _come_or_go(reducer)
-
-
-def _work_of(mars: MarsCluster, name: str) -> int:
-    """How many partitions or buckets a member has."""
-    members = [member for member in mars.client.cluster().members if member.id == name]
-    return sum(len(member.partitions) + len(member.buckets) for member in members)

@@ -4,95 +4,66 @@ from __future__ import annotations
 
 import signal
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
-from itertools import cycle
 
-import polars as pl
 import pytest
 
 from mars.answers import Move
-from mars.codec.canonical import buckets_of_keys
 from mars.errors import MarsError
-from mars.plan import ValueType
-from mars.types import TaskName
-from tests.faults.conftest import REDUCERS, three_reducers
-from tests.faults.nemesis import flush_the_store
+from tests.faults.conftest import three_reducers
+from tests.faults.nemesis import (
+    CLAIMS_MAX,
+    flush_the_store,
+    let_buckets_move,
+    wait_until_missed,
+)
 from tests.support.cluster import MarsCluster, wait_for
 from tests.support.linked import LinkedRole
-from tests.support.load import LONG_S, Load, Row
+from tests.support.load import LONG_S, Load
+from tests.support.progress import Place, claims, most_claimed
+from tests.support.skewed import SkewedLoad
 
 pytestmark = pytest.mark.faults
 
 BUCKETS = 8
 
-COLD_EVERY = 500
-"""Of so many rows one is of whatever bucket it falls into, all others are of the hot ones. Most
-batches have none for a cold bucket: to read a batch costs a reducer more than its few rows do."""
-
 EAGER = """
 [balance]
 imbalance_max = 0.005
 gain_min = 0.001
-cooldown_s = 3.0
-bucket_rest_s = 6.0
+cooldown_s = 1.0
+bucket_rest_s = 3.0
 """
-"""Two thousand rows a second are a small load: what is uneven about it must count."""
+"""Two thousand rows a second are a small load: what is uneven about it must count. And there are
+seconds only between two strikes, after each of which the leader, perhaps a new one, keeps still."""
 
-STRIKE_EVERY = 5
-"""Looks, of one second each, between two strikes."""
+STRIKE_EVERY = 3
+JOIN_OR_LEAVE_EVERY = 4
+"""Looks, of one second each, between two strikes, and until a reducer joins or leaves."""
+
+FLUSHES = 3
+FLUSH_EVERY_S = 0.4
+"""In a row, most in the middle of a recovery."""
+
+STRIKES_MIN = 4
+GAPS_MIN = 2
+"""So many strikes come before moves count, which must be between more than two of them."""
+
+FIRE_S = 150.0
+"""How long rows come at most: all strikes take half of it on a quiet machine."""
+
+UNEVEN = "use is uneven"
+"""In the reason of a move because of load."""
 
 
 @pytest.fixture(scope="module")
 def mars(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MarsCluster]:
-    yield from three_reducers(tmp_path_factory.mktemp("moves"), BUCKETS, EAGER)
-
-
-class SkewedLoad(Load):
-    """Nearly all rows are of the buckets of one reducer, as they are at the beginning."""
-
-    def declare(self) -> None:
-        super().declare()
-        owners = wait_for("all reducers to own buckets", lambda: _shared_out(self.mars))
-        (busiest, _), *_ = Counter(owners.values()).most_common()
-        self._hot = sorted(bucket for bucket, member in owners.items() if member == busiest)
-        self.declared_ms = time.time() * 1000
-
-    def made(self, rows: list[Row]) -> list[Row]:
-        pairs = pl.DataFrame(
-            {
-                "sip": [f"10.9.{number // 250}.{number % 250}" for number in range(10_000)],
-                "type": ["hot"] * 10_000,
-            }
-        )
-        kinds = [ValueType.STRING, ValueType.STRING]
-        buckets = buckets_of_keys(TaskName(self.name), pairs, kinds, BUCKETS)
-        hot = cycle(pairs["sip"].filter(buckets.is_in(self._hot)).to_list())
-        return [
-            row if number % COLD_EVERY == 0 else row | {"sip": next(hot), "type": "hot"}
-            for number, row in enumerate(rows)
-        ]
-
-
-def _shared_out(mars: MarsCluster) -> dict[int, str]:
-    """Who owns what; nothing as long as a reducer has none."""
-    owners = {each.bucket: each.member for each in mars.client.cluster().assignment}
-    return owners if len(set(owners.values())) == REDUCERS else {}
-
-
-def moves_by_load(load: SkewedLoad) -> list[Move]:
-    """Those that the leader tells of."""
-    balance = load.mars.client.cluster().balance
-    return [
-        move
-        for move in (balance.moves if balance else ())
-        if "use is uneven" in move.reason and move.at >= load.declared_ms
-    ]
+    yield from three_reducers(tmp_path_factory.mktemp("moves"), BUCKETS, EAGER, mappers=2)
 
 
 def some_moves(load: SkewedLoad) -> list[Move]:
-    """The same; raises MarsError with the figures as long as there are none."""
-    moves = moves_by_load(load)
+    """Those because of load; raises MarsError with the figures as long as there are none."""
+    moves = load.moves(UNEVEN)
     if not moves:
         shown = load.mars.client.cluster()
         uses = {
@@ -122,35 +93,97 @@ def test_a_skewed_load_moves_buckets_for_a_stated_reason_and_results_stay_exact(
 
 
 def test_moves_under_fire(mars: MarsCluster) -> None:
-    """All kinds of faults strike, and buckets move in between."""
-    seen: set[tuple[int, int]] = set()
-    load = SkewedLoad(mars, "fire", seconds=LONG_S, rows_per_s=2_000)
-    with load.running(), LinkedRole(mars, "reducer", "reducer-a") as lonely:
-        strikes = blows(mars, lonely)
+    """All kinds of faults strike, a reducer comes and goes, and buckets move in between."""
+    load = SkewedLoad(mars, "fire", seconds=FIRE_S, rows_per_s=2_000)
+    with (
+        load.running(),
+        LinkedRole(mars, "reducer", "reducer-a") as lonely,
+        LinkedRole(mars, "reducer", "reducer-b") as guest,
+    ):
+        fire = Fire(load, lonely)
 
         def look_and_strike(turn: int) -> None:
-            seen.update((move.bucket, move.at) for move in moves_by_load(load))
-            if turn % STRIKE_EVERY == 0 and strikes:
-                strikes.pop(0)()
+            fire.look()
+            if turn % JOIN_OR_LEAVE_EVERY == 0:
+                let_buckets_move(mars, guest)
+            if turn % STRIKE_EVERY == 0:
+                fire.strike()
 
-        load.every(1, look_and_strike, until=lambda: bool(seen) and not strikes)
+        load.every(1, look_and_strike, until=fire.over)
         load.check()
-    assert seen, "no bucket moved because of load"
-    assert not strikes
+    assert fire.over(), f"{len(fire.blows)} strikes left, buckets moved after {fire.moved_after}"
+    assert most_claimed(fire.claimed_meanwhile) <= CLAIMS_MAX
 
 
-def blows(mars: MarsCluster, lonely: LinkedRole) -> list[Callable[[], object]]:
-    """Faults 8, 4, 3 and 6, one after the other. What lasts does so for longer than a session."""
-    return [
-        lambda: flush_the_store(mars, 0),
-        lambda: mars.kill("mapper-1", signal.SIGSTOP),
-        lambda: mars.kill("reducer-1"),
-        lambda: mars.kill("mapper-1", signal.SIGCONT),
-        lonely.zookeeper.cut,
-        lambda: flush_the_store(mars, 1),
-        lambda: mars.kill("reducer-2"),
-        lonely.zookeeper.heal,
-    ]
+class Fire:
+    """Faults 8, 3, 4 and 6, one after the other. What lasts does so for longer than a session.
+
+    `moved_after`: how many strikes there had been each time that a bucket had moved because of
+    load. `claimed_meanwhile`: while the lonely reducer was cut off from ZooKeeper.
+    """
+
+    def __init__(self, load: SkewedLoad, lonely: LinkedRole) -> None:
+        self._load = load
+        self._mars = load.mars
+        self._lonely = lonely
+        self._struck = 0
+        self._seen: set[tuple[int, int]] = set()
+        self._before: set[Place] = set()
+        self.moved_after: list[int] = []
+        self.claimed_meanwhile: set[Place] = set()
+        self.blows: list[Callable[[], object]] = [
+            self._flush,
+            lambda: self._mars.kill("mapper-1", signal.SIGSTOP),
+            lambda: self._mars.kill("reducer-1"),
+            self._flush,
+            lambda: self._mars.kill("reducer-2"),
+            lambda: self._let_go_on("mapper-1"),
+            lambda: self._mars.kill("reducer-3"),
+            self._cut_off,
+            lambda: self._mars.kill("mapper-2", signal.SIGSTOP),
+            lambda: self._mars.kill("reducer-1"),
+            self._heal,
+            self._flush,
+            lambda: self._let_go_on("mapper-2"),
+            lambda: self._mars.kill("reducer-2"),
+        ]
+
+    def look(self) -> None:
+        """Whether buckets have moved since the last look."""
+        moves = {(move.bucket, move.at) for move in self._load.moves(UNEVEN)}
+        if moves - self._seen:
+            self.moved_after.append(self._struck)
+        self._seen |= moves
+
+    def strike(self) -> None:
+        """The next blow, if there is one."""
+        if self.blows:
+            self.blows.pop(0)()
+            self._struck += 1
+
+    def over(self) -> bool:
+        """All has struck, and buckets moved between several strikes."""
+        gaps = {struck for struck in self.moved_after if struck >= STRIKES_MIN}
+        return not self.blows and len(gaps) >= GAPS_MIN
+
+    def _flush(self) -> None:
+        for turn in range(FLUSHES):
+            flush_the_store(self._mars, turn)
+            time.sleep(FLUSH_EVERY_S)  # the pace of the blows, not a way to wait
+
+    def _let_go_on(self, name: str) -> None:
+        """Its partitions are others' by now, and it does not know."""
+        wait_until_missed(self._mars, name)
+        self._mars.kill(name, signal.SIGCONT)
+
+    def _cut_off(self) -> None:
+        self._before = claims(self._mars.file["kafka"])
+        self._lonely.zookeeper.cut()
+
+    def _heal(self) -> None:
+        wait_until_missed(self._mars, self._lonely.name)
+        self.claimed_meanwhile = claims(self._mars.file["kafka"]) - self._before
+        self._lonely.zookeeper.heal()
 
 
 def told(mars: MarsCluster) -> set[str]:

@@ -20,6 +20,7 @@ from tests.faults.nemesis import (
     kill_kafka,
     kill_the_store,
     kill_zookeeper,
+    wait_until_missed,
 )
 from tests.support.cluster import MarsCluster, wait_for
 from tests.support.load import LONG_S, Load
@@ -42,11 +43,7 @@ def stop_a_process_past_its_session(name: str) -> Strike:
             return
         pid = mars.kill(name, signal.SIGSTOP)
         try:
-            wait_for(
-                f"{name} to be missed",
-                lambda: name not in {member.id for member in mars.client.cluster().members},
-                seconds=60,
-            )
+            wait_until_missed(mars, name)
         finally:
             mars.kill(name, signal.SIGCONT)
         assert mars.pid(name) == pid, "it was to go on, not to be started again"

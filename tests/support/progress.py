@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
@@ -16,6 +16,9 @@ from mars.types import Topic
 TOPIC = "mars.progress"
 READ_S = 60.0
 """For all of the topic; it holds some thousand records."""
+
+Place = tuple[int, int]
+"""Bucket and offset of a record."""
 
 GROWING = tuple(name for name in Ledger.__dataclass_fields__ if name != "late")
 """What a ledger never takes back; a late row may be counted yet."""
@@ -104,12 +107,19 @@ def saved_through(bootstrap: str, task: str) -> dict[str, int]:
     return lowest if all(lowest.values()) else {}
 
 
-def claims(bootstrap: str) -> Counter[int]:
-    """How often each bucket was claimed."""
-    found: Counter[int] = Counter()
-    for bucket, records in progress_records(bootstrap).items():
-        found[bucket] = sum(isinstance(record, Claim) for record in records)
-    return found
+def claims(bootstrap: str) -> set[Place]:
+    """All claims that are there; those of the last minute are."""
+    return {
+        (bucket, offset)
+        for bucket, records in _records_at(bootstrap).items()
+        for offset, record in records.items()
+        if isinstance(record, Claim)
+    }
+
+
+def most_claimed(claimed: Iterable[Place]) -> int:
+    """How often the bucket that was claimed most was claimed."""
+    return max(Counter(bucket for bucket, _offset in claimed).values(), default=0)
 
 
 def open_transactions(bootstrap: str) -> list[int]:
