@@ -20,6 +20,13 @@ SNAPSHOT_EVERY_MS = 2_000
 every fault also meets snapshots that are being written, replaced and read."""
 
 
+SOON_AGAIN = """
+[balance]
+cooldown_s = 5.0
+bucket_rest_s = 5.0
+"""
+"""A bucket that was lent goes home within seconds, half a minute and a minute by default."""
+
 REDUCERS = 3
 """Of a cluster whose buckets have somebody to move to."""
 
@@ -39,7 +46,7 @@ snapshot_every_ms = {snapshot_every_ms}
 @pytest.fixture(scope="package")
 def one_for_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MarsCluster]:
     """What has survived some faults has to survive the next ones too."""
-    yield from running_mars(tmp_path_factory.mktemp("faults"), settings=settings())
+    yield from running_mars(tmp_path_factory.mktemp("faults"), settings=settings() + SOON_AGAIN)
 
 
 @pytest.fixture(scope="module")
