@@ -1,20 +1,76 @@
-"""ZooKeeper comes back without anything that was in it; all goes on from what is in Kafka."""
+"""ZooKeeper is away, forgets who was there, or comes back empty; results stay exact.
+
+The numbers are those of the list of faults in `docs/RELIABILITY.md`.
+"""
 
 from __future__ import annotations
 
 import shutil
+import signal
+import time
 
 import pytest
 
+from mars.answers import Leader
 from mars.errors import MarsError
+from tests.faults.nemesis import members, wait_until_missed
 from tests.support.cluster import MarsCluster, wait_for
-from tests.support.load import Load
+from tests.support.load import LONG_S, Load
 
 pytestmark = pytest.mark.faults
 
 NAME = "f23"
 BACK_S = 60.0
 """Sessions end first, then processes connect anew, then a leader is elected."""
+
+
+AWAY_S = 15.0
+"""Longer than the sessions of 10 s."""
+
+WINDOW_S = 1
+"""So that results come while ZooKeeper is away."""
+
+
+def test_12_zookeeper_is_away_for_longer_than_a_session_and_results_go_on(
+    mars: MarsCluster,
+) -> None:
+    load = Load(mars, "f12_away", seconds=LONG_S, window_s=WINDOW_S)
+    with load.running():
+        load.goes_on(1)
+        leader_epoch, store_epoch = _epochs(mars)
+        with mars.stopped("zookeeper"):
+            stopped_ms = time.time_ns() // 1_000_000
+            time.sleep(AWAY_S)  # how long it lasts
+            newest = max(
+                value["window_start"] for _, value, _ in mars.read("mars.results.f12_away")
+            )
+        wait_for("another reign", lambda: _epochs(mars)[0] > leader_epoch, seconds=BACK_S)
+        load.goes_on(1)
+        load.end()
+
+    load.check()
+    assert newest > stopped_ms, "nothing that came while it was away was emitted meanwhile"
+    assert _epochs(mars)[1] >= store_epoch
+
+
+def test_12_the_session_of_the_leader_ends_while_it_stands_still(mars: MarsCluster) -> None:
+    load = Load(mars, "f12_leader", seconds=LONG_S)
+    with load.running():
+        load.goes_on(1)
+        before = _leader(mars)
+        mars.kill(before.member, signal.SIGSTOP)
+        try:
+            wait_until_missed(mars, before.member)
+            after = wait_for("another leader", lambda: _leader_but(mars, before))
+        finally:
+            pid = mars.kill(before.member, signal.SIGCONT)
+        wait_for("it to be back", lambda: before.member in members(mars))
+        load.goes_on(1)
+        load.end()
+
+    load.check()
+    assert _leader(mars) == after
+    assert mars.pid(before.member) == pid, "it was to go on, not to be started again"
 
 
 def wipe_zookeeper(mars: MarsCluster) -> None:
@@ -76,13 +132,19 @@ def _lost(mars: MarsCluster) -> bool:
 
 def _epochs(mars: MarsCluster) -> tuple[int, int]:
     """Of the leader and of the store, as a cluster that is whole tells them."""
+    epoch = _leader(mars).epoch
+    store_epoch = wait_for("a store epoch", lambda: mars.client.cluster().store_epoch)
+    return epoch, store_epoch
 
-    def told() -> tuple[int, int] | None:
-        cluster = mars.client.cluster()
-        if cluster.leader is None or cluster.store_epoch is None:
-            return None
-        return cluster.leader.epoch, cluster.store_epoch
 
-    found = wait_for("a leader", told)
-    assert found is not None
-    return found
+def _leader(mars: MarsCluster) -> Leader:
+    return wait_for("a leader", lambda: _leader_but(mars))
+
+
+def _leader_but(mars: MarsCluster, *former: Leader) -> Leader | None:
+    """Who leads, unless it is one of those, or in no later epoch."""
+    leader = mars.client.cluster().leader
+    if leader is None or leader.member is None:
+        return None
+    news = all(leader.member != one.member and leader.epoch > one.epoch for one in former)
+    return leader if news else None
