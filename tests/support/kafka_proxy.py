@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 
 from tests.support.proxy import HOST, Connection, Link, Way
 
+PRODUCE = 0
+INIT_PRODUCER_ID = 22
 ADD_PARTITIONS_TO_TXN = 24
 END_TXN = 26
 
@@ -32,27 +34,33 @@ RELEASE_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The header of a request."""
+    """The header of a request, and all of it: a topic's name is in it as it is."""
 
     api: int
     version: int
     correlation: int
     client: str
+    frame: bytes = field(repr=False)
 
 
 def parse_request(frame: bytes) -> Request:
     """The header of a frame; `frame` begins with its length."""
     api, version, correlation, size = _HEADER.unpack_from(frame, _LENGTH.size)
     start = _LENGTH.size + _HEADER.size
-    return Request(api, version, correlation, frame[start : start + max(size, 0)].decode())
+    client = frame[start : start + max(size, 0)].decode()
+    return Request(api, version, correlation, client, frame)
 
 
 @dataclass(slots=True)
 class Held:
-    """A request that waits in the proxy; `begun`: partitions were added since, so many times."""
+    """A request that waits in the proxy; `begun`: partitions were added since, so many times.
+
+    One that is `dropped` goes no further when it is released, and its connection ends.
+    """
 
     request: Request
     begun: int = 0
+    dropped: bool = False
     release: threading.Event = field(default_factory=threading.Event)
     forwarded: threading.Event = field(default_factory=threading.Event)
 
@@ -92,6 +100,12 @@ class KafkaLink(Link):
         for held in self.held:
             held.release.set()
 
+    def drop_all(self) -> None:
+        """What is held never arrives, nor what was sent after it: the process is gone."""
+        for held in self.held:
+            held.dropped = True
+        self.release_all()
+
     def close(self) -> None:
         """End everything."""
         self.release_all()
@@ -110,13 +124,16 @@ class KafkaLink(Link):
             return self._request(connection, piece)
         return self._answer(connection, piece)
 
-    def _request(self, connection: Connection, frame: bytes) -> bytes:
+    def _request(self, connection: Connection, frame: bytes) -> bytes | None:
         request = parse_request(frame)
         self._let_go(request)
         if self._hold is not None and self._hold(request):
             held = Held(request)
             self.held.append(held)
             held.release.wait(RELEASE_S)
+            if held.dropped:
+                connection.close()
+                return None
             connection.send(Way.UP, frame)  # even though the process has long hung up
             held.forwarded.set()
             return b""

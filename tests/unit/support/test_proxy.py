@@ -233,6 +233,20 @@ def test_the_answer_to_a_chosen_request_is_lost(kafka: KafkaLink, broker: Server
     assert [lost.correlation for lost in kafka.lost] == [2]
 
 
+def test_what_is_dropped_never_arrives(kafka: KafkaLink, broker: Server) -> None:
+    kafka.hold(lambda request: b"body" in request.frame and request.api == END_TXN)
+    with client(kafka) as one:
+        one.sendall(request(END_TXN, 1))
+        wait_for("the request", lambda: kafka.held)
+
+        one.sendall(request(3, 2))
+        kafka.drop_all()
+
+        assert closed(one)
+    assert not broker.got
+    assert not kafka.held[0].forwarded.is_set()
+
+
 def test_a_held_request_arrives_in_the_middle_of_the_next_transaction(
     kafka: KafkaLink, broker: Server
 ) -> None:
