@@ -26,17 +26,21 @@ CLOSED_ROWS = 400_000
 """Of the history: its last minute or two are open until newer rows have come."""
 
 
+SECONDS = "15"
+"""As `DEMO_SECONDS=15 make demo` hands it on: a window of five seconds closes and is shown."""
+
+
 class Demo:
     """`mars up --demo` on free ports, and what it has printed so far."""
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, **variables: str) -> None:
         ports = [f"--{name}-port=0" for name in ("api", "kafka", "zookeeper", "redis")]
         self.process = subprocess.Popen(
             [sys.executable, "-m", "mars.cli", "up", "--demo", "--data", str(data), *ports],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            env={**os.environ, "COLUMNS": "200"},
+            env={**os.environ, "COLUMNS": "200", **variables},
         )
         self.lines: list[str] = []
         self._reading = threading.Thread(target=self._read, name="demo")
@@ -51,29 +55,45 @@ class Demo:
         """Wait for a line with all of these; the line."""
 
         def found() -> str:
-            assert self.process.poll() is None, "".join(self.lines)
-            matching = (line for line in list(self.lines) if all(word in line for word in words))
-            return next(matching, "")
+            line = self.said(*words)
+            assert line or self.process.poll() is None, "".join(self.lines)
+            return line
 
         return wait_for(f"{words} among {len(self.lines)} lines", found, seconds=COMMAND_S)
+
+    def said(self, *words: str) -> str:
+        """A line with all of these, empty as long as there is none."""
+        matching = (line for line in list(self.lines) if all(word in line for word in words))
+        return next(matching, "")
 
     def interrupt(self) -> int:
         """Ctrl-C; the exit code."""
         self.process.send_signal(signal.SIGINT)
+        return self.wait()
+
+    def wait(self) -> int:
+        """Until it ends by itself; the exit code."""
         code = self.process.wait(COMMAND_S)
         self._reading.join()
         return code
 
 
 @contextmanager
-def demo(data: Path) -> Iterator[Demo]:
+def demo(data: Path, **variables: str) -> Iterator[Demo]:
     """One that is gone afterwards, whatever happens."""
-    running = Demo(data)
+    running = Demo(data, **variables)
     try:
         yield running
     finally:
         if running.process.poll() is None:
             running.interrupt()
+
+
+def client_of(data: Path) -> Client:
+    """A client of what runs in a folder."""
+    cluster = read_cluster(data)
+    assert cluster is not None
+    return Client(cluster.api)
 
 
 def left(data: Path) -> list[str]:
@@ -94,18 +114,18 @@ def test_the_demo_shows_windows_ends_without_a_trace_and_finds_its_data_again(
         first.says("in ", " rows a second, lag ", " messages")
         first.says("The history of by_sip is mapped.")
         first.says("by_sip", "window", "of the history")
+        with client_of(data) as client:
+            wait_for("the history", lambda: client.ledger("by_sip").emitted >= CLOSED_ROWS)
         assert first.interrupt() == 0
     assert left(data) == []
 
-    with demo(data) as second:
+    with demo(data, DEMO_SECONDS=SECONDS) as second:
         second.says("Task by_sip is there from an earlier run and goes on.")
-        second.says("top_types", "window", "ms after its end and delay")
-        cluster = read_cluster(data)
-        assert cluster is not None
-        with Client(cluster.api) as client:
-            wait_for("the history", lambda: client.ledger("by_sip").emitted >= CLOSED_ROWS)
-            ledger = client.ledger("by_sip")
+        with client_of(data) as client:
+            ledger = wait_for("the ledger", lambda: client.ledger("by_sip"))
+            assert ledger.emitted >= CLOSED_ROWS
             assert ledger.read >= HISTORY_ROWS
             assert ledger.read == ledger.counted
-        assert second.interrupt() == 0
+        assert second.wait() == 0
+    assert second.said("top_types", "window", "ms after its end and delay")
     assert left(data) == []
