@@ -349,9 +349,15 @@ class AllFigures(Answer):
 
 
 class TaskListed(TaskSummary):
-    """A task in the list of all."""
+    """A task in the list of all; its figures are at most some seconds old, null: none yet."""
 
-    figures: FigurePoint | None = Field(description="at most some seconds old; null: none yet")
+    plan: PlanView | None = Field(
+        description="null: a query that this release cannot read, or a deleted task"
+    )
+    rates: Rates
+    lag: Lag | None
+    watermark: int | None
+    figures: FigurePoint | None = Field(description="the newest point of its charts")
 
 
 class TaskList(Answer):

@@ -282,8 +282,15 @@ class AllFigures(_Answer, frozen=True):
 
 
 class TaskListed(TaskSummary, frozen=True):
-    """A task in the list of all, with its newest figures."""
+    """A task in the list of all; figures are those that the API saw last, None before the first.
 
+    `plan` is None for a query that the API cannot read, and for a deleted task.
+    """
+
+    plan: Plan | None = None
+    rates: Rates = Rates(None, None)
+    lag: Lag | None = None
+    watermark: int | None = None
     figures: FigurePoint | None = None
 
 

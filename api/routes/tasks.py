@@ -69,7 +69,7 @@ def router(services: Services) -> APIRouter:
     async def list_tasks(
         deleted: Annotated[bool, Query(description="list deleted ones too")] = False,
     ) -> Response:
-        """List all tasks."""
+        """List all tasks, each with its plan and its newest figures."""
 
         return await services.answering.answer(
             ("tasks", deleted), lambda: Rendered(services.listing.as_json(deleted=deleted))

@@ -95,7 +95,7 @@ def build(
         pulse=pulse,
         sampler=sampler,
         figures=figures,
-        listing=ListingService(tasks, sampler, figures),
+        listing=ListingService(tasks, compiler, sampler, figures),
         cluster=members,
         metrics=MetricService(ports, members, sampler, figures, health, cluster.log_bytes_max),
         health=health,

@@ -39,6 +39,8 @@ class _Ring:
     """The points of one task, and what its close latency is taken from."""
 
     points: deque[FigurePoint] = field(default_factory=lambda: deque(maxlen=POINTS_KEPT))
+    figures: TaskFigures | None = None
+    """What the newest point is made of."""
     closed_ms: int | None = None
     close_latency_ms: int | None = None
 
@@ -78,6 +80,7 @@ class FigureService:
                 self._rings = {name: self._rings.get(name, _Ring()) for name in sample.tasks}
             for name, figures in sample.tasks.items():
                 ring = self._rings.setdefault(name, _Ring())
+                ring.figures = figures
                 ring.points.append(point_of(figures, at_ms, ring.latency(figures)))
             self._totals.append(_total(at_ms, sample.tasks.values()))
             self._taken += 1
@@ -88,6 +91,11 @@ class FigureService:
             self.take()
         with self._lock:
             return {name: ring.points[-1] for name, ring in self._rings.items() if ring.points}
+
+    def seen(self) -> dict[TaskName, TaskFigures]:
+        """What the newest points were made of."""
+        with self._lock:
+            return {name: ring.figures for name, ring in self._rings.items() if ring.figures}
 
     @property
     def taken(self) -> int:

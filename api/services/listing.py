@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from api.schemas import TaskList
+from api.presenting import plan_view
+from api.schemas import PlanView, TaskList
+from api.services.compiling import Compiler
 from api.services.figures import FigureService
 from api.services.sampling import Sampler
 from api.services.tasks import TaskService
 from api.services.views import listed
-from mars.definitions import TaskDefinition
+from mars.definitions import TaskDefinition, TaskState
+from mars.plan import Plan
 from mars.types import TaskName
 
 
@@ -27,21 +30,51 @@ class _Made:
 class ListingService:
     """What the path /v1/tasks answers. Safe for threads: at worst a list is made twice."""
 
-    def __init__(self, tasks: TaskService, sampler: Sampler, figures: FigureService) -> None:
+    def __init__(
+        self, tasks: TaskService, compiler: Compiler, sampler: Sampler, figures: FigureService
+    ) -> None:
         self._tasks = tasks
+        self._compiler = compiler
         self._sampler = sampler
         self._figures = figures
         self._made: dict[bool, _Made] = {}
+        self._plans: dict[TaskName, tuple[Plan, PlanView]] = {}
 
     def as_json(self, *, deleted: bool) -> bytes:
         """The list with the newest figures. Raises Unavailable."""
         tasks = self._tasks.list_all(deleted=deleted)
         states = self._sampler.states(tasks)
-        figures = self._figures.newest()
-        taken = self._figures.taken
+        points, taken = self._figures.newest(), self._figures.taken
         made = self._made.get(deleted)
         if made is None or (made.taken, made.states, made.tasks) != (taken, states, tasks):
-            found = [listed(task, states[task.name], figures.get(task.name)) for task in tasks]
+            seen, plans = self._figures.seen(), self._plan_views(tasks)
+            found = [
+                listed(
+                    task,
+                    states[task.name],
+                    plans.get(task.name),
+                    seen.get(task.name),
+                    points.get(task.name),
+                )
+                for task in tasks
+            ]
             json = TaskList(tasks=found).model_dump_json().encode()
             self._made[deleted] = made = _Made(tasks, states, taken, json)
         return made.json
+
+    def _plan_views(self, tasks: Sequence[TaskDefinition]) -> dict[TaskName, PlanView]:
+        """The plans of the tasks that live; each is put into words once, until it changes."""
+        known = self._plans
+        made: dict[TaskName, tuple[Plan, PlanView]] = {}
+        for task in tasks:
+            if task.state is TaskState.DELETED:
+                continue
+            plan = self._compiler.plans(task).get(task.current.version)
+            if plan is None:
+                continue
+            before = known.get(task.name)
+            if before is None or before[0] is not plan:
+                before = (plan, plan_view(plan))
+            made[task.name] = before
+        self._plans = made
+        return {name: view for name, (_plan, view) in made.items()}

@@ -12,6 +12,7 @@ from api.schemas import (
     FigurePoint,
     Lag,
     Ledger,
+    PlanView,
     Rates,
     TaskListed,
     TaskSummary,
@@ -40,9 +41,22 @@ def summary(task: TaskDefinition, state: str) -> TaskSummary:
     )
 
 
-def listed(task: TaskDefinition, state: str, figures: FigurePoint | None) -> TaskListed:
-    """A task in the list of all."""
-    return TaskListed(**summary(task, state).model_dump(), figures=figures)
+def listed(
+    task: TaskDefinition,
+    state: str,
+    plan: PlanView | None,
+    figures: TaskFigures | None,
+    point: FigurePoint | None,
+) -> TaskListed:
+    """A task in the list of all, with the figures that were seen last."""
+    return TaskListed(
+        **summary(task, state).model_dump(),
+        plan=plan,
+        rates=_rates(figures),
+        lag=None if figures is None else _lag(figures),
+        watermark=None if figures is None else figures.watermark_ms,
+        figures=point,
+    )
 
 
 def task_view(
@@ -62,16 +76,22 @@ def task_view(
             )
             for version in task.versions
         ],
-        rates=Rates(
-            rows_per_second=figures.rows_per_second,
-            messages_per_second=figures.messages_per_second,
-        ),
+        rates=_rates(figures),
         lag=_lag(figures),
         watermark=figures.watermark_ms,
         backfill=_backfill(figures),
         ledger=None if figures.ledger is None else ledger_view(figures.ledger),
         log_bytes=figures.log_bytes,
         missing=list(missing),
+    )
+
+
+def _rates(figures: TaskFigures | None) -> Rates:
+    if figures is None:
+        return Rates(rows_per_second=None, messages_per_second=None)
+    return Rates(
+        rows_per_second=figures.rows_per_second,
+        messages_per_second=figures.messages_per_second,
     )
 
 

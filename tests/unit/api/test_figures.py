@@ -12,7 +12,7 @@ import pytest
 from api.errors import TooManyFollowers
 from api.services import figures
 from mars.types import TaskName
-from tests.unit.api.twins import World, problem
+from tests.unit.api.twins import BY_SIP, World, problem
 
 
 @pytest.fixture
@@ -73,6 +73,48 @@ def test_list_of_tasks_is_made_once_until_something_in_it_changes(running: World
 def test_list_of_tasks_has_their_newest_figures(running: World) -> None:
     (task,) = running.http.get("/v1/tasks").json()["tasks"]
     assert (task["figures"]["lag"], task["figures"]["watermark"]) == (7, 940_000)
+
+
+def test_a_task_in_the_list_says_of_its_plan_and_figures_what_it_says_alone(
+    running: World,
+) -> None:
+    take(running)
+    (listed,) = running.http.get("/v1/tasks").json()["tasks"]
+    alone = running.http.get("/v1/tasks/by_sip").json()
+    assert alone["lag"] == {"rows": 7, "partitions": {"0": 0, "1": 7}}
+    for member in ("state", "version", "plan", "rates", "lag", "watermark"):
+        assert listed[member] == alone[member], member
+
+
+def test_a_new_version_is_listed_with_its_own_plan(running: World) -> None:
+    running.http.get("/v1/tasks")
+    changed = {"sql": BY_SIP.replace("60 s", "30 s"), "options": {}}
+    assert running.http.put("/v1/tasks/by_sip", json=changed).status_code == 200
+    (listed,) = running.http.get("/v1/tasks").json()["tasks"]
+    assert (listed["version"], listed["plan"]["window"]["size_ms"]) == (2, 30_000)
+
+
+def test_the_list_asks_no_server_for_plans_and_figures(running: World) -> None:
+    take(running)
+    running.kafka.server.away = True
+    (listed,) = running.http.get("/v1/tasks").json()["tasks"]
+    assert (listed["lag"]["rows"], listed["watermark"]) == (7, 940_000)
+
+
+def test_a_task_that_was_not_looked_at_yet_is_listed_without_figures(running: World) -> None:
+    take(running)
+    assert running.register("other").status_code == 201
+    _by_sip, other = running.http.get("/v1/tasks").json()["tasks"]
+    assert other["plan"] is not None
+    assert other["rates"] == {"rows_per_second": None, "messages_per_second": None}
+    assert (other["lag"], other["watermark"], other["figures"]) == (None, None, None)
+
+
+def test_a_deleted_task_is_listed_without_plan_and_figures(running: World) -> None:
+    assert running.http.delete("/v1/tasks/by_sip").status_code == 204
+    take(running)
+    (gone,) = running.http.get("/v1/tasks?deleted=true").json()["tasks"]
+    assert (gone["state"], gone["plan"], gone["lag"]) == ("deleted", None, None)
 
 
 def test_all_tasks_together_are_added_up(running: World) -> None:
