@@ -15,7 +15,7 @@ from api.preview_schemas import PreviewProgress, PreviewRequest, PreviewView
 from api.services.compiling import Compiler
 from api.services.context import BucketCount, Cluster, Ports
 from api.services.preview_answer import ReadRows, preview_view
-from api.services.preview_reading import Source, TopicReading, spans_of
+from api.services.preview_reading import Source, TopicReading, to_read
 from api.services.preview_trial import Trial
 from api.services.tasks import described
 from mars.plan import Format, Plan, Stream
@@ -96,23 +96,24 @@ class PreviewService:
         self, seconds: float, trial: Trial
     ) -> Generator[PreviewProgress | PreviewView, None, ReadRows]:
         topic, now_ms = Topic(trial.plan.stream.topic), self._ports.now_ms()
-        source, spans = spans_of(self._ports.admin, topic, now_ms - round(seconds * 1_000))
-        total = sum(span.end - span.first for span in spans.values())
+        found = to_read(self._ports.admin, topic, now_ms - round(seconds * 1_000))
+        total = sum(span.end - span.first for span in found.spans.values())
         reader = self._ports.open_reader()
         try:
-            reading = TopicReading(reader, topic, spans)
+            reading = TopicReading(reader, topic, found.spans)
             for records in reading.pieces():
                 trial.add(records)
                 yield PreviewProgress(messages=reading.messages, messages_total=total)
         finally:
             reader.close()
         return ReadRows(
-            source,
+            found.source,
             seconds,
             reading.messages,
             reading.bytes,
             reading.truncated,
-            reading.seconds(seconds, now_ms) if source is Source.LAST_SECONDS else None,
+            reading.seconds(seconds, now_ms) if found.source is Source.LAST_SECONDS else None,
+            found.silent,
         )
 
 

@@ -33,7 +33,10 @@ SAMPLE_CHARACTERS = 200
 
 @dataclass(frozen=True, slots=True)
 class ReadRows:
-    """What a preview read. `lane_seconds`: in how many seconds each lane's rows came, if known."""
+    """What a preview read. `lane_seconds`: in how many seconds each lane's rows came, if known.
+
+    `silent`: the partitions in which there was nothing to read.
+    """
 
     source: Source
     seconds: float
@@ -41,6 +44,7 @@ class ReadRows:
     bytes: int
     truncated: bool = False
     lane_seconds: Mapping[Lane, float] | None = None
+    silent: tuple[int, ...] = ()
 
 
 def preview_view(trial: Trial, read: ReadRows, limit: int, log_bytes_max: int) -> PreviewView:
@@ -48,7 +52,12 @@ def preview_view(trial: Trial, read: ReadRows, limit: int, log_bytes_max: int) -
     windows, more = trial.windows(limit)
     plan, counts = trial.plan, trial.counts
     around = Circumstances(
-        read.source, plan.stream.topic, read.seconds, read.messages, read.truncated
+        read.source,
+        plan.stream.topic,
+        read.seconds,
+        read.messages,
+        read.truncated,
+        read.silent,
     )
     predictions = _predictions(trial, read, windows, log_bytes_max)
     return PreviewView(

@@ -49,8 +49,17 @@ class Span:
     cut: bool = False
 
 
-def spans_of(admin: TopicAdmin, topic: Topic, since_ms: int) -> tuple[Source, dict[int, Span]]:
-    """What there is to read of a topic; no partitions if it is empty. Raises Unavailable."""
+@dataclass(frozen=True, slots=True)
+class ToRead:
+    """What there is to read of a topic; `silent` are the partitions with nothing."""
+
+    source: Source
+    spans: dict[int, Span]
+    silent: tuple[int, ...]
+
+
+def to_read(admin: TopicAdmin, topic: Topic, since_ms: int) -> ToRead:
+    """The last messages of a topic; no spans if it is empty. Raises Unavailable."""
     firsts, ends = admin.offsets_at(topic, since_ms), admin.ends(topic)
     source = Source.LAST_SECONDS
     if all(first >= ends.get(partition, 0) for partition, first in firsts.items()):
@@ -66,7 +75,7 @@ def spans_of(admin: TopicAdmin, topic: Topic, since_ms: int) -> tuple[Source, di
         end = ends.get(partition, 0)
         if first < end:
             spans[partition] = Span(max(first, end - most), end, cut=end - first > most)
-    return source, spans
+    return ToRead(source, spans, tuple(sorted(firsts.keys() - spans.keys())))
 
 
 class TopicReading:

@@ -9,29 +9,36 @@ from api.preview_schemas import LateShare, Predictions
 from api.services.preview_disorder import LATE_SHARE_MAX
 from api.services.preview_reading import Source
 from api.services.preview_trial import Trial, TriedWindow
+from mars.aggregates.others import OTHERS_KEY
 from mars.codec.usable import OUTSIDE_CALENDAR
 from mars.machines.explaining_rows import AHEAD_HINTS, OLD_HINTS, YEAR_2001_MS, unit_hint
-from mars.plan import Options, WatermarkScope
+from mars.plan import Options, OverMaxKeys, WatermarkScope
 from mars.types import Reason
+from mars.windows import span
 
 KIB = 1024
+
+PARTITIONS_NAMED = 5
+"""Of those without messages; a topic may have hundreds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """Where the rows of a preview came from."""
+    """Where the rows of a preview came from; `silent` are the partitions that had none."""
 
     source: Source
     topic: str
     seconds: float
     messages: int
     truncated: bool
+    silent: tuple[int, ...] = ()
 
 
 def notes(trial: Trial, windows: list[TriedWindow], around: Circumstances) -> list[str]:
     """What a person should know of a preview, the most important first."""
     found = [*_about_source(around)]
     if trial.counts.read:
+        found += _about_silent(around, trial.plan.options)
         found += [*_about_rejected(trial), *_about_times(trial), *_about_fields(trial)]
         found += _about_filters(trial, windows)
     return found
@@ -53,6 +60,33 @@ def _about_source(around: Circumstances) -> Iterator[str]:
             "The preview reached its limit of messages, bytes or time: counts are of a part of "
             "the rows, rates are not."
         )
+
+
+def _about_silent(around: Circumstances, options: Options) -> Iterator[str]:
+    """Partitions that hold windows back, if only for a while."""
+    silent, idle_after = around.silent, span(options.idle_after_ms)
+    if not silent:
+        return
+    had = f"had no message in the last {around.seconds:g} s"
+    if around.source is Source.NEWEST:
+        had = "never had a message, or none that is kept"
+    names, them, they = (
+        (f"Partition {silent[0]}", "it", "it has")
+        if len(silent) == 1
+        else (f"Partitions {_some_of(silent)}", "them", "they have")
+    )
+    yield (
+        f"{names} {had}: windows wait for {them} until {they} been idle for {idle_after} "
+        "(idle_after). Send rows there, too, or set idle_after to as long as windows may wait."
+    )
+
+
+def _some_of(partitions: Sequence[int]) -> str:
+    """Their numbers, or the first of them and how many more there are."""
+    names = [str(partition) for partition in partitions[:PARTITIONS_NAMED]]
+    if len(partitions) > PARTITIONS_NAMED:
+        return f"{', '.join(names)} and {len(partitions) - PARTITIONS_NAMED} more"
+    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _about_rejected(trial: Trial) -> Iterator[str]:
@@ -108,16 +142,17 @@ def _about_filters(trial: Trial, windows: list[TriedWindow]) -> Iterator[str]:
 
 def sentences(found: Predictions, options: Options) -> list[str]:
     """Predictions in words, for a task of these options."""
-    return [*_about_size(found), *_about_delay(found, options)]
+    return [*_about_size(found, options), *_about_delay(found, options)]
 
 
-def _about_size(found: Predictions) -> Iterator[str]:
+def _about_size(found: Predictions, options: Options) -> Iterator[str]:
     if found.rows_per_second is not None:
         yield f"About {found.rows_per_second:,.0f} rows a second."
     if found.groups_per_window is not None:
         least = "At least" if found.groups_at_least else "About"
         groups = "group" if found.groups_per_window == 1 else "groups"
         yield f"{least} {found.groups_per_window:,} {groups} a window."
+        yield from _about_max_keys(found.groups_per_window, options)
     if found.redis_bytes is None or found.redis_bytes_merged is None:
         return
     limit = _size(found.redis_bytes_max)
@@ -134,6 +169,24 @@ def _about_size(found: Predictions) -> Iterator[str]:
         )
     else:
         yield f"Partials would take about {_size(found.redis_bytes)} of the {limit} in Redis."
+
+
+def _about_max_keys(groups: int, options: Options) -> Iterator[str]:
+    keys_max = options.max_keys
+    if keys_max is None or groups <= keys_max:
+        return
+    if options.over_max_keys is OverMaxKeys.FOLD:
+        yield (
+            f"That is more than max_keys ({keys_max:,}): the groups that come last would become "
+            f"one row, {OTHERS_KEY}, which the preview does not show. Use a larger max_keys, or "
+            "none, for each to have its own."
+        )
+    else:
+        yield (
+            f"That is more than max_keys ({keys_max:,}): the task would fail. Use a larger "
+            "max_keys, or none, or fewer groups; or over_max_keys: fold, which makes one row of "
+            "the groups that come last."
+        )
 
 
 def _about_delay(found: Predictions, options: Options) -> Iterator[str]:

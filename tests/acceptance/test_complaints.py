@@ -34,10 +34,11 @@ class Complaint:
 
     def __init__(self, mars: MarsCluster, name: str, partitions: int, **options: object) -> None:
         self.mars, self.name = mars, name
+        self.options = {"idle_after": "1s", **options}
         mars.topic(name, partitions)
         stream = {"topic": name, "format": "json", "fields": FIELDS, "event_time": "at"}
         mars.client.put_stream(name, stream)
-        mars.client.create_task(name, self.sql, options={"idle_after": "1s", **options})
+        mars.client.create_task(name, self.sql, options=self.options)
 
     @property
     def sql(self) -> str:
@@ -65,7 +66,7 @@ class Complaint:
 
     def previewed(self) -> str:
         """What a preview of the same query notes and predicts."""
-        found = self.mars.client.preview(self.sql)
+        found = self.mars.client.preview(self.sql, options=self.options)
         return " ".join([*found.notes, *found.predictions.sentences])
 
 
@@ -104,6 +105,11 @@ def test_1_a_partition_that_nobody_writes_to(complain: Complain) -> None:
     here.says(
         r"^The window .* waits: partition 1 has had no row yet, and nobody waits for it once it "
         r"has been idle for 1 h \(idle_after\)\.$"
+    )
+    assert re.search(
+        r"Partition 1 (had no message in the last 10 s|never had a message, or none that is kept): "
+        r"windows wait for it until it has been idle for 1 h \(idle_after\)\.",
+        here.previewed(),
     )
 
 
@@ -220,3 +226,4 @@ def test_10_a_task_over_its_limit(complain: Complain) -> None:
         rf"\S+ \S+Z has 50 groups so far, and max_keys is {MAX_KEYS}: delete the task and register "
         r"it again with a larger max_keys or none, .*\.$"
     )
+    assert f"That is more than max_keys ({MAX_KEYS}): the task would fail." in here.previewed()

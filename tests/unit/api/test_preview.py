@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from api.services import preview, preview_reading
+from api.services import preview, preview_reading, preview_words
 from mars.types import Topic
 from tests.unit.api.twins import World, problem
 
@@ -130,6 +130,25 @@ def test_rates_and_sizes_are_predicted_from_the_last_seconds(world: World) -> No
     assert any("in Redis" in sentence for sentence in found["sentences"])
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"max_keys": 2}, "That is more than max_keys (2): the task would fail."),
+        ({"max_keys": 2, "over_max_keys": "fold"}, "would become one row, __other__,"),
+        ({"max_keys": 3}, None),
+        ({}, None),
+    ],
+)
+def test_more_groups_than_max_keys_are_told(
+    world: World, options: dict[str, object], said: str | None
+) -> None:
+    found = ask(world, rows=[flow(0, sip) for sip in "abc"], options=options)["predictions"]
+    assert "At least 3 groups a window." in found["sentences"]
+    about = [sentence for sentence in found["sentences"] if "max_keys" in sentence]
+    assert len(about) == (said is not None)
+    assert said is None or said in about[0]
+
+
 def test_delay_is_suggested_from_the_disorder_within_partitions(world: World) -> None:
     # Every tenth row is 3.9 s behind the one before: late for 39 % of the places of a border.
     rows = [flow(100 * number - (4_000 if number % 10 == 9 else 0)) for number in range(100)]
@@ -204,6 +223,35 @@ def test_silent_topic_shows_its_newest_messages(world: World) -> None:
     assert (found["source"], found["messages"]) == ("newest", 1)
     assert "No message came in the last 10 s" in found["notes"][0]
     assert found["predictions"]["rows_per_second"] is None
+
+
+def test_a_partition_without_messages_is_named(world: World) -> None:
+    send(world, [flow(-1_000)])
+    assert (
+        "Partition 1 had no message in the last 10 s: windows wait for it until it has been idle "
+        "for 1 h (idle_after)." in note_of(world, options={"idle_after": "1h"})
+    )
+    send(world, [flow(-1_000)], partition=1)
+    assert "Partition" not in note_of(world)
+
+
+def test_a_partition_that_never_had_messages_is_named_in_a_silent_topic(world: World) -> None:
+    send(world, [flow(-100_000)], partition=1, ago_ms=100_000)
+    assert "Partition 0 never had a message, or none that is kept:" in note_of(world)
+
+
+def test_of_many_partitions_without_messages_the_first_are_named(world: World) -> None:
+    partitions = preview_words.PARTITIONS_NAMED + 3
+    world.kafka.make_topic("flows", partitions)
+    send(world, [flow(-1_000)])
+    assert "Partitions 1, 2, 3, 4, 5 and 2 more had no message" in note_of(world)
+    world.kafka.make_topic("flows", 3)
+    send(world, [flow(-1_000)])
+    assert "Partitions 1 and 2 had no message" in note_of(world)
+
+
+def test_of_rows_in_the_request_no_partition_is_missed(world: World) -> None:
+    assert note_of(world, rows=[flow(0)]) == ""
 
 
 def test_wrong_type_is_told_with_an_example(world: World) -> None:
