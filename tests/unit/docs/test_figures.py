@@ -223,6 +223,14 @@ def test_other_figures_of_the_limits_page_are_those_of_the_code() -> None:
     assert f"sooner where it has {MERGE_ROWS_MIN:,} more" in page
 
 
+def test_operations_page_names_as_many_event_streams_and_queries_as_the_code_allows() -> None:
+    page = " ".join((DOCS / "operations.md").read_text("utf-8").split())
+    assert (
+        f"{results.FOLLOWERS_MAX} event streams of results and {figures.FOLLOWERS_MAX} of figures "
+        f"for each API process (429), {queries.QUERIES_KEPT} queries" in page
+    )
+
+
 def test_upgrade_page_names_the_formats_that_are_written_and_read() -> None:
     page = (DOCS / "howto" / "upgrade.md").read_text("utf-8")
     *most, last = sorted(set(wire.FORMATS_READ) - {wire.FORMAT})
