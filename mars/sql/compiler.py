@@ -15,21 +15,23 @@ from sqlglot import exp
 
 from mars.errors import SqlError
 from mars.plan import Expression, ValueType
+from mars.sql.examples import AGGREGATES, SCALARS, written
 from mars.sql.operands import Operand, Rules
 from mars.sql.scopes import Scope
-from mars.sql.source import Source
+from mars.sql.source import GRAMMAR, Source
 
 EXPRESSION_NODES_MAX: Final = 10_000
 """Largest expression after BETWEEN, CASE x WHEN and || have repeated their operands."""
 
-SCALARS: Final = [
-    *("abs", "case", "cast", "ceil", "coalesce", "concat", "floor", "length", "lower"),
-    *("nullif", "round", "substr", "upper"),
-]
-AGGREGATES: Final = [
-    *("any_value", "avg", "bool_and", "bool_or", "count", "count_if", "max", "min"),
-    *("stddev_pop", "stddev_samp", "sum", "var_pop", "var_samp"),
-]
+_NAMES: Final[Mapping[str, str]] = {
+    "table": "FROM",
+    "tablealias": "AS",
+    "group": "GROUP BY",
+    "order": "ORDER BY",
+    "ordered": "ORDER BY",
+    "star": "*",
+}
+"""Of nodes that people call otherwise than the parser does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +85,22 @@ class Compiler:
         for name, part in node.args.items():
             if part and name not in parts:
                 where = part[0] if isinstance(part, list) else part
-                raise self.source.error(
-                    where if isinstance(where, exp.Expr) else node,
-                    f"this form of {self.named(node)} is not supported",
-                )
+                raise self.other_form(node, where if isinstance(where, exp.Expr) else node)
+
+    def other_form(self, node: exp.Expr, where: exp.Expr) -> SqlError:
+        """The error for something that is known, but not as it is written."""
+        return self.source.error(
+            where, f"this form of {self.named(node)} is not supported; {self.instead(node)}"
+        )
+
+    def instead(self, node: exp.Expr) -> str:
+        """What may be written where something like a node is wanted."""
+        example = written(self.key(node))
+        return f"write it as in {example}" if example else f"write {GRAMMAR}"
+
+    def key(self, node: exp.Expr) -> str:
+        """Under what the examples have a node."""
+        return node.key
 
     def unsupported(self, node: exp.Expr) -> SqlError:
         """The error for a kind of node that is not on the list."""
@@ -108,14 +122,16 @@ class Compiler:
             hint = "use HAVING" if self.scope.clause == "WHERE" else "use plain columns"
             return self.source.error(node, f"{self.scope.clause} cannot hold {name}(); {hint}")
         near = difflib.get_close_matches(name, [*SCALARS, *AGGREGATES], 1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {_listed(SCALARS + AGGREGATES)}"
+        hint = (
+            f"did you mean {near[0]}?" if near else f"there are {_listed([*SCALARS, *AGGREGATES])}"
+        )
         return self.source.error(node, f"there is no function {name}(); {hint}")
 
     def named(self, node: exp.Expr) -> str:
         """What a node is called, as the query writes it where that is a function."""
         if isinstance(node, exp.Func | exp.IgnoreNulls):
             return self.source.called(node).lower()[:40] or node.key
-        return node.key.upper()
+        return _NAMES.get(node.key, node.key.upper())
 
 
 def size_of(expression: Expression, enough: int) -> int:

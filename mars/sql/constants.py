@@ -45,9 +45,13 @@ def _float(compiler: Compiler, node: exp.Expr, text: str, *, negative: bool) -> 
     try:
         value = float(text)
     except ValueError as error:
-        raise compiler.source.error(node, f"{text[:40]} is no number") from error
+        raise compiler.source.error(
+            node, f"{text[:40]} is no number; write it in digits: 10, 1.5 or 1e9"
+        ) from error
     if not math.isfinite(value):
-        raise compiler.source.error(node, f"{text[:40]} is too large for a float of 64 bits")
+        raise compiler.source.error(
+            node, f"{text[:40]} is too large for a float of 64 bits; use at most 1.7e308"
+        )
     return -value if negative else value
 
 

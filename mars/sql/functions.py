@@ -88,7 +88,9 @@ def _digits(compiler: Compiler, node: exp.Expr) -> Operand:
     digits = compiler.operand(node)
     value = digits.expression.value if isinstance(digits.expression, Literal) else None
     if digits.type is not ValueType.INT64 or not isinstance(value, int):
-        raise compiler.source.error(node, "the digits of ROUND must be written out: ROUND(x, 2)")
+        raise compiler.source.error(
+            node, "the digits of ROUND must be written out; write ROUND(x, 2)"
+        )
     if abs(value) > DIGITS_MAX:
         raise compiler.source.error(node, f"ROUND takes from -{DIGITS_MAX} to {DIGITS_MAX} digits")
     return digits
@@ -105,7 +107,7 @@ def _text_function(compiler: Compiler, node: exp.Func) -> Operand:
 def _substring(compiler: Compiler, node: exp.Substring) -> Operand:
     text = compiler.rules.want(compiler.operand(node.this), "SUBSTR", ValueType.STRING)
     if node.args.get("start") is None:
-        raise compiler.source.error(node, "SUBSTR needs a start: SUBSTR(x, 1, 3)")
+        raise compiler.source.error(node, "SUBSTR needs a start; write SUBSTR(x, 1, 3)")
     given = [node.args["start"], node.args.get("length")]
     positions = [
         compiler.rules.want(compiler.operand(part), "SUBSTR", *INTEGERS)
@@ -154,7 +156,9 @@ def _cast(compiler: Compiler, node: exp.Cast) -> Operand:
     target = _cast_type(compiler, node)
     value = compiler.operand(node.this).given(target)
     if {value.type, target} == {ValueType.BOOL, ValueType.TIMESTAMP}:
-        raise compiler.source.error(node, "a boolean and a timestamp have nothing in common")
+        raise compiler.source.error(
+            node, "a boolean and a timestamp have nothing in common; leave the CAST out"
+        )
     if value.type is target:
         return Operand(node, value.expression)
     return compiler.rules.call(node, Function.CAST, target, value)

@@ -17,7 +17,8 @@ from mars.plan import (
     Literal,
     ValueType,
 )
-from mars.sql.compiler import AGGREGATES, Compiler
+from mars.sql.compiler import Compiler
+from mars.sql.examples import AGGREGATES
 from mars.sql.expressions import FORMS, row_compiler
 from mars.sql.operands import NUMBERS, Operand
 from mars.sql.scopes import GroupScope, KeyScope, Names, RowScope
@@ -142,7 +143,9 @@ class GroupCompiler(Compiler):
             self.check_parts(inner, ())
             return AggregateFunction.COUNT_ALL, None
         if inner is None:
-            raise self.source.error(call, f"{self.named(call)}() needs an argument: count(*)")
+            raise self.source.error(
+                call, f"{self.named(call)}() needs an argument; {self.instead(call)}"
+            )
         if isinstance(inner, exp.Distinct):
             function, inner = AggregateFunction.COUNT_DISTINCT, self._distinct(inner)
         rows = row_compiler(self.source, RowScope(self._names, f"the inside of {self.named(call)}"))
@@ -154,7 +157,9 @@ class GroupCompiler(Compiler):
     def _distinct(self, node: exp.Distinct) -> exp.Expr:
         self.check_parts(node, ("expressions",))
         if len(node.expressions) != 1:
-            raise self.source.error(node, "count(DISTINCT x) takes one argument")
+            raise self.source.error(
+                node, "count(DISTINCT x) takes one argument; join several with CONCAT"
+            )
         inner: exp.Expr = node.expressions[0]
         return inner
 
@@ -178,8 +183,14 @@ class GroupCompiler(Compiler):
     def unsupported(self, node: exp.Expr) -> SqlError:
         """The error for a kind of node that is not on the list."""
         if self.named(node) in AGGREGATES:
-            return self.source.error(node, f"this form of {self.named(node)} is not supported")
+            return self.other_form(node, node)
         return super().unsupported(node)
+
+    def key(self, node: exp.Expr) -> str:
+        """Under what the examples have a node: an aggregate by its name."""
+        if type(node) in _FUNCTIONS:
+            return _FUNCTIONS[type(node)].value
+        return self.named(node) if self.named(node) in AGGREGATES else super().key(node)
 
 
 def _is_value(expression: Expression) -> bool:

@@ -82,7 +82,9 @@ def ordinal(names: Names, literal: exp.Literal, items: Sequence[Item]) -> Item:
     position = int(text) if text.isdecimal() and len(text) < 4 else 0
     if not 1 <= position <= len(items):
         raise names.source.error(
-            literal, f"{text[:20]} is no position in the SELECT list, which has {len(items)} items"
+            literal,
+            f"{text[:20]} is no position in the SELECT list, which has {len(items)} items; "
+            "use one of these, or a name",
         )
     return items[position - 1]
 

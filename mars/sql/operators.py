@@ -76,7 +76,10 @@ def _invert(compiler: Compiler, node: exp.Not) -> Operand:
 
 def _is_null(compiler: Compiler, node: exp.Is) -> Operand:
     if not isinstance(node.expression, exp.Null):
-        raise compiler.source.error(node, "IS is supported as IS NULL and IS NOT NULL only")
+        raise compiler.source.error(
+            node,
+            "IS is supported as IS NULL and IS NOT NULL only; for a boolean use it alone, or NOT",
+        )
     value = compiler.operand(node.this).given(ValueType.INT64)
     found = compiler.rules.call(node, Function.IS_NULL, ValueType.BOOL, value)
     return compiler.rules.invert(node, found) if node.args.get("negate") else found
@@ -116,20 +119,22 @@ def _pattern(compiler: Compiler, node: exp.Expr, escape: Literal | None) -> Oper
     pattern = compiler.operand(node).given(ValueType.STRING)
     value = pattern.expression.value if isinstance(pattern.expression, Literal) else 0
     if not isinstance(value, str | None):
-        raise compiler.source.error(node, "the pattern of LIKE must be written out: 'text%'")
+        raise compiler.source.error(node, "the pattern of LIKE must be written out; write 'text%'")
     if value and len(value) > PATTERN_CHARACTERS_MAX:
         most = PATTERN_CHARACTERS_MAX
         raise compiler.source.error(node, f"a pattern of LIKE has at most {most} characters")
     sign = escape.value if escape else None
     if value and isinstance(sign, str) and value.replace(sign * 2, "").endswith(sign):
-        raise compiler.source.error(node, "the pattern of LIKE ends with its escape character")
+        raise compiler.source.error(
+            node, "the pattern of LIKE ends with its escape character; write that twice"
+        )
     return pattern
 
 
 def _escape(compiler: Compiler, node: exp.Escape) -> Operand:
     sign = strip(node.expression)
     if not isinstance(sign, exp.Literal) or not sign.is_string or len(sign.name) != 1:
-        raise compiler.source.error(node.expression, "ESCAPE takes one character: '!'")
+        raise compiler.source.error(node.expression, "ESCAPE takes one character; write '!'")
     if not isinstance(node.this, exp.Like):
         raise compiler.source.error(node, "ESCAPE belongs behind LIKE 'pattern'")
     compiler.check_parts(node.this, _LIKE_PARTS)

@@ -22,7 +22,7 @@ from mars.plan import (
     Stream,
     WatermarkScope,
 )
-from mars.sql.compiler import AGGREGATES, SCALARS
+from mars.sql.examples import AGGREGATES, OPERATORS, SCALARS
 from mars.sql.functions import DIGITS_MAX
 from mars.sql.groups import AGGREGATES_MAX
 from mars.sql.keys import KEYS_MAX
@@ -78,7 +78,7 @@ WINDOWS: Final[Mapping[str, str]] = {
     "GROUP BY HOP(at, INTERVAL '10' SECOND, INTERVAL '60' SECOND)": "the same as the second",
 }
 
-OPERATORS: Final[Mapping[str, str]] = {
+OPERATOR_WORDS: Final[Mapping[str, str]] = {
     "bytes + 1": "`+ - *`: exact over integers, to 128 bits; beyond them NULL",
     "bytes / 2": "division is never cut off; `x / 0` is NULL",
     "bytes % 2": "remainder; `x % 0` is NULL",
@@ -91,46 +91,39 @@ OPERATORS: Final[Mapping[str, str]] = {
     "sip || '!'": "texts joined; NULL if one of them is",
 }
 
-SCALAR_EXAMPLES: Final[Mapping[str, tuple[str, str]]] = {
-    "abs": ("ABS(bytes)", "without its sign"),
-    "case": ("CASE WHEN ok THEN 'yes' ELSE 'no' END", "also `CASE x WHEN 1 THEN ...`"),
-    "cast": (
-        "CAST(sip AS BIGINT)",
-        "to BIGINT, HUGEINT, DOUBLE, VARCHAR, BOOLEAN, TIMESTAMP; NULL where it fails",
-    ),
-    "ceil": ("CEIL(loss)", "the next whole number above"),
-    "coalesce": ("COALESCE(sip, 'none')", "the first that is not NULL"),
-    "concat": ("CONCAT(sip, ':', bytes)", "texts joined; NULLs are passed over"),
-    "floor": ("FLOOR(loss)", "the next whole number below"),
-    "length": ("LENGTH(sip)", "number of characters"),
-    "lower": ("LOWER(sip)", "small letters"),
-    "nullif": ("NULLIF(sip, '')", "NULL if both are equal, else the first"),
-    "round": ("ROUND(loss, 2)", f"to -{DIGITS_MAX} to {DIGITS_MAX} digits, written out"),
-    "substr": ("SUBSTR(sip, 1, 3)", "from a character, counted from 1; the length may be left out"),
-    "upper": ("UPPER(sip)", "capital letters"),
+SCALAR_WORDS: Final[Mapping[str, str]] = {
+    "abs": "without its sign",
+    "case": "also `CASE x WHEN 1 THEN ...`",
+    "cast": "to BIGINT, HUGEINT, DOUBLE, VARCHAR, BOOLEAN, TIMESTAMP; NULL where it fails",
+    "ceil": "the next whole number above",
+    "coalesce": "the first that is not NULL",
+    "concat": "texts joined; NULLs are passed over",
+    "floor": "the next whole number below",
+    "length": "number of characters",
+    "lower": "small letters",
+    "nullif": "NULL if both are equal, else the first",
+    "round": f"to -{DIGITS_MAX} to {DIGITS_MAX} digits, written out",
+    "substr": "from a character, counted from 1; the length may be left out",
+    "upper": "capital letters",
 }
 
-AGGREGATE_EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
-    "any_value": (("any_value(sip)", "the smallest value, so that it is always the same"),),
-    "avg": (("avg(bytes)", "mean"),),
-    "bool_and": (("bool_and(ok)", "true if all are"),),
-    "bool_or": (("bool_or(ok)", "true if one is"),),
-    "count": (
-        ("count(*)", "rows"),
-        ("count(sip)", "rows where it is not NULL"),
-        ("count(DISTINCT sip)", "different values, exactly; see limits.md for how many"),
-    ),
-    "count_if": (("count_if(ok)", "rows where it is true"),),
-    "max": (("max(sip)", "largest value of any type"),),
-    "min": (("min(loss)", "smallest value of any type"),),
-    "stddev_pop": (("stddev_pop(bytes)", "standard deviation, of a population"),),
-    "stddev_samp": (("stddev_samp(bytes)", "standard deviation, of a sample"),),
-    "sum": (
-        ("sum(bytes)", "sum; exact over integers, of any size"),
-        ("sum(bytes) FILTER (WHERE ok)", "any aggregate may have a FILTER of its own"),
-    ),
-    "var_pop": (("var_pop(bytes)", "variance, of a population"),),
-    "var_samp": (("var_samp(bytes)", "variance, of a sample"),),
+AGGREGATE_WORDS: Final[Mapping[str, str]] = {
+    "any_value(sip)": "the smallest value, so that it is always the same",
+    "avg(bytes)": "mean",
+    "bool_and(ok)": "true if all are",
+    "bool_or(ok)": "true if one is",
+    "count(*)": "rows",
+    "count(sip)": "rows where it is not NULL",
+    "count(DISTINCT sip)": "different values, exactly; see limits.md for how many",
+    "count_if(ok)": "rows where it is true",
+    "max(sip)": "largest value of any type",
+    "min(loss)": "smallest value of any type",
+    "stddev_pop(bytes)": "standard deviation, of a population",
+    "stddev_samp(bytes)": "standard deviation, of a sample",
+    "sum(bytes)": "sum; exact over integers, of any size",
+    "sum(bytes) FILTER (WHERE ok)": "any aggregate may have a FILTER of its own",
+    "var_pop(bytes)": "variance, of a population",
+    "var_samp(bytes)": "variance, of a sample",
 }
 
 TYPE_WORDS: Final[Mapping[str, str]] = {"integer": "integer (128 bits)"}
@@ -187,19 +180,17 @@ and named in `mars.dead`. Timestamps in results are milliseconds."""
 
 
 def _scalars() -> str:
-    lines = [(f"`{each}`", _type_of(f"max({each})"), what) for each, what in OPERATORS.items()]
-    lines += [
-        (f"`{example}`", _type_of(f"max({example})"), what)
-        for example, what in (SCALAR_EXAMPLES[name] for name in SCALARS)
-    ]
+    examples = [(each, OPERATOR_WORDS[each]) for each in OPERATORS.values()]
+    examples += [(each, SCALAR_WORDS[name]) for name, each in SCALARS.items()]
+    lines = [(f"`{each}`", _type_of(f"max({each})"), what) for each, what in examples]
     return "## Operators and functions\n" + _table(("example", "type", "is"), lines)
 
 
 def _aggregates() -> str:
     lines = [
-        (f"`{example}`", _type_of(example), what)
-        for name in AGGREGATES
-        for example, what in AGGREGATE_EXAMPLES[name]
+        (f"`{each}`", _type_of(each), AGGREGATE_WORDS[each])
+        for examples in AGGREGATES.values()
+        for each in examples
     ]
     return f"""## Aggregates
 {_table(("example", "type", "is"), lines)}

@@ -62,7 +62,7 @@ class Names:
         if column.table and column.table not in self.qualifiers:
             known = " or ".join(sorted(self.qualifiers))
             raise self.source.error(
-                column, f"{column.table[:80]!r} is not the stream of this query; that is {known}"
+                column, f"{column.table[:80]!r} is not the stream of this query; use {known}"
             )
 
 

@@ -130,9 +130,11 @@ def tokenize(text: str) -> Source:
     except (SqlglotError, RecursionError, ValueError) as error:
         unclosed = next((found for found in _UNCLOSED.finditer(text) if found["open"]), None)
         if unclosed:
-            what = f"{unclosed['open']} is opened here and never closed"
+            what = f"{unclosed['open']} is opened here and never closed; close it"
             raise empty.error(unclosed.start(), what) from error
-        raise empty.error(len(text), "the text cannot be cut into words") from error
+        raise empty.error(
+            len(text), f"the text cannot be cut into words; write {GRAMMAR}"
+        ) from error
     source = Source(text, tuple(tokens), {token.start: at for at, token in enumerate(tokens)})
     if not tokens:
         raise source.error(0, f"the query is empty; write {GRAMMAR}")
@@ -146,7 +148,9 @@ def _check_text(source: Source) -> None:
     try:
         size = len(source.text.encode())
     except UnicodeEncodeError as error:
-        raise source.error(error.start, "this is half a character, not valid Unicode") from error
+        raise source.error(
+            error.start, "this is half a character, not valid Unicode; write the whole one"
+        ) from error
     if size > TEXT_BYTES_MAX:
         raise source.error(0, f"a query has at most {TEXT_BYTES_MAX} bytes, this has {size}")
 
@@ -154,17 +158,19 @@ def _check_text(source: Source) -> None:
 def _check_nesting(source: Source) -> None:
     for token, depth in nesting(source.tokens):
         if depth > NESTING_MAX:
-            raise source.error(token, f"this is nested deeper than {NESTING_MAX} levels")
+            raise source.error(
+                token, f"this is nested deeper than {NESTING_MAX} levels; simplify it"
+            )
     opened: list[Token] = []
     for token in source.tokens:
         if token.token_type is TokenType.L_PAREN:
             opened.append(token)
         elif token.token_type is TokenType.R_PAREN:
             if not opened:
-                raise source.error(token, "this ')' closes nothing")
+                raise source.error(token, "this ')' closes nothing; leave it out")
             opened.pop()
     if opened:
-        raise source.error(opened[-1], "this '(' is never closed")
+        raise source.error(opened[-1], "this '(' is never closed; add a ')'")
 
 
 def nesting(tokens: Sequence[Token]) -> Iterator[tuple[Token, int]]:

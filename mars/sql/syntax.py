@@ -24,7 +24,10 @@ DEPTH_MAX: Final = 100
 """Deepest tree, operator chains included: each level costs a few of Python's stack frames, here
 and wherever the plan is walked later."""
 
-ONE_STREAM: Final = "a query reads one stream; joins and subqueries are not supported"
+ONE_STREAM: Final = (
+    "a query reads one stream, and joins and subqueries are not supported; write FROM and the name "
+    "of the stream"
+)
 _UNSUPPORTED: Final[dict[TokenType, str]] = {
     TokenType.JOIN: ONE_STREAM,
     TokenType.LATERAL: ONE_STREAM,
@@ -37,10 +40,13 @@ _UNSUPPORTED: Final[dict[TokenType, str]] = {
     TokenType.WINDOW: "WINDOW is not supported; use WINDOWING 60 s",
     TokenType.OFFSET: "OFFSET is not supported; use LIMIT alone",
     TokenType.FETCH: "FETCH is not supported; use LIMIT n",
-    TokenType.PIVOT: "PIVOT is not supported",
-    TokenType.UNPIVOT: "UNPIVOT is not supported",
+    TokenType.PIVOT: (
+        "PIVOT is not supported; use GROUP BY, or an aggregate for each column: "
+        "count(*) FILTER (WHERE type = 'tcp') AS tcp"
+    ),
+    TokenType.UNPIVOT: "UNPIVOT is not supported; use an item of SELECT for each column",
     TokenType.TABLE_SAMPLE: "sampling is not supported; use WHERE",
-    TokenType.INTO: "INTO is not supported; the option output_topic says where results go",
+    TokenType.INTO: "INTO is not supported; use the option output_topic",
     TokenType.ILIKE: "ILIKE is not supported; use LOWER(x) LIKE 'pattern'",
     TokenType.PARAMETER: "parameters are not supported; write the value",
     TokenType.PLACEHOLDER: "parameters are not supported; write the value",
@@ -51,7 +57,7 @@ _UNSUPPORTED: Final[dict[TokenType, str]] = {
 _BY: Final = (TokenType.GROUP_BY, TokenType.ORDER_BY)
 _NO_CLOCK: Final = (
     "the current time, user and place are not supported: results must be the same wherever and "
-    "whenever they are computed"
+    "whenever they are computed; use window_start, window_end or a field"
 )
 _SIGNS: Final = frozenset(["(", ")", ",", ".", "*", "+", "-", "/", "%", "||", "::"])
 _SIGNS_OF_COMPARISON: Final = frozenset(["=", "==", "<>", "!=", "<", "<=", ">", ">="])
@@ -100,12 +106,16 @@ class Statement:
     def _named_after(self, at: int) -> Token:
         following = self.select[at + 1 : at + 2]
         if not following:
-            raise self.source.error(self.select[at], "the name of a stream is missing after FROM")
+            raise self.source.error(
+                self.select[at], "the name of a stream is missing after FROM; write FROM flows"
+            )
         token = following[0]
         if token.token_type is TokenType.L_PAREN:
             raise self.source.error(token, ONE_STREAM)
         if token.token_type is not TokenType.IDENTIFIER and not _is_word(token):
-            raise self.source.error(token, "the name of a stream is missing after FROM")
+            raise self.source.error(
+                token, "the name of a stream is missing after FROM; write FROM flows"
+            )
         return token
 
 
@@ -115,11 +125,13 @@ def cut(source: Source) -> Statement:
     if tokens[-1].token_type is TokenType.SEMICOLON and len(tokens) > 1:
         tokens.pop()
     if tokens[0].token_type is not TokenType.SELECT:
-        known = _UNSUPPORTED.get(tokens[0].token_type, f"a query begins with SELECT: {GRAMMAR}")
+        known = _UNSUPPORTED.get(
+            tokens[0].token_type, f"a query begins with SELECT; write {GRAMMAR}"
+        )
         raise source.error(tokens[0], known)
     following = next((token for token in tokens if token.token_type is TokenType.SEMICOLON), None)
     if following:
-        raise source.error(following, "a task is one query; nothing may follow the ';'")
+        raise source.error(following, "a task is one query; leave out what follows the ';'")
     end = _windowing_at(tokens)
     return Statement(source, tuple(tokens[:end]), tuple(tokens[end:]))
 
@@ -190,13 +202,13 @@ def parse(statement: Statement, stream: Stream) -> exp.Select:
     except ParseError as error:
         raise _syntax_error(source, error) from error
     except RecursionError as error:
-        raise source.error(0, "the query is nested too deeply to be read") from error
+        raise source.error(0, "the query is nested too deeply to be read; simplify it") from error
     except Exception as error:
         # Whatever a parser trips over, no text may bring the service down.
         raise source.error(0, f"the query cannot be read; write {GRAMMAR}") from error
     tree = trees[0] if len(trees) == 1 else None
     if not isinstance(tree, exp.Select):
-        raise source.error(0, f"a task is one SELECT: {GRAMMAR}")
+        raise source.error(0, f"a task is one SELECT; write {GRAMMAR}")
     _check_depth(source, tree)
     return tree
 
@@ -273,17 +285,17 @@ def _complaint(
         if token.text not in _SIGNS | _SIGNS_OF_COMPARISON:
             return f"{token.text[:20]!r} is not supported; there are + - * / % || and comparisons"
         if kind is TokenType.COMMA and before is not None and before.token_type in _NO_ITEM_AFTER:
-            return "something is missing before this ','"
+            return "something is missing before this ','; add it, or leave the ',' out"
         if kind is TokenType.COMMA and (
             following is None or following.token_type in _NO_ITEM_BEFORE
         ):
-            return "something is missing after this ','"
+            return "something is missing after this ','; add it, or leave the ',' out"
     return _complaint_of_pair(token, following)
 
 
 def _complaint_of_pair(token: Token, following: Token | None) -> str | None:
     if token.token_type.name.endswith("STRING") and token.token_type is not TokenType.STRING:
-        return "only plain strings are supported: 'text'"
+        return "only plain strings are supported; write 'text'"
     if token.token_type in DuckDBParser.NO_PAREN_FUNCTIONS:
         return _NO_CLOCK
     if following is None:
@@ -294,7 +306,8 @@ def _complaint_of_pair(token: Token, following: Token | None) -> str | None:
         return "two strings stand side by side; use || or CONCAT"
     glued = following.start == token.end + 1 and _is_word(following)
     if token.token_type is TokenType.NUMBER and glued:
-        return f"{token.text}{following.text[:20]} is no number"
+        text = f"{token.text}{following.text[:20]}"
+        return f'{text} is no number; write "{text}" if it is a name'
     if token.token_type in _TEXT_TYPES and following.token_type is TokenType.L_PAREN:
         return "text types have no length here; write VARCHAR"
     return None
@@ -307,11 +320,11 @@ def _syntax_error(source: Source, error: ParseError) -> SqlError:
     shown = str(first.get("highlight") or source.text[offset : offset + 1])[:40]
     description = str(first.get("description"))
     if description.startswith("Expecting )"):
-        return source.error(offset, f"a ')' is missing at {shown!r}")
+        return source.error(offset, f"a ')' is missing at {shown!r}; write it before that")
     if description.startswith("Found multiple"):
-        return source.error(offset, f"{shown} stands here twice")
+        return source.error(offset, f"{shown} stands here twice; write it once")
     if description.startswith("Required keyword"):
-        return source.error(offset, f"something is missing at {shown!r}")
+        return source.error(offset, f"something is missing at {shown!r}; add it, or leave that out")
     hint = "a name that is also a word of SQL needs double quotes"
     return source.error(offset, f"{shown!r} is not understood here; write {GRAMMAR} ({hint})")
 

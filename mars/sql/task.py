@@ -135,7 +135,7 @@ def _table(statement: Statement, tree: exp.Select) -> exp.Expr:
     table = clause.this if isinstance(clause, exp.From) else None
     if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
         raise statement.source.error(
-            statement.stream, "a query reads a declared stream, by its name"
+            statement.stream, "a query reads a declared stream; write FROM and its name"
         )
     return table
 

@@ -50,7 +50,7 @@ def window_of(
     if clause and calls:
         raise source.error(clause[0], "the window is given twice; leave out WINDOWING or the call")
     if len(calls) > 1:
-        raise source.error(calls[1], "the window is given twice; one of TUMBLE and HOP is enough")
+        raise source.error(calls[1], "the window is given twice; leave one out")
     if clause:
         return _windowing(source, clause)
     if calls:
@@ -71,7 +71,7 @@ def _windowing(source: Source, clause: Sequence[Token]) -> WindowShape:
         slide_ms, rest = _duration(source, rest[0], rest[1:])
     if rest:
         raise source.error(
-            rest[0], f"nothing but SLIDE may follow here, and WINDOWING comes last: {_FORMS}"
+            rest[0], f"nothing but SLIDE may follow here, and WINDOWING comes last; write {_FORMS}"
         )
     return _checked(source, size_ms, slide_ms, clause[0], slide_at)
 
@@ -98,7 +98,8 @@ def _window_call(names: Names, call: exp.Expr) -> WindowShape:
         raise source.error(call, f"{call.name.upper()} does not look like that; write {_FORMS}")
     if not isinstance(arguments[0], exp.Column) or not names.is_event_time(arguments[0]):
         raise source.error(
-            arguments[0], f"the first argument is the stream's time, {names.stream.event_time}"
+            arguments[0],
+            f"the first argument is the stream's time; write {names.stream.event_time}",
         )
     places = _places(source, call)
     size_ms = _interval(source, arguments[-1], places[-1])
@@ -125,7 +126,7 @@ def _interval(source: Source, node: exp.Expr, where: Token | exp.Expr) -> int:
         if found is not None:
             return found
     raise source.error(
-        where, "a duration is needed here, such as INTERVAL '60' SECOND, in units up to DAY"
+        where, "a duration is needed here; write INTERVAL '60' SECOND, or another unit up to DAY"
     )
 
 
@@ -142,9 +143,12 @@ def _checked(
     for length_ms, where in ((size_ms, size_at), (slide_ms, slide_at)):
         if not WINDOW_MS_MIN <= length_ms <= WINDOW_MS_MAX:
             days = WINDOW_MS_MAX // 86_400_000
-            raise refuse(where, f"windows and slides last from {WINDOW_MS_MIN} ms to {days} d")
+            raise refuse(where, f"a window or slide has from {WINDOW_MS_MIN} ms to {days} d")
     if slide_ms > size_ms:
-        raise refuse(slide_at, "the slide is longer than the window; rows would fall between")
+        raise refuse(
+            slide_at,
+            "the slide is longer than the window, rows would fall between; choose a shorter one",
+        )
     shape = WindowShape(size_ms, slide_ms)
     if size_ms // shape.pane_ms > PANES_MAX:
         raise refuse(

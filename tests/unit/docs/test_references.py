@@ -10,7 +10,7 @@ import pytest
 from api import reference as rest
 from mars.errors import Rejected
 from mars.sql import reference as sql
-from mars.sql.compiler import AGGREGATES, SCALARS
+from mars.sql.examples import AGGREGATES, OPERATORS, SCALARS
 from mars.sql.options import parse_options
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -26,9 +26,10 @@ def test_rest_reference_is_what_the_code_says() -> None:
     assert written == rest.document(), "run: python -m api.reference > docs/rest.md"
 
 
-def test_sql_reference_has_an_example_of_every_function() -> None:
-    assert set(sql.SCALAR_EXAMPLES) == set(SCALARS)
-    assert set(sql.AGGREGATE_EXAMPLES) == set(AGGREGATES)
+def test_sql_reference_has_words_for_every_example_and_no_others() -> None:
+    assert set(sql.OPERATOR_WORDS) == set(OPERATORS.values())
+    assert set(sql.SCALAR_WORDS) == set(SCALARS)
+    assert set(sql.AGGREGATE_WORDS) == {each for forms in AGGREGATES.values() for each in forms}
 
 
 def test_sql_reference_has_every_option_that_may_be_set() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from mars.plan import Call, Column, Expression, Field, FieldType, Format, Literal, Plan, Stream
 from mars.sql import compile_task
 from mars.types import StreamName, TaskName
@@ -23,6 +25,12 @@ FLOWS = Stream(
     ),
     event_time="timestamp",
 )
+
+INSTEAD = re.compile(
+    r"; (add|choose|close|declare|did you mean|for|join|leave|name|register|simplify|there are|use|"
+    r"write)\b|\bat most\b|\btakes\b|\bhas from\b|\bbelongs\b|\bcome last\b"
+)
+"""How a complaint says, behind what is wrong, what is right: what to do, or where a limit lies."""
 
 
 def flows(name: str) -> Stream | None:

@@ -11,7 +11,7 @@ from sqlglot import TokenType
 
 from mars.errors import SqlError
 from mars.sql.source import tokenize
-from tests.unit.sql.compiling import compiled
+from tests.unit.sql.compiling import INSTEAD, compiled
 
 QUERIES = [
     "SELECT sip, type, timestamp, count(*) FROM S GROUP BY sip, type, timestamp WINDOWING 60 s",
@@ -45,6 +45,7 @@ def compiles_or_complains(sql: str) -> None:
         assert 1 <= complaint.line <= len(lines)
         assert 1 <= complaint.column <= len(lines[complaint.line - 1]) + 1
         assert 0 < len(complaint.detail) < 1_000
+        assert INSTEAD.search(complaint.detail), complaint.detail
 
 
 @settings(max_examples=150)

@@ -1,4 +1,4 @@
-"""Queries that are refused: where the complaint points, and what it says.
+"""Queries that are refused: where the complaint points, what it says, and what to write instead.
 
 In each query a `^` stands before the character that the complaint must point at.
 """
@@ -9,18 +9,19 @@ import pytest
 
 from mars.errors import SqlError
 from mars.sql import source_name
-from tests.unit.sql.compiling import compiled
+from tests.unit.sql.compiling import INSTEAD, compiled
 
 W = "WINDOWING 60 s"
 
 
 def refused(marked: str) -> str:
-    """The complaint about a query; it must point at the mark."""
+    """The complaint about a query; it must point at the mark, and say what is right."""
     at = marked.index("^")
     line, column = marked.count("\n", 0, at) + 1, at - (marked.rfind("\n", 0, at) + 1) + 1
     with pytest.raises(SqlError) as caught:
         compiled(marked.replace("^", ""))
     assert (caught.value.line, caught.value.column) == (line, column), caught.value.detail
+    assert INSTEAD.search(caught.value.detail), caught.value.detail
     return caught.value.detail
 
 
@@ -62,6 +63,13 @@ def test_text_that_is_no_query_is_refused(marked: str, says: str) -> None:
         (f"SELECT ^DISTINCT sip FROM S {W}", "use GROUP BY"),
         (f"SELECT sum(^DISTINCT bytes) FROM S {W}", "count(DISTINCT x) only"),
         (f"SELECT ^* FROM S {W}", "name columns and aggregates"),
+        (f"SELECT count(*) FROM S ^PIVOT (x) {W}", "use GROUP BY, or an aggregate for each"),
+        (f"SELECT count(*) FROM S ^UNPIVOT (x) {W}", "use an item of SELECT for each column"),
+        (f"SELECT lower(sip) AS x FROM S WHERE ceil(loss, ^1) = 2 {W}", "as in CEIL(loss)"),
+        (f"SELECT CAST(sip AS INT FORMAT ^'9') AS x FROM S {W}", "as in CAST(sip AS BIGINT)"),
+        (f"SELECT count(*) FROM S WHERE sip IN ^UNNEST(dip) {W}", "as in sip IN ('a', 'b')"),
+        (f"SELECT count(*) FROM S AS a(^b) {W}", "as in FROM flows AS f"),
+        (f"SELECT ^count(*) FROM S FOR UPDATE {W}", "write SELECT items FROM stream"),
         (f"SELECT S.^* FROM S {W}", "* is not supported"),
         (f"SELECT sum(^*) FROM S {W}", "* is not supported"),
         (f"SELECT sip FROM S ^JOIN T ON TRUE {W}", "one stream"),
@@ -163,7 +171,9 @@ def test_types_that_do_not_go_together_are_refused(marked: str, says: str) -> No
         (f"SELECT sum(bytes) FILTER (WHERE ^max(ok)) FROM S {W}", "FILTER cannot hold max()"),
         (f"SELECT ^lower(sip) FILTER (WHERE ok) AS x FROM S {W}", "FILTER belongs behind"),
         (f"SELECT ^count() AS x FROM S {W}", "count(*)"),
-        (f"SELECT max(bytes, ^2) AS x FROM S {W}", "this form of max"),
+        (f"SELECT max(bytes, ^2) AS x FROM S {W}", "write it as in max(sip)"),
+        (f"SELECT ^any_value() AS x FROM S {W}", "as in any_value(sip)"),
+        (f"SELECT count(sip, ^dip) AS x FROM S {W}", "as in count(*), count(sip) or count(DIST"),
         (f"SELECT count(DISTINCT ^sip, dip) AS x FROM S {W}", "takes one argument"),
         (f"SELECT ^window_start FROM S {W}", "add an aggregate, or GROUP BY"),
         (f"SELECT sip FROM S GROUP BY ^5 {W}", "which has 1 items"),
