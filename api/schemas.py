@@ -284,12 +284,19 @@ class BackfillView(Answer):
 
 
 class VersionView(Answer):
-    """One version of a task that may still have open windows."""
+    """One version of a task: the current one, or one before it.
+
+    Older ones are forgotten at the next change once they are closed.
+    """
 
     version: int
     sql: str
     created: int
     begun: bool
+    state: Literal["waiting", "active", "closing", "closed"] = Field(
+        description="waiting: the leader has not decided yet where it begins; active: rows go to "
+        "it; closing: rows go to the next one, and it has open windows; closed: it has none"
+    )
 
 
 class TaskSummary(Answer):

@@ -220,12 +220,13 @@ class Backfill(_Answer, frozen=True):
 
 
 class TaskVersion(_Answer, frozen=True):
-    """One version of a task that may still have open windows."""
+    """One version of a task; `state` is waiting, active, closing or closed."""
 
     version: int
     sql: str
     created: int
     begun: bool
+    state: str = "active"
 
 
 class TaskSummary(_Answer, frozen=True):

@@ -123,7 +123,7 @@ def _shown(services: Services, name: str) -> Rendered:
 def _view(services: Services, task: TaskDefinition) -> TaskView:
     plan = services.compiler.plans(task).get(task.current.version)
     figures, missing = services.sampler.one(task)
-    return task_view(task, plan, figures, missing)
+    return task_view(task, plan, figures, services.tasks.closed(task), missing)
 
 
 def _version_of(task: TaskDefinition) -> dict[str, str]:

@@ -266,16 +266,17 @@ class TaskService:
         return changed
 
     def _still_open(self, definition: TaskDefinition) -> tuple[TaskVersion, ...]:
-        """The versions without those that have a begun successor and are emitted to the end."""
-        versions = definition.versions
-        buckets = self._buckets()
-        finished = {
+        closed = self.closed(definition)
+        return tuple(each for each in definition.versions if each.version not in closed)
+
+    def closed(self, definition: TaskDefinition) -> frozenset[int]:
+        """The versions that have a begun successor and are emitted to the end, as far as known."""
+        return frozenset(
             older.version
-            for older, newer in pairwise(versions)
+            for older, newer in pairwise(definition.versions)
             if newer.starts is not None
-            and self._progress.finished(definition, older.version, newer.starts, buckets)
-        }
-        return tuple(version for version in versions if version.version not in finished)
+            and self._progress.finished(definition, older.version, newer.starts, self._buckets())
+        )
 
     # ------------------------------------------------------------------------------ states
 

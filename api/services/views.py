@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
+from typing import Literal
 
 from api.presenting import output_view, plan_view
 from api.schemas import (
@@ -22,7 +23,7 @@ from api.schemas import (
 )
 from api.services.sampling import TaskFigures
 from mars import ports
-from mars.definitions import TaskDefinition
+from mars.definitions import TaskDefinition, TaskVersion
 from mars.plan import Plan
 
 
@@ -60,22 +61,18 @@ def listed(
 
 
 def task_view(
-    task: TaskDefinition, plan: Plan | None, figures: TaskFigures, missing: Sequence[str]
+    task: TaskDefinition,
+    plan: Plan | None,
+    figures: TaskFigures,
+    closed: Collection[int],
+    missing: Sequence[str],
 ) -> TaskView:
-    """A task with everything that is known of it now."""
+    """A task with everything that is known of it now; `closed` are versions without windows."""
     return TaskView(
         **summary(task, figures.state).model_dump(),
         plan=None if plan is None else plan_view(plan),
         output=None if plan is None else output_view(plan),
-        versions=[
-            VersionView(
-                version=version.version,
-                sql=version.sql,
-                created=version.created_ms,
-                begun=version.starts is not None,
-            )
-            for version in task.versions
-        ],
+        versions=_versions(task, closed),
         rates=_rates(figures),
         lag=_lag(figures),
         watermark=figures.watermark_ms,
@@ -84,6 +81,31 @@ def task_view(
         log_bytes=figures.log_bytes,
         missing=list(missing),
     )
+
+
+def _versions(task: TaskDefinition, closed: Collection[int]) -> list[VersionView]:
+    """All versions that are kept, the oldest first."""
+    following = [*task.versions[1:], None]
+    return [
+        VersionView(
+            version=version.version,
+            sql=version.sql,
+            created=version.created_ms,
+            begun=version.starts is not None,
+            state=_state_of(version, newer, closed),
+        )
+        for version, newer in zip(task.versions, following, strict=True)
+    ]
+
+
+def _state_of(
+    version: TaskVersion, newer: TaskVersion | None, closed: Collection[int]
+) -> Literal["waiting", "active", "closing", "closed"]:
+    if version.starts is None:
+        return "waiting"
+    if newer is None or newer.starts is None:
+        return "active"
+    return "closed" if version.version in closed else "closing"
 
 
 def _rates(figures: TaskFigures | None) -> Rates:

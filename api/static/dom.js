@@ -193,8 +193,8 @@ export function say(text, { wrong = false } = {}) {
   say.timer = setTimeout(() => fill(said), 8_000);
 }
 
-/** Ask before something that cannot be undone. Resolves to whether the answer was yes. */
-export function confirm(title, text, yes) {
+/** Ask before something that stops results, or begins them again. Resolves to whether yes was said. */
+export function confirm(title, text, yes, { danger = true } = {}) {
   return new Promise((resolve) => {
     const dialog = h(
       "dialog",
@@ -211,7 +211,11 @@ export function confirm(title, text, yes) {
         ),
         h(
           "button",
-          { type: "button", class: "danger", on: { click: () => dialog.close("yes") } },
+          {
+            type: "button",
+            class: danger ? "danger" : null,
+            on: { click: () => dialog.close("yes") },
+          },
           yes,
         ),
       ),

@@ -58,9 +58,12 @@ def write_query(browser: Browser) -> None:
 
 def pause_and_resume(browser: Browser, mars: MarsCluster) -> None:
     browser.click_text("Pause")
+    browser.click_text("Pause", "dialog button")
+    browser.until_text("takes no more rows", "#said")
     browser.until_text("paused", ".state")
     assert mars.client.task(TASK).state == "paused"
     browser.click_text("Resume")
+    browser.click_text("Resume", "dialog button")
     browser.until_text("running", ".state")
 
 

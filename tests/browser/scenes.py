@@ -85,6 +85,14 @@ def hurry_to(page: Browser, site: str, address: str) -> None:
     page.run(_IN_A_HURRY, address)
 
 
+def press_and_confirm(page: Browser, action: str) -> None:
+    """Press the button of an action, and say yes when asked."""
+    page.click_text(action)
+    page.until("return document.querySelector('dialog[open]')")
+    page.click_text(action, "dialog button")
+    page.until("return !document.querySelector('dialog')")
+
+
 def tab_to(page: Browser, wanted: str, steps: int = 25) -> None:
     """Press the tabulator until something has the focus."""
     for _ in range(steps):

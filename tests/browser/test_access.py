@@ -15,6 +15,7 @@ from api.services.access import AccessPolicy
 from mars.access import make_key
 from mars.ports import Role
 from mars.types import Topic
+from tests.browser.scenes import press_and_confirm
 from tests.support.browser import ENTER, ESCAPE, PHONE_WIDTH, TAB, Browser
 from tests.unit.api.twins import World
 
@@ -78,7 +79,7 @@ def test_page_asks_once_for_a_key_and_shows_it_to_calls_and_streams(
     page.until("return document.querySelectorAll('canvas').length")  # figures come as a stream
     page.until_text("1 group so far")
     assert dialogs(page) == 0
-    page.click_text("Pause")
+    press_and_confirm(page, "Pause")
     page.until_text("paused", ".state")
     asked = page.run("return performance.getEntriesByType('resource').map((one) => one.name)")
     assert not [one for one in (*asked, page.run("return location.href")) if key in one]
@@ -137,7 +138,7 @@ def test_what_a_role_does_not_allow_is_said_and_another_key_taken(
     page.go(f"{site}/{TASK_PAGE}")
     enter(page, key_of(world, Role.READER))
     page.until_text("version 1 over stream flows")
-    page.click_text("Pause")
+    press_and_confirm(page, "Pause")
     page.until_text("has the role reader", "#said")
     page.until_text("needs operator: use another key, or ask an admin", "#said")
     assert world.definition().state == "running"
@@ -154,7 +155,7 @@ def test_what_a_role_does_not_allow_is_said_and_another_key_taken(
     enter(page, key_of(world, Role.OPERATOR))
     page.until("return !document.querySelector('dialog')")  # and the page begins anew
     page.until_text("version 1 over stream flows")
-    page.click_text("Pause")
+    press_and_confirm(page, "Pause")
     page.until_text("paused", ".state")
 
 

@@ -6,10 +6,21 @@ import json
 
 import pytest
 
-from mars.types import Topic
-from tests.browser.scenes import PAGES, SQL, emit, fill_topic, run_task, tab_to
+from mars.definitions import TaskState
+from mars.types import Topic, live_lane
+from tests.browser.scenes import (
+    PAGES,
+    SQL,
+    TASK_PAGE,
+    emit,
+    fill_topic,
+    hurry_to,
+    press_and_confirm,
+    run_task,
+    tab_to,
+)
 from tests.support.browser import ENTER, ESCAPE, PHONE_WIDTH, TAB, Browser
-from tests.unit.api.twins import World
+from tests.unit.api.twins import BUCKETS, World
 
 pytestmark = pytest.mark.browser
 
@@ -57,9 +68,11 @@ def test_task_is_written_tried_registered_paused_and_deleted(
     emit(world, "10.9.9.9", world.now_ms // 60_000 * 60_000)
     page.until_text("10.9.9.9")
 
-    page.click_text("Pause")
+    press_and_confirm(page, "Pause")
+    page.until_text("by_sip takes no more rows", "#said")
     page.until_text("paused", ".state")
-    page.click_text("Resume")
+    press_and_confirm(page, "Resume")
+    page.until_text("by_sip goes on where it stopped", "#said")
     page.until_text("running", ".state")
 
     page.click_text("Delete")
@@ -71,6 +84,24 @@ def test_task_is_written_tried_registered_paused_and_deleted(
     page.until_text("by_sip is deleted", "#said")
     page.until_text("No task is registered yet")
     assert world.definition().state == "deleted"
+
+
+@pytest.mark.parametrize(
+    ("state", "action", "said"),
+    [("running", "Pause", "No more results come"), ("paused", "Resume", "It goes on where it")],
+)
+def test_pausing_and_resuming_are_asked_about_first(
+    page: Browser, site: str, world: World, state: str, action: str, said: str
+) -> None:
+    run_task(world)
+    world.alter(state=TaskState(state))
+    page.go(f"{site}/{TASK_PAGE}")
+    page.click_text(action)
+    page.until_text(said, "dialog")
+    page.click_text("Cancel")
+    page.until("return !document.querySelector('dialog')")
+    assert page.focus() == action
+    assert world.definition().state == state
 
 
 def test_a_revised_window_keeps_the_rows_that_no_late_row_has_changed(
@@ -108,6 +139,28 @@ def test_task_is_changed_to_a_new_version(page: Browser, site: str, world: World
     page.click_text("Make this the new version")
     page.until_text("version 2 over stream flows")
     assert world.definition().current.options == {"delay": "3s"}
+
+
+def test_task_page_has_the_current_version_and_those_that_close_their_windows(
+    page: Browser, site: str, world: World
+) -> None:
+    run_task(world)
+    hurry_to(page, site, TASK_PAGE)
+    page.until_text("version 1 over stream flows")
+    versions = "[aria-label=Versions]"
+    page.until_text("current", versions)
+    assert world.http.put("/v1/tasks/by_sip", json={"sql": SQL}).status_code == 200
+    page.until_text("begins soon: the leader decides where", versions)
+    world.begin_newest()
+    page.until_text("closing its open windows", versions)
+    newest, older = page.run(
+        "return [...document.querySelectorAll('[aria-label=Versions] tbody tr')]"
+        ".map((row) => [row.cells[0].innerText, row.cells[2].innerText].join(' '))"
+    )
+    assert (newest, older) == ("2 current", "1 closing its open windows")
+    for bucket in range(BUCKETS):
+        world.commit(bucket, merged={live_lane(0): 1, live_lane(1): 1})
+    page.until_text("all windows closed", versions)
 
 
 def test_change_that_is_sent_before_it_was_checked_is_made(
@@ -282,7 +335,12 @@ def test_everything_can_be_done_with_the_keyboard(page: Browser, site: str, worl
     page.press(TAB)
     assert page.focus() == "Pause"
     page.press(ENTER)
+    page.until("return document.querySelector('dialog[open]')")
+    assert page.focus() == "Cancel"
+    page.press(TAB)
+    page.press(ENTER)
     page.until_text("paused", ".state")
+    assert page.focus() == "Resume"
     tab_to(page, "Delete")
     page.press(ENTER)
     page.until("return document.querySelector('dialog[open]')")
@@ -304,6 +362,9 @@ def test_keyboard_leads_from_the_list_to_a_paused_task_and_its_next_version(
     page.until_text("version 1 over stream flows")
     assert page.focus() == "main"
     tab_to(page, "Pause")
+    page.press(ENTER)
+    page.until("return document.querySelector('dialog[open]')")
+    page.press(TAB)
     page.press(ENTER)
     page.until_text("paused", ".state")
     page.until_text("takes no more rows until it is resumed", "#said")

@@ -13,6 +13,7 @@ from tests.browser.scenes import (
     hurry_to,
     last_window,
     open_another_window,
+    press_and_confirm,
     run_task,
     tab_to,
 )
@@ -146,10 +147,11 @@ def test_focus_stays_on_the_button_that_was_pressed(page: Browser, site: str, wo
     hurry_to(page, site, TASK_PAGE)
     page.until_text("version 1 over stream flows")
     tab_to(page, "Pause")
-    page.press(ENTER)
+    press_and_confirm(page, "Pause")
+    page.until_text("takes no more rows", "#said")
     page.until_text("paused", ".state")
     assert page.focus() == "Resume"
-    page.press(ENTER)
+    press_and_confirm(page, "Resume")
     page.until_text("running", ".state")
     assert page.focus() == "Pause"
     page.press(TAB)

@@ -10,6 +10,13 @@ import { Results } from "/static/pages/results.js";
 const LOOK_MS = 3_000;
 const OPEN_ROWS = 10; // of an open window
 
+const VERSION_STATES = {
+  waiting: "begins soon: the leader decides where",
+  active: "current",
+  closing: "closing its open windows",
+  closed: "all windows closed",
+};
+
 const CHARTS = [
   ["rows_per_second", "Rows a second", rate],
   ["lag", "Lag (messages)", number],
@@ -32,7 +39,7 @@ export async function showTask(root, { name, signal, freshness }) {
     about: h("div"),
   };
   const look = async () => drawTask(parts, await get(taskPath(name), signal));
-  fill(root, layout(parts, look));
+  fill(root, layout(parts));
   drawTask(parts, task);
   signal.addEventListener("abort", () =>
     [...parts.charts, parts.results].forEach((one) => one.destroy()),
@@ -58,9 +65,9 @@ export async function showTask(root, { name, signal, freshness }) {
   }
 }
 
-function layout(parts, look) {
+function layout(parts) {
   return [
-    h("div", { class: "head" }, h("h1", {}, parts.task.name), actions(parts, look)),
+    h("div", { class: "head" }, h("h1", {}, parts.task.name), actions(parts)),
     parts.state,
     parts.why,
     h(
@@ -106,17 +113,18 @@ function drawTask(parts, task) {
 const goes = (task) => task.state === "running" || task.state === "backfilling";
 
 /** What can be done with the task as it was seen last. */
-function actions(parts, look) {
+function actions(parts) {
   const { name } = parts.task;
   act(parts.toggle, async () => {
     const pausing = goes(parts.task);
-    await call("POST", taskPath(name, pausing ? "/pause" : "/resume"));
+    const asked = pausing ? askToPause(parts.task) : askToResume(parts.task);
+    if (!(await asked)) return;
+    drawTask(parts, await call("POST", taskPath(name, pausing ? "/pause" : "/resume")));
     say(
       pausing
         ? `${name} takes no more rows until it is resumed.`
         : `${name} goes on where it stopped.`,
     );
-    await look();
   });
   return h(
     "div",
@@ -144,6 +152,23 @@ function act(button, work) {
   });
   return button;
 }
+
+const askToPause = ({ name }) =>
+  confirm(
+    `Pause ${name}?`,
+    `No more results come, and open windows stay open, until it is resumed. It then reads what came
+    meanwhile; Kafka must keep those rows for so long.`,
+    "Pause",
+  );
+
+const askToResume = ({ name }) =>
+  confirm(
+    `Resume ${name}?`,
+    `It goes on where it stopped, and reads what came meanwhile. Rows that Kafka no longer has are
+    reported, and their windows marked as not complete.`,
+    "Resume",
+    { danger: false },
+  );
 
 async function remove(task) {
   const topic = task.output?.topic ?? "Kafka";
@@ -196,7 +221,7 @@ function about(task) {
   const versions = [
     { title: "version", number: true },
     { title: "made" },
-    { title: "begun" },
+    { title: "state" },
     { title: "query" },
   ];
   return [
@@ -234,14 +259,14 @@ function about(task) {
           ],
         ])
       : h("p", { class: "problem" }, "This release cannot read the query."),
-    h("h3", {}, "Versions with open windows"),
+    h("h3", {}, "Versions"),
     table(
       "Versions",
       versions,
-      task.versions.map((one) => [
+      [...task.versions].reverse().map((one) => [
         one.version,
         `${clock(one.created)} UTC`,
-        one.begun ? "yes" : "not yet",
+        VERSION_STATES[one.state],
         h("code", { class: "one-line", title: one.sql }, one.sql),
       ]),
     ),

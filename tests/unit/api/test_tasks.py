@@ -175,8 +175,8 @@ def test_change_appends_a_version_whose_start_the_leader_decides(world: World) -
     assert (answer.status_code, answer.json()["version"]) == (200, 2)
     assert answer.headers["etag"] == '"2"'
     assert answer.json()["versions"] == [
-        {"version": 1, "sql": BY_SIP, "created": world.now_ms, "begun": True},
-        {"version": 2, "sql": COUNT, "created": world.now_ms, "begun": False},
+        {"version": 1, "sql": BY_SIP, "created": world.now_ms, "begun": True, "state": "active"},
+        {"version": 2, "sql": COUNT, "created": world.now_ms, "begun": False, "state": "waiting"},
     ]
     assert world.definition().current.starts is None
     assert world.kafka.definitions[TaskName("by_sip")] == world.definition()
@@ -323,6 +323,18 @@ def test_version_that_is_not_read_to_its_end_stays(two_versions: World) -> None:
     for bucket in range(BUCKETS):
         two_versions.commit(bucket, merged={live_lane(0): 10, live_lane(1): 7})
     assert changed_twice(two_versions) == [1, 2, 3]
+
+
+def test_each_version_says_whether_it_takes_rows_or_closes_its_windows(
+    two_versions: World,
+) -> None:
+    def states() -> list[str]:
+        found = two_versions.http.get("/v1/tasks/by_sip").json()["versions"]
+        return [version["state"] for version in found]
+
+    assert states() == ["closing", "active"]
+    finish_version_1(two_versions, read=5, counted=5, emitted=5)
+    assert states() == ["closed", "active"]
 
 
 def test_change_is_tried_again_when_somebody_else_wrote(world: World, monkeypatch: Any) -> None:
