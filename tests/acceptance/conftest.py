@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.browser import Browser, missing_browser
 from tests.support.cluster import MarsCluster, lent, running_mars
 
 LOG_BYTES_MAX = 1_000_000
@@ -36,3 +37,14 @@ def one_for_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MarsCluste
 def shared_mars(one_for_all: MarsCluster) -> Iterator[MarsCluster]:
     """One cluster for all of them; tests keep apart by names of topics, streams and tasks."""
     yield from lent(one_for_all)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """One browser for the tests of a file."""
+    reason = missing_browser()
+    if reason is not None:
+        # In CI, too: Chromium comes from no registry that the project uses.
+        pytest.skip(reason)
+    with Browser(tmp_path_factory.mktemp("browser")) as made:
+        yield made

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 
 import pytest
 
-from tests.support.browser import Browser, missing_browser
+from tests.support.browser import Browser
 from tests.support.cluster import MarsCluster
 
 pytestmark = pytest.mark.acceptance
@@ -16,16 +15,6 @@ pytestmark = pytest.mark.acceptance
 TOPIC = "seen"
 TASK = "seen_pages"
 SQL = "SELECT page, count(*)\nFROM seen\nGROUP BY page WINDOWING 2 s"
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    reason = missing_browser()
-    if reason is not None:
-        # In CI, too: Chromium comes from no registry that the project uses.
-        pytest.skip(reason)
-    with Browser(tmp_path_factory.mktemp("browser")) as made:
-        yield made
 
 
 def feed(mars: MarsCluster, rows: int) -> None:

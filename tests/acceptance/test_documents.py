@@ -7,6 +7,7 @@ own (docs/operations.md has little else) is in other blocks, and is not run.
 from __future__ import annotations
 
 import json
+import re
 import sys
 import threading
 import time
@@ -17,9 +18,10 @@ import pytest
 
 from bench.flows import declaration
 from mars.local.network import free_port
-from tests.support.cluster import MarsCluster
-from tests.support.complaints import bring_about
-from tests.support.documents import Look, Shell, steps_of
+from tests.support.browser import Browser
+from tests.support.cluster import MarsCluster, wait_for
+from tests.support.complaints import bring_about, complaints
+from tests.support.documents import Look, Shell, is_shown, steps_of
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 
@@ -28,11 +30,17 @@ DOCS = ROOT / "docs"
 
 DOCUMENTS = [DOCS / "tutorial.md", DOCS / "rest.md"]
 OVER_THE_DEMO = [ROOT / "README.md", DOCS / "preview.md", DOCS / "limits.md"]
+TROUBLESHOOTING = DOCS / "howto" / "troubleshooting.md"
 HOWTOS = sorted(DOCS.glob("howto/*.md"))
 
 PROGRAMS = {"mars": f"{sys.executable} -m mars.cli", "python": sys.executable}
 
 BY_SIP = "SELECT sip, count(*) FROM flows GROUP BY sip WINDOWING 60 s"
+
+WHY = re.compile(r"mars why (\w+)")
+
+PAGE_S = 30.0
+"""Until a page must show a sentence; it asks every 3 s."""
 
 FEED_S = 0.1
 """Between two rows of the demo."""
@@ -119,6 +127,35 @@ def test_commands_of_a_document_do_what_it_says(document: Path, shell: Shell) ->
 @pytest.mark.parametrize("document", HOWTOS, ids=lambda path: path.stem)
 def test_commands_of_a_howto_do_what_it_says(document: Path, shell: Shell) -> None:
     follow(document, shell)
+
+
+@pytest.mark.usefixtures("complaining")
+def test_task_page_tells_of_each_complaint_what_its_howto_says(
+    shared_mars: MarsCluster, browser: Browser
+) -> None:
+    found = {
+        asked[1]: look
+        for look in steps_of(TROUBLESHOOTING)
+        if isinstance(look, Look) and (asked := WHY.fullmatch(look.command))
+    }
+    assert {one.name for one in complaints(0)} - found.keys() == {"renamed"}  # it gives results
+    for name, look in found.items():
+        page_says(browser, shared_mars, name, look.lines)
+    with shared_mars.stopped("mapper-1", "mapper-2"):
+        said = "...mapper-1, which reads partition 1, has said nothing for ...; it is stopped, ..."
+        page_says(browser, shared_mars, "one_quiet", (said,))
+    browser.go("about:blank")
+
+
+def page_says(browser: Browser, mars: MarsCluster, name: str, lines: tuple[str, ...]) -> None:
+    """Open a task's page, and wait until its sentence is the one that is wanted."""
+    browser.go(f"{mars.api}/#/tasks/{name}")
+    looked_at = Look(name, lines)
+    wait_for(
+        f"the page of {name} to say {lines}",
+        lambda: is_shown(looked_at, browser.text("p.why")),
+        seconds=PAGE_S,
+    )
 
 
 @pytest.mark.usefixtures("demo", "own_files")
