@@ -1,7 +1,7 @@
 """Commands in the documents for users are run, in their order, and show what they say.
 
-Those in blocks marked `bash` and `console`, that is: what needs containers, clusters or time of its
-own (docs/operations.md has little else) is in other blocks, and is not run.
+Those in blocks marked `bash`, `console` and `python`, that is. What needs containers, clusters or
+time of its own is marked `sh`, and says beside it why it is not run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mars.local.network import free_port
 from tests.support.browser import Browser
 from tests.support.cluster import MarsCluster, wait_for
 from tests.support.complaints import bring_about, complaints
-from tests.support.documents import Look, Shell, is_shown, steps_of
+from tests.support.documents import Look, Program, Shell, is_shown, steps_of
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 
@@ -29,7 +29,12 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 
 DOCUMENTS = [DOCS / "tutorial.md", DOCS / "rest.md"]
-OVER_THE_DEMO = [ROOT / "README.md", DOCS / "preview.md", DOCS / "limits.md"]
+OVER_THE_DEMO = [
+    ROOT / "README.md",
+    DOCS / "preview.md",
+    DOCS / "limits.md",
+    DOCS / "operations.md",
+]
 TROUBLESHOOTING = DOCS / "howto" / "troubleshooting.md"
 HOWTOS = sorted(DOCS.glob("howto/*.md"))
 
@@ -41,6 +46,9 @@ WHY = re.compile(r"mars why (\w+)")
 
 PAGE_S = 30.0
 """Until a page must show a sentence; it asks every 3 s."""
+
+DEMO_KAFKA = "127.0.0.1:9092"
+"""Where Kafka listens in documents; here it has a free port."""
 
 FEED_S = 0.1
 """Between two rows of the demo."""
@@ -107,15 +115,20 @@ def _feed(mars: MarsCluster, stop: threading.Event) -> None:
 def own_files(tmp_path: Path) -> None:
     """What the documents say that a reader has."""
     (tmp_path / "by_sip.sql").write_text(BY_SIP)
+    (tmp_path / "mars.toml").write_text('namespace = "default"\n')
     (tmp_path / "rows.ndjson").write_text('{"timestamp": 1000, "sip": "a"}\n' * 2)
 
 
 def follow(document: Path, shell: Shell) -> None:
     for step in steps_of(document):
-        if isinstance(step, Look):
-            shell.look(step)
-        else:
-            shell.run(step)
+        match step:
+            case Look():
+                shell.look(step)
+            case Program(text):
+                own = shell.environment["MARS_KAFKA_BOOTSTRAP"]
+                shell.program(text.replace(DEMO_KAFKA, own))
+            case str():
+                shell.run(step)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.stem)

@@ -2,6 +2,7 @@
 
     ```bash      commands that are run; each must succeed
     ```console   looks: `$ command`, and lines as they are shown then, soon
+    ```python    programs: each must print something soon; one that goes on is stopped then
 
 In what is shown, `...` stands for anything, a number for any number, and blanks for any blanks;
 lines may be left out. A look is repeated until it shows that: it must change nothing.
@@ -14,6 +15,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -38,13 +40,22 @@ class Look:
     lines: tuple[str, ...]
 
 
-def steps_of(document: Path) -> Iterator[str | Look]:
-    """Blocks of commands and looks, in their order."""
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program in Python."""
+
+    text: str
+
+
+def steps_of(document: Path) -> Iterator[str | Look | Program]:
+    """Blocks of commands, looks and programs, in their order."""
     for language, body in FENCED.findall(document.read_text("utf-8")):
         if language == "bash":
             yield body
         elif language == "console":
             yield from _looks(body)
+        elif language == "python":
+            yield Program(body)
 
 
 def _looks(body: str) -> Iterator[Look]:
@@ -86,6 +97,7 @@ class Shell:
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
         self._output = folder / "shell.output"
         self._folder = folder
+        self.environment = {**os.environ, **environment}
         with self._output.open("wb") as output:
             self._bash = subprocess.Popen(
                 ["bash", "--norc", "-e", "-o", "pipefail"],
@@ -93,7 +105,7 @@ class Shell:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd=folder,
-                env={**os.environ, **environment},
+                env=self.environment,
                 start_new_session=True,
             )
         self._steps = 0
@@ -127,6 +139,32 @@ class Shell:
                 f"$ {look.command}\n{output}\nshould show: {look.lines}"
             )
             time.sleep(0.5)
+
+    def program(self, text: str) -> None:
+        """Start a program, wait until it prints something, and interrupt it if it goes on."""
+        path, printed = self._folder / "program.py", self._folder / "program.output"
+        path.write_text(text, "utf-8")
+        with printed.open("wb") as output:
+            running = subprocess.Popen(
+                [sys.executable, "-u", path],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=self._folder,
+                env=self.environment,
+            )
+        try:
+            self._await_output(running, printed)
+            assert "Traceback" not in printed.read_text("utf-8"), printed.read_text("utf-8")
+        finally:
+            running.send_signal(signal.SIGINT)
+            running.wait(10)
+
+    def _await_output(self, running: subprocess.Popen[bytes], printed: Path) -> None:
+        deadline = time.monotonic() + LOOK_S
+        while not printed.stat().st_size:
+            assert running.poll() is None, "the program ended and printed nothing"
+            assert time.monotonic() < deadline, f"the program printed nothing for {LOOK_S} s"
+            time.sleep(0.05)
 
     def close(self) -> None:
         """End it and whatever it left in the background."""
