@@ -49,6 +49,13 @@ export class Chart {
     this.tell(times.length - 1);
   }
 
+  /** What stands beside the heights: each text once, and nothing beside no line. */
+  heights(plot, ticks) {
+    const empty = plot.data.slice(1).every((line) => line.every((value) => value == null));
+    const texts = ticks.map((tick) => this.format(tick));
+    return texts.map((text, at) => (empty || text === texts[at - 1] ? "" : text));
+  }
+
   tell(at) {
     if (this.labels.length !== 1 || at < 0) return;
     const text = this.format(this.data[1][at]);
@@ -105,7 +112,7 @@ export class Chart {
           ...axis,
           size: 62,
           space: 36,
-          values: (_plot, ticks) => ticks.map((tick) => this.format(tick)),
+          values: (plot, ticks) => this.heights(plot, ticks),
         },
       ],
       series: [

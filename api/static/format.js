@@ -31,9 +31,17 @@ export function bytes(value) {
   return `${number(left)} GiB`;
 }
 
+const UNITS = [
+  [86_400_000, "d"],
+  [3_600_000, "h"],
+  [60_000, "min"],
+];
+
 export function duration(ms) {
   if (!known(ms)) return NONE;
   const size = Math.abs(ms);
+  const exact = UNITS.find(([unit]) => size >= unit && size % unit === 0);
+  if (exact) return `${number(ms / exact[0])} ${exact[1]}`;
   if (size < 1_000) return `${whole.format(ms)} ms`;
   if (size < 120_000) return `${tenths.format(ms / 1_000)} s`;
   if (size < 7_200_000) return `${tenths.format(ms / 60_000)} min`;

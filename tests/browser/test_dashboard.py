@@ -254,6 +254,48 @@ def test_list_of_two_hundred_tasks_is_one_request(page: Browser, site: str, worl
     assert [path for path in asked if path.startswith("/v1/tasks/")] == []
 
 
+def test_a_long_reason_leaves_room_for_the_other_tasks(
+    page: Browser, site: str, world: World
+) -> None:
+    run_task(world)
+    run_task(world, "other")
+    world.alter(detail="the window that begins at some time has too many groups so far, " * 5)
+    page.size(1_100)
+    page.go(f"{site}/")
+    page.until_text("too many groups")
+    heights = page.run(
+        "return [...document.querySelectorAll('tr[data-key]')].map((one) => one.offsetHeight)"
+    )
+    assert heights[0] < 3 * heights[1]
+    page.size(PHONE_WIDTH)
+    assert page.run("return document.documentElement.scrollWidth") <= PHONE_WIDTH
+
+
+def test_durations_are_whole_in_the_largest_unit_that_fits(page: Browser, site: str) -> None:
+    page.go(f"{site}/#/streams")
+    page.until("return document.querySelector('main h1')")
+    page.run("import('/static/format.js').then((found) => { window.format = found; })")
+    page.until("return window.format")
+    told = page.run(
+        "return arguments[0].map(format.duration)",
+        [0, 250, 5_000, 60_000, 61_500, 3_600_000, 5_400_000, 86_400_000],
+    )
+    assert told == ["0 ms", "250 ms", "5 s", "1 min", "61.5 s", "1 h", "90 min", "1 d"]
+
+
+def test_a_chart_without_values_has_no_heights(page: Browser, site: str, world: World) -> None:
+    page.go(f"{site}/#/streams")
+    page.until("return document.querySelector('main h1')")
+    page.run("import('/static/chart.js').then((found) => { window.chart = found; })")
+    page.until("return window.chart")
+    beside = """
+      const made = new chart.Chart("Latency", { format: (ms) => `${Math.round(ms)} ms` });
+      return made.heights({ data: [[1, 2], arguments[0]] }, [0, 0.5, 1]);
+    """
+    assert page.run(beside, [None, None]) == ["", "", ""]
+    assert page.run(beside, [0, 1]) == ["0 ms", "1 ms", ""]
+
+
 def test_nothing_is_loaded_from_elsewhere_and_nothing_is_refused(
     page: Browser, site: str, world: World
 ) -> None:

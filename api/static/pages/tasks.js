@@ -90,7 +90,7 @@ function cellsOf(task) {
       "span",
       {},
       badge(task.state),
-      task.detail ? h("span", { class: "detail" }, ` ${task.detail}`) : null,
+      task.detail ? h("span", { class: "detail", title: task.detail }, task.detail) : null,
     ),
     ...figuresOf(task.figures ?? {}),
     h("code", { class: "one-line", title: task.sql }, task.sql.replace(/\s+/g, " ")),
