@@ -27,6 +27,9 @@ pytestmark = pytest.mark.faults
 ANSWER_MS = 3_000
 """After which a request without an answer fails: sooner than the usual 10 s, to wait less."""
 
+APPEND = Script.load("append").digest.encode()
+"""What a command that offers a batch holds."""
+
 LOST = 6
 LOSE_EVERY = 3
 KILLS = 2
@@ -77,8 +80,7 @@ class Striker:
 
     def watch(self, mapper: LinkedRole) -> None:
         """Decide about those to this mapper too."""
-        digest = Script.load("append").digest.encode()
-        mapper.redis.watch(digest, lambda: self._answered(mapper))
+        mapper.redis.watch(APPEND, lambda: self._answered(mapper))
 
     def _answered(self, mapper: LinkedRole) -> Fate:
         """Some answers are lost; some kill the mapper, which has got every other one of them."""
@@ -117,6 +119,39 @@ def _start_the_dead(processes: list[LinkedRole]) -> None:
     for process in processes:
         if not process.running:
             process.start()
+
+
+def test_3_a_batch_that_arrives_when_another_mapper_has_read_its_rows(
+    servers_only: MarsCluster,
+) -> None:
+    """Its mapper stands still meanwhile: nobody but the store can refuse it.
+
+    If it does not, the reducer sees rows that it has read, and has the store filled anew.
+    """
+    with roles(servers_only, "mapper-a", "mapper-b", "reducer-a") as running:
+        zombie = running["mapper-a"]
+        with Load(servers_only, "f3_late", seconds=LONG_S).running() as load:
+            wait_for("both mappers", lambda: _all_read(servers_only, "mapper-a", "mapper-b"))
+            load.goes_on(1)
+            before = servers_only.client.cluster().store_epoch
+            zombie.redis.hold(APPEND)
+            wait_for("a batch on its way", lambda: zombie.redis.held)
+            zombie.pause()
+            wait_until_missed(servers_only, "mapper-a")
+            load.goes_on(1)
+            zombie.redis.release()
+            zombie.resume()
+            wait_for("it to be back", lambda: _all_read(servers_only, "mapper-a", "mapper-b"))
+            load.end()
+
+        load.check()
+        assert servers_only.client.cluster().store_epoch == before
+
+
+def _all_read(mars: MarsCluster, *names: str) -> bool:
+    """Whether each of these mappers has a part of the partitions."""
+    found = {member.id for member in mars.client.cluster().members if member.partitions}
+    return found.issuperset(names)
 
 
 def test_5_a_reducer_that_stands_still_in_a_transaction_until_kafka_ends_it(

@@ -1,4 +1,4 @@
-"""A proxy between a process and Redis that notices the answer to one kind of command."""
+"""A proxy between a process and Redis: it notices answers to one kind of command, or holds it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from collections.abc import Callable
 from enum import Enum
 
 from tests.support.proxy import Connection, Link, Way
+
+RELEASE_S = 60.0
+"""A command is not held for longer, whatever happens."""
 
 
 class Fate(Enum):
@@ -28,6 +31,9 @@ class RedisLink(Link):
         self._watch: tuple[bytes, Callable[[], Fate]] | None = None
         self._waiting: set[Connection] = set()
         self._deciding = threading.Lock()
+        self._hold: bytes | None = None
+        self._released = threading.Event()
+        self.held = 0
 
     def watch(self, marker: bytes, answered: Callable[[], Fate]) -> None:
         """Ask `answered` what becomes of answers to commands with this marker, such as a digest."""
@@ -37,10 +43,28 @@ class RedisLink(Link):
         """Let everything pass again."""
         self._watch = None
 
+    def hold(self, marker: bytes) -> None:
+        """Keep commands with this marker until `release`; `held` counts them."""
+        self._hold, self.held = marker, 0
+        self._released.clear()
+
+    def release(self) -> None:
+        """What is held arrives, late."""
+        self._hold = None
+        self._released.set()
+
+    def close(self) -> None:
+        """End everything."""
+        self.release()
+        super().close()
+
     def treat(self, connection: Connection, way: Way, piece: bytes) -> bytes | None:
         """Remember commands, decide about answers."""
         watch = self._watch
         if way is Way.UP:
+            if self._hold is not None and self._hold in piece:
+                self.held += 1
+                self._released.wait(RELEASE_S)
             if watch is not None and watch[0] in piece:
                 self._waiting.add(connection)
             return piece

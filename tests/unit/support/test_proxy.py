@@ -167,6 +167,22 @@ def test_the_answer_to_one_command_is_lost_after_the_server_has_done_it(echo: Se
     link.close()
 
 
+def test_a_held_command_arrives_late(echo: Server) -> None:
+    link = RedisLink(echo.port)
+    link.hold(b"EVALSHA")
+    with client(link) as one, client(link) as other:
+        one.sendall(b"EVALSHA 1")
+        wait_for("the command", lambda: link.held)
+        other.sendall(b"PING")
+        assert other.recv(10) == b"PING"
+        assert bytes(echo.got) == b"PING"
+
+        link.release()
+
+        assert one.recv(10) == b"EVALSHA 1"
+    link.close()
+
+
 # -------------------------------------------------------------------------------------- Kafka
 
 
