@@ -61,6 +61,7 @@ _NO_CLOCK: Final = (
 )
 _SIGNS: Final = frozenset(["(", ")", ",", ".", "*", "+", "-", "/", "%", "||", "::"])
 _SIGNS_OF_COMPARISON: Final = frozenset(["=", "==", "<>", "!=", "<", "<=", ">", ">="])
+_TOO_MANY = re.compile(r"The number of provided arguments \((\d+)\) is greater than .*\((\d+)\)")
 _WORD = re.compile(r"[^\W\d][\w$]*(\s+[^\W\d][\w$]*)*")
 _LITERALS: Final = frozenset([TokenType.STRING, TokenType.NUMBER, TokenType.IDENTIFIER])
 _STRUCTURE: Final = frozenset(
@@ -173,8 +174,28 @@ def _placed(make: Callable[[], exp.Expr]) -> Callable[[DuckDBParser, Token], exp
     return lambda _parser, token: make().update_positions(token)
 
 
+def _any_value(arguments: list[exp.Expr]) -> exp.Expr:
+    found = exp.AnyValue.from_arg_list(arguments)
+    return found if len(arguments) > 1 else exp.IgnoreNulls(this=found)
+
+
+def _mod(arguments: list[exp.Expr]) -> exp.Expr:
+    if len(arguments) > 2:
+        return exp.Anonymous(this="MOD", expressions=arguments)
+    found: exp.Expr = DuckDBParser.FUNCTIONS["MOD"](arguments)
+    return found
+
+
 class _Parser(DuckDBParser):
-    """DuckDB's parser, which forgets where NULL, TRUE and FALSE stand; this one does not."""
+    """DuckDB's parser, which forgets where NULL, TRUE and FALSE stand, and third arguments of MOD
+    and second ones of ANY_VALUE; this one does not.
+    """
+
+    FUNCTIONS: ClassVar = {
+        **DuckDBParser.FUNCTIONS,
+        "ANY_VALUE": _any_value,
+        "MOD": _mod,
+    }
 
     PRIMARY_PARSERS: ClassVar = {
         **DuckDBParser.PRIMARY_PARSERS,
@@ -323,6 +344,11 @@ def _syntax_error(source: Source, error: ParseError) -> SqlError:
         return source.error(offset, f"a ')' is missing at {shown!r}; write it before that")
     if description.startswith("Found multiple"):
         return source.error(offset, f"{shown} stands here twice; write it once")
+    too_many = _TOO_MANY.match(description)
+    if too_many:
+        given, taken = too_many.groups()
+        problem = f"{given} arguments are given, and at most {taken} taken; leave out the others"
+        return source.error(offset, problem)
     if description.startswith("Required keyword"):
         return source.error(offset, f"something is missing at {shown!r}; add it, or leave that out")
     hint = "a name that is also a word of SQL needs double quotes"
