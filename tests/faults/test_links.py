@@ -129,29 +129,34 @@ def test_3_a_batch_that_arrives_when_another_mapper_has_read_its_rows(
     If it does not, the reducer sees rows that it has read, and has the store filled anew.
     """
     with roles(servers_only, "mapper-a", "mapper-b", "reducer-a") as running:
-        zombie = running["mapper-a"]
+        mappers = [running["mapper-a"], running["mapper-b"]]
+        wait_for("both mappers", lambda: members(servers_only) >= {"mapper-a", "mapper-b"})
         with Load(servers_only, "f3_late", seconds=LONG_S).running() as load:
-            wait_for("both mappers", lambda: _all_read(servers_only, "mapper-a", "mapper-b"))
             load.goes_on(1)
             before = servers_only.client.cluster().store_epoch
-            zombie.redis.hold(APPEND)
-            wait_for("a batch on its way", lambda: zombie.redis.held)
+            zombie = _one_held(mappers, load.name)
             zombie.pause()
-            wait_until_missed(servers_only, "mapper-a")
+            wait_until_missed(servers_only, zombie.name)
             load.goes_on(1)
             zombie.redis.release()
             zombie.resume()
-            wait_for("it to be back", lambda: _all_read(servers_only, "mapper-a", "mapper-b"))
+            wait_for("it to be back", lambda: zombie.name in members(servers_only))
+            load.goes_on(1)
             load.end()
 
         load.check()
         assert servers_only.client.cluster().store_epoch == before
 
 
-def _all_read(mars: MarsCluster, *names: str) -> bool:
-    """Whether each of these mappers has a part of the partitions."""
-    found = {member.id for member in mars.client.cluster().members if member.partitions}
-    return found.issuperset(names)
+def _one_held(mappers: list[LinkedRole], task: str) -> LinkedRole:
+    """A mapper whose next batch of the task waits on its way to the store; not all have a part."""
+    for mapper in mappers:
+        mapper.redis.hold(APPEND, f"{{{task}}}".encode())
+    found = wait_for("a batch on its way", lambda: [one for one in mappers if one.redis.held])[0]
+    for mapper in mappers:
+        if mapper is not found:
+            mapper.redis.release()
+    return found
 
 
 def test_5_a_reducer_that_stands_still_in_a_transaction_until_kafka_ends_it(

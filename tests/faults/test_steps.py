@@ -6,12 +6,13 @@ It is the only one, so what it has left undone is for the one that is started af
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import pytest
 
 from mars.adapters.redis.scripts import Script
+from mars.settings import Settings
 from tests.support.cluster import MarsCluster, wait_for
 from tests.support.kafka_proxy import END_TXN, INIT_PRODUCER_ID, PRODUCE, KafkaLink, Request
 from tests.support.linked import LinkedRole
@@ -26,6 +27,10 @@ RESULTS = b"mars.results."
 
 ROWS_AFTER = 500
 """So many are read by the one that is started after the killed one, and some are emitted."""
+
+
+TRANSACTION_MS = 600_000
+"""How long Kafka leaves a transaction open: longer than any test waits."""
 
 
 class Arrival(Enum):
@@ -76,6 +81,12 @@ COMMANDS = {
 """Steps that end with an answer of the store, which the reducer never gets."""
 
 
+def patient(settings: Settings) -> Settings:
+    """Kafka itself ends no transaction in time: whoever claims the bucket has to."""
+    reducer = replace(settings.reducer, transaction_timeout_ms=TRANSACTION_MS)
+    return replace(settings, reducer=reducer)
+
+
 def arrived(link: KafkaLink) -> bool:
     """Whether the broker has got everything that was held."""
     return all(one.forwarded.is_set() for one in link.held)
@@ -85,7 +96,7 @@ def arrived(link: KafkaLink) -> bool:
 def reducer(servers_only: MarsCluster) -> Iterator[LinkedRole]:
     with (
         LinkedRole(servers_only, "mapper", "mapper-a"),
-        LinkedRole(servers_only, "reducer", "reducer-a") as found,
+        LinkedRole(servers_only, "reducer", "reducer-a", change=patient) as found,
     ):
         yield found
 

@@ -31,7 +31,7 @@ class RedisLink(Link):
         self._watch: tuple[bytes, Callable[[], Fate]] | None = None
         self._waiting: set[Connection] = set()
         self._deciding = threading.Lock()
-        self._hold: bytes | None = None
+        self._hold: tuple[bytes, ...] = ()
         self._released = threading.Event()
         self.held = 0
 
@@ -43,14 +43,14 @@ class RedisLink(Link):
         """Let everything pass again."""
         self._watch = None
 
-    def hold(self, marker: bytes) -> None:
-        """Keep commands with this marker until `release`; `held` counts them."""
-        self._hold, self.held = marker, 0
+    def hold(self, *markers: bytes) -> None:
+        """Keep commands with all of these markers until `release`; `held` counts them."""
         self._released.clear()
+        self._hold, self.held = markers, 0
 
     def release(self) -> None:
         """What is held arrives, late."""
-        self._hold = None
+        self._hold = ()
         self._released.set()
 
     def close(self) -> None:
@@ -62,7 +62,7 @@ class RedisLink(Link):
         """Remember commands, decide about answers."""
         watch = self._watch
         if way is Way.UP:
-            if self._hold is not None and self._hold in piece:
+            if self._hold and all(marker in piece for marker in self._hold):
                 self.held += 1
                 self._released.wait(RELEASE_S)
             if watch is not None and watch[0] in piece:
