@@ -86,8 +86,8 @@ class Striker:
         """Some answers are lost; some kill the mapper, which has got every other one of them."""
         self._answers += 1
         if self._answers % KILL_EVERY == 0 and len(self.kills) < KILLS:
-            self.kills.append(Fate.LOST if len(self.kills) % 2 else Fate.PASSED)
             mapper.kill()
+            self.kills.append(Fate.LOST if len(self.kills) % 2 else Fate.PASSED)
             return self.kills[-1]
         if self._answers % LOSE_EVERY == 0 and self.lost < LOST:
             self.lost += 1
@@ -296,8 +296,8 @@ class _Late:
         """One came too late."""
         self.arrivals += 1
         if self.arrivals % 3 == 1 and self.kills < KILLS:
-            self.kills += 1
             self._reducer.kill()
+            self.kills += 1  # not before: who waits for this starts it again
 
 
 def _commits(request: Request) -> bool:

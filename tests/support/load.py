@@ -140,7 +140,7 @@ class Load:
 
     def goes_on(self, rows: int) -> None:
         """Wait until so many more rows are read, and more are emitted."""
-        before = self.mars.client.ledger(self.name)
+        before = wait_for("the ledger", lambda: self.mars.client.ledger(self.name))
         self.mars.ledger(self.name, before.read + rows, before.emitted + 1)
 
     def end(self) -> None:
