@@ -14,8 +14,8 @@ SHELL := /bin/bash
 
 CODE := $(wildcard mars mapper reducer api bench)
 QUICK_TESTS := $(wildcard tests/unit)
-# Tests at a time. Most wait for servers; with more than two on two cores, deadlines are missed.
-WORKERS ?= 2
+# Tests at a time: most wait for servers. Three take two cores for three quarters of the time.
+WORKERS ?= 3
 ALONE := tests/simulation tests/golden tests/properties
 COMPUTED := .pytest_cache/computed.log
 VENV := .venv
