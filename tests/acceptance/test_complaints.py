@@ -127,7 +127,8 @@ def test_2_a_row_from_the_future(complain: Complain) -> None:
 def test_2_a_row_from_the_near_future_that_makes_all_others_late(complain: Complain) -> None:
     here = complain("near_future")
     here.send(rows_at(now_ms() + 200_000))
-    here.says("has not ended yet")
+    # Idle after five seconds: who looks later than that, on a busy machine, hears of the clock.
+    here.says("has not ended yet|all partitions are idle")
     here.says(  # a bucket has to close windows up to that row first
         r"\d late \(windows had closed before them, because a row of partition 0 is of .*Z, 3\.\d* "
         r"min ahead of now: a smaller future_limit leaves such rows out\)\.$",
