@@ -16,30 +16,22 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 
 from bench.errors import BenchError
+from bench.scopes import SQL, STREAM, WINDOW_MS
 from mars.kernel import decode, map_batch
 from mars.machines.scoped_folding import KeyFolding
-from mars.plan import Field, FieldType, Format, Plan, Stream
+from mars.plan import Plan
 from mars.sql import compile_task
-from mars.types import Bucket, Entry, Lane, Records, Sequence64, StreamName, TaskName
+from mars.types import Bucket, Entry, Lane, Records, Sequence64, TaskName
 
 KEYS = (1_000, 10_000, 100_000, 1_000_000)
 TOUCHED = 500
 """Keys of an entry: a batch of 5,000 rows, shared out to some buckets."""
 ENTRIES = 20
-WINDOW_MS = 10_000
 OPEN_WINDOWS = 4
 DELAY_MS = 1_000
 SEED = 25
 LANE = Lane("0")
 NAME = TaskName("key_marks")
-SQL = "SELECT k, count(*) AS n FROM flows GROUP BY k WINDOWING 10 s"
-STREAM = Stream(
-    StreamName("flows"),
-    "flows",
-    Format.JSON,
-    (Field("ts", FieldType.TIMESTAMP_MS), Field("k", FieldType.STRING)),
-    "ts",
-)
 
 Row = tuple[int, int]
 """Event time in ms, and the number of the key."""
