@@ -24,6 +24,10 @@ RUN := $(VENV)/bin
 
 # Sets of texts in the same order each time: the seed alone tells a run of the simulation.
 check test: export PYTHONHASHSEED = 0
+# As in processes of Mars (mars/process/memory.py); with threads that wait for each other, tests that
+# only compute took a third more of the processors.
+check test: export POLARS_MAX_THREADS = 1
+check test: export OPENBLAS_NUM_THREADS = 1
 
 install: $(STAMP) jars
 

@@ -52,7 +52,7 @@ class Answering:
     ) -> Response:
         """What `make` gives when it is called after this, in its turn if it is to wait for one.
 
-        Raises what it raises, and TooManyAtOnce.
+        Raises what it raises, and TooMany.
         """
         coming = self._next.get(question)
         if coming is None:

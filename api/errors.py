@@ -25,6 +25,7 @@ from mars.errors import (
     RequestError,
     SqlError,
     TaskLimit,
+    TooMany,
     TopicRefused,
     Unavailable,
     VersionMismatch,
@@ -43,28 +44,12 @@ class TooLarge(RequestError):
     """The body is larger than the settings allow."""
 
 
-class TooManyFollowers(RequestError):
-    """All places for event streams are taken; another try later may find one."""
-
-
-class TooManyQueries(RequestError):
-    """All places for ad-hoc queries are taken; another try later may find one."""
-
-
-class TooManyRequests(RequestError):
+class TooManyRequests(TooMany):
     """A caller asks too often; there is a place for it in `wait_s` seconds."""
 
     def __init__(self, detail: str, wait_s: float) -> None:
         super().__init__(detail)
         self.wait_s = wait_s
-
-
-class TooManyPreviews(RequestError):
-    """All places for previews are taken; another try in some seconds may find one."""
-
-
-class TooManyAtOnce(RequestError):
-    """So many ask for something that takes long; another try in some seconds may find a place."""
 
 
 class WrongMembers(Rejected):
@@ -83,11 +68,7 @@ STATUS_OF: Mapping[type[MarsError], HTTPStatus] = {
     Conflict: HTTPStatus.CONFLICT,
     VersionMismatch: HTTPStatus.PRECONDITION_FAILED,
     TooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-    TooManyFollowers: HTTPStatus.TOO_MANY_REQUESTS,
-    TooManyQueries: HTTPStatus.TOO_MANY_REQUESTS,
-    TooManyRequests: HTTPStatus.TOO_MANY_REQUESTS,
-    TooManyPreviews: HTTPStatus.TOO_MANY_REQUESTS,
-    TooManyAtOnce: HTTPStatus.TOO_MANY_REQUESTS,
+    TooMany: HTTPStatus.TOO_MANY_REQUESTS,
     Rejected: HTTPStatus.UNPROCESSABLE_ENTITY,
     TaskLimit: HTTPStatus.UNPROCESSABLE_ENTITY,
     TopicRefused: HTTPStatus.UNPROCESSABLE_ENTITY,

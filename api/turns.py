@@ -14,7 +14,7 @@ from typing import TypeVar
 import anyio
 import anyio.to_thread
 
-from api.errors import TooManyAtOnce
+from mars.errors import TooMany
 
 Answer = TypeVar("Answer")
 
@@ -30,9 +30,9 @@ class Turns:
         self._threads = anyio.CapacityLimiter(at_once)
 
     async def take(self, make: Callable[[], Answer]) -> Answer:
-        """What `make` gives, in a thread, when its turn comes. Raises TooManyAtOnce."""
+        """What `make` gives, in a thread, when its turn comes. Raises TooMany."""
         if self._asked >= self._at_once + self._waiting_max:
-            raise TooManyAtOnce(
+            raise TooMany(
                 f"{self._at_once} {self._what} are under way and {self._waiting_max} wait: try "
                 "again in some seconds"
             )

@@ -65,6 +65,7 @@ from mars.errors import (
     RequestError,
     SettingsError,
     SqlError,
+    TooMany,
     Unavailable,
     VersionMismatch,
     WaitedTooLong,
@@ -139,6 +140,7 @@ _REFUSALS: Mapping[int, type[RequestError]] = {
     HTTPStatus.NOT_FOUND: NotFound,
     HTTPStatus.CONFLICT: Conflict,
     HTTPStatus.PRECONDITION_FAILED: VersionMismatch,
+    HTTPStatus.TOO_MANY_REQUESTS: TooMany,
 }
 
 

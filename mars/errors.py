@@ -19,6 +19,7 @@
         ├── VersionMismatch    the caller's expected version is not the current one
         ├── NotAuthenticated   it is not known who asks: a key is missing or wrong
         ├── Forbidden          who asks may not do this
+        ├── TooMany            there is no place for it now; waiting helps
         └── Rejected           the content is wrong
             └── SqlError       ... at a line and column of a query
 
@@ -125,6 +126,10 @@ class NotAuthenticated(RequestError):
 
 class Forbidden(RequestError):
     """Who asks is known, and may not do this."""
+
+
+class TooMany(RequestError):
+    """All places for what was asked are taken; another try in some seconds may find one."""
 
 
 class Rejected(RequestError):

@@ -14,9 +14,9 @@ import anyio
 import anyio.to_thread
 from pydantic import BaseModel
 
-from api.errors import TooManyFollowers
 from api.schemas import AllFigures, FigureList, FigurePoint
 from api.services.sampling import Sample, Sampler, TaskFigures
+from mars.errors import TooMany
 from mars.types import TaskName
 
 POINTS_KEPT = 150
@@ -118,7 +118,7 @@ class FigureService:
     # ---------------------------------------------------------------------------- following
 
     def follow_task(self, name: TaskName, gone: Gone) -> AsyncIterator[bytes]:
-        """Events named `figures`: the points of a task, then each new one. TooManyFollowers."""
+        """Events named `figures`: the points of a task, then each new one. TooMany."""
 
         def newest() -> FigureList:
             return FigureList(points=self.of_task(name).points[-1:])
@@ -139,7 +139,7 @@ class FigureService:
     ) -> AsyncIterator[bytes]:
         with self._lock:
             if self._followers >= FOLLOWERS_MAX:
-                raise TooManyFollowers(
+                raise TooMany(
                     f"{FOLLOWERS_MAX} clients follow figures already: close some dashboards, or "
                     "ask for figures without following them"
                 )

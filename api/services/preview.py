@@ -10,7 +10,6 @@ from collections.abc import Generator, Sequence
 from dataclasses import replace
 from threading import BoundedSemaphore
 
-from api.errors import TooManyPreviews
 from api.preview_schemas import PreviewProgress, PreviewRequest, PreviewView
 from api.services.compiling import Compiler
 from api.services.context import BucketCount, Cluster, Ports
@@ -18,6 +17,7 @@ from api.services.preview_answer import ReadRows, preview_view
 from api.services.preview_reading import Source, TopicReading, to_read
 from api.services.preview_trial import Trial
 from api.services.tasks import described
+from mars.errors import TooMany
 from mars.plan import Format, Plan, Stream
 from mars.types import Records, StreamName, Topic, live_lane
 
@@ -45,16 +45,14 @@ class PreviewService:
     def begin(self, request: PreviewRequest) -> Steps:
         """Steps of a preview: signs of life, and last the preview itself. Close it when done.
 
-        What is wrong with the request is raised at once: SqlError, Rejected, TooManyPreviews. The
+        What is wrong with the request is raised at once: SqlError, Rejected, TooMany. The
         steps raise Unavailable, TaskLimit.
         """
         trial = Trial(self._plan(request), self._buckets())
         if request.rows is None:
             described(self._ports, Topic(trial.plan.stream.topic))
         if not self._places.acquire(blocking=False):
-            raise TooManyPreviews(
-                f"{PREVIEWS_MAX} previews are under way: try again in some seconds"
-            )
+            raise TooMany(f"{PREVIEWS_MAX} previews are under way: try again in some seconds")
         steps = self._steps(request, trial)
         next(steps)  # from here on `close` gives the place back
         return steps

@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from api.callers import caller
-from api.errors import TooManyQueries
 from api.names import known_query_id, no_query
 from api.query_schemas import NewQueryRequest
 from api.services.beginning import Beginnings
 from api.services.compiling import Compiler
 from api.services.context import BucketCount, Cluster, Ports
 from api.services.tasks import ATTEMPTS_MAX, DEFINITION_BYTES_MAX, described
-from mars.errors import Conflict, Rejected
+from mars.errors import Conflict, Rejected, TooMany
 from mars.plan import Plan, Stream
 from mars.ports import Query, QueryId, QueryRecord, QueryState
 from mars.ports.queries import encode_query
@@ -45,7 +44,7 @@ class QueryService:
     # ---------------------------------------------------------------------------- creating
 
     def create(self, request: NewQueryRequest) -> QueryRecord:
-        """Register a query. Raises SqlError, Rejected, TooManyQueries."""
+        """Register a query. Raises SqlError, Rejected, TooMany."""
         record = QueryRecord(self._query(request))
         if len(encode_query(record)) > DEFINITION_BYTES_MAX:
             raise Rejected(
@@ -95,12 +94,12 @@ class QueryService:
         )
 
     def _make_room(self) -> None:
-        """Remove the oldest that have ended. Raises TooManyQueries where none has."""
+        """Remove the oldest that have ended. Raises TooMany where none has."""
         records = self.list_all(QUERIES_KEPT * 2)
         surplus = len(records) - QUERIES_KEPT + 1
         ended = [record for record in reversed(records) if record.state.ended]
         if surplus > len(ended):
-            raise TooManyQueries(
+            raise TooMany(
                 f"{len(records)} queries wait or run already: cancel some with DELETE "
                 "/v1/queries/ID, or try again later"
             )

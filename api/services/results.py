@@ -12,13 +12,12 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from api.errors import TooManyFollowers
 from api.schemas import FinishedWindow, FinishedWindows, RevisedWindow, WindowSource
 from api.services.compiling import Compiler
 from api.services.context import Ports
 from api.services.tasks import TaskService
 from mars.definitions import TaskDefinition
-from mars.errors import Conflict, Rejected, Unavailable
+from mars.errors import Conflict, Rejected, TooMany, Unavailable
 from mars.plan import WINDOW_END, WINDOW_START, Plan
 from mars.ports import CommittedRow, RecentRows, ResultFollower
 from mars.types import TaskName, Topic
@@ -119,13 +118,13 @@ class ResultService:
         """Server-sent events from now on (or behind the one of that id), until `gone` says so.
 
         What can go wrong goes wrong before the first event. Raises NotFound, Rejected,
-        TooManyFollowers, Unavailable.
+        TooMany, Unavailable.
         """
         after = {} if last_event_id is None else positions_of(last_event_id)
         task, plan = await anyio.to_thread.run_sync(self._current, name)
         topic = Topic(plan.options.output_topic)
         if not self._places.acquire(blocking=False):
-            raise TooManyFollowers(
+            raise TooMany(
                 f"{FOLLOWERS_MAX} clients follow results already: read topic {topic} with a "
                 "Kafka consumer, or try again later"
             )

@@ -17,7 +17,7 @@ from mars.cli.completion import task_argument
 from mars.cli.shared import api_address, api_option, json_option, messages, output
 from mars.cli.tables import clock, table
 from mars.client import Client
-from mars.errors import MarsError, Unavailable
+from mars.errors import MarsError, TooMany, Unavailable
 
 ROWS_SHOWN = 20
 """Rows of a window that a table shows; --all and --json show every one."""
@@ -137,13 +137,13 @@ class _Follower:
             if self.over.wait(AGAIN_S):
                 return
 
-    def _read(self) -> Unavailable:
+    def _read(self) -> MarsError:
         """Events until the API goes away; how. Raises what is wrong, also if it has not begun."""
-        lost = Unavailable("api", "it has ended the stream of results")
+        lost: MarsError = Unavailable("api", "it has ended the stream of results")
         try:
             for event in self._client.tail(self._name, after=self._place, reached=self._reached):
                 self._events.put(event)
-        except Unavailable as error:
+        except (Unavailable, TooMany) as error:
             lost = error
         if self._place is None:
             raise lost

@@ -181,7 +181,8 @@ def _any_value(arguments: list[exp.Expr]) -> exp.Expr:
 
 def _mod(arguments: list[exp.Expr]) -> exp.Expr:
     if len(arguments) > 2:
-        return exp.Anonymous(this="MOD", expressions=arguments)
+        # Another function of two arguments: of MOD, an operator to sqlglot, nobody counts them.
+        return exp.Pow(this=arguments[0], expression=arguments[1])
     found: exp.Expr = DuckDBParser.FUNCTIONS["MOD"](arguments)
     return found
 

@@ -9,8 +9,8 @@ from typing import Any
 import anyio
 import pytest
 
-from api.errors import TooManyFollowers
 from api.services import figures
+from mars.errors import TooMany
 from mars.types import TaskName
 from tests.unit.api.twins import BY_SIP, World, problem
 
@@ -181,7 +181,7 @@ def test_followers_are_limited_and_give_their_place_back(
     running: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(figures, "FOLLOWERS_MAX", 0)
-    with pytest.raises(TooManyFollowers, match="close some dashboards"):
+    with pytest.raises(TooMany, match="close some dashboards"):
         running.services.figures.follow_all(never)
     answer = running.http.get("/v1/figures", headers={"Accept": "text/event-stream"})
     problem(answer, 429)

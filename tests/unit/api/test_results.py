@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from api.errors import TooManyFollowers
 from api.services.results import _own
 from mars.adapters.kafka.rows import committed_row
+from mars.errors import TooMany
 from mars.ports import CommittedRow, RecentRows
 from mars.types import Bucket, Lane, Range
 from tests.unit.api.twins import World, problem
@@ -392,7 +392,7 @@ def test_followers_beyond_the_limit_are_refused_until_one_goes(finished: World) 
     taken = 0
     while places.acquire(blocking=False):
         taken += 1
-    with pytest.raises(TooManyFollowers):
+    with pytest.raises(TooMany):
         follow(finished, polls=1)
     answer = finished.http.get("/v1/tasks/by_sip/results", headers={"Accept": "text/event-stream"})
     problem(answer, 429)

@@ -10,8 +10,8 @@ from typing import Any
 import anyio
 import pytest
 
-from api.errors import TooManyAtOnce
 from api.turns import AllTurns, Turns
+from mars.errors import TooMany
 from tests.support.cluster import wait_for
 from tests.unit.api.twins import World, problem
 
@@ -115,7 +115,7 @@ def test_one_too_many_is_told_how_many_there_are(held: Held) -> None:
             tasks.start_soon(_swallowed, turns, held)
             while not held.asked:
                 await anyio.sleep(0.01)
-            with pytest.raises(TooManyAtOnce, match="1 answers are under way and 0 wait"):
+            with pytest.raises(TooMany, match="1 answers are under way and 0 wait"):
                 await turns.take(lambda: None)
             held.let.set()
 

@@ -177,12 +177,13 @@ def test_api_that_comes_back_goes_on_behind_the_last_row(
 
         return answer
 
-    steps = (stream(": hello\nid: /0"), nobody, refuse(503), stream(result(0)), stream(result(1)))
-    answers += [noted(step) for step in (*steps, refuse(404))]
+    away = (nobody, refuse(503), refuse(429))
+    steps = (stream(": hello\nid: /0"), *away, stream(result(0)), stream(result(1)), refuse(404))
+    answers += [noted(step) for step in steps]
     assert run(["tail", "by_page", "--json", "--api", "http://mars"]) == 3
     told = capsys.readouterr()
     assert told.out.splitlines() == ['{"window_start":0}', '{"window_start":1}']
-    assert asked == [None, "/0", "/0", "/0", "0:0/1", "0:1/2"]
+    assert asked == [None, "/0", "/0", "/0", "/0", "0:0/1", "0:1/2"]
     assert told.err.count("it has ended the stream of results; asking again.") == 3
     assert "there is no task by_page any more" in told.err
 

@@ -81,6 +81,14 @@ def test_a_text_that_many_rows_share_counts_for_each(
     assert "unpack to 1001000 bytes" in refusal(shared(1_001))
 
 
+def test_a_text_that_many_rows_share_counts_in_a_column_that_nobody_reads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(arrow_size, "UNPACKED_BYTES_MAX", 1_000_000)
+    words = pa.DictionaryArray.from_arrays(pa.array([0] * 1_001), pa.array(["x" * 1_000]))
+    assert "unpack to" in refusal(message(pa.table({"at": [1] * 1_001, "other": words})))
+
+
 def test_texts_that_share_bytes_in_a_dictionary_of_views_count_though_no_row_has_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 from mars.process.memory import JEMALLOC
 
 SETTING = "_RJEM_MALLOC_CONF"
+OURS = {SETTING, "POLARS_MAX_THREADS", "OPENBLAS_NUM_THREADS"}
 
 
 def say(code: str, **environment: str) -> str:
@@ -18,7 +19,7 @@ def say(code: str, **environment: str) -> str:
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={
-            **{name: value for name, value in os.environ.items() if name != SETTING},
+            **{name: value for name, value in os.environ.items() if name not in OURS},
             **environment,
         },
         capture_output=True,
@@ -33,6 +34,12 @@ def say(code: str, **environment: str) -> str:
 def test_a_role_says_it_before_polars_is_there(role: str) -> None:
     code = f"import os, sys, {role}; print('polars' in sys.modules, os.environ['{SETTING}'])"
     assert say(code) == f"False {JEMALLOC}"
+
+
+@pytest.mark.parametrize("role", ["mapper", "reducer", "api"])
+def test_a_role_has_one_thread_for_each_library_that_would_have_many(role: str) -> None:
+    names = "['POLARS_MAX_THREADS'], os.environ['OPENBLAS_NUM_THREADS']"
+    assert say(f"import os, {role}; print(os.environ{names})") == "1 1"
 
 
 def test_what_the_environment_says_stays() -> None:

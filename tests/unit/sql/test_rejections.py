@@ -38,7 +38,10 @@ def refused(marked: str) -> str:
         (f"SELECT sip\nFROM S dip ^type {W}", "'type' is not understood here"),
         (f"SELECT (1 + ^) AS x FROM S {W}", "something is missing at ')'"),
         (f"SELECT any_value(sip, dip^) FROM S {W}", "2 arguments are given, and at most 1 taken"),
-        (f"SELECT count(*) FROM S WHERE ^mod(id, 2, 3) = 1 {W}", "there is no function mod()"),
+        (
+            f"SELECT count(*) FROM S WHERE mod(id, 2, 3^) = 1 {W}",
+            "3 arguments are given, and at most 2 taken; leave out the others",
+        ),
         (f"SELECT ^(sip FROM S {W}", "this '(' is never closed"),
         (f"SELECT sip^) FROM S {W}", "this ')' closes nothing"),
         (f"SELECT ^'sip FROM S {W}", "' is opened here and never closed"),
