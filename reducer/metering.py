@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from mars.codec.states import states_bytes
 from mars.machines.events import ReadLog
 from mars.machines.load_meter import LoadMeter, Log, ReducerFigures
 from mars.ports import LogSlice
@@ -40,7 +41,9 @@ class Metering:
         begun_s, cpu_s = time.monotonic(), time.thread_time()
         yield
         cpu_s = time.thread_time() - cpu_s
-        sizes = [sum(len(entry.partial.states) for entry in piece.entries) for piece in slices]
+        sizes = [
+            sum(states_bytes(entry.partial.states) for entry in piece.entries) for piece in slices
+        ]
         whole = sum(sizes)
         self._meter.took(whole, time.monotonic() - begun_s)
         for read, piece, size in zip(reads, slices, sizes, strict=False):

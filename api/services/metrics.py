@@ -83,7 +83,7 @@ class MetricService:
         yield from _store(assignment)
         yield GaugeMetricFamily(
             "mars_task_log_bytes_max",
-            "What the logs of a task may take in Redis.",
+            "The most that the logs of a task may be.",
             value=self._log_bytes_max,
         )
         yield _services(self._health)
@@ -144,7 +144,9 @@ def _task_gauges(tasks: Figures) -> Iterator[Metric]:
         "The store's clock less the watermark.",
         labels=["task"],
     )
-    size = GaugeMetricFamily("mars_task_log_bytes", "Size of the logs in Redis.", labels=["task"])
+    size = GaugeMetricFamily(
+        "mars_task_log_bytes", "Size of the logs in Redis, as if uncompressed.", labels=["task"]
+    )
     state = GaugeMetricFamily(
         "mars_task_state", "1 for the state it is in.", labels=["task", "state"]
     )

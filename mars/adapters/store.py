@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from mars.codec.entry import encode_entry, encode_merged
+from mars.codec.states import states_bytes
 from mars.tracking.notes import Note, decode_notes, encode_notes
-from mars.types import Mapped
+from mars.types import Entry, Mapped, Partial, Range
 
 IDLE_LEASE_MS = 3_000
 """How long a lane is idle once its mapper said so; mappers renew about every second."""
 
 ENTRY_OVERHEAD_BYTES = 128
-"""What an entry counts for besides header and states: the store's own bookkeeping of it
-(measured on Valkey 9.1: 50 to 145 bytes), so that a budget also holds for many small entries."""
+"""What an entry counts for besides its header and its states uncompressed: the store's own
+bookkeeping of it (measured on Valkey 9.1: 50 to 145 bytes), so that a budget also holds for many
+small entries."""
 
 HOLDER_BUDGETS = 2
 """How many budgets a task's log may fill with rows of the lane that holds the watermark: others are
@@ -31,6 +34,23 @@ acker that is away for a minute misses none."""
 
 LETTERS_TAKEN_MAX = 100
 """Letters an acker takes at once: what it adds up in a tenth of a second."""
+
+
+Content = tuple[bytes, bytes, int]
+"""Header and states of an entry, and how many bytes it counts for."""
+
+
+def content_of(version: int, ranges: tuple[Range, ...], partial: Partial) -> Content:
+    """What is stored of an entry."""
+    header, states = encode_entry(version, ranges, partial)
+    return header, states, len(header) + states_bytes(states) + ENTRY_OVERHEAD_BYTES
+
+
+def merged_content_of(entry: Entry) -> tuple[bytes, int]:
+    """What is stored of an entry that stands for several, and how many bytes it counts for."""
+    content, states = encode_merged(entry), entry.partial.states
+    besides = len(content) - len(states) + ENTRY_OVERHEAD_BYTES
+    return content, besides + states_bytes(states)
 
 
 def check_batch(mapped: Mapped, buckets: int) -> None:

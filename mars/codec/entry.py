@@ -27,9 +27,9 @@ from mars.types import (
     Sequence64,
 )
 
-FORM = 1
+FORM = 2
 """The number of this layout. A change of it must still read the older ones: a log outlives the
-processes of one release."""
+processes of one release. 1 had states without a head, uncompressed."""
 
 
 class CorruptEntry(MarsError):
@@ -82,8 +82,8 @@ def decode_entry(seq: Sequence64, header: bytes, body: bytes) -> Entry:
         found = _decoder.decode(header)
     except msgspec.DecodeError as error:
         raise CorruptEntry(f"log entry {seq}: its header cannot be read: {error}") from error
-    if found.form != FORM:
-        raise CorruptEntry(f"log entry {seq}: written in form {found.form}, this reads {FORM}")
+    if not 1 <= found.form <= FORM:
+        raise CorruptEntry(f"log entry {seq}: written in form {found.form}, this reads 1 to {FORM}")
     if found.states_checksum != xxhash.xxh3_64_intdigest(body):
         raise CorruptEntry(f"log entry {seq}: its states are not those that were written")
     ranges = tuple(Range(Lane(lane), first, next_) for lane, first, next_ in found.ranges)

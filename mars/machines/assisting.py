@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from mars.codec.states import states_bytes
 from mars.combining import join_panes, join_ranges, join_states
 from mars.plan import Plan
 from mars.ports import Assignment
@@ -184,4 +185,4 @@ def _merged(plan: Plan, run: Sequence[Entry]) -> Entry:
 
 def _size(entry: Entry) -> int:
     """Bytes of its states, and a little for its header: entries without rows are worth merging."""
-    return len(entry.partial.states) + _HEADER_BYTES
+    return states_bytes(entry.partial.states) + _HEADER_BYTES

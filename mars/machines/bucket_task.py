@@ -14,6 +14,7 @@ from itertools import pairwise, product
 from mars.codec.checksum import checksum
 from mars.codec.entry import encode_entry
 from mars.codec.result_headers import result_headers
+from mars.codec.states import states_bytes
 from mars.definitions import TaskVersion
 from mars.machines.evidence import level_of
 from mars.machines.folding import Ahead, Bounds, ClosedWindow, Folding, StoreWentBack
@@ -681,4 +682,4 @@ def _ranges(window: ClosedWindow, through: Mapping[Lane, int]) -> list[Range]:
 def _stored_bytes(entry: Entry) -> int:
     """At least what an entry counts for in the store."""
     header, states = encode_entry(entry.version, entry.ranges, entry.partial)
-    return len(header) + len(states) + STORE_OVERHEAD_BYTES
+    return len(header) + states_bytes(states) + STORE_OVERHEAD_BYTES

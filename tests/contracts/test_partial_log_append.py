@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import polars as pl
 import pytest
 
+from mars.codec.states import encode_states, states_bytes
 from mars.ports import (
     AppendOutcome,
     Applied,
@@ -17,7 +21,7 @@ from mars.ports import (
     WrongEpoch,
     WrongVersion,
 )
-from mars.types import Lane, Mapped, Range, StoreEpoch
+from mars.types import Bucket, Lane, Mapped, Range, StoreEpoch
 from tests.contracts.batches import (
     BUCKETS,
     EPOCH,
@@ -25,6 +29,7 @@ from tests.contracts.batches import (
     OTHER_LANE,
     OTHER_TASK,
     TASK,
+    base,
     batch,
     both_lanes,
     entries,
@@ -95,6 +100,24 @@ def test_marks_before_1970_are_ordered_as_numbers(log: PartialLog) -> None:
     log.append(TASK, EPOCH, 1, batch(10, 20, mark_ms=-60))
     log.append(TASK, EPOCH, 1, batch(20, 30, mark_ms=-7_000))
     assert head_of(log).marks_ms == {LANE: -60}
+
+
+def test_states_count_for_what_they_are_uncompressed(log: PartialLog) -> None:
+    states = encode_states(pl.DataFrame({"k0": ["the same text for all"] * 10_000}))
+    plain = states_bytes(states)
+    assert plain > 5 * len(states)
+    mapped = batch(0, 10)
+    mapped = replace(mapped, partials=(replace(mapped.partials[0], states=states),))
+    log.append(TASK, EPOCH, 1, mapped)
+    assert plain < head_of(log).log_bytes < plain + 500
+    merged = base(1)
+    merged = replace(merged, partial=replace(merged.partial, states=states))
+    assert log.compact(TASK, EPOCH, Bucket(0), merged, (merged,))
+    assert 2 * plain < head_of(log).log_bytes < 2 * plain + 500
+    assert log.put_base(TASK, EPOCH, Bucket(1), (merged,))
+    assert 3 * plain < head_of(log).log_bytes < 3 * plain + 1_000
+    assert log.compact(TASK, EPOCH, Bucket(0), None)
+    assert plain < head_of(log).log_bytes < plain + 500
 
 
 def test_offsets_of_years_of_traffic_stay_exact(store: Store) -> None:

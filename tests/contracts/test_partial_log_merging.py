@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import polars as pl
 import pytest
 
+from mars.codec.states import encode_states, states_bytes
 from mars.ports import Cleared, Clearing, PartialLog, ReadRequest
 from mars.types import (
     AssignmentEpoch,
@@ -163,6 +165,18 @@ def test_log_bytes_are_those_of_what_is_left(log: PartialLog) -> None:
     log.trim(TASK, EPOCH, BUCKET, [Sequence64(3)])
     assert log_bytes(log) == 3 * one
     assert 1_000 < larger < 1_500
+
+
+def test_states_that_are_merged_count_for_what_they_are_uncompressed(log: PartialLog) -> None:
+    clear(log)
+    fill(log, 2)
+    states = encode_states(pl.DataFrame({"k0": ["the same text for all"] * 10_000}))
+    merged = of_several(1, 2)
+    before, plain = log_bytes(log), states_bytes(states)
+    assert merge(log, replace(merged, partial=replace(merged.partial, states=states)))
+    assert plain < log_bytes(log) < plain + before
+    log.trim(TASK, EPOCH, BUCKET, [Sequence64(2)])
+    assert 0 < log_bytes(log) < before
 
 
 def test_a_merged_entry_is_trimmed_and_put_into_a_base_like_any_other(log: PartialLog) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from mars.adapters.store import ENTRY_OVERHEAD_BYTES, has_rows
-from mars.codec.entry import encode_entry, encode_merged
+from mars.adapters.store import content_of, has_rows, merged_content_of
 from mars.ports import (
     AppendOutcome,
     Cleared,
@@ -171,9 +170,8 @@ class MemoryStore:
 def entry_size(entry: Entry) -> int:
     """What an entry counts for."""
     if entry.merged:
-        return len(encode_merged(entry)) + ENTRY_OVERHEAD_BYTES
-    header, states = encode_entry(entry.version, entry.ranges, entry.partial)
-    return len(header) + len(states) + ENTRY_OVERHEAD_BYTES
+        return merged_content_of(entry)[1]
+    return content_of(entry.version, entry.ranges, entry.partial)[2]
 
 
 def stored_entries(version: int, mapped: Mapped, seq: Sequence64) -> dict[Bucket, Stored]:

@@ -29,12 +29,12 @@ from mars.adapters.redis.wire import (
     read_head,
 )
 from mars.adapters.store import (
-    ENTRY_OVERHEAD_BYTES,
     IDLE_LEASE_MS,
     check_batch,
+    content_of,
     holder_limit,
+    merged_content_of,
 )
-from mars.codec.entry import encode_entry, encode_merged
 from mars.ports import (
     AppendOutcome,
     Cleared,
@@ -228,7 +228,7 @@ class RedisPartialLog:
         names = [keys.meta, keys.bytes, keys.log(bucket), keys.sizes(bucket)]
         names += [keys.merged(bucket), keys.cleared]
         arguments: list[Argument] = [epoch, entry.version, run_id, bucket, owner_epoch]
-        arguments += [ENTRY_OVERHEAD_BYTES, encode_merged(entry), *entry.merged]
+        arguments += [*merged_content_of(entry), *entry.merged]
         return self._done(_MERGE, names, arguments)
 
     def read(self, task: TaskName, bucket: Bucket, after: Sequence64, upto: Sequence64) -> LogSlice:
@@ -281,11 +281,11 @@ class RedisPartialLog:
         keys = self._keys(task)
         names = [keys.meta, keys.bytes, keys.log(bucket), keys.sizes(bucket), keys.base(bucket)]
         names.append(keys.merged(bucket))
-        arguments: list[Argument] = [epoch, "", ENTRY_OVERHEAD_BYTES]
+        arguments: list[Argument] = [epoch, ""]
         if base is not None:
             arguments[1] = base.seq
             for one in (base, *older):
-                arguments += encode_entry(one.version, one.ranges, one.partial)
+                arguments += content_of(one.version, one.ranges, one.partial)
         return self._done(_COMPACT, names, arguments)
 
     def put_base(
@@ -293,9 +293,9 @@ class RedisPartialLog:
     ) -> bool:
         """Let a bucket's log begin with saved panes; a base that is there stays as it is."""
         keys = self._keys(task)
-        arguments: list[Argument] = [epoch, ENTRY_OVERHEAD_BYTES]
+        arguments: list[Argument] = [epoch]
         for one in bases:
-            arguments += encode_entry(one.version, one.ranges, one.partial)
+            arguments += content_of(one.version, one.ranges, one.partial)
         return self._done(_PUT_BASE, [keys.meta, keys.bytes, keys.base(bucket)], arguments)
 
     # --------------------------------------------------------------------------- the leader

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from mars.adapters.redis.scripts import Argument
-from mars.adapters.store import ENTRY_OVERHEAD_BYTES, has_rows
-from mars.codec.entry import decode_entry, decode_merged, encode_entry
+from mars.adapters.store import content_of, has_rows
+from mars.codec.entry import decode_entry, decode_merged
 from mars.ports import (
     AppendOutcome,
     Applied,
@@ -29,11 +29,11 @@ def append_arguments(
 ) -> list[Argument]:
     """The arguments of `lua/append.lua`; `budget` and `holder_max` in bytes."""
     arguments: list[Argument] = [epoch, version, budget, holder_max]
-    arguments += [ENTRY_OVERHEAD_BYTES, int(has_rows(mapped)), len(mapped.ranges)]
+    arguments += [int(has_rows(mapped)), len(mapped.ranges)]
     for part in mapped.ranges:
         arguments += [part.lane, part.first, part.next, mapped.marks_ms.get(part.lane, "")]
     for partial in mapped.partials:
-        arguments += encode_entry(version, mapped.ranges, partial)
+        arguments += content_of(version, mapped.ranges, partial)
     return arguments
 
 

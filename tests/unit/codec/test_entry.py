@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import polars as pl
 import pytest
 
@@ -65,8 +67,15 @@ def test_other_body_is_corrupt() -> None:
 
 def test_header_of_another_form_is_refused() -> None:
     header, body = encode_entry(3, RANGES, PARTIAL)
-    with pytest.raises(CorruptEntry, match="form 2"):
-        decode_entry(Sequence64(12), header[:1] + b"\x02" + header[2:], body)
+    with pytest.raises(CorruptEntry, match="form 3, this reads 1 to 2"):
+        decode_entry(Sequence64(12), header[:1] + b"\x03" + header[2:], body)
+
+
+def test_entry_of_the_release_before_is_read() -> None:
+    stream = pl.DataFrame({"pane": [0, 1]}).write_ipc_stream(None).getvalue()
+    header, body = encode_entry(3, RANGES, replace(PARTIAL, states=stream))
+    found = decode_entry(Sequence64(12), header[:1] + b"\x01" + header[2:], body)
+    assert decode_states(found.partial.states).to_dict(as_series=False) == {"pane": [0, 1]}
 
 
 def test_states_come_back_as_they_were() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from mars.codec import states as states_module
 from mars.codec.entry import CorruptEntry
-from mars.codec.states import decode_states, encode_states
+from mars.codec.states import decode_states, encode_states, states_bytes
 from mars.errors import TaskLimit
 
 FRAME = pl.DataFrame({"pane": [0, 10], "k0": ["a", None], "a0_n": [1, 2]})
@@ -21,9 +21,29 @@ def test_no_bytes_are_no_columns() -> None:
     assert decode_states(b"").width == 0
 
 
-def test_bytes_that_are_none_of_ours_are_told() -> None:
-    with pytest.raises(CorruptEntry, match="5 bytes"):
-        decode_states(b"other")
+@pytest.mark.parametrize("states", [b"other", b"MLZ4", b"MLZ4\0\0\0\0other"])
+def test_bytes_that_are_none_of_ours_are_told(states: bytes) -> None:
+    with pytest.raises(CorruptEntry, match=f"{len(states)} bytes"):
+        decode_states(states)
+    assert states_bytes(states) == len(states)
+
+
+def test_states_are_compressed_and_say_how_large_they_are_without() -> None:
+    frame = pl.DataFrame({"k0": [f"10.0.{n % 200}.{n}" for n in range(5_000)], "a0_n": [1] * 5_000})
+    plain, states = frame.write_ipc_stream(None).getvalue(), encode_states(frame)
+    assert len(states) < len(plain) / 2
+    assert states_bytes(states) == len(plain)
+
+
+def test_states_of_the_release_before_are_read_and_count_for_what_they_are() -> None:
+    plain = FRAME.write_ipc_stream(None).getvalue()
+    assert decode_states(plain).equals(FRAME)
+    assert states_bytes(plain) == len(plain)
+
+
+def test_states_that_do_not_get_smaller_count_for_what_is_stored() -> None:
+    states = encode_states(FRAME)
+    assert states_bytes(states) == len(states)
 
 
 def test_states_that_the_store_would_not_take_as_one_value_are_over_a_limit(

@@ -170,11 +170,11 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
     ),
     "nesting of JSON": (json_nesting.NESTING_MAX,),
     "rows named one by one": (usable.NAMED_MAX, folding.LATE_WINDOWS_NAMED_MAX),
-    "partials in Redis": (
+    "partials in Redis, uncompressed": (
         mib(SETTINGS.cluster.log_bytes_max),
         mib(2 * SETTINGS.cluster.log_bytes_max),
     ),
-    "states of one partial": (mib(states.STATES_BYTES_MAX),),
+    "states of one partial, uncompressed": (mib(states.STATES_BYTES_MAX),),
     "slices of time that are open, or kept for late rows": (OPEN_PANES_MAX,),
     "values of one `count(DISTINCT)`": (DISTINCT_VALUES_MAX,),
     "batch": (SETTINGS.mapper.batch_rows_max, mib(SETTINGS.mapper.batch_bytes_max)),
@@ -236,4 +236,4 @@ def test_upgrade_page_names_the_formats_that_are_written_and_read() -> None:
     *most, last = sorted(set(wire.FORMATS_READ) - {wire.FORMAT})
     older = f"{', '.join(map(str, most))} and {last}"
     assert f"| `mars.progress` | number {wire.FORMAT}; {older} are read, too |" in page
-    assert f"| partials in Redis | number {entry.FORM};" in page
+    assert f"| partials in Redis | number {entry.FORM}; 1 is read, too |" in page

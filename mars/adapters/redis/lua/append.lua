@@ -1,5 +1,5 @@
 #!lua
--- append, version 2: take a batch of a task, or say why not (M3). All checks come before the first
+-- append, version 3: take a batch of a task, or say why not (M3). All checks come before the first
 -- write, so a refused batch changes nothing.
 --
 -- KEYS
@@ -17,15 +17,15 @@
 --   12, 14 ...  sizes of that log: hash, seq -> bytes that the entry counts for
 -- ARGV
 --   1 store epoch     2 version     3 budget, bytes     4 bytes up to which a batch of the lane that
---   holds the watermark is taken    5 bytes that an entry counts for besides its content
---   6 1 if the batch has rows     7 number of ranges
---   then lane, first, next, mark (ms, or empty) of each range; then header, states of each log
+--   holds the watermark is taken    5 1 if the batch has rows     6 number of ranges
+--   then lane, first, next, mark (ms, or empty) of each range; then header, states and the bytes that
+--   they count for of each log
 -- Answers
 --   APPLIED seq | NO_TASK | WRONG_EPOCH current | PAUSED | STALE lane current (-1: no such lane)
 --   WRONG_VERSION current | CUT lane offset | BACKPRESSURE
 
-local RANGES_AT, LOGS_AT = 8, 11
-local range_count = tonumber(ARGV[7])
+local RANGES_AT, LOGS_AT = 7, 11
+local range_count = tonumber(ARGV[6])
 local ranges, logs = {}, {}
 for i = 0, range_count - 1 do
   local at = RANGES_AT + 4 * i
@@ -35,8 +35,8 @@ for i = 0, range_count - 1 do
 end
 local added = 0
 for key = LOGS_AT, #KEYS, 2 do
-  local at = RANGES_AT + 4 * range_count + (key - LOGS_AT)
-  local size = #ARGV[at] + #ARGV[at + 1] + tonumber(ARGV[5])
+  local at = RANGES_AT + 4 * range_count + 3 * (key - LOGS_AT) / 2
+  local size = tonumber(ARGV[at + 2])
   logs[#logs + 1] = {
     log = KEYS[key], sizes = KEYS[key + 1], header = ARGV[at], states = ARGV[at + 1], size = size,
   }
@@ -146,7 +146,7 @@ for _, range in ipairs(ranges) do
       redis.call('HSET', KEYS[3], range.lane, range.mark)
     end
   end
-  if ARGV[6] == '1' then redis.call('HDEL', KEYS[4], range.lane) end
+  if ARGV[5] == '1' then redis.call('HDEL', KEYS[4], range.lane) end
 end
 redis.pcall('SPUBLISH', KEYS[10], seq)
 return { 'APPLIED', seq }

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- compact, version 3: put one entry of merged panes (the base) in place of all entries up to it, or
+-- compact, version 4: put one entry of merged panes (the base) in place of all entries up to it, or
 -- take the base away (R9); of each version that has open panes there is one. A base never goes back:
 -- one below the present one comes from somebody who owned the bucket once. Allowed without memory: it
 -- frees some.
@@ -8,9 +8,8 @@
 --        5 base   hash: seq of the last entry merged, n (bytes that it counts for), h and d; then
 --        h1 and d1 ... of older versions
 --        6 merged (see merge.lua)
--- ARGV   1 store epoch   2 seq, or empty to take the base away
---        3 bytes that an entry counts for besides its content   4 header   5 states   6 ... those
---        of older versions
+-- ARGV   1 store epoch   2 seq, or empty to take the base away   3 header   4 states   5 bytes that
+--        they count for   6 ... those of older versions
 -- Answers   1 done | 0 refused: no such task or epoch, or a newer base is there
 
 if redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[1] then return 0 end
@@ -37,9 +36,9 @@ redis.call('XTRIM', KEYS[3], 'MINID', '=', string.format('%.0f-0', seq + 1))
 redis.call('ZREMRANGEBYSCORE', KEYS[6], '-inf', ARGV[2])
 redis.call('UNLINK', KEYS[5])
 local size = 0
-for i = 4, #ARGV, 2 do
-  local number = i > 4 and string.format('%.0f', (i - 4) / 2) or ''
-  size = size + #ARGV[i] + #ARGV[i + 1] + tonumber(ARGV[3])
+for i = 3, #ARGV, 3 do
+  local number = i > 3 and string.format('%.0f', (i - 3) / 3) or ''
+  size = size + tonumber(ARGV[i + 2])
   redis.call('HSET', KEYS[5], 'h' .. number, ARGV[i], 'd' .. number, ARGV[i + 1])
 end
 redis.call('HSET', KEYS[5], 'seq', ARGV[2], 'n', size)

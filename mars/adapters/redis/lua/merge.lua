@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- merge, version 2: put one entry, which an assistant has merged, in place of several of a log: of
+-- merge, version 3: put one entry, which an assistant has merged, in place of several of a log: of
 -- all of them or of none. Allowed without memory: it frees some.
 --
 -- KEYS   1 meta   2 bytes   3 log   4 sizes of that log (see append.lua)
@@ -7,7 +7,7 @@
 --                    in 4 is that of all of it; a stream takes nothing between its entries
 --        6 cleared   see clear.lua
 -- ARGV   1 store epoch   2 version   3 run id of what they were read from (see head.lua)   4 bucket
---        5 owner epoch   6 bytes that an entry counts for besides its content   7 content
+--        5 owner epoch   6 content   7 bytes that it counts for
 --        8 ... seq of each entry, ascending
 -- Answers   1 done | 0 refused: no such task, epoch or version, another server, not cleared, or an
 --           entry is gone or was merged before
@@ -37,8 +37,7 @@ for i = 8, #ARGV do
   redis.call('XDEL', KEYS[3], ARGV[i] .. '-0')
   redis.call('HDEL', KEYS[4], ARGV[i])
 end
-local size = #ARGV[7] + tonumber(ARGV[6])
-redis.call('ZADD', KEYS[5], last, ARGV[7])
-redis.call('HSET', KEYS[4], last, size)
-redis.call('INCRBY', KEYS[2], string.format('%.0f', change + size))
+redis.call('ZADD', KEYS[5], last, ARGV[6])
+redis.call('HSET', KEYS[4], last, ARGV[7])
+redis.call('INCRBY', KEYS[2], string.format('%.0f', change + tonumber(ARGV[7])))
 return 1
