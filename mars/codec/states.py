@@ -53,8 +53,8 @@ def decode_states(states: bytes) -> pl.DataFrame:
 
 
 def states_bytes(states: bytes) -> int:
-    """How many bytes states are uncompressed, or as they are where that is more."""
+    """How many bytes states are uncompressed."""
     if not states.startswith(_MARK) or len(states) < _HEAD.size:
         return len(states)
     plain: int = _HEAD.unpack_from(states)[1]
-    return max(plain, len(states))
+    return plain
