@@ -11,6 +11,11 @@ new objects, looking for cycles took 13 % of a mapper's time of reading, and wit
 for after each task 37 % of an executor's (see `docs/performance.md`)."""
 
 
+def collect_rarely() -> None:
+    """Call it first of all: imports make no garbage, and to look for some takes a tenth of them."""
+    gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS, 10, 10)
+
+
 @functools.cache
 def settle_garbage_collection() -> None:
     """Call it once everything is imported and wired: what is there now is never looked at again.
@@ -19,4 +24,4 @@ def settle_garbage_collection() -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS, 10, 10)
+    collect_rarely()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 
+from mars.garbage import collect_rarely
+
 JEMALLOC = "narenas:2,dirty_decay_ms:500,muzzy_decay_ms:0"
 """polars' allocator: pages that nothing used for half a second go back to the system, and do so at
 once, not when somebody else needs them: until then they are ours in every account of memory."""
@@ -30,6 +32,7 @@ def keep_small() -> None:
     What the environment says of polars and numpy stays; its `MALLOC_*` does not. Where the C
     library is not glibc, its part is left out.
     """
+    collect_rarely()
     # A process is one of many on a machine: threads of its own only wait for each other, and those
     # of numpy's algebra, which nothing here uses, take a tenth of a second to start.
     os.environ.setdefault("POLARS_MAX_THREADS", "1")

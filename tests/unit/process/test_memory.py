@@ -42,6 +42,11 @@ def test_a_role_has_one_thread_for_each_library_that_would_have_many(role: str) 
     assert say(f"import os, {role}; print(os.environ{names})") == "1 1"
 
 
+@pytest.mark.parametrize("role", ["mapper", "reducer", "api"])
+def test_a_role_looks_for_no_garbage_while_it_imports(role: str) -> None:
+    assert say(f"import gc, {role}; print(gc.get_threshold()[0])") == "200000"
+
+
 def test_what_the_environment_says_stays() -> None:
     code = f"import os, mapper; print(os.environ['{SETTING}'])"
     assert say(code, **{SETTING: "narenas:4"}) == "narenas:4"
