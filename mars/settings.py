@@ -92,7 +92,7 @@ class ClusterSettings:
     buckets: Annotated[int, msgspec.Meta(ge=1, le=4096)] = 8
     """Units of ownership: 8 keep four local reducers busy; a cluster wants 64."""
     log_bytes_max: Positive = 256 * MIB
-    """Bytes of partials a task may hold in Redis: four tasks at their limit fill 1 GiB of it."""
+    """Bytes of partials, uncompressed, a task may hold in Redis: four tasks fill 1 GiB at most."""
 
 
 @dataclass(frozen=True, slots=True)

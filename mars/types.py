@@ -174,8 +174,9 @@ class PaneRows:
 class Partial:
     """What one batch adds to one bucket of a task.
 
-    `states` is an Arrow IPC stream of one row per (pane, key): the columns `pane` (int64, ms),
-    `k*` and the state columns of the aggregates; empty bytes where no row was counted.
+    `states` is what `mars.codec.states` makes of a frame with one row per (pane, key): the columns
+    `pane` (int64, ms), `k*` and the state columns of the aggregates; empty bytes where no row was
+    counted.
     """
 
     bucket: Bucket

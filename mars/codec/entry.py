@@ -1,7 +1,7 @@
 """One entry of a partial log <-> a header and a body.
 
-The header is msgpack and says what a reducer must know to account for the entry; the body is the
-Arrow IPC stream of states, which a reducer that skips the entry never opens.
+The header is msgpack and says what a reducer must know to account for the entry; the body is its
+states (`mars.codec.states`), which a reducer that skips the entry never opens.
 """
 
 from __future__ import annotations
