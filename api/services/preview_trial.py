@@ -19,7 +19,7 @@ from api.services.preview_disorder import DELAYS_MS, Disorder
 from mars.aggregates import PANE, merge, merge_panes
 from mars.codec.decoded import Decoded
 from mars.codec.entry import encode_entry
-from mars.codec.states import decode_states, encode_states, states_bytes
+from mars.codec.states import decode_states, plain_bytes, states_bytes
 from mars.codec.usable import Usable, usable_rows
 from mars.finishing import finish
 from mars.kernel import decode, key_columns, map_batch
@@ -185,7 +185,7 @@ class Trial:
     def bytes_per_group(self) -> float:
         """Of merged states, in one frame."""
         states = self._states()
-        return states_bytes(encode_states(states)) / max(states.height, 1)
+        return plain_bytes(states) / max(states.height, 1)
 
 
 def _key_lag_ms(plan: Plan) -> int | None:
