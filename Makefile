@@ -10,7 +10,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := install
-.PHONY: install jars check test simulate faults demo format lock clean
+.PHONY: install jars check lint unit test simulate faults demo format lock clean
 
 CODE := $(wildcard mars mapper reducer api bench)
 QUICK_TESTS := $(wildcard tests/unit)
@@ -23,11 +23,11 @@ STAMP := $(VENV)/.installed
 RUN := $(VENV)/bin
 
 # Sets of texts in the same order each time: the seed alone tells a run of the simulation.
-check test: export PYTHONHASHSEED = 0
+check unit test: export PYTHONHASHSEED = 0
 # As in processes of Mars (mars/process/memory.py); with threads that wait for each other, tests that
 # only compute took a third more of the processors.
-check test: export POLARS_MAX_THREADS = 1
-check test: export OPENBLAS_NUM_THREADS = 1
+check unit test: export POLARS_MAX_THREADS = 1
+check unit test: export OPENBLAS_NUM_THREADS = 1
 
 install: $(STAMP) jars
 
@@ -43,8 +43,9 @@ $(STAMP): requirements-dev.lock pyproject.toml
 	fi; \
 	[ -x $(RUN)/python ] || $$python -m venv --clear $(VENV)
 	@echo "Installing what Mars needs into $(VENV) (some minutes the first time)."
+	@# Python compiles what is used when it is used; to compile all takes half as long as the rest.
 	@$(RUN)/python -m pip install --quiet --disable-pip-version-check --require-hashes \
-	  -r requirements-dev.lock
+	  --no-compile -r requirements-dev.lock
 	@$(RUN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
 	  --no-build-isolation -e .
 	@touch $@
@@ -53,11 +54,17 @@ jars: $(STAMP)
 	@$(RUN)/python -m mars.local.jars kafka
 	@$(RUN)/python -m mars.local.archive
 
+# mypy takes one core for as long as the tests take two.
 check: $(STAMP)
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint unit
+
+lint: $(STAMP)
 	$(RUN)/ruff format --check $(CODE) tests
 	$(RUN)/ruff check $(CODE) tests
 	$(RUN)/mypy $(CODE)
 	$(RUN)/lint-imports
+
+unit: $(STAMP)
 	$(RUN)/pytest -q -n $(WORKERS) $(QUICK_TESTS)
 
 # Each worker has its own servers, and a file stays with one worker. In the order of the folders, so

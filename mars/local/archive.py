@@ -7,8 +7,6 @@ missing, which takes one start and stop of a throw-away broker. Nothing needs it
 
 from __future__ import annotations
 
-import os
-import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -16,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 
 from mars.errors import LocalClusterError, MarsError
-from mars.local.servers import KafkaServer, archive_path
+from mars.local.servers import KafkaServer, archive_path, put_whole
 
 READY_S = 120.0
 """Longest start of the broker whose classes are kept."""
@@ -40,10 +38,7 @@ def make_archive() -> Path:
             server.stop(WRITE_S)
         if not partial.exists():
             raise LocalClusterError("the broker ended without writing it")
-        # Beside its place first: only within one file system is a replacement atomic.
-        beside = path.with_name(f".{path.name}.{os.getpid()}")
-        shutil.copyfile(partial, beside)
-        beside.replace(path)
+        put_whole(partial, path)
     return path
 
 

@@ -32,7 +32,7 @@ WINDOWS_VERIFIED = 4
 @pytest.fixture(scope="module")
 def mars(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MarsCluster]:
     """One cluster for this file: it loses a reducer and its store, and others are told of that."""
-    yield from running_mars(tmp_path_factory.mktemp("audit"), settings=SETTINGS)
+    yield from running_mars(tmp_path_factory.mktemp("audit"), "--bulk", "0", settings=SETTINGS)
 
 
 @pytest.fixture(scope="module")

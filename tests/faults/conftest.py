@@ -27,6 +27,9 @@ bucket_rest_s = 5.0
 """
 """A bucket that was lent goes home within seconds, half a minute and a minute by default."""
 
+NO_BULK = ("--bulk", "0")
+"""Nothing here has a history for Spark; to start the process takes a second of a processor."""
+
 REDUCERS = 3
 """Of a cluster whose buckets have somebody to move to."""
 
@@ -46,7 +49,8 @@ snapshot_every_ms = {snapshot_every_ms}
 @pytest.fixture(scope="package")
 def one_for_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MarsCluster]:
     """What has survived some faults has to survive the next ones too."""
-    yield from running_mars(tmp_path_factory.mktemp("faults"), settings=settings() + SOON_AGAIN)
+    folder = tmp_path_factory.mktemp("faults")
+    yield from running_mars(folder, *NO_BULK, settings=settings() + SOON_AGAIN)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +62,7 @@ def mars(one_for_all: MarsCluster) -> Iterator[MarsCluster]:
 @pytest.fixture(scope="module")
 def servers_only(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MarsCluster]:
     """Servers and API; each test brings the mappers and reducers that it torments."""
-    options = ("--mappers", "0", "--reducers", "0", "--buckets", "4")
+    options = ("--mappers", "0", "--reducers", "0", "--buckets", "4", *NO_BULK)
     yield from running_mars(tmp_path_factory.mktemp("faults"), *options, settings=settings())
 
 
@@ -66,6 +70,6 @@ def three_reducers(
     folder: Path, buckets: int, more_settings: str, *, mappers: int = 1
 ) -> Iterator[MarsCluster]:
     """A cluster of REDUCERS reducers."""
-    options = ("--mappers", str(mappers), "--reducers", str(REDUCERS), "--bulk", "0")
-    every = (*options, "--buckets", str(buckets))
+    options = ("--mappers", str(mappers), "--reducers", str(REDUCERS))
+    every = (*options, "--buckets", str(buckets), *NO_BULK)
     yield from running_mars(folder, *every, settings=settings() + more_settings)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conftest import need
-from tests.faults.conftest import settings
+from tests.faults.conftest import NO_BULK, settings
 from tests.support.clock import LibraryClock, PythonClock, missing_clock
 from tests.support.cluster import MarsCluster, lent, running_mars, wait_for
 from tests.support.failover import (
@@ -58,7 +58,7 @@ def clocks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PythonClock]:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MarsCluster]:
-    options = ("--mappers", "0", "--reducers", "0", "--bulk", "0", "--buckets", str(BUCKETS))
+    options = ("--mappers", "0", "--reducers", "0", "--buckets", str(BUCKETS), *NO_BULK)
     yield from running_mars(tmp_path_factory.mktemp("mars"), *options, settings=settings())
 
 

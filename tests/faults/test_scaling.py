@@ -11,6 +11,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from tests.faults.conftest import NO_BULK
 from tests.support.cluster import MarsCluster, running_mars, wait_for
 from tests.support.load import LONG_S, STEPS_PER_S, Load
 from tests.support.rows import flow_rows
@@ -38,7 +39,7 @@ TIDES_MAX = 10
 
 @pytest.fixture(scope="module")
 def mars(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MarsCluster]:
-    options = ("--mappers", "1", "--reducers", "1", "--bulk", "0")
+    options = ("--mappers", "1", "--reducers", "1", *NO_BULK)
     scaling = ("--autoscale", f"1:{MOST}")
     yield from running_mars(tmp_path_factory.mktemp("scaling"), *options, *scaling, settings=MODEST)
 

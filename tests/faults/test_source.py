@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.faults.conftest import settings
+from tests.faults.conftest import NO_BULK, settings
 from tests.support.cluster import MarsCluster, running_mars, wait_for
 from tests.support.kafka import admin, delete_records, ends
 from tests.support.load import PARTITIONS, Load
@@ -33,7 +33,7 @@ NEVER_MS = 10**9
 def mars(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MarsCluster]:
     """One that saves no panes, so that after a loss every row is needed again."""
     folder = tmp_path_factory.mktemp("source")
-    yield from running_mars(folder, settings=settings(NEVER_MS))
+    yield from running_mars(folder, *NO_BULK, settings=settings(NEVER_MS))
 
 
 def test_20_windows_whose_rows_retention_removed_are_not_complete(mars: MarsCluster) -> None:

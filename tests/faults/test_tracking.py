@@ -10,6 +10,7 @@ import pytest
 import redis
 
 from mars.audits import Incident
+from tests.faults.conftest import NO_BULK
 from tests.support.cluster import MarsCluster, running_mars, wait_for
 from tests.support.rows import QUERY, Result, assert_exactly_once, expected, flow_rows, messages
 
@@ -34,7 +35,7 @@ Lose = Callable[[redis.Redis, str, bytes], None]
 @pytest.fixture(scope="module")
 def mars(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MarsCluster]:
     folder = tmp_path_factory.mktemp("tracking")
-    yield from running_mars(folder, "--reducers", "1", settings=SETTINGS)
+    yield from running_mars(folder, "--reducers", "1", *NO_BULK, settings=SETTINGS)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 from mars.client import Client
 from mars.local.network import HOST, free_port
 from mars.local.roles import ApiProcess, RoleProcess
-from mars.local.servers import KafkaServer, ValkeyServer, ZooKeeperServer, new_cluster_id
+from mars.local.servers import KafkaServer, ValkeyServer, ZooKeeperServer, new_kafka_id
 from mars.settings import (
     ApiSettings,
     ClusterSettings,
@@ -137,7 +137,7 @@ class ReplicatedCluster(MarsCluster):
 def _brokers(data: Path) -> list[KafkaServer]:
     ports = {number: (free_port(), free_port()) for number in range(1, BROKERS + 1)}
     voters = [f"{number}@{HOST}:{controller}" for number, (_, controller) in ports.items()]
-    cluster = new_cluster_id()
+    cluster = new_kafka_id()
     return [
         KafkaServer(
             data / f"kafka-{number}",

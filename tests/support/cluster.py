@@ -29,14 +29,30 @@ COMMAND_S = 300.0
 WAIT_S = 120.0
 """For what takes seconds on a quiet machine, a recovery included."""
 
+ROWS_AT_ONCE = 10_000
+"""Of a topic that is read."""
+
 Answer = TypeVar("Answer")
 
 
+PAUSE_S, PAUSE_MAX_S = 0.1, 0.5
+PAUSE_SHARE = 0.05
+"""Of the time that has gone by, between two looks: each takes a processor some milliseconds."""
+
+
 def wait_for(
-    what: str, look: Callable[[], Answer], *, seconds: float = WAIT_S, pause_s: float = 0.1
+    what: str,
+    look: Callable[[], Answer],
+    *,
+    seconds: float = WAIT_S,
+    pause_s: float | None = None,
 ) -> Answer:
-    """Look until the answer is true; fails, saying `what`, after `seconds`."""
-    deadline = time.monotonic() + seconds
+    """Look until the answer is true; fails, saying `what`, after `seconds`.
+
+    Who waits for long looks less often, unless `pause_s` says how often.
+    """
+    begun = time.monotonic()
+    deadline = begun + seconds
     last: object = None
     while time.monotonic() < deadline:
         try:
@@ -47,7 +63,8 @@ def wait_for(
             if answer:
                 return answer
             last = answer
-        time.sleep(pause_s)
+        growing_s = min(PAUSE_MAX_S, max(PAUSE_S, PAUSE_SHARE * (time.monotonic() - begun)))
+        time.sleep(growing_s if pause_s is None else pause_s)
     raise AssertionError(f"waited {seconds} s for {what}; last seen: {last!r}")
 
 
@@ -259,6 +276,29 @@ class MarsCluster:
 
     def messages(self, topic: str) -> list[Message]:
         """The same as the client has it."""
+        with self._reader(topic) as (consumer, partitions):
+            return list(_to_the_end(consumer, topic, partitions))
+
+    def read_until(self, topic: str, rows: int, seconds: float = 90.0) -> list[Result]:
+        """Everything committed in a topic once it holds at least `rows` rows."""
+        deadline = time.monotonic() + seconds
+        admin = AdminClient({"bootstrap.servers": self.file["kafka"]})
+        wait_for(
+            f"{topic} to be there", lambda: admin.list_topics(topic, 20).topics[topic].partitions
+        )
+        found = 0
+        with self._reader(topic) as (consumer, _partitions):
+            while found < rows:
+                if time.monotonic() > deadline:
+                    raise AssertionError(f"{found} of {rows} rows in {topic}\n{self.logs()}")
+                came = consumer.consume(ROWS_AT_ONCE, timeout=PAUSE_MAX_S)
+                found += sum(not _is_end(message) for message in came)
+        # From the beginning: what came twice may lie behind what was waited for.
+        return self.read(topic)
+
+    @contextmanager
+    def _reader(self, topic: str) -> Iterator[tuple[Consumer, int]]:
+        """At the beginning of each partition, and how many there are."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self.file["kafka"],
@@ -269,25 +309,11 @@ class MarsCluster:
             }
         )
         try:
-            return list(_read_all(consumer, topic))
+            partitions = consumer.list_topics(topic, timeout=20).topics[topic].partitions
+            consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
+            yield consumer, len(partitions)
         finally:
             consumer.close()
-
-    def read_until(self, topic: str, rows: int, seconds: float = 90.0) -> list[Result]:
-        """Everything committed in a topic once it holds at least `rows` rows."""
-        found: list[Result] = []
-
-        def enough() -> bool:
-            found[:] = self.read(topic)
-            return len(found) >= rows
-
-        try:
-            wait_for(f"{rows} rows in {topic}", enough, seconds=seconds, pause_s=0.5)
-        except AssertionError as problem:
-            raise AssertionError(
-                f"{len(found)} of {rows} rows in {topic}\n{self.logs()}"
-            ) from problem
-        return found
 
 
 def _result(message: Message) -> Result:
@@ -295,19 +321,22 @@ def _result(message: Message) -> Result:
     return message.key() or b"", json.loads(message.value() or b"{}"), headers
 
 
-def _read_all(consumer: Consumer, topic: str) -> Iterable[Message]:
-    found = consumer.list_topics(topic, timeout=20).topics[topic].partitions
-    consumer.assign([TopicPartition(topic, number, 0) for number in found])
-    ended: set[int] = set()
+def _to_the_end(consumer: Consumer, topic: str, partitions: int) -> Iterable[Message]:
+    ended: set[int | None] = set()
     deadline = time.monotonic() + 60
-    while len(ended) < len(found):
+    while len(ended) < partitions:
         assert time.monotonic() < deadline, f"{topic} could not be read to its end"
         message = consumer.poll(1.0)
         if message is None:
             continue
-        error = message.error()
-        if error is not None:
-            assert error.code() == KafkaError._PARTITION_EOF, error
+        if _is_end(message):
             ended.add(message.partition())
         else:
             yield message
+
+
+def _is_end(message: Message) -> bool:
+    """Of a partition, as far as it goes now; everything else that is no row is a failure."""
+    error = message.error()
+    assert error is None or error.code() == KafkaError._PARTITION_EOF, error
+    return error is not None
