@@ -27,7 +27,7 @@ from bench.results import FOLDER, save
 from bench.rows import WindowResult, by_window, decode_results
 from bench.tables import Grid
 from bench.topics import Topics
-from bench.wandering import Stage, stages
+from bench.wandering import Stage, keys_of, stages
 from mars.answers import Move
 from mars.client import Client
 from mars.local.cluster import Options
@@ -158,7 +158,7 @@ def _measured(
         groups=0,
         window_ms=WINDOW_S * 1000,
         rows_per_message=ROWS_PER_MESSAGE,
-        wandering=tuple(steps),
+        keys=tuple(map(keys_of, steps)),
     )
     pacer, watch = Pacer(pace), _Watch(supervisor, client)
     try:
@@ -173,7 +173,7 @@ def _measured(
         sent = pacer.finish()
     finally:
         pacer.stop()
-    problems = _problems(Topics(supervisor.addresses.kafka), sent)
+    problems = wrong_windows(Topics(supervisor.addresses.kafka), NAME, sent)
     return RealRun(
         name="with moves" if moving else "without moves",
         moving=moving,
@@ -219,10 +219,12 @@ class _Watch:
                 self.moves[move.at, move.bucket] = move
 
 
-def _problems(topics: Topics, sent: Sent) -> list[str]:
-    """What is wrong with the windows that must have closed, a sentence each."""
+def wrong_windows(topics: Topics, task: str, sent: Sent, drain_s: float = DRAIN_S) -> list[str]:
+    """What is wrong with the windows that must have closed, a sentence each. Raises BenchError
+    when the last of them has not come after `drain_s`.
+    """
     *closed, _last_but_one, _last = sorted(sent.windows)
-    found = _results(topics, closed[-1])
+    found = _results(topics, task, closed[-1], drain_s)
     said = []
     for start in closed:
         result = found.get(start)
@@ -233,9 +235,9 @@ def _problems(topics: Topics, sent: Sent) -> list[str]:
     return said
 
 
-def _results(topics: Topics, last: int) -> Mapping[int, WindowResult]:
+def _results(topics: Topics, task: str, last: int, drain_s: float) -> Mapping[int, WindowResult]:
     """By window, once the `last` one is there with all its buckets."""
-    output, deadline = f"mars.results.{NAME}", time.monotonic() + DRAIN_S
+    output, deadline = f"mars.results.{task}", time.monotonic() + drain_s
     before = -1
     while True:
         frames = [
@@ -247,7 +249,7 @@ def _results(topics: Topics, last: int) -> Mapping[int, WindowResult]:
         if rows and rows == before:
             return found
         if time.monotonic() > deadline:
-            raise BenchError(f"Window {last} has not come {DRAIN_S:.0f} s after the last row.")
+            raise BenchError(f"Window {last} has not come {drain_s:.0f} s after the last row.")
         before = rows
         time.sleep(LOOK_S)
 

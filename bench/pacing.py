@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 
 from bench.errors import BenchError
 from bench.flows import Flows
-from bench.wandering import Stage, Wandering
+from bench.wandering import Keyed, Keys
 
 TICK_S = 0.01
 """Rows are sent in bursts this far apart; a row waits as long at the most before it is sent."""
@@ -35,7 +35,7 @@ _STAMP = slice(len(_PREFIX), len(_PREFIX) + 13)
 class Pace(msgspec.Struct, frozen=True):
     """What to send. Times are seconds of the epoch.
 
-    Rows are those of `Flows`, or `wandering`; with more than one in a message, one a line.
+    Rows are those of `Flows`, or of `keys`; with more than one in a message, one a line.
     """
 
     bootstrap: str
@@ -45,7 +45,7 @@ class Pace(msgspec.Struct, frozen=True):
     groups: int
     window_ms: int
     rows_per_message: int = 1
-    wandering: tuple[Stage, ...] = ()
+    keys: tuple[Keys, ...] = ()
 
 
 class Sent(msgspec.Struct, frozen=True):
@@ -111,9 +111,9 @@ def _send(pace: Pace, parent: Connection) -> None:
     producer = Producer(
         {"bootstrap.servers": pace.bootstrap, "linger.ms": 1, "compression.type": "lz4"}
     )
-    flows: Flows | Wandering = Flows(groups=pace.groups, disorder_ms=DISORDER_MS)
-    if pace.wandering:
-        flows = Wandering(pace.wandering)
+    flows: Flows | Keyed = Flows(groups=pace.groups, disorder_ms=DISORDER_MS)
+    if pace.keys:
+        flows = Keyed(pace.keys)
     windows: Counter[int] = Counter()
     parent.send("ready")
     begun, sent, behind_s = time.time(), 0, 0.0

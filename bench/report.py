@@ -10,11 +10,12 @@ import re
 import sys
 from pathlib import Path
 
-from bench import api, balance, balance_real, bulk_results
+from bench import api, balance, balance_real, balance_strategies, bulk_results
 from bench.api import ApiReport
 from bench.balance import BalanceReport
 from bench.balance_plots import plot_balance, plot_real
 from bench.balance_real import RealBalanceReport
+from bench.balance_strategies import StrategiesReport
 from bench.bulk_results import BulkReport
 from bench.errors import BenchError
 from bench.plots import plot_sweep
@@ -29,8 +30,9 @@ from bench.results import (
 )
 from bench.tables import Grid, grids, markdown
 
-AnyReport = Report | BulkReport | BalanceReport | RealBalanceReport | ApiReport
-AnyRun = ThroughputRun | LatencyRun | bulk_results.BulkRun | balance.Run | balance_real.RealRun
+AnyReport = Report | BulkReport | BalanceReport | RealBalanceReport | StrategiesReport | ApiReport
+Named = balance.Run | balance_real.RealRun | balance_strategies.StrategyRun
+AnyRun = ThroughputRun | LatencyRun | bulk_results.BulkRun | Named
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 
@@ -57,6 +59,8 @@ def _newest(name: str, folder: Path) -> AnyReport | None:
             return newest(BalanceReport, name, folder)
         case "balance-real":
             return newest(RealBalanceReport, name, folder)
+        case "balance-strategies":
+            return newest(StrategiesReport, name, folder)
         case "api":
             return newest(ApiReport, name, folder)
         case "latency":
@@ -80,8 +84,7 @@ def section(report: AnyReport) -> str:
 
 
 def _problems(run: AnyRun) -> list[str]:
-    named = balance.Run | balance_real.RealRun
-    name = run.name if isinstance(run, named) else run.contestant
+    name = run.name if isinstance(run, Named) else run.contestant
     return [f"{name}: {text}" for text in run.problems]
 
 
@@ -93,6 +96,8 @@ def _grids(report: AnyReport) -> list[Grid]:
             return balance.grids(report)
         case RealBalanceReport():
             return balance_real.grids(report)
+        case StrategiesReport():
+            return balance_strategies.grids(report)
         case ApiReport():
             return api.grids(report)
         case _:

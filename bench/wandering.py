@@ -42,22 +42,35 @@ def shares_of_keys(stage: Stage) -> npt.NDArray[np.float64]:
     return shares
 
 
-def names_of_keys() -> list[str]:
-    """The telephone numbers."""
-    return [f"1380000{key:04}" for key in range(KEYS)]
+def names_of_keys(keys: int = KEYS) -> list[str]:
+    """So many telephone numbers."""
+    return [f"1380000{key:04}" for key in range(keys)]
 
 
-class Wandering:
+class Keys(msgspec.Struct, frozen=True):
+    """How likely each key is, from which second on."""
+
+    second: int
+    shares: list[float]
+
+
+def keys_of(stage: Stage) -> Keys:
+    """Those that are sent in a stage."""
+    return Keys(stage.second, shares_of_keys(stage).tolist())
+
+
+class Keyed:
     """Makes rows of `bench.flows`' names: a time stamp, a key as `sip`, and a `seq` of its own.
 
-    The stages begin with the first call.
+    The seconds begin with the first call.
     """
 
-    def __init__(self, stages: Sequence[Stage]) -> None:
-        self._stages = stages
+    def __init__(self, keys: Sequence[Keys]) -> None:
+        self._begins = [each.second for each in keys]
         self._random = np.random.default_rng(SEED)
-        self._cumulated = [np.cumsum(shares_of_keys(stage)) for stage in stages]
-        self._keys = [b'"sip":"%b","type":"t","seq":' % name.encode() for name in names_of_keys()]
+        self._cumulated = [np.cumsum(each.shares) for each in keys]
+        names = names_of_keys(len(keys[0].shares))
+        self._keys = [b'"sip":"%b","type":"t","seq":' % name.encode() for name in names]
         self._numbers = count()
         self._begun_ms: int | None = None
 
@@ -66,12 +79,12 @@ class Wandering:
         if self._begun_ms is None:
             self._begun_ms = start_ms
         second = (start_ms - self._begun_ms) / 1000
-        stage = sum(second >= stage.second for stage in self._stages) - 1
+        stage = sum(second >= begin for begin in self._begins) - 1
         chosen = np.searchsorted(self._cumulated[stage], self._random.random(count)).tolist()
         ticks = (np.arange(count) * 1000 // rate_per_s).astype(np.int64).tolist()
         heads = [b'{"timestamp":%d,' % (start_ms + tick) for tick in range(ticks[-1] + 1)]
-        keys = self._keys
+        keys, last = self._keys, len(self._keys) - 1
         return [
-            b"%b%b%d}" % (heads[tick], keys[min(key, KEYS - 1)], number)
+            b"%b%b%d}" % (heads[tick], keys[min(key, last)], number)
             for tick, key, number in zip(ticks, chosen, self._numbers, strict=False)
         ]

@@ -14,6 +14,7 @@ from mars.cli.shared import json_option, messages, output, print_json
 if TYPE_CHECKING:
     from bench.balance import Finished as Balanced
     from bench.balance_real import Finished as BalancedForReal
+    from bench.balance_strategies import Finished as Tried
     from bench.session import Finished
     from bench.tables import Grid
 
@@ -235,15 +236,22 @@ def bulk(
     is_flag=True,
     help="Wandering keys on four reducers of a real cluster: takes 13 minutes.",
 )
+@click.option(
+    "--strategies",
+    is_flag=True,
+    help="Skewed keys and each strategy, on four real reducers: takes 25 minutes.",
+)
 @results_option
 @json_option
-def balance(real: bool, results: Path | None, as_json: bool) -> int:
+def balance(real: bool, strategies: bool, results: Path | None, as_json: bool) -> int:
     """What moving buckets is worth, simulated: wandering keys, bursts, a load that rises and falls.
 
     The decisions and load figures are those of the leader; takes a minute and no servers.
     """
+    if real and strategies:
+        raise click.UsageError("--real and --strategies are two measurements; ask for one.")
     from bench import balance as simulated
-    from bench import balance_real
+    from bench import balance_real, balance_strategies
     from bench.balance_plots import plot_balance, plot_real
     from bench.plots import DOCS
     from bench.results import FOLDER
@@ -254,6 +262,10 @@ def balance(real: bool, results: Path | None, as_json: bool) -> int:
         grids = balance_real.grids(on_servers.report)
         _tell(on_servers, grids, plot_real(on_servers.report, pictures), as_json=as_json)
         return 1 if any(run.problems for run in on_servers.report.runs) else 0
+    if strategies:
+        tried = balance_strategies.strategies_session(messages().print, folder)
+        _tell(tried, balance_strategies.grids(tried.report), [], as_json=as_json)
+        return 1 if any(run.problems for run in tried.report.runs) else 0
     finished = simulated.balance_session(messages().print, folder)
     grids = simulated.grids(finished.report)
     _tell(finished, grids, plot_balance(finished.report, pictures), as_json=as_json)
@@ -261,7 +273,11 @@ def balance(real: bool, results: Path | None, as_json: bool) -> int:
 
 
 def _tell(
-    finished: Balanced | BalancedForReal, grids: list[Grid], plots: list[Path], *, as_json: bool
+    finished: Balanced | BalancedForReal | Tried,
+    grids: list[Grid],
+    plots: list[Path],
+    *,
+    as_json: bool,
 ) -> None:
     """Print the report, what was wrong, and where everything is."""
     from bench.tables import on_terminal

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,10 +19,20 @@ from bench.balance import BalanceReport, Run, run_bursts, run_tide
 from bench.balance_plots import means, plot_balance, plot_real
 from bench.balance_real import RealBalanceReport, RealPoint, RealRun
 from bench.balance_skew import BUCKETS, SkewRun, run_one, skew_grid
+from bench.balance_strategies import (
+    BUCKETS as REAL_BUCKETS,
+)
+from bench.balance_strategies import (
+    HALF_IN_A_BUCKET,
+    StrategiesReport,
+    StrategyRun,
+    in_turn,
+    keys_of_stream,
+)
 from bench.environment import environment
 from bench.report import section
 from bench.simulated_reducers import Delays, SimulatedReducers
-from bench.wandering import Wandering, stages
+from bench.wandering import Keyed, keys_of, stages
 from mars.machines.pressing import pressure
 from mars.machines.steering import SteeringLimits
 
@@ -111,7 +125,7 @@ def test_the_report_is_told_and_drawn(report: BalanceReport, tmp_path: Path) -> 
 
 
 def test_rows_of_each_stage_have_the_keys_of_that_stage_and_numbers_that_come_once() -> None:
-    rows = Wandering(stages(10))
+    rows = Keyed([keys_of(stage) for stage in stages(10)])
     first = rows.messages(100, start_ms=1_000, rate_per_s=10_000)
     later = rows.messages(100, start_ms=1_000 + 12_000, rate_per_s=10_000)
 
@@ -181,3 +195,61 @@ def test_where_merging_shrinks_nothing_it_is_given_up_and_costs_hardly_anything(
     assert auto.ended_with != "split"
     assert auto.rows_per_second > 0.99 * hashed.rows_per_second
     assert msgspec.json.decode(msgspec.json.encode(auto), type=SkewRun) == auto
+
+
+def test_strategies_on_real_processes_are_told() -> None:
+    run = StrategyRun(
+        stream="Zipf 1.2",
+        strategy="auto",
+        part=0.125,
+        rows_per_second=59_876.4,
+        behind_s=2.0,
+        rows_ratio=1.5,
+        use_ratio=1.2,
+        moves=3,
+        assistants=1,
+        segments=7,
+        ended_with="greedy",
+        reasons=["uneven"],
+        problems=["window 0 is missing"],
+    )
+
+    text = section(StrategiesReport(environment(), [run]))
+
+    assert (
+        "| Zipf 1.2, auto | 12.5 | 59,876 | 2.0 | 1.50 | 1.20 | 3 | 1 | 7 | greedy | no |" in text
+    )
+    assert "- Zipf 1.2, auto: window 0 is missing" in text
+
+
+def test_half_of_the_rows_are_of_the_keys_of_one_bucket() -> None:
+    keys = keys_of_stream(HALF_IN_A_BUCKET)
+    shares = sorted(set(keys.shares))
+    hot = keys.shares.count(shares[-1])
+
+    assert len(shares) == 2
+    assert hot * shares[-1] == pytest.approx(0.5)
+    assert hot / len(keys.shares) == pytest.approx(1 / REAL_BUCKETS, rel=0.1)
+
+
+def test_processes_stand_still_and_run_in_turn_and_all_run_at_the_end() -> None:
+    def state(process: subprocess.Popen[bytes]) -> str:
+        return Path(f"/proc/{process.pid}/stat").read_text().split()[2]
+
+    with ExitStack() as running:
+        spinning = [
+            running.enter_context(subprocess.Popen([sys.executable, "-c", "while True: pass"]))
+            for _ in range(2)
+        ]
+        for process in spinning:
+            running.callback(process.kill)
+        seen: list[set[str]] = [set() for _ in spinning]
+        with in_turn([each.pid for each in spinning], 0.4):
+            deadline = time.monotonic() + 30
+            while not all({"T", "R"} <= each for each in seen) and time.monotonic() < deadline:
+                for states, process in zip(seen, spinning, strict=True):
+                    states.add(state(process))
+        at_the_end = [state(process) for process in spinning]
+
+    assert all({"T", "R"} <= each for each in seen)
+    assert at_the_end == ["R", "R"]
