@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from statistics import fmean
 
 from mars.machines.balancing import ReducerLoad, deviation
 from mars.types import Bucket, MemberId
@@ -120,7 +121,11 @@ def _capacities(reducers: Mapping[MemberId, ReducerLoad]) -> str:
 def as_seen(
     reducers: Mapping[MemberId, ReducerLoad], strategy: Strategy
 ) -> dict[MemberId, ReducerLoad]:
-    """The loads as the strategy weighs them: HASH and GREEDY heed no capacities."""
-    if strategy in {Strategy.WEIGHTED, Strategy.SPLIT}:
+    """The loads as the strategy weighs them: to HASH and GREEDY all machines are equal.
+
+    Each then has the mean capacity, not a whole processor: of less, less is uneven.
+    """
+    if strategy in {Strategy.WEIGHTED, Strategy.SPLIT} or not reducers:
         return dict(reducers)
-    return {member: replace(load, capacity=1.0) for member, load in reducers.items()}
+    mean = fmean(load.capacity for load in reducers.values())
+    return {member: replace(load, capacity=mean) for member, load in reducers.items()}

@@ -102,6 +102,15 @@ def test_a_reducer_of_half_the_capacity_counts_as_twice_as_busy() -> None:
     assert (move.source, move.target) == (A, B)
 
 
+def test_equal_machines_that_may_use_little_of_a_core_are_uneven_sooner() -> None:
+    loads = {A: reducer({0: 0.08, 1: 0.08}), B: reducer({2: 0.02, 3: 0.02})}
+    small = {member: replace(load, capacity=0.2) for member, load in loads.items()}
+
+    assert spread(as_seen(loads, Strategy.GREEDY), frozenset(), LIMITS, 4) == []
+    moves = spread(as_seen(small, Strategy.GREEDY), frozenset(), LIMITS, 4)
+    assert [(move.bucket, move.source, move.target) for move in moves] == [(0, A, B)]
+
+
 def test_buckets_are_placed_by_capacity() -> None:
     shares = Counter(place(12, {}, frozenset({A, B, C}), None, {A: 0.5, B: 0.5}).values())
 
