@@ -8,21 +8,18 @@ Times are epoch milliseconds. Answers may grow members that this release does no
 from __future__ import annotations
 
 import json
-import re
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
-from http import HTTPStatus
 from threading import Event
 from time import monotonic, sleep
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Self
 from urllib.parse import quote
 
 import httpx
-import msgspec
 
 from mars.answers import (
     AllFigures,
@@ -49,43 +46,26 @@ from mars.answers import (
     Tasks,
     Validation,
     Why,
-    WindowSource,
 )
 from mars.audits import DeadRows, Incident, Incidents, Verification, WindowLedger
 from mars.cluster_file import find_api
 from mars.errors import (
-    Conflict,
-    Forbidden,
     JobCancelled,
     JobFailed,
     MarsError,
-    NotAuthenticated,
-    NotFound,
     Rejected,
-    RequestError,
-    SettingsError,
-    SqlError,
-    TooMany,
     Unavailable,
-    VersionMismatch,
     WaitedTooLong,
 )
 from mars.settings import load, surroundings
 from mars.types import TaskName, Topic
+from mars.wire import AnswerType, authorization, base_url, decode, events, refusal, shown
 
 if TYPE_CHECKING:
     from mars.adapters.kafka.consuming import KafkaResultConsumer
 
 URL = "http://127.0.0.1:8080"
 """Where `mars up` has its API unless told otherwise."""
-
-PORT_MAX = 65_535
-
-ADDRESS_CHARACTERS_SHOWN = 100
-"""Of an address that is none: it may be a whole file."""
-
-_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
-"""What may stand behind `Bearer` (RFC 6750); whether it is a key that is known, the API says."""
 
 TIMEOUT_S = 30.0
 """For one answer, unless told otherwise: a change of a task may wait 5 s for the leader, a look
@@ -119,29 +99,6 @@ GIVEN_UP: ContextVar[Event | None] = ContextVar("given_up", default=None)
 
 SILENCE_S = 60.0
 """Longest silence of an event stream: the API sends a comment every 15 s."""
-
-
-class _Problem(msgspec.Struct, frozen=True):
-    """A problem document."""
-
-    title: str = ""
-    status: int = 0
-    detail: str = ""
-    line: int | None = None
-    column: int | None = None
-    service: str | None = None
-
-
-AnswerType = TypeVar("AnswerType")
-
-_REFUSALS: Mapping[int, type[RequestError]] = {
-    HTTPStatus.UNAUTHORIZED: NotAuthenticated,
-    HTTPStatus.FORBIDDEN: Forbidden,
-    HTTPStatus.NOT_FOUND: NotFound,
-    HTTPStatus.CONFLICT: Conflict,
-    HTTPStatus.PRECONDITION_FAILED: VersionMismatch,
-    HTTPStatus.TOO_MANY_REQUESTS: TooMany,
-}
 
 
 class Client:
@@ -371,8 +328,8 @@ class Client:
             try:
                 if response.is_error:
                     response.read()
-                    raise _refusal(response)
-                yield from _events(response.iter_bytes(), reached or _ignore)
+                    raise refusal(response)
+                yield from events(response.iter_bytes(), reached or _ignore)
             finally:
                 response.close()
 
@@ -575,7 +532,7 @@ class Client:
         """Whether the API has every server it needs; that it has not is no error here."""
         with self._talking():
             response = self._http.get("/readyz")
-        return _decode(response, Readiness)
+        return decode(response, Readiness)
 
     # ---------------------------------------------------------------------------- the wire
 
@@ -593,7 +550,7 @@ class Client:
         answer = self._send(
             method, path, body=body, query=query, headers=headers, timeout_s=timeout_s
         )
-        return _decode(answer, kind)
+        return decode(answer, kind)
 
     def _limits(self, timeout_s: float) -> httpx.Timeout:
         """For an answer within so long; a connection takes no longer than any other one may."""
@@ -620,7 +577,7 @@ class Client:
                 timeout=self._limits(self._timeout_s if timeout_s is None else timeout_s),
             )
         if response.is_error:
-            raise _refusal(response)
+            raise refusal(response)
         return response
 
     @contextmanager
@@ -666,45 +623,6 @@ def trouble_of(query: Query, waited_s: float) -> str:
     return ""
 
 
-def base_url(address: str) -> httpx.URL:
-    """An API's address. Raises SettingsError, which names it, where it cannot be one."""
-    try:
-        url = httpx.URL(address)
-    except httpx.InvalidURL as error:
-        raise _no_address(address, str(error)) from error
-    if url.scheme not in {"http", "https"} or not url.host:
-        raise _no_address(address, "it does not begin with http:// or https:// and a host")
-    if url.port is not None and not 0 < url.port <= PORT_MAX:
-        raise _no_address(address, f"ports are 1 to {PORT_MAX}")
-    return url
-
-
-def _no_address(address: str, why: str) -> SettingsError:
-    told = f"{shown(address)[:ADDRESS_CHARACTERS_SHOWN]!r} is no address of an API: {why};"
-    return SettingsError(f"{told} write it as http://127.0.0.1:8080 (--api, MARS_API or url=).")
-
-
-def shown(address: object) -> str:
-    """An address for people: a name or key before its `@` is for the server alone."""
-    return re.sub(r"//[^/?#]*@", "//", str(address))
-
-
-def authorization(key: str | None) -> dict[str, str]:
-    """The header that shows a key to the API, without the blanks around it that files leave there.
-
-    Raises SettingsError, which does not repeat the key, where it cannot be one.
-    """
-    kept = (key or "").strip()
-    if not kept:
-        return {}
-    if _TOKEN.fullmatch(kept) is None:
-        raise SettingsError(
-            "The API key (MARS_KEY, or key=) has characters that no key has: give it as "
-            "`mars key create` has printed it, and nothing else."
-        )
-    return {"Authorization": f"Bearer {kept}"}
-
-
 def _segment(name: str) -> str:
     return quote(name, safe="")
 
@@ -717,67 +635,5 @@ def _task(name: str) -> str:
     return f"/v1/tasks/{_segment(name)}"
 
 
-def _decode(response: httpx.Response, kind: type[AnswerType]) -> AnswerType:
-    try:
-        return msgspec.json.decode(response.content, type=kind)
-    except msgspec.MsgspecError as error:
-        raise Unavailable(
-            "api", f"{shown(response.url)} answered something else ({error}); is it a Mars API?"
-        ) from error
-
-
-def _refusal(response: httpx.Response) -> RequestError | Unavailable:
-    """The error that a problem document stands for."""
-    try:
-        problem = msgspec.json.decode(response.content, type=_Problem)
-    except msgspec.MsgspecError:
-        problem = _Problem()
-    detail = problem.detail or f"{shown(response.url)} answered {response.status_code}"
-    if response.is_server_error:
-        service = problem.service or "api"
-        return Unavailable(service, detail.removeprefix(f"{service} is not available: "))
-    if problem.line is not None and problem.column is not None:
-        return SqlError(detail, problem.line, problem.column)
-    return _REFUSALS.get(response.status_code, Rejected)(detail)
-
-
 def _ignore(_place: str) -> None:
     """Nobody asks from where one can go on."""
-
-
-def _events(pieces: Iterable[bytes], reached: Callable[[str], None]) -> Iterator[ResultEvent]:
-    """Server-sent events named `result`, with the `source` before them; others are passed over.
-
-    `reached` is told every id, that of a row when the next one is asked for.
-    """
-    event, identity, data = b"", b"", b""
-    source: WindowSource | None = None
-    for line in _lines(pieces):
-        name, _, value = line.partition(b": ")
-        match name:
-            case b"event":
-                event = value
-            case b"id":
-                identity = value
-            case b"data":
-                data = value
-            case b"":
-                place = identity.decode()
-                if event == b"result":
-                    partition, _, offset = identity.partition(b"/")[0].partition(b":")
-                    yield ResultEvent(int(partition), int(offset), data, place, source)
-                elif event == b"source":
-                    source = msgspec.json.decode(data, type=WindowSource)
-                if place:
-                    reached(place)
-                event, identity, data = b"", b"", b""
-            case _:
-                pass
-
-
-def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    r"""Lines that end with `\n` only: a row may hold every other character that ends lines."""
-    rest = b""
-    for piece in pieces:
-        *lines, rest = (rest + piece).split(b"\n")
-        yield from lines

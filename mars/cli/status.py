@@ -15,10 +15,10 @@ from mars.answers import Balance, Member
 from mars.cli.shared import output, print_json
 from mars.cli.tables import clock, number, table
 from mars.cli.top import members_table
-from mars.client import authorization, base_url, shown
 from mars.cluster_file import ClusterFile, find_api, running_cluster
 from mars.errors import NotFound
 from mars.settings import surroundings
+from mars.wire import authorization, base_url, shown
 
 ANSWER_S = 5.0
 """Longest answer of the API; it reads ZooKeeper and Redis for it."""
