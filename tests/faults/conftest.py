@@ -27,6 +27,9 @@ bucket_rest_s = 5.0
 """
 """A bucket that was lent goes home within seconds, half a minute and a minute by default."""
 
+FOUR_BUCKETS = ("--buckets", "4")
+"""Each commits and saves its panes every two seconds, which costs more than the rows do."""
+
 NO_BULK = ("--bulk", "0")
 """Nothing here has a history for Spark; to start the process takes a second of a processor."""
 
@@ -50,7 +53,8 @@ snapshot_every_ms = {snapshot_every_ms}
 def one_for_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MarsCluster]:
     """What has survived some faults has to survive the next ones too."""
     folder = tmp_path_factory.mktemp("faults")
-    yield from running_mars(folder, *NO_BULK, settings=settings() + SOON_AGAIN)
+    options = (*FOUR_BUCKETS, *NO_BULK)
+    yield from running_mars(folder, *options, settings=settings() + SOON_AGAIN)
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +66,7 @@ def mars(one_for_all: MarsCluster) -> Iterator[MarsCluster]:
 @pytest.fixture(scope="module")
 def servers_only(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MarsCluster]:
     """Servers and API; each test brings the mappers and reducers that it torments."""
-    options = ("--mappers", "0", "--reducers", "0", "--buckets", "4", *NO_BULK)
+    options = ("--mappers", "0", "--reducers", "0", *FOUR_BUCKETS, *NO_BULK)
     yield from running_mars(tmp_path_factory.mktemp("faults"), *options, settings=settings())
 
 
