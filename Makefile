@@ -28,6 +28,8 @@ check unit test: export PYTHONHASHSEED = 0
 # only compute took a third more of the processors.
 check unit test: export POLARS_MAX_THREADS = 1
 check unit test: export OPENBLAS_NUM_THREADS = 1
+# Where a machine asks for no compiled files, each of hundreds of processes compiled all of Mars.
+unexport PYTHONDONTWRITEBYTECODE
 
 install: $(STAMP) jars
 
@@ -43,9 +45,8 @@ $(STAMP): requirements-dev.lock pyproject.toml
 	fi; \
 	[ -x $(RUN)/python ] || $$python -m venv --clear $(VENV)
 	@echo "Installing what Mars needs into $(VENV) (some minutes the first time)."
-	@# Python compiles what is used when it is used; to compile all takes half as long as the rest.
 	@$(RUN)/python -m pip install --quiet --disable-pip-version-check --require-hashes \
-	  --no-compile -r requirements-dev.lock
+	  -r requirements-dev.lock
 	@$(RUN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
 	  --no-build-isolation -e .
 	@touch $@

@@ -32,7 +32,7 @@ LOAD_S = 300.0
 ROWS = 2_000
 """Read between two blows: two seconds of them, or more where the producer had to wait too."""
 
-WINDOW_S = 1
+WINDOW_S = 2
 
 
 @pytest.fixture(scope="module")
