@@ -36,6 +36,9 @@ IN_SYNC_MIN = 2
 SILENT_MS = 4_000
 """After which others lead what a silent broker led; 9 s by default, which a test would wait for."""
 
+PATIENCE_MS = 600_000
+"""How long a broker asks to be let in before it ends by itself; a minute by default."""
+
 ANSWER_S = 20
 WORKERS = ("mapper-1", "mapper-2", "reducer-1", "reducer-2")
 
@@ -150,6 +153,11 @@ def _brokers(data: Path) -> list[KafkaServer]:
                 "controller.quorum.voters": ",".join(voters),
                 "broker.session.timeout.ms": str(SILENT_MS),
                 "broker.heartbeat.interval.ms": str(SILENT_MS // 4),
+                # Where all wait for a processor, a leader of the controllers is silent for longer
+                # than the default of 2 s, and none led for long enough to let a broker in.
+                "controller.quorum.fetch.timeout.ms": str(SILENT_MS),
+                "controller.quorum.election.timeout.ms": str(SILENT_MS // 2),
+                "initial.broker.registration.timeout.ms": str(PATIENCE_MS),
                 "min.insync.replicas": str(IN_SYNC_MIN),
                 "offsets.topic.replication.factor": str(BROKERS),
                 "transaction.state.log.replication.factor": str(BROKERS),
