@@ -55,7 +55,7 @@ jars: $(STAMP)
 	@$(RUN)/python -m mars.local.jars kafka
 	@$(RUN)/python -m mars.local.archive
 
-# mypy takes one core for as long as the tests take two.
+# The linters keep one core busy and leave the other idle; beside them the tests have both.
 check: $(STAMP)
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint unit
 

@@ -96,11 +96,12 @@ class KafkaServer(Child):
     def prepare(self) -> None:
         """Write the configuration; format the data folder the first time."""
         self.data.mkdir(parents=True, exist_ok=True)
-        lines = [f"{key}={value}" for key, value in self._all_properties().items()]
+        properties = self._all_properties()
+        lines = [f"{key}={value}" for key, value in properties.items()]
         _write(self.data / "server.properties", lines)
         _write(self.data / "log4j2.properties", _log4j())
         if not (self.data / "topics" / "meta.properties").exists():
-            self._format()
+            self._format(properties["node.id"])
 
     def command(self) -> Sequence[str]:
         """The broker's own main class."""
@@ -118,7 +119,7 @@ class KafkaServer(Child):
         settings = Settings(kafka=KafkaSettings(bootstrap=self.bootstrap))
         return kafka_ready(settings, PROBE_S)
 
-    def _format(self) -> None:
+    def _format(self, node: str) -> None:
         """As Kafka's tool does it. What that wrote the first time is kept beside its jars: the tool
         is a Java machine of its own, and takes as much of a processor as the start of the broker.
         """
@@ -132,7 +133,7 @@ class KafkaServer(Child):
         shutil.copyfile(kept, topics / CHECKPOINT)
         identity = self.data / "meta.properties"
         lines = ["version=1", f"cluster.id={self._cluster}", f"directory.id={new_kafka_id()}"]
-        _write(identity, [*lines, f"node.id={self._all_properties()['node.id']}"])
+        _write(identity, [*lines, f"node.id={node}"])
         # The last step: a folder is formatted when it has this file.
         identity.replace(topics / identity.name)
 

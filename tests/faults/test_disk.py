@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conftest import missing_kafka, missing_valkey, need
-from tests.faults.conftest import NO_BULK
+from tests.faults.conftest import FOUR_BUCKETS, NO_BULK
 from tests.support.cluster import MarsCluster, wait_for
 from tests.support.disk import SmallDisk, missing_right
 from tests.support.load import Load
@@ -35,7 +35,7 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallDisk]:
 
 
 def test_15_a_full_disk_is_named_and_costs_nothing_once_there_is_room(disk: SmallDisk) -> None:
-    mars = MarsCluster(disk.folder.parent, "--buckets", "4", *NO_BULK)
+    mars = MarsCluster(disk.folder.parent, *FOUR_BUCKETS, *NO_BULK)
     try:
         with Load(mars, "f15", seconds=20, rows_per_s=500).running() as load:
             wait_for("rows", lambda: mars.client.ledger("f15").read > 0)

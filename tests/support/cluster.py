@@ -32,12 +32,11 @@ WAIT_S = 120.0
 ROWS_AT_ONCE = 10_000
 """Of a topic that is read."""
 
-Answer = TypeVar("Answer")
-
-
 PAUSE_S, PAUSE_MAX_S = 0.1, 0.5
 PAUSE_SHARE = 0.05
 """Of the time that has gone by, between two looks: each takes a processor some milliseconds."""
+
+Answer = TypeVar("Answer")
 
 
 def wait_for(
