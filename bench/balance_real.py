@@ -7,42 +7,22 @@ numbers, each of which comes once, and a reducer has something to do for each ro
 
 from __future__ import annotations
 
-import tempfile
 import time
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, pstdev
 
 import msgspec
-import polars as pl
 
-from bench.clusters import cluster
 from bench.environment import Environment, environment
-from bench.errors import BenchError
-from bench.flows import declaration
-from bench.pacing import Pace, Pacer, Sent
-from bench.processes import Watched, look
+from bench.loaded_reducers import LOOK_S, REDUCERS, Job, Loaded, Say, loaded
 from bench.results import FOLDER, save
-from bench.rows import WindowResult, by_window, decode_results
 from bench.tables import Grid
-from bench.topics import Topics
 from bench.wandering import Stage, keys_of, stages
 from mars.answers import Move
-from mars.client import Client
-from mars.local.cluster import Options
-from mars.local.supervisor import Supervisor
-from mars.plan import Format
-from mars.settings import BalanceSettings, Settings, to_toml
-
-Say = Callable[[str], None]
+from mars.settings import BalanceSettings, Settings
 
 NAME = "wandering"
-REDUCERS, MAPPERS, BUCKETS, PARTITIONS = 4, 2, 16, 4
-RATE = 60_000
-ROWS_PER_MESSAGE = 150
-"""A message for each partition every 10 ms."""
-
 WINDOW_S = 5
 STAGE_S = 30
 
@@ -58,15 +38,13 @@ BALANCE = BalanceSettings(
     imbalance_max=IMBALANCE_MAX, gain_min=0.002, cooldown_s=10.0, bucket_rest_s=20.0
 )
 
-LOOK_S = 2.0
 TELL_S = 30.0
 """Between two words about how long it takes."""
 
 SETTLE_S = 20.0
 """After the first row: processes warm up, tasks are taken up. The stages begin with the rows."""
 
-DRAIN_S = 60.0
-"""From the last row until the last window that can close has come."""
+JOB = Job(NAME, QUERY, WINDOW_S, drain_s=60.0)
 
 
 class RealPoint(msgspec.Struct, frozen=True, array_like=True):
@@ -120,60 +98,21 @@ def real_session(say: Say, folder: Path = FOLDER, stage_s: int = STAGE_S) -> Fin
 
 
 def _run(steps: list[Stage], stage_s: int, say: Say, *, moving: bool) -> RealRun:
-    with tempfile.TemporaryDirectory(prefix="mars-balance-") as name:
-        folder = Path(name)
-        config = folder / "balance.toml"
-        balance = BALANCE if moving else replace(BALANCE, enabled=False)
-        config.write_text(to_toml(Settings(balance=balance)), "utf-8")
-        options = Options(
-            data=folder / "data",
-            mappers=MAPPERS,
-            reducers=REDUCERS,
-            bulk=0,
-            buckets=BUCKETS,
-            config=config,
-        )
-        with cluster(options) as supervisor, Client(supervisor.addresses.api) as client:
-            Topics(supervisor.addresses.kafka).make(NAME, PARTITIONS)
-            client.put_stream(NAME, declaration(NAME, Format.NDJSON))
-            client.create_task(NAME, QUERY)
-            seconds = steps[-1].second + stage_s
-            return _measured(supervisor, client, steps, seconds, say, moving=moving)
+    balance = BALANCE if moving else replace(BALANCE, enabled=False)
+    with loaded(JOB, Settings(balance=balance), list(map(keys_of, steps))) as found:
+        return _measured(found, steps[-1].second + stage_s, say, moving=moving)
 
 
-def _measured(
-    supervisor: Supervisor,
-    client: Client,
-    steps: list[Stage],
-    seconds: int,
-    say: Say,
-    *,
-    moving: bool,
-) -> RealRun:
-    pace = Pace(
-        supervisor.addresses.kafka,
-        NAME,
-        PARTITIONS,
-        RATE,
-        groups=0,
-        window_ms=WINDOW_S * 1000,
-        rows_per_message=ROWS_PER_MESSAGE,
-        keys=tuple(map(keys_of, steps)),
-    )
-    pacer, watch = Pacer(pace), _Watch(supervisor, client)
-    try:
-        pacer.begin()
-        begun, told = time.monotonic(), 0.0
-        while (second := time.monotonic() - begun) < seconds:
-            time.sleep(LOOK_S)
-            watch.look(time.monotonic() - begun)
-            if second >= told:
-                say(f"{'with' if moving else 'without'} moves: {seconds - second:.0f} s to go")
-                told += TELL_S
-        sent = pacer.finish()
-    finally:
-        pacer.stop()
-    problems = wrong_windows(Topics(supervisor.addresses.kafka), NAME, sent)
+def _measured(found: Loaded, seconds: int, say: Say, *, moving: bool) -> RealRun:
+    watch = _Watch(found)
+    begun, told = time.monotonic(), 0.0
+    while (second := time.monotonic() - begun) < seconds:
+        time.sleep(LOOK_S)
+        watch.look(time.monotonic() - begun)
+        if second >= told:
+            say(f"{'with' if moving else 'without'} moves: {seconds - second:.0f} s to go")
+            told += TELL_S
+    sent = found.pacer.finish()
     return RealRun(
         name="with moves" if moving else "without moves",
         moving=moving,
@@ -182,76 +121,26 @@ def _measured(
         moves=len(watch.moves),
         reasons=[move.reason for _, move in sorted(watch.moves.items())][:5],
         points=watch.points,
-        problems=problems,
+        problems=found.wrong_windows(sent),
     )
 
 
 class _Watch:
     """What the reducers use, and which buckets move."""
 
-    def __init__(self, supervisor: Supervisor, client: Client) -> None:
-        self._client = client
-        self._watched = [
-            Watched(one.name, one.pid, server=False)
-            for one in supervisor.roles
-            if one.role == "reducer" and one.pid is not None
-        ]
-        self._before = self._used()
-        self._at_s = time.monotonic()
+    def __init__(self, found: Loaded) -> None:
+        self._found = found
         self.points: list[RealPoint] = []
         self.moves: dict[tuple[int, int], Move] = {}
 
-    def _used(self) -> dict[str, float]:
-        return {name: use.cpu_s for name, use in look(self._watched).items()}
-
     def look(self, second: float) -> None:
         """One look."""
-        now_s, used = time.monotonic(), self._used()
-        uses = [
-            round((used[name] - before) / (now_s - self._at_s), 4)
-            for name, before in self._before.items()
-        ]
-        self._before, self._at_s = used, now_s
+        uses = [round(use, 4) for use in self._found.uses()]
         self.points.append(RealPoint(round(second, 1), uses))
-        balance = self._client.cluster().balance
+        balance = self._found.client.cluster().balance
         for move in balance.moves if balance else ():
             if "use is uneven" in move.reason:
                 self.moves[move.at, move.bucket] = move
-
-
-def wrong_windows(topics: Topics, task: str, sent: Sent, drain_s: float = DRAIN_S) -> list[str]:
-    """What is wrong with the windows that must have closed, a sentence each. Raises BenchError
-    when the last of them has not come after `drain_s`.
-    """
-    *closed, _last_but_one, _last = sorted(sent.windows)
-    found = _results(topics, task, closed[-1], drain_s)
-    said = []
-    for start in closed:
-        result = found.get(start)
-        if result is None:
-            said.append(f"window {start} is missing")
-        elif result.doubled or result.rows != sent.windows[start]:
-            said.append(f"window {start} had {sent.windows[start]} rows, and came as {result}")
-    return said
-
-
-def _results(topics: Topics, task: str, last: int, drain_s: float) -> Mapping[int, WindowResult]:
-    """By window, once the `last` one is there with all its buckets."""
-    output, deadline = f"mars.results.{task}", time.monotonic() + drain_s
-    before = -1
-    while True:
-        frames = [
-            decode_results(message.value() or b"" for message in messages)
-            for messages in topics.read(output, topics.ends(output))
-        ]
-        found = by_window(pl.concat(frames)) if frames else {}
-        rows = found[last].rows if last in found else 0
-        if rows and rows == before:
-            return found
-        if time.monotonic() > deadline:
-            raise BenchError(f"Window {last} has not come {drain_s:.0f} s after the last row.")
-        before = rows
-        time.sleep(LOOK_S)
 
 
 def grids(report: RealBalanceReport) -> list[Grid]:

@@ -78,11 +78,12 @@ def _even(keys: int) -> Rows:
     return np.full(keys, 1 / keys)
 
 
+ZIPF, ONE_KEY = "Zipf 1.2", "one key takes half"
 UNMERGEABLE = "half, nothing to merge"
 
 STREAMS: Mapping[str, tuple[Shares, tuple[float, ...]]] = {
-    "Zipf 1.2": (_zipf, EQUAL),
-    "one key takes half": (_half, EQUAL),
+    ZIPF: (_zipf, EQUAL),
+    ONE_KEY: (_half, EQUAL),
     "even, uneven machines": (_even, UNEQUAL),
     UNMERGEABLE: (_half, EQUAL),
 }

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 import signal
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -22,40 +21,34 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Literal, get_args
+from typing import get_args
 
 import msgspec
 import numpy as np
 import polars as pl
 
-from bench.balance_real import LOOK_S, MAPPERS, PARTITIONS, REDUCERS, Say, wrong_windows
-from bench.balance_skew import STREAMS
-from bench.clusters import cluster
+from bench.balance_skew import ONE_KEY, STREAMS, ZIPF
 from bench.environment import Environment, environment
-from bench.flows import declaration
-from bench.pacing import Pace, Pacer
-from bench.processes import Watched, look
+from bench.errors import BenchError
+from bench.loaded_reducers import BUCKETS, LOOK_S, RATE, Job, Loaded, Say, loaded
 from bench.results import FOLDER, save
 from bench.tables import Grid
-from bench.topics import Topics
 from bench.wandering import KEYS, Keys, names_of_keys
 from mars.answers import Balance
-from mars.client import Client
 from mars.codec.canonical import buckets_of_keys
-from mars.local.cluster import Options
-from mars.local.supervisor import Supervisor
-from mars.plan import Format, ValueType
+from mars.plan import ValueType
 from mars.ports.loads import MoveKind
-from mars.settings import BalanceSettings, ClusterSettings, ReducerSettings, Settings, to_toml
+from mars.settings import (
+    BalanceSettings,
+    ClusterSettings,
+    ReducerSettings,
+    Settings,
+    StrategyName,
+)
 from mars.types import TaskName
 
-Choice = Literal["hash", "greedy", "weighted", "split", "auto"]
-
 NAME = "skewed"
-BUCKETS = 16
 HOT_BUCKET = 0
-RATE = 60_000
-ROWS_PER_MESSAGE = 150
 WINDOW_S = 2
 QUERY = (
     f"SELECT sip, type, timestamp, count(*) FROM {NAME} "
@@ -83,16 +76,13 @@ PART_MIN = 0.02
 LOG_BYTES_MAX = 16_000_000
 """Little, so that it is full within the time of a run."""
 
-DRAIN_S = 240.0
-"""From the last row until the last window has come, of a reducer that is far behind."""
+JOB = Job(NAME, QUERY, WINDOW_S, drain_s=240.0)
+"""A reducer may be far behind at the end."""
 
-BALANCE = BalanceSettings(
-    imbalance_max=0.03, gain_min=0.002, cooldown_s=5.0, bucket_rest_s=15.0, fewer_after_s=600.0
-)
+BALANCE = BalanceSettings(imbalance_max=0.03, gain_min=0.002, cooldown_s=5.0, bucket_rest_s=15.0)
 """Quicker than by default, for a run of a minute; in cores, of which a reducer here has little."""
 
 HALF_IN_A_BUCKET = "half in a bucket"
-ZIPF, ONE_KEY = "Zipf 1.2", "one key takes half"
 
 
 class StrategyRun(msgspec.Struct, frozen=True):
@@ -142,20 +132,18 @@ def strategies_session(
     say: Say,
     folder: Path = FOLDER,
     streams: Sequence[str] = (ZIPF, ONE_KEY, HALF_IN_A_BUCKET),
-    strategies: Sequence[Choice] = get_args(Choice),
+    strategies: Sequence[StrategyName] = get_args(StrategyName),
 ) -> Finished:
     """Every stream with every strategy; saves the figures. Raises MarsError."""
     about, runs = environment(), []
     for stream in streams:
         keys = keys_of_stream(stream)
-        with _running(BALANCE, 1.0, keys) as trial:
-            time.sleep(FREE_S / 2)
-            part = max(PART_MIN, fmean(trial.uses_over(FREE_S / 2).values()) / SHARE)
+        part = _part(keys)
         say(f"{stream}: each reducer may run {100 * part:.1f} % of the time")
         for strategy in strategies:
-            balance = replace(BALANCE, strategy=strategy)
-            with _running(balance, min(1.0, part), keys) as trial, in_turn(trial.pids, part):
-                runs.append(trial.measured(stream, strategy, part))
+            settings = _settings(replace(BALANCE, strategy=strategy), capacity=part)
+            with loaded(JOB, settings, [keys]) as found, in_turn(found.pids, part):
+                runs.append(_measured(found, stream, strategy, part))
             say(f"{runs[-1].name}: {runs[-1].rows_per_second:,.0f} rows/s")
     report = StrategiesReport(about, runs)
     return Finished(report, save(report, "balance-strategies", folder, compact=True))
@@ -209,111 +197,60 @@ def _signal(pid: int, number: int) -> None:
         os.kill(pid, number)
 
 
-@contextmanager
-def _running(balance: BalanceSettings, capacity: float, keys: Keys) -> Iterator[_Trial]:
-    """A cluster that gets rows from now on."""
-    with tempfile.TemporaryDirectory(prefix="mars-strategies-") as name:
-        folder = Path(name)
-        config = folder / "balance.toml"
-        settings = Settings(
-            balance=balance,
-            reducer=ReducerSettings(capacity=capacity),
-            cluster=ClusterSettings(log_bytes_max=LOG_BYTES_MAX),
-        )
-        config.write_text(to_toml(settings), "utf-8")
-        options = Options(
-            data=folder / "data",
-            mappers=MAPPERS,
-            reducers=REDUCERS,
-            bulk=0,
-            buckets=BUCKETS,
-            config=config,
-        )
-        with cluster(options) as supervisor, Client(supervisor.addresses.api) as client:
-            Topics(supervisor.addresses.kafka).make(NAME, PARTITIONS)
-            client.put_stream(NAME, declaration(NAME, Format.NDJSON))
-            client.create_task(NAME, QUERY)
-            trial = _Trial(supervisor, client, keys)
-            trial.pacer.begin()
-            try:
-                yield trial
-            finally:
-                trial.pacer.stop()
+def _settings(balance: BalanceSettings, capacity: float) -> Settings:
+    return Settings(
+        balance=balance,
+        reducer=ReducerSettings(capacity=capacity),
+        cluster=ClusterSettings(log_bytes_max=LOG_BYTES_MAX),
+    )
 
 
-class _Trial:
-    """One cluster with its load, and what is seen of it."""
+def _part(keys: Keys) -> float:
+    """Of the time, in which reducers together can do what they do without stops, by SHARE."""
+    with loaded(JOB, _settings(BALANCE, capacity=1.0), [keys]) as found:
+        time.sleep(FREE_S / 2)
+        found.uses()
+        time.sleep(FREE_S / 2)
+        return min(1.0, max(PART_MIN, fmean(found.uses()) / SHARE))
 
-    def __init__(self, supervisor: Supervisor, client: Client, keys: Keys) -> None:
-        self._client = client
-        self._topics = Topics(supervisor.addresses.kafka)
-        self._watched = [
-            Watched(one.name, one.pid, server=False)
-            for one in supervisor.roles
-            if one.role == "reducer" and one.pid is not None
-        ]
-        self.pacer = Pacer(
-            Pace(
-                supervisor.addresses.kafka,
-                NAME,
-                PARTITIONS,
-                RATE,
-                groups=0,
-                window_ms=WINDOW_S * 1000,
-                rows_per_message=ROWS_PER_MESSAGE,
-                keys=(keys,),
-            )
-        )
 
-    @property
-    def pids(self) -> list[int]:
-        """Of the reducers."""
-        return [each.pid for each in self._watched]
+def _measured(found: Loaded, stream: str, strategy: str, part: float) -> StrategyRun:
+    """Rows come for COMING_S; then what has come out is compared with what went in.
 
-    def _used(self) -> dict[str, float]:
-        return {name: use.cpu_s for name, use in look(self._watched).items()}
-
-    def uses_over(self, seconds: float) -> dict[str, float]:
-        """What each reducer uses of a core, from now on."""
-        begun_s, before = time.monotonic(), self._used()
-        time.sleep(seconds)
-        took_s = time.monotonic() - begun_s
-        return {name: (used - before[name]) / took_s for name, used in self._used().items()}
-
-    def measured(self, stream: str, strategy: str, part: float) -> StrategyRun:
-        """Rows come for COMING_S; then what has come out is compared with what went in."""
-        time.sleep(COMING_S / 2)
-        emitted, begun_s = self._client.ledger(NAME).emitted, time.monotonic()
-        uses: list[dict[str, float]] = []
-        seen: list[Balance] = []
-        while time.monotonic() - begun_s < COMING_S / 2:
-            uses.append(self.uses_over(LOOK_S))
-            if (balance := self._client.cluster().balance) is not None:
-                seen.append(balance)
-        ledger, took_s = self._client.ledger(NAME), time.monotonic() - begun_s
-        sent = self.pacer.finish()
-        members = self._client.cluster().members
-        last = seen[-1]
-        mean = [fmean(use[name] for use in uses) for name in uses[0]]
-        return StrategyRun(
-            stream=stream,
-            strategy=strategy,
-            part=round(part, 4),
-            rows_per_second=(ledger.emitted - emitted) / took_s,
-            behind_s=round((sent.rows - ledger.emitted) / RATE, 1),
-            rows_ratio=round(fmean(balance.rows_ratio for balance in seen), 2),
-            use_ratio=round(max(mean) / max(min(mean), 0.001), 2),
-            moves=sum(n for kind, n in last.moves_by_kind.items() if kind != MoveKind.MEMBERS),
-            assistants=max(
-                (len(each.assistants) for balance in seen for each in balance.assisted), default=0
-            ),
-            segments=round(
-                sum(member.load.get("assisted_segments_total", 0) for member in members)
-            ),
-            ended_with=last.strategy,
-            reasons=[move.reason for move in last.moves if move.kind != MoveKind.MEMBERS][:5],
-            problems=wrong_windows(self._topics, NAME, sent, DRAIN_S),
-        )
+    Raises BenchError where no leader has told of the balance.
+    """
+    time.sleep(COMING_S / 2)
+    emitted, begun_s = found.client.ledger(NAME).emitted, time.monotonic()
+    found.uses()
+    seen: list[Balance] = []
+    while time.monotonic() - begun_s < COMING_S / 2:
+        time.sleep(LOOK_S)
+        if (balance := found.client.cluster().balance) is not None:
+            seen.append(balance)
+    uses = found.uses()
+    ledger, took_s = found.client.ledger(NAME), time.monotonic() - begun_s
+    sent = found.pacer.finish()
+    if not seen:
+        raise BenchError(f"No reducer led for {COMING_S / 2:.0f} s; run it on a quieter machine.")
+    members = found.client.cluster().members
+    last = seen[-1]
+    return StrategyRun(
+        stream=stream,
+        strategy=strategy,
+        part=round(part, 4),
+        rows_per_second=(ledger.emitted - emitted) / took_s,
+        behind_s=round((sent.rows - ledger.emitted) / RATE, 1),
+        rows_ratio=round(fmean(balance.rows_ratio for balance in seen), 2),
+        use_ratio=round(max(uses) / max(min(uses), 0.001), 2),
+        moves=sum(n for kind, n in last.moves_by_kind.items() if kind != MoveKind.MEMBERS),
+        assistants=max(
+            (len(each.assistants) for balance in seen for each in balance.assisted), default=0
+        ),
+        segments=round(sum(one.load.get("assisted_segments_total", 0) for one in members)),
+        ended_with=last.strategy,
+        reasons=[move.reason for move in last.moves if move.kind != MoveKind.MEMBERS][:5],
+        problems=found.wrong_windows(sent),
+    )
 
 
 def grids(report: StrategiesReport) -> list[Grid]:

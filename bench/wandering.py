@@ -1,4 +1,5 @@
-"""Keys that wander: telephone numbers, evenly distributed at first, then normally.
+"""Rows of telephone numbers as likely as asked for, and numbers that wander: evenly distributed at
+first, then normally.
 
 The mean steps from 2000 to 8000, then the deviation from 100 to 25 (Zhang et al., SPSPS, figure 8).
 """

@@ -137,6 +137,9 @@ class ReducerSettings:
     came since, which is seconds of work, not the day that the window may have been open."""
 
 
+StrategyName = Literal["auto", "hash", "weighted", "greedy", "split"]
+
+
 @dataclass(frozen=True, slots=True)
 class BalanceSettings:
     """When buckets move because of load, and what is asked for of whoever starts processes.
@@ -146,7 +149,7 @@ class BalanceSettings:
 
     enabled: bool = True
     """False: buckets move only when reducers come and go."""
-    strategy: Literal["auto", "hash", "weighted", "greedy", "split"] = "auto"
+    strategy: StrategyName = "auto"
     """How buckets are spread: `hash` by their number (nothing moves because of use), `greedy` by
     measured use, `weighted` by use in parts of `reducer.capacity`, `split` like it, while others
     merge the log of a bucket that needs more than a processor; `auto`: as suits what the leader

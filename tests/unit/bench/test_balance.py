@@ -20,9 +20,6 @@ from bench.balance_plots import means, plot_balance, plot_real
 from bench.balance_real import RealBalanceReport, RealPoint, RealRun
 from bench.balance_skew import BUCKETS, SkewRun, run_one, skew_grid
 from bench.balance_strategies import (
-    BUCKETS as REAL_BUCKETS,
-)
-from bench.balance_strategies import (
     HALF_IN_A_BUCKET,
     StrategiesReport,
     StrategyRun,
@@ -30,6 +27,7 @@ from bench.balance_strategies import (
     keys_of_stream,
 )
 from bench.environment import environment
+from bench.loaded_reducers import BUCKETS as REAL_BUCKETS
 from bench.report import section
 from bench.simulated_reducers import Delays, SimulatedReducers
 from bench.wandering import Keyed, keys_of, stages
