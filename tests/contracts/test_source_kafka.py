@@ -9,10 +9,10 @@ import time
 from pathlib import Path
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Message
 from confluent_kafka.admin import AdminClient
 
-from mars.adapters.kafka import deafness, slices
+from mars.adapters.kafka import deafness, slices, source
 from mars.adapters.kafka.config import SESSION_TIMEOUT_MS
 from mars.errors import Unavailable
 from mars.ports import Fetched
@@ -83,6 +83,32 @@ def test_a_client_at_the_end_of_its_partitions_is_left_in_peace(
         reading.poll()
 
     assert len(goes_deaf.made) == 1
+
+
+def test_whoever_waits_for_rows_does_not_ask_for_them_again_and_again(
+    kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = 0
+
+    class Counted(Consumer):
+        def consume(self, messages: int, timeout: float) -> list[Message]:
+            nonlocal asked
+            asked += 1
+            return super().consume(messages, timeout)
+
+    monkeypatch.setattr(source, "Consumer", Counted)
+    topic = kafka_cluster.topic(1)
+    kafka_cluster.append(topic, 0, ROWS[:5])
+    reading = Reading(kafka_cluster.alone())
+    reading.seek(topic, 0, 0)
+    reading.until_end(topic)
+    asked, polls = 0, 20
+
+    for _poll in range(polls):
+        assert not reading.reader.poll(100, 0.02)
+
+    # Before the wait, the wait and after it, and once more where it ended too soon.
+    assert asked <= 5 * polls
 
 
 def test_a_stretch_that_a_deaf_client_could_not_read_is_read_by_the_next_one(

@@ -29,6 +29,9 @@ CONSUME_ROWS = 2_000
 WAIT_SLICE_S = 0.05
 """The client does not return for a rebalance, so a wait is cut into pieces."""
 
+WAIT_MIN_S = 0.001
+"""The client counts in milliseconds: a shorter wait is none, and waiting on would be a busy loop."""
+
 PROBE_S = 0.2
 """For the question whether a broker that was away is back."""
 
@@ -150,7 +153,7 @@ class KafkaReader:
                 return events
             self._connect_anew_if_cut_off()
             self._raise_if_away()
-            if left <= 0:
+            if left < WAIT_MIN_S:
                 return []
             self._listen_anew_if_deaf()
             with translated():
