@@ -10,10 +10,11 @@ Each row has one fate, looked for in this order: bad, future, filtered, counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from mars.aggregates import PANE, ROWS, key_names, lift, state_schema
@@ -41,8 +42,8 @@ from mars.types import (
 
 __all__ = ["Decoded", "decode", "key_columns", "map_batch", "map_gone"]
 
-
-_BUCKET = "__bucket"
+CELLS_MAX = 1_000_000
+"""Buckets times panes up to which rows are added up in an array of all of them (8 MB)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +133,7 @@ def _grouped(plan: Plan, rows: pl.DataFrame) -> pl.DataFrame:
     )
     read = [names.get(one, PANE) for one in arguments]
     groups = [PANE, *key_names(plan)]
-    narrow = wide.select(list(dict.fromkeys([*groups, *read])))
-    return _lifted(plan, narrow, read, groups)
+    return _lifted(plan, _columns(wide, dict.fromkeys([*groups, *read])), read, groups)
 
 
 def _lifted(
@@ -144,7 +144,14 @@ def _lifted(
     only = panes.min()
     if len(groups) == 1 or only is None or only != panes.max():
         return lift(plan, rows, arguments, groups)
-    return lift(plan, rows, arguments, groups[1:]).with_columns(pl.lit(only, pl.Int64).alias(PANE))
+    states = lift(plan, rows, arguments, groups[1:])
+    pane = pl.Series(PANE, [only], pl.Int64).new_from_index(0, states.height)
+    return states.insert_column(0, pane)
+
+
+def _columns(frame: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:
+    """Some columns as they are. `select` plans a query: with few rows that is what a batch costs."""
+    return pl.DataFrame([frame.get_column(name) for name in names])
 
 
 def key_columns(plan: Plan) -> list[pl.Expr]:
@@ -181,11 +188,11 @@ def _partials(
     if grouped.is_empty():
         return
     owners = _owners(plan, buckets, grouped)
-    placed = grouped.with_columns(owners)[owners.arg_sort()]
-    states = placed.select(state_schema(plan).names())
-    panes = _panes_by_bucket(placed, records)
+    order = pl.Series(np.argsort(owners, kind="stable").astype(np.uint32))
+    states = _columns(grouped, state_schema(plan))[order]
+    panes = _panes_by_bucket(plan, owners, grouped, records)
     begin = 0
-    for bucket, size in enumerate(np.bincount(owners.to_numpy()).tolist()):
+    for bucket, size in enumerate(np.bincount(owners).tolist()):
         if size:
             yield Partial(
                 bucket=Bucket(bucket),
@@ -196,20 +203,35 @@ def _partials(
         begin += size
 
 
-def _owners(plan: Plan, buckets: int, groups: pl.DataFrame) -> pl.Series:
-    """The bucket of each group."""
+def _owners(plan: Plan, buckets: int, groups: pl.DataFrame) -> npt.NDArray[np.unsignedinteger]:
+    """The bucket of each group, in as few bytes as will do: these are sorted without comparing."""
+    dtype = np.min_scalar_type(buckets - 1)
     if plan.single_bucket:
-        only = bucket_of_task(plan.task, buckets)
-        return pl.repeat(only, groups.height, dtype=pl.Int64, eager=True).alias(_BUCKET)
+        return np.full(groups.height, bucket_of_task(plan.task, buckets), dtype)
     types = [key.expression.type for key in plan.keys]
-    return buckets_of_keys(plan.task, groups.select(key_names(plan)), types, buckets).alias(_BUCKET)
+    keys = _columns(groups, key_names(plan))
+    return buckets_of_keys(plan.task, keys, types, buckets).to_numpy().astype(dtype)
 
 
-def _panes_by_bucket(placed: pl.DataFrame, records: Records) -> dict[int, list[PaneRows]]:
+def _panes_by_bucket(
+    plan: Plan, owners: npt.NDArray[np.unsignedinteger], groups: pl.DataFrame, records: Records
+) -> dict[int, list[PaneRows]]:
     """How many rows fall into which pane; the batch's first offset is a safe bound for all."""
+    starts, rows = groups.get_column(PANE).to_numpy(), groups.get_column(ROWS).to_numpy()
+    pane_ms, low = plan.window.pane_ms, int(starts.min())
+    count = (int(starts.max()) - low) // pane_ms + 1
+    cells = owners.astype(np.int64) * count + (starts - low) // pane_ms
+    # Sums are floats, exact below 2^53 rows.
+    if int(cells.max()) < CELLS_MAX:
+        sums = np.bincount(cells, weights=rows)
+        found = np.flatnonzero(sums)
+        sums = sums[found]
+    else:
+        found, at = np.unique(cells, return_inverse=True)
+        sums = np.bincount(at, weights=rows)
     first = {records.lane: records.first}
-    counts = placed.group_by(_BUCKET, PANE).agg(pl.col(ROWS).sum()).sort(_BUCKET, PANE)
     panes: dict[int, list[PaneRows]] = {}
-    for bucket, start, rows in counts.iter_rows():
-        panes.setdefault(bucket, []).append(PaneRows(start, rows, first))
+    for cell, sum_ in zip(found.tolist(), sums.tolist(), strict=True):
+        bucket, pane = divmod(cell, count)
+        panes.setdefault(bucket, []).append(PaneRows(low + pane * pane_ms, int(sum_), first))
     return panes

@@ -50,13 +50,16 @@ def buckets_of_keys(
     task: TaskName, keys: pl.DataFrame, types: Sequence[ValueType], buckets: int
 ) -> pl.Series:
     """The bucket of each row of `keys` (UInt64), whose columns are of these types."""
-    text = canonical_texts(task, keys, types)
-    hashes = text.to_frame("text").select(plh.col("text").nchash.xxh3_64())
+    hashes = keys.select(_text(task, keys, types).nchash.xxh3_64())
     return hashes.to_series() % buckets
 
 
 def canonical_texts(task: TaskName, keys: pl.DataFrame, types: Sequence[ValueType]) -> pl.Series:
     """The canonical text of each row of `keys`."""
+    return keys.select(_text(task, keys, types)).to_series()
+
+
+def _text(task: TaskName, keys: pl.DataFrame, types: Sequence[ValueType]) -> plh.HExpr:
     pieces: list[pl.Expr] = []
     between = f"{task}\n"
     for column, kind in zip(keys.get_columns(), types, strict=True):
@@ -66,7 +69,7 @@ def canonical_texts(task: TaskName, keys: pl.DataFrame, types: Sequence[ValueTyp
         # Constants that meet are joined: each piece is a pass over all rows.
         pieces += [pl.lit(between + tag), text]
         between = _END
-    return keys.select(pl.concat_str([*pieces, pl.lit(between)]).alias("text")).to_series()
+    return plh.concat_str([*pieces, pl.lit(between)])
 
 
 def _tagged(column: pl.Series, kind: ValueType) -> tuple[str, pl.Expr]:
