@@ -9,7 +9,7 @@ the fewest digits that read back as the same number.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -65,9 +65,10 @@ def finish(
     The group of all groups over `max_keys` comes last: HAVING, ORDER BY and LIMIT choose among
     groups, and it is none. `refused`: the groups that HAVING does not let pass, in place of others.
     """
-    groups = finish_states(plan, states).with_columns(
-        pl.lit(window_start_ms, pl.Int64).alias(WINDOW_START),
-        pl.lit(window_start_ms + plan.window.size_ms, pl.Int64).alias(WINDOW_END),
+    groups = finish_states(plan, states)
+    bounds = ((WINDOW_START, window_start_ms), (WINDOW_END, window_start_ms + plan.window.size_ms))
+    groups = groups.hstack(
+        [pl.Series(name, [at], pl.Int64).new_from_index(0, groups.height) for name, at in bounds]
     )
     others = groups.filter(OTHERS) if plan.folds else groups.clear()
     if plan.folds:
@@ -78,15 +79,8 @@ def finish(
     groups = (
         pl.concat([_ordered(plan, groups), others]) if others.height else _ordered(plan, groups)
     )
-    start = Column(WINDOW_START, ValueType.TIMESTAMP)
-    key: list[tuple[str, Expression]] = [("", one) for one in (start, *map(_key, plan.keys))]
-    value = [(_quoted(name) + ":", one) for name, one in _members(plan)]
-    return Finished(
-        window_start_ms,
-        _written(groups, "[", key, "]"),
-        _written(groups, "{", value, "}"),
-        others.height,
-    )
+    keys, values = _written(plan, groups)
+    return Finished(window_start_ms, keys, values, others.height)
 
 
 def rows(plan: Plan, finished: Finished) -> Iterator[ResultRow]:
@@ -110,15 +104,17 @@ def rows(plan: Plan, finished: Finished) -> Iterator[ResultRow]:
 def _ordered(plan: Plan, groups: pl.DataFrame) -> pl.DataFrame:
     """The rows that are emitted, in order: as asked, then by key; NULLs last."""
     asked = [f"__order{at}" for at in range(len(plan.order_by))]
-    by = [*asked, *key_names(plan)]
-    if by:
-        descending = [order.descending for order in plan.order_by] + [False] * len(plan.keys)
-        orders = [
+    if asked:
+        groups = groups.with_columns(
             to_polars(order.expression).alias(name)
             for order, name in zip(plan.order_by, asked, strict=True)
-        ]
-        wide = groups.with_columns(orders)
-        groups = wide.sort(by, descending=descending, nulls_last=True).drop(asked)
+        )
+    by = [*asked, *key_names(plan)]
+    if by and groups.height > 1:
+        descending = [order.descending for order in plan.order_by] + [False] * len(plan.keys)
+        groups = groups.sort(by, descending=descending, nulls_last=True)
+    if asked:
+        groups = groups.drop(asked)
     return groups if plan.limit is None else groups.head(plan.limit)
 
 
@@ -143,30 +139,51 @@ def _members(plan: Plan) -> list[tuple[str, Expression]]:
     ]
 
 
-def _written(
-    groups: pl.DataFrame, opening: str, members: list[tuple[str, Expression]], closing: str
-) -> list[bytes]:
-    """One JSON text per row: the values of the members, each after its prefix, between brackets."""
-    slots = [f"__value{at}" for at in range(len(members))]
-    wide = groups.with_columns(
-        to_polars(expression).alias(slot)
-        for slot, (_, expression) in zip(slots, members, strict=True)
+def _written(plan: Plan, groups: pl.DataFrame) -> tuple[list[bytes], list[bytes]]:
+    """The JSON texts of the keys and of the values, one of each per row."""
+    start = Column(WINDOW_START, ValueType.TIMESTAMP)
+    key = [("", column) for column in (start, *map(_key, plan.keys))]
+    value: list[tuple[str, Column]] = []
+    computed: list[pl.Expr] = []
+    for name, expression in _members(plan):
+        column = expression
+        if not isinstance(column, Column):
+            column = Column(f"__value{len(computed)}", expression.type)
+            computed.append(to_polars(expression).alias(column.name))
+        value.append((_quoted(name) + ":", column))
+    if computed:
+        groups = groups.with_columns(computed)
+    texts = _texts(groups, {one.name: one.type for _, one in key + value})
+    written = groups.select(
+        _joined("[", [(prefix, texts[one.name]) for prefix, one in key], "]").alias("key"),
+        _joined("{", [(prefix, texts[one.name]) for prefix, one in value], "}").alias("value"),
     )
+    return written.get_column("key").to_list(), written.get_column("value").to_list()
+
+
+def _joined(opening: str, members: list[tuple[str, pl.Expr]], closing: str) -> pl.Expr:
+    """The texts of each row, each after its prefix, between brackets, as bytes."""
     pieces: list[pl.Expr] = []
     between = opening
-    for slot, (prefix, expression) in zip(slots, members, strict=True):
-        pieces += [pl.lit(between + prefix), _text(wide.get_column(slot), expression.type)]
+    for prefix, text in members:
+        pieces += [pl.lit(between + prefix), text]
         between = ","
-    texts = wide.select(pl.concat_str([*pieces, pl.lit(closing)]))
-    return texts.to_series().cast(pl.Binary).to_list()
+    return pl.concat_str([*pieces, pl.lit(closing)]).cast(pl.Binary)
 
 
-def _text(column: pl.Series, kind: ValueType) -> pl.Expr:
-    """A column's values as JSON texts."""
-    value = pl.col(column.name)
+def _texts(groups: pl.DataFrame, types: Mapping[str, ValueType]) -> dict[str, pl.Expr]:
+    """The values of these columns as JSON texts."""
+    strings = [name for name, kind in types.items() if kind is ValueType.STRING]
+    found = groups.select(pl.col(strings).str.contains(_ESCAPED).any()) if strings else groups
+    return {
+        name: _text(pl.col(name), kind, escape=kind is ValueType.STRING and found.item(0, name))
+        for name, kind in types.items()
+    }
+
+
+def _text(value: pl.Expr, kind: ValueType, *, escape: bool) -> pl.Expr:
     if kind is ValueType.STRING:
-        escaped = _escaped(value) if column.str.contains(_ESCAPED).any() else value
-        text = pl.concat_str(pl.lit('"'), escaped, pl.lit('"'))
+        text = pl.concat_str(pl.lit('"'), _escaped(value) if escape else value, pl.lit('"'))
     elif kind is ValueType.FLOAT64:
         text = pl.when(value.is_finite()).then(value.cast(pl.String))
     else:

@@ -150,7 +150,7 @@ def _lifted(
 
 
 def _columns(frame: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:
-    """Some columns as they are. `select` plans a query: with few rows that is what a batch costs."""
+    """Some columns as they are. `select` plans a query, which is what a small batch costs."""
     return pl.DataFrame([frame.get_column(name) for name in names])
 
 

@@ -30,7 +30,7 @@ WAIT_SLICE_S = 0.05
 """The client does not return for a rebalance, so a wait is cut into pieces."""
 
 WAIT_MIN_S = 0.001
-"""The client counts in milliseconds: a shorter wait is none, and waiting on would be a busy loop."""
+"""The client counts in milliseconds: to wait for less is not to wait, but to ask in a busy loop."""
 
 PROBE_S = 0.2
 """For the question whether a broker that was away is back."""
