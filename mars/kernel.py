@@ -10,14 +10,14 @@ Each row has one fate, looked for in this order: bad, future, filtered, counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from mars.aggregates import PANE, ROWS, key_names, lift, state_schema
+from mars.aggregates import PANE, ROWS, columns, key_names, lift, state_schema
 from mars.aggregates.base import without_minus_zero
 from mars.codec.canonical import bucket_of_lane, bucket_of_task, buckets_of_keys
 from mars.codec.decoded import Decoded
@@ -133,7 +133,7 @@ def _grouped(plan: Plan, rows: pl.DataFrame) -> pl.DataFrame:
     )
     read = [names.get(one, PANE) for one in arguments]
     groups = [PANE, *key_names(plan)]
-    return _lifted(plan, _columns(wide, dict.fromkeys([*groups, *read])), read, groups)
+    return _lifted(plan, columns(wide, dict.fromkeys([*groups, *read])), read, groups)
 
 
 def _lifted(
@@ -147,11 +147,6 @@ def _lifted(
     states = lift(plan, rows, arguments, groups[1:])
     pane = pl.Series(PANE, [only], pl.Int64).new_from_index(0, states.height)
     return states.insert_column(0, pane)
-
-
-def _columns(frame: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:
-    """Some columns as they are. `select` plans a query, which is what a small batch costs."""
-    return pl.DataFrame([frame.get_column(name) for name in names])
 
 
 def key_columns(plan: Plan) -> list[pl.Expr]:
@@ -189,7 +184,7 @@ def _partials(
         return
     owners = _owners(plan, buckets, grouped)
     order = pl.Series(np.argsort(owners, kind="stable").astype(np.uint32))
-    states = _columns(grouped, state_schema(plan))[order]
+    states = columns(grouped, state_schema(plan))[order]
     panes = _panes_by_bucket(plan, owners, grouped, records)
     begin = 0
     for bucket, size in enumerate(np.bincount(owners).tolist()):
@@ -209,7 +204,7 @@ def _owners(plan: Plan, buckets: int, groups: pl.DataFrame) -> npt.NDArray[np.un
     if plan.single_bucket:
         return np.full(groups.height, bucket_of_task(plan.task, buckets), dtype)
     types = [key.expression.type for key in plan.keys]
-    keys = _columns(groups, key_names(plan))
+    keys = columns(groups, key_names(plan))
     return buckets_of_keys(plan.task, keys, types, buckets).to_numpy().astype(dtype)
 
 

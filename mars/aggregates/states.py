@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
 
@@ -95,6 +95,11 @@ _BUILDERS: Mapping[AggregateFunction, Callable[[Aggregate, ValueType], Aggregato
 )
 
 
+def columns(frame: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:
+    """Some columns as they are. `select` plans a query, which is what a small batch costs."""
+    return pl.DataFrame([frame.get_column(name) for name in names])
+
+
 def key_names(plan: Plan) -> list[str]:
     """The columns of the group keys, in the order of the result key."""
     return [key.slot for key in plan.keys]
@@ -147,7 +152,7 @@ def merge(plan: Plan, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     if not frames:
         return pl.DataFrame(schema=schema)
     states = pl.concat(frames) if len(frames) > 1 else frames[0]
-    return _merged(plan, states, [PANE, *_group_names(plan)]).select(schema.names())
+    return columns(_merged(plan, states, [PANE, *_group_names(plan)]), schema)
 
 
 def merge_panes(plan: Plan, frame: pl.DataFrame, window_start_ms: int) -> pl.DataFrame:
