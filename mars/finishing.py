@@ -105,7 +105,7 @@ def _ordered(plan: Plan, groups: pl.DataFrame) -> pl.DataFrame:
     """The rows that are emitted, in order: as asked, then by key; NULLs last."""
     asked = [f"__order{at}" for at in range(len(plan.order_by))]
     if asked:
-        groups = groups.with_columns(
+        groups = groups.with_columns_seq(
             to_polars(order.expression).alias(name)
             for order, name in zip(plan.order_by, asked, strict=True)
         )
@@ -152,33 +152,35 @@ def _written(plan: Plan, groups: pl.DataFrame) -> tuple[list[bytes], list[bytes]
             computed.append(to_polars(expression).alias(column.name))
         value.append((_quoted(name) + ":", column))
     if computed:
-        groups = groups.with_columns(computed)
+        groups = groups.with_columns_seq(computed)
     texts = _texts(groups, {one.name: one.type for _, one in key + value})
-    written = groups.select(
-        _joined("[", [(prefix, texts[one.name]) for prefix, one in key], "]").alias("key"),
-        _joined("{", [(prefix, texts[one.name]) for prefix, one in value], "}").alias("value"),
+    written = texts.select_seq(
+        _joined("[", [(prefix, one.name) for prefix, one in key], "]").alias("key"),
+        _joined("{", [(prefix, one.name) for prefix, one in value], "}").alias("value"),
     )
     return written.get_column("key").to_list(), written.get_column("value").to_list()
 
 
-def _joined(opening: str, members: list[tuple[str, pl.Expr]], closing: str) -> pl.Expr:
-    """The texts of each row, each after its prefix, between brackets, as bytes."""
+def _joined(opening: str, members: list[tuple[str, str]], closing: str) -> pl.Expr:
+    """The texts in these columns, each after its prefix, between brackets, as bytes."""
     pieces: list[pl.Expr] = []
     between = opening
-    for prefix, text in members:
-        pieces += [pl.lit(between + prefix), text]
+    for prefix, name in members:
+        pieces += [pl.lit(between + prefix), pl.col(name)]
         between = ","
     return pl.concat_str([*pieces, pl.lit(closing)]).cast(pl.Binary)
 
 
-def _texts(groups: pl.DataFrame, types: Mapping[str, ValueType]) -> dict[str, pl.Expr]:
+def _texts(groups: pl.DataFrame, types: Mapping[str, ValueType]) -> pl.DataFrame:
     """The values of these columns as JSON texts."""
     strings = [name for name, kind in types.items() if kind is ValueType.STRING]
-    found = groups.select(pl.col(strings).str.contains(_ESCAPED).any()) if strings else groups
-    return {
-        name: _text(pl.col(name), kind, escape=kind is ValueType.STRING and found.item(0, name))
+    found = groups.select_seq(pl.col(strings).str.contains(_ESCAPED).any()) if strings else groups
+    return groups.select_seq(
+        _text(pl.col(name), kind, escape=kind is ValueType.STRING and found.item(0, name)).alias(
+            name
+        )
         for name, kind in types.items()
-    }
+    )
 
 
 def _text(value: pl.Expr, kind: ValueType, *, escape: bool) -> pl.Expr:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from mars.aggregates import PANE, ROWS, columns, key_names, lift, state_schema
+from mars.aggregates import PANE, ROWS, columns, in_panes, key_names, lift, state_schema
 from mars.aggregates.base import without_minus_zero
 from mars.codec.canonical import bucket_of_lane, bucket_of_task, buckets_of_keys
 from mars.codec.decoded import Decoded
@@ -126,27 +126,15 @@ def _grouped(plan: Plan, rows: pl.DataFrame) -> pl.DataFrame:
     distinct = [one for one in dict.fromkeys(arguments) if one != _ALL_ROWS]
     names = {one: f"v{at}" for at, one in enumerate(distinct)}
     pane_ms = plan.window.pane_ms
-    wide = rows.with_columns(
+    wide = rows.with_columns_seq(
         (pl.col(plan.stream.event_time) // pane_ms * pane_ms).alias(PANE),
         *key_columns(plan),
         *(_argument_column(one).alias(name) for one, name in names.items()),
     )
     read = [names.get(one, PANE) for one in arguments]
-    groups = [PANE, *key_names(plan)]
-    return _lifted(plan, columns(wide, dict.fromkeys([*groups, *read])), read, groups)
-
-
-def _lifted(
-    plan: Plan, rows: pl.DataFrame, arguments: list[str], groups: list[str]
-) -> pl.DataFrame:
-    """The groups; rows of a single pane are grouped by their keys alone, which is faster."""
-    panes = rows.get_column(PANE)
-    only = panes.min()
-    if len(groups) == 1 or only is None or only != panes.max():
-        return lift(plan, rows, arguments, groups)
-    states = lift(plan, rows, arguments, groups[1:])
-    pane = pl.Series(PANE, [only], pl.Int64).new_from_index(0, states.height)
-    return states.insert_column(0, pane)
+    keys = key_names(plan)
+    narrow = columns(wide, dict.fromkeys([PANE, *keys, *read]))
+    return in_panes(narrow, keys, lambda groups: lift(plan, narrow, read, groups))
 
 
 def key_columns(plan: Plan) -> list[pl.Expr]:

@@ -62,20 +62,20 @@ class Moments(Plain):
         """
         n, mean, m2 = (pl.col(self._column(part)) for part in ("n", "mean", "m2"))
         reference, total, shift = "__reference", "__total", "__shift"
-        with_reference = states.with_columns(
+        with_reference = states.with_columns_seq(
             pl.when(n > 0).then(mean).max().over(groups).fill_null(0.0).alias(reference),
             n.sum().over(groups).alias(total),
         )
         from_reference = mean - pl.col(reference)
         weighted = pl.when(n > 0).then(from_reference * n).otherwise(0.0)
-        with_shift = with_reference.with_columns(
+        with_shift = with_reference.with_columns_seq(
             pl.when(pl.col(total) > 0)
             .then(weighted.sum().over(groups) / pl.col(total))
             .otherwise(0.0)
             .alias(shift)
         )
         between = pl.when(n > 0).then(n * (from_reference - pl.col(shift)) ** 2).otherwise(0.0)
-        return with_shift.with_columns(
+        return with_shift.with_columns_seq(
             (pl.col(reference) + pl.col(shift)).alias(self._column("mean")),
             (m2 + between).alias(self._column("m2")),
         ).drop(reference, total, shift)

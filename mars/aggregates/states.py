@@ -100,6 +100,18 @@ def columns(frame: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:
     return pl.DataFrame([frame.get_column(name) for name in names])
 
 
+def in_panes(
+    rows: pl.DataFrame, keys: list[str], grouped: Callable[[list[str]], pl.DataFrame]
+) -> pl.DataFrame:
+    """`grouped` by pane and keys; rows of a single pane by their keys alone, which is faster."""
+    panes = rows.get_column(PANE)
+    only = panes.min()
+    if not keys or only is None or only != panes.max():
+        return grouped([PANE, *keys])
+    found = grouped(keys)
+    return found.insert_column(0, pl.Series(PANE, [only], pl.Int64).new_from_index(0, found.height))
+
+
 def key_names(plan: Plan) -> list[str]:
     """The columns of the group keys, in the order of the result key."""
     return [key.slot for key in plan.keys]
@@ -152,7 +164,8 @@ def merge(plan: Plan, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     if not frames:
         return pl.DataFrame(schema=schema)
     states = pl.concat(frames) if len(frames) > 1 else frames[0]
-    return columns(_merged(plan, states, [PANE, *_group_names(plan)]), schema)
+    merged = in_panes(states, _group_names(plan), lambda groups: _merged(plan, states, groups))
+    return columns(merged, schema)
 
 
 def merge_panes(plan: Plan, frame: pl.DataFrame, window_start_ms: int) -> pl.DataFrame:
@@ -182,6 +195,6 @@ def finish(plan: Plan, states: pl.DataFrame) -> pl.DataFrame:
 
     The columns are `k*`, OTHERS where the task folds, and `a*`.
     """
-    return states.select(
+    return states.select_seq(
         *_group_names(plan), *(part.finish() for part in aggregators(plan.aggregates))
     )
