@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import msgspec
 import polars as pl
 
-from mars.aggregates import OTHERS, key_names
+from mars.aggregates import OTHERS, constant, key_names
 from mars.aggregates import finish as finish_states
 from mars.evaluate import to_polars
 from mars.plan import WINDOW_END, WINDOW_START, Column, Expression, Key, Plan, ValueType
@@ -67,9 +67,7 @@ def finish(
     """
     groups = finish_states(plan, states)
     bounds = ((WINDOW_START, window_start_ms), (WINDOW_END, window_start_ms + plan.window.size_ms))
-    groups = groups.hstack(
-        [pl.Series(name, [at], pl.Int64).new_from_index(0, groups.height) for name, at in bounds]
-    )
+    groups = groups.hstack([constant(name, at_ms, groups.height) for name, at_ms in bounds])
     others = groups.filter(OTHERS) if plan.folds else groups.clear()
     if plan.folds:
         groups = groups.filter(~pl.col(OTHERS))
@@ -174,11 +172,10 @@ def _joined(opening: str, members: list[tuple[str, str]], closing: str) -> pl.Ex
 def _texts(groups: pl.DataFrame, types: Mapping[str, ValueType]) -> pl.DataFrame:
     """The values of these columns as JSON texts."""
     strings = [name for name, kind in types.items() if kind is ValueType.STRING]
-    found = groups.select_seq(pl.col(strings).str.contains(_ESCAPED).any()) if strings else groups
+    found = groups.select_seq(pl.col(strings).str.contains(_ESCAPED).any())
+    to_escape = {name for name in strings if found.item(0, name)}
     return groups.select_seq(
-        _text(pl.col(name), kind, escape=kind is ValueType.STRING and found.item(0, name)).alias(
-            name
-        )
+        _text(pl.col(name), kind, escape=name in to_escape).alias(name)
         for name, kind in types.items()
     )
 

@@ -214,7 +214,7 @@ def _panes_by_bucket(
         sums = np.bincount(at, weights=rows)
     first = {records.lane: records.first}
     panes: dict[int, list[PaneRows]] = {}
-    for cell, sum_ in zip(found.tolist(), sums.tolist(), strict=True):
+    for cell, counted in zip(found.tolist(), sums.tolist(), strict=True):
         bucket, pane = divmod(cell, count)
-        panes.setdefault(bucket, []).append(PaneRows(low + pane * pane_ms, int(sum_), first))
+        panes.setdefault(bucket, []).append(PaneRows(low + pane * pane_ms, int(counted), first))
     return panes

@@ -96,8 +96,17 @@ _BUILDERS: Mapping[AggregateFunction, Callable[[Aggregate, ValueType], Aggregato
 
 
 def columns(frame: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:
-    """Some columns as they are. `select` plans a query, which is what a small batch costs."""
+    """Some columns as they are. `select` plans a query, which is what a small batch costs.
+
+    (Where several expressions are needed, `select_seq` and `with_columns_seq` compute them where
+    they are asked for: the others hand them to polars' one thread, and wait.)
+    """
     return pl.DataFrame([frame.get_column(name) for name in names])
+
+
+def constant(name: str, value: int, rows: int) -> pl.Series:
+    """A column that has one value in all rows (Int64)."""
+    return pl.Series(name, [value], pl.Int64).new_from_index(0, rows)
 
 
 def in_panes(
@@ -106,10 +115,10 @@ def in_panes(
     """`grouped` by pane and keys; rows of a single pane by their keys alone, which is faster."""
     panes = rows.get_column(PANE)
     only = panes.min()
-    if not keys or only is None or only != panes.max():
+    if not keys or not isinstance(only, int) or only != panes.max():
         return grouped([PANE, *keys])
     found = grouped(keys)
-    return found.insert_column(0, pl.Series(PANE, [only], pl.Int64).new_from_index(0, found.height))
+    return found.insert_column(0, constant(PANE, only, found.height))
 
 
 def key_names(plan: Plan) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
 
 import polars as pl
@@ -12,7 +13,7 @@ from mars.aggregates import DISTINCT_VALUES_MAX, merge, state_schema
 from mars.codec.canonical import bucket_of_task, buckets_of_keys
 from mars.codec.states import decode_states
 from mars.errors import TaskLimit
-from mars.kernel import Decoded, decode, map_batch
+from mars.kernel import CELLS_MAX, Decoded, decode, map_batch
 from mars.plan import (
     Aggregate,
     AggregateFunction,
@@ -96,6 +97,20 @@ def test_panes_say_how_many_rows_and_the_first_offset_of_the_batch() -> None:
         (60_000, 1, {"4": 90}),
     ]
     assert result.ranges == (Range(records([]).lane.__class__("4"), 90, 93),)
+
+
+def test_rows_of_panes_that_lie_far_apart_are_told_like_those_of_near_ones() -> None:
+    plan, far = plan_of(NAME), CELLS_MAX * 60_000
+    values = [row(at=at + start, name=f"n{at}") for start in (-far, 0, far) for at in range(30)]
+    found = Counter[int]()
+    for one in mapped(plan, *values, row(at=1, name="n0")).partials:
+        states = decode_states(one.states)
+        for pane in one.panes:
+            own = states.filter(pl.col("pane") == pane.start_ms)
+            assert pane.rows == own.get_column("a0_n").sum()
+            found[pane.start_ms] += pane.rows
+        assert [pane.start_ms for pane in one.panes] == sorted(set(states.get_column("pane")))
+    assert found == {-far: 30, 0: 31, far: 30}
 
 
 def test_task_without_keys_lives_in_the_bucket_of_its_name_with_all_its_counts() -> None:
