@@ -125,7 +125,8 @@ class ReducerSettings:
     transaction_timeout_ms: Positive = 60_000
     """After which the broker aborts a transaction whose owner is silent; see Kafka's maximum."""
     progress_interval_ms: Positive = 10_000
-    """Age at which progress is committed without rows, so that a replay stays short."""
+    """Age at which progress is committed without rows, so that a replay stays short; where a window
+    is about to close then, it comes with its rows."""
     large_task_rows: Positive = 50_000
     """Due rows from which a task gets a transaction of its own, after the others."""
     capacity: Share = 1.0

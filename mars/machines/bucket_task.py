@@ -336,6 +336,15 @@ class BucketTask:
             for folding, starts in due
         )
 
+    def closes_within(self, span_ms: int) -> bool:
+        """True if a window is due, or will be once the watermark has gone on by so much."""
+        levels = (
+            (folding, self._watermark(plan, folding)) for _version, plan, folding in self._open()
+        )
+        return any(
+            bool(folding.due(level + span_ms)) for folding, level in levels if level is not None
+        )
+
     def stale(self) -> bool:
         """True if a progress record without rows would say something new.
 

@@ -58,12 +58,19 @@ GATHERING_MS = 1_000
 """How long late rows of a closed window, and groups that are due by their keys, wait for others,
 unless a commit takes them along sooner: so there is no transaction for each of them."""
 
+CLOSING_SOON_MS = 1_500
+"""Progress without rows waits for a window that is to close so soon, and comes with it: a bucket
+that has just begun a commit closes its windows some tenths of a second after the others. A mapper
+may let rows rest for 500 ms, so the watermark may be further by that."""
+
 
 @dataclass(frozen=True, slots=True)
 class OwningLimits:
     """How a bucket commits.
 
-    `progress_interval_ms`: M is committed without rows once it is this old. `large_task_rows`: a
+    `progress_interval_ms`: M is committed without rows once it is this old, and no later than when
+    it is twice as old; where rows are committed, that of other tasks comes along once it is half as
+    old, so that windows of about this length need no commits between. `large_task_rows`: a
     task with more due rows gets a transaction of its own, after the others. `log_bytes_max`: the
     budget of a task's log; over half of it, entries are merged (R9). `buckets`: B. Panes that have
     been open for `snapshot_every_ms` are saved in Kafka, and again each time it has passed. Where
@@ -106,6 +113,8 @@ class Owning:
         self._now_ms = 0
         self._retry_at_ms = 0
         self._progress_at_ms = 0
+        self._held_until_ms = 0
+        """Until then progress waits for a window that is to close."""
         self._position = 0
         self._tasks: Mapping[TaskName, RunnableTask] = {}
         self._parts: dict[TaskName, BucketTask] = {}
@@ -382,6 +391,9 @@ class Owning:
         chosen = small or [min(due, key=lambda name: due[name])]
         for name in chosen:
             self._over_since_ms.pop(name, None)
+        if 2 * self._progress_age_ms() >= self._limits.progress_interval_ms:
+            self._progress_at_ms = self._now_ms
+            chosen += [name for name in self._stale() if name not in due]
         return self._commit(chosen)
 
     def _due_rows(self, name: TaskName) -> int | None:
@@ -395,21 +407,35 @@ class Owning:
 
     def _commit_progress(self) -> list[Instruction]:
         crowded = self._crowded()
-        old = self._now_ms - self._progress_at_ms >= self._limits.progress_interval_ms
+        old = self._progress_is_due()
         gone = self._deleted_records()
         long = self._long_open()
         if not (crowded or old or gone or long):
             return []
+        chosen = crowded | long
         if old:
             self._progress_at_ms = self._now_ms
-        chosen = crowded | long
-        stale = [
-            name
-            for name, part in self._healthy().items()
-            if name in chosen or (old and part.stale())
-        ]
-        self._compacting = chosen
-        return self._commit(stale, gone) if stale or gone else []
+            chosen |= set(self._stale())
+        self._compacting = crowded | long
+        names = [name for name in self._healthy() if name in chosen]
+        return self._commit(names, gone) if names or gone else []
+
+    def _stale(self) -> Iterator[TaskName]:
+        return (name for name, part in self._healthy().items() if part.stale())
+
+    def _progress_age_ms(self) -> int:
+        return self._now_ms - self._progress_at_ms
+
+    def _progress_is_due(self) -> bool:
+        now_ms, interval_ms = self._now_ms, self._limits.progress_interval_ms
+        if self._progress_age_ms() < interval_ms or now_ms < self._held_until_ms:
+            return False
+        latest_ms = self._progress_at_ms + 2 * interval_ms
+        parts = self._healthy().values()
+        if now_ms < latest_ms and any(part.closes_within(CLOSING_SOON_MS) for part in parts):
+            self._held_until_ms = min(now_ms + CLOSING_SOON_MS, latest_ms)
+            return False
+        return True
 
     def _long_open(self) -> set[TaskName]:
         """Tasks whose panes are to be saved; the log is merged with it, as they are at hand."""

@@ -501,6 +501,46 @@ def test_progress_is_committed_without_rows_once_it_is_old_and_not_before() -> N
     assert here.machine.ticked(20_000) == []
 
 
+def test_progress_waits_for_a_window_that_is_about_to_close_and_comes_with_it() -> None:
+    here = Bucket()
+    here.own()
+    here.read(make_head(1, {P0: 1}, mark_s=9), make_entry(1, 0, [(9, "x")]))
+    assert here.machine.ticked(10_000) == []
+
+    here.read(make_head(2, {P0: 2}, mark_s=10), make_entry(2, 1, [(10, "x")]))
+    commit = only(here.machine.ticked(10_500), CommitTransaction)
+
+    assert len(commit.transaction.results) == 1
+    here.commit(commit)
+    here.read(make_head(3, {P0: 3}, mark_s=11), make_entry(3, 2, [(11, "x")]))
+    assert here.machine.ticked(20_499) == []
+    assert only(here.machine.ticked(20_500), CommitTransaction).transaction.results == ()
+
+
+def test_progress_does_not_wait_for_ever_for_a_window_that_does_not_close() -> None:
+    here = Bucket()
+    here.own()
+    here.read(make_head(1, {P0: 1}, mark_s=9), make_entry(1, 0, [(9, "x")]))
+    times = range(10_000, 20_000, 100)
+    assert [here.machine.ticked(now_ms) for now_ms in times] == [[]] * len(times)
+
+    assert only(here.machine.ticked(20_000), CommitTransaction).transaction.results == ()
+
+
+def test_a_commit_of_rows_takes_the_progress_of_other_tasks_along_once_it_is_half_as_old() -> None:
+    here = Bucket(make_task(), make_task(name=OTHER))
+    here.own()
+    other = make_entry(1, 0, [(1, "x")], plan=make_plan(OTHER))
+    here.read(make_head(1, {P0: 1}, mark_s=1), other, name=OTHER)
+    here.read(make_head(1, {P0: 1}, mark_s=10), make_entry(1, 0, [(1, "x")]))
+    early = only(here.machine.ticked(4_999), CommitTransaction)
+    here.commit(early)
+    here.read(make_head(2, {P0: 2}, mark_s=20), make_entry(2, 1, [(11, "x")]))
+    late = only(here.machine.ticked(5_000), CommitTransaction)
+
+    assert (names(early), names(late)) == ([NAME], [NAME, OTHER])
+
+
 def test_windows_close_in_a_bucket_without_rows_though_nothing_of_it_is_read_again() -> None:
     here = Bucket()
     here.own(make_progress({P0: 1}, closed_ms=0))
