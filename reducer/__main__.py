@@ -33,7 +33,6 @@ from mars.process.serving import Process, serve
 from mars.process.tasks import TaskSource
 from mars.process.tracking import Outbox
 from mars.settings import Settings
-from mars.turn import Turn
 from mars.types import Topic
 from reducer.assisting import AssistLoop
 from reducer.leader import LeaderLoop
@@ -161,7 +160,7 @@ class _Reducer:
                 tracked=tracker is not None,
             ),
         )
-        turn = Turn()
+        turn = threading.Lock()
         return ReducerLoop(
             self._member,
             machine,

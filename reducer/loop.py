@@ -65,7 +65,6 @@ from mars.process.incidents import Tell, untold
 from mars.process.life import Life, Services
 from mars.process.member import Reporter
 from mars.process.tasks import TaskSource, fail_task
-from mars.turn import Turn
 from mars.types import MemberId, Reason, TaskName
 from reducer.assisting import AssistLoop
 from reducer.bucket_work import BucketWork
@@ -110,7 +109,7 @@ class ReducerLoop:
         services: Services,
         poll_s: float,
         threads: int,
-        turn: Turn | None = None,
+        turn: threading.Lock | None = None,
         balance: Callable[[], Balance | None] = lambda: None,
         capacity: float = 1.0,
         tell: Tell = untold,
@@ -129,7 +128,7 @@ class ReducerLoop:
         self._services = services
         self._tell = tell
         self._poll_s = poll_s
-        self._turn = turn or Turn()
+        self._turn = turn or threading.Lock()
         """Held by whoever finishes windows or hands rows to Kafka: side by side both are slower."""
         self._tracker = tracker
         self._assistant = assistant or AssistLoop(log)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -31,7 +32,6 @@ from mars.local.network import HOST, free_port
 from mars.local.servers import KafkaServer
 from mars.ports import ControlLog, ProgressLog, ResultSink, SourceReader, TopicAdmin
 from mars.settings import KafkaSettings, ReducerSettings, Settings
-from mars.turn import Turn
 from mars.types import Bucket, MemberId, Topic
 from tests.conftest import missing_kafka, need
 from tests.contracts.proxy import Proxy
@@ -352,7 +352,7 @@ class KafkaCluster:
         self.opened.remove(member)
         member.close()
 
-    def sink(self, turn: Turn | None = None) -> KafkaSink:
+    def sink(self, turn: AbstractContextManager[object] | None = None) -> KafkaSink:
         return self._opened(KafkaSink(self.settings, MemberId(f"test-{len(self.opened)}"), turn))
 
     def progress(self) -> KafkaProgressLog:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from dataclasses import replace
 
 import pytest
@@ -13,7 +12,6 @@ import pytest
 from mars.adapters.kafka.sink import KafkaSink, may_hold_foreign
 from mars.errors import Interrupted, OutputRefused, Unavailable
 from mars.ports import Committed, Progress, Transaction
-from mars.turn import Turn
 from mars.types import Bucket, Topic
 from tests.contracts.kafka_servers import ALL_BUCKETS, BUCKETS, KafkaCluster, ProxiedKafka
 from tests.contracts.transactions import (
@@ -30,8 +28,8 @@ from tests.contracts.waiting import eventually
 
 pytestmark = pytest.mark.integration
 
-TURN_WITHIN_S = 20.0
-"""More than `eventually` waits."""
+COMMITTED_WITHIN_S = 30.0
+"""A client that was cut off finds its way back within some seconds."""
 
 
 @pytest.fixture
@@ -134,67 +132,63 @@ def in_background(sink: KafkaSink, work: Transaction, position: int) -> Future[C
     return outcome
 
 
-class Wanted(Turn):
-    """Somebody else wants it as soon as the writer gives way for the first time."""
+class Watched:
+    """A lock that tells how often it was wanted and taken, and whether somebody has it."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.had: Future[None] = Future()
-        """Done once that one had it, while the writer waited for it again."""
+        self._lock = threading.Lock()
+        self.wanted = self.taken = 0
 
-    def give_way(self) -> None:
-        self._want()
-        super().give_way()
+    @property
+    def held(self) -> bool:
+        return self._lock.locked()
 
-    def released(self) -> AbstractContextManager[None]:
-        self._want()
-        return super().released()
+    def __enter__(self) -> None:
+        self.wanted += 1
+        self._lock.acquire()
+        self.taken += 1
 
-    def _want(self) -> None:
-        if self.waiting or self.had.done():
-            return
-        threading.Thread(target=self._take, daemon=True).start()
-        eventually(lambda: self.waiting == 1)
-
-    def _take(self) -> None:
-        try:
-            with self:
-                eventually(lambda: self.waiting == 1)
-            self.had.set_result(None)
-        except Exception as error:  # noqa: BLE001 -- it is the outcome
-            self.had.set_exception(error)
+    def __exit__(self, *_error: object) -> None:
+        self._lock.release()
 
 
-def test_others_have_their_turn_while_a_large_transaction_is_written(
+def test_a_large_transaction_is_handed_over_in_many_turns(
     kafka_cluster: KafkaCluster, output: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mars.adapters.kafka.transaction.TURN_ROWS", 1_000)
-    turn = Wanted()
+    monkeypatch.setattr("mars.adapters.kafka.transaction.REQUEST_BYTES", 50_000)
+    turn = Watched()
     sink = kafka_cluster.sink(turn)
     position = own(sink).next
-    rows = Rows(output, [[b"%d" % number for number in range(5_000)]])
+    rows = Rows(output, [[b"%d" % number for number in range(3_000)], [b"a"], [b"b"] * 2_000])
     sink.commit(transaction(1, rows), position)
-    turn.had.result(TURN_WITHIN_S)
-    assert len(visible(kafka_cluster, output)) == 5_000
+    assert turn.taken > 5
+    assert len(visible(kafka_cluster, output)) == 5_001
+
+
+def test_small_batches_are_handed_over_together(kafka_cluster: KafkaCluster, output: Topic) -> None:
+    turn = Watched()
+    sink = kafka_cluster.sink(turn)
+    position = own(sink).next
+    sink.commit(transaction(1, Rows(output, [[b"%d" % number] for number in range(50)])), position)
+    assert turn.taken == 1
+    assert len(visible(kafka_cluster, output)) == 50
 
 
 def test_others_have_their_turn_while_the_brokers_take_nothing(
-    kafka: ProxiedKafka,
-    proxied_cluster: KafkaCluster,
-    far_output: Topic,
-    monkeypatch: pytest.MonkeyPatch,
+    kafka: ProxiedKafka, proxied_cluster: KafkaCluster, far_output: Topic
 ) -> None:
-    monkeypatch.setattr("mars.adapters.kafka.config.RESULT_ROWS_QUEUED_MAX", 500)
-    turn = Wanted()
+    turn = Watched()
     sink = proxied_cluster.sink(turn)
     position = own(sink).next
     rows = Rows(far_output, [[b"%d" % number for number in range(5_000)]])
     with turn:
-        in_background(sink, transaction(1, rows), position)
-        eventually(lambda: turn.waiting == 1)
+        outcome = in_background(sink, transaction(1, rows), position)
+        eventually(lambda: turn.wanted == 2)
         kafka.proxy.stall()
-    turn.had.result(TURN_WITHIN_S)
+    eventually(lambda: turn.taken == 2 and not turn.held)
+    assert not outcome.done()
     kafka.proxy.heal()
+    outcome.result(COMMITTED_WITHIN_S)
 
 
 @pytest.mark.parametrize("give_up", [KafkaSink.release, None])

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 from mars.adapters.kafka.admin import KafkaTopicAdmin
@@ -44,7 +45,6 @@ from mars.ports import (
     Transaction,
 )
 from mars.settings import Settings
-from mars.turn import Turn
 from mars.types import AssignmentEpoch, Bucket, MemberId
 
 PREPARE_THREADS = 4
@@ -115,7 +115,12 @@ class KafkaSink:
     `claim` MarsError for a progress record that this release cannot read.
     """
 
-    def __init__(self, settings: Settings, member: MemberId, turn: Turn | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        member: MemberId,
+        turn: AbstractContextManager[object] | None = None,
+    ) -> None:
         self._settings = settings
         self._member = member
         self._names = Names(settings.namespace)
@@ -128,7 +133,7 @@ class KafkaSink:
         self._preparing: dict[Bucket, Future[_Ready]] = {}
         self._pool = ThreadPoolExecutor(PREPARE_THREADS, thread_name_prefix="producer")
         self._dead_partitions: int | None = None
-        self._turn = turn or Turn()
+        self._turn = turn or threading.Lock()
 
     # ------------------------------------------------------------------------------------ claim
 

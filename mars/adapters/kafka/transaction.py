@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -25,7 +25,6 @@ from mars.codec.result_headers import BUCKET, number
 from mars.errors import Interrupted, OutputRefused
 from mars.ports import Progress, ProgressRecord, References, ResultBatch, SnapshotParts
 from mars.settings import Settings
-from mars.turn import Turn
 from mars.types import Bucket, TaskName, Topic
 
 INIT_TIMEOUT_S = 30.0
@@ -37,15 +36,19 @@ CONNECT_TIMEOUT_S = 10.0
 STEP_S = 1.0
 """Long waits are cut into pieces of this, so that a bucket can be given back meanwhile."""
 
-PROBE_BYTES = 100_000
-"""How much a batch writes between two rows whose delivery is reported, which takes a third of the
-time to hand a row over. The client sends up to 1 MB at once, and what is sent at once shares its
-fate: so each refusal is heard of by a row that names its batch. One that was not would still fail
-the commit."""
+REQUEST_BYTES = 900_000
+"""Rows handed over at a time, then waited for: the client sends up to 1 MB in one request. Whatever
+it holds beside a request that is on its way, of the same partition, it looks at again and again
+until that is answered, all the time: eight buckets did so for up to 60 ms of processor each."""
 
-TURN_ROWS = 50_000
-"""Rows handed to the client before whoever waits for his turn has it: so many take some tenths of a
-second, and a transaction may have millions."""
+ROW_BYTES, HEADER_BYTES = 40, 10
+"""What a row takes in a request besides its key, value and headers, and a header besides itself, at
+the most."""
+
+PROBE_BYTES = 100_000
+"""How much is written between two rows whose delivery is reported, which takes a third of the time
+to hand a row over. What is sent at once shares its fate: so each refusal is heard of by a row that
+names its batch. One that was not would still fail the commit."""
 
 ROOM_WAIT_S = 0.1
 """Between two looks whether the queue of the producer has room again."""
@@ -85,10 +88,19 @@ class _Written:
 
     def __init__(self, batch: ResultBatch) -> None:
         self.batch = batch
+        self.headers: Headers = [*batch.headers]
         self.first = _Delivery()
         self.last = self.first if len(batch.values) == 1 else _Delivery()
         self.between: dict[KafkaError | None, Message] = {}
         """One message for each outcome: filled by `setdefault`, so without a line of Python."""
+        self.row_bytes = _row_bytes(batch)
+
+    def reports(self, rows: range) -> list[tuple[int, Report]]:
+        """Those of these rows whose delivery is reported, the last one among them, and to whom."""
+        every = max(1, PROBE_BYTES // self.row_bytes)
+        ends: dict[int, Report] = {0: self.first, len(self.batch.values) - 1: self.last}
+        between = cast(Report, self.between.setdefault)
+        return [(row, ends.get(row, between)) for row in sorted({*rows[::every], rows[-1]})]
 
     def failure(self) -> KafkaError | None:
         """The first refusal known, else any error: other rows fail in its wake."""
@@ -104,8 +116,8 @@ class BucketTransaction:
     Whatever a method raises: the transaction is not known to be committed, and the object is
     spent. Each may raise Interrupted, also because `abandoned` was set. `turn` is held while rows
     are handed to the client, which lets go of the interpreter and takes it again for each: where
-    another thread wants it too, a row takes ten times as long. Whoever waits for it goes first
-    after TURN_ROWS, and while brokers take nothing.
+    another thread wants it too, a row takes ten times as long. Others have it after REQUEST_BYTES,
+    while the brokers take them.
     """
 
     def __init__(
@@ -114,13 +126,11 @@ class BucketTransaction:
         member: str,
         bucket: Bucket,
         abandoned: threading.Event,
-        turn: Turn,
+        turn: AbstractContextManager[object],
     ) -> None:
         self._bucket = bucket
         self._abandoned = abandoned
         self._turn = turn
-        self._has_turn = False
-        self._turn_rows = 0
         self._timeout_s = settings.reducer.transaction_timeout_ms / 1000
         with configured():
             self._producer = Producer(transaction_properties(settings, member, bucket))
@@ -155,63 +165,32 @@ class BucketTransaction:
         Raises OutputRefused if a topic is gone or does not take a row.
         """
         order = {key: at for at, key in enumerate(dict.fromkeys(map(_version_of, results)))}
-        written: list[_Written] = []
-        with self._my_turn():
-            for batch in sorted(results, key=lambda batch: order[_version_of(batch)]):
-                if batch.values:
-                    written.append(_Written(batch))
-                    self._write_batch(written[-1])
-        self._wait_for_brokers(lambda: self._raise_failure(written))
-        self._raise_failure(written)
+        batches = sorted(results, key=lambda batch: order[_version_of(batch)])
+        written = [_Written(batch) for batch in batches if batch.values]
+        for request in _requests(written):
+            with self._turn:
+                for part, rows in request:
+                    self._hand_over(part, rows)
+            self._wait_for_brokers(lambda: self._raise_failure(written))
+            self._raise_failure(written)
         return _spans(written)
 
-    @contextmanager
-    def _my_turn(self) -> Iterator[None]:
-        with self._turn:
-            self._has_turn = True
-            try:
-                yield
-            finally:
-                self._has_turn = False
-
-    def _write_batch(self, written: _Written) -> None:
-        batch = written.batch
-        headers: Headers = [*batch.headers]
-        end = len(batch.values) - 1
+    def _hand_over(self, part: _Written, rows: range) -> None:
+        batch, headers = part.batch, part.headers
+        produce, topic, partition = self._producer.produce, batch.topic, batch.partition
+        first = rows.start
         try:
-            self._write_row(batch, 0, headers, written.first)
-            self._write_between(batch, headers, cast(Report, written.between.setdefault))
-            if end > 0:
-                self._write_row(batch, end, headers, written.last)
-            self._wrote(2)
+            for row, report in part.reports(rows):
+                before = slice(first, row)
+                for key, value in zip(batch.keys[before], batch.values[before], strict=True):
+                    try:
+                        produce(topic, value, key, partition, headers=headers)
+                    except BufferError:
+                        self._produce(topic, partition, key, value, headers)
+                self._produce(topic, partition, batch.keys[row], batch.values[row], headers, report)
+                first = row + 1
         except CALL_FAILED as error:
             raise self._refused(batch, kafka_error(error)) from error
-
-    def _write_between(self, batch: ResultBatch, headers: Headers, report: Report) -> None:
-        """All but the first and the last row."""
-        produce, topic, partition = self._producer.produce, batch.topic, batch.partition
-        end = len(batch.values) - 1
-        rows_between = _probe_stride(batch.values)
-        for probe in range(1, end, rows_between):
-            self._produce(topic, partition, batch.keys[probe], batch.values[probe], headers, report)
-            rest = slice(probe + 1, min(probe + rows_between, end))
-            for key, value in zip(batch.keys[rest], batch.values[rest], strict=True):
-                try:
-                    produce(topic, value, key, partition, headers=headers)
-                except BufferError:
-                    self._produce(topic, partition, key, value, headers)
-            self._wrote(rows_between)
-
-    def _wrote(self, rows: int) -> None:
-        """About so many more; others have their turn now and then."""
-        self._turn_rows += rows
-        if self._turn_rows >= TURN_ROWS:
-            self._turn_rows = 0
-            self._turn.give_way()
-
-    def _write_row(self, batch: ResultBatch, index: int, headers: Headers, report: Report) -> None:
-        key, value = batch.keys[index], batch.values[index]
-        self._produce(batch.topic, batch.partition, key, value, headers, report)
 
     def write_dead(self, topic: Topic, partition: int, records: Sequence[bytes]) -> References:
         """Write references to rows that were not counted, and wait for the brokers.
@@ -301,15 +280,9 @@ class BucketTransaction:
                 self._producer.produce(topic, value, key, partition, report, headers=headers)
             except BufferError:
                 self._stop_if_asked()
-                if not self._producer.poll(ROOM_WAIT_S):
-                    self._wait_for_brokers_aside()
+                self._producer.poll(ROOM_WAIT_S)
             else:
                 return
-
-    def _wait_for_brokers_aside(self) -> None:
-        """They are slow or away: others have their turn meanwhile."""
-        with self._turn.released() if self._has_turn else nullcontext():
-            self._producer.poll(ROOM_WAIT_S)
 
     def _await_delivery(self, reports: Sequence[_Delivery]) -> None:
         self._wait_for_brokers(lambda: self._raise_undelivered(reports))
@@ -382,9 +355,28 @@ class BucketTransaction:
         )
 
 
-def _probe_stride(values: Sequence[bytes]) -> int:
-    """How many rows make up PROBE_BYTES."""
-    return max(1, PROBE_BYTES * len(values) // (sum(map(len, values)) + 1))
+def _row_bytes(batch: ResultBatch) -> int:
+    """What a row of a batch takes in a request, on average."""
+    texts = sum(map(len, batch.keys)) + sum(map(len, batch.values))
+    headers = sum(len(name) + len(value) + HEADER_BYTES for name, value in batch.headers)
+    return ROW_BYTES + headers + texts // len(batch.values)
+
+
+def _requests(written: Iterable[_Written]) -> Iterator[list[tuple[_Written, range]]]:
+    """All rows in order, in pieces of about REQUEST_BYTES, of one batch or of several."""
+    request: list[tuple[_Written, range]] = []
+    room = REQUEST_BYTES
+    for part in written:
+        first, end = 0, len(part.batch.values)
+        while first < end:
+            rows = range(first, min(end, first + max(1, room // part.row_bytes)))
+            request.append((part, rows))
+            first, room = rows.stop, room - len(rows) * part.row_bytes
+            if room < part.row_bytes:
+                yield request
+                request, room = [], REQUEST_BYTES
+    if request:
+        yield request
 
 
 def _version_of(batch: ResultBatch) -> tuple[TaskName, int]:
