@@ -129,7 +129,10 @@ class SumInteger(_Summing):
         low = pl.col(self._column("low"))
         high = pl.col(self._column("high")) + low // word
         rest = low % word
-        if self.average:
-            return self._finish(high.cast(pl.Float64) * float(_WORD) + rest.cast(pl.Float64))
         fits = (high >= -(2**63)) & (high < 2**63)
-        return self._finish(pl.when(fits).then(pl.when(fits).then(high) * word + rest))
+        exact = pl.when(fits).then(pl.when(fits).then(high) * word + rest)
+        if not self.average:
+            return self._finish(exact)
+        # Of a negative sum the words are -1 and nearly 2**64: as floats nothing would be left.
+        rounded = high.cast(pl.Float64) * float(_WORD) + rest.cast(pl.Float64)
+        return self._finish(pl.when(fits).then(exact.cast(pl.Float64)).otherwise(rounded))
