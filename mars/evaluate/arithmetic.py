@@ -103,12 +103,17 @@ def _call_magnitude(call: Call) -> int:
     return INTEGER_MAX
 
 
+def is_bounded(call: Call) -> bool:
+    """Whether a sum, difference or product lies within INTEGER for certain, or is FLOAT64."""
+    return call.type is ValueType.FLOAT64 or _call_magnitude(call) <= INTEGER_MAX
+
+
 def _exact(
     call: Call, arguments: list[pl.Expr], operate: Callable[[pl.Expr, pl.Expr], pl.Expr]
 ) -> pl.Expr:
     dtype = dtype_of(call.type)
     result = reduce(operate, [argument.cast(dtype) for argument in arguments])
-    if call.type is ValueType.FLOAT64 or _call_magnitude(call) <= INTEGER_MAX:
+    if is_bounded(call):
         return result
     return within_integer(
         result, reduce(operate, [argument.cast(pl.Float64) for argument in arguments])

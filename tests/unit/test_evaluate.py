@@ -192,6 +192,43 @@ def test_a_deep_expression_is_evaluated() -> None:
     assert evaluate(deep, ValueType.INT64, [0, INT64_MAX]) == [100, INT64_MAX + 100]
 
 
+NESTED = {
+    "modulo": lambda x: Call(Function.MODULO, (x, integer(7)), ValueType.INT64),
+    "nullif": lambda x: Call(Function.NULLIF, (x, integer(3)), ValueType.INT64),
+    "round": lambda x: Call(Function.ROUND, (x, integer(-1)), ValueType.INTEGER),
+    "cast": lambda x: Call(
+        Function.CAST, (Call(Function.CAST, (x,), ValueType.STRING),), ValueType.INT64
+    ),
+    "substr": lambda x: Call(
+        Function.SUBSTR,
+        (Call(Function.CAST, (x,), ValueType.STRING), integer(1), integer(9)),
+        ValueType.STRING,
+    ),
+    "in": lambda x: Call(Function.IN, (x, Column("x", ValueType.INT64)), ValueType.BOOL),
+    "product": lambda x: Call(
+        Function.MULTIPLY, (x, Column("x", ValueType.INT64)), ValueType.INTEGER
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_an_argument_that_is_used_several_times_is_computed_once(name: str) -> None:
+    """Fifty deep, polars would never end. The results agree with DuckDB by the property tests."""
+    deep: Expression = Column("x", ValueType.INT64)
+    for _ in range(50):
+        deep = NESTED[name](deep)
+        if deep.type in (ValueType.STRING, ValueType.BOOL):
+            deep = Call(Function.CAST, (deep,), ValueType.INT64)
+    assert len(evaluate(deep, ValueType.INT64, [1, None, 5])) == 3
+
+
+def test_what_is_not_in_a_list_with_a_null_is_unknown() -> None:
+    found = of_x(Function.IN, ValueType.INT64, ValueType.BOOL, integer(1), integer(None))
+    assert evaluate(found, ValueType.INT64, [1, 2, None]) == [True, None, None]
+    nothing = of_x(Function.IN, ValueType.INT64, ValueType.BOOL, integer(None))
+    assert evaluate(nothing, ValueType.INT64, [1, None]) == [None, None]
+
+
 def test_a_constant_filter_keeps_or_drops_all_rows() -> None:
     frame = pl.DataFrame({"x": [1, 2]})
     for value, height in ((True, 2), (False, 0), (None, 0)):
