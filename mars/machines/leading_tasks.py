@@ -105,10 +105,12 @@ def _begin_version(definition: TaskDefinition, head: Head, plan: Plan) -> TaskDe
 
     Rows below these offsets belong to the version before. A window of the new version may lack rows
     that went to the old one if it begins at or before the newest of them; a window of the old one
-    may lack rows if it ends after what every lane has passed by the delay.
+    may lack rows if it ends after what every lane has passed by the delay, and by how far keys may
+    lag behind. `plan` is the old one's.
     """
     old, new = definition.versions[-2], definition.versions[-1]
-    old = replace(old, complete_until_ms=_passed(head, plan.options.delay_ms))
+    behind_ms = plan.options.delay_ms + plan.options.key_lag_ms
+    old = replace(old, complete_until_ms=_passed(head, behind_ms))
     known = [old.complete_from_ms] if old.complete_from_ms is not None else []
     began = max([*known, *_newest(definition, head)], default=None)
     new = replace(new, starts=dict(head.offsets), complete_from_ms=began)

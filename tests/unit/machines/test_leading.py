@@ -26,7 +26,7 @@ from mars.machines.leading_view import (
     View,
 )
 from mars.machines.steering import Loads
-from mars.plan import Field, FieldType, Format, Options, Plan, Stream, WindowShape
+from mars.plan import Field, FieldType, Format, Options, Plan, Stream, WatermarkScope, WindowShape
 from mars.ports import (
     Assignment,
     Assisted,
@@ -624,6 +624,21 @@ def test_a_new_version_first_stops_the_task_then_begins_where_the_store_stands()
     assert new.starts == lanes(p0=90, p1=95)
     assert new.complete_from_ms == 130_001
     assert old.complete_until_ms == 120_000
+
+
+def test_a_window_whose_keys_may_lag_behind_is_cut_by_a_new_version() -> None:
+    pending = {TASK: task(version(starts=lanes(p0=10, p1=20)), version(2))}
+    stopped = head(
+        active=False, offsets=lanes(p0=90, p1=95), marks_ms=lanes(p0=130_000, p1=121_000)
+    )
+    by_key = replace(PLAN.options, watermark=WatermarkScope.KEY, key_lag_ms=40_000)
+    plans = {TASK: replace(PLAN, options=by_key)}
+
+    look = view(tasks=pending, copied=pending, heads={TASK: stopped}, plans=plans)
+    (decision,) = Leading().decide(look)
+
+    assert isinstance(decision, BeginVersion)
+    assert decision.definition.versions[0].complete_until_ms == 80_000
 
 
 def test_the_store_is_told_of_a_version_that_has_begun() -> None:
