@@ -75,6 +75,12 @@ def _whole_task(evidence: Evidence) -> str | None:
         return f"The task has failed, and takes no rows until it is resumed: {why}."
     if definition.state is TaskState.PAUSED:
         return "The task is paused: resume it to go on where it stopped."
+    if not evidence.ends:
+        topic = definition.current.stream.topic
+        return (
+            f"Kafka has no topic {topic}, so no rows come: make it again, then delete the task and "
+            "register it again."
+        )
     reason = whole_task_reason(evidence)
     if reason is None:
         return None

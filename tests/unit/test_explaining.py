@@ -406,6 +406,14 @@ def test_summary_of_a_window_that_has_not_ended_does_not_call_a_live_partition_i
     )
 
 
+def test_summary_of_a_task_whose_topic_is_gone_says_so_whatever_is_open() -> None:
+    for evidence in (evidence_with(ends={}, readings={}), nothing_open(ends={})):
+        assert words(evidence) == (
+            "Kafka has no topic flows, so no rows come: make it again, then delete the task and "
+            "register it again."
+        )
+
+
 def test_summary_of_a_failed_task_says_why_and_what_to_do() -> None:
     failed = replace(DEFINITION, state=TaskState.FAILED, detail="the log needs 300 MB")
     assert words(evidence_with(definition=failed)) == (
