@@ -15,6 +15,7 @@ from typing import NoReturn, TypeVar
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.errors import NotAnObject, TooLarge, WrongMembers, member_problems, problem_of, render
@@ -81,7 +82,10 @@ def body_of(
     """
 
     async def read(request: Request) -> Model:
-        raw = await request.body()
+        try:
+            raw = await request.body()
+        except ClientDisconnect:
+            raise NotAnObject("the client went away before the body was complete") from None
         if bytes_max is not None and len(raw) > bytes_max:
             raise TooLarge(f"a body may have at most {bytes_max} bytes here")
         if len(raw) <= INLINE_BYTES_MAX:

@@ -11,6 +11,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from api.schemas import MemberProblem, Problem
 from mars.errors import (
@@ -164,12 +165,25 @@ async def _on_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 -- registered for this class
     status = HTTPStatus(error.status_code)
     title = TITLE_OF.get(status, status.phrase)
-    detail = str(error.detail)
+    detail, headers = str(error.detail), error.headers
     if status is HTTPStatus.NOT_FOUND:
         detail = f"there is no path {request.url.path}; /docs lists all of them"
     elif status is HTTPStatus.METHOD_NOT_ALLOWED:
         detail = f"{request.url.path} does not know the method {request.method}"
-    return render(Problem(title=title, status=status, detail=detail), error.headers)
+        headers = {"Allow": ", ".join(_methods_of(request))}
+    return render(Problem(title=title, status=status, detail=detail), headers)
+
+
+def _methods_of(request: Request) -> list[str]:
+    """What the path takes: each method has a route, and the router names that of the first."""
+    return [
+        method
+        for method in ("DELETE", "GET", "PATCH", "POST", "PUT")
+        if any(
+            route.matches({**request.scope, "method": method})[0] is Match.FULL
+            for route in request.app.routes
+        )
+    ]
 
 
 async def _on_bug(request: Request, error: Exception) -> Response:

@@ -229,15 +229,16 @@ def owners(
 
 
 def _lately(definition: TaskDefinition, incidents: Sequence[Incident]) -> str:
-    """A further sentence if something has happened to the task's results lately.
+    """A further sentence if something has happened to the task's results lately, since it is there.
 
     That a task has failed is said by its state already.
     """
     passed_over = {IncidentKind.FENCED}
     if definition.state is TaskState.FAILED:
         passed_over.add(IncidentKind.FAILED)
+    since_ms = min(version.created_ms for version in definition.versions)
     for incident in incidents:
-        if incident.kind not in passed_over:
+        if incident.kind not in passed_over and incident.time_ms >= since_ms:
             return f" At {moment(incident.time_ms)}: {incident.what}"
     return ""
 

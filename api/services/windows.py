@@ -17,7 +17,7 @@ from api.services.logs import LogReader, Portion, check_rebuilt, folded, holds_s
 from api.services.progress import ProgressTail
 from api.services.tasks import TaskService
 from mars.definitions import TaskDefinition, TaskVersion
-from mars.errors import Rejected
+from mars.errors import Conflict, Rejected, TaskLimit
 from mars.finishing import Finished, finish
 from mars.machines.folding import Bounds, Folding
 from mars.plan import WINDOW_END, WINDOW_START, Plan
@@ -106,8 +106,15 @@ class WindowService:
     def open_windows(self, name: str, selection: Selection) -> OpenWindows:
         """Open windows, oldest first; at most `LIMIT_MAX` rows in all.
 
-        Raises NotFound, Rejected for an unknown order, Unavailable.
+        Raises NotFound, Rejected for an unknown order, Unavailable, and Conflict where they cannot
+        be shown because the task is over a limit.
         """
+        try:
+            return self._open_windows(name, selection)
+        except TaskLimit as problem:
+            raise Conflict(f"the open windows cannot be shown: {problem}") from problem
+
+    def _open_windows(self, name: str, selection: Selection) -> OpenWindows:
         definition = self._tasks.show(name)
         plans = self._compiler.plans(definition)
         _check_order(selection, plans.values())

@@ -56,9 +56,10 @@ export async function showTask(root, { name, signal, freshness }) {
       again("state and ledger", look),
       again("why", async () => drawWhy(parts.why, await get(taskPath(name, "/why"), signal))),
       again("results", () => parts.results.look(signal)),
-      again("open windows", async () =>
-        drawOpen(parts.open, await get(taskPath(name, `/windows?limit=${OPEN_ROWS}`), signal)),
-      ),
+      again("open windows", async () => {
+        if (parts.task.state === "failed") drawNoneOpen(parts.open);
+        else drawOpen(parts.open, await get(taskPath(name, `/windows?limit=${OPEN_ROWS}`), signal));
+      }),
     ]);
   } catch (error) {
     throw error.status === 404 ? new Problem(404, { detail: deleted(parts.task) }) : error;
@@ -99,7 +100,10 @@ function drawTask(parts, task) {
     parts.state,
     badge(task.state),
     ` version ${task.version} over stream ${task.stream}`,
-    task.detail ? h("span", { class: "problem" }, ` ${task.detail}`) : null,
+    // Why a task has failed is said right below, with what to do.
+    task.detail && task.state !== "failed"
+      ? h("span", { class: "problem" }, ` ${task.detail}`)
+      : null,
     task.missing.length ? h("span", { class: "problem" }, ` ${task.missing.join(" ")}`) : null,
     task.backfill ? backfill(task.backfill) : null,
   );
@@ -334,6 +338,9 @@ function waitsFor(held) {
   if (held.partition !== null) return `partition ${held.partition}`;
   return held.bucket === null ? "–" : `bucket ${held.bucket}`;
 }
+
+const drawNoneOpen = (place) =>
+  renew(place, h("p", { class: "quiet" }, "Those of a task that has failed are not shown."));
 
 function drawOpen(place, found) {
   renew(

@@ -148,7 +148,7 @@ def test_windows_of_a_task_over_its_limit_are_refused_with_the_reason(world: Wor
     world.start_in_store()
     world.run_batch(ROWS)
     answer = world.http.get("/v1/tasks/by_sip/windows")
-    assert "max_keys is 2" in problem(answer, 422)["detail"]
+    assert "max_keys is 2" in problem(answer, 409)["detail"]
 
 
 def test_sliding_windows_overlap(world: World) -> None:
