@@ -271,6 +271,16 @@ def test_a_long_reason_leaves_room_for_the_other_tasks(
     assert page.run("return document.documentElement.scrollWidth") <= PHONE_WIDTH
 
 
+def test_page_of_a_failed_task_says_once_why(page: Browser, site: str, world: World) -> None:
+    run_task(world)
+    world.alter(state=TaskState.FAILED, detail="it has too many groups")
+    page.go(f"{site}/#/tasks/by_sip")
+    page.until_text("too many groups", ".why")
+    page.until_text("Those of a task that has failed are not shown.")
+    said = page.run("return document.querySelector('main').innerText")
+    assert said.count("too many groups") == 1
+
+
 def test_durations_are_whole_in_the_largest_unit_that_fits(page: Browser, site: str) -> None:
     page.go(f"{site}/#/streams")
     page.until("return document.querySelector('main h1')")
