@@ -5,7 +5,8 @@ from __future__ import annotations
 import queue
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import FrameType
 
 
@@ -29,3 +30,13 @@ def at_signals(numbers: Sequence[signal.Signals], act: Callable[[], None]) -> No
     threading.Thread(target=follow, name="signals", daemon=True).start()
     for number in numbers:
         signal.signal(number, note)
+
+
+@contextmanager
+def sigterm_interrupts() -> Iterator[None]:
+    """SIGTERM does what Ctrl-C does meanwhile: KeyboardInterrupt. For the main thread."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

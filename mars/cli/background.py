@@ -16,14 +16,27 @@ from mars.cli.shared import print_json
 from mars.cluster_file import read_cluster
 from mars.errors import LocalClusterError
 from mars.local.cluster import Options
+from mars.stopping import sigterm_interrupts
 
 END_S = 60.0
 """Longest end of a `mars up` that failed: it stops what it has started before."""
 
 
 def start(options: Options, report: Report) -> None:
-    """Return when everything is ready. Raises LocalClusterError with what it says itself."""
+    """Return when everything is ready. Raises LocalClusterError with what it says itself.
+
+    Ctrl-C and SIGTERM stop what has been started, and raise KeyboardInterrupt.
+    """
     data = options.data.absolute()
+    with sigterm_interrupts():
+        _start(options, data, report)
+    if report.as_json:
+        print_json(read_cluster(data))
+    else:
+        click.echo(f"It runs on in the background; `mars down --data {options.data}` stops it.")
+
+
+def _start(options: Options, data: Path, report: Report) -> None:
     log = data / "logs" / "supervisor.log"
     read_end, write_end = os.pipe()
     with log.open("wb") as output:
@@ -47,10 +60,6 @@ def start(options: Options, report: Report) -> None:
         raise LocalClusterError(last.text or f"mars up ended early; its log is {log}.")
     # It goes on without us: its end is not ours to wait for.
     process.returncode = 0
-    if report.as_json:
-        print_json(read_cluster(data))
-    else:
-        click.echo(f"It runs on in the background; `mars down --data {options.data}` stops it.")
 
 
 def _relay(read_end: int, report: Report) -> Message:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from mars.cli.shared import json_option, messages, output, print_json
+from mars.stopping import sigterm_interrupts
 
 if TYPE_CHECKING:
     from bench.balance import Finished as Balanced
@@ -63,7 +63,7 @@ results_option = click.option(
 def bench() -> None:
     """Measure throughput and latency, with servers and data of their own."""
     # As Ctrl-C: servers are stopped and temporary folders removed.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    click.get_current_context().with_resource(sigterm_interrupts())
 
 
 @bench.command()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +13,7 @@ import click
 import pytest
 
 import mars.cli
-from mars.cli import exit_code_of, run
+from mars.cli import background, exit_code_of, run
 from mars.cli.report import Message, Report
 from mars.cli.shared import api_address
 from mars.errors import (
@@ -23,6 +25,7 @@ from mars.errors import (
     SettingsError,
     Unavailable,
 )
+from mars.local.cluster import Options
 from mars.local.state import locked, write_cluster
 from tests.unit.local.test_state import cluster
 
@@ -139,8 +142,6 @@ def test_the_api_is_named_by_option_then_variable_then_folder(
 
 
 def test_a_report_whose_reader_has_gone_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
-    import os
-
     read_end, write_end = os.pipe()
     report = Report(pipe=write_end)
     report.line("one")
@@ -151,3 +152,36 @@ def test_a_report_whose_reader_has_gone_goes_on(capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out == "one\ntwo\n"
     os.close(write_end)
     assert Message("ready").text == ""
+
+
+STARTING = """
+import os, signal, sys
+os.write(int(sys.argv[1]), b'{"kind":"line","text":"%d"}\\n' % os.getpid())
+signal.pause()
+"""
+"""A `mars up` that never becomes ready; its line is its pid."""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_it_waits_stops_what_up_has_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    pids: list[int] = []
+
+    class Signalled(Report):
+        def line(self, text: str) -> None:
+            pids.append(int(text))
+            signal.raise_signal(number)
+
+    def command(_options: Options, _data: Path, pipe: int) -> list[str]:
+        return [sys.executable, "-c", STARTING, str(pipe)]
+
+    monkeypatch.setattr(background, "_command", command)
+    before = signal.getsignal(signal.SIGTERM)
+    (tmp_path / "logs").mkdir()
+    with pytest.raises(KeyboardInterrupt):
+        background.start(Options(data=tmp_path), Signalled())
+    (pid,) = pids
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    assert signal.getsignal(signal.SIGTERM) is before
