@@ -25,6 +25,7 @@ from mars.cli.shared import (
 from mars.cli.tables import clock, number, table
 from mars.client import Client, trouble_of
 from mars.errors import JobCancelled, JobFailed, WaitedTooLong
+from mars.stopping import sigterm_interrupts
 
 POLL_S = 0.3
 """Between two looks at a query: what an answer is late by at most."""
@@ -80,7 +81,7 @@ def query(
 ) -> None:
     """Run SQL once, now, over the rows that lie in the stream's topic (or in files).
 
-    Times are epoch milliseconds or ISO 8601. Ctrl-C cancels the query.
+    Times are epoch milliseconds or ISO 8601. Ctrl-C, or SIGTERM, cancels the query.
     """
     if sum((sql is not None, listed, cancel is not None)) != 1:
         raise click.UsageError("give a query, or --list, or --cancel ID")
@@ -99,8 +100,9 @@ def query(
                 "timeout": timeout,
                 "output_topic": output_topic,
             }
-            asked = client.create_query(str(sql), **members)
-            ended = _waited(client, asked, wait_s)
+            with sigterm_interrupts():
+                asked = client.create_query(str(sql), **members)
+                ended = _waited(client, asked, wait_s)
             _show(ended, client.query_rows(ended.id), None if everything else ROWS_SHOWN, as_json)
 
 

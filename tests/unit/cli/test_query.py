@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -136,16 +137,16 @@ def test_query_cancelled_by_somebody_ends_with_code_1(
     assert run(["query", BY_SIP, *API]) == 1
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_command_cancels_its_query(
-    world: World, between_looks: list[Callable[[], None]]
+    world: World, between_looks: list[Callable[[], None]], number: signal.Signals
 ) -> None:
-    def interrupt() -> None:
-        raise KeyboardInterrupt
-
-    between_looks.append(interrupt)
+    before = signal.getsignal(signal.SIGTERM)
+    between_looks.append(lambda: signal.raise_signal(number))
     assert run(["query", BY_SIP, *API]) == 1
     (record,) = world.queries.all()
     assert record.state is QueryState.CANCELLED
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_query_that_nobody_runs_says_so_where_there_is_no_terminal(
