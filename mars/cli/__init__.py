@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import importlib.util
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +18,8 @@ EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_NOT_FOUND = 3
 EXIT_REJECTED = 4
+
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +117,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except MarsError as error:
         click.echo(str(error), err=True)
         return exit_code_of(error)
+    except OSError as error:  # not of a reader that has gone: click ends that by itself
+        click.echo(_refused(error), err=True)
+        return EXIT_FAILED
     return outcome if isinstance(outcome, int) else 0
 
 
@@ -127,3 +134,29 @@ def exit_code_of(error: MarsError) -> int:
             return EXIT_USAGE
         case _:
             return EXIT_FAILED
+
+
+def _refused(error: OSError) -> str:
+    """What the system has refused, in a sentence."""
+    why = error.strerror or str(error) or type(error).__name__
+    blocked = _output_blocked()
+    if error.filename is not None:
+        return f"{error.filename} cannot be used ({why})."
+    if blocked or error.errno in _NO_ROOM:
+        return f"Standard output cannot be written ({why}); direct it elsewhere, or free some room."
+    return f"The system has refused what this command needs ({why})."
+
+
+def _output_blocked() -> bool:
+    """Whether standard output takes nothing; what waits for it is then thrown away.
+
+    Python would try again, and complain, when it exits.
+    """
+    if sys.stdout is None:
+        return False
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
+    return False

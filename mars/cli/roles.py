@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -73,6 +74,13 @@ def _run(role: str, config: Path | None) -> None:
     package = module.rpartition(".")[0]
     if importlib.util.find_spec(package) is None or importlib.util.find_spec(module) is None:
         raise MarsError(f"This version of Mars has no process of the role {role}.")
-    outcome = importlib.import_module(module).run(settings)
+    try:
+        outcome = importlib.import_module(module).run(settings)
+    except BrokenPipeError:
+        raise
+    except OSError:
+        # Of a process that runs for weeks, the place says more than a sentence.
+        traceback.print_exc()
+        raise click.exceptions.Exit(1) from None
     if isinstance(outcome, int) and outcome != 0:
         raise click.exceptions.Exit(outcome)

@@ -24,8 +24,14 @@ def stop_cluster(data: Path) -> int | None:
     if holder is None:
         _clear(data)
         return None
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(holder, signal.SIGTERM)
+    try:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(holder, signal.SIGTERM)
+    except PermissionError as error:
+        raise LocalClusterError(
+            f"The cluster on {data} (process {holder}) cannot be stopped ({error.strerror}); stop "
+            "it as the user who has started it."
+        ) from error
     if not wait_until(lambda: not is_locked(data), STOP_S):
         raise LocalClusterError(
             f"The cluster on {data} (process {holder}) did not end within {STOP_S:.0f} s; look at "

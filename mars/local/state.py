@@ -39,9 +39,10 @@ def write_cluster(data: Path, cluster: ClusterFile) -> None:
 def locked(data: Path) -> Iterator[None]:
     """Be the one supervisor of the folder. The kernel frees the lock however the process ends.
 
-    Raises LocalClusterError, naming the process, when there is one already.
+    Raises LocalClusterError, naming the process, when there is one already, and where the folder
+    is another user's.
     """
-    with (data / "lock").open("a+") as lock:
+    with _open_lock(data) as lock:
         # Somebody who only looks (`is_locked`) has it for an instant.
         if not wait_until(lambda: _try_lock(lock), LOOKERS_S):
             lock.seek(0)
@@ -53,6 +54,16 @@ def locked(data: Path) -> Iterator[None]:
         lock.write(str(os.getpid()))
         lock.flush()
         yield
+
+
+def _open_lock(data: Path) -> TextIO:
+    try:
+        return (data / "lock").open("a+")
+    except OSError as error:
+        raise LocalClusterError(
+            f"{data / 'lock'} cannot be written ({error.strerror}); do this as the user whose "
+            "folder it is, or name another folder with --data."
+        ) from error
 
 
 def _try_lock(lock: TextIO) -> bool:
@@ -89,6 +100,11 @@ def _kill(entry: ProcessEntry) -> None:
         os.kill(entry.pid, signal.SIGKILL)
     except ProcessLookupError:
         return
+    except PermissionError as error:
+        raise LocalClusterError(
+            f"{entry.name} (process {entry.pid}) of an earlier run cannot be ended "
+            f"({error.strerror}); end it as the user whose process it is."
+        ) from error
     if not wait_until(lambda: not command_of(entry.pid), LEFTOVER_S):
         raise LocalClusterError(
             f"{entry.name} (process {entry.pid}) of an earlier run does not end; end it by hand."

@@ -75,6 +75,68 @@ def test_an_error_is_one_sentence_on_standard_error(
     assert "none.toml cannot be read" in captured.err
 
 
+FULL = Path("/dev/full")
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
+def test_output_that_takes_nothing_is_told_in_a_sentence(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mars.cli", "down", "--data", str(tmp_path)]
+    with FULL.open("wb") as full:
+        answer = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert answer.returncode == 1
+    assert answer.stderr.count("\n") == 1
+    assert "Standard output cannot be written (No space left on device)" in answer.stderr
+
+
+def test_a_reader_that_has_gone_ends_a_command_without_a_word(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mars.cli", "down", "--data", str(tmp_path)]
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    answer = subprocess.run(
+        command, stdout=write_end, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(write_end)
+    assert (answer.returncode, answer.stderr) == (1, "")
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (PermissionError(13, "Permission denied", "/x/y"), "/x/y cannot be used (Permission"),
+        (PermissionError(1, "Operation not permitted"), "needs (Operation not permitted)."),
+        (OSError("strange"), "needs (strange)."),
+    ],
+)
+def test_what_the_system_refuses_is_told_in_a_sentence(
+    error: OSError,
+    sentence: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def refuse(_data: Path) -> None:
+        raise error
+
+    monkeypatch.setattr("mars.local.control.stop_cluster", refuse)
+    assert run(["down", "--data", str(tmp_path)]) == 1
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert sentence in told
+
+
+def test_a_process_that_the_system_ends_says_where(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(_settings: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr("mapper.__main__.run", refuse)
+    assert run(["mapper"]) == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
 def test_a_role_that_is_not_in_this_version_is_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -127,3 +128,35 @@ def test_stopping_what_does_not_run_is_no_error(tmp_path: Path) -> None:
     write_cluster(tmp_path, cluster())
     assert stop_cluster(tmp_path) is None
     assert not cluster_path(tmp_path).exists()
+
+
+def refuse_to_kill(_pid: int, _number: int) -> None:
+    raise PermissionError(1, "Operation not permitted")
+
+
+def test_a_cluster_of_another_user_is_told_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "kill", refuse_to_kill)
+    wanted = rf"process {os.getpid()}\) cannot be stopped \(Operation not permitted\)"
+    with locked(tmp_path), pytest.raises(LocalClusterError, match=wanted):
+        stop_cluster(tmp_path)
+
+
+def test_leftovers_of_another_user_are_told_in_a_sentence(
+    script: Callable[..., Script], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = script()
+    left.start()
+    assert left.pid is not None
+    write_cluster(tmp_path, cluster(ProcessEntry("left", "mapper", left.pid, 0)))
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(os, "kill", refuse_to_kill)
+        with pytest.raises(LocalClusterError, match=f"left .process {left.pid}. of an earlier run"):
+            end_leftovers(tmp_path)
+
+
+def test_a_lock_that_cannot_be_written_is_told_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "lock").mkdir()  # refused to everybody, root too
+    with pytest.raises(LocalClusterError, match="lock cannot be written"):
+        stop_cluster(tmp_path)
