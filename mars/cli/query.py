@@ -13,6 +13,7 @@ from mars.answers import Query, Row
 from mars.cli.completion import queries_under_way
 from mars.cli.shared import (
     Moment,
+    Seconds,
     api_address,
     api_option,
     files_of,
@@ -42,11 +43,16 @@ _TIMES = ("window_start", "window_end")
 @click.option("--until", "until_ms", type=Moment(), default=None, help="Leave out later rows.")
 @files_options
 @click.option("--rows-max", type=int, default=None, help="Most result rows [default: 10000].")
-@click.option("--timeout", type=float, default=None, help="Seconds it may take [default: 300].")
+@click.option(
+    "--timeout",
+    type=Seconds(min=0, min_open=True),
+    default=None,
+    help="Seconds it may take [default: 300].",
+)
 @click.option(
     "--wait",
     "wait_s",
-    type=click.FloatRange(min=0),
+    type=Seconds(min=0),
     default=None,
     help="Seconds to wait for its rows, its turn included; then it is cancelled [default: any].",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -133,6 +134,21 @@ def files_of(
     if until_ms is not None:
         members["until"] = until_ms
     return members
+
+
+class Seconds(click.FloatRange):
+    """A number of seconds: finite, which click's own type does not ask for."""
+
+    name = "seconds"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Seconds."""
+        seconds = float(super().convert(value, param, ctx))
+        if not math.isfinite(seconds):
+            self.fail(f"{value!r} is no finite number.", param, ctx)
+        return seconds
 
 
 class Moment(click.ParamType[int]):

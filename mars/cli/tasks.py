@@ -13,6 +13,7 @@ from mars.cli.completion import task_argument
 from mars.cli.preview import print_preview, read_lines
 from mars.cli.shared import (
     Moment,
+    Seconds,
     api_address,
     api_option,
     files_of,
@@ -253,7 +254,7 @@ def validate(
 @click.option("--sql", default=None, help="The query, instead of a file.")
 @click.option(
     "--seconds",
-    type=click.FloatRange(min=0, max=60, min_open=True),
+    type=Seconds(min=0, max=60, min_open=True),
     default=None,
     help="How far back to look [default: 10].",
 )

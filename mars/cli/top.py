@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mars.answers import Cluster, Member, Task
-from mars.cli.shared import api_address, api_option, json_option, output
+from mars.cli.shared import Seconds, api_address, api_option, json_option, output
 from mars.cli.tables import number, table
 from mars.client import Client
 from mars.errors import NotFound, Unavailable
@@ -50,7 +50,7 @@ class _Moment:
 @click.option("--once", is_flag=True, help="Print it once; so it is if this is no terminal.")
 @click.option(
     "--interval",
-    type=click.FloatRange(min=0.2),
+    type=Seconds(min=0.2),
     default=INTERVAL_S,
     show_default=True,
     help="Seconds between two looks.",

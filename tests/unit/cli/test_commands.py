@@ -191,6 +191,32 @@ def test_standard_input_that_is_no_text_is_told_in_a_sentence(
     assert "standard input is no text in UTF-8: look at byte 8" in told(capsys)
 
 
+# --------------------------------------------------------------------------------- numbers
+
+FLOATS = [
+    (path, parameter.opts[0])
+    for path, command in COMMANDS.items()
+    for parameter in command.params
+    if isinstance(parameter.type, (click.FloatRange, type(click.FLOAT)))
+]
+
+
+def test_options_with_seconds_are_found() -> None:
+    assert (("top",), "--interval") in FLOATS
+    assert (("query",), "--timeout") in FLOATS
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+@pytest.mark.parametrize(("path", "option"), FLOATS)
+def test_number_that_is_not_finite_is_wrong_usage(
+    path: tuple[str, ...], option: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*path, option, value, *API]) == 2
+    said = told(capsys)
+    assert f"Invalid value for '{option}'" in said
+    assert "finite" in said or "range" in said
+
+
 # ---------------------------------------------------------------------- addresses and keys
 
 
