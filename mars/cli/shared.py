@@ -21,6 +21,9 @@ R = TypeVar("R")
 FILE_FORMATS = ("parquet", "ndjson", "csv")
 """What files can be; the first is meant unless another is named."""
 
+HALTED = {"paused", "failed"}
+"""States of a task that takes no rows until it is resumed."""
+
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import click
 import msgspec
 
-from mars.answers import ResultEvent
+from mars.answers import ResultEvent, Task
 from mars.cli.completion import task_argument
-from mars.cli.shared import api_address, api_option, json_option, messages, output
+from mars.cli.shared import HALTED, api_address, api_option, json_option, messages, output
 from mars.cli.tables import clock, table
 from mars.client import Client
 from mars.errors import MarsError, TooMany, Unavailable
@@ -55,8 +55,8 @@ def tail(
     """
     limit = None if everything else ROWS_SHOWN
     with Client(api_address(api)) as client:
-        client.task(name)
-        messages().print(f"Waiting for the next window of {name}; Ctrl-C ends this.")
+        _tell_if_halted(client.task(name))
+        messages().print(_waiting(name, windows))
         events = _Events()
         follower = _Follower(client, name, events)
         threading.Thread(target=follower.run, name=f"tail-{name}", daemon=True).start()
@@ -69,6 +69,25 @@ def tail(
                     _print(window, limit)
         finally:
             follower.over.set()
+
+
+def _tell_if_halted(found: Task) -> None:
+    """Why no window may come. It is waited for all the same: somebody may resume the task."""
+    if found.state not in HALTED:
+        return
+    why = f" ({found.detail.rstrip('.')})" if found.detail else ""
+    state = "has failed" if found.state == "failed" else f"is {found.state}"
+    messages().print(
+        f"Task {found.name} {state}{why} and takes no rows until `mars task resume {found.name}`."
+    )
+
+
+def _waiting(name: str, windows: int | None) -> str:
+    if windows is None:
+        return f"Waiting for the next window of {name}; Ctrl-C ends this."
+    if windows == 1:
+        return f"Waiting for 1 window of {name}; Ctrl-C ends this sooner."
+    return f"Waiting for {windows} windows of {name}; Ctrl-C ends this sooner."
 
 
 def _say(event: ResultEvent, sources: bool) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from queue import Empty, SimpleQueue
 
 import httpx
+import msgspec
 import pytest
 
-from mars.answers import ResultEvent, WindowSource
+from mars.answers import ResultEvent, Task, WindowSource
 from mars.cli import run
 from mars.client import Client
 from mars.errors import Unavailable
@@ -22,7 +23,7 @@ def event(start_s: int, page: str, revision: int = 0, *, deleted: bool = False) 
     return ResultEvent(partition=0, offset=start_s, raw=raw.encode(), source=source)
 
 
-TASK = {
+TASK: dict[str, object] = {
     "name": "by_page",
     "version": 1,
     "state": "running",
@@ -48,6 +49,8 @@ class Results:
 
     events: tuple[ResultEvent, ...] = ()
     ends = False
+    changes: Mapping[str, object] = {}
+    """What the task is, other than TASK."""
 
     def __init__(self, _address: str) -> None:
         self._gone = threading.Event()
@@ -58,8 +61,8 @@ class Results:
     def __exit__(self, *_: object) -> None:
         self._gone.set()
 
-    def task(self, _name: str) -> None:
-        return None
+    def task(self, _name: str) -> Task:
+        return msgspec.convert(TASK | self.changes, Task)
 
     def tail(self, _name: str, **_more: object) -> Iterator[ResultEvent]:
         yield from self.events
@@ -126,6 +129,36 @@ def test_rows_come_as_lines_of_json(
     arguments = ["--windows", "1", "--json", "--sources", "--api", "http://mars"]
     assert run(["tail", "by_page", *arguments]) == 0
     assert capsys.readouterr().out.startswith('{"row":{"window_start":10000,')
+
+
+@pytest.mark.parametrize(
+    ("state", "detail", "how"),
+    [("paused", "", "is paused"), ("failed", "too many groups.", "has failed (too many groups)")],
+)
+def test_task_that_takes_no_rows_is_told_and_waited_for(
+    results: type[Results],
+    state: str,
+    detail: str,
+    how: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    results.changes = {"state": state, "detail": detail}
+    results.events = (event(10, "/a"),)
+    assert run(["tail", "by_page", "--windows", "1", "--api", "http://mars"]) == 0
+    told = capsys.readouterr()
+    sentence = f"Task by_page {how} and takes no rows until `mars task resume by_page`."
+    assert told.err.splitlines()[0] == sentence
+    assert '"/a"' in told.out
+
+
+@pytest.mark.parametrize(("windows", "wanted"), [(1, "1 window of"), (2, "2 windows of")])
+def test_windows_that_are_waited_for_are_told(
+    results: type[Results], windows: int, wanted: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results.events = (event(10, "/a"), event(20, "/b"))
+    assert run(["tail", "by_page", "--windows", str(windows), "--api", "http://mars"]) == 0
+    said = capsys.readouterr().err
+    assert said == f"Waiting for {wanted} by_page; Ctrl-C ends this sooner.\n"
 
 
 Answer = Callable[[httpx.Request], httpx.Response]
