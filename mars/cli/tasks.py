@@ -12,6 +12,7 @@ from mars.answers import Task
 from mars.cli.completion import task_argument
 from mars.cli.preview import print_preview, read_lines
 from mars.cli.shared import (
+    HALTED,
     Moment,
     Seconds,
     api_address,
@@ -98,7 +99,7 @@ def add(
             if start is not None or past is not None:
                 raise  # a history is of a new task only
             found = change_existing(client, str(chosen), query, settings, refused, yes=yes)
-            text = f"Task {found.name} is at version {found.version}."
+            text = _at_version(found)
     if found.backfill is not None:
         text += f" `mars backfill {found.name}` shows how far its history is."
     _tell(found, as_json, text)
@@ -130,7 +131,7 @@ def change(
     named = {**_object(body.get("options")), **_pairs(options)}
     with Client(api_address(api)) as client:
         found = change_named(client, name, str(body["sql"]), named, expect)
-    _tell(found, as_json, f"Task {found.name} is at version {found.version}.")
+    _tell(found, as_json, _at_version(found))
 
 
 @task.command("list")
@@ -289,6 +290,13 @@ def preview(
         print_json(found)
     else:
         print_preview(found)
+
+
+def _at_version(found: Task) -> str:
+    text = f"Task {found.name} is at version {found.version}"
+    if found.state not in HALTED:
+        return f"{text}."
+    return f"{text}; it stays {found.state} until `mars task resume {found.name}`."
 
 
 def _tell(found: Task, as_json: bool, text: str) -> None:

@@ -14,6 +14,7 @@ from mars.answers import Task
 from mars.cli import cli, run
 from mars.cli.completion import SHELLS
 from mars.client import Client
+from mars.definitions import TaskState
 from mars.errors import Unavailable
 from tests.unit.api.twins import BY_SIP, World
 
@@ -151,6 +152,19 @@ def test_option_that_is_named_without_a_value_returns_to_its_default(
     assert run(["task", "change", "by_sip", str(file), "--option", "idle_after=", *API]) == 0
     assert "-option idle_after = 1min" in capsys.readouterr().err
     assert world.definition().current.options == {"delay": "1s"}
+
+
+@pytest.mark.parametrize("state", [TaskState.PAUSED, TaskState.FAILED])
+@pytest.mark.parametrize("command", ["change", "add"])
+def test_change_of_a_task_that_takes_no_rows_says_that_it_stays_so(
+    world: World, command: str, state: TaskState, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert add(BY_SIP) == 0
+    world.begin_newest()
+    world.alter(state=state, detail="")
+    assert (change(OTHER) if command == "change" else add(OTHER, "--yes")) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"is at version 2; it stays {state} until `mars task resume by_sip`." in said
 
 
 def test_change_of_a_version_that_is_not_the_expected_one_is_refused(
