@@ -87,6 +87,10 @@ def read_text(file: Path) -> str:
     """A whole file. Raises UsageError where it cannot be read, Rejected where it is no text."""
     try:
         return text_of(file.read_bytes(), str(file))
+    except FileNotFoundError as error:
+        raise click.UsageError(f"there is no file {file}") from error
+    except IsADirectoryError as error:
+        raise click.UsageError(f"{file} is a folder, not a file") from error
     except OSError as error:
         raise click.UsageError(f"{file} cannot be read ({error.strerror})") from error
 

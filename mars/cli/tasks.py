@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import click
+from click.shell_completion import CompletionItem
 
 from mars.answers import Task
 from mars.cli.completion import task_argument
@@ -38,6 +39,28 @@ def task() -> None:
     """Register, list and change stat tasks."""
 
 
+class _Source(click.ParamType[Path]):
+    """A file with a definition, whatever can be read; `-` is standard input."""
+
+    name = "file"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Path:
+        if value == "":
+            self.fail("the name of the file is empty; name one, or - for stdin", param, ctx)
+        return Path(str(value))
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        return click.Path().shell_complete(ctx, param, incomplete)
+
+
+def _file_argument(command: Callable[..., None]) -> Callable[..., None]:
+    return click.argument("file", required=False, type=_Source())(command)
+
+
 def _options_option(command: Callable[..., None]) -> Callable[..., None]:
     return click.option(
         "--option",
@@ -49,7 +72,7 @@ def _options_option(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @task.command()
-@click.argument("file", required=False, type=click.Path(path_type=Path))
+@_file_argument
 @click.option("--sql", default=None, help="The query, instead of a file.")
 @click.option("--name", default=None, help="Name of the task [default: the file's name].")
 @click.option("--start", default=None, help="latest (default), earliest, or epoch milliseconds.")
@@ -83,7 +106,8 @@ def add(
         raise click.UsageError("--until is for --files DIR")
     history = files_of(files, files_format, csv_header=csv_header, until_ms=until)
     body = _definition(file, sql)
-    chosen = name or body.get("name") or (file.stem if file is not None else None)
+    # What is no regular file, such as a pipe, has a name that says nothing.
+    chosen = name or body.get("name") or (file.stem if file is not None and file.is_file() else "")
     if not chosen or chosen == "-":
         raise click.UsageError("name the task with --name")
     settings = {**_object(body.get("options")), **_pairs(options)}
@@ -107,7 +131,7 @@ def add(
 
 @task.command()
 @task_argument
-@click.argument("file", required=False, type=click.Path(path_type=Path))
+@_file_argument
 @click.option("--sql", default=None, help="The query, instead of a file.")
 @click.option("--expect", type=int, default=None, help="Only if this is the current version.")
 @_options_option
@@ -230,7 +254,7 @@ def rm(name: str, api: str | None, as_json: bool) -> None:
 
 
 @task.command()
-@click.argument("file", required=False, type=click.Path(path_type=Path))
+@_file_argument
 @click.option("--sql", default=None, help="The query, instead of a file.")
 @_options_option
 @api_option
@@ -251,7 +275,7 @@ def validate(
 
 
 @task.command()
-@click.argument("file", required=False, type=click.Path(path_type=Path))
+@_file_argument
 @click.option("--sql", default=None, help="The query, instead of a file.")
 @click.option(
     "--seconds",
@@ -314,8 +338,6 @@ def _definition(file: Path | None, sql: str | None) -> dict[str, object]:
         return {"sql": sql}
     if file is None or str(file) == "-":
         return {"sql": text_of(sys.stdin.buffer.read(), "standard input")}
-    if not file.is_file():
-        raise click.UsageError(f"there is no file {file}")
     if file.suffix != ".json":
         return {"sql": read_text(file)}
     body = read_object(file)

@@ -179,6 +179,31 @@ def test_only_line_feeds_end_the_rows_of_a_file(
     assert "1 rows read: 1 counted" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("command", ["add", "change by_sip", "validate", "preview"])
+def test_file_that_is_none_is_told_as_what_it_is(
+    tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = tmp_path / "gone.sql"
+    sentences = {
+        str(gone): f"there is no file {gone}",
+        str(tmp_path): f"{tmp_path} is a folder, not a file",
+        "": "the name of the file is empty",
+    }
+    for named, sentence in sentences.items():
+        assert run(["task", *command.split(), named, *API]) == 2
+        assert sentence in told(capsys)
+
+
+def test_query_may_come_through_a_pipe(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    for command, code in (("validate", 0), ("add", 2)):
+        read_end, write_end = os.pipe()
+        os.write(write_end, BY_SIP.encode())
+        os.close(write_end)
+        assert run(["task", command, f"/dev/fd/{read_end}", *API]) == code
+        os.close(read_end)
+    assert "name the task with --name" in told(capsys)
+
+
 def test_standard_input_that_is_no_text_is_told_in_a_sentence(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
