@@ -39,6 +39,9 @@ def task() -> None:
     """Register, list and change stat tasks."""
 
 
+_BEGINNINGS = ("latest", "earliest")
+
+
 class _Source(click.ParamType[Path]):
     """A file with a definition, whatever can be read; `-` is standard input."""
 
@@ -55,6 +58,27 @@ class _Source(click.ParamType[Path]):
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         return click.Path().shell_complete(ctx, param, incomplete)
+
+
+class _Beginning(click.ParamType[str | int]):
+    """Where a task begins: `latest`, `earliest`, or a time as `Moment` takes it."""
+
+    name = "start"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | int:
+        if value in _BEGINNINGS:
+            return str(value)
+        try:
+            return Moment().convert(value, param, ctx)
+        except click.BadParameter:
+            self.fail(
+                f"{str(value)!r} is no place to start at; write latest, earliest, epoch "
+                "milliseconds, or a time in ISO 8601 such as 2026-01-31T12:00:00",
+                param,
+                ctx,
+            )
 
 
 def _file_argument(command: Callable[..., None]) -> Callable[..., None]:
@@ -75,7 +99,12 @@ def _options_option(command: Callable[..., None]) -> Callable[..., None]:
 @_file_argument
 @click.option("--sql", default=None, help="The query, instead of a file.")
 @click.option("--name", default=None, help="Name of the task [default: the file's name].")
-@click.option("--start", default=None, help="latest (default), earliest, or epoch milliseconds.")
+@click.option(
+    "--start",
+    type=_Beginning(),
+    default=None,
+    help="latest (default), earliest, epoch milliseconds or a time in ISO 8601.",
+)
 @files_options
 @click.option("--until", type=Moment(), default=None, help="Leave out later rows of the files.")
 @_options_option
@@ -86,7 +115,7 @@ def add(
     file: Path | None,
     sql: str | None,
     name: str | None,
-    start: str | None,
+    start: str | int | None,
     files: str | None,
     files_format: str | None,
     csv_header: bool,
@@ -111,7 +140,7 @@ def add(
     if not chosen or chosen == "-":
         raise click.UsageError("name the task with --name")
     settings = {**_object(body.get("options")), **_pairs(options)}
-    query, begin = str(body["sql"]), _start(start or body.get("start"))
+    query, begin = str(body["sql"]), _start(body.get("start") if start is None else start)
     past = history or _object(body.get("history")) or None
     with Client(api_address(api)) as client:
         try:

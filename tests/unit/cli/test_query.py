@@ -313,6 +313,44 @@ def test_files_are_handed_on_with_their_whole_path(
     }
 
 
+@pytest.mark.parametrize(
+    ("start", "wanted"),
+    [
+        ("latest", "latest"),
+        ("earliest", "earliest"),
+        ("0", {"timestamp": 0}),
+        ("60000", {"timestamp": 60_000}),
+        ("1970-01-01T00:01", {"timestamp": 60_000}),
+        ("1970-01-01T01:01:00+01:00", {"timestamp": 60_000}),
+    ],
+)
+def test_task_starts_where_it_is_told_to(
+    world: World, start: str, wanted: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[httpx.Request] = []
+
+    class Noted(Kept):
+        def handle_request(self, request: httpx.Request) -> httpx.Response:
+            sent.append(request)
+            return super().handle_request(request)
+
+    monkeypatch.setattr("mars.cli.tasks.Client", partial(Client, transport=Noted(world.transport)))
+    arguments = ["task", "add", "--sql", BY_SIP, "--name", "by_sip", "--start", start]
+    assert run([*arguments, *API]) == 0
+    (request,) = sent
+    assert json.loads(request.content)["start"] == wanted
+
+
+@pytest.mark.parametrize("start", ["yesterday", "", "Latest", "1.5"])
+def test_start_that_is_none_is_wrong_usage(
+    world: World, start: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["task", "add", "--sql", BY_SIP, "--name", "by_sip", "--start", start]
+    assert run([*arguments, *API]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "write latest, earliest, epoch milliseconds, or a time in ISO 8601" in said
+
+
 def test_until_without_files_is_wrong_usage(world: World) -> None:
     arguments = ["task", "add", "--sql", BY_SIP, "--name", "by_sip", "--until", "5"]
     assert run([*arguments, *API]) == 2
