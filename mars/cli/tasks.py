@@ -41,6 +41,9 @@ def task() -> None:
 
 _BEGINNINGS = ("latest", "earliest")
 
+_LAST_MS = 2**53
+"""The last time that the API takes; its first is 0."""
+
 
 class _Source(click.ParamType[Path]):
     """A file with a definition, whatever can be read; `-` is standard input."""
@@ -71,14 +74,17 @@ class _Beginning(click.ParamType[str | int]):
         if value in _BEGINNINGS:
             return str(value)
         try:
-            return Moment().convert(value, param, ctx)
+            time_ms = Moment().convert(value, param, ctx)
         except click.BadParameter:
+            time_ms = -1
+        if not 0 <= time_ms <= _LAST_MS:
             self.fail(
                 f"{str(value)!r} is no place to start at; write latest, earliest, epoch "
                 "milliseconds, or a time in ISO 8601 such as 2026-01-31T12:00:00",
                 param,
                 ctx,
             )
+        return time_ms
 
 
 def _file_argument(command: Callable[..., None]) -> Callable[..., None]:

@@ -341,7 +341,7 @@ def test_task_starts_where_it_is_told_to(
     assert json.loads(request.content)["start"] == wanted
 
 
-@pytest.mark.parametrize("start", ["yesterday", "", "Latest", "1.5"])
+@pytest.mark.parametrize("start", ["yesterday", "", "Latest", "1.5", "-5", "1950-01-01", "9" * 20])
 def test_start_that_is_none_is_wrong_usage(
     world: World, start: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
