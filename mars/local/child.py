@@ -153,8 +153,13 @@ class Child:
             self._process.wait()
 
     def pause(self) -> None:
-        """SIGSTOP: it keeps its place and connections, and does nothing."""
+        """SIGSTOP: it keeps its place and connections, and does nothing.
+
+        Returns once that is so: until one of its threads has taken the signal, the others go on.
+        """
         self._signal(signal.SIGSTOP)
+        if self._process is not None and self._process.poll() is None:
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         """SIGCONT."""
