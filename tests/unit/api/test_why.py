@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mars.definitions import TaskState
-from mars.ports import DeadLetter, IdleLease
+from mars.ports import DeadLetter, IdleLease, Incident, IncidentKind
 from mars.types import Bucket, Sequence64, StoreEpoch, TaskName, Topic, live_lane
 from tests.unit.api.twins import World, problem
 
@@ -84,6 +84,14 @@ def test_paused_task_says_so(busy: World) -> None:
     answer = why(busy)
     assert answer["windows"][0]["held_by"]["reason"] == "paused"
     assert "resume" in answer["summary"]
+
+
+def test_what_happened_lately_is_told_unless_the_task_came_later(busy: World) -> None:
+    created_ms = busy.definition().current.created_ms
+    for time_ms, told in ((created_ms - 1, False), (created_ms, True)):
+        lost = Incident(f"i{time_ms}", time_ms, IncidentKind.REWOUND, "It was lost.", "", "Wait.")
+        busy.incidents.put(lost)
+        assert ("It was lost." in why(busy)["summary"]) is told
 
 
 def test_window_that_every_bucket_has_closed_is_not_open(busy: World) -> None:
