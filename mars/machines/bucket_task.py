@@ -341,9 +341,7 @@ class BucketTask:
         levels = (
             (folding, self._watermark(plan, folding)) for _version, plan, folding in self._open()
         )
-        return any(
-            bool(folding.due(level + span_ms)) for folding, level in levels if level is not None
-        )
+        return any(folding.due(level + span_ms) for folding, level in levels if level is not None)
 
     def stale(self) -> bool:
         """True if a progress record without rows would say something new.

@@ -412,11 +412,10 @@ class Owning:
         long = self._long_open()
         if not (crowded or old or gone or long):
             return []
-        chosen = crowded | long
+        self._compacting = chosen = crowded | long
         if old:
             self._progress_at_ms = self._now_ms
-            chosen |= set(self._stale())
-        self._compacting = crowded | long
+            chosen = chosen.union(self._stale())
         names = [name for name in self._healthy() if name in chosen]
         return self._commit(names, gone) if names or gone else []
 

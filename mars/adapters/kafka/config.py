@@ -148,9 +148,10 @@ def slice_reader_properties(
 def transaction_properties(settings: Settings, member: str, bucket: Bucket) -> Properties:
     """The producer of one bucket's transaction."""
     transactional_id = Names(settings.namespace).transactional_id(bucket)
-    return _transactional(
-        settings, f"{member}-bucket-{bucket}", transactional_id, {"linger.ms": RESULT_LINGER_MS}
-    )
+    return {
+        "linger.ms": RESULT_LINGER_MS,
+        **_transactional(settings, f"{member}-bucket-{bucket}", transactional_id),
+    }
 
 
 def answer_properties(settings: Settings, member: str, query: QueryId) -> Properties:
@@ -159,11 +160,8 @@ def answer_properties(settings: Settings, member: str, query: QueryId) -> Proper
     return _transactional(settings, f"{member}-{query}", transactional_id)
 
 
-def _transactional(
-    settings: Settings, client: str, transactional_id: str, defaults: Properties | None = None
-) -> Properties:
+def _transactional(settings: Settings, client: str, transactional_id: str) -> Properties:
     return {
-        **(defaults or {}),
         # CPU of client and broker together, per row with its headers: none 5.7 us, lz4 4.9,
         # zstd 4.7.
         "compression.type": "lz4",

@@ -38,8 +38,8 @@ STEP_S = 1.0
 
 REQUEST_BYTES = 900_000
 """Rows handed over at a time, then waited for: the client sends up to 1 MB in one request. Whatever
-it holds beside a request that is on its way, of the same partition, it looks at again and again
-until that is answered, all the time: eight buckets did so for up to 60 ms of processor each."""
+it holds beside a request that is on its way, of the same partition, it looks at without a pause
+until that is answered: eight buckets did so for up to 60 ms of processor each."""
 
 ROW_BYTES, HEADER_BYTES = 40, 10
 """What a row takes in a request besides its key, value and headers, and a header besides itself, at
