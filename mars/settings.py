@@ -129,6 +129,9 @@ class ReducerSettings:
     is about to close then, it comes with its rows."""
     large_task_rows: Positive = 50_000
     """Due rows from which a task gets a transaction of its own, after the others."""
+    draft_rows_min: Natural = 1_000
+    """Rows of a bucket from which they are written to Kafka shortly before their window closes, in
+    a transaction that is committed then; fewer take milliseconds. 0: never."""
     capacity: Share = 1.0
     """Of a core, what this reducer may use: its one loop uses one at most. Less where a container
     is limited to less, so that the leader gives it less to do."""

@@ -158,6 +158,7 @@ class _Reducer:
                 buckets=self._buckets,
                 snapshot_every_ms=limits.snapshot_every_ms,
                 tracked=tracker is not None,
+                draft_rows_min=limits.draft_rows_min,
             ),
         )
         turn = threading.Lock()

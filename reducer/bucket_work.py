@@ -18,6 +18,7 @@ from mars.machines.events import (
     Event,
     ReadSnapshots,
     ReleaseBucket,
+    WriteDraft,
 )
 from mars.ports import Claim, ResultSink
 from mars.process import logs
@@ -30,7 +31,7 @@ from reducer.serial_pool import SerialPool
 LAST_COMMITS_S = 5.0
 """How long commits that are under way may take once the process is to stop."""
 
-Slow = ClaimBucket | AuditEmissions | ReadSnapshots | CommitTransaction | ReleaseBucket
+Slow = ClaimBucket | AuditEmissions | ReadSnapshots | CommitTransaction | WriteDraft | ReleaseBucket
 
 
 class BucketWork:
@@ -108,6 +109,9 @@ class BucketWork:
                 return EmissionsAudited(bucket, term, tuple(text for text in found if text))
             case CommitTransaction(bucket=bucket, term=term, transaction=transaction, next=start):
                 return BucketCommitted(bucket, term, self._sink.commit(transaction, start))
+            case WriteDraft(bucket=bucket, results=results, next=start):
+                self._sink.draft(bucket, results, start)
+                return None
             case ReadSnapshots():
                 return read_snapshots(self._sink, instruction)
             case ReleaseBucket(bucket=bucket):

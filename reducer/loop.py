@@ -47,6 +47,7 @@ from mars.machines.events import (
     TellTracker,
     Ticked,
     TrimLog,
+    WriteDraft,
 )
 from mars.machines.reducing import Reducing
 from mars.ports import (
@@ -360,7 +361,7 @@ class ReducerLoop:
                 self._on_cluster_change()
             case ClaimBucket() | AuditEmissions() | CommitTransaction() | ReleaseBucket():
                 self._work.start(instruction)
-            case ReadSnapshots():
+            case WriteDraft() | ReadSnapshots():
                 self._work.start(instruction)
             case RestoreLog():
                 self._restore(instruction)

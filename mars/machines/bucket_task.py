@@ -11,19 +11,25 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise, product
 
-from mars.codec.checksum import checksum
 from mars.codec.entry import encode_entry
 from mars.codec.result_headers import result_headers
 from mars.codec.states import states_bytes
 from mars.definitions import TaskVersion
+from mars.machines.drafting import Draft, early_ms, emission_of
 from mars.machines.evidence import level_of
-from mars.machines.folding import Ahead, Bounds, ClosedWindow, Folding, StoreWentBack
+from mars.machines.folding import (
+    Ahead,
+    Bounds,
+    ClosedWindow,
+    Folding,
+    StoreWentBack,
+)
 from mars.machines.revising import Revising
 from mars.machines.runnable import RunnableTask
 from mars.machines.saving import Saving, needed_with
 from mars.machines.scoped_folding import folding_class
 from mars.plan import Plan
-from mars.ports import Emission, Head, Ledger, LogSlice, Progress, ResultBatch, SnapshotParts
+from mars.ports import Head, Ledger, LogSlice, Progress, ResultBatch, SnapshotParts
 from mars.tracking.seen import Seeing, Seen
 from mars.types import (
     AssignmentEpoch,
@@ -113,6 +119,9 @@ class BucketTask:
         self._unread = any(record.snapshot is not None for record in records.values())
         self._unfollowed: set[int] = set()
         """Versions whose last record was committed with rows."""
+        self._drafts: dict[int, Draft] = {}
+        self._looked_at: Head | None = None
+        """The head by which `closes_soon` was asked last."""
         self._saving = Saving(records, owner.store_epoch, snapshot_every_ms)
         self.update(task)
 
@@ -129,6 +138,7 @@ class BucketTask:
                 folding = self._begin(version, plan)
                 self._foldings[version.version] = folding
             folding.bounds = Bounds(version.complete_from_ms, version.complete_until_ms)
+        self._drafts = {}
         kept = {version.version for version, _ in self._begun}
         self._foldings = {key: value for key, value in self._foldings.items() if key in kept}
         self._catch_up()
@@ -343,6 +353,74 @@ class BucketTask:
         )
         return any(folding.due(level + span_ms) for folding, level in levels if level is not None)
 
+    # ------------------------------------------------------------------------------ drafting
+
+    def closes_soon(self) -> bool:
+        """True if a window is about to close; asked again by the same head, False.
+
+        So it costs next to nothing where a reducer has hundreds of tasks.
+        """
+        if self.head is self._looked_at:
+            return False
+        self._looked_at = self.head
+        return any(starts for _version, _plan, _folding, starts in self._soon())
+
+    def _soon(self) -> Iterator[tuple[TaskVersion, Plan, Folding, list[int]]]:
+        """The windows that are about to close, by version."""
+        for version, plan, folding in self._open():
+            level = self._watermark(plan, folding)
+            if level is not None:
+                soon = folding.reach(level + early_ms(plan))
+                yield version, plan, folding, folding.due(soon)
+
+    def draft_rows(self, buckets: int) -> int | None:
+        """An upper bound of the rows that a draft would have; None where there is to be none.
+
+        Others' rows in the same partition of an output topic would wait for the draft: it has to be
+        the bucket's alone.
+        """
+        soon = list(self._soon())
+        alone = all(
+            self.task.output_partitions[Topic(plan.options.output_topic)] >= buckets
+            for _version, plan, _folding, _starts in soon
+        )
+        steady = all(folding.is_steady for _version, _plan, folding in self._open())
+        if not (alone and steady):
+            return None
+        return sum(folding.groups(starts) for _version, _plan, folding, starts in soon)
+
+    def draft(self) -> tuple[ResultBatch, ...]:
+        """What the windows that are about to close would emit, had all their rows come.
+
+        It is kept: `prepare` takes it where no further row came.
+        """
+        self._drafts = {}
+        for version, plan, folding, starts in self._soon():
+            emit = self._next_emit(version)
+            merged = self._merged(version, folding)
+            batches = self._batches(plan, emit, merged, folding.close(starts))
+            contents = folding.contents(starts)
+            self._drafts[version.version] = Draft(
+                emit, contents, batches, emission_of(batches, emit)
+            )
+        return tuple(batch for draft in self._drafts.values() for batch in draft.batches)
+
+    def draft_stands(self) -> bool:
+        """True if it has a draft, and no row has come since for its windows."""
+        return bool(self._drafts) and all(
+            draft.stands(self._foldings[version]) for version, draft in self._drafts.items()
+        )
+
+    def _drafted(self, version: TaskVersion, folding: Folding, due: Sequence[int]) -> Draft | None:
+        """The draft of a version, if it is what these windows have to emit now."""
+        draft = self._drafts.get(version.version)
+        fits = draft is not None and draft.fits(folding, due, self._next_emit(version))
+        return draft if fits else None
+
+    def _next_emit(self, version: TaskVersion) -> int:
+        last = self.records.get(version.version)
+        return last.emit + 1 if last else 1
+
     def stale(self) -> bool:
         """True if a progress record without rows would say something new.
 
@@ -401,16 +479,22 @@ class BucketTask:
             level = folding.reach(self._watermark(plan, folding))
             starts = folding.revisable() if self.caught_up else []
             revised = folding.revise(starts)
-            closed = folding.close(folding.due(level))
             owed = tuple(one for one in folding.revising.pending if one not in starts)
             closed_ms = folding.closed_by(level)
             ahead = folding.close_ahead(closed_ms) if self.caught_up else Ahead(folding.ahead_ms)
             record, parts = self._record(version, folding, level, owed, ahead)
             record = _with_revisions(record, folding, revised)
-            batches = self._batches(plan, record, [*revised, *closed, *ahead.windows])
+            due = folding.due(level)
+            draft = None if revised else self._drafted(version, folding, due)
+            if draft is None:
+                closed = [*revised, *folding.close(due), *ahead.windows]
+                batches = self._batches(plan, record.emit, record.merged, closed)
+                emission = emission_of(batches, record.emit)
+            else:
+                batches, emission = draft.batches, draft.emission
             results += batches
             dead += folding.dead
-            progress.append(replace(record, emission=self._emission(record, batches)))
+            progress.append(replace(record, emission=emission or record.emission))
             snapshots += [] if parts is None else [parts]
         return Prepared(tuple(results), tuple(dead), tuple(progress), tuple(snapshots))
 
@@ -452,7 +536,7 @@ class BucketTask:
             bucket=self.owner.bucket,
             assignment_epoch=self.owner.epoch,
             store_epoch=self.owner.store_epoch,
-            emit=last.emit + 1 if last else 1,
+            emit=self._next_emit(version),
             closed_ms=closed_ms,
             merged=merged,
             needed=_forward(needed_with(snapshot, kept), last),
@@ -460,6 +544,7 @@ class BucketTask:
             watermark_ms=level,
             incomplete_before_ms=folding.incomplete_before_ms,
             snapshot=snapshot,
+            emission=last.emission if last else None,
             references=last.references if last else None,
             forgotten_ms=forgotten_ms,
             owed=owed,
@@ -481,12 +566,12 @@ class BucketTask:
         }
 
     def _batches(
-        self, plan: Plan, record: Progress, closed: Sequence[ClosedWindow]
+        self, plan: Plan, emit: int, merged: Mapping[Lane, int], closed: Sequence[ClosedWindow]
     ) -> list[ResultBatch]:
         """One batch a window: what its rows were counted from stands in their headers."""
         topic = Topic(plan.options.output_topic)
         partition = self.owner.bucket % self.task.output_partitions[topic]
-        through = self._counted_through(plan.version, record.merged)
+        through = self._counted_through(plan.version, merged)
         batches = []
         for window, folded in product(closed, (False, True)):
             part = window.finished.part(others=folded)
@@ -496,7 +581,7 @@ class BucketTask:
                 plan.task,
                 plan.version,
                 self.owner.bucket,
-                record.emit,
+                emit,
                 complete=window.complete,
                 ranges=_ranges(window, through),
                 rows=window.rows,
@@ -516,23 +601,9 @@ class BucketTask:
         ends = self._ends.get(version, merged)
         return {lane: min(offset, ends.get(lane, 0)) for lane, offset in merged.items()}
 
-    def _emission(self, record: Progress, batches: Sequence[ResultBatch]) -> Emission | None:
-        """What the record says of the rows; the last one that had rows stays on record (R4)."""
-        if not batches:
-            last = self.records.get(record.version)
-            return last.emission if last else None
-        return Emission(
-            topic=batches[0].topic,
-            partition=batches[0].partition,
-            emit=record.emit,
-            first=-1,
-            last=-1,
-            count=sum(len(batch.values) for batch in batches),
-            checksum=checksum(value for batch in batches for value in batch.values),
-        )
-
     def committed(self, record: Progress) -> None:
         """A progress record of this task is durable."""
+        self._drafts.pop(record.version, None)
         if _named(record) == _named(self.records.get(record.version)):
             self._unfollowed.discard(record.version)
         else:

@@ -20,6 +20,7 @@ from mars.ports import (
     Head,
     LogSlice,
     Progress,
+    ResultBatch,
     Transaction,
 )
 from mars.types import AssignmentEpoch, Bucket, Entry, Sequence64, StoreEpoch, TaskName
@@ -94,6 +95,19 @@ class CommitTransaction:
 
 
 @dataclass(frozen=True, slots=True)
+class WriteDraft:
+    """Write what the next commit is likely to emit; without results: take it back.
+
+    Only a failure is told. `next` as in `CommitTransaction`.
+    """
+
+    bucket: Bucket
+    term: int
+    results: tuple[ResultBatch, ...]
+    next: int
+
+
+@dataclass(frozen=True, slots=True)
 class TrimLog:
     """Delete entries that nobody needs any more (R9)."""
 
@@ -159,6 +173,7 @@ Instruction = (
     | ReadSnapshots
     | RestoreLog
     | CommitTransaction
+    | WriteDraft
     | TrimLog
     | CompactLog
     | TellTracker

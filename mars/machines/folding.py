@@ -95,6 +95,15 @@ class ClosedWindow:
 
 
 @dataclass(frozen=True, slots=True)
+class Contents:
+    """How many rows a window has counted so far, and whether it lacks any."""
+
+    start_ms: int
+    rows: int
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Ahead:
     """What a commit closes ahead of C, group by group.
 
@@ -161,6 +170,11 @@ class Folding:
         self._ledger = ledger or Ledger()
         self._panes: dict[int, Pane] = {}
         self._begin()
+
+    @property
+    def is_steady(self) -> bool:
+        """True if windows close as a whole, and no revision of a closed one is to come."""
+        return not self.revising.pending
 
     def _begin(self) -> None:
         """What a watermark scope keeps besides."""
@@ -425,6 +439,14 @@ class Folding:
             if states is not None:
                 closed.append(self._closed(start, finish(self.plan, states, start)))
         return closed
+
+    def contents(self, starts: Iterable[int]) -> tuple[Contents, ...]:
+        """What tells that what `close` makes of these windows is still the same: a window gains
+        rows, and loses none.
+        """
+        return tuple(
+            Contents(start, self.rows_of(start), self._is_complete(start)) for start in starts
+        )
 
     def _closed(self, start: int, finished: Finished) -> ClosedWindow:
         complete, firsts = self._is_complete(start), self._firsts(start)

@@ -10,13 +10,14 @@ While a commit is under way the bucket's log is not read, so what is committed i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 
 from mars.errors import TaskLimit
 from mars.machines.bucket_task import BucketTask, Ownership, Prepared
+from mars.machines.drafting import Drafting
 from mars.machines.events import (
     AuditEmissions,
     BucketClaimed,
@@ -39,10 +40,11 @@ from mars.machines.events import (
     SnapshotsRead,
     TellTracker,
     TrimLog,
+    WriteDraft,
 )
 from mars.machines.folding import StoreWentBack
 from mars.machines.runnable import RunnableTask
-from mars.ports import Clearing, Head, Owner, Progress, SnapshotParts, Transaction
+from mars.ports import Clearing, Head, Owner, Progress, ResultBatch, SnapshotParts, Transaction
 from mars.types import AssignmentEpoch, Bucket, StoreEpoch, TaskName
 
 RETRY_PAUSE_MS = 500
@@ -75,6 +77,7 @@ class OwningLimits:
     budget of a task's log; over half of it, entries are merged (R9). `buckets`: B. Panes that have
     been open for `snapshot_every_ms` are saved in Kafka, and again each time it has passed. Where
     it is `tracked`, progress records say which entries they account for, and the tracker is told.
+    Windows are drafted where they have at least `draft_rows_min` rows together; 0: never.
     """
 
     progress_interval_ms: int
@@ -83,6 +86,7 @@ class OwningLimits:
     buckets: int
     snapshot_every_ms: int
     tracked: bool = False
+    draft_rows_min: int = 0
 
 
 class OwnState(StrEnum):
@@ -124,6 +128,7 @@ class Owning:
         self._compacting: set[TaskName] = set()
         self._over_since_ms: dict[TaskName, int] = {}
         self._waiting_since_ms: dict[TaskName, int] = {}
+        self._drafting = Drafting(limits.draft_rows_min, limits.large_task_rows, limits.buckets)
 
     # ----------------------------------------------------------------------------- assignment
 
@@ -147,6 +152,7 @@ class Owning:
         self.state = state
         self._parts, self._records, self._pending = {}, {}, {}
         self._compacting, self._over_since_ms, self._waiting_since_ms = set(), {}, {}
+        self._drafting.forget()
 
     def unassigned(self) -> list[Instruction]:
         """The assignment gives the bucket to somebody else, or to nobody."""
@@ -380,7 +386,12 @@ class Owning:
             return [ReadAssignment()]
         if self.state is not OwnState.OWNING:
             return []
-        return self._commit_due() or self._commit_progress() or self._fail_overfull()
+        return (
+            self._commit_due()
+            or self._commit_progress()
+            or self._fail_overfull()
+            or self._draft_soon()
+        )
 
     def _commit_due(self) -> list[Instruction]:
         due = {name: rows for name in self._healthy() if (rows := self._due_rows(name)) is not None}
@@ -404,6 +415,27 @@ class Owning:
             return part.due_rows()
         since_ms = self._waiting_since_ms.setdefault(name, self._now_ms)
         return part.due_rows(waited=self._now_ms - since_ms >= GATHERING_MS)
+
+    def _draft_soon(self) -> list[Instruction]:
+        """Write the rows of windows that are about to close, so that little is left to do then."""
+        drafting, parts = self._drafting, self._healthy()
+        if drafting.under_way:
+            return [] if drafting.stands(self._now_ms, parts) else self._write_draft([])
+        results: list[ResultBatch] = []
+        troubles: list[Instruction] = []
+        names = drafting.wanted(self._now_ms, parts)
+        for name in names:
+            troubles += self._guarded(name, partial(_add_draft, parts[name], results))
+        if troubles or not names:
+            return troubles
+        drafting.begin(self._now_ms, names, results)
+        return self._write_draft(results) if results else []
+
+    def _write_draft(self, results: Sequence[ResultBatch]) -> list[Instruction]:
+        """Without rows: take the draft back at once, so that the next producer will be ready."""
+        if not results:
+            self._drafting.end(self._now_ms, results)
+        return [WriteDraft(self.bucket, self._term, tuple(results), self._position)]
 
     def _commit_progress(self) -> list[Instruction]:
         crowded = self._crowded()
@@ -522,6 +554,7 @@ class Owning:
                 *self._snapshots_gone(gone),
             ),
         )
+        self._drafting.end(self._now_ms, transaction.results)
         self.state = OwnState.COMMITTING
         commit = CommitTransaction(self.bucket, self._term, transaction, self._position)
         return [*troubles, commit]
@@ -604,6 +637,10 @@ def _needs_more(log_bytes: int, log_bytes_max: int) -> str:
 
 def _prepare(part: BucketTask, prepared: list[Prepared]) -> None:
     prepared.append(part.prepare())
+
+
+def _add_draft(part: BucketTask, results: list[ResultBatch]) -> None:
+    results += part.draft()
 
 
 def _still_there(part: BucketTask, before: Head, after: Head | None) -> bool:

@@ -43,6 +43,11 @@ class KeyFolding(Folding):
         if not self._ledger.read:  # nothing lies below M
             self.settle()
 
+    @property
+    def is_steady(self) -> bool:
+        """A window's groups do not close together."""
+        return False
+
     # ------------------------------------------------------------------------------- reading
 
     @property

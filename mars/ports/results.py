@@ -237,9 +237,9 @@ class Claimed:
 class ResultSink(Protocol):
     """Transactions with id `mars.<ns>.<bucket>`; one producer per transaction (R2, R8).
 
-    Besides what they name, `claim` and `commit` raise SettingsError where no producer can be made
-    of the settings. After any error of theirs the bucket's producer is gone: claim again. Nothing
-    here reads the partial log, so nothing raises CorruptEntry.
+    Besides what they name, `claim`, `draft` and `commit` raise SettingsError where no producer can
+    be made of the settings. After any error of theirs the bucket's producer is gone: claim again.
+    Nothing here reads the partial log, so nothing raises CorruptEntry.
     """
 
     def claim(self, claim: Claim) -> Claimed:
@@ -264,6 +264,13 @@ class ResultSink(Protocol):
 
         Raises SnapshotLost if they are not there as recorded, and Unavailable if the brokers do not
         answer.
+        """
+
+    def draft(self, bucket: Bucket, results: tuple[ResultBatch, ...], next: int) -> None:
+        """Write what the next transaction is likely to emit, and leave it open: nobody sees it.
+
+        A commit with equal `results` takes these rows. Before any other they are taken back, and by
+        a draft, too, which may be without rows. Raises what `commit` raises.
         """
 
     def commit(self, transaction: Transaction, next: int) -> Committed:

@@ -48,6 +48,10 @@ from tests.simulation.strands import Host, Scheduler
 from tests.simulation.watching import Watch, WatchedLog
 
 BUCKETS = 4
+
+SHARED_PARTITIONS = 3
+"""Of output topics: two buckets write to one of them. Windows are drafted only where none do."""
+
 GROUP = "mappers"
 PROGRESS_INTERVAL_MS = 1_500
 TRACKER_DEADLINE_MS = 3_000
@@ -179,9 +183,11 @@ class Cluster:
         *,
         tracked: bool,
         split: bool = False,
+        drafted: bool = False,
     ) -> None:
         self._scheduler = scheduler
         self._tracked = tracked
+        self._output_partitions = BUCKETS if drafted else SHARED_PARTITIONS
         self._steering = SPLIT if split else BALANCE
         self._round_ms_max = SLOW_ROUND_MS_MAX if split else ROUND_MS_MAX
         self._world = world
@@ -307,6 +313,7 @@ class Cluster:
             BUCKETS,
             self._servers.snapshot_every_ms,
             self._tracked,
+            draft_rows_min=1,
         )
         tracker = self._tracker(member, store, coordinator) if self._tracked else None
         assistant = SlowAssistant(store, self._world)
@@ -318,7 +325,9 @@ class Cluster:
             registry=registry,
             coordinator=coordinator,
             tasks=TaskSource(
-                registry, "default", lambda topic: admin.ensure_output(Topic(topic), 3).partitions
+                registry,
+                "default",
+                lambda topic: admin.ensure_output(Topic(topic), self._output_partitions).partitions,
             ),
             reporter=reporter,
             services=Services("reducer"),

@@ -10,7 +10,16 @@ from mars.adapters.memory.bulk import MemoryBulkEngine
 from mars.adapters.memory.sink import Crash, MemorySink
 from mars.adapters.memory.source import MemorySource
 from mars.errors import Unavailable
-from mars.ports import Claim, Claimed, Committed, MapJob, Progress, SourceEvent, Transaction
+from mars.ports import (
+    Claim,
+    Claimed,
+    Committed,
+    MapJob,
+    Progress,
+    ResultBatch,
+    SourceEvent,
+    Transaction,
+)
 from mars.types import Bucket, Mapped
 from tests.simulation.weather import Fate
 
@@ -160,6 +169,10 @@ class SteppingSink(MemorySink):
     def audit(self, emission: Any, bucket: Bucket) -> str | None:
         self._call("audit")
         return super().audit(emission, bucket)
+
+    def draft(self, bucket: Bucket, results: tuple[ResultBatch, ...], next: int) -> None:
+        self._call(f"draft bucket {bucket}")
+        super().draft(bucket, results, next)
 
     def commit(self, transaction: Transaction, next: int) -> Committed:
         self._call(f"commit bucket {transaction.bucket}")

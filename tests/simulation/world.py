@@ -17,6 +17,7 @@ import mapper.bulk.loop
 import mapper.loop
 import mars.adapters.memory.bulk
 import mars.machines.assisting
+import mars.machines.drafting
 import mars.machines.folding
 import mars.machines.steering
 import mars.process.life
@@ -139,6 +140,17 @@ FORCED: tuple[tuple[ModuleType, str, object], ...] = (
 )
 """In a run with assistants: each bucket has some, who merge what little there is."""
 
+DRAFTED_SHARE = 0.6
+"""How often windows are drafted, and output topics have a partition for each bucket."""
+
+DRAFTED: tuple[tuple[ModuleType, str, object], ...] = (
+    (mars.machines.drafting, "DRAFT_MS", 5_000),
+    (mars.machines.drafting, "DRAFT_DELAY_SHARE", 2.5),
+    (mars.machines.drafting, "DRAFT_PAUSE_MS", 300),
+    (mars.machines.drafting, "DRAFT_PAUSE_MS_MAX", 600),
+)
+"""In such a run: long before windows close, so that rows still come for some."""
+
 
 class _Time:
     """What the loops take for the module `time`.
@@ -220,8 +232,14 @@ class World:
         budget = self.chance.choice(BUDGETS_BYTES) * (BUDGETS_FOR_KEPT if limits.lateness_ms else 1)
         snapshots_ms = self.chance.choice(SNAPSHOTS_MS)
         self.servers = Servers(lambda: self.scheduler.now_ms, budget, snapshots_ms)
+        self._drafted = random.Random(f"draft {seed}").random() < DRAFTED_SHARE
         self.cluster = Cluster(
-            self.scheduler, self, self.servers, tracked=self.tracked, split=split
+            self.scheduler,
+            self,
+            self.servers,
+            tracked=self.tracked,
+            split=split,
+            drafted=self._drafted,
         )
         self._starters = {
             "mapper": self.cluster.mapper,
@@ -342,7 +360,8 @@ class World:
                 patch.object(mars.adapters.memory.bulk, "plan_of_map", _compile_job)
             )
             stack.enter_context(patch.object(mars.process.member, "resident_bytes", lambda: 0))
-            for module, name, value in FORCED if self._split else ():
+            forced = (*(FORCED if self._split else ()), *(DRAFTED if self._drafted else ()))
+            for module, name, value in forced:
                 stack.enter_context(patch.object(module, name, value))
             yield
 

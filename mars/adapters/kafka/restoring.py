@@ -154,12 +154,17 @@ def named_places(records: Iterable[Progress], bucket: Bucket, names: Names) -> s
 
 def written_places(transaction: Transaction, dead: Place, state: Place) -> set[Place]:
     """The partitions that a transaction writes to, progress aside."""
-    places = {(batch.topic, batch.partition) for batch in transaction.results if batch.values}
+    places = result_places(transaction.results)
     if transaction.dead:
         places.add(dead)
     if transaction.snapshots:
         places.add(state)
     return places
+
+
+def result_places(results: Iterable[ResultBatch]) -> set[Place]:
+    """The partitions that these rows go to."""
+    return {(batch.topic, batch.partition) for batch in results if batch.values}
 
 
 def first_offsets(

@@ -27,6 +27,7 @@ from mars.adapters.kafka.restoring import (
     named_places,
     newest,
     restoration,
+    result_places,
     told_of,
     undone,
     written_places,
@@ -42,6 +43,7 @@ from mars.ports import (
     Progress,
     ProgressRecord,
     References,
+    ResultBatch,
     Transaction,
 )
 from mars.settings import Settings
@@ -93,17 +95,27 @@ class _Own:
 
 
 @dataclass(frozen=True, slots=True)
+class _Draft:
+    """An open transaction, and the rows that are written in it."""
+
+    ready: _Ready
+    results: tuple[ResultBatch, ...]
+    spans: Spans
+
+
+@dataclass(frozen=True, slots=True)
 class _Slot:
     """What the sink knows of a bucket that it owns, between two transactions.
 
     `marker` is the offset behind its own last progress, where the commit marker lies. `firsts` is
-    where the last transaction began to write.
+    where the last transaction began to write. A `draft` has taken the producer out of `ready`.
     """
 
     own: _Own
     marker: int
     firsts: Mapping[Place, int]
     ready: Future[_Ready]
+    draft: _Draft | None = None
 
 
 class KafkaSink:
@@ -111,8 +123,8 @@ class KafkaSink:
 
     After any error the bucket's producer is gone: claim again. A foreign record raises Fenced if a
     newer owner wrote it, and Interrupted if it was an older one, which its own claim stops.
-    Besides, `commit` raises OutputRefused for a topic that is gone or does not take a row, and
-    `claim` MarsError for a progress record that this release cannot read.
+    Besides, `draft` and `commit` raise OutputRefused for a topic that is gone or does not take a
+    row, and `claim` MarsError for a progress record that this release cannot read.
     """
 
     def __init__(
@@ -201,11 +213,10 @@ class KafkaSink:
         """Let what the newest records name be seen."""
         bucket = claim.bucket
         records = claimed.records
-        dead = self._names.dead, self._dead_partition(bucket)
         slot = self._slots.pop(bucket, None)
         if slot is None:
             raise given_back(bucket)
-        places = named_places(newest(records), bucket, self._names) | {dead}
+        places = named_places(newest(records), bucket, self._names) | {self._dead_place(bucket)}
         self._slots[bucket] = self._settled(slot, places, claimed.next)
         look = self._look.begun(places, slot.own.stop_if_asked, slot.own.pause)
         found = restoration(claim, records, self._names, look)
@@ -259,6 +270,44 @@ class KafkaSink:
         shown = self._look.shown((self._names.state, record.bucket), snapshot.first, snapshot.last)
         return parts_of(record, {row.key: row.value for row in shown})
 
+    # ------------------------------------------------------------------------------------ draft
+
+    def draft(self, bucket: Bucket, results: tuple[ResultBatch, ...], next: int) -> None:
+        """Begin a transaction and write the rows; before that, what `commit` looks at."""
+        slot = self._taken_back(self._pop(bucket))
+        if results:
+            # All that the commit may write to besides: the producer that settles is taken by then.
+            places = {self._dead_place(bucket), self._state_place(bucket)}
+            slot = self._settled(slot, places | result_places(results), next)
+            slot = replace(slot, draft=self._drafted(slot, results, next))
+        self._slots[bucket] = slot
+
+    def _pop(self, bucket: Bucket) -> _Slot:
+        slot = self._slots.pop(bucket, None)
+        if slot is None:
+            raise Interrupted(f"Bucket {bucket}: there is no producer; claim the bucket again.")
+        return slot
+
+    def _drafted(self, slot: _Slot, results: tuple[ResultBatch, ...], next: int) -> _Draft:
+        ready = self._take(slot, next)
+        ready.producer.begin()
+        return _Draft(ready, results, ready.producer.write_results(results))
+
+    def _taken_back(self, slot: _Slot) -> _Slot:
+        """The slot without its draft, and with the next producer.
+
+        Once that is initialised the abort has taken effect, or hangs: so it is looked for anew
+        before anything else is written. Our next marker would decide what hangs, and show it.
+        """
+        draft = slot.draft
+        if draft is None:
+            return slot
+        draft.ready.producer.abort()
+        slot.own.settled.difference_update(result_places(draft.results))
+        slot = self._slot(slot.own, slot.marker, {})
+        wait([slot.ready])
+        return slot
+
     # ----------------------------------------------------------------------------------- commit
 
     def commit(self, transaction: Transaction, next: int) -> Committed:
@@ -270,22 +319,29 @@ class KafkaSink:
         `next`, there is no offset that a foreign record could have; if it is one above, there is
         one, and our own commit marker has it, because it lies at or above the offset behind our
         own last record. Otherwise the stretch is read. Last, our own records must begin at that
-        end and have no other between them.
+        end and have no other between them. All of this holds for a draft, too, whose producer was
+        initialised before it.
         """
-        bucket = transaction.bucket
-        slot = self._slots.pop(bucket, None)
-        if slot is None:
-            raise Interrupted(f"Bucket {bucket}: there is no producer; claim the bucket again.")
+        slot = self._pop(transaction.bucket)
+        if slot.draft is not None and slot.draft.results != transaction.results:
+            slot = self._taken_back(slot)
         slot = self._settled(slot, self._places(transaction), next)
-        committed = self._write(transaction, self._take(slot, next), next)
+        draft = slot.draft or self._drafted(slot, transaction.results, next)
+        committed = self._write(transaction, draft, next)
         marker = committed.next if transaction.progress else slot.marker
         firsts = first_offsets(transaction, committed.progress, self._names)
         self._keep(slot.own, marker, firsts)
         return committed
 
     def _places(self, transaction: Transaction) -> set[Place]:
-        dead = self._names.dead, self._dead_partition(transaction.bucket)
-        return written_places(transaction, dead, (self._names.state, transaction.bucket))
+        bucket = transaction.bucket
+        return written_places(transaction, self._dead_place(bucket), self._state_place(bucket))
+
+    def _dead_place(self, bucket: Bucket) -> Place:
+        return self._names.dead, self._dead_partition(bucket)
+
+    def _state_place(self, bucket: Bucket) -> Place:
+        return self._names.state, bucket
 
     def _take(self, slot: _Slot, known: int) -> _Ready:
         """The next producer, if nobody else wrote progress from `known` on."""
@@ -306,10 +362,9 @@ class KafkaSink:
         except CancelledError as error:
             raise given_back(slot.own.bucket) from error
 
-    def _write(self, transaction: Transaction, ready: _Ready, known: int) -> Committed:
-        producer, bucket = ready.producer, transaction.bucket
-        producer.begin()
-        spans = producer.write_results(transaction.results)
+    def _write(self, transaction: Transaction, draft: _Draft, known: int) -> Committed:
+        """Write what goes with the rows, and commit."""
+        producer, spans, bucket = draft.ready.producer, draft.spans, transaction.bucket
         dead: References | None = None
         if transaction.dead:
             partition = self._dead_partition(bucket)
@@ -322,7 +377,7 @@ class KafkaSink:
             for record in transaction.progress
         )
         offsets = producer.write_progress(self._names.progress, progress)
-        refuse_strangers(offsets, ready.end, bucket)
+        refuse_strangers(offsets, draft.ready.end, bucket)
         producer.commit()
         return Committed(progress, offsets[-1] + 1 if offsets else known)
 

@@ -250,11 +250,18 @@ class BucketTransaction:
                 reports.append(_Delivery())
                 self._produce(topic, partition, SETTLING_KEY, b"", report=reports[-1])
             self._await_delivery(reports)
+        except CALL_FAILED as error:
+            raise self._interrupted(kafka_error(error)) from error
+        self.abort()
+
+    # ------------------------------------------------------------------------------------ commit
+
+    def abort(self) -> None:
+        """Take back all that was written. Afterwards the object is spent."""
+        try:
             self._in_steps(self._producer.abort_transaction, INIT_TIMEOUT_S)
         except CALL_FAILED as error:
             raise self._interrupted(kafka_error(error)) from error
-
-    # ------------------------------------------------------------------------------------ commit
 
     def commit(self) -> None:
         """Commit, however long it takes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from mars.adapters.kafka.audit import difference
@@ -17,6 +17,7 @@ from mars.adapters.kafka.restoring import (
     named_places,
     newest,
     restoration,
+    result_places,
     told_of,
     undone,
     written_places,
@@ -73,6 +74,12 @@ class Crash(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class _Draft:
+    results: tuple[ResultBatch, ...]
+    spans: Spans
+
+
+@dataclass(frozen=True, slots=True)
 class _Slot:
     epoch: AssignmentEpoch
     producer: MemoryProducer
@@ -80,6 +87,7 @@ class _Slot:
     marker: int
     hung: tuple[Place, ...]
     settled: set[Place]
+    draft: _Draft | None = None
 
 
 class MemoryLook:
@@ -226,21 +234,58 @@ class MemorySink:
         found = log.committed(snapshot.first, snapshot.last + 1)
         return parts_of(record, {one.key: one.value for one in found})
 
+    # ------------------------------------------------------------------------------------ draft
+
+    @fallible
+    def draft(self, bucket: Bucket, results: tuple[ResultBatch, ...], next: int) -> None:
+        """Look for foreign records, write the rows."""
+        slot = self._taken_back(bucket, self._pop(bucket))
+        if results:
+            places = {self._dead_place(bucket), (self._names.state, bucket)}
+            slot = self._settled(bucket, slot, places | result_places(results), next)
+            slot = replace(slot, draft=self._drafted(bucket, slot, results, next))
+        self._slots[bucket] = slot
+
+    def _pop(self, bucket: Bucket) -> _Slot:
+        slot = self._slots.pop(bucket, None)
+        if slot is None:
+            raise Interrupted(f"Bucket {bucket}: there is no producer; claim the bucket again.")
+        return slot
+
+    def _drafted(
+        self, bucket: Bucket, slot: _Slot, results: tuple[ResultBatch, ...], next: int
+    ) -> _Draft:
+        self._refuse(bucket, slot, next)
+        try:
+            return _Draft(results, self._write_results(slot.producer, results))
+        except ProducerFenced as error:
+            raise _unknown(bucket, error) from error
+
+    def _taken_back(self, bucket: Bucket, slot: _Slot) -> _Slot:
+        """The slot without its draft, and with the next producer."""
+        if slot.draft is None:
+            return slot
+        try:
+            slot.producer.abort()
+        except ProducerFenced as error:
+            raise _unknown(bucket, error) from error
+        slot.settled.difference_update(result_places(slot.draft.results))
+        return self._slot(bucket, slot.epoch, slot.marker, {}, slot.settled)
+
     # ----------------------------------------------------------------------------------- commit
 
     @fallible
     def commit(self, transaction: Transaction, next: int) -> Committed:
         """R7, R8: look for foreign records, write, commit."""
         bucket = transaction.bucket
-        slot = self._slots.pop(bucket, None)
-        if slot is None:
-            raise Interrupted(f"Bucket {bucket}: there is no producer; claim the bucket again.")
-        state = self._names.state, bucket
-        places = written_places(transaction, self._dead_place(bucket), state)
+        slot = self._pop(bucket)
+        if slot.draft is not None and slot.draft.results != transaction.results:
+            slot = self._taken_back(bucket, slot)
+        places = written_places(transaction, self._dead_place(bucket), (self._names.state, bucket))
         slot = self._settled(bucket, slot, places, next)
-        self._refuse(bucket, slot, next)
+        draft = slot.draft or self._drafted(bucket, slot, transaction.results, next)
         try:
-            progress, offsets = self._write(transaction, slot)
+            progress, offsets = self._write(transaction, slot, draft.spans)
             self._commit(slot.producer, bucket)
         except ProducerFenced as error:
             raise _unknown(bucket, error) from error
@@ -254,10 +299,9 @@ class MemorySink:
         return dead, bucket % len(self._broker.topics[dead].partitions)
 
     def _write(
-        self, transaction: Transaction, slot: _Slot
+        self, transaction: Transaction, slot: _Slot, spans: Spans
     ) -> tuple[tuple[Progress, ...], list[int]]:
         producer, bucket = slot.producer, transaction.bucket
-        spans = self._write_results(producer, transaction.results)
         dead = self._write_dead(producer, transaction)
         parts = self._write_snapshots(producer, transaction)
         progress = tuple(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 from mars.adapters.memory.admin import MemoryTopicAdmin
@@ -39,6 +40,7 @@ from mars.machines.events import (
     TasksChanged,
     Ticked,
     TrimLog,
+    WriteDraft,
 )
 from mars.machines.leading_tasks import task_start
 from mars.machines.leading_view import KnownProgress, View
@@ -84,6 +86,8 @@ class World:
         buckets: int = BUCKETS,
         log_bytes_max: int = 10**9,
         snapshot_every_ms: int = 900_000,
+        draft_rows_min: int = 0,
+        output_partitions: int = OUTPUT_PARTITIONS,
     ) -> None:
         self.now_ms = 1_000
         self.buckets = buckets
@@ -93,13 +97,25 @@ class World:
         self.store = MemoryPartialLog(
             lambda: self.now_ms, buckets=buckets, log_bytes_max=log_bytes_max
         )
-        self.limits = OwningLimits(10_000, 1_000, log_bytes_max, buckets, snapshot_every_ms)
-        self.tasks = {task.name: task for task in tasks}
+        self.limits = OwningLimits(
+            10_000,
+            1_000,
+            log_bytes_max,
+            buckets,
+            snapshot_every_ms,
+            draft_rows_min=draft_rows_min,
+        )
+        self.tasks = {
+            task.name: replace(
+                task, output_partitions=dict.fromkeys(task.output_partitions, output_partitions)
+            )
+            for task in tasks
+        }
         self.assignment = Assignment(LeaderEpoch(1), E1, {})
         self._epoch = 0
         for task in tasks:
             for version in task.plans.values():
-                self.broker.create_topic(Topic(version.options.output_topic), OUTPUT_PARTITIONS)
+                self.broker.create_topic(Topic(version.options.output_topic), output_partitions)
             offsets = {Lane("0"): 0, Lane("1"): 0}
             self.store.initialise(task.name, E1, TaskStart(1, True, offsets, {}, {}))
 
@@ -190,6 +206,8 @@ class Reducer:
         self.reports: list[str] = []
         self.entries_read = 0
         self.failed: dict[TaskName, str] = {}
+        self.drafts: list[Bucket] = []
+        """The buckets whose windows were drafted, each time."""
         self.feed(TasksChanged(world.tasks))
         self.feed(AssignmentRead(world.assignment))
 
@@ -215,7 +233,7 @@ class Reducer:
                 return AssignmentRead(self.world.assignment)
             case ReadLog():
                 return self._read(instruction)
-            case ClaimBucket() | AuditEmissions() | CommitTransaction():
+            case ClaimBucket() | AuditEmissions() | CommitTransaction() | WriteDraft():
                 return self._act_on_sink(instruction)
             case ReadSnapshots():
                 return read_snapshots(self.sink, instruction)
@@ -241,7 +259,9 @@ class Reducer:
         self.entries_read += len(piece.entries)
         return LogRead(read, piece, self.store.head([read.task])[read.task])
 
-    def _act_on_sink(self, instruction: ClaimBucket | AuditEmissions | CommitTransaction) -> Event:
+    def _act_on_sink(
+        self, instruction: ClaimBucket | AuditEmissions | CommitTransaction | WriteDraft
+    ) -> Event | None:
         bucket, term = instruction.bucket, instruction.term
         try:
             match instruction:
@@ -253,6 +273,10 @@ class Reducer:
                     return EmissionsAudited(bucket, term, tuple(text for text in found if text))
                 case CommitTransaction(transaction=transaction, next=known):
                     return BucketCommitted(bucket, term, self.sink.commit(transaction, known))
+                case WriteDraft(results=results, next=known):
+                    self.drafts += [bucket] * bool(results)
+                    self.sink.draft(bucket, results, known)
+                    return None
         except OutputRefused as problem:
             culprit = TaskName(problem.task)
             return BucketFailed(bucket, term, False, str(problem), culprit)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeVar
 
 import pytest
 
@@ -21,7 +19,6 @@ from mars.machines.events import (
     CompactLog,
     EmissionsAudited,
     FailTask,
-    Instruction,
     LogRead,
     ReadAssignment,
     ReadLog,
@@ -33,13 +30,11 @@ from mars.machines.events import (
 from mars.machines.owning import (
     OVER_BUDGET_MS,
     RETRY_PAUSE_MS,
-    Owning,
-    OwningLimits,
     OwnState,
 )
-from mars.machines.runnable import RunnableTask
-from mars.ports import Claim, Claimed, Committed, Head, LogSlice, Owner, Progress
-from mars.types import AssignmentEpoch, Entry, MemberId, Sequence64, StoreEpoch, TaskName
+from mars.ports import Claim, Claimed, Committed, Head, LogSlice
+from mars.types import AssignmentEpoch, MemberId, Sequence64, StoreEpoch
+from tests.unit.machines.owned_bucket import LIMITS, OTHER, Bucket, names, only, owner
 from tests.unit.machines.reducing_rows import (
     A1,
     BUCKET,
@@ -51,93 +46,9 @@ from tests.unit.machines.reducing_rows import (
     make_head,
     make_plan,
     make_progress,
-    make_slice,
     make_task,
     make_version,
 )
-
-BUCKETS = 2
-LIMITS = OwningLimits(
-    progress_interval_ms=10_000,
-    large_task_rows=3,
-    log_bytes_max=1_000,
-    buckets=BUCKETS,
-    snapshot_every_ms=900_000,
-)
-OTHER = TaskName("other")
-Asked = TypeVar("Asked")
-
-
-def owner(epoch: int = 1) -> Owner:
-    return Owner(MemberId("reducer-1"), AssignmentEpoch(epoch))
-
-
-def only(instructions: Sequence[Instruction], kind: type[Asked]) -> Asked:
-    """The one instruction of a kind."""
-    (found,) = [each for each in instructions if isinstance(each, kind)]
-    return found
-
-
-class Bucket:
-    """A bucket's machine, and its outcomes as they come."""
-
-    def __init__(self, *tasks: RunnableTask, limits: OwningLimits = LIMITS) -> None:
-        self.machine = Owning(BUCKET, limits)
-        self.term = 0
-        self.position = 0
-        self.tasks = {task.name: task for task in tasks or (make_task(),)}
-        self.machine.tasks_changed(self.tasks)
-        self.machine.ticked(0)
-
-    def change(self, *tasks: RunnableTask) -> None:
-        self.tasks = {**self.tasks, **{task.name: task for task in tasks}}
-        self.machine.tasks_changed(self.tasks)
-
-    def assign(self, epoch: int = 1, store_epoch: int = 1) -> ClaimBucket:
-        claim = only(self.machine.assigned(owner(epoch), StoreEpoch(store_epoch)), ClaimBucket)
-        self.term = claim.term
-        return claim
-
-    def claim(self, *records: Progress) -> list[Instruction]:
-        """The claim is durable, with these records before it."""
-        own = Claim(BUCKET, A1, E1, "nonce", MemberId("reducer-1"))
-        self.position = len(records) + 1
-        claimed = Claimed((*records, own), self.position)
-        return self.machine.claimed(BucketClaimed(BUCKET, self.term, claimed))
-
-    def own(self, *records: Progress) -> None:
-        self.assign()
-        self.claim(*records)
-        assert self.machine.state is OwnState.OWNING
-
-    def read(self, head: Head, *entries: Entry, name: TaskName = NAME) -> list[Instruction]:
-        """Look at one head, read what it asks for."""
-        asked = self.machine.heads_read({name: head})
-        reads = [each for each in asked if isinstance(each, ReadLog)]
-        given = [each for each in asked if not isinstance(each, ReadLog)]
-        for read in reads:
-            given += self.machine.log_read(LogRead(read, make_slice(*entries), head))
-        return given
-
-    def look(self, log_bytes: int) -> list[Instruction]:
-        """Look at the head after two entries; nothing new is in the log."""
-        return self.machine.heads_read({NAME: make_head(2, {P0: 2}, mark_s=2, log_bytes=log_bytes)})
-
-    def commit(self, commit: CommitTransaction) -> list[Instruction]:
-        """The transaction is durable."""
-        progress = commit.transaction.progress
-        self.position += len(progress)
-        committed = Committed(progress, self.position)
-        return self.machine.committed(BucketCommitted(BUCKET, commit.term, committed))
-
-    def fail(self, *, fenced: bool = False, culprit: TaskName | None = None) -> list[Instruction]:
-        return self.machine.failed(BucketFailed(BUCKET, self.term, fenced, "why", culprit))
-
-
-def names(commit: CommitTransaction) -> list[str]:
-    """The tasks whose progress a transaction holds."""
-    return [record.task for record in commit.transaction.progress]
-
 
 # ------------------------------------------------------------------------------------- claims
 

@@ -1,0 +1,161 @@
+"""Rows that are written to Kafka shortly before their window closes (decision 32).
+
+    window ends ───────── delay ─────────▶ the watermark passes it
+                          │                │
+                          draft            commit: progress, and the marker that shows all of it
+                          rows are finished
+                          and written
+
+A draft is a guess at the next transaction. It stands as long as no row has come since for its
+windows; otherwise it is taken back, and the windows close as if there had been none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from mars.codec.checksum import checksum
+from mars.machines.folding import Contents, Folding
+from mars.plan import Plan
+from mars.ports import Emission, ResultBatch
+from mars.types import TaskName
+
+DRAFT_MS = 500
+"""So long before the watermark reaches its end a window is drafted: as long as a mapper lets rows
+rest at the most, and about what it takes to hand some ten thousand rows of each bucket to Kafka."""
+
+DRAFT_DELAY_SHARE = 0.5
+"""Of a task's delay, the most that it may be: without a delay rows come until a window closes."""
+
+DRAFT_MS_MAX = 2_000
+"""How long a draft is kept whose windows do not close, because a partition falls behind, say."""
+
+DRAFT_PAUSE_MS = 60_000
+DRAFT_PAUSE_MS_MAX = 3_600_000
+"""After a draft that was of no use, twice as long after each further one, and half as long after
+one that was: where rows come until the very end, drafts cost more than they save, a second writing
+of the rows and a new producer, which takes half a second at times."""
+
+
+def early_ms(plan: Plan) -> int:
+    """How long before its windows close a task is drafted, in milliseconds of event time."""
+    return min(DRAFT_MS, int(plan.options.delay_ms * DRAFT_DELAY_SHARE))
+
+
+def emission_of(batches: Sequence[ResultBatch], emit: int) -> Emission | None:
+    """What a record says of these rows; the offsets are filled in by the sink. None without any."""
+    if not batches:
+        return None
+    return Emission(
+        topic=batches[0].topic,
+        partition=batches[0].partition,
+        emit=emit,
+        first=-1,
+        last=-1,
+        count=sum(len(batch.values) for batch in batches),
+        checksum=checksum(value for batch in batches for value in batch.values),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What one task version would emit, under which number, and of which windows."""
+
+    emit: int
+    contents: tuple[Contents, ...]
+    batches: list[ResultBatch]
+    emission: Emission | None
+
+    def stands(self, folding: Folding) -> bool:
+        """True if no row has come since for its windows."""
+        return self.fits(folding, [one.start_ms for one in self.contents], self.emit)
+
+    def fits(self, folding: Folding, due: Iterable[int], emit: int) -> bool:
+        """True if this is what the version has to emit, with these windows due."""
+        return emit == self.emit and folding.contents(due) == self.contents
+
+
+class Drafted(Protocol):
+    """A task, as far as the draft of its bucket is concerned."""
+
+    def closes_soon(self) -> bool:
+        """True if a window is about to close; asked again without news from the store: False."""
+
+    def draft_rows(self, buckets: int) -> int | None:
+        """An upper bound of the rows that its draft would have; None: there is to be none."""
+
+    def draft_stands(self) -> bool:
+        """True if it has a draft, and no row came since for its windows."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """What the sink was given to write."""
+
+    at_ms: int
+    tasks: tuple[TaskName, ...]
+    results: tuple[ResultBatch, ...]
+
+
+class Drafting:
+    """Whether a bucket has a draft, and when it makes one; all its tasks are in one.
+
+    `rows_min`: fewer rows are not worth one; 0: none are. A task with more than `large_rows` has a
+    transaction of its own, and so it has a draft alone. There are `buckets` buckets.
+    """
+
+    def __init__(self, rows_min: int, large_rows: int, buckets: int) -> None:
+        self._rows_min = rows_min
+        self._large_rows = large_rows
+        self._buckets = buckets
+        self._written: _Written | None = None
+        self._not_before_ms = 0
+        self._pause_ms = DRAFT_PAUSE_MS
+
+    def forget(self) -> None:
+        """The bucket starts over: whoever claims it next ends the open transaction."""
+        self._written = None
+
+    @property
+    def under_way(self) -> bool:
+        """True between a draft and the commit that takes it."""
+        return self._written is not None
+
+    def wanted(self, now_ms: int, tasks: Mapping[TaskName, Drafted]) -> list[TaskName]:
+        """The tasks to be drafted now."""
+        if not self._rows_min or now_ms < self._not_before_ms:
+            return []
+        soon = [name for name, task in tasks.items() if task.closes_soon()]
+        rows: list[int] = []
+        for name in soon:
+            count = tasks[name].draft_rows(self._buckets)
+            if count is None:
+                return []
+            rows.append(count)
+        large = len(rows) > 1 and max(rows) > self._large_rows
+        return [] if large or sum(rows) < self._rows_min else soon
+
+    def begin(self, now_ms: int, tasks: Iterable[TaskName], results: Sequence[ResultBatch]) -> None:
+        """These rows are to be written."""
+        self._written = _Written(now_ms, tuple(tasks), tuple(results))
+
+    def stands(self, now_ms: int, tasks: Mapping[TaskName, Drafted]) -> bool:
+        """True as long as it seems that the next commit will be of just these rows."""
+        written = self._written
+        if written is None or now_ms - written.at_ms >= DRAFT_MS_MAX:
+            return False
+        found = [tasks.get(name) for name in written.tasks]
+        return all(task is not None and task.draft_stands() for task in found)
+
+    def end(self, now_ms: int, results: Sequence[ResultBatch]) -> None:
+        """The sink is to write these rows: it keeps the draft if they are the same."""
+        written, self._written = self._written, None
+        if written is None:
+            return
+        if written.results == tuple(results):
+            self._pause_ms = max(self._pause_ms // 2, DRAFT_PAUSE_MS)
+        else:
+            self._not_before_ms = now_ms + self._pause_ms
+            self._pause_ms = min(self._pause_ms * 2, DRAFT_PAUSE_MS_MAX)
