@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi_offline import FastAPIOffline
 
 from api import documenting, errors
 from api.body import BodyLimit
 from api.gate import Gate
+from api.parameters import known_only
 from api.routes import (
     audits,
     cluster,
@@ -48,15 +49,18 @@ def create_app(
             {"name": "service", "description": "the state of the service itself"},
         ],
     )
-    app.include_router(streams.router(services))
-    app.include_router(previews.router(services))
-    app.include_router(tasks.router(services))
-    app.include_router(queries.router(services))
     stopping = stopping or Stopping()
-    app.include_router(inside.router(services, stopping))
-    app.include_router(keys.router(services))
-    app.include_router(audits.router(services))
-    app.include_router(cluster.router(services, stopping))
+    for router in (
+        streams.router(services),
+        previews.router(services),
+        tasks.router(services),
+        queries.router(services),
+        inside.router(services, stopping),
+        keys.router(services),
+        audits.router(services),
+        cluster.router(services, stopping),
+    ):
+        app.include_router(router, dependencies=[Depends(known_only)])
     app.include_router(dashboard.router())
     app.add_middleware(BodyLimit, bytes_max=body_bytes_max)
     app.add_middleware(Gate, services=services)  # the outermost: nothing is read before it

@@ -200,7 +200,7 @@ def member_problems(errors: Sequence[Any]) -> list[MemberProblem]:
 
 def _member_problem(error: Mapping[str, Any]) -> MemberProblem:
     path = [str(part) for part in error["loc"] if part not in {"query", "path", "body"}]
-    name = _shown(".".join(path))
+    name = shown(".".join(path))
     match error["type"]:
         case "extra_forbidden":
             detail = f"member {name} is unknown"
@@ -216,6 +216,7 @@ NAME_CHARACTERS_SHOWN = 100
 """Of a member's name in a message: a name made of a megabyte helps nobody."""
 
 
-def _shown(name: str) -> str:
+def shown(name: str) -> str:
+    """The name of a member or parameter as a message may have it."""
     shown = name if len(name) <= NAME_CHARACTERS_SHOWN else name[:NAME_CHARACTERS_SHOWN] + "..."
     return shown if shown.isprintable() else ascii(shown)

@@ -21,7 +21,7 @@ from mars.machines.events import (
     WriteDraft,
 )
 from mars.ports import Claim, ResultSink
-from mars.process import logs
+from mars.process import logs, tracing
 from mars.process.life import Services
 from mars.process.snapshots import read_snapshots
 from mars.types import MemberId, TaskName
@@ -111,6 +111,7 @@ class BucketWork:
                 return BucketCommitted(bucket, term, self._sink.commit(transaction, start))
             case WriteDraft(bucket=bucket, results=results, next=start):
                 self._sink.draft(bucket, results, start)
+                tracing.drafted(self._log, bucket, results)
                 return None
             case ReadSnapshots():
                 return read_snapshots(self._sink, instruction)

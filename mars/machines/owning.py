@@ -6,6 +6,7 @@
                               LOST: fenced, or the store went back: until a higher epoch comes
 
 While a commit is under way the bucket's log is not read, so what is committed is what was folded.
+A draft of it may have been written before, while the log was read (`drafting.py`).
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
     mapper, bulk  batch written      batch, ranges      batch: TASK/E/SEQ, its trace id
     reducer       batch read         batch, bucket
+    reducer       results drafted    bucket             written, for a commit that is to come
     reducer       results committed  bucket, emit, merged      what ends at or below is in it
 
 A result row names its bucket, its emit number and its ranges in its headers.
@@ -12,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from mars.ports import AppendOutcome, Applied, LogSlice, Progress
+from mars.ports import AppendOutcome, Applied, LogSlice, Progress, ResultBatch
 from mars.process import logs
 from mars.types import Bucket, Mapped, Range, Sequence64, StoreEpoch, TaskName
 
@@ -51,6 +52,14 @@ def read(
     for entry in piece.entries:
         for seq in entry.seqs:
             logs.debug(log, "batch read", batch=_trace(task, epoch, seq), bucket=bucket)
+
+
+def drafted(log: logging.Logger, bucket: Bucket, results: Iterable[ResultBatch]) -> None:
+    """Rows were written that are not due yet; without any: they were taken back."""
+    if not log.isEnabledFor(logging.DEBUG):
+        return
+    rows = sum(len(batch.values) for batch in results)
+    logs.debug(log, "results drafted" if rows else "draft taken back", bucket=bucket, rows=rows)
 
 
 def committed(log: logging.Logger, records: Iterable[Progress]) -> None:

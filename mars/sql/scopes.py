@@ -128,8 +128,9 @@ class GroupScope:
         if is_window_column(self.names, column):
             start = WINDOW_COLUMNS[WINDOW_START]
             return WINDOW_COLUMNS.get(column.name.lower(), start)
-        if not column.table and column.name in self.aliases:
-            return self.aliases[column.name]
+        alias = None if column.table else self._alias(column.name)
+        if alias is not None:
+            return alias
         if self.names.field_of(column):
             raise self.names.source.error(
                 column,
@@ -137,3 +138,10 @@ class GroupScope:
                 f"into an aggregate such as max({column.name})",
             )
         raise self.names.unknown(column, [*self.aliases, *WINDOW_COLUMNS])
+
+    def _alias(self, name: str) -> Expression | None:
+        """The SELECT item of that name: the exact one, else the only one but for upper case."""
+        if name in self.aliases:
+            return self.aliases[name]
+        near = [of for alias, of in self.aliases.items() if alias.lower() == name.lower()]
+        return near[0] if len(near) == 1 else None

@@ -20,6 +20,9 @@ SNAPSHOT_EVERY_MS = 2_000
 every fault also meets snapshots that are being written, replaced and read."""
 
 
+DRAFT_ROWS_MIN = 1
+"""Every window is drafted: so every fault also meets rows that are written and not yet due."""
+
 SOON_AGAIN = """
 [balance]
 cooldown_s = 5.0
@@ -46,6 +49,7 @@ log_bytes_max = {LOG_BYTES_MAX}
 [reducer]
 progress_interval_ms = {PROGRESS_INTERVAL_MS}
 snapshot_every_ms = {snapshot_every_ms}
+draft_rows_min = {DRAFT_ROWS_MIN}
 """
 
 

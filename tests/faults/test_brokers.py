@@ -16,7 +16,7 @@ from mars.local.servers import KafkaServer
 from mars.settings import ReducerSettings
 from mars.types import Topic
 from tests.conftest import READY_S, STOP_S, missing_kafka, missing_valkey, need
-from tests.faults.conftest import PROGRESS_INTERVAL_MS, SNAPSHOT_EVERY_MS
+from tests.faults.conftest import DRAFT_ROWS_MIN, PROGRESS_INTERVAL_MS, SNAPSHOT_EVERY_MS
 from tests.support.brokers import ReplicatedCluster
 from tests.support.cluster import lent, wait_for
 from tests.support.load import Load
@@ -39,7 +39,9 @@ WINDOW_S = 2
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReplicatedCluster]:
     need(missing_kafka() or missing_valkey())
     reducer = ReducerSettings(
-        progress_interval_ms=PROGRESS_INTERVAL_MS, snapshot_every_ms=SNAPSHOT_EVERY_MS
+        progress_interval_ms=PROGRESS_INTERVAL_MS,
+        snapshot_every_ms=SNAPSHOT_EVERY_MS,
+        draft_rows_min=DRAFT_ROWS_MIN,
     )
     mars = ReplicatedCluster(
         tmp_path_factory.mktemp("brokers") / "data", buckets=BUCKETS, reducer=reducer

@@ -70,7 +70,10 @@ def test_lost_and_doubled_notes_and_dying_ackers_raise_no_false_alarm(seed: int)
 
 
 def test_entries_that_vanish_are_found_and_named_and_some_results_mended() -> None:
-    """Those whose windows are open when it is found, and whose offsets nobody has gone beyond."""
+    """Those whose windows are open when it is found, and whose offsets nobody has gone beyond.
+
+    Where the whole store is lost before the deadline nothing is known of what had vanished.
+    """
     mended: list[bool] = []
     vanished = 0
     for seed in VANISHING_SEEDS:
@@ -83,7 +86,7 @@ def test_entries_that_vanish_are_found_and_named_and_some_results_mended() -> No
         named = [(one["task"], bucket, one["seq"]) for one in world.told_lost
                  for bucket in one["buckets"]]  # fmt: skip
         assert set(named) <= set(world.vanished), f"seed {seed}: a false alarm"
-        assert named or world.checks.exact(), f"seed {seed}: not found"
+        assert named or world.checks.exact() or world.lost_last, f"seed {seed}: not found"
     assert vanished > len(VANISHING_SEEDS) // 2
     assert any(mended)
 

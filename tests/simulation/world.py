@@ -258,7 +258,7 @@ class World:
         self._split = split
         counts = ROWS_SPLIT if split else ROWS
         self._ended = False
-        self._lost_last = False
+        self.lost_last = False
         partitions = self.chance.randint(2, 4)
         self.servers.broker.create_topic(Topic(TOPIC), partitions)
         self._waiting: list[list[Row]] = [
@@ -466,7 +466,7 @@ class World:
 
     def _lose_store_last(self) -> None:
         self._lose_store()
-        self._lost_last = True
+        self.lost_last = True
 
     def _close_after_loss(self) -> None:
         """One more row a lane.
@@ -474,7 +474,7 @@ class World:
         A mark is lost with the store, and rows whose panes are saved are not read again: without
         another row a lane would hold the watermark until it is idle, and none ever is.
         """
-        self._go_on(lambda: self._lost_last, "the store is lost once more")
+        self._go_on(lambda: self.lost_last, "the store is lost once more")
         for number in self.written:
             self._append(number, self._last_row(number))
 

@@ -42,6 +42,10 @@ DRAIN_S = 120.0
 MESSAGE_BYTES_MAX = "20000000"
 """What the topics take: the largest messages that Mars refuses have 17.5 MB."""
 
+DELAY = "1s"
+"""Twice as long as rows are out of order: windows are drafted in its second half, when no further
+row comes for them."""
+
 IDLE_AFTER = "2min"
 """Longer than the load stands still through any fault."""
 
@@ -72,7 +76,7 @@ class Load:
         self.mars = mars
         self.name = name
         self.window_s = window_s
-        self._options = {"idle_after": idle_after, **options}
+        self._options = {"delay": DELAY, "idle_after": idle_after, **options}
         self._rows_per_s = rows_per_s
         self._count = int(seconds * rows_per_s)
         self.rows: list[Row] = []

@@ -54,7 +54,7 @@ def flow_rows(
 def closing_rows(
     rows: Sequence[Mapping[str, Any]], partitions: int, window_ms: int
 ) -> list[dict[str, Any]]:
-    """One more for each partition, past the last window and a delay below a second.
+    """One more for each partition, past the last window and a delay of a second.
 
     They close the windows of `rows` without any lane being called idle.
     """

@@ -202,3 +202,24 @@ def test_query_parameters_are_checked_with_a_problem_document(world: World) -> N
 
 def test_stream_keeps_the_order_of_its_fields(world: World) -> None:
     assert list(world.http.get("/v1/streams/flows").json()["fields"]) == list(FLOWS["fields"])
+
+
+@pytest.mark.parametrize(
+    ("path", "known"),
+    [
+        ("/v1/tasks?limit=3", "deleted"),
+        ("/v1/cluster?x=1&limit=2", "none"),
+        ("/v1/tasks/none/results?windowstart=3", "window_start, limit"),
+    ],
+)
+def test_a_query_parameter_that_a_path_does_not_know_is_refused_by_its_name(
+    world: World, path: str, known: str
+) -> None:
+    found = problem(world.http.get(path), 422)
+    assert found["errors"][0]["member"] in path
+    assert f"is unknown; known here: {known}" in found["errors"][0]["detail"]
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/readyz", "/healthz"])
+def test_probes_may_have_parameters_of_their_own(world: World, path: str) -> None:
+    assert world.http.get(f"{path}?verbose=1").status_code == world.http.get(path).status_code

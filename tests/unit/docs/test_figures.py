@@ -31,7 +31,7 @@ from mars.aggregates.distinct import DISTINCT_VALUES_MAX
 from mars.codec import arrow_size, entry, states, usable
 from mars.codec import limits as codec_limits
 from mars.codec import nesting as json_nesting
-from mars.machines import explaining, folding
+from mars.machines import drafting, explaining, folding
 from mars.machines.panes import MERGE_ROWS_MIN
 from mars.ports.queries import ANSWER_BYTES_MAX
 from mars.process.tracking import NOTES_WAITING_MAX
@@ -184,6 +184,11 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
         folding.ROWS_AT_ONCE,
     ),
     "rows of a commit that others share": (SETTINGS.reducer.large_task_rows,),
+    "a draft of rows whose window is about to close": (
+        SETTINGS.reducer.draft_rows_min,
+        drafting.DRAFT_MS,
+        f"{drafting.DRAFT_MS_MAX // 1000} s",
+    ),
     "batches that a tuple tracker follows": (acking.ROOTS_MAX, NOTES_WAITING_MAX, seen.KEPT),
 }
 """What the rows of docs/limits.md are about, and what their figures must be."""

@@ -6,6 +6,7 @@ import pickle
 
 import pytest
 
+from mars.errors import SqlError
 from mars.plan import AggregateFunction, ValueType
 from mars.sql import compile_task, source_name
 from mars.types import TaskName
@@ -80,6 +81,18 @@ def test_an_item_comes_before_a_field_of_its_name_in_order_by() -> None:
         "SELECT sip, sum(bytes) AS bytes FROM S GROUP BY sip ORDER BY bytes LIMIT 3 WINDOWING 60 s"
     )
     assert shown(plan.order_by[0].expression) == "a0"
+
+
+def test_an_item_is_found_whatever_the_case_of_its_name_if_there_is_one_only() -> None:
+    plan = compiled(
+        "SELECT sip, count(*) AS Total FROM S GROUP BY sip HAVING total > 1 ORDER BY TOTAL LIMIT 3 "
+        "WINDOWING 60 s"
+    )
+    assert shown(plan.order_by[0].expression) == "a0"
+    with pytest.raises(SqlError, match="no column 'total'"):
+        compiled(
+            "SELECT count(*) AS Total, sum(bytes) AS TOTAL FROM S HAVING total > 1 WINDOWING 60 s"
+        )
 
 
 def test_equal_aggregates_share_a_slot() -> None:
