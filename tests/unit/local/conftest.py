@@ -42,6 +42,19 @@ def eventually(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+def started(child: Script) -> int:
+    """Start it, and wait for the command itself; its process id.
+
+    Whoever starts it becomes the command, and while a process becomes another one it has no command
+    line for a moment.
+    """
+    child.start()
+    assert child.pid is not None
+    pid, itself = child.pid, " ".join(child.command()).split()
+    eventually(lambda: command_of(pid).split() == itself)
+    return pid
+
+
 def gone(pid: int) -> bool:
     """Whether no such process runs (a dead one may still be listed)."""
     return not command_of(pid)

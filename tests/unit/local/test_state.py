@@ -22,7 +22,7 @@ from mars.cluster_file import (
 from mars.errors import LocalClusterError
 from mars.local.control import stop_cluster
 from mars.local.state import end_leftovers, lock_holder, locked, write_cluster
-from tests.unit.local.conftest import Script
+from tests.unit.local.conftest import Script, started
 
 
 def cluster(*processes: ProcessEntry) -> ClusterFile:
@@ -100,9 +100,8 @@ def test_leftovers_are_killed_and_the_file_removed(
     script: Callable[..., Script], tmp_path: Path
 ) -> None:
     left = script()
-    left.start()
-    assert left.pid is not None
-    write_cluster(tmp_path, cluster(ProcessEntry("left", "mapper", left.pid, 0)))
+    pid = started(left)
+    write_cluster(tmp_path, cluster(ProcessEntry("left", "mapper", pid, 0)))
     end_leftovers(tmp_path)
     left.wait_ended(10)
     assert left.exit_code == -9
@@ -114,9 +113,8 @@ def test_a_process_that_does_not_name_the_folder_is_not_ours(
 ) -> None:
     other = script()
     other.folder = tmp_path.parent / "elsewhere"
-    other.start()
-    assert other.pid is not None
-    write_cluster(tmp_path, cluster(ProcessEntry("other", "mapper", other.pid, 0)))
+    pid = started(other)
+    write_cluster(tmp_path, cluster(ProcessEntry("other", "mapper", pid, 0)))
     end_leftovers(tmp_path)
     assert other.running
 
@@ -147,12 +145,11 @@ def test_leftovers_of_another_user_are_told_in_a_sentence(
     script: Callable[..., Script], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = script()
-    left.start()
-    assert left.pid is not None
-    write_cluster(tmp_path, cluster(ProcessEntry("left", "mapper", left.pid, 0)))
+    pid = started(left)
+    write_cluster(tmp_path, cluster(ProcessEntry("left", "mapper", pid, 0)))
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr(os, "kill", refuse_to_kill)
-        with pytest.raises(LocalClusterError, match=f"left .process {left.pid}. of an earlier run"):
+        with pytest.raises(LocalClusterError, match=f"left .process {pid}. of an earlier run"):
             end_leftovers(tmp_path)
 
 
