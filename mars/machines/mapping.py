@@ -267,14 +267,16 @@ class Mapping:
         """Whether a buffer has collected long enough.
 
         A small batch costs as much as one of some thousand rows, in the reducers too: only where a
-        window waits for it is it worth that.
+        window waits for it is it worth that. A draft is, as long as no rest is longer for it.
         """
         age_ms = self._state.now_ms - buffer.oldest_ms
         if not drained:
             return age_ms >= self._linger_ms
         takers = self._state.within(key, buffer)
-        return age_ms >= self._rest(len(takers)) or any(
-            view.may_close(buffer.lane, buffer.newest_ms) for view in takers
+        rest_ms = self._rest(len(takers))
+        drafted = rest_ms <= self._rest_ms
+        return age_ms >= rest_ms or any(
+            view.may_close(buffer.lane, buffer.newest_ms, drafted=drafted) for view in takers
         )
 
     def _rest(self, takers: int) -> int:

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from mars.machines.drafting import early_ms
 from mars.machines.runnable import RunnableTask
+from mars.plan import Plan
 from mars.ports import Head
 from mars.types import Lane, StoreEpoch, TaskName, Topic
 from mars.windows import closed_up_to
+
+
+def _waits(plan: Plan, *, drafted: bool) -> Iterator[int]:
+    """How far behind an end event time has to be for what waits for it to begin."""
+    yield plan.options.delay_ms
+    if drafted:
+        yield plan.options.delay_ms - early_ms(plan)
 
 
 class TaskView:
@@ -94,19 +105,19 @@ class TaskView:
         """The mark of rows that were read at `read_ms`."""
         self._marks[lane] = mark_ms, read_ms
 
-    def may_close(self, lane: Lane, read_ms: int) -> bool:
-        """True if rows read at this time may close a window: event time is taken to go on as time
-
-        does since the last mark. Without a mark anything may be.
+    def may_close(self, lane: Lane, read_ms: int, *, drafted: bool) -> bool:
+        """True if rows read at this time may close a window, or let it be `drafted`: event time is
+        taken to go on as time does since the last mark. Without a mark anything may be.
         """
         if lane not in self._marks:
             return True
         mark_ms, seen_ms = self._marks[lane]
         expected_ms = mark_ms + read_ms - seen_ms
         return any(
-            closed_up_to(plan.window, mark_ms - plan.options.delay_ms)
-            < closed_up_to(plan.window, expected_ms - plan.options.delay_ms)
+            closed_up_to(plan.window, mark_ms - wait_ms)
+            < closed_up_to(plan.window, expected_ms - wait_ms)
             for _version, plan in self.task.begun()
+            for wait_ms in _waits(plan, drafted=drafted)
         )
 
     def row_seen_ms(self, lane: Lane, now_ms: int) -> int:

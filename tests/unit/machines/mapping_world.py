@@ -104,10 +104,13 @@ def make_version(number: int = 1, starts: Mapping[Lane, int] | None = None) -> T
 
 
 def make_task(
-    name: str, *versions: TaskVersion, state: TaskState = TaskState.RUNNING
+    name: str, *versions: TaskVersion, state: TaskState = TaskState.RUNNING, delay_ms: int = 0
 ) -> RunnableTask:
     definition = TaskDefinition(TaskName(name), state, versions or (make_version(starts={}),))
-    plans = {version.version: make_plan(name, version.version) for version in definition.begun}
+    plans = {
+        version.version: make_plan(name, version.version, delay_ms=delay_ms)
+        for version in definition.begun
+    }
     return RunnableTask(definition, plans, {f"mars.results.{name}": BUCKETS})
 
 

@@ -10,6 +10,7 @@ import pytest
 from mars.definitions import TaskState
 from mars.errors import TaskLimit
 from mars.machines import mapping_batches
+from mars.machines.drafting import DRAFT_MS
 from mars.machines.mapping_events import CATCH_UP, LIVE
 from mars.types import Lane, TaskName
 from tests.unit.machines.mapping_world import EPOCH, TOPIC, World, make_task, make_version, row
@@ -386,3 +387,19 @@ def test_rows_that_may_close_a_window_do_not_rest() -> None:
 
     # 51 rows lie before the minute; the next one closes the window, and is sent as it comes.
     assert 52 in [ranges[0].next for _name, _version, ranges in here.appended]
+
+
+@pytest.mark.parametrize(("tasks", "sent"), [(1, True), (200, False)])
+def test_rows_by_which_a_window_is_drafted_do_not_rest_unless_many_tasks_read_them(
+    tasks: int, sent: bool
+) -> None:
+    here = World({0: []}, rest_ms=1_900, now_ms=1_200_000 - 5_050)
+    for number in range(tasks):
+        here.add(make_task(f"t{number}", delay_ms=4 * DRAFT_MS))
+    here.assign(0)
+
+    feed_slowly(here, seconds=8, rows_a_second=10)
+
+    # The window closes 20 rows after the minute, and is drafted 5 rows before that.
+    behind = {ranges[0].next for name, _version, ranges in here.appended if name == "t0"}
+    assert (67 in behind) is sent
