@@ -316,6 +316,7 @@ class ReducerLoop:
         for bucket, cpu_s in self._assistant.take_worked():
             self._metering.worked(bucket, cpu_s)
         measured = self._metering.measure(owned | self._assistant.buckets)
+        drafts = self._machine.drafts()
         info = self._reporter.report(
             self._rows,
             self._services.missing,
@@ -326,6 +327,8 @@ class ReducerLoop:
                 "backlog_growth_bytes_per_second": measured.backlog_growth_bytes_per_second,
                 "read_bytes_per_second": measured.read_bytes_per_second,
                 "capacity": self._capacity,
+                "drafts_committed_total": drafts.committed,
+                "drafts_taken_back_total": drafts.taken_back,
                 **self._assistant.load(),
                 **(self._tracker.load() if self._tracker is not None else {}),
             },

@@ -99,6 +99,18 @@ class _Written:
     results: tuple[ResultBatch, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class DraftFigures:
+    """What became of drafts since the start, those aside that somebody else had to end."""
+
+    committed: int = 0
+    taken_back: int = 0
+
+    def __add__(self, other: DraftFigures) -> DraftFigures:
+        """Of both together."""
+        return DraftFigures(self.committed + other.committed, self.taken_back + other.taken_back)
+
+
 class Drafting:
     """Whether a bucket has a draft, and when it makes one; all its tasks are in one.
 
@@ -113,6 +125,7 @@ class Drafting:
         self._written: _Written | None = None
         self._not_before_ms = 0
         self._pause_ms = DRAFT_PAUSE_MS
+        self.figures = DraftFigures()
 
     def forget(self) -> None:
         """The bucket starts over: whoever claims it next ends the open transaction."""
@@ -155,7 +168,9 @@ class Drafting:
         if written is None:
             return
         if written.results == tuple(results):
+            self.figures = self.figures + DraftFigures(committed=1)
             self._pause_ms = max(self._pause_ms // 2, DRAFT_PAUSE_MS)
         else:
+            self.figures = self.figures + DraftFigures(taken_back=1)
             self._not_before_ms = now_ms + self._pause_ms
             self._pause_ms = min(self._pause_ms * 2, DRAFT_PAUSE_MS_MAX)

@@ -18,7 +18,7 @@ from functools import partial
 
 from mars.errors import TaskLimit
 from mars.machines.bucket_task import BucketTask, Ownership, Prepared
-from mars.machines.drafting import Drafting
+from mars.machines.drafting import DraftFigures, Drafting
 from mars.machines.events import (
     AuditEmissions,
     BucketClaimed,
@@ -613,6 +613,11 @@ class Owning:
             for name, part in self._parts.items()
             if (head := heads.get(name)) is not None and head.seq > part.last_seq > 0
         }
+
+    @property
+    def drafts(self) -> DraftFigures:
+        """What became of its drafts."""
+        return self._drafting.figures
 
     @property
     def status(self) -> str:

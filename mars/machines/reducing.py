@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import assert_never
 
+from mars.machines.drafting import DraftFigures
 from mars.machines.events import (
     AssignmentRead,
     BucketClaimed,
@@ -124,6 +125,10 @@ class Reducing:
     def left(self, heads: Mapping[TaskName, Head | None]) -> set[TaskName]:
         """The tasks with more to read in buckets that commit: to be looked at again after it."""
         return set().union(*(owning.left(heads) for owning in self._buckets.values()))
+
+    def drafts(self) -> DraftFigures:
+        """What became of the drafts of all buckets that it ever had."""
+        return sum((owning.drafts for owning in self._buckets.values()), DraftFigures())
 
     def statuses(self) -> tuple[BucketStatus, ...]:
         """What each owned bucket is doing."""

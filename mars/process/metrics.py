@@ -111,6 +111,14 @@ def _reducer(report: MemberInfo) -> Iterator[Metric]:
     for state, count in Counter(status.state for status in report.buckets).items():
         buckets.add_metric([state], count)
     yield buckets
+    drafts = CounterMetricFamily(
+        "mars_reducer_drafts",
+        "Windows written before they closed, by what became of that, since the start.",
+        labels=["outcome"],
+    )
+    for outcome in ("committed", "taken_back"):
+        drafts.add_metric([outcome], report.load.get(f"drafts_{outcome}_total", 0))
+    yield drafts
     yield GaugeMetricFamily(
         "mars_reducer_leads", "1 if it leads the reducers.", int(LEADS in report.load)
     )

@@ -15,6 +15,7 @@ from mars.machines.drafting import (
     DRAFT_MS_MAX,
     DRAFT_PAUSE_MS,
     DRAFT_PAUSE_MS_MAX,
+    DraftFigures,
     Drafting,
     early_ms,
 )
@@ -325,6 +326,7 @@ def test_drafts_that_are_of_use_make_the_pause_short_again() -> None:
     drafting.begin(10**9, [NAME], [BATCH])
     drafting.end(10**9, [])
     assert drafting.wanted(10**9 + DRAFT_PAUSE_MS, soon) == [NAME]
+    assert drafting.figures == DraftFigures(committed=2, taken_back=3)
 
 
 # -------------------------------------------------------------------------- with a sink behind it
