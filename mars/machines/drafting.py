@@ -12,7 +12,7 @@ windows; otherwise it is taken back, and the windows close as if there had been 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -28,6 +28,11 @@ rest at the most, and about what it takes to hand some ten thousand rows of each
 
 DRAFT_DELAY_SHARE = 0.5
 """Of a task's delay, the most that it may be: without a delay rows come until a window closes."""
+
+DRAFT_TOGETHER_MS = 50
+"""How long the first task of a bucket whose window is about to close waits for others, so that they
+are drafted with it, and how long the drafted ones wait for each other when some are due: they hear
+of their rows one after the other."""
 
 DRAFT_MS_MAX = 2_000
 """How long a draft is kept whose windows do not close, because a partition falls behind, say."""
@@ -122,6 +127,10 @@ class Drafting:
         self._rows_min = rows_min
         self._large_rows = large_rows
         self._buckets = buckets
+        self._soon_ms: dict[TaskName, int] = {}
+        """Since when it is known of tasks that a window is about to close."""
+        self._due_ms: int | None = None
+        """Since when some tasks of the draft are due and others are not."""
         self._written: _Written | None = None
         self._not_before_ms = 0
         self._pause_ms = DRAFT_PAUSE_MS
@@ -129,7 +138,8 @@ class Drafting:
 
     def forget(self) -> None:
         """The bucket starts over: whoever claims it next ends the open transaction."""
-        self._written = None
+        self._written = self._due_ms = None
+        self._soon_ms = {}
 
     @property
     def under_way(self) -> bool:
@@ -140,15 +150,21 @@ class Drafting:
         """The tasks to be drafted now."""
         if not self._rows_min or now_ms < self._not_before_ms:
             return []
-        soon = [name for name, task in tasks.items() if task.closes_soon()]
-        rows: list[int] = []
-        for name in soon:
-            count = tasks[name].draft_rows(self._buckets)
-            if count is None:
-                return []
-            rows.append(count)
-        large = len(rows) > 1 and max(rows) > self._large_rows
-        return [] if large or sum(rows) < self._rows_min else soon
+        for name, task in tasks.items():
+            if task.closes_soon():
+                self._soon_ms.setdefault(name, now_ms)
+        waited_ms = now_ms - min(self._soon_ms.values(), default=now_ms)
+        if not self._soon_ms or (len(tasks) > 1 and waited_ms < DRAFT_TOGETHER_MS):
+            return []
+        rows = {
+            name: tasks[name].draft_rows(self._buckets) for name in self._soon_ms if name in tasks
+        }
+        self._soon_ms = {}
+        counts = {name: count for name, count in rows.items() if count}
+        large = len(counts) > 1 and max(counts.values()) > self._large_rows
+        if large or None in rows.values() or sum(counts.values()) < self._rows_min:
+            return []
+        return [name for name in tasks if name in counts]
 
     def begin(self, now_ms: int, tasks: Iterable[TaskName], results: Sequence[ResultBatch]) -> None:
         """These rows are to be written."""
@@ -162,9 +178,25 @@ class Drafting:
         found = [tasks.get(name) for name in written.tasks]
         return all(task is not None and task.draft_stands() for task in found)
 
+    def first(
+        self, now_ms: int, due: Collection[TaskName], tasks: Mapping[TaskName, Drafted]
+    ) -> tuple[TaskName, ...] | None:
+        """Which of the due tasks to commit before the others: those of the draft, alone.
+
+        None: it makes no difference. Without any: none yet, they will all be due in a moment.
+        """
+        written = self._written
+        if written is None or not self.stands(now_ms, tasks) or not set(written.tasks) & set(due):
+            return None
+        if set(written.tasks) <= set(due):
+            return written.tasks
+        self._due_ms = now_ms if self._due_ms is None else self._due_ms
+        return () if now_ms - self._due_ms < DRAFT_TOGETHER_MS else None
+
     def end(self, now_ms: int, results: Sequence[ResultBatch]) -> None:
         """The sink is to write these rows: it keeps the draft if they are the same."""
         written, self._written = self._written, None
+        self._due_ms = None
         if written is None:
             return
         if written.results == tuple(results):

@@ -398,9 +398,12 @@ class Owning:
         due = {name: rows for name in self._healthy() if (rows := self._due_rows(name)) is not None}
         if not due:
             return []
+        first = self._drafting.first(self._now_ms, due, self._healthy())
+        if first is not None and not first:
+            return []
         limit = self._limits.large_task_rows
         small = [name for name, rows in due.items() if rows <= limit]
-        chosen = small or [min(due, key=lambda name: due[name])]
+        chosen = list(first or small) or [min(due, key=lambda name: due[name])]
         for name in chosen:
             self._over_since_ms.pop(name, None)
         if 2 * self._progress_age_ms() >= self._limits.progress_interval_ms:

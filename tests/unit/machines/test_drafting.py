@@ -15,6 +15,7 @@ from mars.machines.drafting import (
     DRAFT_MS_MAX,
     DRAFT_PAUSE_MS,
     DRAFT_PAUSE_MS_MAX,
+    DRAFT_TOGETHER_MS,
     DraftFigures,
     Drafting,
     early_ms,
@@ -117,29 +118,104 @@ def test_where_groups_close_apart_there_is_no_draft() -> None:
     assert here.machine.ticked(1) == []
 
 
+def both(here: Bucket, mark_ms: int, *rows: RowSpec, seq: int = 1) -> None:
+    """Both tasks of a bucket hear of these rows, or of nothing but the mark."""
+    for name in (NAME, OTHER):
+        entries = [make_entry(seq, 0, rows, plan=make_plan(name))] if rows else []
+        here.read(head(seq, mark_ms), *entries, name=TaskName(name))
+
+
+def draft_of(here: Bucket, now_ms: int = 0) -> WriteDraft:
+    """The draft of a bucket with several tasks: the first waits a moment for the others."""
+    assert here.machine.ticked(now_ms) == []
+    return only(here.machine.ticked(now_ms + DRAFT_TOGETHER_MS), WriteDraft)
+
+
 def test_all_tasks_of_a_bucket_are_in_one_draft_and_in_one_commit() -> None:
     here = owned(task(), task(OTHER))
-    for name in (NAME, OTHER):
-        entry = make_entry(1, 0, [(1, name)], plan=make_plan(name))
-        here.read(head(1, 13_900), entry, name=TaskName(name))
-    draft = only(here.machine.ticked(1), WriteDraft)
-    for name in (NAME, OTHER):
-        here.read(head(1, 14_000), name=TaskName(name))
-    commit = only(here.machine.ticked(2), CommitTransaction)
+    both(here, 13_900, (1, "x"))
+    draft = draft_of(here)
+    both(here, 14_000)
+    commit = only(here.machine.ticked(100), CommitTransaction)
 
     assert [batch.task for batch in draft.results] == [NAME, OTHER]
     assert commit.transaction.results == draft.results
     assert names(commit) == [NAME, OTHER]
 
 
+def test_tasks_that_hear_of_it_one_after_the_other_are_drafted_together() -> None:
+    here = owned(task(), task(OTHER))
+    entry = make_entry(1, 0, [(1, "x")], plan=make_plan(OTHER))
+    here.read(head(1, 13_900), entry, name=OTHER)
+    assert here.machine.ticked(0) == []
+    here.read(head(1, 13_900), make_entry(1, 0, [(1, "x")]))
+
+    draft = only(here.machine.ticked(DRAFT_TOGETHER_MS), WriteDraft)
+
+    assert [batch.task for batch in draft.results] == [NAME, OTHER]
+
+
+def test_drafted_tasks_wait_for_each_other_for_a_moment_when_they_are_due() -> None:
+    here = owned(task(), task(OTHER))
+    both(here, 13_900, (1, "x"))
+    draft = draft_of(here)
+    here.read(head(1, 14_000))
+    assert here.machine.ticked(100) == []
+    here.read(head(1, 14_000), name=OTHER)
+
+    commit = only(here.machine.ticked(110), CommitTransaction)
+
+    assert commit.transaction.results == draft.results
+
+
+def test_they_do_not_wait_for_longer_than_a_moment() -> None:
+    here = owned(task(), task(OTHER))
+    both(here, 13_900, (1, "x"))
+    draft_of(here)
+    here.read(head(1, 14_000))
+    assert here.machine.ticked(100) == []
+
+    commit = only(here.machine.ticked(100 + DRAFT_TOGETHER_MS), CommitTransaction)
+
+    assert names(commit) == [NAME]
+
+
+def test_what_is_due_beside_a_draft_is_committed_after_it() -> None:
+    here = owned(task(), task(OTHER))
+    here.read(head(1, 13_900), make_entry(1, 0, [(1, "x")]))
+    draft = draft_of(here)
+    entry = make_entry(1, 0, [(1, "y")], plan=make_plan(OTHER))
+    here.read(head(1, 14_000), entry, name=OTHER)
+    here.read(head(1, 14_000))
+
+    first = only(here.machine.ticked(100), CommitTransaction)
+    here.commit(first)
+    second = only(here.machine.ticked(101), CommitTransaction)
+
+    assert first.transaction.results == draft.results
+    assert [batch.task for batch in second.transaction.results] == [OTHER]
+
+
+def test_what_is_due_before_the_draft_does_not_wait_for_it() -> None:
+    here = owned(task(), task(OTHER))
+    here.read(head(1, 13_900), make_entry(1, 0, [(1, "x")]))
+    draft_of(here)
+    entry = make_entry(1, 0, [(1, "y")], plan=make_plan(OTHER))
+    here.read(head(1, 14_000), entry, name=OTHER)
+
+    assert names(only(here.machine.ticked(100), CommitTransaction)) == [OTHER]
+
+
 def test_a_large_task_is_drafted_alone_or_not_at_all() -> None:
     rows = [(1, f"k{number}") for number in range(4)]
-    for tasks in ((task(),), (task(), task(OTHER))):
-        here = owned(*tasks, large_task_rows=3)
-        for one in tasks:
-            entry = make_entry(1, 0, rows, plan=make_plan(one.name))
-            here.read(head(1, 13_900), entry, name=one.name)
-        assert len(here.machine.ticked(1)) == (len(tasks) == 1)
+    alone = owned(large_task_rows=3)
+    alone.read(head(1, 13_900), make_entry(1, 0, rows))
+    only(alone.machine.ticked(0), WriteDraft)
+
+    here = owned(task(), task(OTHER), large_task_rows=3)
+    both(here, 13_900, *rows)
+    assert here.machine.ticked(0) == []
+    assert here.machine.ticked(DRAFT_TOGETHER_MS) == []
 
 
 def test_a_task_that_cannot_be_drafted_fails_alone() -> None:
@@ -148,10 +224,11 @@ def test_a_task_that_cannot_be_drafted_fails_alone() -> None:
         rows = make_entry(1, 0, [(1, "x")], plan=make_plan(name))
         more = make_entry(2, 1, [(1, "y")], plan=make_plan(name))
         here.read(head(2, 13_900), rows, more, name=TaskName(name))
+    assert here.machine.ticked(0) == []
 
-    assert only(here.machine.ticked(1), FailTask).task == NAME
+    assert only(here.machine.ticked(DRAFT_TOGETHER_MS), FailTask).task == NAME
     here.read(head(2, 13_950), name=OTHER)
-    draft = only(here.machine.ticked(2), WriteDraft)
+    draft = only(here.machine.ticked(100), WriteDraft)
     assert {batch.task for batch in draft.results} == {OTHER}
 
 
