@@ -336,8 +336,8 @@ class FigurePoint(Answer):
     watermark: int | None
     watermark_delay_ms: int | None = Field(description="how far it is behind the store's clock")
     close_latency_ms: int | None = Field(
-        description="from the end of the newest closed window until it was seen closed, to within "
-        "2 s; null: none closed since the API started"
+        description="from the end of the newest closed window until its rows were committed; null: "
+        "none closed since the API started"
     )
     log_bytes: int | None
 

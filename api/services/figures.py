@@ -36,25 +36,10 @@ Gone = Callable[[], Awaitable[bool]]
 
 @dataclass(slots=True)
 class _Ring:
-    """The points of one task, and what its close latency is taken from."""
+    """The points of one task, and what the newest is made of."""
 
     points: deque[FigurePoint] = field(default_factory=lambda: deque(maxlen=POINTS_KEPT))
     figures: TaskFigures | None = None
-    """What the newest point is made of."""
-    closed_ms: int | None = None
-    close_latency_ms: int | None = None
-
-    def latency(self, figures: TaskFigures) -> int | None:
-        """How long after its end the newest closed window was seen closed, to within a sample.
-
-        None until a window closes: when those before closed nobody saw.
-        """
-        if figures.closed_ms is None or figures.now_ms is None:
-            return None
-        if self.closed_ms is not None and figures.closed_ms > self.closed_ms:
-            self.close_latency_ms = max(0, figures.now_ms - figures.closed_ms)
-        self.closed_ms = figures.closed_ms
-        return self.close_latency_ms
 
 
 class FigureService:
@@ -81,7 +66,7 @@ class FigureService:
             for name, figures in sample.tasks.items():
                 ring = self._rings.setdefault(name, _Ring())
                 ring.figures = figures
-                ring.points.append(point_of(figures, at_ms, ring.latency(figures)))
+                ring.points.append(point_of(figures, at_ms))
             self._totals.append(_total(at_ms, sample.tasks.values()))
             self._taken += 1
 
@@ -167,7 +152,7 @@ class FigureService:
                 self._followers -= 1
 
 
-def point_of(figures: TaskFigures, at_ms: int, close_latency_ms: int | None) -> FigurePoint:
+def point_of(figures: TaskFigures, at_ms: int) -> FigurePoint:
     """One task at one moment, as charts show it."""
     behind = None
     if figures.watermark_ms is not None and figures.now_ms is not None:
@@ -178,7 +163,7 @@ def point_of(figures: TaskFigures, at_ms: int, close_latency_ms: int | None) -> 
         lag=None if figures.lag is None else sum(figures.lag.values()),
         watermark=figures.watermark_ms,
         watermark_delay_ms=behind,
-        close_latency_ms=close_latency_ms,
+        close_latency_ms=figures.close_latency_ms,
         log_bytes=figures.log_bytes,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from threading import Lock
 
 from api.services.sharing import Shared
@@ -27,6 +28,14 @@ written, unless the brokers or its reducer have trouble."""
 Key = tuple[int, Bucket]
 
 
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """The end of a window, and when its rows were committed, those of the last bucket so far."""
+
+    end_ms: int
+    at_ms: int
+
+
 class ProgressTail:
     """The newest progress record per task, version and bucket; read on demand, safe for threads."""
 
@@ -42,6 +51,7 @@ class ProgressTail:
         self._lock = Lock()
         self._next: dict[Bucket, int] = {}
         self._records: dict[TaskName, dict[Key, Progress]] = {}
+        self._closings: dict[TaskName, Closing] = {}
         self._reading = Shared(self._read_on)
         self._away: Unavailable | None = None
         self._away_until_s = float("-inf")
@@ -59,6 +69,14 @@ class ProgressTail:
         with self._lock:
             records = self._records.get(task.name, {})
             return tuple(records[key] for key in sorted(records) if key[0] >= task.first_version)
+
+    def closing(self, task: TaskName) -> Closing | None:
+        """The newest window that was seen to close, as last looked at.
+
+        None until one closes: of those before it is not known which commit closed them.
+        """
+        with self._lock:
+            return self._closings.get(task)
 
     def records(self, task: TaskDefinition) -> tuple[Progress, ...]:
         """The same as of now. Raises Unavailable."""
@@ -114,8 +132,28 @@ class ProgressTail:
 
     def _take(self, bucket: Bucket, piece: ProgressSlice) -> None:
         with self._lock:
-            for record in piece.records:
+            for record, at_ms in zip(piece.records, piece.times_ms, strict=True):
                 if isinstance(record, Progress):
                     own = self._records.setdefault(record.task, {})
-                    own[record.version, record.bucket] = record
+                    key = record.version, record.bucket
+                    self._note_closing(own.get(key), record, at_ms)
+                    own[key] = record
             self._next[bucket] = piece.next
+
+    def _note_closing(self, before: Progress | None, record: Progress, at_ms: int) -> None:
+        """Only rows show that a window has closed, and only if C went on with them: a revision's do
+        not, nor does progress without any, which comes when it is time for it.
+        """
+        if record.deleted:
+            self._closings.pop(record.task, None)
+        emission, end_ms = record.emission, record.closed_ms
+        known_before = before is not None or record.emit == 1
+        if emission is None or emission.emit != record.emit or end_ms is None or not known_before:
+            return
+        if before is not None and before.closed_ms is not None and end_ms <= before.closed_ms:
+            return
+        newest = self._closings.get(record.task)
+        if newest is None or end_ms > newest.end_ms:
+            self._closings[record.task] = Closing(end_ms, at_ms)
+        elif end_ms == newest.end_ms:
+            self._closings[record.task] = Closing(end_ms, max(at_ms, newest.at_ms))

@@ -12,12 +12,12 @@ from threading import Lock
 from api.services.compiling import Compiler
 from api.services.context import Ports
 from api.services.missing import Away, Missing
-from api.services.progress import ProgressTail
+from api.services.progress import Closing, ProgressTail
 from mars.definitions import TaskDefinition, TaskState
 from mars.errors import TopicRefused
 from mars.machines.evidence import level_of, total_ledger
 from mars.machines.history import History, history_of, state_for_people
-from mars.ports import Head, Ledger, Progress
+from mars.ports import Head, Ledger
 from mars.types import TaskName, Topic, lane_partition, live_lane
 
 SAMPLE_INTERVAL_S = 2.0
@@ -38,7 +38,7 @@ class TaskFigures:
     `state` as it is shown (`state_for_people`). `lag`: messages not yet taken live, per partition.
     `rows_per_second` counts rows read as committed, `messages_per_second` offsets taken of the
     topic, `history_per_second` those of backfills; a task without one has no `history`.
-    `closed_ms` is the end of the newest window that any bucket has closed.
+    `close_latency_ms`: from the end of the newest closed window until its rows were committed.
     """
 
     state: str
@@ -47,7 +47,7 @@ class TaskFigures:
     lag: Mapping[int, int] | None = None
     watermark_ms: int | None = None
     log_bytes: int | None = None
-    closed_ms: int | None = None
+    close_latency_ms: int | None = None
     now_ms: int | None = None
     rows_per_second: float | None = None
     messages_per_second: float | None = None
@@ -199,7 +199,7 @@ class Sampler:
             lag=_lag(head, ends),
             watermark_ms=level_of(head, plan) if head and plan else None,
             log_bytes=head.log_bytes if head else None,
-            closed_ms=_closed(records or ()),
+            close_latency_ms=_latency(self._progress.closing(task.name)),
             now_ms=head.now_ms if head else None,
             rows_per_second=rows_rate,
             messages_per_second=messages_rate,
@@ -236,9 +236,8 @@ def _history(task: TaskDefinition, heads: Mapping[TaskName, Head | None]) -> His
     return history_of(task, heads.get(task.name))
 
 
-def _closed(records: Iterable[Progress]) -> int | None:
-    ends = [record.closed_ms for record in records if record.closed_ms is not None]
-    return max(ends, default=None)
+def _latency(closing: Closing | None) -> int | None:
+    return None if closing is None else max(0, closing.at_ms - closing.end_ms)
 
 
 def _messages(head: Head) -> int:

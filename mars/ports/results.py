@@ -139,10 +139,14 @@ ProgressRecord = Progress | Claim
 
 @dataclass(frozen=True, slots=True)
 class ProgressSlice:
-    """Committed records of one bucket's partition, and the offset at which to read on."""
+    """Committed records of one bucket's partition, and the offset at which to read on.
+
+    `times_ms`: when each was written, by the clock of its writer.
+    """
 
     records: tuple[ProgressRecord, ...]
     next: int
+    times_ms: tuple[int, ...] = field(default=(), compare=False)
 
 
 class ProgressLog(Protocol):

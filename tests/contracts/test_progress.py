@@ -22,10 +22,19 @@ def cluster(cluster: Cluster) -> Cluster:
     return cluster
 
 
-def write(cluster: Cluster, *records: ProgressRecord, bucket: Bucket = BUCKET) -> None:
+def write(
+    cluster: Cluster,
+    *records: ProgressRecord,
+    bucket: Bucket = BUCKET,
+    timestamp_ms: int | None = None,
+) -> None:
     for record in records:
         cluster.append(
-            cluster.names.progress, bucket, [encode_progress(record)], key=progress_key(record)
+            cluster.names.progress,
+            bucket,
+            [encode_progress(record)],
+            key=progress_key(record),
+            timestamp_ms=timestamp_ms,
         )
 
 
@@ -47,6 +56,16 @@ def test_records_come_as_they_were_written_and_the_next_read_goes_on_behind_them
     write(cluster, progress(3))
     assert log.read(BUCKET, slice_.next).records == (progress(3),)
     assert log.read(BUCKET, 4).records == ()
+
+
+def test_records_come_with_the_time_at_which_they_were_written(cluster: Cluster) -> None:
+    log, times_ms = cluster.progress(), (1_700_000_000_123, 1_700_000_000_123, 1_700_000_009_000)
+    for number, time_ms in enumerate(times_ms):
+        write(cluster, progress(number), timestamp_ms=time_ms)
+
+    assert log.read(BUCKET, 0).times_ms == times_ms
+    assert log.read(BUCKET, 1).times_ms == times_ms[1:]
+    assert log.read(OTHER, 0).times_ms == ()
 
 
 def test_only_committed_records_are_read_and_the_rest_is_left_for_later(cluster: Cluster) -> None:

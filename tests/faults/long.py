@@ -27,6 +27,7 @@ from pathlib import Path
 import msgspec
 
 from mars.errors import MarsError
+from tests.faults.conftest import DRAFT_ROWS_MIN
 from tests.support.bad_rows import JSON
 from tests.support.cluster import MarsCluster, wait_for
 from tests.support.linked import LinkedRole
@@ -217,7 +218,9 @@ def _flush(mars: MarsCluster) -> None:
 @contextmanager
 def arena(data: Path) -> Iterator[Arena]:
     """Everything that is needed, ready."""
-    mars = MarsCluster(data, "--mappers", "1", "--reducers", "1")
+    config = data / "drafts.toml"
+    config.write_text(f"[reducer]\ndraft_rows_min = {DRAFT_ROWS_MIN}\n", "utf-8")
+    mars = MarsCluster(data, "--config", str(config), "--mappers", "1", "--reducers", "1")
     try:
         with ExitStack() as stack:
             roles = {

@@ -45,17 +45,49 @@ def test_a_point_says_where_a_task_is(running: World) -> None:
     assert point["close_latency_ms"] is None
 
 
-def test_close_latency_is_seen_when_a_window_closes(running: World) -> None:
-    running.commit(0, closed_ms=900_000)
-    take(running)
-    assert points(running)[-1]["close_latency_ms"] is None
-    running.commit(1, closed_ms=960_000)
-    running.now_ms = 961_500
-    take(running)
-    assert points(running)[-1]["close_latency_ms"] == 1_500
-    running.now_ms = 971_500
-    take(running)
-    assert points(running)[-1]["close_latency_ms"] == 1_500
+def latency(world: World, later_ms: int = 60_000) -> int | None:
+    """As it is shown at the next sample, however much later."""
+    world.now_ms += later_ms
+    take(world)
+    found: int | None = points(world)[-1]["close_latency_ms"]
+    return found
+
+
+def commit(world: World, bucket: int, at_ms: int, closed_ms: int, **changes: Any) -> None:
+    world.now_ms = at_ms
+    world.commit(bucket, closed_ms=closed_ms, **{"emits": True, **changes})
+
+
+def test_close_latency_is_from_the_end_of_a_window_to_the_commit_of_its_last_rows(
+    running: World,
+) -> None:
+    assert latency(running) is None
+    commit(running, 0, 901_200, 900_000)
+    assert latency(running) == 1_200
+    commit(running, 1, 901_900, 900_000)
+    assert latency(running) == 1_900
+    commit(running, 1, 961_500, 960_000)
+    commit(running, 0, 961_300, 960_000)
+    assert latency(running) == 1_500
+
+
+def test_neither_progress_nor_revisions_nor_what_was_there_at_the_start_count_as_closing(
+    running: World,
+) -> None:
+    commit(running, 0, 901_000, 900_000, emit=7)
+    assert latency(running) is None
+    commit(running, 0, 961_000, 960_000, emit=8)
+    assert latency(running) == 1_000
+    commit(running, 0, 990_000, 960_000, emit=9)
+    commit(running, 0, 999_000, 990_000, emit=10, emits=False)
+    assert latency(running) == 1_000
+
+
+def test_a_task_that_is_made_anew_has_closed_nothing_yet(running: World) -> None:
+    commit(running, 0, 961_000, 960_000)
+    assert latency(running) == 1_000
+    running.commit(0, closed_ms=960_000, deleted=True, emit=2)
+    assert latency(running) is None
 
 
 def test_list_of_tasks_is_made_once_until_something_in_it_changes(running: World) -> None:

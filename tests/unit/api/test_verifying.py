@@ -178,6 +178,7 @@ def test_there_is_nothing_to_verify_before_a_window_is_finished(world: World) ->
 
 def test_a_window_that_some_bucket_still_holds_can_be_verified_later(emitted: World) -> None:
     emitted.kafka.progress.clear()
+    emitted.kafka.times_ms.clear()
     for bucket in range(BUCKETS):
         emitted.commit(bucket, closed_ms=None, merged={LANE: 9}, counted=9)
     assert "ask again" in verified(emitted, 409, window_start=START_MS)["detail"]

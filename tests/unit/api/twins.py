@@ -45,6 +45,7 @@ from mars.ports import (
     ControlState,
     DeadLetter,
     DeadPage,
+    Emission,
     Ledger,
     MemberInfo,
     Owner,
@@ -115,6 +116,7 @@ class TwinKafka:
     definitions: dict[TaskName, TaskDefinition] = field(default_factory=dict)
     streams: dict[StreamName, Stream] = field(default_factory=dict)
     progress: dict[Bucket, list[ProgressRecord]] = field(default_factory=dict)
+    times_ms: dict[Bucket, list[int]] = field(default_factory=dict)
     uncommitted: dict[Bucket, int] = field(default_factory=dict)
     rows: list[CommittedRow] = field(default_factory=list)
     letters: list[DeadLetter] = field(default_factory=list)
@@ -193,7 +195,8 @@ class TwinProgress:
     def read(self, bucket: Bucket, first: int) -> ProgressSlice:
         self._kafka.server.reach()
         records = self._kafka.progress.get(bucket, [])
-        return ProgressSlice(tuple(records[first:]), len(records))
+        times_ms = tuple(self._kafka.times_ms.get(bucket, [])[first:])
+        return ProgressSlice(tuple(records[first:]), len(records), times_ms)
 
     def read_all(self, firsts: Mapping[Bucket, int]) -> dict[Bucket, ProgressSlice]:
         self._kafka.server.reach()
@@ -487,23 +490,28 @@ class World:
         closed_ms: int | None = None,
         merged: Mapping[Lane, int] | None = None,
         deleted: bool = False,
+        emit: int = 1,
+        emits: bool = False,
         **rows: int,
     ) -> None:
-        """What a reducer commits for one bucket."""
+        """What a reducer commits for one bucket, with result rows if it `emits`."""
+        rows_at = Emission(Topic(f"mars.results.{name}"), bucket, emit, 0, 0, 1, 0)
         record = Progress(
             task=TaskName(name),
             version=version,
             bucket=Bucket(bucket),
             assignment_epoch=AssignmentEpoch(1),
             store_epoch=EPOCH,
-            emit=1,
+            emit=emit,
             closed_ms=closed_ms,
             merged=merged or {},
             needed=merged or {},
             ledger=Ledger(**rows),
             deleted=deleted,
+            emission=rows_at if emits else None,
         )
         self.kafka.progress.setdefault(Bucket(bucket), []).append(record)
+        self.kafka.times_ms.setdefault(Bucket(bucket), []).append(self.now_ms)
 
     def join_mapper(self, *states: str, member: str = "mapper-1") -> None:
         readings = tuple(
