@@ -112,8 +112,16 @@ class Loaded:
         return {name: use.cpu_s for name, use in look(self._reducers).items()}
 
     def uses(self) -> list[float]:
-        """What each reducer has used of a core since the last time that this was asked."""
+        """What each reducer has used of a core since the last time that this was asked.
+
+        Raises BenchError when one has ended meanwhile.
+        """
         now_s, used = time.monotonic(), self._cpu_s()
+        if ended := sorted(self._used.keys() - used.keys()):
+            raise BenchError(
+                f"{', '.join(ended)} ended while it was measured; see its log, and run it "
+                "once more."
+            )
         uses = [(used[name] - before) / (now_s - self._at_s) for name, before in self._used.items()]
         self._used, self._at_s = used, now_s
         return uses

@@ -166,7 +166,7 @@ def _task_gauges(tasks: Figures) -> Iterator[Metric]:
 def _task_latency(tasks: Figures, points: Points) -> Metric:
     latency = GaugeMetricFamily(
         "mars_task_close_latency_seconds",
-        "From the end of the newest closed window until it was seen closed, to within 2 s.",
+        "From the end of the newest closed window until its rows were committed.",
         labels=["task"],
     )
     for name in tasks:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -62,7 +63,11 @@ class Process:
 
 
 def serve(settings: Settings, role: str, work: Callable[[Process], None]) -> int:
-    """Do the work of a role until asked to stop. Returns the exit code."""
+    """Do the work of a role until asked to stop. Returns the exit code.
+
+    A crash of a library written in C leaves the Python calls of all threads in the log.
+    """
+    faulthandler.enable()
     logs.configure(settings.logging)
     life, services = Life(), Services(role)
     life.stop_on_signals()

@@ -63,7 +63,7 @@ def of_the_api(world: World) -> dict[str, Line]:
     world.run_batch([{"timestamp": 5_000, "sip": "a"}], partition=1)
     world.commit(0, read=2, counted=2, closed_ms=0)
     world.services.figures.take()
-    world.commit(0, read=2, counted=2, closed_ms=60_000)
+    world.commit(0, read=2, counted=2, closed_ms=60_000, emit=2, emits=True)
     world.alter(backfills=(Backfill("b1", {file_lane("b2"): LaneSpan(0, 10)}, 1, 0),))
     world.services.figures.take()
     world.join_reducer(
