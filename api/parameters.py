@@ -16,8 +16,8 @@ async def known_only(request: Request) -> None:
     """
     if not request.url.path.startswith("/v1/"):
         return
-    route = request.scope["route"]
-    names = [each.alias for each in route.dependant.query_params if isinstance(route, APIRoute)]
+    route: APIRoute = request.scope["route"]
+    names = [each.alias for each in route.dependant.query_params]
     unknown = sorted(request.query_params.keys() - set(names))
     if unknown:
         known = ", ".join(names) or "none"

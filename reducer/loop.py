@@ -362,9 +362,14 @@ class ReducerLoop:
             case ReadAssignment():
                 # In the next round, once for all buckets that ask.
                 self._on_cluster_change()
-            case ClaimBucket() | AuditEmissions() | CommitTransaction() | ReleaseBucket():
-                self._work.start(instruction)
-            case WriteDraft() | ReadSnapshots():
+            case (
+                ClaimBucket()
+                | AuditEmissions()
+                | ReadSnapshots()
+                | WriteDraft()
+                | CommitTransaction()
+                | ReleaseBucket()
+            ):
                 self._work.start(instruction)
             case RestoreLog():
                 self._restore(instruction)

@@ -383,14 +383,14 @@ def drafts_stand_while_no_row_comes(patch: Patch) -> None:
 
 def the_sink_compares_what_it_has_drafted(patch: Patch) -> None:
     """R7: a commit takes any draft for its own rows."""
-    real = sink.MemorySink._pop
+    real = sink.take_slot
 
-    def pop(self: sink.MemorySink, bucket: Bucket) -> Any:
-        slot = real(self, bucket)
+    def take(slots: dict[Bucket, Any], bucket: Bucket) -> Any:
+        slot = real(slots, bucket)
         draft = slot.draft
         return slot if draft is None else replace(slot, draft=replace(draft, results=_Any(())))
 
-    patch.setattr(sink.MemorySink, "_pop", pop)
+    patch.setattr(sink, "take_slot", take)
 
 
 class _Any(tuple[Any, ...]):

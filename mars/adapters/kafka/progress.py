@@ -37,16 +37,15 @@ class KafkaProgressLog:
         """One request for all ends, one read of all that has come."""
         ends = self._admin.ends_of(self._topic, firsts)
         spans = {int(bucket): (first, ends[bucket]) for bucket, first in firsts.items()}
-        found: dict[int, list[Message]] = {partition: [] for partition in spans}
+        found: dict[int, list[ProgressRecord]] = {partition: [] for partition in spans}
+        times_ms: dict[int, list[int]] = {partition: [] for partition in spans}
         for portion in self._reader.read_all(self._topic, spans):
             for message in portion:
-                found[cast(int, message.partition())].append(message)
+                partition = cast(int, message.partition())
+                found[partition].append(self._record(message))
+                times_ms[partition].append(message.timestamp()[1])
         return {
-            bucket: ProgressSlice(
-                tuple(self._record(message) for message in found[bucket]),
-                max(spans[bucket]),
-                tuple(message.timestamp()[1] for message in found[bucket]),
-            )
+            bucket: ProgressSlice(tuple(found[bucket]), max(spans[bucket]), tuple(times_ms[bucket]))
             for bucket in firsts
         }
 

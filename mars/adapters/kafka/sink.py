@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from mars.adapters.kafka.admin import KafkaTopicAdmin
 from mars.adapters.kafka.audit import difference
@@ -48,6 +49,8 @@ from mars.ports import (
 )
 from mars.settings import Settings
 from mars.types import AssignmentEpoch, Bucket, MemberId
+
+AnySlot = TypeVar("AnySlot")
 
 PREPARE_THREADS = 4
 """Producers that are made at the same time; they wait for brokers nearly all the time."""
@@ -274,19 +277,13 @@ class KafkaSink:
 
     def draft(self, bucket: Bucket, results: tuple[ResultBatch, ...], next: int) -> None:
         """Begin a transaction and write the rows; before that, what `commit` looks at."""
-        slot = self._taken_back(self._pop(bucket))
+        slot = self._taken_back(take_slot(self._slots, bucket))
         if results:
             # All that the commit may write to besides: the producer that settles is taken by then.
             places = {self._dead_place(bucket), self._state_place(bucket)}
             slot = self._settled(slot, places | result_places(results), next)
             slot = replace(slot, draft=self._drafted(slot, results, next))
         self._slots[bucket] = slot
-
-    def _pop(self, bucket: Bucket) -> _Slot:
-        slot = self._slots.pop(bucket, None)
-        if slot is None:
-            raise Interrupted(f"Bucket {bucket}: there is no producer; claim the bucket again.")
-        return slot
 
     def _drafted(self, slot: _Slot, results: tuple[ResultBatch, ...], next: int) -> _Draft:
         ready = self._take(slot, next)
@@ -322,7 +319,7 @@ class KafkaSink:
         end and have no other between them. All of this holds for a draft, too, whose producer was
         initialised before it.
         """
-        slot = self._pop(transaction.bucket)
+        slot = take_slot(self._slots, transaction.bucket)
         if slot.draft is not None and slot.draft.results != transaction.results:
             slot = self._taken_back(slot)
         slot = self._settled(slot, self._places(transaction), next)
@@ -434,6 +431,17 @@ class KafkaSink:
         self._pool.shutdown(cancel_futures=True)
         self._look.close()
         self._progress.close()
+
+
+def take_slot(slots: dict[Bucket, AnySlot], bucket: Bucket) -> AnySlot:
+    """Take out what is known of a bucket, whose producer is in use from here on.
+
+    Raises Interrupted where it was not claimed, or an error came since.
+    """
+    slot = slots.pop(bucket, None)
+    if slot is None:
+        raise Interrupted(f"Bucket {bucket}: there is no producer; claim the bucket again.")
+    return slot
 
 
 def given_back(bucket: Bucket) -> Interrupted:

@@ -37,8 +37,9 @@ class MemoryProgressLog:
     def _slice(self, bucket: Bucket, first: int) -> ProgressSlice:
         end = self.end(bucket)
         written = self._broker.partition(self._topic, bucket).committed(first, end)
+        records = tuple(self._decoded(bucket, record) for record in written)
         times_ms = tuple(record.timestamp_ms for record in written)
-        return ProgressSlice(self.between(bucket, first, end), max(first, end), times_ms)
+        return ProgressSlice(records, max(first, end), times_ms)
 
     @fallible
     def written(self, buckets: Iterable[Bucket]) -> dict[Bucket, int]:

@@ -28,6 +28,7 @@ from mars.adapters.kafka.sink import (
     refuse_hung,
     refuse_newer,
     refuse_strangers,
+    take_slot,
     with_references,
 )
 from mars.adapters.kafka.state import named_snapshot, parts_of
@@ -239,18 +240,12 @@ class MemorySink:
     @fallible
     def draft(self, bucket: Bucket, results: tuple[ResultBatch, ...], next: int) -> None:
         """Look for foreign records, write the rows."""
-        slot = self._taken_back(bucket, self._pop(bucket))
+        slot = self._taken_back(bucket, take_slot(self._slots, bucket))
         if results:
             places = {self._dead_place(bucket), (self._names.state, bucket)}
             slot = self._settled(bucket, slot, places | result_places(results), next)
             slot = replace(slot, draft=self._drafted(bucket, slot, results, next))
         self._slots[bucket] = slot
-
-    def _pop(self, bucket: Bucket) -> _Slot:
-        slot = self._slots.pop(bucket, None)
-        if slot is None:
-            raise Interrupted(f"Bucket {bucket}: there is no producer; claim the bucket again.")
-        return slot
 
     def _drafted(
         self, bucket: Bucket, slot: _Slot, results: tuple[ResultBatch, ...], next: int
@@ -278,7 +273,7 @@ class MemorySink:
     def commit(self, transaction: Transaction, next: int) -> Committed:
         """R7, R8: look for foreign records, write, commit."""
         bucket = transaction.bucket
-        slot = self._pop(bucket)
+        slot = take_slot(self._slots, bucket)
         if slot.draft is not None and slot.draft.results != transaction.results:
             slot = self._taken_back(bucket, slot)
         places = written_places(transaction, self._dead_place(bucket), (self._names.state, bucket))
