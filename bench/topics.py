@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
+    OFFSET_END,
     Consumer,
-    IsolationLevel,
     KafkaException,
     Message,
     TopicPartition,
@@ -18,7 +18,6 @@ from confluent_kafka import (
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     NewTopic,
-    OffsetSpec,
 )
 
 from mars.adapters.kafka.errors import NO_LEADER
@@ -44,6 +43,7 @@ class Topics:
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
         self._admin = AdminClient({"bootstrap.servers": bootstrap}, logger=_silent)
+        self._asker = reader(bootstrap)
 
     def make(self, topic: str, partitions: int) -> None:
         """Make a topic that must not be there yet."""
@@ -73,12 +73,12 @@ class Topics:
 
     def ends_of(self, topic: str, partitions: list[int]) -> dict[int, int]:
         """The same where the partitions are known: one request."""
-        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        asked = {TopicPartition(topic, number): latest for number in partitions}
-        answers = self._admin.list_offsets(
-            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=ANSWER_S
-        )
-        return {place.partition: future.result().offset for place, future in answers.items()}
+        asked = [TopicPartition(topic, number, OFFSET_END) for number in partitions]
+        answers = self._asker.offsets_for_times(asked, ANSWER_S)
+        for place in answers:
+            if place.error is not None:
+                raise KafkaException(place.error)
+        return {place.partition: place.offset for place in answers}
 
     def read(self, topic: str, ends: Mapping[int, int]) -> Iterator[list[Message]]:
         """All committed messages from the beginning to `ends`. Raises TimeoutError, KafkaException.

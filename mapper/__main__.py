@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mapper.loop import MapperLoop
-from mars.adapters.kafka import KafkaReader
+from mars.adapters.kafka import KafkaReader, KafkaTopicAdmin
 from mars.adapters.redis import RedisPartialLog
 from mars.garbage import settle_garbage_collection
 from mars.machines.mapping import Mapping
@@ -28,7 +28,7 @@ def _map(process: Process) -> None:
     registry, reporter = process.registry(), process.join()
     # Of one that does not reach Kafka the group takes the partitions by itself.
     process.start_over_when_cut_off({"redis": log.identity})
-    limits = settings.mapper
+    limits, admin = settings.mapper, KafkaTopicAdmin(settings)
     machine = Mapping(
         process.buckets,
         rows_max=limits.batch_rows_max,
@@ -39,8 +39,8 @@ def _map(process: Process) -> None:
     loop = MapperLoop(
         machine,
         readers={
-            LIVE: KafkaReader.in_group(settings, member),
-            CATCH_UP: KafkaReader.alone(settings, member),
+            LIVE: KafkaReader.in_group(settings, member, admin),
+            CATCH_UP: KafkaReader.alone(settings, member, admin),
         },
         log=log,
         registry=registry,

@@ -63,7 +63,7 @@ class _Reducer:
         self._member = process.member
         self._admin = KafkaTopicAdmin(process.settings)
         self._registry = process.registry()
-        self._teller = IncidentTeller(KafkaIncidentLog(process.settings))
+        self._teller = IncidentTeller(KafkaIncidentLog(process.settings, self._admin))
 
     def serve(self) -> None:
         life = self._process.life
@@ -121,7 +121,7 @@ class _Reducer:
             outbox=Outbox(box, self._coordinator),
             box=box,
             log=log,
-            progress=KafkaProgressLog(self._settings),
+            progress=KafkaProgressLog(self._settings, self._admin),
             tell=self._teller.tell,
         )
 
@@ -129,8 +129,8 @@ class _Reducer:
         return LeaderLoop(
             self._buckets,
             log=log,
-            progress=KafkaProgressLog(self._settings),
-            control=KafkaControlLog(self._settings),
+            progress=KafkaProgressLog(self._settings, self._admin),
+            control=KafkaControlLog(self._settings, self._admin),
             registry=self._registry,
             coordinator=self._coordinator,
             admin=self._admin,
@@ -166,7 +166,7 @@ class _Reducer:
             self._member,
             machine,
             log=log,
-            sink=KafkaSink(self._settings, self._member, turn),
+            sink=KafkaSink(self._settings, self._member, turn, self._admin),
             registry=self._registry,
             coordinator=self._coordinator,
             tasks=TaskSource(self._registry, self._settings.namespace, self._output_partitions),

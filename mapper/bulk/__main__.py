@@ -60,7 +60,7 @@ def _work(process: Process) -> None:
         QueryDesk(
             Answering(engine, admin, buckets, settings.namespace),
             ZooKeeperQueryRegistry(process.connection, settings.namespace),
-            KafkaQueryRows(settings),
+            KafkaQueryRows(settings, admin),
             services,
             lambda: int(time.time() * 1000),
         ),

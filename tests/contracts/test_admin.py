@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource
 
-from mars.adapters.kafka import admin as kafka_admin
+from mars.adapters.kafka import asking
 from mars.adapters.kafka.errors import NO_LEADER
 from mars.errors import SettingsError, TopicRefused, Unavailable
 from mars.types import Topic
@@ -96,31 +98,44 @@ def test_offsets_at_a_time_are_the_first_at_or_after_it_else_the_end(cluster: Cl
     assert found == [{0: offset, 1: 0} for offset in (0, 0, 1, 2, 3)]
 
 
+@dataclass
+class NoLeaderOnce:
+    """A client whose first question fails, or with `apart` that for its one partition."""
+
+    client: Consumer
+    error: KafkaError
+    apart: bool
+    asked: int = 0
+    looked: int = 0
+
+    def offsets_for_times(
+        self, places: list[TopicPartition], timeout: float
+    ) -> list[TopicPartition]:
+        self.asked += 1
+        if self.asked > 1:
+            return self.client.offsets_for_times(places, timeout)
+        if self.apart:
+            (place,) = places
+            return [SimpleNamespace(topic=place.topic, partition=0, offset=-1, error=self.error)]
+        raise KafkaException(self.error)
+
+    def list_topics(self, timeout: float) -> object:
+        self.looked += 1
+        return self.client.list_topics(timeout=timeout)
+
+
 @pytest.mark.integration
+@pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize("code", sorted(NO_LEADER))
 def test_a_partition_without_a_leader_known_to_the_client_is_asked_again_once_it_looked_for_it(
-    kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch, code: int
+    kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch, code: int, apart: bool
 ) -> None:
     topic, admin = kafka_cluster.topic(1), kafka_cluster.admin()
-    ask, look = admin._client.list_offsets, admin._client.list_topics
-    refused: list[Future[object]] = []
-    looked: list[object] = []
-
-    def no_leader_once(places: dict[TopicPartition, object], **more: object) -> object:
-        if refused:
-            return ask(places, **more)
-        refused.append(Future())
-        refused[0].set_exception(KafkaException(KafkaError(code, "no leader yet")))
-        return dict.fromkeys(places, refused[0])
-
-    def looking(**more: float) -> object:
-        looked.append(look(**more))
-        return looked[-1]
-
-    monkeypatch.setattr(admin._client, "list_offsets", no_leader_once)
-    monkeypatch.setattr(admin._client, "list_topics", looking)
+    asker = admin._offsets_of._asker(committed=True)
+    client = NoLeaderOnce(asker.client, KafkaError(code, "no leader yet"), apart)
+    monkeypatch.setattr(asker, "client", client)
     assert admin.ends(topic) == {0: 0}
-    assert len(refused) == len(looked) == 1
+    assert (client.asked, client.looked) == (2, 1)
 
 
 @pytest.mark.integration
@@ -128,11 +143,11 @@ def test_a_client_that_has_no_answer_for_long_is_replaced(
     kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic, kafka = kafka_cluster.topic(1), kafka_cluster.admin()
-    monkeypatch.setattr(kafka_admin, "CUT_OFF_S", 0.0)
+    monkeypatch.setattr(asking, "CUT_OFF_S", 0.0)
     unheard: Future[object] = Future()
     unheard.set_exception(KafkaException(KafkaError(KafkaError._TRANSPORT)))
     monkeypatch.setattr(
-        kafka._client, "describe_topics", lambda *_topics, **_more: {topic: unheard}
+        kafka._asker.client, "describe_topics", lambda *_topics, **_more: {topic: unheard}
     )
     with pytest.raises(Unavailable):
         kafka.describe(topic)
@@ -141,6 +156,34 @@ def test_a_client_that_has_no_answer_for_long_is_replaced(
 
     assert found is not None
     assert found.partitions == 1
+
+
+@pytest.mark.integration
+def test_a_client_for_offsets_that_has_no_answer_for_long_is_replaced(
+    kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, kafka = kafka_cluster.topic(1), kafka_cluster.admin()
+    monkeypatch.setattr(asking, "CUT_OFF_S", 0.0)
+    asker = kafka._offsets_of._asker(committed=True)
+    unheard = NoLeaderOnce(asker.client, KafkaError(KafkaError._TRANSPORT), apart=False)
+    monkeypatch.setattr(unheard, "poll", lambda timeout: None, raising=False)
+    asker.client = unheard
+    with pytest.raises(Unavailable):
+        kafka.end(topic, 0)
+
+    assert kafka.end(topic, 0) == 0
+    assert asker.client is not unheard
+
+
+@pytest.mark.integration
+def test_many_may_ask_at_once_for_the_ends_of_topics_that_the_client_has_not_met(
+    kafka_cluster: KafkaCluster,
+) -> None:
+    topics, admin = [kafka_cluster.topic(2) for _ in range(12)], kafka_cluster.admin()
+    with ThreadPoolExecutor(12) as threads:
+        ends = list(threads.map(admin.ends, topics))
+        written = list(threads.map(lambda topic: admin.written_ends_of(topic, [0, 1]), topics))
+    assert ends == written == [{0: 0, 1: 0}] * len(topics)
 
 
 @pytest.mark.integration

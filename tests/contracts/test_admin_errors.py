@@ -95,7 +95,7 @@ def test_a_misspelt_property_is_named_when_the_client_is_made(
 def nowhere(monkeypatch: pytest.MonkeyPatch) -> Settings:
     """A cluster that nobody listens for, and little patience."""
     for name in (
-        "admin.ASK_TIMEOUT_S",
+        "asking.ASK_TIMEOUT_S",
         "transaction.CONNECT_TIMEOUT_S",
     ):
         monkeypatch.setattr(f"mars.adapters.kafka.{name}", 0.3)

@@ -103,7 +103,7 @@ def test_a_topic_that_is_not_there_yet_is_no_answer(cluster: Cluster) -> None:
 def test_no_error_of_the_client_escapes_when_nobody_listens(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("mars.adapters.kafka.admin.ASK_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("mars.adapters.kafka.asking.ASK_TIMEOUT_S", 0.5)
     log = KafkaIncidentLog(Settings(kafka=KafkaSettings(bootstrap="127.0.0.1:1")))
     with pytest.raises(Unavailable):
         log.recent(None, None, 1)

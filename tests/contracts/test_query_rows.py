@@ -180,7 +180,7 @@ def test_no_error_of_the_client_escapes_when_nobody_listens(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("mars.adapters.kafka.queries.INIT_TIMEOUT_S", 0.5)
-    monkeypatch.setattr("mars.adapters.kafka.admin.ASK_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("mars.adapters.kafka.asking.ASK_TIMEOUT_S", 0.5)
     rows = KafkaQueryRows(Settings(kafka=KafkaSettings(bootstrap="127.0.0.1:1")))
     slot = AnswerSlot(0, 0)
     for call in (

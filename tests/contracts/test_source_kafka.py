@@ -231,7 +231,7 @@ def test_a_question_to_brokers_that_are_away_is_answered_by_unavailable(
     topic = proxied_cluster.topic(1)
     reader = proxied_cluster.alone()
     kafka.proxy.cut()
-    monkeypatch.setattr("mars.adapters.kafka.admin.ASK_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("mars.adapters.kafka.asking.ASK_TIMEOUT_S", 0.5)
     with pytest.raises(Unavailable):
         reader.confirm_end(topic, 0, 0)
     reader.hint({(topic, 0): 1})

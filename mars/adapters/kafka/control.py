@@ -38,9 +38,9 @@ class KafkaControlLog:
     A record that this release cannot read raises MarsError, naming the place.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, admin: KafkaTopicAdmin | None = None) -> None:
         self._topic = Names(settings.namespace).control
-        self._admin = KafkaTopicAdmin(settings)
+        self._admin = admin or KafkaTopicAdmin(settings)
         self._reader = SliceReader(settings, f"{settings.member or 'mars'}-control")
         self._writer = RecordWriter(settings, self._topic, PARTITION)
 

@@ -48,11 +48,11 @@ NO_LEADER = frozenset(
         KafkaError.FENCED_LEADER_EPOCH,
         KafkaError.UNKNOWN_LEADER_EPOCH,
         KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError._NOENT,
+        KafkaError._UNKNOWN_PARTITION,
     }
 )
-"""A partition was made or has moved just now; the last is the client's, where none of those that
-were asked for has a leader."""
+"""A partition was made or has moved just now; the last is the client's, where it knows a leader of
+none of those that were asked for."""
 
 UNANSWERED = frozenset(
     {

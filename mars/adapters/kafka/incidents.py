@@ -28,9 +28,9 @@ class KafkaIncidentLog:
     A record that this release cannot read is passed over.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, admin: KafkaTopicAdmin | None = None) -> None:
         self._topic = Names(settings.namespace).incidents
-        self._admin = KafkaTopicAdmin(settings)
+        self._admin = admin or KafkaTopicAdmin(settings)
         self._reader = SliceReader(settings, f"{settings.member or 'mars'}-incidents")
         self._writer = RecordWriter(settings, self._topic, PARTITION)
         self._lock = threading.Lock()

@@ -22,9 +22,9 @@ class KafkaProgressLog:
     A record that this release cannot read raises MarsError, naming the place.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, admin: KafkaTopicAdmin | None = None) -> None:
         self._topic = Names(settings.namespace).progress
-        self._admin = KafkaTopicAdmin(settings)
+        self._admin = admin or KafkaTopicAdmin(settings)
         member = f"{settings.member or 'mars'}-progress"
         self._reader = SliceReader(settings, member)
         self._all_reader = SliceReader(settings, f"{member}-all", committed=False)

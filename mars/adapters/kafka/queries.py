@@ -41,11 +41,11 @@ Report = Callable[[KafkaError | None, Message], None]
 class KafkaQueryRows:
     """`QueryRows` on Kafka; safe for threads."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, admin: KafkaTopicAdmin | None = None) -> None:
         self._settings = settings
         self._member = settings.member or "mars"
         self._topic = Names(settings.namespace).queries
-        self._admin = KafkaTopicAdmin(settings)
+        self._admin = admin or KafkaTopicAdmin(settings)
         self._reader = SliceReader(settings, f"{self._member}-queries")
 
     def reserve(self, query: QueryId) -> AnswerSlot:

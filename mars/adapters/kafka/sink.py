@@ -135,12 +135,13 @@ class KafkaSink:
         settings: Settings,
         member: MemberId,
         turn: AbstractContextManager[object] | None = None,
+        admin: KafkaTopicAdmin | None = None,
     ) -> None:
         self._settings = settings
         self._member = member
         self._names = Names(settings.namespace)
-        self._admin = KafkaTopicAdmin(settings)
-        self._progress = KafkaProgressLog(settings)
+        self._admin = admin or KafkaTopicAdmin(settings)
+        self._progress = KafkaProgressLog(settings, self._admin)
         self._look = KafkaLook.opened(settings, member, self._admin)
         self._sound: dict[Bucket, frozenset[Emission]] = {}
         self._slots: dict[Bucket, _Slot] = {}

@@ -44,12 +44,12 @@ class KafkaReader:
     text says "make a new reader" it does not.
     """
 
-    def __init__(self, settings: Settings, properties: Properties, *, grouped: bool) -> None:
+    def __init__(self, admin: KafkaTopicAdmin, properties: Properties, *, grouped: bool) -> None:
         self._grouped = grouped
         self._properties = properties
         # Has a connection of its own: on that of the consumer a question would wait behind the
         # fetch, which the broker holds back at the end of a partition.
-        self._admin = KafkaTopicAdmin(settings)
+        self._admin = admin
         self._owned: set[Place] = set()
         self._positions: dict[Place, int] = {}
         self._paused: dict[Place, int] = {}
@@ -72,15 +72,20 @@ class KafkaReader:
             return Consumer({**self._properties, "error_cb": self._on_error})
 
     @classmethod
-    def in_group(cls, settings: Settings, member: MemberId) -> KafkaReader:
+    def in_group(
+        cls, settings: Settings, member: MemberId, admin: KafkaTopicAdmin | None = None
+    ) -> KafkaReader:
         """A member of the mappers' group. Raises SettingsError."""
-        return cls(settings, mapper_properties(settings, member), grouped=True)
+        properties = mapper_properties(settings, member)
+        return cls(admin or KafkaTopicAdmin(settings), properties, grouped=True)
 
     @classmethod
-    def alone(cls, settings: Settings, member: MemberId) -> KafkaReader:
+    def alone(
+        cls, settings: Settings, member: MemberId, admin: KafkaTopicAdmin | None = None
+    ) -> KafkaReader:
         """A reader of the partitions that it is told to seek. Raises SettingsError."""
         properties = lone_reader_properties(settings, f"{member}-alone")
-        return cls(settings, properties, grouped=False)
+        return cls(admin or KafkaTopicAdmin(settings), properties, grouped=False)
 
     # ---------------------------------------------------------------------------- what to read
 

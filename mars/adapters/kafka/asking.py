@@ -1,0 +1,85 @@
+"""Clients that are kept for questions to the brokers, and waiting for their answers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import Generic, Protocol, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException
+
+from mars.adapters.kafka.errors import REFUSALS, UNANSWERED, kafka_error
+
+ASK_TIMEOUT_S = 10.0
+"""For each question; a healthy broker needs milliseconds."""
+
+STOP_STEP_S = 0.5
+"""Between two looks whether an answer is still wanted."""
+
+CUT_OFF_S = 15.0
+"""Without any answer; then a new client is tried, and after as long again another."""
+
+Answer = TypeVar("Answer")
+Client = TypeVar("Client", bound="Polled")
+Told = Callable[[KafkaError], None]
+
+
+def go_on() -> None:
+    """Of questions whose answer is wanted, however long it takes."""
+
+
+class Polled(Protocol):
+    """A client that tells its errors when it is polled."""
+
+    def poll(self, timeout: float, /) -> object:
+        """Serve what has come."""
+
+
+class Asker(Generic[Client]):
+    """A client, replaced by a new one when it has had no answer for long, see `deafness`.
+
+    `connect` makes one, which tells its errors to the function that it is given.
+    """
+
+    def __init__(self, connect: Callable[[Told], Client]) -> None:
+        self._connect = connect
+        self._refusals: list[KafkaError] = []
+        self._answered_s = time.monotonic()
+        self.client = connect(self._told)
+
+    def _told(self, error: KafkaError) -> None:
+        if error.code() in REFUSALS:
+            self._refusals.append(error)
+
+    def answer(self, future: Future[Answer], stop: Callable[[], None] = go_on) -> Answer:
+        """The answer to a question put to the client; `stop` raises when nobody wants it any more.
+
+        The client answers or fails by itself; the second time-out is for one that does neither.
+        """
+        deadline = time.monotonic() + 2 * ASK_TIMEOUT_S
+        try:
+            while not wait([future], STOP_STEP_S).done and time.monotonic() < deadline:
+                stop()
+            answer = future.result(timeout=0)
+        except (KafkaException, FutureTimeoutError) as error:
+            problem = kafka_error(error)
+            if problem is None or problem.code() in UNANSWERED:
+                self._raise_if_kept_out(error)
+                self._connect_anew_if_cut_off()
+            raise
+        self._answered_s = time.monotonic()
+        return answer
+
+    def _raise_if_kept_out(self, error: Exception) -> None:
+        """A question hears of no answer only, where brokers refuse the credentials."""
+        self._refusals.clear()
+        self.client.poll(0)
+        for refusal in self._refusals:
+            raise KafkaException(refusal) from error
+
+    def _connect_anew_if_cut_off(self) -> None:
+        now_s = time.monotonic()
+        if now_s - self._answered_s > CUT_OFF_S:
+            self.client, self._answered_s = self._connect(self._told), now_s
