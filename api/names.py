@@ -47,13 +47,13 @@ def known_task_name(text: str) -> TaskName:
 
 def no_stream(name: str, known: Iterable[str] = ()) -> NotFound:
     """There is no such stream, but perhaps one of a similar name."""
-    hint = _similar(name, known) or "GET /v1/streams lists all of them"
+    hint = _similar(name, known) or "`mars stream list` (GET /v1/streams) shows all of them"
     return NotFound(f"there is no stream {name[:80]!a}; {hint}")
 
 
 def no_task(name: str, known: Iterable[str] = ()) -> NotFound:
     """There is no such task, but perhaps one of a similar name."""
-    hint = _similar(name, known) or "GET /v1/tasks lists all of them"
+    hint = _similar(name, known) or "`mars task list` (GET /v1/tasks) shows all of them"
     return NotFound(f"there is no task {name[:80]!a}; {hint}")
 
 
@@ -72,5 +72,6 @@ def known_query_id(text: str) -> QueryId:
 def no_query(text: str) -> NotFound:
     """There is no such query, or no more."""
     return NotFound(
-        f"there is no query {text[:80]!a} (any more); GET /v1/queries lists those that are kept"
+        f"there is no query {text[:80]!a} (any more); `mars query --list` (GET /v1/queries) shows "
+        "those that are kept"
     )

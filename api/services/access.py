@@ -218,7 +218,9 @@ class AccessService:
         """Remove a key; it opens nothing from now on. Raises NotFound."""
         known = {key.id for key in self._ports.keys.all()}
         if KeyId(text) not in known or not self._ports.keys.delete(KeyId(text)):
-            raise NotFound(f"there is no key {text[:80]!a}; GET /v1/keys lists all of them")
+            raise NotFound(
+                f"there is no key {text[:80]!a}; `mars key list` (GET /v1/keys) shows all of them"
+            )
 
 
 def _key_text(authorization: str) -> str:

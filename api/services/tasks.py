@@ -337,7 +337,7 @@ def described(ports: Ports, topic: Topic) -> TopicInfo:
 
 
 def _taken(name: str) -> Conflict:
-    return Conflict(f"there is a task {name}: PUT /v1/tasks/{name} changes it")
+    return Conflict(f"there is a task {name}: `mars task add` (PUT /v1/tasks/{name}) changes it")
 
 
 def _contended(name: str) -> Conflict:

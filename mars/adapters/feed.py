@@ -8,6 +8,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from mars.adapters.probe import silent
 from mars.errors import Unavailable
 
 CALL_TIMEOUT_S = 10.0
@@ -21,14 +22,15 @@ class Feed:
         self._topic = topic
         self._partitions = partitions
         self._next = 0
-        self._make_topic(AdminClient({"bootstrap.servers": bootstrap}))
+        self._make_topic(AdminClient({"bootstrap.servers": bootstrap}, logger=silent))
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
                 "linger.ms": 20,
                 "compression.type": "lz4",
                 "queue.buffering.max.messages": 1_000_000,
-            }
+            },
+            logger=silent,
         )
 
     def _make_topic(self, admin: AdminClient) -> None:

@@ -50,6 +50,11 @@ from mars.plan import Call, Column, Expression, Function, Literal
 
 __all__ = ["to_polars"]
 
+CASE_BRANCHES_MAX = 32
+"""Of one expression of polars: the time of more grows with the square of their number, and their
+memory with all of them times the rows. 1,000 took 1 s and 400 MB for 10,000 rows, in blocks of 32
+they take 0.06 s."""
+
 
 def to_polars(expression: Expression) -> pl.Expr:
     """The same expression for polars; its columns are looked up by the names in the plan."""
@@ -80,6 +85,8 @@ def _built(expression: Expression) -> pl.Expr:
             arguments = [_built(argument) for argument in expression.arguments]
             if _repeats(expression) and any(isinstance(one, Call) for one in expression.arguments):
                 return _once(expression, arguments)
+            if _is_long_case(expression):
+                return _long_case(expression, arguments)
             return _BUILDERS[expression.function](expression, arguments)
 
 
@@ -92,6 +99,10 @@ def _repeats(call: Call) -> bool:
             return not _is_lookup(call)
         case function:
             return function in _REPEATING
+
+
+def _is_long_case(call: Call) -> bool:
+    return call.function is Function.CASE and len(call.arguments) > 2 * CASE_BRANCHES_MAX + 1
 
 
 _REPEATING = frozenset(
@@ -112,15 +123,43 @@ def _once(call: Call, arguments: list[pl.Expr]) -> pl.Expr:
     Polars would compute an argument as often as it is named, and so on within it: `i % 3 % 3 ...`,
     eight deep, took 11 GB and a minute for two rows.
     """
-    given = [at for at, one in enumerate(call.arguments) if not isinstance(one, Literal)]
-    columns = [
-        pl.col(f"a{at}") if at in given else argument for at, argument in enumerate(arguments)
+    built = _BUILDERS[call.function](call, _named(call, arguments)).alias("result")
+    return _over(call, arguments, lambda frame: frame.select_seq(built).get_column("result"))
+
+
+def _long_case(call: Call, arguments: list[pl.Expr]) -> pl.Expr:
+    """A CASE of many branches: a block of them after the other, from the last one on."""
+    *branches, otherwise = _named(call, arguments)
+    starts = range(0, len(branches), 2 * CASE_BRANCHES_MAX)
+    blocks = [branches[start : start + 2 * CASE_BRANCHES_MAX] for start in reversed(starts)]
+
+    def chosen(frame: pl.DataFrame) -> pl.Series:
+        frame = frame.with_columns(otherwise.cast(dtype_of(call.type)).alias("result"))
+        for block in blocks:
+            result = _case(call, [*block, pl.col("result")])
+            frame = frame.with_columns(result.alias("result"))
+        return frame.get_column("result")
+
+    return _over(call, arguments, chosen)
+
+
+def _named(call: Call, arguments: list[pl.Expr]) -> list[pl.Expr]:
+    """The arguments as columns of the frame that `_over` makes; literals stay."""
+    return [
+        argument if isinstance(of, Literal) else pl.col(f"a{at}")
+        for at, (of, argument) in enumerate(zip(call.arguments, arguments, strict=True))
     ]
-    built = _BUILDERS[call.function](call, columns)
+
+
+def _over(
+    call: Call, arguments: list[pl.Expr], compute: Callable[[pl.DataFrame], pl.Series]
+) -> pl.Expr:
+    """What is computed from a frame of the arguments that are no literals."""
+    given = [at for at, one in enumerate(call.arguments) if not isinstance(one, Literal)]
 
     def over_columns(series: Sequence[pl.Series]) -> pl.Series:
         named = [one.alias(f"a{at}") for at, one in zip(given, series, strict=True)]
-        return pl.DataFrame(named).select_seq(built.alias("result")).get_column("result")
+        return compute(pl.DataFrame(named))
 
     return pl.map_batches(
         [arguments[at] for at in given], over_columns, return_dtype=dtype_of(call.type)

@@ -11,9 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise, product
 
-from mars.codec.entry import encode_entry
 from mars.codec.result_headers import result_headers
-from mars.codec.states import states_bytes
 from mars.definitions import TaskVersion
 from mars.machines.drafting import Draft, early_ms, emission_of
 from mars.machines.evidence import level_of
@@ -24,6 +22,7 @@ from mars.machines.folding import (
     Folding,
     StoreWentBack,
 )
+from mars.machines.kept_log import KeptLog
 from mars.machines.revising import Revising
 from mars.machines.runnable import RunnableTask
 from mars.machines.saving import Saving, needed_with
@@ -44,9 +43,6 @@ from mars.types import (
     Topic,
 )
 
-STORE_OVERHEAD_BYTES = 256
-"""At least what a store counts for an entry besides its content."""
-
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
@@ -66,17 +62,6 @@ class Prepared:
     dead: tuple[bytes, ...]
     progress: tuple[Progress, ...]
     snapshots: tuple[SnapshotParts, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class _LogEntry:
-    """What is remembered of an entry that is still in the log."""
-
-    seq: Sequence64
-    ranges: tuple[Range, ...]
-
-    def below(self, needed: Mapping[Lane, int]) -> bool:
-        return all(part.next <= needed.get(part.lane, 0) for part in self.ranges)
 
 
 class BucketTask:
@@ -105,14 +90,9 @@ class BucketTask:
         """The offsets at which older versions end, by version: those at which the next begins."""
         self._foldings: dict[int, Folding] = {}
         self._caught_up = False
-        self._log: list[_LogEntry] = []
-        self._base: _LogEntry | None = None
-        self._base_bytes = 0
-        self._base_is_tight = False
-        self._highest: dict[Lane, int] = {}
+        self._log = KeptLog()
         self._seeing = _seeing(owner, records) if owner.tracked else None
         self._accounted: list[tuple[int, Sequence64]] = []
-        self._contained: list[Sequence64] = []
         self.closed_to_assistants = False
         """The store knows that nobody may merge what comes next in the log."""
         self._run_id: str | None = None
@@ -220,9 +200,7 @@ class BucketTask:
             self._absorb_entry(entry)
 
     def _absorb_bases(self, bases: Sequence[Entry]) -> None:
-        """Merged entries: those of two versions may cover the same offsets."""
-        ranges = tuple(part for base in bases for part in base.ranges)
-        self._base, self._base_is_tight = _LogEntry(bases[0].seq, ranges), False
+        self._log.has_bases(bases)
         self.last_seq = bases[0].seq
         for base in bases:
             folding = self._foldings.get(base.version)
@@ -230,22 +208,16 @@ class BucketTask:
                 folding.absorb_base(base)
 
     def _absorb_entry(self, entry: Entry) -> None:
-        for part in entry.ranges:
-            if part.first < self._highest.get(part.lane, 0):
-                raise StoreWentBack(
-                    f"lane {part.lane}: entry {entry.seq} begins at {part.first}, "
-                    f"below {self._highest[part.lane]}, which was read before"
-                )
-            self._highest[part.lane] = part.next
+        self._log.follows(entry)
         self.last_seq = entry.seq
         if self._seeing is not None:
             new = [seq for seq in entry.seqs if self._seeing.take(seq)]
             self._accounted += [(entry.version, seq) for seq in new]
         folding = self._foldings.get(entry.version)
         if folding is not None and folding.contains(entry):
-            self._contained.append(entry.seq)
+            self._log.keep_contained(entry)
             return
-        self._log.append(_LogEntry(entry.seq, entry.ranges))
+        self._log.keep(entry)
         if folding is not None:
             folding.absorb(entry)
 
@@ -618,7 +590,7 @@ class BucketTask:
         if folding.committed(
             record.merged, closed_ms, record.ledger, forgotten_ms, record.ahead_ms
         ):
-            self._base_is_tight = False
+            self._log.loosened()
         self._catch_up()
 
     def take_accounted(self) -> tuple[tuple[int, Sequence64], ...]:
@@ -643,12 +615,7 @@ class BucketTask:
 
     def trim(self) -> tuple[Sequence64, ...]:
         """The entries that nobody needs any more, or that the base contains; forgets them."""
-        needed = self._needed()
-        gone = (*self._contained, *(one.seq for one in self._log if one.below(needed)))
-        if gone:
-            self._log = [entry for entry in self._log if not entry.below(needed)]
-            self._contained = []
-        return gone
+        return self._log.trim(self._needed())
 
     def empty_base(self) -> Entry | None:
         """A base without rows, to replace one that nobody needs any more; None if it is needed.
@@ -656,12 +623,12 @@ class BucketTask:
         The store takes it only from an owner that has seen the base that is there, so a former
         owner cannot take away what a newer one has merged.
         """
-        base = self._base
-        if base is None or not base.below(self._needed()):
+        base = self._log.take_base_below(self._needed())
+        if base is None:
             return None
-        self._base, self._base_bytes = None, 0
+        seq, ranges = base
         nothing = Partial(self.owner.bucket, RowCounts(), (), b"")
-        return Entry(base.seq, self.task.definition.current.version, base.ranges, nothing)
+        return Entry(seq, self.task.definition.current.version, ranges, nothing)
 
     def compactable(self, budget: int) -> bool:
         """True if there are entries that one entry of each version could stand for.
@@ -672,12 +639,7 @@ class BucketTask:
         if not all(one.settled or number in self.records for number, one in self._foldings.items()):
             return False
         over = self.head is not None and self.head.log_bytes > budget
-        return len(self._log) > 1 or bool(self._contained) or (over and not self._is_merged)
-
-    @property
-    def _is_merged(self) -> bool:
-        """True if merging again what is in the log would change nothing."""
-        return not self._log and (self._base is None or self._base_is_tight)
+        return self._log.is_worth_merging or (over and not self._log.is_merged)
 
     def overfull(self, budget: int, buckets: int) -> bool:
         """True if the task's log is over its budget although this bucket's part of it is merged.
@@ -686,7 +648,7 @@ class BucketTask:
         If the merged logs of all buckets are over the budget, there is such a bucket.
         """
         over = self.head is not None and self.head.log_bytes > budget
-        return over and self._is_merged and self._base_bytes * buckets > budget
+        return over and self._log.exceeds(budget / buckets)
 
     def bases(self) -> tuple[Entry, ...]:
         """Entries in place of all absorbed ones, right after a commit; none if they are no use.
@@ -694,15 +656,12 @@ class BucketTask:
         There is one of each version that is not emitted to the end, the newest first, and one more
         where rows wait for others.
         """
-        last = self._log[-1] if self._log else self._base
-        if last is None or self._is_merged:
+        last = self._log.last
+        if last is None or self._log.is_merged:
             return ()
         open_ones = reversed([folding for _version, _plan, folding in self._open()])
-        bases = tuple(one for each in open_ones for one in each.bases(last.seq, self.through))
-        ranges = tuple(part for base in bases for part in base.ranges)
-        self._base, self._base_is_tight = _LogEntry(last.seq, ranges), True
-        self._base_bytes = sum(map(_stored_bytes, bases))
-        self._log = []
+        bases = tuple(one for each in open_ones for one in each.bases(last, self.through))
+        self._log.merged(last, bases)
         return bases
 
     # ---------------------------------------------------------------------------- for people
@@ -755,9 +714,3 @@ def _ranges(window: ClosedWindow, through: Mapping[Lane, int]) -> list[Range]:
         Range(lane, first, through.get(lane, first))
         for lane, first in sorted(window.firsts.items())
     ]
-
-
-def _stored_bytes(entry: Entry) -> int:
-    """At least what an entry counts for in the store."""
-    header, states = encode_entry(entry.version, entry.ranges, entry.partial)
-    return len(header) + states_bytes(states) + STORE_OVERHEAD_BYTES

@@ -93,7 +93,8 @@ def failed(definition: TaskDefinition, revision: int) -> Incident:
         kind=IncidentKind.FAILED,
         what=f"Version {version.version} of the task stopped: {definition.detail}.",
         means="It takes no rows and emits nothing until it is resumed; other tasks go on.",
-        do=f"Mend the cause, then run `mars task resume {task}`.",
+        do="Do as it says. Where the cause lies outside of the task, mend it, then run "
+        f"`mars task resume {task}`.",
         task=task,
     )
 

@@ -187,6 +187,14 @@ def test_many_may_ask_at_once_for_the_ends_of_topics_that_the_client_has_not_met
 
 
 @pytest.mark.integration
+def test_who_still_asks_while_the_process_ends_is_told_so(kafka_cluster: KafkaCluster) -> None:
+    topic, admin = kafka_cluster.topic(1), kafka_cluster.admin()
+    admin._offsets_of._threads.shutdown()  # as the interpreter does
+    with pytest.raises(Unavailable, match="ending"):
+        admin.end(topic, 0)
+
+
+@pytest.mark.integration
 def test_a_topic_that_kafka_refuses_is_named(kafka_cluster: KafkaCluster) -> None:
     topic, admin = kafka_cluster.topic(1), kafka_cluster.admin()
     admin.ensure_output(Topic(f"{topic}.taken"), 1)

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from mars.evaluate import to_polars
+from mars.evaluate import CASE_BRANCHES_MAX, to_polars
 from mars.evaluate.values import DTYPES, INTEGER_MAX
 from mars.plan import Call, Column, Expression, Function, Literal, ValueType
 
@@ -251,3 +251,30 @@ def test_constants_are_compared_from_their_own_side() -> None:
     assert evaluate(found, ValueType.INT64, [0, 1, None]) == [False, True, None]
     emptied = Call(Function.NULLIF, (integer(1), x), ValueType.INT64)
     assert evaluate(emptied, ValueType.INT64, [0, 1, None]) == [1, None, 1]
+
+
+def below(limit: Expression) -> Call:
+    return of_x(Function.LESS, ValueType.INT64, ValueType.BOOL, limit)
+
+
+@pytest.mark.parametrize(
+    "branches", [1, CASE_BRANCHES_MAX, CASE_BRANCHES_MAX + 1, 5 * CASE_BRANCHES_MAX - 1]
+)
+def test_of_a_case_the_first_branch_that_holds_counts_however_many_there_are(branches: int) -> None:
+    limits = [integer(None), *map(integer, range(1, branches))]
+    pairs = [part for limit in limits for part in (below(limit), limit)]
+    values = [-5, 0, 1, branches - 2, branches - 1, None]
+    fallback = of_x(Function.NEGATE, ValueType.INT64, ValueType.INT64)
+    case = Call(Function.CASE, (*pairs, fallback), ValueType.INT64)
+    expected = [
+        None if x is None else next((limit for limit in range(1, branches) if x < limit), -x)
+        for x in values
+    ]
+    assert evaluate(case, ValueType.INT64, values) == expected
+    assert evaluate(case, ValueType.INT64, []) == []
+
+
+def test_a_long_case_may_have_nothing_but_constants_behind_its_conditions() -> None:
+    pairs = [part for at in range(100) for part in (below(integer(at)), text(f"<{at}"))]
+    case = Call(Function.CASE, (*pairs, text(None)), ValueType.STRING)
+    assert evaluate(case, ValueType.INT64, [-1, 40, 99]) == ["<0", "<41", None]

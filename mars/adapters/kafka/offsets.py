@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
@@ -22,6 +22,7 @@ from mars.adapters.kafka.asking import Asker, Told, go_on
 from mars.adapters.kafka.config import Properties, slice_reader_properties
 from mars.adapters.kafka.errors import NO_LEADER, configured, kafka_error, translated
 from mars.adapters.kafka.gathering import Place
+from mars.errors import Unavailable
 from mars.settings import Settings
 from mars.types import Topic
 
@@ -76,7 +77,7 @@ class KafkaOffsets:
         wait_s, longest_s = ASK_AGAIN_S
         with translated():
             while True:
-                question = self._threads.submit(self._asked, asker.client, places, time_ms)
+                question = self._put(asker.client, places, time_ms)
                 try:
                     return asker.answer(question, stop)
                 except KafkaException as error:
@@ -89,6 +90,14 @@ class KafkaOffsets:
                 # Told that a partition is led by another broker, the client keeps asking the one
                 # it knows for minutes. All topics: asking for one may make it.
                 asker.client.list_topics(timeout=self._within_s)
+
+    def _put(
+        self, client: Consumer, places: Collection[Place], time_ms: int
+    ) -> Future[dict[Place, int]]:
+        try:
+            return self._threads.submit(self._asked, client, places, time_ms)
+        except RuntimeError as error:  # of the interpreter, once its main thread has ended
+            raise Unavailable("kafka", "this process is ending and asks no more") from error
 
     def _asker(self, committed: bool) -> Asker[Consumer]:
         with self._lock:
