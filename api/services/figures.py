@@ -16,8 +16,12 @@ from pydantic import BaseModel
 
 from api.schemas import AllFigures, FigureList, FigurePoint
 from api.services.sampling import Sample, Sampler, TaskFigures
+from mars.definitions import TaskState
 from mars.errors import TooMany
 from mars.types import TaskName
+
+STANDING = frozenset({TaskState.PAUSED.value, TaskState.FAILED.value})
+"""States in which a task takes no rows: its lag grows, and nobody is to work it off."""
 
 POINTS_KEPT = 150
 """Per task: 5 minutes. With 1,000 tasks some tens of megabytes."""
@@ -169,13 +173,17 @@ def point_of(figures: TaskFigures, at_ms: int) -> FigurePoint:
 
 
 def _total(at_ms: int, tasks: Iterable[TaskFigures]) -> FigurePoint:
-    """All tasks together; what cannot be added up is left out."""
+    """All tasks together; what cannot be added up is left out, and the lag of those that stand."""
     known = list(tasks)
     rates = [one.rows_per_second for one in known if one.rows_per_second is not None]
     return FigurePoint(
         at=at_ms,
         rows_per_second=round(sum(rates), 1) if rates else None,
-        lag=sum(sum(one.lag.values()) for one in known if one.lag is not None),
+        lag=sum(
+            sum(one.lag.values())
+            for one in known
+            if one.lag is not None and one.state not in STANDING
+        ),
         watermark=None,
         watermark_delay_ms=None,
         close_latency_ms=None,

@@ -48,6 +48,9 @@ Forms = Mapping[type[exp.Expr], Form]
 class Compiler:
     """Compiles nodes to typed expressions; columns mean what they mean in one scope."""
 
+    key_chains: frozenset[int] = frozenset()
+    """How many parts those group keys have that are chains of `||`."""
+
     def __init__(self, source: Source, scope: Scope, forms: Forms) -> None:
         self.source = source
         self.scope = scope
@@ -69,6 +72,10 @@ class Compiler:
             raise self.unsupported(node)
         self.check_parts(node, form.parts)
         return form.compile(self, node)
+
+    def is_key(self, node: exp.Expr) -> bool:
+        """Whether a node is a group key, whatever it is made of."""
+        return False
 
     def both(self, node: exp.Expr) -> tuple[Operand, Operand]:
         """The two operands of an operator, or arguments of a function."""

@@ -132,10 +132,7 @@ def _as_text(compiler: Compiler, operand: Operand) -> Operand:
 
 def _joined(compiler: Compiler, node: exp.DPipe) -> Operand:
     """`a || b ...`: like CONCAT, but NULL as soon as one of them is."""
-    parts: list[exp.Expr] = [node]
-    while isinstance(first := strip(parts[0]), exp.DPipe):
-        parts[0:1] = [first.this, first.expression]
-    texts = [_as_text(compiler, compiler.operand(part)) for part in parts]
+    texts = [_as_text(compiler, compiler.operand(part)) for part in _chained(compiler, node)]
     whole = compiler.rules.call(node, Function.CONCAT, ValueType.STRING, *texts)
     nulls = [
         compiler.rules.call(node, Function.IS_NULL, ValueType.BOOL, text)
@@ -150,6 +147,19 @@ def _joined(compiler: Compiler, node: exp.DPipe) -> Operand:
     return compiler.bounded(
         compiler.rules.call(node, Function.CASE, ValueType.STRING, chosen, null, whole)
     )
+
+
+def _chained(compiler: Compiler, node: exp.DPipe) -> list[exp.Expr]:
+    """The parts of a chain; what it begins with is one part where it is a group key."""
+    chains = [node]
+    while isinstance(first := strip(chains[-1].this), exp.DPipe):
+        chains.append(first)
+    behind: list[exp.Expr] = []
+    for length, chain in zip(range(len(chains) + 1, 1, -1), chains, strict=True):
+        if behind and length in compiler.key_chains and compiler.is_key(chain):
+            return [chain, *reversed(behind)]
+        behind.append(chain.expression)
+    return [chains[-1].this, *reversed(behind)]
 
 
 def _cast(compiler: Compiler, node: exp.Cast) -> Operand:

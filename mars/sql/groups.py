@@ -11,8 +11,10 @@ from mars.errors import SqlError
 from mars.plan import (
     Aggregate,
     AggregateFunction,
+    Call,
     Column,
     Expression,
+    Function,
     Key,
     Literal,
     ValueType,
@@ -103,6 +105,7 @@ class GroupCompiler(Compiler):
         self._keys = {key.expression: key for key in keys}
         self._key_compiler = row_compiler(names.source, KeyScope(names))
         self._slots = slots
+        self.key_chains = frozenset(map(_chain_length, self._keys))
 
     def operand(self, node: exp.Expr) -> Operand:
         """An aggregate, a group key, or a scalar over such."""
@@ -111,6 +114,10 @@ class GroupCompiler(Compiler):
             return self._aggregate(node, call)
         key = self._key(node)
         return Operand(node, key) if key else super().operand(node)
+
+    def is_key(self, node: exp.Expr) -> bool:
+        """Whether a node is a group key, whatever it is made of."""
+        return self._key(node) is not None
 
     def _key(self, node: exp.Expr) -> Column | None:
         if not self._keys:
@@ -195,3 +202,12 @@ class GroupCompiler(Compiler):
 
 def _is_value(expression: Expression) -> bool:
     return isinstance(expression, Literal) and expression.value is not None
+
+
+def _chain_length(key: Expression) -> int:
+    """How many parts a key has that is made by `||`; 0 for another."""
+    if isinstance(key, Call) and key.function is Function.CASE:
+        key = key.arguments[-1]
+    if isinstance(key, Call) and key.function is Function.CONCAT:
+        return len(key.arguments)
+    return 0

@@ -158,6 +158,14 @@ def test_all_tasks_together_are_added_up(running: World) -> None:
     assert found["points"][-1]["watermark"] is None
 
 
+def test_the_lag_of_a_task_that_stands_is_its_own(running: World) -> None:
+    assert running.http.post("/v1/tasks/by_sip/pause").status_code == 200
+    take(running)
+    found = running.http.get("/v1/figures").json()
+    assert found["tasks"]["by_sip"]["lag"] == 7
+    assert found["points"][-1]["lag"] == 0
+
+
 def test_so_many_points_are_kept_and_none_of_a_task_that_is_gone(running: World) -> None:
     for _ in range(figures.POINTS_KEPT + 5):
         running.services.figures._remember(running.services.sampler.latest())

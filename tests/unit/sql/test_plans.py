@@ -70,6 +70,23 @@ def test_keys_may_be_expressions_names_and_positions(group_by: str) -> None:
     assert [shown(output.expression) for output in plan.outputs] == ["k0", "k1", "a0"]
 
 
+@pytest.mark.parametrize(
+    ("item", "found"),
+    [
+        ("sip || dip", "k0"),
+        ("sip || dip || '!'", "CASE(IS_NULL(k0), None, CONCAT(k0, '!'))"),
+        (
+            "(sip || dip) || '!' || type",
+            "CASE(OR(IS_NULL(k0), IS_NULL(k1)), None, CONCAT(k0, '!', k1))",
+        ),
+        ("'!' || (sip || dip)", "CASE(IS_NULL(k0), None, CONCAT('!', k0))"),
+    ],
+)
+def test_a_chain_may_begin_with_a_key_that_is_one(item: str, found: str) -> None:
+    plan = compiled(f"SELECT {item} AS x FROM S GROUP BY sip || dip, type WINDOWING 60 s")
+    assert shown(plan.outputs[0].expression) == found
+
+
 def test_a_field_comes_before_an_item_of_its_name_in_group_by() -> None:
     plan = compiled("SELECT lower(sip) AS sip, count(*) FROM S GROUP BY sip WINDOWING 60 s")
     assert shown(plan.keys[0].expression) == "sip"
