@@ -32,10 +32,6 @@ PIECE_MESSAGES = 20_000
 POLL_S = 0.2
 
 
-YOUNG_S_MIN = 1.0
-"""What a rate is taken of at least, where a partition's first message came just now."""
-
-
 class Source(Enum):
     """Where the rows of a preview come from."""
 
@@ -46,15 +42,11 @@ class Source(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Offsets `[first, end)` of a partition.
-
-    `cut`: older ones of the last seconds are left out. `young`: there are no older ones at all.
-    """
+    """Offsets `[first, end)` of a partition; `cut`: older ones of the last seconds are left out."""
 
     first: int
     end: int
     cut: bool = False
-    young: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +61,10 @@ class ToRead:
 def to_read(admin: TopicAdmin, topic: Topic, since_ms: int) -> ToRead:
     """The last messages of a topic; no spans if it is empty. Raises Unavailable."""
     firsts, ends = admin.offsets_at(topic, since_ms), admin.ends(topic)
-    starts = admin.starts(topic)
     source = Source.LAST_SECONDS
     if all(first >= ends.get(partition, 0) for partition, first in firsts.items()):
         source = Source.NEWEST
+        starts = admin.starts(topic)
         firsts = {
             partition: max(starts.get(partition, 0), end - NEWEST_MESSAGES)
             for partition, end in ends.items()
@@ -82,8 +74,7 @@ def to_read(admin: TopicAdmin, topic: Topic, since_ms: int) -> ToRead:
     for partition, first in sorted(firsts.items()):
         end = ends.get(partition, 0)
         if first < end:
-            young = first <= starts.get(partition, 0)
-            spans[partition] = Span(max(first, end - most), end, end - first > most, young)
+            spans[partition] = Span(max(first, end - most), end, cut=end - first > most)
     return ToRead(source, spans, tuple(sorted(firsts.keys() - spans.keys())))
 
 
@@ -105,7 +96,6 @@ class TopicReading:
         self.bytes = 0
         self._stopped = False
         self._cut = {lane for lane, span in self._left.items() if span.cut}
-        self._young = {lane for lane, span in self._left.items() if span.young}
         self._stamps_ms: dict[Lane, tuple[int, int]] = {}
         """The Kafka timestamps of the first and the last message of each lane."""
 
@@ -141,10 +131,7 @@ class TopicReading:
     ) -> float:
         if lane in self._left:
             return max(newest_ms - oldest_ms, 0) / 1_000
-        since = max(now_ms - oldest_ms, 0) / 1_000
-        if lane in self._cut:
-            return since
-        return min(max(since, YOUNG_S_MIN), asked) if lane in self._young else asked
+        return max(now_ms - oldest_ms, 0) / 1_000 if lane in self._cut else asked
 
     def _taken(self, event: SourceEvent) -> Iterator[Records]:
         match event:

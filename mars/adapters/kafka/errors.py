@@ -49,10 +49,11 @@ NO_LEADER = frozenset(
         KafkaError.UNKNOWN_LEADER_EPOCH,
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError._UNKNOWN_PARTITION,
+        KafkaError._DESTROY_BROKER,
     }
 )
-"""A partition was made or has moved just now; the last is the client's, where it knows a leader of
-none of those that were asked for."""
+"""A partition was made or has moved just now. The last two are the client's: it knows a leader of
+none of those that were asked for, or that broker has left the cluster with the question."""
 
 UNANSWERED = frozenset(
     {

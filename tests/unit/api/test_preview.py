@@ -120,7 +120,6 @@ def test_sliding_windows_are_made_of_their_panes(world: World) -> None:
 
 
 def test_rates_and_sizes_are_predicted_from_the_last_seconds(world: World) -> None:
-    send(world, [flow(-60_000)], ago_ms=60_000)
     send(world, [flow(-9_000 + number, f"sip-{number % 50}") for number in range(200)])
     found = ask(world, options={"delay": "5s"})["predictions"]
     assert found["rows_per_second"] == 20.0
@@ -129,14 +128,6 @@ def test_rates_and_sizes_are_predicted_from_the_last_seconds(world: World) -> No
     assert 0 < found["redis_bytes_merged"] <= found["redis_bytes"] < found["redis_bytes_max"]
     assert "About 20 rows a second." in found["sentences"]
     assert any("in Redis" in sentence for sentence in found["sentences"])
-
-
-@pytest.mark.parametrize(("ago_ms", "rate"), [(100, 40.0), (4_000, 10.0), (9_999, 4.0)])
-def test_the_rate_of_a_topic_that_is_younger_is_taken_of_its_age(
-    world: World, ago_ms: int, rate: float
-) -> None:
-    send(world, [flow(number) for number in range(40)], ago_ms=ago_ms)
-    assert ask(world)["predictions"]["rows_per_second"] == pytest.approx(rate, rel=0.001)
 
 
 @pytest.mark.parametrize(
