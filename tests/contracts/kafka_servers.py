@@ -333,9 +333,8 @@ class KafkaCluster:
 
     def truncate(self, topic: Topic, partition: int, before: int) -> None:
         place = TopicPartition(topic, partition, before)
-        self._client.list_topics(
-            topic, STEP_S
-        )  # what it has not met it may crash on: see `offsets`
+        # What it has not met it may crash on: see `offsets`.
+        self._client.list_topics(topic, STEP_S)
         self._client.delete_records([place])[place].result(STEP_S)
 
     def settled_end(self, topic: Topic, partition: int) -> int:

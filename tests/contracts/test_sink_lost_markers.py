@@ -10,7 +10,8 @@ from itertools import combinations, product
 
 import pytest
 
-from mars.adapters.kafka.restoring import Kept, Place
+from mars.adapters.kafka.names import Place
+from mars.adapters.kafka.restoring import Kept
 from mars.adapters.memory.broker import MemoryBroker, MemoryPartition, MemoryProducer
 from mars.adapters.memory.sink import Crash, MemoryLook, MemorySink
 from mars.errors import Interrupted

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from confluent_kafka import KafkaError, Message
 
-from mars.adapters.kafka.gathering import Gathering, Place
+from mars.adapters.kafka.gathering import Gathering
+from mars.adapters.kafka.names import Place
 from mars.ports import EndReached, Fetched, SourceEvent
 from mars.types import Records, Topic
 

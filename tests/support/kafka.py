@@ -38,6 +38,7 @@ def delete_records(mars: MarsCluster, topic: str, below: dict[int, int]) -> None
     """Let retention have taken everything below these offsets."""
     wanted = [TopicPartition(topic, number, offset) for number, offset in below.items()]
     client = admin(mars)
-    client.list_topics(topic, ANSWER_S)  # what it has not met it may crash on: see `offsets`
+    # What it has not met it may crash on: see `mars.adapters.kafka.offsets`.
+    client.list_topics(topic, ANSWER_S)
     for answer in client.delete_records(wanted).values():
         answer.result(ANSWER_S)

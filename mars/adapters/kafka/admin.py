@@ -16,17 +16,15 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, b
 )
 
 from mars.adapters.kafka import asking
-from mars.adapters.kafka.asking import Asker, Told, go_on
-from mars.adapters.kafka.config import Properties, admin_properties
+from mars.adapters.kafka.asking import Asker, go_on
+from mars.adapters.kafka.config import admin_properties
 from mars.adapters.kafka.errors import (
     UNKNOWN_TOPIC,
-    configured,
     kafka_error,
     raise_if_refused,
     translated,
 )
-from mars.adapters.kafka.gathering import Place
-from mars.adapters.kafka.names import Names
+from mars.adapters.kafka.names import Names, Place
 from mars.adapters.kafka.offsets import BEGINNING, END, KafkaOffsets
 from mars.errors import SettingsError, Unavailable
 from mars.ports import TopicInfo
@@ -93,8 +91,7 @@ class KafkaTopicAdmin:
         self._ask_within_s = ask_within_s or asking.ASK_TIMEOUT_S
         self._names = Names(settings.namespace)
         self._copies = settings.kafka.replication_factor
-        properties = admin_properties(settings, settings.member or "mars")
-        self._asker = Asker(lambda told: _connected(properties, told))
+        self._asker = Asker(AdminClient, admin_properties(settings, settings.member or "mars"))
         self._offsets_of = KafkaOffsets(settings, self._ask_within_s)
 
     # ----------------------------------------------------------------------------------- topics
@@ -236,24 +233,18 @@ class KafkaTopicAdmin:
         """The offset behind the last record of one partition, committed or not."""
         return self._ask(topic, [partition], END, committed=False)[partition]
 
-    def stable_ends(
-        self, places: Iterable[tuple[Topic, int]], stop: Callable[[], None]
-    ) -> dict[tuple[Topic, int], int]:
+    def stable_ends(self, places: Iterable[Place], stop: Callable[[], None]) -> dict[Place, int]:
         """The last stable offset of each place, in one request; without topics that are gone.
 
         `stop` is called again and again, and raises when nobody wants the answer any more.
         """
         return self._known(list(places), END, stop)
 
-    def known_starts(
-        self, places: Iterable[tuple[Topic, int]], stop: Callable[[], None]
-    ) -> dict[tuple[Topic, int], int]:
+    def known_starts(self, places: Iterable[Place], stop: Callable[[], None]) -> dict[Place, int]:
         """The lowest available offset of each place, in the same way."""
         return self._known(list(places), BEGINNING, stop)
 
-    def unsettled(
-        self, places: Iterable[tuple[Topic, int]], stop: Callable[[], None]
-    ) -> list[tuple[Topic, int]]:
+    def unsettled(self, places: Iterable[Place], stop: Callable[[], None]) -> list[Place]:
         """Those of the places where some transaction is open, or hangs; `stop` as above."""
         written = self._known(list(places), END, stop, committed=False)
         stable = self._known(list(written), END, stop)
@@ -286,12 +277,6 @@ class KafkaTopicAdmin:
         places = [(topic, partition) for partition in partitions]
         found = self._offsets_of.ask(places, time_ms, committed=committed)
         return {partition: offset for (_topic, partition), offset in found.items()}
-
-
-def _connected(properties: Properties, told: Told) -> AdminClient:
-    named: Properties = {**properties, "error_cb": told}
-    with configured():
-        return AdminClient(named)
 
 
 def _info(found: TopicDescription) -> TopicInfo:

@@ -10,7 +10,8 @@ from typing import Generic, Protocol, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
-from mars.adapters.kafka.errors import REFUSALS, UNANSWERED, kafka_error
+from mars.adapters.kafka.config import Properties
+from mars.adapters.kafka.errors import REFUSALS, UNANSWERED, configured, kafka_error
 
 ASK_TIMEOUT_S = 10.0
 """For each question; a healthy broker needs milliseconds."""
@@ -23,7 +24,6 @@ CUT_OFF_S = 15.0
 
 Answer = TypeVar("Answer")
 Client = TypeVar("Client", bound="Polled")
-Told = Callable[[KafkaError], None]
 
 
 def go_on() -> None:
@@ -38,16 +38,18 @@ class Polled(Protocol):
 
 
 class Asker(Generic[Client]):
-    """A client, replaced by a new one when it has had no answer for long, see `deafness`.
+    """A client, replaced by a new one when it has had no answer for long, see `deafness`."""
 
-    `connect` makes one, which tells its errors to the function that it is given.
-    """
-
-    def __init__(self, connect: Callable[[Told], Client]) -> None:
-        self._connect = connect
+    def __init__(self, kind: Callable[[Properties], Client], properties: Properties) -> None:
+        self._kind = kind
+        self._properties: Properties = {**properties, "error_cb": self._told}
         self._refusals: list[KafkaError] = []
         self._answered_s = time.monotonic()
-        self.client = connect(self._told)
+        self.client = self._connected()
+
+    def _connected(self) -> Client:
+        with configured():
+            return self._kind(self._properties)
 
     def _told(self, error: KafkaError) -> None:
         if error.code() in REFUSALS:
@@ -82,4 +84,4 @@ class Asker(Generic[Client]):
     def _connect_anew_if_cut_off(self) -> None:
         now_s = time.monotonic()
         if now_s - self._answered_s > CUT_OFF_S:
-            self.client, self._answered_s = self._connect(self._told), now_s
+            self.client, self._answered_s = self._connected(), now_s

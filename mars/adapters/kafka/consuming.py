@@ -23,7 +23,7 @@ from mars.adapters.kafka.errors import (
     translated,
     unavailable,
 )
-from mars.adapters.kafka.gathering import Place
+from mars.adapters.kafka.names import Place
 from mars.adapters.kafka.rows import UNREADABLE, bytes_of, committed_row, headers_of
 from mars.errors import MarsError, NotFound, Unavailable
 from mars.settings import Settings

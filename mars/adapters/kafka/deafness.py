@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from confluent_kafka import Consumer, KafkaException
 
 from mars.adapters.kafka.admin import KafkaTopicAdmin
-from mars.adapters.kafka.gathering import Place
+from mars.adapters.kafka.names import Place
 from mars.errors import Unavailable
 from mars.types import Topic
 

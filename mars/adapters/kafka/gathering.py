@@ -15,11 +15,9 @@ from typing import cast
 from confluent_kafka import KafkaError, Message
 
 from mars.adapters.kafka.errors import OFFSETS_LOST, PARTITION_EOF
+from mars.adapters.kafka.names import Place
 from mars.ports import EndReached, Fetched, SourceEvent
 from mars.types import Records, Topic, live_lane
-
-Place = tuple[Topic, int]
-"""A partition of a topic."""
 
 _time_of = itemgetter(1)
 

@@ -10,7 +10,8 @@ from typing import cast
 from confluent_kafka import Message
 
 from mars.adapters.kafka.admin import KafkaTopicAdmin
-from mars.adapters.kafka.restoring import Kept, Place
+from mars.adapters.kafka.names import Place
+from mars.adapters.kafka.restoring import Kept
 from mars.adapters.kafka.slices import SliceReader
 from mars.errors import Unavailable
 from mars.settings import Settings

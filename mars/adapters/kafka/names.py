@@ -8,7 +8,10 @@ from mars.ports.queries import QueryId
 from mars.topics import DEFAULT_NAMESPACE
 from mars.types import Bucket, Topic
 
-__all__ = ["DEFAULT_NAMESPACE", "Names"]
+__all__ = ["DEFAULT_NAMESPACE", "Names", "Place"]
+
+Place = tuple[Topic, int]
+"""A partition of a topic."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from mars.adapters.kafka import asking
-from mars.adapters.kafka.asking import Asker, Told, go_on
-from mars.adapters.kafka.config import Properties, slice_reader_properties
-from mars.adapters.kafka.errors import NO_LEADER, configured, kafka_error, translated
-from mars.adapters.kafka.gathering import Place
+from mars.adapters.kafka.asking import Asker, go_on
+from mars.adapters.kafka.config import slice_reader_properties
+from mars.adapters.kafka.errors import NO_LEADER, kafka_error, translated
+from mars.adapters.kafka.names import Place
 from mars.errors import Unavailable
 from mars.settings import Settings
 from mars.types import Topic
@@ -47,9 +46,9 @@ class KafkaOffsets:
     It has two clients, each made when it is first needed: the isolation level is a client's.
     """
 
-    def __init__(self, settings: Settings, within_s: float | None = None) -> None:
+    def __init__(self, settings: Settings, within_s: float) -> None:
         self._settings = settings
-        self._within_s = within_s or asking.ASK_TIMEOUT_S
+        self._within_s = within_s
         self._askers: dict[bool, Asker[Consumer]] = {}
         self._lock = threading.Lock()
         self._threads = ThreadPoolExecutor(ASKING_AT_ONCE_MAX, thread_name_prefix="offsets")
@@ -104,7 +103,7 @@ class KafkaOffsets:
             if committed not in self._askers:
                 member = f"{self._settings.member or 'mars'}-offsets"
                 properties = slice_reader_properties(self._settings, member, committed=committed)
-                self._askers[committed] = Asker(lambda told: _connected(properties, told))
+                self._askers[committed] = Asker(Consumer, properties)
             return self._askers[committed]
 
     def _asked(self, client: Consumer, places: Collection[Place], time_ms: int) -> dict[Place, int]:
@@ -114,9 +113,3 @@ class KafkaOffsets:
             if place.error is not None:
                 raise KafkaException(place.error)
         return {(Topic(place.topic), place.partition): place.offset for place in found}
-
-
-def _connected(properties: Properties, told: Told) -> Consumer:
-    named: Properties = {**properties, "error_cb": told}
-    with configured():
-        return Consumer(named)

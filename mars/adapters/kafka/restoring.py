@@ -21,7 +21,7 @@ from itertools import groupby
 from typing import Protocol
 
 from mars.adapters.kafka.audit import difference
-from mars.adapters.kafka.names import Names
+from mars.adapters.kafka.names import Names, Place
 from mars.adapters.kafka.state import parts_of
 from mars.adapters.kafka.wire import state_key
 from mars.codec.result_headers import BUCKET, EMIT, number
@@ -37,14 +37,11 @@ from mars.ports import (
     SnapshotParts,
     Transaction,
 )
-from mars.types import Bucket, TaskName, Topic
+from mars.types import Bucket, TaskName
 
 TAIL_OFFSETS = 1_000
 """How far back undone progress is looked for: that of some hundred claims in a row that all were
 broken off. A record has about a kilobyte, so this is one request."""
-
-Place = tuple[Topic, int]
-"""A partition of a topic."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,11 +19,10 @@ from typing import TypeVar
 from mars.adapters.kafka.admin import KafkaTopicAdmin
 from mars.adapters.kafka.audit import difference
 from mars.adapters.kafka.looking import LOOK_AGAIN_S, VISIBLE_TIMEOUT_S, KafkaLook
-from mars.adapters.kafka.names import Names
+from mars.adapters.kafka.names import Names, Place
 from mars.adapters.kafka.progress import KafkaProgressLog
 from mars.adapters.kafka.restoring import (
     TAIL_OFFSETS,
-    Place,
     first_offsets,
     named_places,
     newest,

@@ -17,7 +17,8 @@ from mars.adapters.kafka.admin import KafkaTopicAdmin
 from mars.adapters.kafka.config import Properties, lone_reader_properties, mapper_properties
 from mars.adapters.kafka.deafness import CutOff, Deafness, named
 from mars.adapters.kafka.errors import AWAY, FORBIDDEN, configured, translated, unavailable
-from mars.adapters.kafka.gathering import Gathering, Place
+from mars.adapters.kafka.gathering import Gathering
+from mars.adapters.kafka.names import Place
 from mars.errors import Unavailable
 from mars.ports import Assigned, OffsetGone, Revoked, SourceEvent
 from mars.settings import Settings
@@ -292,7 +293,7 @@ class KafkaReader:
 
     # --------------------------------------------------------------------------------- offsets
 
-    def lags(self) -> dict[tuple[Topic, int], int]:
+    def lags(self) -> dict[Place, int]:
         """By the high watermarks of the last answers to fetches; what is open counts too.
 
         Of a paused partition nothing is fetched: as many as when it was paused, at least.
@@ -309,7 +310,7 @@ class KafkaReader:
         """Whether the last stable offset is `offset` (or below); asks the partition's leader."""
         return self._admin.end(topic, partition) <= offset
 
-    def hint(self, positions: Mapping[tuple[Topic, int], int]) -> None:
+    def hint(self, positions: Mapping[Place, int]) -> None:
         """Commit what is still ours; nothing outside of a group."""
         offsets = [
             TopicPartition(topic, partition, offset)

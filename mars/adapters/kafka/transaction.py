@@ -20,6 +20,7 @@ from mars.adapters.kafka.errors import (
     translated,
     unavailable,
 )
+from mars.adapters.kafka.names import Place
 from mars.adapters.kafka.wire import encode_progress, progress_key, state_key
 from mars.codec.result_headers import BUCKET, number
 from mars.errors import Interrupted, OutputRefused
@@ -237,7 +238,7 @@ class BucketTransaction:
         self._await_delivery(reports)
         return [report.offset for report in reports]
 
-    def settle(self, places: Iterable[tuple[Topic, int]]) -> None:
+    def settle(self, places: Iterable[Place]) -> None:
         """End as aborted whatever of the bucket hangs in these partitions.
 
         One record in each, which nobody sees, and an abort: its markers end what lies before, too.

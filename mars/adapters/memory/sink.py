@@ -9,10 +9,9 @@ from enum import Enum
 
 from mars.adapters.kafka.audit import difference
 from mars.adapters.kafka.looking import hidden
-from mars.adapters.kafka.names import DEFAULT_NAMESPACE, Names
+from mars.adapters.kafka.names import DEFAULT_NAMESPACE, Names, Place
 from mars.adapters.kafka.restoring import (
     Kept,
-    Place,
     first_offsets,
     named_places,
     newest,
