@@ -11,7 +11,7 @@ incidents.py     KafkaIncidentLog: what happened that people should hear of
 writing.py       RecordWriter: single records outside of any transaction
 admin.py         KafkaTopicAdmin: topics, partitions, offsets
 offsets.py       KafkaOffsets: where partitions begin and end
-asking.py        Asker: a client for questions, and waiting for its answers
+asking.py        Asker: a client for questions, and waiting for its answers; Refusals
 queries.py       KafkaQueryRows: the answers of ad-hoc queries
 answers.py       the records of the topic of answers
 results.py       output topics and `mars.dead`, read from their ends for people

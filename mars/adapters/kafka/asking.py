@@ -37,23 +37,42 @@ class Polled(Protocol):
         """Serve what has come."""
 
 
+class Refusals:
+    """Why brokers refuse a client, as its `error_cb` hears it.
+
+    A call that is refused for its credentials only hears that there was no connection. This is no
+    part of what holds the client: whom a client refers to would keep it, with its threads and its
+    connections, until the interpreter looks for cycles, which takes it minutes or for ever.
+    """
+
+    def __init__(self) -> None:
+        self._heard: list[KafkaError] = []
+
+    def __call__(self, error: KafkaError) -> None:
+        """Hear one of the client's errors."""
+        if error.code() in REFUSALS:
+            self._heard.append(error)
+
+    def told_by(self, client: Polled) -> KafkaError | None:
+        """Why the client is refused just now, if it is."""
+        self._heard.clear()
+        client.poll(0)
+        return self._heard[0] if self._heard else None
+
+
 class Asker(Generic[Client]):
     """A client, replaced by a new one when it has had no answer for long, see `deafness`."""
 
     def __init__(self, kind: Callable[[Properties], Client], properties: Properties) -> None:
         self._kind = kind
-        self._properties: Properties = {**properties, "error_cb": self._told}
-        self._refusals: list[KafkaError] = []
+        self._refusals = Refusals()
+        self._properties: Properties = {**properties, "error_cb": self._refusals}
         self._answered_s = time.monotonic()
         self.client = self._connected()
 
     def _connected(self) -> Client:
         with configured():
             return self._kind(self._properties)
-
-    def _told(self, error: KafkaError) -> None:
-        if error.code() in REFUSALS:
-            self._refusals.append(error)
 
     def answer(self, future: Future[Answer], stop: Callable[[], None] = go_on) -> Answer:
         """The answer to a question put to the client; `stop` raises when nobody wants it any more.
@@ -68,18 +87,13 @@ class Asker(Generic[Client]):
         except (KafkaException, FutureTimeoutError) as error:
             problem = kafka_error(error)
             if problem is None or problem.code() in UNANSWERED:
-                self._raise_if_kept_out(error)
+                refusal = self._refusals.told_by(self.client)
+                if refusal is not None:
+                    raise KafkaException(refusal) from error
                 self._connect_anew_if_cut_off()
             raise
         self._answered_s = time.monotonic()
         return answer
-
-    def _raise_if_kept_out(self, error: Exception) -> None:
-        """A question hears of no answer only, where brokers refuse the credentials."""
-        self._refusals.clear()
-        self.client.poll(0)
-        for refusal in self._refusals:
-            raise KafkaException(refusal) from error
 
     def _connect_anew_if_cut_off(self) -> None:
         now_s = time.monotonic()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaException
 
-from mars.adapters.kafka.errors import REFUSALS, unavailable
+from mars.adapters.kafka.asking import Refusals
+from mars.adapters.kafka.errors import unavailable
 from mars.adapters.kafka.names import Names
 from mars.adapters.probe import KAFKA_PORT, any_listens, kafka_properties, silent
 from mars.settings import Settings
@@ -24,7 +25,7 @@ class KafkaWatch:
         self._names = Names(settings.namespace)
         self._timeout_s = timeout_s
         self._client: Consumer | None = None
-        self._refusals: list[KafkaError] = []
+        self._refusals = Refusals()
 
     def __call__(self) -> str | None:
         """None if a broker answers in time, else a sentence that says what to do."""
@@ -46,23 +47,16 @@ class KafkaWatch:
         return None
 
     def _reason(self, client: Consumer | None, error: Exception) -> str:
-        """A call that is refused for its credentials only hears that there was no connection."""
-        self._refusals.clear()
-        if client is not None:
-            client.poll(0)
-        for refusal in self._refusals:
+        refusal = None if client is None else self._refusals.told_by(client)
+        if refusal is not None:
             return unavailable(refusal).detail
         return f"check kafka.security_protocol and its log ({error})"
-
-    def _told(self, error: KafkaError) -> None:
-        if error.code() in REFUSALS:
-            self._refusals.append(error)
 
     def _connect(self) -> Consumer:
         """A consumer that consumes nothing: unlike other clients, it never makes a topic."""
         properties = {
             **kafka_properties(self._kafka),
             "group.id": self._names.readers,
-            "error_cb": self._told,
+            "error_cb": self._refusals,
         }
         return Consumer(properties, logger=silent)
