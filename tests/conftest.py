@@ -6,9 +6,11 @@ there a test that is not run is a test that is missing.
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
@@ -25,6 +27,11 @@ READY_S = 120.0
 """Longest start of a server on a machine that does other things too."""
 
 STOP_S = 20.0
+
+THREADS_MAX = 300
+"""Of one process of tests; each client of Kafka has four and more."""
+
+THREADS = Path("/proc/self/task")
 
 # An example is right however long it takes on a busy machine. Where CI is set the examples are the
 # same each time, so that a run fails because of a change; everywhere else new ones are tried.
@@ -52,6 +59,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     folders = list(dict.fromkeys(item.path.parent for item in items))
     sharing = {item.path for item in items if "one_for_all" in getattr(item, "fixturenames", ())}
     items.sort(key=lambda item: (folders.index(item.path.parent), item.path in sharing))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Iterator[None]:
+    """Look for clients of Kafka that tests have left, once they are many.
+
+    The traceback of an expected error keeps them in a cycle, and among so many objects the
+    interpreter hardly ever looks for cycles of old ones. Their threads take processor time, and a
+    process has 1,024 thread-local keys, of which each takes one.
+    """
+    yield
+    if THREADS.exists() and sum(1 for _ in THREADS.iterdir()) > THREADS_MAX:
+        gc.collect()
 
 
 @dataclass(frozen=True, slots=True)

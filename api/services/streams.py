@@ -46,9 +46,8 @@ class StreamService:
 
     def list_all(self) -> list[Stream]:
         """All streams, by name."""
+        check_whole(self._ports)  # first: while they are brought back, some are there
         streams = self._ports.registry.streams()
-        if not streams:
-            check_whole(self._ports)
         return [streams[name] for name in sorted(streams)]
 
     def show(self, name: str) -> Stream:
@@ -77,6 +76,7 @@ class StreamService:
     def delete(self, name: str) -> None:
         """Remove a declaration. Raises NotFound, Conflict while tasks use it."""
         stream = self.show(name)
+        check_whole(self._ports)  # its tasks come back after it
         users = sorted(task.name for task in self._users(stream.name))
         if users:
             raise Conflict(

@@ -82,9 +82,8 @@ class TaskService:
 
     def list_all(self, *, deleted: bool) -> list[TaskDefinition]:
         """All tasks by name; deleted ones only if asked for."""
+        check_whole(self._ports)  # first: while they are brought back, some are there
         tasks = self._ports.registry.tasks()
-        if not tasks:
-            check_whole(self._ports)
         return [
             tasks[name]
             for name in sorted(tasks)

@@ -110,7 +110,7 @@ def test_23_a_deleted_task_stays_deleted_and_its_versions_do_not_restart(mars: M
 
     wipe_zookeeper(mars)
     wait_for("the loss", lambda: _lost(mars))
-    wait_for("the tasks", lambda: _names(mars), seconds=BACK_S)
+    wait_for("the tasks", lambda: not _lost(mars), seconds=BACK_S)
 
     assert "f23_gone" not in _names(mars)
     mars.register("f23_gone", load.sql)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mars.definitions import TaskState
-from mars.types import TaskName, live_lane
+from mars.types import StreamName, TaskName, live_lane
 from tests.unit.api.twins import BUCKETS, BY_SIP, World, problem
 
 COUNT = "SELECT count(*) FROM flows WINDOWING 10 s"
@@ -495,6 +495,23 @@ def test_tasks_that_zookeeper_has_lost_are_not_called_unknown_and_their_names_no
 
     world.registry.make_whole()
     assert world.http.get("/v1/tasks/by_sip").status_code == 404
+
+
+def test_nothing_is_decided_by_what_is_back_while_the_rest_is_brought_back(world: World) -> None:
+    """The leader brings streams back first, then tasks, and then says that it is done."""
+    assert world.register().status_code == 201
+    streams = world.registry.streams()
+    tasks = world.registry.tasks()
+    world.registry.wipe()
+    world.registry.put_stream(streams[StreamName("flows")])
+    problem(world.http.get("/v1/streams"), 503)
+    problem(world.http.delete("/v1/streams/flows"), 503)
+    world.registry.create_task(tasks[TaskName("by_sip")])
+    problem(world.http.get("/v1/tasks"), 503)
+
+    world.registry.make_whole()
+    assert [task["name"] for task in world.http.get("/v1/tasks").json()["tasks"]] == ["by_sip"]
+    assert [one["name"] for one in world.http.get("/v1/streams").json()["streams"]] == ["flows"]
 
 
 def test_first_task_of_a_namespace_needs_no_leader(world: World) -> None:
