@@ -1,10 +1,10 @@
 """Random mixes of all faults for as long as wanted: `python -m tests.faults.long MINUTES [FOLDER]`.
 
-A run is a minute of rows with a blow every few seconds, then everything heals, and its results must
-be those of DuckDB, its ledger must balance, and progress must only have gone forward. The folder
-(`.faults` without one) keeps a line of `history.jsonl` for each run: its seed, what struck when,
-the verdict; of a run that failed also the logs, in a folder named after its seed. Exit 0 if all
-hold, 1 if one does not, 2 for a wrong call.
+A run is a minute of rows, for tasks of several kinds, with a blow every few seconds; then all
+heals, and the results must be those of DuckDB, the ledgers must balance, and progress must only
+have gone forward. The folder (`.faults` without one) keeps a line of `history.jsonl` for each run:
+its seed, what struck when, the verdict; of a run that failed also the logs, in a folder named after
+its seed. Exit 0 if all hold, 1 if one does not, 2 for a wrong call.
 
     mars up       mapper-1, reducer-1, API, Kafka, ZooKeeper, Valkey
     behind links  mapper-a, mapper-b, reducer-a, reducer-b
@@ -30,9 +30,10 @@ from mars.errors import MarsError
 from tests.faults.conftest import DRAFT_ROWS_MIN
 from tests.support.bad_rows import JSON
 from tests.support.cluster import MarsCluster, wait_for
+from tests.support.companions import AccompaniedLoad
 from tests.support.linked import LinkedRole
 from tests.support.links import BREAKS, broken, commits_late, commits_unanswered
-from tests.support.load import PARTITIONS, Load
+from tests.support.load import PARTITIONS
 from tests.support.rows import FIELDS
 from tests.support.store import Store
 
@@ -101,6 +102,16 @@ class Arena:
             self.roles[name].start()
 
     @contextmanager
+    def paused_task(self, name: str) -> Iterator[None]:
+        """A user pauses a task, and resumes it."""
+        client = self.mars.client
+        wait_for(f"{name} to pause", lambda: client.pause_task(name))
+        try:
+            yield
+        finally:
+            wait_for(f"{name} to be resumed", lambda: client.resume_task(name))
+
+    @contextmanager
     def full_store(self) -> Iterator[None]:
         """No more room in the store."""
         with Store(self.mars) as store:
@@ -131,7 +142,7 @@ class Run:
     def go(self) -> Verdict:
         """All of it. Whatever is found wrong is in the verdict."""
         begun = time.monotonic()
-        load = Load(
+        load = AccompaniedLoad(
             self.arena.mars,
             f"long_{self.seed}",
             seconds=RUN_S,
@@ -142,7 +153,7 @@ class Run:
             with load.running():
                 self._strike(load, begun)
             load.check(seconds=DRAIN_S, bad=self.bad, future=self.future)
-            self.arena.mars.client.delete_task(load.name)
+            load.delete()
         except Exception as error:  # noqa: BLE001 -- one failed run must not end the others
             problem = f"{type(error).__name__}: {error}"[:2_000] + self._why(load.name)
         seconds = time.monotonic() - begun
@@ -155,7 +166,7 @@ class Run:
         except MarsError as error:
             return f"\nwhy: {error}"
 
-    def _strike(self, load: Load, begun: float) -> None:
+    def _strike(self, load: AccompaniedLoad, begun: float) -> None:
         chance = random.Random(self.seed)
         while time.monotonic() - begun < LAST_BLOW_S:
             time.sleep(chance.uniform(*PAUSE_S))  # the pace of the blows, not a way to wait
@@ -163,7 +174,9 @@ class Run:
             self.blows.append(Blow(round(time.monotonic() - begun, 1), what))
             blow()
 
-    def _instant(self, chance: random.Random, load: Load) -> tuple[str, Callable[[], object]]:
+    def _instant(
+        self, chance: random.Random, load: AccompaniedLoad
+    ) -> tuple[str, Callable[[], object]]:
         mars, roles = self.arena.mars, self.arena.roles
         role = roles[chance.choice([*MAPPERS, *REDUCERS])]
         server = chance.choice(["redis", "redis", "zookeeper", "kafka"])
@@ -177,11 +190,14 @@ class Run:
         ]
         return chance.choice(found)
 
-    def _lasting(self, chance: random.Random, _load: Load) -> tuple[str, Callable[[], object]]:
+    def _lasting(
+        self, chance: random.Random, load: AccompaniedLoad
+    ) -> tuple[str, Callable[[], object]]:
         arena = self.arena
         role = arena.roles[chance.choice([*MAPPERS, *REDUCERS])]
         reducer = arena.roles[chance.choice(REDUCERS)]
         server, how = chance.choice(["kafka", "zookeeper", "redis"]), chance.choice(list(BREAKS))
+        task = chance.choice(load.names)
         span = LASTING_S if chance.randrange(LONG_OF) else LONG_S
         seconds, times = chance.uniform(*span), chance.randrange(1, 6)
         what, fault = chance.choice(
@@ -193,6 +209,7 @@ class Run:
                 (f"{role.name} is away", arena.absent(role.name)),
                 (f"{server} stands still", arena.mars.stopped(server)),
                 ("the store is full", arena.full_store()),
+                (f"{task} is paused", arena.paused_task(task)),
             ]
         )
 
@@ -202,7 +219,7 @@ class Run:
 
         return f"{what} for {seconds:.1f} s", last
 
-    def _poison(self, name: str, load: Load) -> None:
+    def _poison(self, name: str, load: AccompaniedLoad) -> None:
         kind = next(kind for kind in POISON if kind.name == name)
         row = {**load.rows[0], "timestamp": time.time_ns() // 10**6, "rate": 1.5, "spare": 0}
         load.mars.produce(load.name, [(self.bad % PARTITIONS, kind.make(row))])

@@ -50,7 +50,7 @@ class RevisedLoad(Load):
         wait_for("no open row", self._all_emitted, seconds=DRAIN_S)
         wait_for("all revisions", lambda: _same(self.results(), wanted), seconds=DRAIN_S)
         assert_exactly_once(self.results(), wanted)
-        self._check_ledger(0, 0)
+        self.check_ledger(self.name)
         assert_progress_only_goes_forward(self.mars.file["kafka"])
 
     def _all_emitted(self) -> bool:

@@ -76,7 +76,7 @@ class Load:
         self.mars = mars
         self.name = name
         self.window_s = window_s
-        self._options = {"delay": DELAY, "idle_after": idle_after, **options}
+        self.options = {"delay": DELAY, "idle_after": idle_after, **options}
         self._rows_per_s = rows_per_s
         self._count = int(seconds * rows_per_s)
         self.rows: list[Row] = []
@@ -95,7 +95,7 @@ class Load:
             self.name,
             {"topic": self.name, "format": "json", "fields": FIELDS, "event_time": "timestamp"},
         )
-        self.mars.register(self.name, self.sql, **self._options)
+        self.mars.register(self.name, self.sql, **self.options)
 
     def made(self, rows: list[Row]) -> list[Row]:
         """The rows that are sent: these, unless a test wants others."""
@@ -193,16 +193,16 @@ class Load:
         except AssertionError as problem:
             raise AssertionError(f"{self.mars.client.ledger(self.name)}\n{problem}") from problem
         assert_exactly_once(found, wanted)
-        self._check_ledger(bad, future)
+        self.check_ledger(self.name, bad=bad, future=future)
         assert_progress_only_goes_forward(self.mars.file["kafka"])
 
-    def _check_ledger(self, bad: int, future: int) -> None:
+    def check_ledger(self, task: str, *, bad: int = 0, future: int = 0) -> None:
         """Every row read, counted and emitted; nothing late or open."""
         client, rows = self.mars.client, len(self.rows)
         read = rows + PARTITIONS + bad + future
-        wait_for(f"{read} rows in the ledger", lambda: client.ledger(self.name).read >= read)
-        wait_for("no open row", lambda: client.ledger(self.name).open == 0)
-        ledger = client.ledger(self.name)
-        assert (ledger.read, ledger.counted, ledger.emitted) == (read, rows, rows), ledger
-        assert (ledger.bad, ledger.future) == (bad, future), ledger
-        assert (ledger.filtered, ledger.late) == (PARTITIONS, 0), ledger
+        wait_for(f"{read} rows in the ledger", lambda: client.ledger(task).read >= read)
+        wait_for("no open row", lambda: client.ledger(task).open == 0)
+        ledger = client.ledger(task)
+        assert (ledger.read, ledger.counted, ledger.emitted) == (read, rows, rows), (task, ledger)
+        assert (ledger.bad, ledger.future) == (bad, future), (task, ledger)
+        assert (ledger.filtered, ledger.late) == (PARTITIONS, 0), (task, ledger)

@@ -1,0 +1,162 @@
+"""Tasks of other kinds beside that of a load, over the same topic, and what DuckDB makes of them.
+
+kind       windows                 what is different
+sliding    4 s, every 2 s          each row is in two windows
+revised    5 s, no delay           rows out of order come late and revise; the newest counts
+distinct   2 s                     sets, extremes, a filter, an expression of aggregates
+top        5 s                     the three keys with most rows, chosen over all reducers
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from tests.support.cluster import wait_for
+from tests.support.late import newest_revisions
+from tests.support.load import DRAIN_S, Load, Row
+from tests.support.rows import CLOSING
+
+Group = tuple[Any, ...]
+
+SUMS = "count(*) AS n, sum(bytes) AS bytes, sum(id) AS ids, sum(hash) AS hashes"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of task.
+
+    Mars's query is `select`, what all have in common, and `rest`; `oracle` is DuckDB's, over a
+    table `arrived`. `keys` and the window's start tell the groups apart.
+    """
+
+    name: str
+    select: str
+    rest: str
+    oracle: str
+    keys: tuple[str, ...]
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def sql(self, stream: str) -> str:
+        """The task's query."""
+        return f"SELECT {self.select} FROM {stream} WHERE type <> '{CLOSING}' {self.rest}"
+
+    def wanted(self, rows: list[Row]) -> dict[Group, dict[str, Any]]:
+        """What DuckDB computes, by group."""
+        arrived = pa.Table.from_pylist(rows)  # noqa: F841 -- DuckDB finds it
+        cursor = duckdb.sql(self.oracle)
+        names = cursor.columns
+        lines = [dict(zip(names, line, strict=True)) for line in cursor.fetchall()]
+        return {self.group(line): line for line in lines}
+
+    def group(self, value: Mapping[str, Any]) -> Group:
+        """Which group a result row is of."""
+        return (value["window_start"], *(value[key] for key in self.keys))
+
+
+def _start(step_ms: int, back: str = "0") -> str:
+    return f"(timestamp // {step_ms} - {back}) * {step_ms} AS window_start"
+
+
+KINDS = (
+    Kind(
+        "sliding",
+        f"sip, type, {SUMS}",
+        "GROUP BY sip, type, timestamp WINDOWING 4 s SLIDE 2 s",
+        f"SELECT {_start(2_000, 'back')}, sip, type, {SUMS} "
+        "FROM arrived, (SELECT unnest([0, 1]) AS back) GROUP BY ALL",
+        ("sip", "type"),
+    ),
+    Kind(
+        "revised",
+        f"sip, type, {SUMS}",
+        "GROUP BY sip, type, timestamp WINDOWING 5 s",
+        f"SELECT {_start(5_000)}, sip, type, {SUMS} FROM arrived GROUP BY ALL",
+        ("sip", "type"),
+        {"delay": "0s", "late": "revise", "lateness": "10min"},
+    ),
+    Kind(
+        "distinct",
+        "type, count(DISTINCT sip) AS sips, min(bytes) AS low, max(bytes) AS high, "
+        "count(*) FILTER (WHERE bytes > 700) AS large, sum(id) - min(id) AS ids",
+        "GROUP BY type, timestamp WINDOWING 2 s",
+        f"SELECT {_start(2_000)}, type, count(DISTINCT sip) AS sips, min(bytes) AS low, "
+        "max(bytes) AS high, count(*) FILTER (WHERE bytes > 700) AS large, "
+        "sum(id) - min(id) AS ids FROM arrived GROUP BY ALL",
+        ("type",),
+    ),
+    Kind(
+        "top",
+        "sip, count(*) AS n, sum(id) AS ids",
+        "GROUP BY sip, timestamp ORDER BY n DESC, sip LIMIT 3 WINDOWING 5 s",
+        f"SELECT {_start(5_000)}, sip, count(*) AS n, sum(id) AS ids FROM arrived "
+        "GROUP BY window_start, sip QUALIFY row_number() OVER "
+        "(PARTITION BY window_start ORDER BY n DESC, sip) <= 3",
+        ("sip",),
+    ),
+)
+
+
+class AccompaniedLoad(Load):
+    """A load with one more task of each kind over its rows."""
+
+    def declare(self) -> None:
+        """Topic, stream and tasks."""
+        super().declare()
+        for kind in KINDS:
+            options = {**self.options, **kind.options}
+            self.mars.register(self.of(kind), kind.sql(self.name), **options)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of all its tasks."""
+        return (self.name, *(self.of(kind) for kind in KINDS))
+
+    def of(self, kind: Kind) -> str:
+        """The name of the task of this kind."""
+        return f"{self.name}_{kind.name}"
+
+    def check(self, *, seconds: float = DRAIN_S, bad: int = 0, future: int = 0) -> None:
+        """The load's own results, and those of each kind, are what DuckDB computes."""
+        super().check(seconds=seconds, bad=bad, future=future)
+        for kind in KINDS:
+            self._check_kind(kind, seconds)
+            self.check_ledger(self.of(kind), bad=bad, future=future)
+
+    def _check_kind(self, kind: Kind, seconds: float) -> None:
+        wanted = kind.wanted(self.rows)
+
+        def right() -> bool:
+            return self._results(kind) == wanted
+
+        with suppress(AssertionError):  # it is told better below
+            wait_for("all results", right, seconds=seconds)
+        found = self._results(kind)
+        assert found.keys() == wanted.keys(), (
+            f"{kind.name}: {_some(wanted.keys() - found.keys())} never came, "
+            f"{_some(found.keys() - wanted.keys())} are not in the data"
+        )
+        wrong = {at: (found[at], line) for at, line in wanted.items() if found[at] != line}
+        assert not wrong, f"{kind.name}: {len(wrong)} wrong: {list(wrong.items())[:3]}"
+
+    def _results(self, kind: Kind) -> dict[Group, dict[str, Any]]:
+        """The newest revision of each group, without its window's end. Fails where one is twice."""
+        came = newest_revisions(self.mars.read(f"mars.results.{self.of(kind)}"), kind.group)
+        return {
+            kind.group(value): {name: value[name] for name in value if name != "window_end"}
+            for _key, value, _headers in came
+        }
+
+    def delete(self) -> None:
+        """End all its tasks."""
+        for name in self.names:
+            self.mars.client.delete_task(name)
+
+
+def _some(groups: set[Group]) -> str:
+    return f"{len(groups)} ({', '.join(map(str, sorted(groups, key=str)[:3]))})"
