@@ -120,7 +120,7 @@ class Leading:
             and not self._sealed
         )
         if not _sealed(identity, assignment) and not mine:
-            return f"store {identity.run_id} is not sealed for epoch {assignment.store_epoch}"
+            return _other_store(identity, assignment)
         for name, head in view.heads.items():
             definition = view.tasks.get(name)
             if definition is None or definition.state is TaskState.DELETED:
@@ -296,6 +296,16 @@ def _living(view: View) -> Iterator[tuple[TaskName, TaskDefinition]]:
         for name, definition in view.tasks.items()
         if definition.state is not TaskState.DELETED
     )
+
+
+def _other_store(identity: StoreIdentity, assignment: Assignment) -> str:
+    """What a store is that has not the seal of this epoch in this life of the server."""
+    of = f"epoch {assignment.store_epoch}; run id {identity.run_id}"
+    if identity.sealed_epoch is None:
+        return f"Redis was started anew or emptied, it has nothing of {of}"
+    if identity.sealed_epoch == assignment.store_epoch:
+        return f"Redis was started again with what it had saved of {of}"
+    return f"Redis holds epoch {identity.sealed_epoch}, not {of}"
 
 
 def _sealed(identity: StoreIdentity, assignment: Assignment) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+import pytest
+
 from mars.definitions import TaskDefinition, TaskState, TaskVersion
 from mars.machines.leading import Leading
 from mars.machines.leading_view import (
@@ -529,6 +531,26 @@ def test_a_store_lost_again_right_after_its_tasks_were_initialised_raises_the_ep
 
     assert isinstance(decision, PublishAssignment)
     assert decision.assignment.store_epoch == 3
+
+
+@pytest.mark.parametrize(
+    ("identity", "said"),
+    [
+        (StoreIdentity("run-9", None, None), "started anew or emptied, it has nothing of epoch 1"),
+        (StoreIdentity("run-9", "run-1", StoreEpoch(1)), "what it had saved of epoch 1"),
+        (
+            StoreIdentity("run-9", "run-0", StoreEpoch(7)),
+            "holds epoch 7, not epoch 1; run id",
+        ),
+    ],
+)
+def test_people_are_told_what_store_it_is_that_is_not_trusted(
+    identity: StoreIdentity, said: str
+) -> None:
+    (decision,) = Leading().decide(view(identity=identity))
+
+    assert isinstance(decision, PublishAssignment)
+    assert said in decision.reason
 
 
 def test_a_new_leader_does_not_trust_an_unsealed_store_that_another_one_was_recovering() -> None:
