@@ -54,11 +54,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """In each folder, files with a cluster of their own come before those that share one.
 
     The shared one lives from its first file to the end of the folder, and does not run beside
-    others for longer than it must: idle, it takes a quarter of a core. The contracts come last:
-    their many short files keep all workers busy to the end, and their servers live to the end.
+    others for longer than it must: idle, it takes a quarter of a core.
     """
     folders = list(dict.fromkeys(item.path.parent for item in items))
-    folders.sort(key=lambda folder: folder.name == "contracts")
     sharing = {item.path for item in items if "one_for_all" in getattr(item, "fixturenames", ())}
     items.sort(key=lambda item: (folders.index(item.path.parent), item.path in sharing))
 
