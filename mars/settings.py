@@ -90,7 +90,9 @@ class ClusterSettings:
     """What all processes of a namespace must agree on; fixed when the namespace is made."""
 
     buckets: Annotated[int, msgspec.Meta(ge=1, le=4096)] = 8
-    """Units of ownership: 8 keep four local reducers busy; a cluster wants 64."""
+    """Units of ownership: 8 keep four local reducers busy; a cluster wants 64. A reducer can own
+    some 1,000: for each it has a client of Kafka, of 1.4 MB and three threads, and a process can
+    have 1,024 of those (the C library's thread-local keys)."""
     log_bytes_max: Positive = 256 * MIB
     """Bytes of partials, uncompressed, a task may hold in Redis: four tasks fill 1 GiB at most."""
 

@@ -72,6 +72,11 @@ def test_properties_that_the_client_refuses_are_a_matter_of_settings(error: Exce
         raise error
 
 
+def test_a_process_with_too_many_clients_is_told_what_to_do() -> None:
+    with pytest.raises(Unavailable, match=r"start more reducers.*local storage"), configured():
+        raise RuntimeError("Failed to initialize thread local storage")
+
+
 @pytest.mark.parametrize(
     "open_client",
     [

@@ -6,10 +6,11 @@ slow keys   ───────────────▶ SLOW_S behind, in t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 from zlib import crc32
+
+import msgspec
 
 from tests.support.load import PARTITIONS, Load
 from tests.support.rows import CLOSING, closing_rows
@@ -39,7 +40,7 @@ def keyed(rows: Sequence[Row]) -> list[tuple[int, bytes | None]]:
         (
             (row["id"] if row["type"] == CLOSING else crc32(row["sip"].encode()) // 10)
             % PARTITIONS,
-            json.dumps(row).encode(),
+            msgspec.json.encode(row),
         )
         for row in rows
     ]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import duckdb
+import msgspec
 import pyarrow as pa
 
 Result = tuple[bytes, dict[str, Any], dict[str, str]]
@@ -68,7 +68,7 @@ def closing_rows(
 
 def messages(rows: Sequence[Mapping[str, Any]], partitions: int) -> list[tuple[int, bytes | None]]:
     """(partition, JSON) of each row, round robin."""
-    return [(row["id"] % partitions, json.dumps(row).encode()) for row in rows]
+    return [(row["id"] % partitions, msgspec.json.encode(row)) for row in rows]
 
 
 def expected(

@@ -145,6 +145,10 @@ _SENTENCES: dict[int, str] = {
     KafkaError.UNSUPPORTED_VERSION: _OLD,
     KafkaError._UNSUPPORTED_FEATURE: _OLD,
 }
+_FULL = (
+    "this process has no room for another client, it can have some 1,000 at most: start more "
+    "reducers, so that each owns fewer buckets, and so has fewer clients"
+)
 _OTHER = "the call failed, check the broker's log"
 
 REFUSALS = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL})
@@ -194,9 +198,14 @@ def raise_if_refused(topic: str, error: KafkaException) -> None:
 
 @contextmanager
 def configured() -> Iterator[None]:
-    """Turn what the client says of its properties into `SettingsError`."""
+    """Turn what the client says of its properties into `SettingsError`.
+
+    What it says when there are too many of it becomes `Unavailable`.
+    """
     try:
         yield
+    except RuntimeError as error:
+        raise Unavailable("kafka", f"{_FULL} ({error})") from error
     except (KafkaException, TypeError, ValueError) as error:
         detail = kafka_error(error)
         text = detail.str() if detail else str(error)
