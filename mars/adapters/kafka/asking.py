@@ -57,7 +57,7 @@ class Refusals:
         """Why the client is refused just now, if it is."""
         self._heard.clear()
         client.poll(0)
-        return self._heard[0] if self._heard else None
+        return next(iter(self._heard), None)  # another thread may ask, too, and clear them
 
 
 class Asker(Generic[Client]):
