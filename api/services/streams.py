@@ -45,7 +45,7 @@ class StreamService:
         self._namespace = namespace
 
     def list_all(self) -> list[Stream]:
-        """All streams, by name."""
+        """All streams, by name. Raises Unavailable: see `check_whole`."""
         check_whole(self._ports)  # first: while they are brought back, some are there
         streams = self._ports.registry.streams()
         return [streams[name] for name in sorted(streams)]
@@ -54,8 +54,7 @@ class StreamService:
         """One stream. Raises NotFound."""
         stream = self._ports.registry.stream(known_stream_name(name))
         if stream is None:
-            check_whole(self._ports)
-            raise no_stream(name, self._ports.registry.streams())
+            raise no_stream(name, (known.name for known in self.list_all()))
         return stream
 
     def put(self, name: str, request: StreamRequest) -> tuple[Stream, bool]:

@@ -81,7 +81,10 @@ class TaskService:
         self._beginnings = Beginnings(ports, cluster)
 
     def list_all(self, *, deleted: bool) -> list[TaskDefinition]:
-        """All tasks by name; deleted ones only if asked for."""
+        """All tasks by name; deleted ones only if asked for.
+
+        Raises Unavailable: see `check_whole`.
+        """
         check_whole(self._ports)  # first: while they are brought back, some are there
         tasks = self._ports.registry.tasks()
         return [
@@ -96,8 +99,6 @@ class TaskService:
 
     def _found(self, name: str) -> tuple[TaskDefinition, int]:
         found = self._ports.registry.task(known_task_name(name))
-        if found is None:
-            check_whole(self._ports)
         if found is None or found[0].state is TaskState.DELETED:
             raise no_task(name, (task.name for task in self.list_all(deleted=False)))
         return found

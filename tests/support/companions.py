@@ -16,15 +16,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-import duckdb
-import pyarrow as pa
-
 from tests.support.cluster import wait_for
 from tests.support.late import newest_revisions
 from tests.support.load import DRAIN_S, Load, Row
-from tests.support.rows import CLOSING
-
-Group = tuple[Any, ...]
+from tests.support.rows import CLOSING, Group, assert_same_groups, computed
 
 SUMS = "count(*) AS n, sum(bytes) AS bytes, sum(id) AS ids, sum(hash) AS hashes"
 
@@ -50,11 +45,7 @@ class Kind:
 
     def wanted(self, rows: list[Row]) -> dict[Group, dict[str, Any]]:
         """What DuckDB computes, by group."""
-        arrived = pa.Table.from_pylist(rows)  # noqa: F841 -- DuckDB finds it
-        cursor = duckdb.sql(self.oracle)
-        names = cursor.columns
-        lines = [dict(zip(names, line, strict=True)) for line in cursor.fetchall()]
-        return {self.group(line): line for line in lines}
+        return {self.group(line): line for line in computed(self.oracle, rows)}
 
     def group(self, value: Mapping[str, Any]) -> Group:
         """Which group a result row is of."""
@@ -132,19 +123,11 @@ class AccompaniedLoad(Load):
 
     def _check_kind(self, kind: Kind, seconds: float) -> None:
         wanted = kind.wanted(self.rows)
-
-        def right() -> bool:
-            return self._results(kind) == wanted
-
-        with suppress(AssertionError):  # it is told better below
-            wait_for("all results", right, seconds=seconds)
+        with suppress(AssertionError):  # what is wrong is told below
+            wait_for("all results", lambda: self._results(kind) == wanted, seconds=seconds)
         found = self._results(kind)
-        assert found.keys() == wanted.keys(), (
-            f"{kind.name}: {_some(wanted.keys() - found.keys())} never came, "
-            f"{_some(found.keys() - wanted.keys())} are not in the data"
-        )
-        wrong = {at: (found[at], line) for at, line in wanted.items() if found[at] != line}
-        assert not wrong, f"{kind.name}: {len(wrong)} wrong: {list(wrong.items())[:3]}"
+        assert_same_groups(found, wanted, kind.name)
+        assert found == wanted, f"{kind.name} has other columns"
 
     def _results(self, kind: Kind) -> dict[Group, dict[str, Any]]:
         """The newest revision of each group, without its window's end. Fails where one is twice."""
@@ -158,7 +141,3 @@ class AccompaniedLoad(Load):
         """End all its tasks."""
         for name in self.names:
             self.mars.client.delete_task(name)
-
-
-def _some(groups: set[Group]) -> str:
-    return f"{len(groups)} ({', '.join(map(str, sorted(groups, key=str)[:3]))})"

@@ -11,12 +11,10 @@ from typing import Any
 
 from mars.answers import Ledger
 from tests.support.cluster import MarsCluster
-from tests.support.rows import Result
+from tests.support.rows import Group, Result
 
 LATE = "late"
 """The sip of such rows, which no other row has."""
-
-Group = tuple[Any, ...]
 
 
 def late_row(row: Mapping[str, Any], by_ms: int) -> dict[str, Any]:

@@ -10,6 +10,9 @@ import duckdb
 import msgspec
 import pyarrow as pa
 
+Group = tuple[Any, ...]
+"""Window start and keys."""
+
 Result = tuple[bytes, dict[str, Any], dict[str, str]]
 
 FIELDS = {
@@ -71,26 +74,32 @@ def messages(rows: Sequence[Mapping[str, Any]], partitions: int) -> list[tuple[i
     return [(row["id"] % partitions, msgspec.json.encode(row)) for row in rows]
 
 
+def computed(query: str, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The lines of a query of DuckDB over the rows, which are its table `arrived`."""
+    arrived = pa.Table.from_pylist([dict(row) for row in rows])  # noqa: F841 -- DuckDB finds it
+    cursor = duckdb.sql(query)
+    names = cursor.columns
+    return [dict(zip(names, line, strict=True)) for line in cursor.fetchall()]
+
+
 def expected(
     rows: Sequence[Mapping[str, Any]], window_ms: int = 5_000
-) -> dict[tuple[Any, ...], dict[str, Any]]:
+) -> dict[Group, dict[str, Any]]:
     """What DuckDB computes for `QUERY` over the rows, by (window_start, sip, type)."""
-    arrived = pa.Table.from_pylist([dict(row) for row in rows])  # noqa: F841 -- DuckDB finds it
-    cursor = duckdb.sql(
+    found = computed(
         f"SELECT timestamp // {window_ms} * {window_ms} AS window_start, sip, type, "
         "count(*)::BIGINT AS count, sum(bytes)::BIGINT AS bytes, sum(id)::BIGINT AS ids, "
-        "sum(hash)::BIGINT AS hashes FROM arrived GROUP BY ALL"
+        "sum(hash)::BIGINT AS hashes FROM arrived GROUP BY ALL",
+        rows,
     )
-    names = cursor.columns
-    found = [dict(zip(names, line, strict=True)) for line in cursor.fetchall()]
     return {(line["window_start"], *(line[name] for name in KEY)): line for line in found}
 
 
 def assert_exactly_once(
-    results: Sequence[Result], wanted: Mapping[tuple[Any, ...], Mapping[str, Any]]
+    results: Sequence[Result], wanted: Mapping[Group, Mapping[str, Any]]
 ) -> None:
     """Each (window, key) once, no other, with the wanted values."""
-    emitted: dict[tuple[Any, ...], dict[str, Any]] = {}
+    emitted: dict[Group, dict[str, Any]] = {}
     doubled = []
     for _key, value, _headers in results:
         at = (value["window_start"], *(value[name] for name in KEY))
@@ -98,13 +107,22 @@ def assert_exactly_once(
             doubled.append(at)
         emitted[at] = value
     assert not doubled, f"{len(doubled)} emitted twice: {doubled[:5]}"
+    assert_same_groups(emitted, wanted)
+
+
+def assert_same_groups(
+    emitted: Mapping[Group, Mapping[str, Any]],
+    wanted: Mapping[Group, Mapping[str, Any]],
+    task: str = "",
+) -> None:
+    """Each wanted group, no other, with the wanted values. `task` says whose they are."""
     lost = wanted.keys() - emitted.keys()
-    assert not lost, f"{len(lost)} of {len(wanted)} never emitted: {sorted(lost)[:5]}"
+    assert not lost, f"{task} {len(lost)} of {len(wanted)} never emitted: {sorted(lost)[:5]}"
     made_up = emitted.keys() - wanted.keys()
-    assert not made_up, f"{len(made_up)} not in the data: {sorted(made_up)[:5]}"
+    assert not made_up, f"{task} {len(made_up)} not in the data: {sorted(made_up)[:5]}"
     wrong = {
         at: (emitted[at], dict(line))
         for at, line in wanted.items()
         if any(emitted[at][name] != value for name, value in line.items())
     }
-    assert not wrong, f"{len(wrong)} of {len(wanted)} wrong: {list(wrong.items())[:3]}"
+    assert not wrong, f"{task} {len(wrong)} of {len(wanted)} wrong: {list(wrong.items())[:3]}"
