@@ -7,6 +7,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Response
 
+from api.answering import Rendered, rendered
 from api.body import body_of
 from api.documenting import problems, takes
 from api.presenting import stream_view
@@ -27,15 +28,22 @@ def router(services: Services) -> APIRouter:
     """The paths of streams."""
     routes = APIRouter(prefix="/v1/streams", tags=["streams"])
 
-    @routes.get("", responses=problems(AWAY))
-    def list_streams() -> StreamList:
+    @routes.get("", response_model=StreamList, responses=problems(AWAY))
+    async def list_streams() -> Response:
         """List all streams."""
-        return StreamList(streams=[stream_view(stream) for stream in services.streams.list_all()])
 
-    @routes.get("/{name}", responses=problems(UNKNOWN, AWAY))
-    def show_stream(name: str) -> StreamView:
+        def make() -> Rendered:
+            streams = [stream_view(stream) for stream in services.streams.list_all()]
+            return rendered(StreamList(streams=streams))
+
+        return await services.answering.answer("streams", make)
+
+    @routes.get("/{name}", response_model=StreamView, responses=problems(UNKNOWN, AWAY))
+    async def show_stream(name: str) -> Response:
         """Show one stream."""
-        return stream_view(services.streams.show(name))
+        return await services.answering.answer(
+            ("stream", name), lambda: rendered(stream_view(services.streams.show(name)))
+        )
 
     @routes.put(
         "/{name}",
