@@ -38,6 +38,17 @@ def test_states_are_compressed_and_say_how_large_they_are_without() -> None:
     assert states_bytes(states) == len(plain)
 
 
+def test_small_states_are_a_plain_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = FRAME.write_ipc_stream(None).getvalue()
+    monkeypatch.setattr(states_module, "PLAIN_BYTES_MAX", len(plain))
+    assert encode_states(FRAME) == plain
+    monkeypatch.setattr(states_module, "PLAIN_BYTES_MAX", len(plain) - 1)
+    longer = encode_states(FRAME)
+    assert longer.startswith(b"MLZ4")
+    assert states_bytes(longer) == len(plain)
+    assert decode_states(longer).equals(FRAME)
+
+
 def test_states_of_the_release_before_are_read_and_count_for_what_they_are() -> None:
     plain = FRAME.write_ipc_stream(None).getvalue()
     assert decode_states(plain).equals(FRAME)
