@@ -31,6 +31,10 @@ PIECE_MESSAGES = 20_000
 
 POLL_S = 0.2
 
+YOUNG_S_MIN = 1.0
+"""Age of a partition's first message from which its rate is told by it: what one program writes at
+once says nothing of how much will come."""
+
 
 class Source(Enum):
     """Where the rows of a preview come from."""
@@ -42,11 +46,15 @@ class Source(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Offsets `[first, end)` of a partition; `cut`: older ones of the last seconds are left out."""
+    """Offsets `[first, end)` of a partition.
+
+    `cut`: older ones of the last seconds are left out. `whole`: the partition has no older message.
+    """
 
     first: int
     end: int
     cut: bool = False
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +69,10 @@ class ToRead:
 def to_read(admin: TopicAdmin, topic: Topic, since_ms: int) -> ToRead:
     """The last messages of a topic; no spans if it is empty. Raises Unavailable."""
     firsts, ends = admin.offsets_at(topic, since_ms), admin.ends(topic)
+    starts = admin.starts(topic)
     source = Source.LAST_SECONDS
     if all(first >= ends.get(partition, 0) for partition, first in firsts.items()):
         source = Source.NEWEST
-        starts = admin.starts(topic)
         firsts = {
             partition: max(starts.get(partition, 0), end - NEWEST_MESSAGES)
             for partition, end in ends.items()
@@ -74,7 +82,8 @@ def to_read(admin: TopicAdmin, topic: Topic, since_ms: int) -> ToRead:
     for partition, first in sorted(firsts.items()):
         end = ends.get(partition, 0)
         if first < end:
-            spans[partition] = Span(max(first, end - most), end, cut=end - first > most)
+            cut, oldest = end - first > most, starts.get(partition, 0)
+            spans[partition] = Span(max(first, end - most), end, cut, first <= oldest)
     return ToRead(source, spans, tuple(sorted(firsts.keys() - spans.keys())))
 
 
@@ -96,6 +105,7 @@ class TopicReading:
         self.bytes = 0
         self._stopped = False
         self._cut = {lane for lane, span in self._left.items() if span.cut}
+        self._young = {lane for lane, span in self._left.items() if span.whole}
         self._stamps_ms: dict[Lane, tuple[int, int]] = {}
         """The Kafka timestamps of the first and the last message of each lane."""
 
@@ -131,7 +141,11 @@ class TopicReading:
     ) -> float:
         if lane in self._left:
             return max(newest_ms - oldest_ms, 0) / 1_000
-        return max(now_ms - oldest_ms, 0) / 1_000 if lane in self._cut else asked
+        since_oldest = max(now_ms - oldest_ms, 0) / 1_000
+        if lane in self._cut:
+            return since_oldest
+        # Before its first message nobody wrote: what came is no sign of so many seconds.
+        return min(max(since_oldest, YOUNG_S_MIN), asked) if lane in self._young else asked
 
     def _taken(self, event: SourceEvent) -> Iterator[Records]:
         match event:
