@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 
 from api.schemas import (
     AssistantChangeView,
@@ -59,12 +58,8 @@ class ClusterService:
 
     def members(self, missing: Missing) -> dict[MemberId, MemberInfo]:
         """All live processes of ours."""
-        members = self._ports.coordinator.members
-        begun = [missing.begin("zookeeper", partial(members, role)) for role in ROLES]
-        found: dict[MemberId, MemberInfo] = {}
-        for answer in begun:
-            found |= answer() or {}
-        return found
+        roster = missing.ask("zookeeper", lambda: self._ports.coordinator.roster(*ROLES)) or {}
+        return {name: info for members in roster.values() for name, info in members.items()}
 
     def show(self) -> ClusterView:
         """The state of the cluster; what is away is named in `missing`."""

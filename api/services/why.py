@@ -152,10 +152,11 @@ class WhyService:
 
     def _members(self, definition: TaskDefinition) -> _Members:
         coordinator = self._ports.coordinator
-        bulk = coordinator.members("bulk") if definition.backfills or definition.catch_up else {}
+        roster = coordinator.roster("mapper", "reducer", "bulk")
+        bulk = roster["bulk"] if definition.backfills or definition.catch_up else {}
         return _Members(
-            coordinator.members("mapper"),
-            coordinator.members("reducer"),
+            roster["mapper"],
+            roster["reducer"],
             min(bulk, key=lambda name: (bulk[name].started_ms, name), default=None),
             coordinator.assignment(),
         )

@@ -149,7 +149,11 @@ class Coordinator(Protocol):
     def report(self, info: MemberInfo) -> None:
         """Refresh what is known of this process, best effort."""
 
-    def members(self, role: str) -> dict[MemberId, MemberInfo]: ...
+    def members(self, role: str) -> dict[MemberId, MemberInfo]:
+        """Those of a role that are alive."""
+
+    def roster(self, *roles: str) -> dict[str, dict[MemberId, MemberInfo]]:
+        """Those of each of these roles, asked for at once: two round trips, however many roles."""
 
     def watch(self, changed: Callable[[], None]) -> None:
         """Call `changed` (from another thread) when members, assignment or connection change."""

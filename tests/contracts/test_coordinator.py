@@ -91,6 +91,19 @@ def test_members_of_a_role_are_seen_with_what_they_say(ensemble: Ensemble) -> No
     assert eventually(lambda: one.members("mapper")) == {MemberId("two"): info("two", "mapper")}
 
 
+def test_roster_has_the_members_of_each_role(ensemble: Ensemble) -> None:
+    one, two = ensemble.coordinator("one"), ensemble.coordinator("two")
+    assert one.roster() == {}
+    one.join(info("one"))
+    two.join(info("two", role="mapper"))
+    said = {
+        "mapper": {MemberId("two"): info("two", "mapper")},
+        "reducer": {MemberId("one"): info("one")},
+        "bulk": {},
+    }
+    eventually(lambda: one.roster("mapper", "reducer", "bulk") == said)
+
+
 def test_report_refreshes_what_is_known(ensemble: Ensemble) -> None:
     one, two = ensemble.coordinator("one"), ensemble.coordinator("two")
     one.join(info("one"))

@@ -165,13 +165,17 @@ class MemoryCoordinator:
             if self._session.connected and self._session.alive:
                 self._ensemble.registered[self._member] = info
 
-    @fallible
     def members(self, role: str) -> dict[MemberId, MemberInfo]:
         """Those of a role that are alive."""
+        return self.roster(role)[role]
+
+    @fallible
+    def roster(self, *roles: str) -> dict[str, dict[MemberId, MemberInfo]]:
+        """Those of each of these roles."""
         with self._ensemble.lock:
             self._reach()
             found = self._ensemble.registered.values()
-            return {info.id: info for info in found if info.role == role}
+            return {role: {one.id: one for one in found if one.role == role} for role in roles}
 
     def watch(self, changed: Callable[[], None]) -> None:
         """Call `changed` now, and when members, assignment, connection or leadership change."""

@@ -69,12 +69,22 @@ class ZooKeeperCoordinator:
 
     def members(self, role: str) -> dict[MemberId, MemberInfo]:
         """Those of a role that are alive."""
-        (names,) = self._connection.found([self._children(self._paths.role(role))])
-        found = self._connection.found(
-            [self._get(self._paths.member(role, MemberId(name))) for name in names or ()]
-        )
-        infos = [msgspec.json.decode(one[0], type=MemberInfo) for one in found if one is not None]
-        return {info.id: info for info in infos}
+        return self.roster(role)[role]
+
+    def roster(self, *roles: str) -> dict[str, dict[MemberId, MemberInfo]]:
+        """Those of each of these roles, asked for at once."""
+        listed = self._connection.found([self._children(self._paths.role(role)) for role in roles])
+        places = [
+            (role, MemberId(name))
+            for role, names in zip(roles, listed, strict=True)
+            for name in names or ()
+        ]
+        found = self._connection.found([self._get(self._paths.member(*place)) for place in places])
+        roster: dict[str, dict[MemberId, MemberInfo]] = {role: {} for role in roles}
+        for (role, name), one in zip(places, found, strict=True):
+            if one is not None:  # else it has left since it was listed
+                roster[role][name] = msgspec.json.decode(one[0], type=MemberInfo)
+        return roster
 
     def watch(self, changed: Callable[[], None]) -> None:
         """Call `changed` when members, assignment, connection or own leadership change."""
