@@ -152,8 +152,9 @@ class WhyService:
 
     def _members(self, definition: TaskDefinition) -> _Members:
         coordinator = self._ports.coordinator
-        roster = coordinator.roster("mapper", "reducer", "bulk")
-        bulk = roster["bulk"] if definition.backfills or definition.catch_up else {}
+        helpers = ("bulk",) if definition.backfills or definition.catch_up else ()
+        roster = coordinator.roster("mapper", "reducer", *helpers)
+        bulk = roster.get("bulk", {})
         return _Members(
             roster["mapper"],
             roster["reducer"],
