@@ -32,8 +32,8 @@ PIECE_MESSAGES = 20_000
 POLL_S = 0.2
 
 YOUNG_S_MIN = 1.0
-"""Age of a partition's first message from which its rate is told by it: what one program writes at
-once says nothing of how much will come."""
+"""Seconds in which messages of a young partition came from which its rate is that since the first
+of them: what one program writes at once says nothing of how much will come."""
 
 
 class Source(Enum):
@@ -142,10 +142,10 @@ class TopicReading:
         if lane in self._left:
             return max(newest_ms - oldest_ms, 0) / 1_000
         since_oldest = max(now_ms - oldest_ms, 0) / 1_000
-        if lane in self._cut:
+        came_on = lane in self._young and newest_ms - oldest_ms >= YOUNG_S_MIN * 1_000
+        if lane in self._cut or came_on:
             return since_oldest
-        # Before its first message nobody wrote: what came is no sign of so many seconds.
-        return min(max(since_oldest, YOUNG_S_MIN), asked) if lane in self._young else asked
+        return asked
 
     def _taken(self, event: SourceEvent) -> Iterator[Records]:
         match event:
