@@ -48,13 +48,13 @@ class Source(Enum):
 class Span:
     """Offsets `[first, end)` of a partition.
 
-    `cut`: older ones of the last seconds are left out. `whole`: the partition has no older message.
+    `cut`: older ones of the last seconds are left out. `young`: there is none from before those.
     """
 
     first: int
     end: int
     cut: bool = False
-    whole: bool = False
+    young: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +99,12 @@ class TopicReading:
     ) -> None:
         self._reader = reader
         self._topic = topic
-        self._left = {live_lane(partition): span for partition, span in spans.items()}
+        self._spans = {live_lane(partition): span for partition, span in spans.items()}
+        self._left = dict(self._spans)
         self._monotonic_s = monotonic_s
         self.messages = 0
         self.bytes = 0
         self._stopped = False
-        self._cut = {lane for lane, span in self._left.items() if span.cut}
-        self._young = {lane for lane, span in self._left.items() if span.whole}
         self._stamps_ms: dict[Lane, tuple[int, int]] = {}
         """The Kafka timestamps of the first and the last message of each lane."""
 
@@ -127,7 +126,7 @@ class TopicReading:
     @property
     def truncated(self) -> bool:
         """Whether a limit left messages out."""
-        return self._stopped or bool(self._cut)
+        return self._stopped or any(span.cut for span in self._spans.values())
 
     def seconds(self, asked: float, now_ms: int) -> dict[Lane, float]:
         """In how many seconds each lane's messages came; 0: nobody can say."""
@@ -141,10 +140,10 @@ class TopicReading:
     ) -> float:
         if lane in self._left:
             return max(newest_ms - oldest_ms, 0) / 1_000
-        since_oldest = max(now_ms - oldest_ms, 0) / 1_000
-        came_on = lane in self._young and newest_ms - oldest_ms >= YOUNG_S_MIN * 1_000
-        if lane in self._cut or came_on:
-            return since_oldest
+        span = self._spans[lane]
+        came_on = newest_ms - oldest_ms >= YOUNG_S_MIN * 1_000
+        if span.cut or (span.young and came_on):
+            return max(now_ms - oldest_ms, 0) / 1_000
         return asked
 
     def _taken(self, event: SourceEvent) -> Iterator[Records]:

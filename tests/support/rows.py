@@ -117,9 +117,11 @@ def assert_same_groups(
 ) -> None:
     """Each wanted group, no other, with the wanted values. `task` says whose they are."""
     lost = wanted.keys() - emitted.keys()
-    assert not lost, f"{task} {len(lost)} of {len(wanted)} never emitted: {sorted(lost)[:5]}"
+    assert not lost, (
+        f"{task} {len(lost)} of {len(wanted)} never emitted: {sorted(lost, key=str)[:5]}"
+    )
     made_up = emitted.keys() - wanted.keys()
-    assert not made_up, f"{task} {len(made_up)} not in the data: {sorted(made_up)[:5]}"
+    assert not made_up, f"{task} {len(made_up)} not in the data: {sorted(made_up, key=str)[:5]}"
     wrong = {
         at: (emitted[at], dict(line))
         for at, line in wanted.items()
