@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from mars.adapters.kafka import (
     KafkaControlLog,
@@ -15,7 +15,7 @@ from mars.adapters.kafka import (
 )
 from mars.adapters.kafka.names import Names
 from mars.adapters.redis import RedisNoteBox, RedisPartialLog
-from mars.errors import Unavailable
+from mars.errors import TopicRefused, Unavailable
 from mars.garbage import settle_garbage_collection
 from mars.machines.balancing import SpreadLimits
 from mars.machines.owning import OwningLimits
@@ -24,6 +24,7 @@ from mars.machines.reducing import Reducing
 from mars.machines.scaling import ScaleLimits
 from mars.machines.steering import SteeringLimits
 from mars.machines.strategies import Strategy
+from mars.ports import TopicInfo
 from mars.process import logs
 from mars.process.command import settings_from_command_line
 from mars.process.incidents import IncidentTeller
@@ -169,7 +170,7 @@ class _Reducer:
             sink=KafkaSink(self._settings, self._member, turn, self._admin),
             registry=self._registry,
             coordinator=self._coordinator,
-            tasks=TaskSource(self._registry, self._settings.namespace, self._output_partitions),
+            tasks=TaskSource(self._registry, self._settings.namespace, self._output_topics),
             reporter=reporter,
             services=self._services,
             poll_s=limits.poll_ms / 1000,
@@ -182,10 +183,10 @@ class _Reducer:
             assistant=assistant,
         )
 
-    def _output_partitions(self, topic: str) -> int:
-        """How many partitions an output topic has; one that was deleted is made again."""
+    def _output_topics(self, topics: Iterable[Topic]) -> dict[Topic, TopicInfo | TopicRefused]:
+        """What the output topics are; one that was deleted is made again."""
         wanted = self._settings.kafka.results_partitions or self._buckets
-        return self._admin.ensure_output(Topic(topic), wanted).partitions
+        return self._admin.ensure_outputs(topics, wanted)
 
 
 def _started(name: str, run: Callable[[Life], None], life: Life) -> threading.Thread:

@@ -102,12 +102,15 @@ class BucketTask:
         self._drafts: dict[int, Draft] = {}
         self._looked_at: Head | None = None
         """The head by which `closes_soon` was asked last."""
+        self._at_rest: Head | None = None
+        """The head by which nothing was due or waiting, if nothing has changed since."""
         self._saving = Saving(records, owner.store_epoch, snapshot_every_ms)
         self.update(task)
 
     def update(self, task: RunnableTask) -> None:
         """Take a newer definition: begin new versions, forget dropped ones."""
         self.task = task
+        self._at_rest = None
         self._begun = task.begun()
         self._ends = {
             older.version: newer.starts or {} for older, newer in pairwise(task.definition.begun)
@@ -194,6 +197,7 @@ class BucketTask:
         if piece.vanished:
             raise StoreWentBack(f"its log lacks {piece.vanished} of the entries that are noted")
         self._unread = False
+        self._at_rest = None
         if piece.base is not None:
             self._absorb_bases((piece.base, *piece.older))
         for entry in piece.entries:
@@ -293,7 +297,7 @@ class BucketTask:
         """True if there is what may wait a moment for more: late rows of closed windows that no
         revision shows yet, or groups to be closed ahead of the others.
         """
-        if not self.caught_up:
+        if not self.caught_up or self._rests:
             return False
         return any(
             folding.revising.pending or folding.has_ahead()
@@ -305,18 +309,25 @@ class BucketTask:
 
         What is `waiting` comes with any commit; it is due where it has `waited`.
         """
-        if not self.caught_up:
+        if not self.caught_up or self._rests:
             return None
         due = [
             (folding, folding.due(folding.reach(self._watermark(plan, folding))))
             for _version, plan, folding in self._open()
         ]
-        if not any(starts for _folding, starts in due) and not (waited and self.waiting):
+        waiting = self.waiting
+        if not any(starts for _folding, starts in due) and not (waited and waiting):
+            self._at_rest = None if waiting else self.head
             return None
         return sum(
             folding.groups(starts) + folding.rows_to_revise() + folding.rows_ahead()
             for folding, starts in due
         )
+
+    @property
+    def _rests(self) -> bool:
+        """True if nothing is due, and nothing waits, as was found before."""
+        return self._at_rest is not None and self._at_rest is self.head
 
     def closes_within(self, span_ms: int) -> bool:
         """True if a window is due, or will be once the watermark has gone on by so much."""
@@ -418,8 +429,8 @@ class BucketTask:
             return False
         due = []
         for version, _plan, folding in self._open():
-            merged = self._merged(version, folding)
-            kept = partial(folding.needed, merged, folding.forgotten_ms)
+            merged = partial(self._merged, version, folding)
+            kept = partial(folding.needed, forgotten_ms=folding.forgotten_ms)
             due.append(self._saving.is_due(version.version, now_ms, merged, kept))
         return any(due)
 
@@ -575,6 +586,7 @@ class BucketTask:
 
     def committed(self, record: Progress) -> None:
         """A progress record of this task is durable."""
+        self._at_rest = None
         self._drafts.pop(record.version, None)
         if _named(record) == _named(self.records.get(record.version)):
             self._unfollowed.discard(record.version)

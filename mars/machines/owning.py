@@ -125,6 +125,8 @@ class Owning:
         self._parts: dict[TaskName, BucketTask] = {}
         self._records: dict[TaskName, dict[int, Progress]] = {}
         self._sick: set[TaskName] = set()
+        self._any_deleted = True
+        """Some record may be of a task or version that was deleted since."""
         self._pending: dict[TaskName, Head] = {}
         self._compacting: set[TaskName] = set()
         self._over_since_ms: dict[TaskName, int] = {}
@@ -229,6 +231,7 @@ class Owning:
     def tasks_changed(self, tasks: Mapping[TaskName, RunnableTask]) -> list[Instruction]:
         """Take the newest definitions."""
         self._tasks = tasks
+        self._any_deleted = True
         running = {name for name, task in tasks.items() if not (task.deleted or task.failed)}
         # One that has failed, and runs again, is tried again: its failure may be forgotten.
         self._sick &= running
@@ -236,7 +239,7 @@ class Owning:
             return []
         reads: list[Instruction] = []
         for name, task in tasks.items():
-            if name not in running:
+            if name not in running or name in self._sick:
                 self._parts.pop(name, None)
             elif name in self._parts and self._parts[name].same_life(task):
                 self._parts[name].update(task)
@@ -297,7 +300,7 @@ class Owning:
         """
         if self.state is not OwnState.OWNING:
             return
-        for name, part in self._healthy().items():
+        for name, part in self._parts.items():
             opens = self.assisted and part.caught_up
             if opens or not part.closed_to_assistants:
                 yield Clearing(name, self.bucket, self._store_epoch, self._epoch, opens)
@@ -313,7 +316,7 @@ class Owning:
         if self.state is not OwnState.OWNING:
             return []
         reads: list[Instruction] = []
-        for name, part in self._healthy().items():
+        for name, part in self._parts.items():
             head = heads.get(name)
             if head is None or head.epoch != self._store_epoch or not part.knows(head.version):
                 continue
@@ -336,12 +339,9 @@ class Owning:
             return set()
         return {
             name
-            for name, part in self._healthy().items()
+            for name, part in self._parts.items()
             if (head := heads.get(name)) is not None and part.behind(head)
         }
-
-    def _healthy(self) -> dict[TaskName, BucketTask]:
-        return {name: part for name, part in self._parts.items() if name not in self._sick}
 
     def log_read(self, event: LogRead) -> list[Instruction]:
         """Fold what was read, then go forward to the head it was read for."""
@@ -395,10 +395,10 @@ class Owning:
         )
 
     def _commit_due(self) -> list[Instruction]:
-        due = {name: rows for name in self._healthy() if (rows := self._due_rows(name)) is not None}
+        due = {name: rows for name in self._parts if (rows := self._due_rows(name)) is not None}
         if not due:
             return []
-        first = self._drafting.first(self._now_ms, due, self._healthy())
+        first = self._drafting.first(self._now_ms, due, self._parts)
         if first is not None and not first:
             return []
         limit = self._limits.large_task_rows
@@ -422,7 +422,7 @@ class Owning:
 
     def _draft_soon(self) -> list[Instruction]:
         """Write the rows of windows that are about to close, so that little is left to do then."""
-        drafting, parts = self._drafting, self._healthy()
+        drafting, parts = self._drafting, self._parts
         if drafting.under_way:
             return [] if drafting.stands(self._now_ms, parts) else self._write_draft([])
         results: list[ResultBatch] = []
@@ -452,11 +452,11 @@ class Owning:
         if old:
             self._progress_at_ms = self._now_ms
             chosen = chosen.union(self._stale())
-        names = [name for name in self._healthy() if name in chosen]
+        names = [name for name in self._parts if name in chosen]
         return self._commit(names, gone) if names or gone else []
 
     def _stale(self) -> Iterator[TaskName]:
-        return (name for name, part in self._healthy().items() if part.stale())
+        return (name for name, part in self._parts.items() if part.stale())
 
     def _progress_age_ms(self) -> int:
         return self._now_ms - self._progress_at_ms
@@ -466,7 +466,7 @@ class Owning:
         if self._progress_age_ms() < interval_ms or now_ms < self._held_until_ms:
             return False
         latest_ms = self._progress_at_ms + 2 * interval_ms
-        parts = self._healthy().values()
+        parts = self._parts.values()
         if now_ms < latest_ms and any(part.closes_within(CLOSING_SOON_MS) for part in parts):
             self._held_until_ms = min(now_ms + CLOSING_SOON_MS, latest_ms)
             return False
@@ -474,15 +474,14 @@ class Owning:
 
     def _long_open(self) -> set[TaskName]:
         """Tasks whose panes are to be saved; the log is merged with it, as they are at hand."""
-        healthy = self._healthy().items()
-        return {name for name, part in healthy if part.snapshot_due(self._now_ms)}
+        return {name for name, part in self._parts.items() if part.snapshot_due(self._now_ms)}
 
     def _crowded(self) -> set[TaskName]:
         """Tasks whose log is over half its budget and can be merged (R9)."""
         budget = self._limits.log_bytes_max
         return {
             name
-            for name, part in self._healthy().items()
+            for name, part in self._parts.items()
             if part.head is not None
             and part.head.log_bytes > budget // 2
             and part.compactable(budget)
@@ -491,7 +490,7 @@ class Owning:
     def _fail_overfull(self) -> list[Instruction]:
         """R9: a task whose merged states do not fit into its budget will not go on by itself."""
         limits, failed = self._limits, []
-        for name, part in self._healthy().items():
+        for name, part in list(self._parts.items()):
             if part.head is None or not part.overfull(limits.log_bytes_max, limits.buckets):
                 self._over_since_ms.pop(name, None)
                 continue
@@ -506,6 +505,8 @@ class Owning:
         A deleted task's definition stays, so one that is not there is not deleted: ZooKeeper has
         lost it, and the leader will bring it back.
         """
+        if not self._any_deleted:
+            return ()
         gone = []
         for name, versions in self._records.items():
             task = self._tasks.get(name)
@@ -515,6 +516,7 @@ class Owning:
             for version, record in versions.items():
                 if (task.deleted or version not in kept) and not record.deleted:
                     gone.append(self._deleted(record))
+        self._any_deleted = bool(gone)
         return tuple(gone)
 
     def _snapshots_gone(self, deleted: Iterable[Progress]) -> Iterator[SnapshotParts]:

@@ -71,15 +71,18 @@ class Saving:
         self,
         version: int,
         now_ms: int,
-        merged: Mapping[Lane, int],
-        kept: Callable[[], Mapping[Lane, int]],
+        merged: Callable[[], Mapping[Lane, int]],
+        kept: Callable[[Mapping[Lane, int]], Mapping[Lane, int]],
     ) -> bool:
-        """True if the panes of a version should be saved: they need rows from `kept()` on."""
+        """True if the panes of a version should be saved: they need rows from `kept(merged())` on.
+
+        It is asked often, so both are found out only where they are needed.
+        """
         mark = self._marks.get(version)
         if mark is not None and now_ms - mark.at_ms < self._every_ms:
             return version in self._due
-        self._marks[version] = _Mark(now_ms, dict(merged))
-        if mark is not None and any(at < mark.merged.get(lane, 0) for lane, at in kept().items()):
+        now = self._marks[version] = _Mark(now_ms, dict(merged()))
+        if mark is not None and _reaches_below(kept(now.merged), mark.merged):
             self._due.add(version)
         return version in self._due
 

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 from mars.machines.drafting import early_ms
 from mars.machines.runnable import RunnableTask
-from mars.plan import Plan
+from mars.plan import WindowShape
 from mars.ports import Head
 from mars.types import Lane, StoreEpoch, TaskName, Topic
 from mars.windows import closed_up_to
 
 
-def _waits(plan: Plan, *, drafted: bool) -> Iterator[int]:
-    """How far behind an end event time has to be for what waits for it to begin."""
-    yield plan.options.delay_ms
-    if drafted:
-        yield plan.options.delay_ms - early_ms(plan)
-
-
 class TaskView:
-    """A task in a mapper's eyes. `known` is False until the store has told where the task is."""
+    """A task in a mapper's eyes. `known` is False until the store has told where the task is.
+
+    What is asked of every task of a topic, at every tick, is made of the definition once.
+    """
 
     def __init__(self, task: RunnableTask) -> None:
-        self.task = task
+        self._take(task)
         self.known = False
         self.active = False
         self.epoch = StoreEpoch(0)
@@ -40,19 +36,26 @@ class TaskView:
         return self.task.name
 
     @property
-    def topic(self) -> Topic:
-        """The topic that the task reads."""
-        return Topic(self.task.definition.current.stream.topic)
-
-    @property
     def idle_after_ms(self) -> int:
         """How long a lane must be silent to be idle."""
         return self.task.begun()[-1][1].options.idle_after_ms
 
     def updated(self, task: RunnableTask) -> TaskView:
         """Take a newer definition; the head is asked for again."""
-        self.task = task
+        self._take(task)
         return self
+
+    def _take(self, task: RunnableTask) -> None:
+        self.task = task
+        definition, plans = task.definition, [plan for _version, plan in task.begun()]
+        self.topic = Topic(definition.current.stream.topic)
+        """The topic that the task reads."""
+        self._reads = task.running and bool(definition.begun)
+        self._one_version = len(definition.begun) == len(plans) == 1
+        self._waits = [(plan.window, plan.options.delay_ms) for plan in plans]
+        self._draft_waits = [
+            (plan.window, plan.options.delay_ms - early_ms(plan)) for plan in plans
+        ]
 
     def learn(self, head: Head | None) -> None:
         """Take the store's word; a head that is missing or inactive leaves the task unknown."""
@@ -73,14 +76,13 @@ class TaskView:
 
     def ready(self, lane: Lane) -> bool:
         """True if rows of the lane may be offered."""
-        if not (self.known and self.task.running and lane in self.offsets):
+        if not (self.known and self._reads and lane in self.offsets):
             return False
         definition, offset = self.task.definition, self.offsets[lane]
-        if not definition.begun or offset < definition.catch_up.get(lane, 0):
+        if offset < definition.catch_up.get(lane, 0):
             return False
         # What a newer release than ours has stored may not compile: a mapper of that takes it.
-        version, _end = definition.version_at(lane, offset)
-        return version in self.task.plans
+        return self._one_version or definition.version_at(lane, offset)[0] in self.task.plans
 
     def forget_lane(self, lane: Lane) -> None:
         """Another mapper reads the lane now."""
@@ -113,13 +115,20 @@ class TaskView:
             return True
         mark_ms, seen_ms = self._marks[lane]
         expected_ms = mark_ms + read_ms - seen_ms
-        return any(
-            closed_up_to(plan.window, mark_ms - wait_ms)
-            < closed_up_to(plan.window, expected_ms - wait_ms)
-            for _version, plan in self.task.begun()
-            for wait_ms in _waits(plan, drafted=drafted)
+        return _passes_an_end(self._waits, mark_ms, expected_ms) or (
+            drafted and _passes_an_end(self._draft_waits, mark_ms, expected_ms)
         )
 
     def row_seen_ms(self, lane: Lane, now_ms: int) -> int:
         """When `saw_rows` was last told so; a silence that nobody knew of begins now."""
         return self._row_seen_ms.setdefault(lane, now_ms)
+
+
+def _passes_an_end(
+    waits: Iterable[tuple[WindowShape, int]], mark_ms: int, expected_ms: int
+) -> bool:
+    """Whether event time comes by the end of a window between two moments, that many ms behind."""
+    return any(
+        closed_up_to(shape, mark_ms - wait_ms) < closed_up_to(shape, expected_ms - wait_ms)
+        for shape, wait_ms in waits
+    )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from mars.definitions import TaskDefinition, TaskState
+from mars.errors import TopicRefused
 from mars.plan import Stream
 from mars.types import (
     AssignmentEpoch,
@@ -88,6 +89,11 @@ class TopicAdmin(Protocol):
 
     def ensure_output(self, topic: Topic, partitions: int) -> TopicInfo:
         """Make an output topic where it is missing. Raises TopicRefused, as above."""
+
+    def ensure_outputs(
+        self, topics: Iterable[Topic], partitions: int
+    ) -> dict[Topic, TopicInfo | TopicRefused]:
+        """The same of many topics; what Kafka refuses stands in its place."""
 
     def ends(self, topic: Topic) -> dict[int, int]:
         """The offset behind the last committed record, per partition."""

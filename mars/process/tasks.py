@@ -4,42 +4,45 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from itertools import chain
 
 from mars.definitions import TaskDefinition, TaskState
 from mars.errors import RequestError, TopicRefused
 from mars.machines.runnable import RunnableTask
 from mars.plan import Plan
-from mars.ports import Registry
+from mars.ports import Registry, TopicInfo
 from mars.process import logs
 from mars.process.compiling import compile_version
-from mars.types import Lane, TaskName
+from mars.types import Lane, TaskName, Topic
 
 LOOK_INTERVAL_S = 10.0
 """The registry is read again this often, should a watch ever be missed."""
 
+WRITING_NOTHING = frozenset({TaskState.DELETED, TaskState.FAILED})
+
 _ATTEMPTS = 10
 """Tries to write a definition that others change at the same time."""
 
-OutputPartitions = Callable[[str], int]
+OutputTopics = Callable[[Iterable[Topic]], Mapping[Topic, TopicInfo | TopicRefused]]
+"""Says what the output topics are, having made those that were missing; may raise Unavailable."""
 
 
 class TaskSource:
     """Tells when the tasks have changed, and compiles them.
 
-    `output_partitions` says how many partitions an output topic has; it may raise Unavailable. A
-    task to whose topic it says TopicRefused fails, and the others are not concerned (I7). Versions
-    that do not compile (stored by a newer release, say) are logged and left out.
+    A task of which one of the `output_topics` is refused fails, and the others are not concerned
+    (I7). Versions that do not compile (stored by a newer release, say) are logged and left out.
     """
 
     def __init__(
-        self, registry: Registry, namespace: str, output_partitions: OutputPartitions | None = None
+        self, registry: Registry, namespace: str, output_topics: OutputTopics | None = None
     ) -> None:
         self._log = logs.logger("tasks")
         self._registry = registry
         self._namespace = namespace
-        self._output_partitions = output_partitions
+        self._output_topics = output_topics
         self._changed = threading.Event()
         self._changed.set()
         self._looked_s = 0.0
@@ -55,7 +58,7 @@ class TaskSource:
         self._changed.clear()
         try:
             definitions = self._registry.tasks()
-            runnable = {name: self._runnable(task) for name, task in definitions.items()}
+            runnable = self._runnable(definitions)
         except Exception:
             self._changed.set()
             raise
@@ -65,24 +68,37 @@ class TaskSource:
         self._definitions = definitions
         return runnable
 
-    def _runnable(self, definition: TaskDefinition) -> RunnableTask:
-        plans = self._compiled(definition)
-        if definition.state in {TaskState.DELETED, TaskState.FAILED}:
-            return RunnableTask(definition, plans, {})
-        try:
-            return RunnableTask(definition, plans, self._partitions(plans))
-        except TopicRefused as problem:
-            detail = f"its rows cannot be written: {problem.detail}"
-            fail_task(self._registry, definition.name, detail)
-            failed = replace(definition, state=TaskState.FAILED, detail=detail)
-            return RunnableTask(failed, plans, {})
+    def _runnable(
+        self, definitions: Mapping[TaskName, TaskDefinition]
+    ) -> dict[TaskName, RunnableTask]:
+        plans = {name: self._compiled(task) for name, task in definitions.items()}
+        if self._output_topics is None:
+            return {name: RunnableTask(task, plans[name], {}) for name, task in definitions.items()}
+        topics = {
+            name: [] if task.state in WRITING_NOTHING else _written(plans[name])
+            for name, task in definitions.items()
+        }
+        outputs = self._output_topics(dict.fromkeys(chain.from_iterable(topics.values())))
+        return {
+            name: self._writing(task, plans[name], [(each, outputs[each]) for each in topics[name]])
+            for name, task in definitions.items()
+        }
 
-    def _partitions(self, plans: Mapping[int, Plan]) -> dict[str, int]:
-        """Of all output topics; nothing for those who write none. Raises Unavailable."""
-        if self._output_partitions is None:
-            return {}
-        topics = {plan.options.output_topic for plan in plans.values()}
-        return {topic: self._output_partitions(topic) for topic in topics}
+    def _writing(
+        self,
+        definition: TaskDefinition,
+        plans: Mapping[int, Plan],
+        outputs: Iterable[tuple[Topic, TopicInfo | TopicRefused]],
+    ) -> RunnableTask:
+        partitions: dict[str, int] = {}
+        for topic, found in outputs:
+            if isinstance(found, TopicRefused):
+                detail = f"its rows cannot be written: {found.detail}"
+                fail_task(self._registry, definition.name, detail)
+                failed = replace(definition, state=TaskState.FAILED, detail=detail)
+                return RunnableTask(failed, plans, {})
+            partitions[topic] = found.partitions
+        return RunnableTask(definition, plans, partitions)
 
     def _compiled(self, definition: TaskDefinition) -> dict[int, Plan]:
         plans: dict[int, Plan] = {}
@@ -109,6 +125,10 @@ class TaskSource:
                 problem=str(problem),
             )
             return None
+
+
+def _written(plans: Mapping[int, Plan]) -> list[Topic]:
+    return list(dict.fromkeys(Topic(plan.options.output_topic) for plan in plans.values()))
 
 
 def set_catch_up(registry: Registry, name: TaskName, fences: Mapping[Lane, int]) -> bool:

@@ -32,6 +32,17 @@ def test_an_output_topic_is_made_once_and_stays_as_it_is(cluster: Cluster) -> No
     assert admin.ensure_output(topic, 5) == made == admin.describe(topic)
 
 
+def test_many_output_topics_are_made_and_found_together(cluster: Cluster) -> None:
+    admin = cluster.admin()
+    there, missing = (Topic(f"{cluster.topic()}.{name}") for name in ("there", "missing"))
+    made = admin.ensure_output(there, 3)
+
+    found = admin.ensure_outputs([there, missing], 2)
+
+    assert found == {there: made, missing: admin.describe(missing)}
+    assert admin.ensure_outputs([], 2) == {}
+
+
 def test_a_topic_made_again_has_another_id(cluster: Cluster) -> None:
     admin = cluster.admin()
     topic = Topic(f"{cluster.topic()}.again")
@@ -203,6 +214,18 @@ def test_a_topic_that_kafka_refuses_is_named(kafka_cluster: KafkaCluster) -> Non
 
     with pytest.raises(TopicRefused, match=rf"topic {topic}_taken: .*differs only in"):
         admin.ensure_output(Topic(f"{topic}_taken"), 1)
+
+
+@pytest.mark.integration
+def test_a_refused_topic_does_not_keep_others_from_being_made(kafka_cluster: KafkaCluster) -> None:
+    topic, admin = kafka_cluster.topic(1), kafka_cluster.admin()
+    admin.ensure_output(Topic(f"{topic}.taken"), 1)
+    refused, fine = Topic(f"{topic}_taken"), Topic(f"{topic}.fine")
+
+    found = admin.ensure_outputs([refused, fine], 1)
+
+    assert isinstance(found[refused], TopicRefused)
+    assert found[fine] == admin.describe(fine) is not None
 
 
 def test_several_processes_may_make_the_same_topics_at_once(kafka_cluster: KafkaCluster) -> None:

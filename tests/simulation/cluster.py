@@ -32,7 +32,7 @@ from mars.process.life import Services
 from mars.process.member import Reporter
 from mars.process.tasks import TaskSource
 from mars.process.tracking import Outbox
-from mars.types import Bucket, Entry, MemberId, Topic
+from mars.types import Bucket, Entry, MemberId
 from reducer.assisting import AssistLoop
 from reducer.leader import LeaderLoop
 from reducer.loop import ReducerLoop
@@ -327,7 +327,7 @@ class Cluster:
             tasks=TaskSource(
                 registry,
                 "default",
-                lambda topic: admin.ensure_output(Topic(topic), self._output_partitions).partitions,
+                lambda topics: admin.ensure_outputs(topics, self._output_partitions),
             ),
             reporter=reporter,
             services=Services("reducer"),

@@ -461,7 +461,7 @@ CHANGING = {"user_ms": 250, "outage_ms": 1_200, "freeze_ms": 1_500}
 TWICE = {"commit_twice": 0.5, "commit_lost": 0.2}
 """Some commits come once more, others never."""
 
-REIGNS = {"frozen": 0.02, "session_ms": 1_500, "freeze_ms": 1_500}
+REIGNS = {"frozen": 0.02, "session_ms": 800, "freeze_ms": 800}
 """Leaders change, and stand still while they lead."""
 
 GUARDS = (
@@ -502,7 +502,7 @@ GUARDS = (
     Guard(each_transaction_has_a_producer_of_its_own, TWICE, first=1),
     Guard(drafts_stand_while_no_row_comes, first=1),
     Guard(the_sink_compares_what_it_has_drafted, first=1),
-    Guard(assignments_are_published_by_the_leader_alone, REIGNS, first=3),
+    Guard(assignments_are_published_by_the_leader_alone, REIGNS, first=44),
     Guard(entries_are_counted, {"vanish_ms": 3_000, "vanish_noted": True}),
 )
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
-from typing import cast
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, but not marked so
@@ -21,12 +21,12 @@ from mars.adapters.kafka.config import admin_properties
 from mars.adapters.kafka.errors import (
     UNKNOWN_TOPIC,
     kafka_error,
-    raise_if_refused,
+    refusal,
     translated,
 )
 from mars.adapters.kafka.names import Names, Place
 from mars.adapters.kafka.offsets import BEGINNING, END, KafkaOffsets
-from mars.errors import SettingsError, Unavailable
+from mars.errors import SettingsError, TopicRefused, Unavailable
 from mars.ports import TopicInfo
 from mars.settings import Settings
 from mars.types import Topic
@@ -104,23 +104,40 @@ class KafkaTopicAdmin:
     def _description(
         self, topic: Topic, stop: Callable[[], None] = go_on
     ) -> TopicDescription | None:
+        found = self._descriptions([topic], stop)[topic]
+        if isinstance(found, TopicRefused):
+            raise found
+        return found
+
+    def _descriptions(
+        self, topics: Collection[Topic], stop: Callable[[], None] = go_on
+    ) -> dict[Topic, TopicDescription | TopicRefused | None]:
+        """Of all topics, in one request."""
+        if not topics:
+            return {}
         with translated():
             futures = self._asker.client.describe_topics(
-                TopicCollection([topic]), request_timeout=self._ask_within_s
+                TopicCollection(list(topics)), request_timeout=self._ask_within_s
             )
-            try:
-                return cast(TopicDescription, self._asker.answer(futures[topic], stop))
-            except KafkaException as error:
-                problem = kafka_error(error)
-                if problem is not None and problem.code() in UNKNOWN_TOPIC:
-                    return None
-                raise_if_refused(topic, error)
-                raise
+            return {topic: self._described(topic, futures[topic], stop) for topic in topics}
+
+    def _described(
+        self, topic: Topic, answer: Future[TopicDescription], stop: Callable[[], None]
+    ) -> TopicDescription | TopicRefused | None:
+        try:
+            return self._asker.answer(answer, stop)
+        except KafkaException as error:
+            problem = kafka_error(error)
+            if problem is not None and problem.code() in UNKNOWN_TOPIC:
+                return None
+            if (refused := refusal(topic, error)) is not None:
+                return refused
+            raise
 
     def ensure_internal(self, buckets: int) -> None:
         """Make what is missing; raises SettingsError if progress has another number of buckets."""
         names = self._names
-        progress, *_others = self._ensure(
+        found = self._ensure(
             self._new(names.progress, buckets, COMPACTED),
             self._new(names.state, buckets, COMPACTED),
             self._new(names.control, 1, COMPACTED),
@@ -128,6 +145,7 @@ class KafkaTopicAdmin:
             self._new(names.queries, QUERIES_PARTITIONS, ANSWERS),
             self._new(names.incidents, 1, INCIDENTS),
         )
+        progress, *_others = [_granted(topic) for topic in found.values()]
         if progress.partitions != buckets:
             raise SettingsError(
                 f"Topic {names.progress} has {progress.partitions} partitions, one for each "
@@ -140,34 +158,44 @@ class KafkaTopicAdmin:
 
         Raises TopicRefused.
         """
-        (output,) = self._ensure(self._new(topic, partitions, DELETED_BY_AGE))
-        return output
+        return _granted(self.ensure_outputs([topic], partitions)[topic])
+
+    def ensure_outputs(
+        self, topics: Iterable[Topic], partitions: int
+    ) -> dict[Topic, TopicInfo | TopicRefused]:
+        """The same of many topics, in few requests; what Kafka refuses stands in its place."""
+        return self._ensure(*(self._new(topic, partitions, DELETED_BY_AGE) for topic in topics))
 
     def _new(self, topic: Topic, partitions: int, config: Mapping[str, str]) -> NewTopic:
         return NewTopic(topic, partitions, self._copies, config=dict(config))
 
-    def _ensure(self, *wanted: NewTopic) -> list[TopicInfo]:
+    def _ensure(self, *wanted: NewTopic) -> dict[Topic, TopicInfo | TopicRefused]:
         """The topics as they are, those that are missing made and ready for use."""
-        found = {new.topic: self.describe(Topic(new.topic)) for new in wanted}
-        missing = [new for new in wanted if found[new.topic] is None]
-        if missing:
-            self._create(missing)
-        return [info or self._until_usable(Topic(name)) for name, info in found.items()]
+        found = self._descriptions([Topic(new.topic) for new in wanted])
+        refused = self._create([new for new in wanted if found[Topic(new.topic)] is None])
+        return {
+            topic: _ready(refused.get(topic, there) or self._until_usable(topic))
+            for topic, there in found.items()
+        }
 
-    def _until_usable(self, topic: Topic) -> TopicInfo:
+    def _until_usable(self, topic: Topic) -> TopicDescription:
         """Wait until each partition has a leader."""
         deadline = time.monotonic() + MAKE_TIMEOUT_S
         while True:
             found = self._description(topic)
             if found is not None and all(one.leader is not None for one in found.partitions):
-                return _info(found)
+                return found
             if time.monotonic() > deadline:
                 raise Unavailable(
                     "kafka", f"topic {topic} has partitions without a leader, check the brokers"
                 )
             time.sleep(LOOK_AGAIN_S)
 
-    def _create(self, topics: list[NewTopic]) -> None:
+    def _create(self, topics: list[NewTopic]) -> dict[Topic, TopicRefused]:
+        """Make them; those that Kafka refuses."""
+        if not topics:
+            return {}
+        refused: dict[Topic, TopicRefused] = {}
         with translated():
             futures = self._asker.client.create_topics(
                 topics, request_timeout=asking.ASK_TIMEOUT_S, operation_timeout=asking.ASK_TIMEOUT_S
@@ -178,9 +206,12 @@ class KafkaTopicAdmin:
                 except KafkaException as error:
                     problem = kafka_error(error)
                     # Somebody else was faster, which is as good.
-                    if problem is None or problem.code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                        raise_if_refused(topic, error)
+                    if problem is not None and problem.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                        continue
+                    if (no := refusal(topic, error)) is None:
                         raise
+                    refused[Topic(topic)] = no
+        return refused
 
     # ---------------------------------------------------------------------------------- offsets
 
@@ -277,6 +308,16 @@ class KafkaTopicAdmin:
         places = [(topic, partition) for partition in partitions]
         found = self._offsets_of.ask(places, time_ms, committed=committed)
         return {partition: offset for (_topic, partition), offset in found.items()}
+
+
+def _granted(found: TopicInfo | TopicRefused) -> TopicInfo:
+    if isinstance(found, TopicRefused):
+        raise found
+    return found
+
+
+def _ready(found: TopicDescription | TopicRefused) -> TopicInfo | TopicRefused:
+    return found if isinstance(found, TopicRefused) else _info(found)
 
 
 def _info(found: TopicDescription) -> TopicInfo:

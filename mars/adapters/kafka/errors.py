@@ -189,11 +189,14 @@ def translated() -> Iterator[None]:
         raise unavailable(kafka_error(error) or str(error)) from error
 
 
-def raise_if_refused(topic: str, error: KafkaException) -> None:
-    """Raises TopicRefused if it is this topic that is wrong, and not the brokers."""
+def refusal(topic: str, error: KafkaException) -> TopicRefused | None:
+    """What to say if it is this topic that is wrong, and not the brokers."""
     problem = kafka_error(error)
-    if problem is not None and problem.code() in TOPIC_REFUSALS:
-        raise TopicRefused(topic, unavailable(problem).detail) from error
+    if problem is None or problem.code() not in TOPIC_REFUSALS:
+        return None
+    refused = TopicRefused(topic, unavailable(problem).detail)
+    refused.__cause__ = error
+    return refused
 
 
 @contextmanager

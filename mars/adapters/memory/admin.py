@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from mars.adapters.kafka.names import DEFAULT_NAMESPACE, Names
 from mars.adapters.memory.broker import MemoryBroker
 from mars.adapters.memory.faults import Faults, fallible
-from mars.errors import SettingsError
+from mars.errors import SettingsError, TopicRefused
 from mars.ports import TopicInfo
 from mars.types import Topic
 
@@ -48,6 +50,12 @@ class MemoryTopicAdmin:
         """Make an output topic where it is missing."""
         made = self._broker.create_topic(topic, partitions)
         return TopicInfo(made.topic_id, len(made.partitions))
+
+    def ensure_outputs(
+        self, topics: Iterable[Topic], partitions: int
+    ) -> dict[Topic, TopicInfo | TopicRefused]:
+        """The same of many topics; none is refused here."""
+        return {topic: self.ensure_output(topic, partitions) for topic in topics}
 
     @fallible
     def ends(self, topic: Topic) -> dict[int, int]:

@@ -18,7 +18,7 @@ from mars.adapters.redis.connection import (
 )
 from mars.adapters.redis.doorbell import Doorbell
 from mars.adapters.redis.keys import TaskKeys, store_key
-from mars.adapters.redis.scripts import Argument, Call, Script
+from mars.adapters.redis.scripts import CALLS_AT_ONCE_MAX, Argument, Call, Script
 from mars.adapters.redis.wire import (
     append_arguments,
     append_outcome,
@@ -65,6 +65,7 @@ _APPEND = Script.load("append")
 _APPEND_WITHOUT_MEMORY = _APPEND.without_memory()
 _RENEW_IDLE = Script.load("renew_idle")
 _HEAD = Script.load("head")
+_RUN_ID = Script.load("run_id")
 _TRIM = Script.load("trim")
 _COMPACT = Script.load("compact")
 _PUT_BASE = Script.load("put_base")
@@ -166,7 +167,7 @@ class RedisPartialLog:
     def renew_idle(self, leases: Sequence[IdleLease]) -> list[bool]:
         """Lease lanes as idle for `IDLE_LEASE_MS`, where the next offset still is the lease's.
 
-        One round trip, however many tasks have seen a lane to its end.
+        Few round trips, however many tasks have seen a lane to its end.
         """
         calls = [self._renewal(lease) for lease in leases]
         with translated():
@@ -180,11 +181,11 @@ class RedisPartialLog:
     # ------------------------------------------------------------------------- the reducers
 
     def head(self, tasks: Sequence[TaskName]) -> dict[TaskName, Head | None]:
-        """One look per task, all in one round trip."""
-        calls = [(_HEAD, self._head_keys(task), ()) for task in tasks]
-        with translated():
-            answers = Script.run_each(self._client, calls)
-        return _heads(tasks, answers)
+        """One look per task, many in one round trip."""
+        heads: dict[TaskName, Head | None] = {}
+        for start in range(0, len(tasks), CALLS_AT_ONCE_MAX):
+            heads |= self.head_clearing(tasks[start : start + CALLS_AT_ONCE_MAX], ())
+        return heads
 
     def head_clearing(
         self, tasks: Sequence[TaskName], clearings: Sequence[Clearing]
@@ -193,9 +194,10 @@ class RedisPartialLog:
         calls = self._clear_calls(clearings)
         first = len(calls)
         calls += [(_HEAD, self._head_keys(task), ()) for task in tasks]
+        calls.append((_RUN_ID, (), ()))
         with translated():
-            answers = Script.run_together(self._client, calls)[first:]
-        return _heads(tasks, answers)
+            *answers, run_id = Script.run_together(self._client, calls)[first:]
+        return _heads(tasks, answers, run_id.decode())
 
     def _clear_calls(self, clearings: Sequence[Clearing]) -> list[Call]:
         """One script for each task."""
@@ -412,9 +414,11 @@ class RedisPartialLog:
         ]
 
 
-def _heads(tasks: Sequence[TaskName], answers: Sequence[Any]) -> dict[TaskName, Head | None]:
+def _heads(
+    tasks: Sequence[TaskName], answers: Sequence[Any], run_id: str
+) -> dict[TaskName, Head | None]:
     return {
-        task: None if answer is None else read_head(answer)
+        task: None if answer is None else read_head(answer, run_id)
         for task, answer in zip(tasks, answers, strict=True)
     }
 

@@ -59,9 +59,9 @@ def append_outcome(answer: Any) -> AppendOutcome:
     raise AssertionError(f"append.lua never answers {answer!r}")
 
 
-def read_head(answer: Sequence[Any]) -> Head:
-    """What `lua/head.lua` answered, where it knew the task."""
-    epoch, version, active, offsets, marks, idle, seq, now_ms, log_bytes, ends, run_id = answer
+def read_head(answer: Sequence[Any], run_id: str) -> Head:
+    """What `lua/head.lua` answered, where it knew the task, in that life of the server."""
+    epoch, version, active, offsets, marks, idle, seq, now_ms, log_bytes, ends = answer
     return Head(
         epoch=StoreEpoch(int(epoch)),
         version=int(version),
@@ -73,7 +73,7 @@ def read_head(answer: Sequence[Any]) -> Head:
         now_ms=int(now_ms),
         log_bytes=int(log_bytes),
         ends=_lanes(ends),
-        run_id=run_id.decode(),
+        run_id=run_id,
     )
 
 

@@ -34,7 +34,7 @@ from mars.adapters.memory.source import MemorySource
 from mars.adapters.memory.source_rows import MemorySourceRows
 from mars.adapters.result_rows import lowest_first, newest_rows
 from mars.definitions import FileHistory, HistoryFile, TaskDefinition
-from mars.errors import Rejected, Unavailable
+from mars.errors import Rejected, TopicRefused, Unavailable
 from mars.kernel import decode, map_batch
 from mars.plan import Plan, Stream
 from mars.ports import (
@@ -145,6 +145,11 @@ class TwinAdmin:
         if topic not in self._kafka.topics:
             self._kafka.make_topic(topic, partitions)
         return self._kafka.topics[topic]
+
+    def ensure_outputs(
+        self, topics: Iterable[Topic], partitions: int
+    ) -> dict[Topic, TopicInfo | TopicRefused]:
+        return {topic: self.ensure_output(topic, partitions) for topic in topics}
 
     def ends(self, topic: Topic) -> dict[int, int]:
         self._kafka.server.reach()

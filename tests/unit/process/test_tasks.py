@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from mars.adapters.memory.registry import MemoryRegistry
 from mars.definitions import TaskState
 from mars.errors import TopicRefused
+from mars.ports import TopicInfo
 from mars.process.tasks import TaskSource
-from mars.types import TaskName
+from mars.types import TaskName, Topic
 from tests.contracts.test_registry import definition
 
 REFUSED = "mars.results.refused"
 
 
-def partitions(topic: str) -> int:
-    """Of every topic but one, which Kafka does not let us have."""
-    if topic == REFUSED:
-        raise TopicRefused(topic, "the user may not do this")
-    return 3
+def outputs(topics: Iterable[Topic]) -> dict[Topic, TopicInfo | TopicRefused]:
+    """Every topic but one, which Kafka does not let us have."""
+    refused = TopicRefused(REFUSED, "the user may not do this")
+    return {topic: refused if topic == REFUSED else TopicInfo("id", 3) for topic in topics}
 
 
 def test_a_task_whose_output_topic_is_refused_fails_alone_and_says_which() -> None:
     registry = MemoryRegistry()
     for name in ("good", "refused"):
         assert registry.create_task(definition(name))
-    source = TaskSource(registry, "default", partitions)
+    source = TaskSource(registry, "default", outputs)
 
     tasks = source.poll()
 

@@ -1,12 +1,11 @@
 #!lua flags=no-writes
--- head, version 4: one consistent look at a task.
+-- head, version 5: one consistent look at a task.
 --
 -- KEYS   1 meta   2 offsets   3 marks   4 idle   5 seq   6 bytes   7 ends (see append.lua)
 -- ARGV   none
 -- Answers   nil where there is no such task, else
 --   epoch, version, active (1 or 0), [lane, offset ...], [lane, mark ...], [leased lane ...],
---   seq, this server's clock in ms, bytes, [lane, end ...], the run id: of the server, and of its
---   history (see connection.py)
+--   seq, this server's clock in ms, bytes, [lane, end ...]
 
 local meta = redis.call('HMGET', KEYS[1], 'epoch', 'version', 'active')
 if not meta[1] then return false end
@@ -17,7 +16,6 @@ local leases, leased = redis.call('HGETALL', KEYS[4]), {}
 for i = 1, #leases, 2 do
   if tonumber(leases[i + 1]) > now_ms then leased[#leased + 1] = leases[i] end
 end
-local server = redis.call('INFO', 'server', 'replication')
 return {
   meta[1],
   meta[2],
@@ -29,5 +27,4 @@ return {
   string.format('%.0f', now_ms),
   redis.call('GET', KEYS[6]) or '0',
   redis.call('HGETALL', KEYS[7]),
-  string.match(server, 'run_id:(%x+)') .. string.match(server, 'master_replid:(%x+)'),
 }
