@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fastapi import Depends, FastAPI
+from fastapi.telemetry import TelemetryConfig
 from fastapi_offline import FastAPIOffline
 
 from api import documenting, errors
@@ -28,6 +29,10 @@ Exact windowed statistics over Kafka streams: declare a stream, register a task 
 exact row per group and window from Kafka, or here. Times are epoch milliseconds. Errors are
 problem documents (RFC 9457)."""
 
+NO_TELEMETRY = TelemetryConfig(tracing=False, metrics=False, logs=False, auto_configure=False)
+"""Mars has its own figures and logs. The framework's would send requests and errors, as they are,
+wherever the environment says."""
+
 
 def create_app(
     services: Services, *, version: str, body_bytes_max: int, stopping: Stopping | None = None
@@ -39,6 +44,7 @@ def create_app(
         description=DESCRIPTION,
         redoc_url=None,
         redirect_slashes=False,
+        telemetry=NO_TELEMETRY,
         openapi_tags=[
             {"name": "streams", "description": "Kafka topics with declared fields"},
             {"name": "tasks", "description": "registered queries"},

@@ -14,7 +14,7 @@ async def known_only(request: Request) -> None:
 
     Of the interface only: probes and scrapers have parameters of their own.
     """
-    if not request.url.path.startswith("/v1/"):
+    if not (request.scope["query_string"] and request.scope["path"].startswith("/v1/")):
         return
     route: APIRoute = request.scope["route"]
     names = [each.alias for each in route.dependant.query_params]

@@ -69,8 +69,9 @@ class MetricService:
     def of_others(self) -> Iterator[Metric]:
         """What is not by task, as of now."""
         missing = Missing(self._health.away())
+        assigned = missing.begin("zookeeper", self._ports.coordinator.assignment)
         members = self._cluster.members(missing)
-        assignment = missing.ask("zookeeper", self._ports.coordinator.assignment)
+        assignment = assigned()
         if "zookeeper" not in missing.services:
             yield _counts(members)
         balance = balance_of(members)

@@ -91,12 +91,18 @@ class ProgressTail:
         Unavailable.
         """
         written = self._log.written(self._all())
-        for _ in range(SETTLE_LOOKS_MAX):
+        looks = 0
+        while not self._has_read(written):
+            if looks == SETTLE_LOOKS_MAX:
+                return False
+            if looks:
+                sleep(SETTLE_PAUSE_S)
             self.look()
-            if all(self._next.get(bucket, 0) >= end for bucket, end in written.items()):
-                return True
-            sleep(SETTLE_PAUSE_S)
-        return False
+            looks += 1
+        return True
+
+    def _has_read(self, ends: Mapping[Bucket, int]) -> bool:
+        return all(self._next.get(bucket, 0) >= end for bucket, end in ends.items())
 
     def ledger(self, task: TaskDefinition) -> Ledger:
         """Where the task's rows went, over all its versions; it balances at any moment."""

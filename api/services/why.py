@@ -45,7 +45,7 @@ SAMPLES_MAX = 20
 
 
 class _Members(NamedTuple):
-    """Who is alive, and which buckets they have.
+    """Who is alive.
 
     `bulk` maps the task's history, or what it is behind: of several, the longest alive.
     """
@@ -53,10 +53,9 @@ class _Members(NamedTuple):
     mappers: Mapping[MemberId, MemberInfo]
     reducers: Mapping[MemberId, MemberInfo]
     bulk: MemberId | None
-    assignment: Assignment | None
 
 
-NOBODY = _Members({}, {}, None, None)
+NOBODY = _Members({}, {}, None)
 
 
 class WhyService:
@@ -104,10 +103,12 @@ class WhyService:
         ends = missing.begin("kafka", lambda: ports.admin.ends(topic))
         dead = missing.begin("kafka", lambda: ports.dead.recent(name, SAMPLES_MAX))
         members = missing.begin("zookeeper", lambda: self._members(definition))
+        assigned = missing.begin("zookeeper", ports.coordinator.assignment)
         head = missing.ask("redis", lambda: ports.log.head([name]).get(name))
         drafts = missing.ask("redis", lambda: self._drafts(definition, head, buckets)) or []
         records = missing.ask("kafka", lambda: self._progress.records(definition)) or ()
-        mappers, reducers, bulk, assignment = members() or NOBODY
+        mappers, reducers, bulk = members() or NOBODY
+        assignment = assigned()
         known_ends, letters = ends() or {}, dead() or []
         found = Evidence(
             definition=definition,
@@ -159,7 +160,6 @@ class WhyService:
             roster["mapper"],
             roster["reducer"],
             min(bulk, key=lambda name: (bulk[name].started_ms, name), default=None),
-            coordinator.assignment(),
         )
 
     def _drafts(
