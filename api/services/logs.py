@@ -44,6 +44,9 @@ class LogReader:
 
     def _portions(self, task: TaskName, head: Head, buckets: int) -> Iterator[Portion]:
         numbers = [Bucket(number) for number in range(buckets)]
+        if not head.log_bytes:
+            yield dict.fromkeys(numbers, LogSlice(None, (), run_id=head.run_id))
+            return
         if head.log_bytes <= TOGETHER_BYTES_MAX:
             found = self._log.read_together(task, numbers, head.seq)
             yield dict(zip(numbers, found, strict=True))

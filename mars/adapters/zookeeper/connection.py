@@ -21,6 +21,7 @@ from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 from kazoo.security import make_digest_acl
 
+from mars.adapters.zookeeper.polling import PollingHandler
 from mars.errors import Unavailable
 from mars.settings import ZooKeeperSettings
 
@@ -290,6 +291,7 @@ def _client(settings: ZooKeeperSettings) -> KazooClient:
     return KazooClient(
         hosts=settings.hosts,
         timeout=settings.session_timeout_s,
+        handler=PollingHandler(),
         connection_retry=KazooRetry(
             max_tries=-1, delay=0.05, backoff=2, max_delay=RECONNECT_PAUSE_S_MAX
         ),
