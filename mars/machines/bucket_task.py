@@ -315,10 +315,12 @@ class BucketTask:
             (folding, folding.due(folding.reach(self._watermark(plan, folding))))
             for _version, plan, folding in self._open()
         ]
-        waiting = self.waiting
-        if not any(starts for _folding, starts in due) and not (waited and waiting):
-            self._at_rest = None if waiting else self.head
-            return None
+        if not any(starts for _folding, starts in due):
+            waiting = self.waiting
+            if not waiting:
+                self._at_rest = self.head
+            if not (waiting and waited):
+                return None
         return sum(
             folding.groups(starts) + folding.rows_to_revise() + folding.rows_ahead()
             for folding, starts in due

@@ -51,7 +51,10 @@ class TaskSource:
         registry.watch_tasks(self._changed.set)
 
     def poll(self) -> dict[TaskName, RunnableTask] | None:
-        """All tasks if any has changed since the last call, else None. May raise Unavailable."""
+        """All tasks if any has changed since the last call, else None. May raise Unavailable.
+
+        Output topics are looked for though no task has changed: somebody may have deleted one.
+        """
         now = time.monotonic()
         if not self._changed.is_set() and now - self._looked_s < LOOK_INTERVAL_S:
             return None

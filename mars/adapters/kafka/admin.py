@@ -174,8 +174,10 @@ class KafkaTopicAdmin:
         found = self._descriptions([Topic(new.topic) for new in wanted])
         refused = self._create([new for new in wanted if found[Topic(new.topic)] is None])
         return {
-            topic: _ready(refused.get(topic, there) or self._until_usable(topic))
-            for topic, there in found.items()
+            topic: there
+            if isinstance(there, TopicRefused)
+            else _info(there or self._until_usable(topic))
+            for topic, there in (found | refused).items()
         }
 
     def _until_usable(self, topic: Topic) -> TopicDescription:
@@ -314,10 +316,6 @@ def _granted(found: TopicInfo | TopicRefused) -> TopicInfo:
     if isinstance(found, TopicRefused):
         raise found
     return found
-
-
-def _ready(found: TopicDescription | TopicRefused) -> TopicInfo | TopicRefused:
-    return found if isinstance(found, TopicRefused) else _info(found)
 
 
 def _info(found: TopicDescription) -> TopicInfo:
