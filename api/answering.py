@@ -1,10 +1,14 @@
 """Equal requests that come at the same moment get one answer, made once.
 
-    requests    a   b c       d        all for the same
-    made        ├─a─────┤├─b c───┤├─d──┤
+    requests    a   b c         d             all for the same
+    made        ├─a─────┤├─b c─────┤  ├─d─────┤
 
 An answer is made after each of the requests that get it has come: nobody gets one that is older
 than the question. What is asked for must not depend on who asks.
+
+Clients that were answered together ask again nearly together. So who comes just after an answer
+waits a moment for the others, unless there are none: else the first of them would be answered
+alone, and all others would wait for two answers.
 """
 
 from __future__ import annotations
@@ -20,6 +24,9 @@ from starlette.concurrency import run_in_threadpool
 from api.turns import Turns
 
 JSON = "application/json"
+
+TOGETHER_S = 0.002
+"""How long after an answer the next one waits for those who may ask again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +47,21 @@ def rendered(answer: BaseModel, headers: Mapping[str, str] | None = None) -> Ren
     return Rendered(answer.model_dump_json(by_alias=True).encode(), headers=headers or {})
 
 
+@dataclass(slots=True)
+class _Round:
+    """One answer, and how many have asked for it."""
+
+    answer: asyncio.Task[Rendered] = field(init=False)
+    asked: int = 0
+
+
 class Answering:
     """Makes answers in threads. To be used in one event loop."""
 
     def __init__(self) -> None:
-        self._next: dict[Hashable, asyncio.Task[Rendered]] = {}
-        self._making: dict[Hashable, asyncio.Task[Rendered]] = {}
+        self._next: dict[Hashable, _Round] = {}
+        self._last: dict[Hashable, _Round] = {}
+        """What is being made, and for a moment what was made."""
 
     async def answer(
         self, question: Hashable, make: Callable[[], Rendered], turns: Turns | None = None
@@ -56,24 +72,30 @@ class Answering:
         """
         coming = self._next.get(question)
         if coming is None:
-            coming = asyncio.create_task(self._make(question, make, turns))
-            coming.add_done_callback(_heard)
-            self._next[question] = coming
+            coming = self._next[question] = _Round()
+            coming.answer = asyncio.create_task(self._make(question, make, turns))
+            coming.answer.add_done_callback(_heard)
+        coming.asked += 1
         # Others want it, too: it is made even if this one has gone.
-        return (await asyncio.shield(coming)).response()
+        return (await asyncio.shield(coming.answer)).response()
 
     async def _make(
         self, question: Hashable, make: Callable[[], Rendered], turns: Turns | None
     ) -> Rendered:
-        before = self._making.get(question)
-        if before is not None:
-            await asyncio.wait([before])
-        own = self._making[question] = self._next.pop(question)
+        last = self._last.get(question)
+        if last is not None:
+            await asyncio.wait([last.answer])
+            if last.asked > 1 or self._next[question].asked > 1:
+                await asyncio.sleep(TOGETHER_S)
+        own = self._last[question] = self._next.pop(question)
         try:
             return await (run_in_threadpool(make) if turns is None else turns.take(make))
         finally:
-            if self._making.get(question) is own:
-                del self._making[question]
+            asyncio.get_running_loop().call_later(TOGETHER_S, self._forget, question, own)
+
+    def _forget(self, question: Hashable, made: _Round) -> None:
+        if self._last.get(question) is made:
+            del self._last[question]
 
 
 def _heard(made: asyncio.Task[Rendered]) -> None:

@@ -91,6 +91,12 @@ async def asked(answering: Answering, work: Work, question: str, times: int) -> 
     return [bytes(one.body) for one in await asyncio.gather(*answers)]
 
 
+async def until_forgotten(answering: Answering) -> None:
+    async with asyncio.timeout(30):
+        while answering._next or answering._last:
+            await asyncio.sleep(0.001)
+
+
 def test_equal_requests_get_one_answer_that_is_made_after_they_came() -> None:
     async def run() -> tuple[list[bytes], list[bytes]]:
         answering, work = Answering(), Work()
@@ -145,8 +151,35 @@ def test_an_answer_is_made_for_the_others_when_who_asked_first_has_gone() -> Non
         first.cancel()
         work.go_on.release()
         (found,) = await second
-        assert answering._next == {}
-        assert answering._making == {}
+        await until_forgotten(answering)
         return found
 
     assert asyncio.run(run()) == b"1"
+
+
+def test_who_were_answered_together_and_ask_again_one_by_one_are_answered_together() -> None:
+    async def run() -> list[bytes]:
+        answering, work = Answering(), Work()
+        work.go_on.release(2 * ASKING)
+        await asked(answering, work, "a", ASKING)
+        again = [asyncio.create_task(asked(answering, work, "a", 1))]
+        for _ in range(ASKING - 1):
+            await asyncio.sleep(0)
+            again.append(asyncio.create_task(asked(answering, work, "a", 1)))
+        return [body for one in again for body in await one]
+
+    assert asyncio.run(run()) == [b"2"] * ASKING
+
+
+def test_who_asks_alone_again_and_again_waits_for_nobody() -> None:
+    async def run() -> None:
+        answering, work = Answering(), Work()
+        work.go_on.release(2)
+        await asked(answering, work, "a", 1)
+        again = asyncio.create_task(asked(answering, work, "a", 1))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not answering._next
+        await again
+
+    asyncio.run(run())
