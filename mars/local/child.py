@@ -83,14 +83,16 @@ class Child:
     def _spawn(self) -> subprocess.Popen[bytes]:
         leash = [sys.executable, "-I", "-S", str(_LEASH), str(os.getpid())]
         with self.log.open("ab") as output:
-            # A session of its own: Ctrl-C in a terminal reaches us, and we stop it in order.
+            # A group of its own: Ctrl-C in a terminal reaches us, and we stop it in order. Not a
+            # session: Linux shares processors out between sessions first, and where several of
+            # ours had many threads, a short one waited a third of a second (docs/performance.md).
             return subprocess.Popen(
                 [*leash, *self.command()],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env=self.environment(),
-                start_new_session=True,
+                process_group=0,
             )
 
     def wait_ready(self, within_s: float) -> None:

@@ -126,7 +126,8 @@ def test_a_child_does_not_take_the_signals_of_our_terminal(script: Make) -> None
     child = script()
     child.start()
     assert child.pid is not None
-    assert os.getpgid(child.pid) != os.getpgid(0)
+    assert os.getpgid(child.pid) == child.pid
+    assert os.getsid(child.pid) == os.getsid(0)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends children with their parent")
