@@ -10,6 +10,7 @@ from confluent_kafka.admin import ClusterMetadata
 
 from mars.adapters.kafka import consuming, deafness, slices, source
 from mars.adapters.kafka.config import Properties
+from mars.adapters.kafka.reading import SliceConsumer
 
 
 class GoesDeaf(Consumer):
@@ -39,14 +40,19 @@ class GoesDeaf(Consumer):
         return super().list_topics(topic, timeout)
 
 
+class _SlicesGoDeaf(GoesDeaf, SliceConsumer):
+    """The same of those that read stretches."""
+
+
 @pytest.fixture
 def goes_deaf(monkeypatch: pytest.MonkeyPatch) -> type[GoesDeaf]:
     """In the place of all consumers that notice it, which they do within some seconds."""
     monkeypatch.setattr(GoesDeaf, "deaf", set())
     monkeypatch.setattr(GoesDeaf, "cut_off", set())
     monkeypatch.setattr(GoesDeaf, "made", [])
-    for module in (consuming, slices, source):
+    for module in (consuming, source):
         monkeypatch.setattr(module, "Consumer", GoesDeaf)
+    monkeypatch.setattr(slices, "SliceConsumer", _SlicesGoDeaf)
     monkeypatch.setattr(deafness, "DEAF_S", 1.0)
     monkeypatch.setattr(slices, "SILENCE_S", 1.0)
     return GoesDeaf

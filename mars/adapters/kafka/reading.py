@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
-from mars.adapters.kafka.config import slice_reader_properties
+from mars.adapters.kafka.config import Properties, slice_reader_properties
 from mars.adapters.kafka.errors import PARTITION_EOF, configured, translated
 from mars.adapters.kafka.rows import bytes_of, headers_of
 from mars.errors import Unavailable
@@ -28,6 +28,9 @@ BATCH_MAX = 10_000
 
 WAIT_S = 0.1
 """How long one call to the client library waits where nothing has come yet."""
+
+HEARD_S = 300.0
+"""How long a consumer has heard of a topic; it forgets it after `metadata.max.age.ms`, 900 s."""
 
 CONSUMERS_KEPT = 4
 """Idle ones; each holds some threads and a connection for each broker."""
@@ -52,16 +55,37 @@ class Record:
     end: bool
 
 
+class SliceConsumer(Consumer):
+    """A consumer that is kept, and reads stretches of one topic after the other."""
+
+    def __init__(self, properties: Properties) -> None:
+        super().__init__(properties)
+        self._heard_s: dict[str, float] = {}
+
+    def read_from(self, topic: str, firsts: Mapping[int, int], timeout_s: float) -> None:
+        """Assign these partitions, from these offsets on. Raises KafkaException.
+
+        Who leads them it looks for once a second, unless it has heard of the topic before: so it
+        asks for the topic first. A claim reads of the topics of all tasks: that were minutes.
+        """
+        now_s = time.monotonic()
+        if now_s - self._heard_s.get(topic, -HEARD_S) >= HEARD_S:
+            self.list_topics(topic, timeout_s)
+            lately = {one: at for one, at in self._heard_s.items() if now_s - at < HEARD_S}
+            self._heard_s = {**lately, topic: now_s}
+        self.assign([TopicPartition(topic, part, first) for part, first in firsts.items()])
+
+
 class Readers:
     """Consumers outside of any group, of committed records only. Safe for threads."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._lock = threading.Lock()
-        self._idle: list[Consumer] = []
+        self._idle: list[SliceConsumer] = []
 
     @contextmanager
-    def one(self) -> Iterator[Consumer]:
+    def one(self) -> Iterator[SliceConsumer]:
         """A consumer for one call; after an error it is not used again. Raises Unavailable."""
         consumer = self._taken()
         try:
@@ -72,14 +96,14 @@ class Readers:
             raise
         self._give_back(consumer)
 
-    def _taken(self) -> Consumer:
+    def _taken(self) -> SliceConsumer:
         with self._lock:
             if self._idle:
                 return self._idle.pop()
         with configured():
-            return Consumer(slice_reader_properties(self._settings, READER))
+            return SliceConsumer(slice_reader_properties(self._settings, READER))
 
-    def _give_back(self, consumer: Consumer) -> None:
+    def _give_back(self, consumer: SliceConsumer) -> None:
         with self._lock:
             if len(self._idle) < CONSUMERS_KEPT:
                 self._idle.append(consumer)
@@ -87,12 +111,13 @@ class Readers:
         consumer.close()
 
 
-def read(consumer: Consumer, topic: Topic, spans: Spans) -> Generator[Record, None, None]:
+def read(consumer: SliceConsumer, topic: Topic, spans: Spans) -> Generator[Record, None, None]:
     """The committed messages of each partition in `[first, high)`, until all are read."""
-    left = {partition for partition, (first, high) in spans.items() if first < high}
-    if not left:
+    firsts = {partition: first for partition, (first, high) in spans.items() if first < high}
+    if not firsts:
         return
-    consumer.assign([TopicPartition(topic, partition, spans[partition][0]) for partition in left])
+    consumer.read_from(topic, firsts, READ_TIMEOUT_S)
+    left = set(firsts)
     deadline = time.monotonic() + READ_TIMEOUT_S
     try:
         while left:

@@ -13,10 +13,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer
-
 from mars.adapters.kafka.admin import KafkaTopicAdmin, TopicBounds
-from mars.adapters.kafka.reading import Readers, Record, Spans, read
+from mars.adapters.kafka.reading import Readers, Record, SliceConsumer, Spans, read
 from mars.adapters.kafka.rows import committed_row
 from mars.adapters.result_rows import firsts_of, lowest_first, newest_rows
 from mars.ports import CommittedRow, RecentRows
@@ -126,7 +124,9 @@ class NewestResults:
 class _Scan:
     """Looks through the newest messages of all partitions, further and further back."""
 
-    def __init__(self, consumer: Consumer, topic: Topic, task: TaskName, bounds: Spans) -> None:
+    def __init__(
+        self, consumer: SliceConsumer, topic: Topic, task: TaskName, bounds: Spans
+    ) -> None:
         self._consumer = consumer
         self._topic = topic
         self._task = task.encode()

@@ -17,7 +17,7 @@ from mars.adapters.kafka.admin import KafkaTopicAdmin, TopicBounds
 from mars.adapters.kafka.config import lone_reader_properties
 from mars.adapters.kafka.errors import configured, translated
 from mars.adapters.kafka.names import Names
-from mars.adapters.kafka.reading import READER, Readers, consume, read
+from mars.adapters.kafka.reading import READER, Readers, SliceConsumer, consume, read
 from mars.adapters.kafka.recent import NewestResults, row_of
 from mars.adapters.kafka.rows import dead_letter, wanted_letter
 from mars.errors import Unavailable
@@ -162,7 +162,7 @@ class _Pages:
     """Reads `mars.dead` one partition after the other."""
 
     def __init__(
-        self, consumer: Consumer, topic: Topic, bounds: TopicBounds, after: Mapping[int, int]
+        self, consumer: SliceConsumer, topic: Topic, bounds: TopicBounds, after: Mapping[int, int]
     ) -> None:
         self._consumer = consumer
         self._topic = topic

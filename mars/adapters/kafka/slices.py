@@ -7,11 +7,11 @@ import time
 from collections.abc import Generator, Iterator, Mapping
 from typing import cast
 
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Consumer, Message
 
 from mars.adapters.kafka.config import slice_reader_properties
 from mars.adapters.kafka.errors import PARTITION_EOF, configured, translated, unavailable
-from mars.adapters.kafka.reading import Spans
+from mars.adapters.kafka.reading import SliceConsumer, Spans
 from mars.errors import Unavailable
 from mars.settings import Settings
 from mars.types import Topic
@@ -31,7 +31,7 @@ class SliceReader:
 
     def __init__(self, settings: Settings, member: str, *, committed: bool = True) -> None:
         self._properties = slice_reader_properties(settings, member, committed=committed)
-        self._consumer: Consumer | None = None
+        self._consumer: SliceConsumer | None = None
         self._lock = threading.Lock()
 
     def read(
@@ -56,7 +56,7 @@ class SliceReader:
             consumer = self._opened()
             try:
                 with translated():
-                    consumer.assign([TopicPartition(topic, one, spans[one][0]) for one in ends])
+                    consumer.read_from(topic, {one: spans[one][0] for one in ends}, SILENCE_S)
                 yield from _portions(consumer, ends)
             except Unavailable:
                 self._discard()
@@ -78,10 +78,10 @@ class SliceReader:
             with translated():
                 consumer.close()
 
-    def _opened(self) -> Consumer:
+    def _opened(self) -> SliceConsumer:
         if self._consumer is None:
             with configured():
-                self._consumer = Consumer(self._properties)
+                self._consumer = SliceConsumer(self._properties)
         return self._consumer
 
 
