@@ -65,8 +65,8 @@ class SliceConsumer(Consumer):
     def read_from(self, topic: str, firsts: Mapping[int, int], timeout_s: float) -> None:
         """Assign these partitions, from these offsets on. Raises KafkaException.
 
-        Who leads them it looks for once a second, unless it has heard of the topic before: so it
-        asks for the topic first. A claim reads of the topics of all tasks: that were minutes.
+        The client looks once a second for who leads partitions of a topic that is new to it, but
+        at once where it is asked for that topic. A claim reads of the topics of all tasks.
         """
         now_s = time.monotonic()
         if now_s - self._heard_s.get(topic, -HEARD_S) >= HEARD_S:
