@@ -51,7 +51,7 @@ def rendered(answer: BaseModel, headers: Mapping[str, str] | None = None) -> Ren
 class _Round:
     """One answer, and how many have asked for it."""
 
-    answer: asyncio.Task[Rendered] = field(init=False)
+    answer: asyncio.Task[Rendered]
     asked: int = 0
 
 
@@ -72,9 +72,9 @@ class Answering:
         """
         coming = self._next.get(question)
         if coming is None:
-            coming = self._next[question] = _Round()
-            coming.answer = asyncio.create_task(self._make(question, make, turns))
+            coming = _Round(asyncio.create_task(self._make(question, make, turns)))
             coming.answer.add_done_callback(_heard)
+            self._next[question] = coming
         coming.asked += 1
         # Others want it, too: it is made even if this one has gone.
         return (await asyncio.shield(coming.answer)).response()

@@ -84,8 +84,8 @@ class Child:
         leash = [sys.executable, "-I", "-S", str(_LEASH), str(os.getpid())]
         with self.log.open("ab") as output:
             # A group of its own: Ctrl-C in a terminal reaches us, and we stop it in order. Not a
-            # session: Linux shares processors out between sessions first, and where several of
-            # ours had many threads, a short one waited a third of a second (docs/performance.md).
+            # session: Linux shares processors out between sessions first, and one that seldom
+            # runs waited up to a third of a second beside busy ones (docs/performance.md).
             return subprocess.Popen(
                 [*leash, *self.command()],
                 stdin=subprocess.DEVNULL,

@@ -157,6 +157,13 @@ def test_an_answer_is_made_for_the_others_when_who_asked_first_has_gone() -> Non
     assert asyncio.run(run()) == b"1"
 
 
+@pytest.fixture
+def long_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow the machine is, who asks again does so within that time."""
+    monkeypatch.setattr("api.answering.TOGETHER_S", 1.0)
+
+
+@pytest.mark.usefixtures("long_together")
 def test_who_were_answered_together_and_ask_again_one_by_one_are_answered_together() -> None:
     async def run() -> list[bytes]:
         answering, work = Answering(), Work()
@@ -171,6 +178,7 @@ def test_who_were_answered_together_and_ask_again_one_by_one_are_answered_togeth
     assert asyncio.run(run()) == [b"2"] * ASKING
 
 
+@pytest.mark.usefixtures("long_together")
 def test_who_asks_alone_again_and_again_waits_for_nobody() -> None:
     async def run() -> None:
         answering, work = Answering(), Work()
