@@ -132,6 +132,14 @@ class _TransactionalId:
     """Those that the transaction under way wrote to."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Loss:
+    """Markers that will not be written: in which partitions, and of which transactions."""
+
+    where: Callable[[MemoryPartition], bool]
+    outcome: Outcome | None
+
+
 class MemoryBroker:
     """All topics, transactional ids and consumer groups; `clock` gives epoch ms."""
 
@@ -141,7 +149,7 @@ class MemoryBroker:
         self.groups: dict[str, MemoryGroup] = {}
         self._ids: dict[str, _TransactionalId] = {}
         self._delayed: list[tuple[str, int]] = []
-        self._loses_marker: Callable[[MemoryPartition], bool] | None = None
+        self._losses: list[_Loss] = []
         self._made = itertools.count(1)
 
     # ----------------------------------------------------------------------------------- topics
@@ -208,13 +216,21 @@ class MemoryBroker:
         if target not in known.partitions:
             known.partitions.append(target)
 
-    def lose_markers(self, where: Callable[[MemoryPartition], bool] = lambda _each: True) -> None:
-        """Let the next transaction that ends do so without markers in some partitions.
+    def lose_markers(
+        self,
+        where: Callable[[MemoryPartition], bool] = lambda _each: True,
+        *,
+        times: int = 1,
+        outcome: Outcome | None = None,
+    ) -> None:
+        """Let the next transactions that end do so without markers in some partitions.
 
         So does a broker that was killed between the decision and the markers, and takes partitions
-        without a leader for deleted ones when it is back.
+        without a leader for deleted ones when it is back. It befalls the next `times` that end, by
+        whatever decides them (a commit, an abort, the init of a newer producer), with an `outcome`
+        only those that are to end so. A further call takes the place of what is left of the last.
         """
-        self._loses_marker = where
+        self._losses = [_Loss(where, outcome)] * times
 
     def finish(self, transactional_id: str, epoch: int, outcome: Outcome) -> None:
         """EndTxn. Raises ProducerFenced."""
@@ -240,11 +256,17 @@ class MemoryBroker:
     def _finish(self, transactional_id: str, known: _TransactionalId, outcome: Outcome) -> None:
         if not known.partitions:
             return
-        loses, self._loses_marker = self._loses_marker, None
+        loss = self._loss_of(outcome)
         for partition in known.partitions:
-            if loses is None or not loses(partition):
+            if loss is None or not loss.where(partition):
                 partition.mark(transactional_id, outcome)
         known.partitions = []
+
+    def _loss_of(self, outcome: Outcome) -> _Loss | None:
+        """What is to be lost of a transaction that ends now, if anything."""
+        if not self._losses or self._losses[0].outcome not in (None, outcome):
+            return None
+        return self._losses.pop(0)
 
     # ----------------------------------------------------------------------------------- groups
 
