@@ -10,11 +10,20 @@ import itertools
 import socket
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from mars.adapters.kafka.names import Names
+import pytest
+
+from mars.adapters.kafka.names import Names, Place
+from mars.adapters.kafka.transaction import (
+    SETTLING_KEY,
+    BucketTransaction,
+    Span,
+    settling_headers,
+)
+from mars.adapters.memory.broker import Outcome
 from mars.local.network import HOST
 from mars.types import Topic
 from tests.contracts.kafka_servers import STEP_S, Cluster, KafkaCluster, MemoryCluster
@@ -81,6 +90,51 @@ def hang_of(cluster: Cluster) -> Hang:
         return MemoryHang(cluster)
     assert isinstance(cluster, KafkaCluster)
     return KafkaHang(cluster.names, int(cluster.bootstrap.rpartition(":")[2]))
+
+
+def lose_settling_aborts(
+    cluster: Cluster, hang: Hang, times: int, patch: pytest.MonkeyPatch
+) -> None:
+    """The next aborts that are to end what hangs have no markers: their records hang, too."""
+    if isinstance(cluster, MemoryCluster):
+        cluster.broker.lose_markers(times=times, outcome=Outcome.ABORTED)
+        return
+    assert isinstance(cluster, KafkaCluster)
+    admin = cluster.admin()
+    settle, left = BucketTransaction.settle, itertools.count(times, -1)
+
+    def settling(self: BucketTransaction, places: Iterable[Place]) -> dict[Place, Span]:
+        if next(left) <= 0:
+            return settle(self, places)
+        written = {}
+        for topic, partition in places:
+            hang(topic, partition, [Row(b"", SETTLING_KEY, settling_headers(BUCKET))])
+            # That is the last record there: in these tests nobody else writes.
+            offset = admin.written_end(topic, partition) - 1
+            written[topic, partition] = Span(offset, offset)
+        return written
+
+    patch.setattr(BucketTransaction, "settle", settling)
+
+
+def lose_drafts_abort(
+    cluster: Cluster, hang: Hang, output: Topic, rows: Sequence[Row], patch: pytest.MonkeyPatch
+) -> None:
+    """The abort of a draft with these rows, all in one partition, has no marker there.
+
+    A real broker writes the marker, and then has the rows once more, which hang.
+    """
+    if isinstance(cluster, MemoryCluster):
+        cluster.broker.lose_markers(outcome=Outcome.ABORTED)
+        return
+    abort, drafted = BucketTransaction.abort, [rows]
+
+    def aborting(self: BucketTransaction) -> None:
+        abort(self)
+        if drafted:
+            hang(output, 0, drafted.pop())
+
+    patch.setattr(BucketTransaction, "abort", aborting)
 
 
 def _init(connection: socket.socket, transactional_id: str) -> tuple[int, int] | None:

@@ -7,17 +7,27 @@ from dataclasses import replace
 
 import pytest
 
+from mars.adapters.kafka.hanging import SETTLES_MAX
 from mars.adapters.kafka.wire import encode_progress, state_key
 from mars.codec.result_headers import BUCKET as BUCKET_HEADER
 from mars.codec.result_headers import number
+from mars.errors import Interrupted
 from mars.local.servers import KafkaServer
 from mars.ports import Progress, ProgressRecord, References, Transaction
 from mars.types import Topic
 from tests.conftest import missing_kafka, need
-from tests.contracts.hanging import UNVERIFIED, Hang, Row, hang_of
+from tests.contracts.hanging import (
+    UNVERIFIED,
+    Hang,
+    Row,
+    hang_of,
+    lose_drafts_abort,
+    lose_settling_aborts,
+)
 from tests.contracts.kafka_servers import BUCKETS, Cluster, KafkaCluster, MemoryCluster
 from tests.contracts.transactions import (
     BUCKET,
+    OTHER_TASK,
     TASK,
     Rows,
     claim,
@@ -26,6 +36,7 @@ from tests.contracts.transactions import (
     progress,
     saving,
     transaction,
+    visible,
 )
 from tests.contracts.waiting import READY_WITHIN_S, started
 
@@ -59,6 +70,14 @@ def hang(cluster: Cluster) -> Hang:
 @pytest.fixture
 def output(cluster: Cluster) -> Topic:
     return cluster.topic(1)
+
+
+def written_end(cluster: Cluster, topic: Topic) -> int:
+    """Behind the last record of the topic's first partition, committed or not."""
+    if isinstance(cluster, MemoryCluster):
+        return cluster.broker.partition(topic, 0).end
+    assert isinstance(cluster, KafkaCluster)
+    return cluster.admin().written_end(topic, 0)
 
 
 def hung_rows(hang: Hang, output: Topic, values: list[bytes], emit: int = 1) -> Progress:
@@ -217,3 +236,105 @@ def test_references_without_progress_never_come_to_light(cluster: Cluster, hang:
     sink = cluster.sink()
     sink.commit(transaction(1, dead=(b"bad",)), own(sink).next)
     assert committed(cluster, dead, partition) == [b"bad"]
+
+
+# ------------------------------------------------------------- aborts that lose their markers, too
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_rows_that_outlive_the_abort_that_settles_never_come_to_light(
+    cluster: Cluster, hang: Hang, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    outputs = [cluster.topic(1), cluster.topic(1)]
+    for output in outputs:
+        hung_rows(hang, output, [b"never", b"never"])
+    sink = cluster.sink()
+    position = own(sink).next
+    lose_settling_aborts(cluster, hang, times, monkeypatch)
+    rows = Rows(outputs[0], [[b"a"]]), Rows(outputs[1], [[b"b"]], task=OTHER_TASK)
+    sink.commit(transaction(1, *rows), position)
+    assert [committed(cluster, output) for output in outputs] == [[b"a"], [b"b"]]
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_saved_panes_that_outlive_the_abort_that_settles_never_come_to_light(
+    cluster: Cluster, hang: Hang, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    state = cluster.names.state
+    hang(state, BUCKET, [Row(b"never", state_key(TASK, 1, BUCKET, 2))])
+    sink = cluster.sink()
+    position = own(sink).next
+    lose_settling_aborts(cluster, hang, times, monkeypatch)
+    sink.commit(saving(1, (b"one", b"two")), position)
+    assert committed(cluster, state, BUCKET) == [b"one", b"two"]
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_references_that_outlive_the_abort_that_settles_never_come_to_light(
+    cluster: Cluster, hang: Hang, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    dead = cluster.names.dead
+    partition = BUCKET % len(cluster.admin().ends(dead))
+    hang(dead, partition, [Row(b"never", None, ((BUCKET_HEADER, number(BUCKET)),))])
+    lose_settling_aborts(cluster, hang, times, monkeypatch)
+    sink = cluster.sink()
+    sink.commit(transaction(1, dead=(b"bad",)), own(sink).next)
+    assert committed(cluster, dead, partition) == [b"bad"]
+
+
+@pytest.mark.parametrize("times", [0, 1, 2])
+@pytest.mark.parametrize("again", [False, True], ids=["a commit", "a draft and its commit"])
+def test_a_draft_that_hangs_after_it_was_taken_back_never_comes_to_light(
+    cluster: Cluster,
+    hang: Hang,
+    output: Topic,
+    monkeypatch: pytest.MonkeyPatch,
+    times: int,
+    again: bool,
+) -> None:
+    sink = cluster.sink()
+    position = own(sink).next
+    (drafted,) = transaction(1, Rows(output, [[b"never"]])).results
+    sink.draft(BUCKET, (drafted,), position)
+    rows = [Row(b"never", b"[0]", drafted.headers)]
+    lose_drafts_abort(cluster, hang, output, rows, monkeypatch)
+    sink.draft(BUCKET, (), position)
+    assert cluster.admin().ends(output)[0] < written_end(cluster, output)
+    lose_settling_aborts(cluster, hang, times, monkeypatch)
+    due = transaction(1, Rows(output, [[b"a"]]))
+    if again:
+        sink.draft(BUCKET, due.results, position)
+    sink.commit(due, position)
+    assert committed(cluster, output) == [b"a"]
+
+
+def test_rows_that_outlive_each_abort_are_ended_by_the_next_claim(
+    cluster: Cluster, hang: Hang, output: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hung_rows(hang, output, [b"never"])
+    sink = cluster.sink()
+    position = own(sink).next
+    lose_settling_aborts(cluster, hang, SETTLES_MAX, monkeypatch)
+    with pytest.raises(Interrupted, match="an abort had no effect"):
+        sink.commit(transaction(1, Rows(output, [[b"a"]])), position)
+    assert visible(cluster, output) == []
+    sink.commit(transaction(1, Rows(output, [[b"a"]])), own(sink).next)
+    assert committed(cluster, output) == [b"a"]
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_behind_the_open_transaction_of_others_an_abort_is_known_by_its_offset(
+    cluster: Cluster, hang: Hang, output: Topic, monkeypatch: pytest.MonkeyPatch, lost: int
+) -> None:
+    hiding = cluster.writer()
+    hiding.write(output, 0, [b"theirs"])
+    hung_rows(hang, output, [b"never"])
+    sink = cluster.sink()
+    position = own(sink).next
+    lose_settling_aborts(cluster, hang, lost, monkeypatch)
+    sink.commit(transaction(1, Rows(output, [[b"a"]])), position)
+    # Theirs, what hung, a settling record for each abort, one marker, the row and its marker.
+    assert written_end(cluster, output) == 2 + (lost + 1) + 1 + 2
+    assert visible(cluster, output) == []
+    hiding.abort()
+    assert committed(cluster, output) == [b"a"]

@@ -15,7 +15,7 @@ from mars.adapters.kafka.restoring import Kept
 from mars.adapters.memory.broker import MemoryBroker, MemoryPartition, MemoryProducer
 from mars.adapters.memory.sink import Crash, MemoryLook, MemorySink
 from mars.errors import Interrupted
-from mars.ports import Claimed, Progress, Transaction
+from mars.ports import Claimed, Progress, ResultBatch, Transaction
 from mars.types import Bucket, Topic
 from tests.contracts.kafka_servers import BUCKETS, MemoryCluster
 from tests.contracts.transactions import BUCKET, OTHER_TASK, Rows, claim, own, saving, visible
@@ -34,7 +34,7 @@ CLAIMS_MAX = 5
 
 
 class BreakingSink(MemorySink):
-    """Something happens at one of the commits it makes."""
+    """Something happens at one of the commits and aborts it makes."""
 
     def __init__(self, broker: MemoryBroker, at: int, what: Callable[[MemorySink], None]) -> None:
         super().__init__(broker)
@@ -42,10 +42,17 @@ class BreakingSink(MemorySink):
         self._what = what
 
     def _commit(self, producer: MemoryProducer, bucket: Bucket) -> None:
+        self._count_down()
+        super()._commit(producer, bucket)
+
+    def _abort(self, producer: MemoryProducer, bucket: Bucket) -> None:
+        self._count_down()
+        super()._abort(producer, bucket)
+
+    def _count_down(self) -> None:
         self._countdown -= 1
         if self._countdown == 0:
             self._what(self)
-        super()._commit(producer, bucket)
 
 
 class Case:
@@ -85,6 +92,11 @@ class Case:
             progress=(replace(first, snapshot=state.progress[0].snapshot), second),
             snapshots=state.snapshots,
         )
+
+    def never(self) -> tuple[ResultBatch, ...]:
+        """Rows for a draft that is taken back."""
+        rows = Rows(self.output, [[b"never"]])
+        return emitting(3, rows, Rows(self.other, [[b"never"]], task=OTHER_TASK)).results
 
     def emitted(self, records: tuple[object, ...]) -> dict[str, Progress]:
         return {record.task: record for record in records if isinstance(record, Progress)}
@@ -147,7 +159,19 @@ def aborting_and_losing_all(sink: MemorySink) -> None:
     losing_all(sink)
 
 
-BLOWS = [None, aborting, unanswered, losing_all, losing_all_unanswered, aborting_and_losing_all]
+def losing_all_twice(sink: MemorySink) -> None:
+    sink._broker.lose_markers(times=2)
+
+
+BLOWS = [
+    None,
+    aborting,
+    unanswered,
+    losing_all,
+    losing_all_unanswered,
+    losing_all_twice,
+    aborting_and_losing_all,
+]
 
 
 @pytest.mark.parametrize("lost", SUBSETS, ids=lambda lost: "-".join(sorted(lost)))
@@ -155,8 +179,9 @@ BLOWS = [None, aborting, unanswered, losing_all, losing_all_unanswered, aborting
 def test_whatever_markers_are_lost_and_whatever_breaks_then_all_or_nothing_is_seen_once(
     lost: frozenset[str], committing: bool
 ) -> None:
-    # The blows fall on the claim (1), on what restores (2), on the claim after it, and so on.
-    for blow, at in product(BLOWS, (1, 2, 3)):
+    # The blows fall on the claim (1), on the abort that settles there, on what restores, and on the
+    # abort that settles before a draft, or on the claim after a broken one and the same again.
+    for blow, at in product(BLOWS, (1, 2, 3, 4)):
         case = Case()
         first = case.twin.sink()
         position = own(first).next
@@ -169,7 +194,9 @@ def test_whatever_markers_are_lost_and_whatever_breaks_then_all_or_nothing_is_se
                 first.commit(case.transaction(1), position)
             case.lose(lost)
         breaking = BreakingSink(case.twin.broker, at, blow or (lambda _sink: None))
-        claimed_at_last(breaking, 2)
+        claimed = claimed_at_last(breaking, 2)
+        with suppress(Interrupted):
+            breaking.draft(BUCKET, case.never(), claimed.next)
         case.settle(case.twin.sink())
 
 

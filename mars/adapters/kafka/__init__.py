@@ -4,6 +4,7 @@ source.py        KafkaReader: records of the users' topics
 gathering.py     messages to records, without a line of Python per message
 sink.py          KafkaSink: claims, audits, commits
 transaction.py   one transaction of one bucket: a producer that is used once
+hanging.py       whether a transaction that is over has its markers
 audit.py         compares an emission with the output
 progress.py      KafkaProgressLog: what the buckets have emitted
 control.py       KafkaControlLog: definitions and epochs

@@ -95,9 +95,13 @@ class KafkaLook:
 
     def written(self, place: Place, first: int, last: int) -> Iterator[Kept]:
         """All that lies between two offsets, inclusive, committed or not."""
-        end = min(last + 1, self.admin.written_end(*place))
+        end = min(last + 1, self.end(place))
         for portion in self.written_reader.read(*place, first, end):
             yield from map(_kept, portion)
+
+    def end(self, place: Place) -> int:
+        """The offset behind the last record, committed or not."""
+        return self.admin.written_end(*place)
 
     def close(self) -> None:
         """Free the consumers."""

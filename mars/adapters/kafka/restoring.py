@@ -23,6 +23,7 @@ from typing import Protocol
 from mars.adapters.kafka.audit import difference
 from mars.adapters.kafka.names import Names, Place
 from mars.adapters.kafka.state import parts_of
+from mars.adapters.kafka.transaction import Span
 from mars.adapters.kafka.wire import state_key
 from mars.codec.result_headers import BUCKET, EMIT, number
 from mars.errors import SnapshotLost
@@ -65,6 +66,9 @@ class Look(Protocol):
 
     def written(self, place: Place, first: int, last: int) -> Iterator[Kept]:
         """All that was written there and is still kept, committed or not."""
+
+    def end(self, place: Place) -> int:
+        """The offset behind the last record, committed or not."""
 
 
 # --------------------------------------------------------------------------------------- progress
@@ -164,27 +168,32 @@ def result_places(results: Iterable[ResultBatch]) -> set[Place]:
     return {(batch.topic, batch.partition) for batch in results if batch.values}
 
 
-def first_offsets(
+def written_spans(
     transaction: Transaction, progress: Iterable[Progress], names: Names
-) -> dict[Place, int]:
-    """Where a transaction began to write, by partition; `progress` is its own, as written."""
+) -> dict[Place, Span]:
+    """Where a transaction's records lie, progress aside; `progress` is its own, as written.
+
+    Tombstones alone are left out: what they take away is named by nobody any more.
+    """
     rows = {(batch.task, batch.version) for batch in transaction.results if batch.values}
     parts = {(one.task, one.version) for one in transaction.snapshots if one.parts}
-    firsts: dict[Place, int] = {}
+    spans: dict[Place, Span] = {}
     for record in progress:
         name = record.task, record.version
         emission, snapshot, references = record.emission, record.snapshot, record.references
         if emission is not None and name in rows:
-            _lower(firsts, (emission.topic, emission.partition), emission.first)
+            _widen(spans, (emission.topic, emission.partition), emission)
         if snapshot is not None and name in parts:
-            _lower(firsts, (names.state, record.bucket), snapshot.first)
+            _widen(spans, (names.state, record.bucket), snapshot)
         if references is not None and transaction.dead:
-            _lower(firsts, (names.dead, references.partition), references.first)
-    return firsts
+            _widen(spans, (names.dead, references.partition), references)
+    return spans
 
 
-def _lower(firsts: dict[Place, int], place: Place, offset: int) -> None:
-    firsts[place] = min(offset, firsts.get(place, offset))
+def _widen(spans: dict[Place, Span], place: Place, by: Emission | Snapshot | References) -> None:
+    """Versions of a task, and tasks, may share a partition."""
+    known = spans.get(place, Span(by.first, by.last))
+    spans[place] = Span(min(known.first, by.first), max(known.last, by.last))
 
 
 # ------------------------------------------------------------------------------------- restoring

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -18,12 +18,12 @@ from typing import TypeVar
 
 from mars.adapters.kafka.admin import KafkaTopicAdmin
 from mars.adapters.kafka.audit import difference
+from mars.adapters.kafka.hanging import SETTLES_MAX, hanging, refuse_unsettled
 from mars.adapters.kafka.looking import LOOK_AGAIN_S, VISIBLE_TIMEOUT_S, KafkaLook
 from mars.adapters.kafka.names import Names, Place
 from mars.adapters.kafka.progress import KafkaProgressLog
 from mars.adapters.kafka.restoring import (
     TAIL_OFFSETS,
-    first_offsets,
     named_places,
     newest,
     restoration,
@@ -31,9 +31,16 @@ from mars.adapters.kafka.restoring import (
     told_of,
     undone,
     written_places,
+    written_spans,
 )
 from mars.adapters.kafka.state import named_snapshot, parts_of
-from mars.adapters.kafka.transaction import BucketTransaction, Spans, with_parts, with_span
+from mars.adapters.kafka.transaction import (
+    BucketTransaction,
+    Span,
+    Spans,
+    with_parts,
+    with_span,
+)
 from mars.errors import Fenced, Interrupted, Unavailable
 from mars.ports import (
     Claim,
@@ -109,13 +116,13 @@ class _Draft:
 class _Slot:
     """What the sink knows of a bucket that it owns, between two transactions.
 
-    `marker` is the offset behind its own last progress, where the commit marker lies. `firsts` is
-    where the last transaction began to write. A `draft` has taken the producer out of `ready`.
+    `marker` is the offset behind its own last progress, where the commit marker lies. `written` is
+    where the last transaction's records lie. A `draft` has taken the producer out of `ready`.
     """
 
     own: _Own
     marker: int
-    firsts: Mapping[Place, int]
+    written: Mapping[Place, Span]
     ready: Future[_Ready]
     draft: _Draft | None = None
 
@@ -227,22 +234,35 @@ class KafkaSink:
         if found.transaction is None:
             return claimed
         done = self.commit(found.transaction, claimed.next)
+        self._see_the_end(bucket, done.next)
         again = {record.emission for record in done.progress if record.emission is not None}
         self._sound[bucket] = found.sound | again
         return Claimed((*claimed.records, *done.progress), done.next, claimed.restored + found.told)
+
+    def _see_the_end(self, bucket: Bucket, known: int) -> None:
+        """Raise Interrupted if the transaction that was just committed hangs."""
+        slot = take_slot(self._slots, bucket)
+        self._take(slot, known)
+        self._slots[bucket] = slot
 
     def _settled(self, slot: _Slot, places: Iterable[Place], known: int) -> _Slot:
         """The slot, once nothing of former owners hangs in the partitions.
 
         What hangs there would be decided by our next marker, whatever was to become of it. Where
-        others have transactions open it cannot be told, and to settle changes nothing.
+        others have transactions open it cannot be told, and to settle changes nothing. The abort
+        that settles may hang itself: that it has ended is seen once the next producer is made.
         """
         own = slot.own
         new = set(places) - own.settled
-        unsettled = self._admin.unsettled(new, own.stop_if_asked) if new else []
-        if unsettled:
-            self._take(slot, known).producer.settle(unsettled)
-            slot = self._slot(own, slot.marker, {})
+        hung: Sequence[Place] = self._admin.unsettled(new, own.stop_if_asked) if new else ()
+        settling: frozenset[Place] = frozenset()
+        for _attempt in range(SETTLES_MAX):
+            if not hung:
+                break
+            written = self._take(slot, known, settling).producer.settle(hung)
+            slot = self._slot(own, slot.marker, written)
+            hung, settling = self._made(slot).hung, frozenset(hung)
+        refuse_unsettled(hung, own.bucket)
         own.settled.update(new)
         return slot
 
@@ -326,8 +346,8 @@ class KafkaSink:
         draft = slot.draft or self._drafted(slot, transaction.results, next)
         committed = self._write(transaction, draft, next)
         marker = committed.next if transaction.progress else slot.marker
-        firsts = first_offsets(transaction, committed.progress, self._names)
-        self._keep(slot.own, marker, firsts)
+        written = written_spans(transaction, committed.progress, self._names)
+        self._keep(slot.own, marker, written)
         return committed
 
     def _places(self, transaction: Transaction) -> set[Place]:
@@ -340,11 +360,14 @@ class KafkaSink:
     def _state_place(self, bucket: Bucket) -> Place:
         return self._names.state, bucket
 
-    def _take(self, slot: _Slot, known: int) -> _Ready:
-        """The next producer, if nobody else wrote progress from `known` on."""
+    def _take(self, slot: _Slot, known: int, settling: Collection[Place] = ()) -> _Ready:
+        """The next producer, if nobody else wrote progress from `known` on, and nothing hangs.
+
+        What hangs in `settling` is about to be ended.
+        """
         bucket = slot.own.bucket
         ready = self._made(slot)
-        refuse_hung(ready.hung, ready.end, known, bucket)
+        refuse_hung([at for at in ready.hung if at not in settling], ready.end, known, bucket)
         if may_hold_foreign(ready.end, known, slot.marker):
             foreign = self._progress.between(bucket, known, ready.end)
             refuse_foreign(foreign, bucket, slot.own.epoch)
@@ -355,7 +378,7 @@ class KafkaSink:
         try:
             return slot.ready.result()
         except Unavailable:
-            return self._prepare(slot.own, slot.firsts)
+            return self._prepare(slot.own, slot.written)
         except CancelledError as error:
             raise given_back(slot.own.bucket) from error
 
@@ -388,26 +411,25 @@ class KafkaSink:
 
     # -------------------------------------------------------------------------------- producers
 
-    def _keep(self, own: _Own, marker: int, firsts: Mapping[Place, int]) -> None:
+    def _keep(self, own: _Own, marker: int, written: Mapping[Place, Span]) -> None:
         """The bucket is ours, and its last transaction is over."""
-        self._slots[own.bucket] = self._slot(own, marker, firsts)
+        self._slots[own.bucket] = self._slot(own, marker, written)
 
-    def _slot(self, own: _Own, marker: int, firsts: Mapping[Place, int]) -> _Slot:
+    def _slot(self, own: _Own, marker: int, written: Mapping[Place, Span]) -> _Slot:
         """Make the next producer, in the background."""
-        ready = self._preparing[own.bucket] = self._pool.submit(self._prepare, own, firsts)
-        return _Slot(own, marker, firsts, ready)
+        ready = self._preparing[own.bucket] = self._pool.submit(self._prepare, own, written)
+        return _Slot(own, marker, written, ready)
 
-    def _prepare(self, own: _Own, firsts: Mapping[Place, int]) -> _Ready:
+    def _prepare(self, own: _Own, written: Mapping[Place, Span]) -> _Ready:
         """A producer; once it is initialised the last transaction has ended, or hangs."""
         settled = time.monotonic() + SETTLE_S
         producer = self._new_producer(own.bucket, own.abandoned)
         own.abandoned.wait(max(0.0, settled - time.monotonic()))
         producer.initialise()
         progress = self._names.progress, own.bucket
-        ends = self._admin.stable_ends([progress, *firsts], own.stop_if_asked)
+        ends = self._admin.stable_ends([progress, *written], own.stop_if_asked)
         end = ends[progress] if progress in ends else self._progress.end(own.bucket)
-        hung = tuple(place for place, first in firsts.items() if ends.get(place) == first)
-        return _Ready(producer, end, hung)
+        return _Ready(producer, end, hanging(written, ends, own.bucket, self._look))
 
     def _new_producer(self, bucket: Bucket, abandoned: threading.Event) -> BucketTransaction:
         producer = BucketTransaction(self._settings, self._member, bucket, abandoned, self._turn)
@@ -457,9 +479,9 @@ def with_references(record: Progress, references: References | None) -> Progress
 def refuse_hung(hung: Sequence[Place], end: int, known: int, bucket: Bucket) -> None:
     """Raise Interrupted where our last transaction is over, but hangs.
 
-    Then a partition's last stable offset, read after our init, is the first one that the
-    transaction wrote there; that of the progress partition lies below our last record. Whatever we
-    wrote now and did not commit would take it with it: so the bucket is claimed again first.
+    `hung` is known by `hanging`; the progress partition's last stable offset then lies below our
+    last record. Whatever we wrote now and did not commit would take it with it: so the bucket is
+    claimed again first.
     """
     if hung or end < known:
         place = f"{hung[0][0]}[{hung[0][1]}]" if hung else "the progress partition"

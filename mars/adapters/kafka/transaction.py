@@ -63,7 +63,7 @@ Report = Callable[[KafkaError | None, Message], None]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Where rows of one task version were written: offsets, inclusive."""
+    """Where records of one transaction lie: offsets, inclusive."""
 
     first: int
     last: int
@@ -238,22 +238,25 @@ class BucketTransaction:
         self._await_delivery(reports)
         return [report.offset for report in reports]
 
-    def settle(self, places: Iterable[Place]) -> None:
-        """End as aborted whatever of the bucket hangs in these partitions.
+    def settle(self, places: Iterable[Place]) -> dict[Place, Span]:
+        """End as aborted whatever of the bucket hangs in these partitions; where that was written.
 
-        One record in each, which nobody sees, and an abort: its markers end what lies before, too.
-        Where nothing hangs it changes nothing. Afterwards the object is spent.
+        One record in each, which nobody sees, and an abort: its markers end what lies before, too,
+        if they come, see `hanging`. Where nothing hangs it changes nothing. Afterwards the object
+        is spent.
         """
         self.begin()
-        reports = []
+        reports: dict[Place, _Delivery] = {}
         try:
             for topic, partition in places:
-                reports.append(_Delivery())
-                self._produce(topic, partition, SETTLING_KEY, b"", report=reports[-1])
-            self._await_delivery(reports)
+                report = reports[topic, partition] = _Delivery()
+                headers: Headers = [*settling_headers(self._bucket)]
+                self._produce(topic, partition, SETTLING_KEY, b"", headers, report)
+            self._await_delivery(list(reports.values()))
         except CALL_FAILED as error:
             raise self._interrupted(kafka_error(error)) from error
         self.abort()
+        return {place: Span(one.offset, one.offset) for place, one in reports.items()}
 
     # ------------------------------------------------------------------------------------ commit
 
@@ -398,6 +401,11 @@ def _spans(written: Iterable[_Written]) -> Spans:
         first = spans[key].first if key in spans else part.first.offset
         spans[key] = Span(first, part.last.offset)
     return spans
+
+
+def settling_headers(bucket: Bucket) -> list[tuple[str, bytes]]:
+    """Whoever reads a settling record that hangs must know whose it is."""
+    return [(BUCKET, number(bucket))]
 
 
 def with_tombstones(one: SnapshotParts) -> tuple[bytes | None, ...]:

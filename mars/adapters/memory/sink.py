@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
 from mars.adapters.kafka.audit import difference
+from mars.adapters.kafka.hanging import SETTLES_MAX, hanging, refuse_unsettled
 from mars.adapters.kafka.looking import hidden
 from mars.adapters.kafka.names import DEFAULT_NAMESPACE, Names, Place
 from mars.adapters.kafka.restoring import (
     Kept,
-    first_offsets,
     named_places,
     newest,
     restoration,
@@ -20,6 +20,7 @@ from mars.adapters.kafka.restoring import (
     told_of,
     undone,
     written_places,
+    written_spans,
 )
 from mars.adapters.kafka.sink import (
     may_hold_foreign,
@@ -35,6 +36,7 @@ from mars.adapters.kafka.transaction import (
     Span,
     Spans,
     part_spans,
+    settling_headers,
     with_parts,
     with_span,
     with_tombstones,
@@ -66,7 +68,10 @@ from mars.types import AssignmentEpoch, Bucket, TaskName
 
 
 class Crash(Enum):
-    """Where a claim or a commit breaks off; the caller sees Interrupted each time."""
+    """Where a claim, a commit or an abort breaks off; the caller sees Interrupted each time.
+
+    An abort that is delayed is never sent: whoever goes on does so with a newer producer.
+    """
 
     BEFORE_COMMIT = "everything is written, the commit was never sent"
     COMMIT_DELAYED = "the commit is still on its way, see `MemoryBroker.deliver_delayed`"
@@ -115,16 +120,19 @@ class MemoryLook:
         """All that was written there, committed or not."""
         return map(_kept, self._broker.partition(*place).written(first, last + 1))
 
-    def stable_end(self, place: Place) -> int | None:
-        """The last stable offset; None if there is no such partition."""
-        known = self.start(place) is not None
-        return self._broker.partition(*place).stable_end if known else None
+    def end(self, place: Place) -> int:
+        """The offset behind the last record, committed or not."""
+        return self._broker.partition(*place).end
+
+    def stable_ends(self, places: Iterable[Place]) -> dict[Place, int]:
+        """The last stable offset of each place, without topics that are gone."""
+        there = [place for place in places if self.start(place) is not None]
+        return {place: self._broker.partition(*place).stable_end for place in there}
 
     def unsettled(self, places: Iterable[Place]) -> list[Place]:
         """Those of the places where some transaction is open, or hangs."""
-        there = [place for place in places if self.start(place) is not None]
-        logs = {place: self._broker.partition(*place) for place in there}
-        return sorted(place for place, log in logs.items() if log.stable_end < log.end)
+        stable = self.stable_ends(places)
+        return sorted(place for place, offset in stable.items() if offset < self.end(place))
 
 
 class MemorySink:
@@ -190,26 +198,41 @@ class MemorySink:
         if found.transaction is None:
             return claimed
         done = self.commit(found.transaction, claimed.next)
+        self._refuse(bucket, self._slots[bucket], done.next)
         return Claimed((*claimed.records, *done.progress), done.next, claimed.restored + found.told)
 
     def _settled(self, bucket: Bucket, slot: _Slot, places: Iterable[Place], known: int) -> _Slot:
         """The slot, once nothing of former owners hangs in the partitions."""
         new = set(places) - slot.settled
-        unsettled = self._look.unsettled(new)
-        if unsettled:
-            self._refuse(bucket, slot, known)
-            try:
-                for topic, partition in unsettled:
-                    slot.producer.produce(topic, partition, b"")
-                slot.producer.abort()
-            except ProducerFenced as error:
-                raise _unknown(bucket, error) from error
-            slot = self._slot(bucket, slot.epoch, slot.marker, {}, slot.settled)
+        hung: Sequence[Place] = self._look.unsettled(new)
+        settling: frozenset[Place] = frozenset()
+        for _attempt in range(SETTLES_MAX):
+            if not hung:
+                break
+            self._refuse(bucket, slot, known, settling)
+            written = self._settle(bucket, slot.producer, hung)
+            slot = self._slot(bucket, slot.epoch, slot.marker, written, slot.settled)
+            hung, settling = slot.hung, frozenset(hung)
+        refuse_unsettled(hung, bucket)
         slot.settled.update(new)
         return slot
 
-    def _refuse(self, bucket: Bucket, slot: _Slot, known: int) -> None:
-        refuse_hung(slot.hung, slot.end, known, bucket)
+    def _settle(
+        self, bucket: Bucket, producer: MemoryProducer, places: Iterable[Place]
+    ) -> dict[Place, Span]:
+        """End as aborted whatever of the bucket hangs there; where that was written."""
+        headers = settling_headers(bucket)
+        try:
+            offsets = {place: producer.produce(*place, b"", headers=headers) for place in places}
+            self._abort(producer, bucket)
+        except ProducerFenced as error:
+            raise _unknown(bucket, error) from error
+        return {place: Span(offset, offset) for place, offset in offsets.items()}
+
+    def _refuse(
+        self, bucket: Bucket, slot: _Slot, known: int, settling: Collection[Place] = ()
+    ) -> None:
+        refuse_hung([at for at in slot.hung if at not in settling], slot.end, known, bucket)
         if may_hold_foreign(slot.end, known, slot.marker):
             foreign = self._progress.between(bucket, known, slot.end)
             refuse_foreign(foreign, bucket, slot.epoch)
@@ -260,7 +283,7 @@ class MemorySink:
         if slot.draft is None:
             return slot
         try:
-            slot.producer.abort()
+            self._abort(slot.producer, bucket)
         except ProducerFenced as error:
             raise _unknown(bucket, error) from error
         slot.settled.difference_update(result_places(slot.draft.results))
@@ -284,8 +307,8 @@ class MemorySink:
         except ProducerFenced as error:
             raise _unknown(bucket, error) from error
         marker = offsets[-1] + 1 if offsets else slot.marker
-        firsts = first_offsets(transaction, progress, self._names)
-        self._slots[bucket] = self._slot(bucket, slot.epoch, marker, firsts, slot.settled)
+        written = written_spans(transaction, progress, self._names)
+        self._slots[bucket] = self._slot(bucket, slot.epoch, marker, written, slot.settled)
         return Committed(progress, offsets[-1] + 1 if offsets else next)
 
     def _dead_place(self, bucket: Bucket) -> Place:
@@ -356,6 +379,13 @@ class MemorySink:
         if crash is not None:
             raise _unknown(bucket, crash.value)
 
+    def _abort(self, producer: MemoryProducer, bucket: Bucket) -> None:
+        crash = self._crashes.popleft() if self._crashes else None
+        if crash in (None, Crash.AFTER_COMMIT):
+            producer.abort()
+        if crash is not None:
+            raise _unknown(bucket, crash.value)
+
     # -------------------------------------------------------------------------------- producers
 
     def _producer(self, bucket: Bucket) -> MemoryProducer:
@@ -366,12 +396,12 @@ class MemorySink:
         bucket: Bucket,
         epoch: AssignmentEpoch,
         marker: int,
-        firsts: Mapping[Place, int],
+        written: Mapping[Place, Span],
         settled: set[Place],
     ) -> _Slot:
         """Make the next producer; then the last transaction has ended, or hangs."""
         producer = self._producer(bucket)
-        hung = tuple(at for at, first in firsts.items() if self._look.stable_end(at) == first)
+        hung = hanging(written, self._look.stable_ends(written), bucket, self._look)
         return _Slot(epoch, producer, self._progress.end(bucket), marker, hung, settled)
 
     def release(self, bucket: Bucket) -> None:
