@@ -285,10 +285,14 @@ class KafkaCluster:
     def topic(self, partitions: int = 1, config: Mapping[str, str] | None = None) -> Topic:
         name = Topic(f"{self.settings.namespace}.{uuid.uuid4().hex}")
         if config is not None:
-            wanted = NewTopic(name, partitions, 1, config=dict(config))
-            self._client.create_topics([wanted])[name].result(STEP_S)
+            self.create(name, partitions, config)
         self.admin().ensure_output(name, partitions)
         return name
+
+    def create(self, name: Topic, partitions: int, config: Mapping[str, str]) -> None:
+        """A topic of that name, as somebody else has made it."""
+        wanted = NewTopic(name, partitions, 1, config=dict(config))
+        self._client.create_topics([wanted])[name].result(STEP_S)
 
     def grow(self, topic: Topic, partitions: int) -> None:
         self._client.create_partitions([NewPartitions(topic, partitions)])[topic].result(STEP_S)

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from mars.adapters.kafka.sink import KafkaSink, may_hold_foreign
+from mars.adapters.kafka.transaction import BucketTransaction
 from mars.errors import Interrupted, OutputRefused, Unavailable
 from mars.ports import Committed, Progress, Transaction
 from mars.types import Bucket, Topic
@@ -110,6 +111,47 @@ def test_a_producer_that_could_not_be_made_in_the_background_is_made_by_the_comm
     sink._slots[BUCKET] = replace(slot, ready=failed)  # type: ignore[arg-type]
     sink.commit(transaction(1, Rows(output, [[b"a"]])), position)
     assert committed(kafka_cluster, output) == [b"a"]
+
+
+def test_a_producer_serves_one_transaction_whatever_becomes_of_it(
+    kafka_cluster: KafkaCluster, output: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[BucketTransaction] = []
+    begin = BucketTransaction.begin
+
+    def counting(self: BucketTransaction) -> None:
+        begun.append(self)
+        begin(self)
+
+    monkeypatch.setattr(BucketTransaction, "begin", counting)
+    sink = kafka_cluster.sink()
+    position = own(sink).next
+    taken_back = transaction(1, Rows(output, [[b"never"]])).results
+    sink.draft(BUCKET, taken_back, position)
+    sink.draft(BUCKET, taken_back, position)
+    done = sink.commit(transaction(1, Rows(output, [[b"a"]])), position)
+    sink.commit(transaction(2, Rows(output, [[b"b"]])), done.next)
+    # The claim, two drafts, and two commits.
+    assert len(begun) == len(set(begun)) == 5
+    assert committed(kafka_cluster, output) == [b"a", b"b"]
+
+
+def test_a_claim_that_is_committed_but_not_there_is_none(
+    kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after an unclean election, or where somebody made the topic again just then."""
+    progress, commit = kafka_cluster.names.progress, BucketTransaction.commit
+    kafka_cluster.create(progress, BUCKETS, {"cleanup.policy": "delete"})
+    kafka_cluster.admin().ensure_internal(BUCKETS)
+
+    def vanishing(self: BucketTransaction) -> None:
+        commit(self)
+        end = kafka_cluster.settled_end(progress, BUCKET)
+        kafka_cluster.truncate(progress, BUCKET, end)
+
+    monkeypatch.setattr(BucketTransaction, "commit", vanishing)
+    with pytest.raises(Interrupted, match="is not there"):
+        kafka_cluster.sink().claim(claim())
 
 
 @pytest.fixture
@@ -239,8 +281,6 @@ def test_a_transaction_that_outlived_its_time_is_not_committed(
 
 
 def _after(before: Callable[[], None]) -> Callable[[object], None]:
-    from mars.adapters.kafka.transaction import BucketTransaction
-
     original = BucketTransaction.commit
 
     def commit(self: BucketTransaction) -> None:

@@ -83,6 +83,14 @@ def test_a_shorter_snapshot_takes_the_parts_away_that_it_no_longer_has(cluster: 
     assert committed(cluster, cluster.names.state, BUCKET)[-3:] == [b"d", None, None]
 
 
+def test_what_a_shorter_snapshot_takes_away_is_no_part_of_it(cluster: Cluster) -> None:
+    _first, second = commit(cluster, saving(1, (b"a", b"b", b"c")), saving(2, (b"d",), replaced=3))
+    assert second.snapshot is not None
+    assert second.snapshot.first == second.snapshot.last
+    # Whoever claims the bucket looks for the last part at `last`, and misses nothing.
+    assert own(cluster.sink(), epoch=2).restored == ()
+
+
 def test_a_snapshot_that_is_no_longer_needed_leaves_tombstones_only(cluster: Cluster) -> None:
     _first, second = commit(cluster, saving(1, (b"a", b"b")), saving(2, (), replaced=2))
     assert second.snapshot is None
