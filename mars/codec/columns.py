@@ -1,8 +1,12 @@
 """Columns of what was written -> columns of the declared types.
 
-A timestamp in seconds or microseconds becomes milliseconds (rounded down); a text in ISO 8601
-becomes the same, in UTC where it names no zone. What cannot be a value of the type is NULL, and
-marked in a Boolean column beside it.
+A timestamp in seconds or microseconds becomes milliseconds (rounded down); a text that names an
+instant becomes the same, see `mars.evaluate.instants`. What cannot be a value of the type is NULL,
+and marked in a Boolean column beside it.
+
+A number that was written with a fraction or an exponent is read as a double, as whoever wrote it
+had it. As a timestamp it counts to the microsecond, which a double of this century holds in any
+unit; as an integer it counts if it is whole, and no larger than a double can tell apart (2^53).
 """
 
 from __future__ import annotations
@@ -11,15 +15,23 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from mars.evaluate.instants import instants_ms
 from mars.plan import FieldType
 
 _SECONDS_MAX = (2**63 - 1) // 1000
 
-_ISO = (
-    r"^(\d{4}-\d{2}-\d{2})"  # date
-    r"(?:[Tt ](\d{2}:\d{2})(:\d{2})?(?:[.,](\d{1,9}))?"  # time of day
-    r"(?:[Zz]|([+-]\d{2}):?(\d{2})?)?)?$"  # zone
-)
+_WHOLE_MAX = 2**53
+"""Up to here each integer is a double of its own."""
+
+_MICROSECONDS_MAX = 2**62
+"""Far beyond the calendar, and far within 64 bits."""
+
+_MICROSECONDS = {
+    FieldType.TIMESTAMP_S: 1_000_000,
+    FieldType.TIMESTAMP_MS: 1_000,
+    FieldType.TIMESTAMP_US: 1,
+}
+"""In the unit of a timestamp."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +63,7 @@ def convert(raw: pl.Series, kind: FieldType) -> Typed:
         case FieldType.TIMESTAMP_S:
             return _within(raw, raw.is_between(-_SECONDS_MAX, _SECONDS_MAX), raw * 1000)
         case FieldType.TIMESTAMP_ISO:
-            values = parse_iso(raw)
+            values = instants_ms(raw)
             return _within(raw, values.is_not_null(), values)
         case _:
             return Typed(raw, None)
@@ -65,24 +77,31 @@ def _within(raw: pl.Series, valid: pl.Series, values: pl.Series) -> Typed:
     return Typed(values.set(invalid, None), invalid)
 
 
-def parse_iso(texts: pl.Series) -> pl.Series:
-    """ISO 8601 dates and times as epoch milliseconds, rounded down; NULL where it is none."""
-    name = texts.name
-    parts = (
-        texts.rename("text")
-        .to_frame()
-        .select(pl.col("text").str.extract_groups(_ISO))
-        .unnest("text")
-    )
-    date, minute, second, fraction, zone_hours, zone_minutes = map(pl.col, parts.columns)
-    clock = pl.concat_str(date, pl.lit("T"), minute.fill_null("00:00"), second.fill_null(":00"))
-    local = clock.str.to_datetime("%Y-%m-%dT%H:%M:%S", time_unit="ms", strict=False)
-    millis = fraction.fill_null("0").str.pad_end(3, "0").str.slice(0, 3).cast(pl.Int64)
-    sign = pl.when(zone_hours.str.starts_with("-")).then(-1).otherwise(1)
-    hours = zone_hours.str.slice(1).cast(pl.Int64).fill_null(0)
-    minutes = zone_minutes.cast(pl.Int64).fill_null(0)
-    offset = sign * (hours * 60 + minutes) * 60_000
-    leap = second == ":60"
-    in_range = (hours < 24) & (minutes < 60) & ~leap.fill_null(False)
-    epoch = local.dt.epoch("ms") + millis - offset
-    return parts.select(pl.when(in_range).then(epoch).alias(name)).get_column(name)
+def convert_numbers(whole: pl.Series, floats: pl.Series, kind: FieldType) -> Typed:
+    """Integers (Int64), and numbers that were not written as such (Float64), as the declared type.
+
+    Each row has one of them, or neither (NULL).
+    """
+    integers = convert(whole, kind)
+    if floats.null_count() == len(floats):
+        return integers
+    others = convert_floats(floats, kind)
+    values = others.values.zip_with(floats.is_not_null(), integers.values)
+    return Typed(values, either(integers.invalid, others.invalid))
+
+
+def convert_floats(floats: pl.Series, kind: FieldType) -> Typed:
+    """Doubles as integers or timestamps."""
+    if kind is FieldType.INT64:
+        fine = floats.is_between(-_WHOLE_MAX, _WHOLE_MAX) & (floats.floor() == floats)
+        return _within(floats, fine, floats.cast(pl.Int64, strict=False))
+    moments = (floats * _MICROSECONDS[kind]).round()
+    fine = moments.is_between(-_MICROSECONDS_MAX, _MICROSECONDS_MAX)
+    return _within(floats, fine, moments.cast(pl.Int64, strict=False) // 1000)
+
+
+def either(one: pl.Series | None, other: pl.Series | None) -> pl.Series | None:
+    """What is invalid by one of two marks."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one | other

@@ -6,21 +6,12 @@ from collections.abc import Callable
 
 import polars as pl
 
+from mars.evaluate.instants import SPACES, YEAR_1_MS, YEAR_10000_MS, instants_ms
 from mars.evaluate.values import DTYPES, within_integer
 from mars.plan import Call, ValueType
 
-_SPACES = " \t\n\v\f\r"
 _DECIMAL = r"^[+-]?(?:[0-9]+\.[0-9]*|\.[0-9]+)$"
 _EXPONENT = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE][+-]?[0-9]+$"
-_DATE = r"^([0-9]{4}-[0-9]{2}-[0-9]{2})"
-_INSTANT = (
-    _DATE
-    + r"(?:[T ]([0-9]{2}:[0-9]{2})(?::([0-5][0-9])(?:\.([0-9]{1,9})[0-9]*)?)?"
-    + r" ?(Z|UTC|[+-][0-9]{2}(?::?[0-5][0-9])?)?)?$"
-)
-YEAR_1_MS = -62_135_596_800_000
-YEAR_10000_MS = 253_402_300_800_000
-"""Instants outside [year 1, year 10000) have no text; polars cannot hold the farthest at all."""
 
 
 def cast(call: Call, arguments: list[pl.Expr]) -> pl.Expr:
@@ -45,7 +36,7 @@ def _as_integer(value: pl.Expr, target: ValueType) -> pl.Expr:
 
 
 def _text_to_integer(text: pl.Expr) -> pl.Expr:
-    trimmed = text.str.strip_chars(_SPACES)
+    trimmed = text.str.strip_chars(SPACES)
     whole = trimmed.cast(pl.Int128, strict=False)
     scientific = (
         pl.when(trimmed.str.contains(_EXPONENT))
@@ -75,7 +66,7 @@ def _text_to_int64(text: pl.Expr) -> pl.Expr:
 
 
 def _text_to_float(text: pl.Expr) -> pl.Expr:
-    return text.str.strip_chars(_SPACES).cast(pl.Float64, strict=False)
+    return text.str.strip_chars(SPACES).cast(pl.Float64, strict=False)
 
 
 def _text_to_bool(text: pl.Expr) -> pl.Expr:
@@ -85,23 +76,7 @@ def _text_to_bool(text: pl.Expr) -> pl.Expr:
 
 
 def _text_to_timestamp(text: pl.Expr) -> pl.Expr:
-    """ISO 8601, with a space or a T; without a zone it is UTC; without a time, midnight."""
-    parts = text.str.strip_chars(_SPACES).str.extract_groups(_INSTANT).struct
-    day, clock, second, fraction, zone = (parts.field(str(at)) for at in range(1, 6))
-    instant = pl.concat_str(
-        day, pl.lit("T"), clock.fill_null("00:00"), pl.lit(":"), second.fill_null("00")
-    )
-    moment = instant.str.to_datetime("%Y-%m-%dT%H:%M:%S", time_unit="ms", strict=False)
-    millis = fraction.fill_null("0").str.pad_end(3, "0").str.slice(0, 3).cast(pl.Int64)
-    total = moment.cast(pl.Int64) + millis - _zone_ms(zone)
-    return pl.when(total.is_between(YEAR_1_MS, YEAR_10000_MS, closed="left")).then(total)
-
-
-def _zone_ms(zone: pl.Expr) -> pl.Expr:
-    hours = zone.str.extract(r"^[+-]([0-9]{2})", 1).fill_null("0").cast(pl.Int64)
-    minutes = zone.str.extract(r"^[+-][0-9]{2}:?([0-9]{2})$", 1).fill_null("0").cast(pl.Int64)
-    offset = (hours * 60 + minutes) * 60_000
-    return pl.when(zone.str.starts_with("-")).then(-offset).otherwise(offset)
+    return text.map_batches(instants_ms, return_dtype=pl.Int64())
 
 
 def _to_text(source: ValueType, value: pl.Expr) -> pl.Expr:

@@ -3,58 +3,8 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from mars.codec.columns import convert, parse_iso
+from mars.codec.columns import convert, convert_numbers
 from mars.plan import FieldType
-
-
-@pytest.mark.parametrize(
-    ("text", "expected_ms"),
-    [
-        ("1970-01-01T00:00:00Z", 0),
-        ("1970-01-01t00:00:01z", 1_000),
-        ("1970-01-01 00:00:01", 1_000),
-        ("1970-01-01T00:01", 60_000),
-        ("1970-01-02", 86_400_000),
-        ("1970-01-01T00:00:00.5Z", 500),
-        ("1970-01-01T00:00:00,123456789Z", 123),
-        ("1969-12-31T23:59:59.9999Z", -1),
-        ("1970-01-01T08:00:00+08:00", 0),
-        ("1970-01-01T08:00:00+0800", 0),
-        ("1969-12-31T19:00:00-05", 0),
-        ("1970-01-01T05:45:00+05:45", 0),
-        ("2026-01-01T00:00:00Z", 1_767_225_600_000),
-        ("9999-12-31T23:59:59.999Z", 253_402_300_799_999),
-        ("0001-01-01T00:00:00Z", -62_135_596_800_000),
-    ],
-)
-def test_iso_texts_are_read(text: str, expected_ms: int) -> None:
-    assert parse_iso(pl.Series("x", [text, None])).to_list() == [expected_ms, None]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "now",
-        "1970-1-1T0:0:0Z",
-        "1970-13-01",
-        "1970-02-30T00:00:00Z",
-        "1970-01-01T24:00:00Z",
-        "1970-01-01T23:59:60Z",
-        "1970-01-01T00:00:00+24:00",
-        "1970-01-01T00:00:00+00:60",
-        "1970-01-01T00:00:00.Z",
-        "1970-01-01T00:00:00.1234567890Z",
-        " 1970-01-01",
-        "1970-01-01T00:00:00ZZ",
-        "1970-01-01T00:00:00 Europe/Paris",
-        "+1970-01-01",
-        "-0001-01-01",
-        "0",
-    ],
-)
-def test_other_texts_are_none(text: str) -> None:
-    assert parse_iso(pl.Series("x", [text])).to_list() == [None]
 
 
 def test_microseconds_round_down() -> None:
@@ -76,3 +26,35 @@ def test_null_text_is_null_and_not_invalid() -> None:
     assert typed.values.to_list() == [0, None, None]
     assert typed.invalid is not None
     assert typed.invalid.to_list() == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("kind", "number", "expected"),
+    [
+        (FieldType.TIMESTAMP_S, 1767225600.123456, 1_767_225_600_123),
+        (FieldType.TIMESTAMP_S, 1767225600.001, 1_767_225_600_001),
+        (FieldType.TIMESTAMP_S, 1.7672256e9, 1_767_225_600_000),
+        (FieldType.TIMESTAMP_S, -0.0015, -2),
+        (FieldType.TIMESTAMP_MS, 1767225600123.456, 1_767_225_600_123),
+        (FieldType.TIMESTAMP_MS, 1.767225600123e12, 1_767_225_600_123),
+        (FieldType.TIMESTAMP_US, 1767225600123456.0, 1_767_225_600_123),
+        (FieldType.TIMESTAMP_US, 1.767225600123e15, 1_767_225_600_123),
+        (FieldType.TIMESTAMP_S, 1e300, None),
+        (FieldType.INT64, 5.0, 5),
+        (FieldType.INT64, -0.0, 0),
+        (FieldType.INT64, 3.05e15, 3_050_000_000_000_000),
+        (FieldType.INT64, 2.0**53, 2**53),
+        (FieldType.INT64, 2.0**53 + 2, None),
+        (FieldType.INT64, -(2.0**60), None),
+        (FieldType.INT64, 1.5, None),
+    ],
+)
+def test_number_with_a_point_counts_where_it_is_a_value_of_its_type(
+    kind: FieldType, number: float, expected: int | None
+) -> None:
+    whole = pl.Series([None, 7, None], dtype=pl.Int64)
+    typed = convert_numbers(whole, pl.Series([number, None, None]), kind)
+    seven = {FieldType.TIMESTAMP_S: 7_000, FieldType.TIMESTAMP_US: 0}.get(kind, 7)
+    assert typed.values.to_list() == [expected, seven, None]
+    invalid = [False] * 3 if typed.invalid is None else typed.invalid.to_list()
+    assert invalid == [expected is None, False, False]
