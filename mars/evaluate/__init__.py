@@ -9,6 +9,7 @@ would stop with an error, which a stream cannot do; then the value is NULL:
 - x / 0 and x % 0, for floats too
 - a CAST that fails, and one to an integer that is out of range
 - an INTEGER beyond `INTEGER_MAX` (1.7e38); `+ - *` over INT64 cannot get there in one step
+- a text that CONCAT makes beyond `TEXT_BYTES_MAX` (256 KiB)
 
 and except for these:
 
@@ -112,6 +113,7 @@ _REPEATING = frozenset(
         Function.NULLIF,
         Function.ROUND,
         Function.SUBSTR,
+        Function.CONCAT,
         Function.CAST,
     }
 )

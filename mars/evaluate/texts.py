@@ -8,6 +8,9 @@ import polars as pl
 
 from mars.plan import Call, Literal
 
+TEXT_BYTES_MAX = 256 * 1024
+"""Longest text that CONCAT makes, in UTF-8; a longer one is NULL. It is as long as a key may be."""
+
 _POSITION_MAX = 2**32
 """Positions and lengths of SUBSTR are cut to this, in characters: no text is longer, and sums
 of two of them stay far inside 64 bits."""
@@ -29,8 +32,14 @@ def length(_call: Call, arguments: list[pl.Expr]) -> pl.Expr:
 
 
 def concatenate(_call: Call, arguments: list[pl.Expr]) -> pl.Expr:
-    """The texts one after another; NULLs are left out, so the result is never NULL."""
-    return pl.concat_str(arguments, ignore_nulls=True)
+    """The texts one after another; NULLs are left out, a text over TEXT_BYTES_MAX is NULL.
+
+    It is not made first: of 16 rows of 50 kB it may take gigabytes.
+    """
+    sizes = [argument.str.len_bytes().cast(pl.Int64).fill_null(0) for argument in arguments]
+    fits = pl.sum_horizontal(sizes) <= TEXT_BYTES_MAX
+    parts = [pl.when(fits).then(argument) for argument in arguments]
+    return pl.when(fits).then(pl.concat_str(parts, ignore_nulls=True))
 
 
 def substring(call: Call, arguments: list[pl.Expr]) -> pl.Expr:

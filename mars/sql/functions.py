@@ -13,6 +13,9 @@ from mars.sql.operands import INTEGERS, NUMBERS, Operand, strip
 DIGITS_MAX: Final = 15
 """Most digits of ROUND, on either side of the point: a double has no more."""
 
+TEXTS_MAX: Final = 32
+"""Most texts that one CONCAT or chain of `||` joins: each adds as much as a batch of rows has."""
+
 _CAST_TYPES: Final[dict[exp.DType, ValueType]] = {
     exp.DType.BIGINT: ValueType.INT64,
     exp.DType.INT: ValueType.INT64,
@@ -119,6 +122,12 @@ def _substring(compiler: Compiler, node: exp.Substring) -> Operand:
 
 def _concat(compiler: Compiler, node: exp.Concat) -> Operand:
     texts = [_as_text(compiler, compiler.operand(part)) for part in node.expressions]
+    return _concatenated(compiler, node, texts)
+
+
+def _concatenated(compiler: Compiler, node: exp.Expr, texts: list[Operand]) -> Operand:
+    if len(texts) > TEXTS_MAX:
+        raise compiler.source.error(node, f"at most {TEXTS_MAX} texts are joined at once")
     return compiler.rules.call(node, Function.CONCAT, ValueType.STRING, *texts)
 
 
@@ -133,7 +142,7 @@ def _as_text(compiler: Compiler, operand: Operand) -> Operand:
 def _joined(compiler: Compiler, node: exp.DPipe) -> Operand:
     """`a || b ...`: like CONCAT, but NULL as soon as one of them is."""
     texts = [_as_text(compiler, compiler.operand(part)) for part in _chained(compiler, node)]
-    whole = compiler.rules.call(node, Function.CONCAT, ValueType.STRING, *texts)
+    whole = _concatenated(compiler, node, texts)
     nulls = [
         compiler.rules.call(node, Function.IS_NULL, ValueType.BOOL, text)
         for text in texts

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Final
 
+from mars.evaluate.texts import TEXT_BYTES_MAX
 from mars.plan import (
     Field,
     FieldType,
@@ -23,7 +24,7 @@ from mars.plan import (
     WatermarkScope,
 )
 from mars.sql.examples import AGGREGATES, OPERATORS, SCALARS
-from mars.sql.functions import DIGITS_MAX
+from mars.sql.functions import DIGITS_MAX, TEXTS_MAX
 from mars.sql.groups import AGGREGATES_MAX
 from mars.sql.keys import KEYS_MAX
 from mars.sql.operators import LIST_MAX, PATTERN_CHARACTERS_MAX
@@ -88,7 +89,7 @@ OPERATOR_WORDS: Final[Mapping[str, str]] = {
     "bytes BETWEEN 1 AND 9": "both ends count",
     "sip LIKE 'a_%' ESCAPE '!'": f"a pattern of at most {PATTERN_CHARACTERS_MAX:,} characters",
     "sip IS NOT NULL": "`IS NULL`, `IS NOT NULL`",
-    "sip || '!'": "texts joined; NULL if one of them is",
+    "sip || '!'": "texts joined as by CONCAT; NULL if one of them is",
 }
 
 SCALAR_WORDS: Final[Mapping[str, str]] = {
@@ -97,7 +98,8 @@ SCALAR_WORDS: Final[Mapping[str, str]] = {
     "cast": "to BIGINT, HUGEINT, DOUBLE, VARCHAR, BOOLEAN, TIMESTAMP; NULL where it fails",
     "ceil": "the next whole number above",
     "coalesce": "the first that is not NULL",
-    "concat": "texts joined; NULLs are passed over",
+    "concat": f"at most {TEXTS_MAX} texts joined; NULLs are passed over; NULL over "
+    f"{TEXT_BYTES_MAX // 1024} KiB",
     "floor": "the next whole number below",
     "length": "number of characters",
     "lower": "small letters",

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from mars.evaluate import CASE_BRANCHES_MAX, to_polars
+from mars.evaluate.texts import TEXT_BYTES_MAX
 from mars.evaluate.values import DTYPES, INTEGER_MAX
 from mars.plan import Call, Column, Expression, Function, Literal, ValueType
 
@@ -278,3 +279,17 @@ def test_a_long_case_may_have_nothing_but_constants_behind_its_conditions() -> N
     pairs = [part for at in range(100) for part in (below(integer(at)), text(f"<{at}"))]
     case = Call(Function.CASE, (*pairs, text(None)), ValueType.STRING)
     assert evaluate(case, ValueType.INT64, [-1, 40, 99]) == ["<0", "<41", None]
+
+
+def test_text_that_concat_makes_is_null_over_the_limit_and_not_made() -> None:
+    half = TEXT_BYTES_MAX // 2
+    twice = of_x(Function.CONCAT, ValueType.STRING, ValueType.STRING, Column("x", ValueType.STRING))
+    values = ["a" * half, "a" * half + "b", "\u00e9" * (half // 2 + 1), "", None]
+    assert evaluate(twice, ValueType.STRING, values) == ["a" * (2 * half), None, None, "", ""]
+
+
+def test_concat_passes_over_a_text_that_was_too_long_within_it() -> None:
+    text_: Expression = Column("x", ValueType.STRING)
+    for _ in range(2):
+        text_ = Call(Function.CONCAT, (text_,) * 32, ValueType.STRING)
+    assert evaluate(text_, ValueType.STRING, ["a" * 50_000] * 16 + [""]) == [""] * 17

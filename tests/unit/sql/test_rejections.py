@@ -211,6 +211,7 @@ KEYS_65 = [f"sport + {number}" for number in range(65)]
         (f"SELECT sip FROM S WHERE sip LIKE ^dip {W}", "must be written out"),
         (f"SELECT sip FROM S WHERE sip LIKE ^'{'a' * 1001}' {W}", "at most 1000 characters"),
         (f"SELECT sip FROM S WHERE sip LIKE ^'a!!!' ESCAPE '!' {W}", "ends with its escape"),
+        (f"SELECT sip FROM S WHERE ^CONCAT({', '.join(['sip'] * 33)}) = 'a' {W}", "at most 32"),
         (f"SELECT sip FROM S WHERE sip LIKE 'a' ESCAPE ^'!!' {W}", "one character"),
         (f"SELECT ROUND(loss, ^sport) AS x FROM S GROUP BY 1 {W}", "must be written out"),
         (f"SELECT ROUND(loss, ^16) AS x FROM S GROUP BY 1 {W}", "from -15 to 15"),
