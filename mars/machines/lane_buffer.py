@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from typing import TypeVar
 
-from mars.kernel import Decoded
-from mars.plan import Stream
+from mars.codec.shared import SharedDecoding
 from mars.types import Lane, Mapped, Records, TaskName
 
 SIZE_STRIDE = 16
@@ -40,7 +39,7 @@ class LaneBuffer:
     skipped: bool = False
     gone: bool = False
     pieces: list[Records] = field(default_factory=list)
-    decoded: dict[Stream, tuple[frozenset[str], Decoded]] = field(default_factory=dict)
+    decoded: SharedDecoding = field(default_factory=SharedDecoding)
     offers: dict[TaskName, tuple[int, Mapped]] = field(default_factory=dict)
     outstanding: int = 0
 
@@ -59,7 +58,7 @@ class LaneBuffer:
     def _forget(self) -> None:
         self.closed = self.gone = False
         self.retry_at_ms = self.rows = self.bytes = 0
-        self.pieces, self.offers, self.decoded = [], {}, {}
+        self.pieces, self.offers, self.decoded = [], {}, SharedDecoding()
         self.outstanding = 0
 
     def add(self, records: Records, now_ms: int) -> None:
@@ -78,17 +77,18 @@ class LaneBuffer:
         return self.next == self.first
 
     def joined(self) -> Records:
-        """All records as one."""
-        if len(self.pieces) == 1:
-            return self.pieces[0]
-        return Records(
-            lane=self.lane,
-            first=self.first,
-            next=self.next,
-            values=_chain([piece.values for piece in self.pieces]),
-            offsets=_offsets([piece.offsets for piece in self.pieces]),
-            timestamps_ms=_chain([piece.timestamps_ms for piece in self.pieces]),
-        )
+        """All records as one; put together at the first call."""
+        if len(self.pieces) > 1:
+            whole = Records(
+                lane=self.lane,
+                first=self.first,
+                next=self.next,
+                values=_chain([piece.values for piece in self.pieces]),
+                offsets=_offsets([piece.offsets for piece in self.pieces]),
+                timestamps_ms=_chain([piece.timestamps_ms for piece in self.pieces]),
+            )
+            self.pieces = [whole]
+        return self.pieces[0]
 
 
 Item = TypeVar("Item")

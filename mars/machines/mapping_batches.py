@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from mars.kernel import Decoded, decode, map_batch, map_gone
+from mars.kernel import map_batch, map_gone
 from mars.machines.lane_buffer import LaneBuffer
 from mars.machines.task_view import TaskView
-from mars.plan import Field, Plan, Stream
+from mars.plan import Plan
 from mars.types import (
     Mapped,
     Range,
@@ -37,33 +35,16 @@ class Batches:
             mapped = self._map(view.task.plans[version], buffer, takers, offset, end)
         return version, mapped
 
-    def _decoded(self, buffer: LaneBuffer, plan: Plan, takers: list[TaskView]) -> Decoded:
-        """The buffer's rows, decoded once for all tasks that read the stream alike (M2)."""
-        stream = plan.stream
-        known = buffer.decoded.get(stream)
-        names = frozenset(field.name for field in plan.fields)
-        if known is not None and names <= known[0]:
-            return known[1]
-        fields = _union(stream, (p for view in takers for p in view.task.plans.values()))
-        decoded = decode(stream, fields, buffer.joined())
-        buffer.decoded[stream] = (frozenset(field.name for field in fields), decoded)
-        return decoded
-
     def _map(
         self, plan: Plan, buffer: LaneBuffer, takers: list[TaskView], offset: int, end: int
     ) -> Mapped:
         """What the rows `[offset, end)` of the buffer add to a task."""
         if buffer.gone:
             return map_gone(plan, self._buckets, Range(buffer.lane, offset, end))
-        rows = self._decoded(buffer, plan, takers)
+        plans = (each for view in takers for each in view.task.plans.values())
+        rows = buffer.decoded.of(plan, plans, buffer.joined())
         if offset != buffer.first:
             rows = rows.from_offset(offset)
         if end < buffer.next:
             rows = rows.until(end)
         return map_batch(plan, self._buckets, rows)
-
-
-def _union(stream: Stream, plans: Iterable[Plan]) -> tuple[Field, ...]:
-    """The fields that any of the plans reads from this very stream, in declared order."""
-    names = {field.name for plan in plans if plan.stream == stream for field in plan.fields}
-    return tuple(field for field in stream.fields if field.name in names)

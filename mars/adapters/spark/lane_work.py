@@ -17,10 +17,11 @@ from dataclasses import dataclass, field
 import msgspec
 
 from mars.adapters.spark.reading import consumer_of, read_range
+from mars.codec.shared import SharedDecoding
 from mars.combining import combine
 from mars.errors import JobFailed, SettingsError, TaskLimit, Unavailable
-from mars.kernel import Decoded, decode, map_batch, map_gone
-from mars.plan import Field, Plan, Stream
+from mars.kernel import map_batch, map_gone
+from mars.plan import Plan
 from mars.settings import Settings
 from mars.types import Mapped, Range, Records, StoreEpoch, TaskName, Topic
 
@@ -125,7 +126,7 @@ class _Mapping:
 
     def add(self, batch: Records | Range) -> None:
         """Map a batch for every share that has rows of it; a failure concerns its task only."""
-        decoded: dict[Stream, Decoded] = {}
+        decoded = SharedDecoding()
         for share in self.work.shares:
             first = max(share.part.first, batch.first)
             after = min(share.part.next, batch.next)
@@ -140,14 +141,12 @@ class _Mapping:
                 self.refused[share.task] = _unexpected(problem)
 
     def _mapped(
-        self, share: Share, batch: Records | Range, part: Range, decoded: dict[Stream, Decoded]
+        self, share: Share, batch: Records | Range, part: Range, decoded: SharedDecoding
     ) -> Mapped:
         if isinstance(batch, Range):
             return map_gone(share.plan, self.work.buckets, part)
-        stream = share.plan.stream
-        if stream not in decoded:
-            decoded[stream] = decode(stream, fields_of(stream, self.work.shares), batch)
-        rows = decoded[stream].from_offset(part.first).until(part.next)
+        plans = (each.plan for each in self.work.shares)
+        rows = decoded.of(share.plan, plans, batch).from_offset(part.first).until(part.next)
         return map_batch(share.plan, self.work.buckets, rows)
 
     def outcomes(self) -> Iterator[Outcome]:
@@ -167,13 +166,6 @@ class _Mapping:
         except Exception as problem:  # noqa: BLE001 -- whatever it is, only this task stops (I7)
             return Refused(share.task, _unexpected(problem))
         return Added(self.work.topic, share.task, share.epoch, share.version, mapped)
-
-
-def fields_of(stream: Stream, shares: Iterable[Share]) -> tuple[Field, ...]:
-    """The fields that any of the shares reads from this very stream, in declared order."""
-    plans = [share.plan for share in shares if share.plan.stream == stream]
-    names = {one.name for plan in plans for one in plan.fields}
-    return tuple(one for one in stream.fields if one.name in names)
 
 
 def _bytes_of(batch: Records | Range) -> int:
