@@ -126,6 +126,7 @@ class StreamService:
         kind = _format(request.format)
         if request.csv_header and kind is not Format.CSV:
             raise Rejected(f"csv_header is for the format csv only, not for {kind.value}")
+        _check_names(kind, fields)
         _check_event_time(request)
         stream = Stream(
             name=name,
@@ -170,6 +171,16 @@ def _field_name(name: str) -> str:
         f"field {name[:80]!a} cannot be named so: 1 to {FIELD_NAME_CHARACTERS_MAX} "
         "printable characters"
     )
+
+
+def _check_names(kind: Format, fields: Sequence[Field]) -> None:
+    """JSON can write such names in several ways, and its parser looks for members by their bytes."""
+    escaped = [one.name for one in fields if '"' in one.name or "\\" in one.name]
+    if escaped and kind in {Format.JSON, Format.NDJSON}:
+        raise Rejected(
+            f"field {escaped[0][:80]!a} cannot be read from {kind.value}, because its name has a "
+            "quotation mark or a backslash; leave it out, or have its producer rename it"
+        )
 
 
 def _type(name: str, kind: str) -> FieldType:

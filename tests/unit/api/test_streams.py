@@ -59,6 +59,8 @@ def test_name_outside_the_rule_is_refused(world: World, name: str) -> None:
         ({"fields": {"a\x00": "string", "timestamp": "timestamp_ms"}}, "cannot be named"),
         ({"event_time": "nothing"}, "not a declared field"),
         ({"event_time": "bytes"}, "timestamp_ms"),
+        ({"fields": {'size "GB"': "int64", "timestamp": "timestamp_ms"}}, "quotation mark"),
+        ({"fields": {"disk\\C:": "int64", "timestamp": "timestamp_ms"}}, "backslash"),
         ({"csv_header": True}, "csv only"),
         ({"topic": ""}, "not a legal topic"),
         ({"topic": "a/b"}, "not a legal topic"),
