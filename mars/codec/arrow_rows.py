@@ -1,8 +1,9 @@
-"""Arrow IPC streams, one a message, to columns.
+"""Arrow IPC streams or files, one a message, to columns.
 
-A column may be of any Arrow type whose values all are values of the declared type: narrower or
-unsigned integers, large texts and views of texts, Arrow's own timestamps, and dictionaries of all
-of these. With any other type, a run-end encoded one among them, its values are invalid; with a
+A column may be of any Arrow type whose values can be values of the declared type: narrower or
+unsigned integers, large texts and views of texts, Arrow's own timestamps and dates, decimals, and
+dictionaries of all of these; floats count as integers and timestamps as in `columns`. With any
+other type, a run-end encoded one among them, its values are invalid; with a
 column name that appears twice the message is unreadable. One that unpacks to more than `arrow_size`
 allows is too large.
 
@@ -19,17 +20,24 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from mars.codec.arrow_size import Problem, is_text, too_large, too_large_texts
+from mars.codec.arrow_size import Problem, is_file, is_text, too_large, too_large_texts
 from mars.codec.assembly import Faults, assemble
-from mars.codec.columns import RAW_TYPES, Typed, convert
+from mars.codec.columns import RAW_TYPES, Typed, convert, convert_floats, either
 from mars.codec.decoded import Decoded
 from mars.codec.limits import unusable
+from mars.codec.texts import without_mark
 from mars.evaluate.values import dtype_of
 from mars.plan import Field, FieldType, Stream, ValueType
 from mars.types import Reason, Records
 
 _FAILURES = (pa.ArrowException, OSError, ValueError, KeyError, TypeError, MemoryError)
 """What reading a stream of arbitrary bytes may raise."""
+
+_DECIMALS = (pa.types.is_decimal32, pa.types.is_decimal64, pa.types.is_decimal128)
+_NUMBERS = (pa.types.is_integer, pa.types.is_floating, *_DECIMALS)
+
+_DECIMAL_DIGITS = 38
+"""Of Arrow's decimals of 128 bits; wider ones are no values of any field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +101,9 @@ def _read(
     table, problem = None, unusable(value)
     if problem is None and value is not None:
         try:
-            table, problem = _table(value, fields)
+            table, problem = _table(without_mark(value), fields)
         except _FAILURES as error:
-            problem = (Reason.UNREADABLE, f"no Arrow IPC stream: {error}"[:200])
+            problem = (Reason.UNREADABLE, f"no Arrow IPC stream or file: {error}"[:200])
     if problem is not None:
         faults.unreadable[at] = problem
     return table
@@ -106,7 +114,7 @@ def _table(value: bytes, fields: tuple[Field, ...]) -> tuple[pa.Table | None, Pr
     problem = too_large(value)
     if problem is not None:
         return None, problem
-    with pa.ipc.open_stream(value) as reader:
+    with (pa.ipc.open_file if is_file(value) else pa.ipc.open_stream)(value) as reader:
         table = reader.read_all()
     table.validate(full=True)
     names = set(table.column_names)
@@ -150,32 +158,41 @@ def _column(table: pa.Table | None, one: Field, rows: int) -> Typed:
         return Typed(nothing, None)
     if pa.types.is_timestamp(column.type):
         return _timestamps(column)
-    return _values(pl.Series(column), one.type)
+    if pa.types.is_date(column.type):
+        return Typed(pl.Series(column.cast(pa.timestamp("ms")).cast(pa.int64())), None)
+    return _values(_numbers(column), one.type)
 
 
 def _is_acceptable(found: pa.DataType, wanted: FieldType) -> bool:
-    """Whether all values of a type, that of a plain column, are values of the field's."""
-    kind = wanted.value_type
+    """Whether values of a type, that of a plain column, can be values of the field's."""
     if pa.types.is_null(found):
         return True
-    if kind is ValueType.STRING:
-        return is_text(found)
-    if kind is ValueType.BOOL:
-        return bool(pa.types.is_boolean(found))
-    if kind is ValueType.FLOAT64:
-        return bool(pa.types.is_floating(found) or pa.types.is_integer(found))
-    if kind is ValueType.TIMESTAMP and pa.types.is_timestamp(found):
+    moment = wanted.value_type is ValueType.TIMESTAMP
+    if moment and (pa.types.is_timestamp(found) or pa.types.is_date(found)):
         return True
-    if wanted is FieldType.TIMESTAMP_ISO:
+    if wanted in {FieldType.STRING, FieldType.TIMESTAMP_ISO}:
         return is_text(found)
-    return bool(pa.types.is_integer(found))
+    if wanted is FieldType.BOOL:
+        return bool(pa.types.is_boolean(found))
+    return any(is_kind(found) for is_kind in _NUMBERS)
+
+
+def _numbers(column: pa.ChunkedArray) -> pl.Series:
+    """The values, decimals as doubles unless they are whole by their type."""
+    if not any(is_kind(column.type) for is_kind in _DECIMALS):
+        return pl.Series(column)
+    scale = column.type.scale
+    values = pl.Series(column.cast(pa.decimal128(_DECIMAL_DIGITS, scale)))
+    return values.cast(pl.Int128 if scale == 0 else pl.Float64, strict=False)
 
 
 def _values(column: pl.Series, wanted: FieldType) -> Typed:
+    if column.dtype.is_float() and wanted is not FieldType.FLOAT64:
+        return convert_floats(column.cast(pl.Float64), wanted)
     raw = column.cast(RAW_TYPES[wanted], strict=False)
     overflown = column.is_not_null() & raw.is_null()
     typed = convert(raw, wanted)
-    return Typed(typed.values, overflown if typed.invalid is None else overflown | typed.invalid)
+    return Typed(typed.values, either(overflown, typed.invalid))
 
 
 def _timestamps(column: pa.ChunkedArray) -> Typed:

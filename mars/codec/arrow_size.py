@@ -1,12 +1,12 @@
-"""How large the rows of an Arrow IPC stream become, told before any of them is unpacked.
+"""How large the rows of an Arrow IPC stream or file become, told before any of them is unpacked.
 
-A few kilobytes of a stream can stand for gigabytes: compressed buffers, buffers that share bytes,
+A few kilobytes can stand for gigabytes: compressed buffers, buffers that share bytes,
 one text that a million rows of a dictionary name, rows of a column that has no buffers at all.
 
-Sizes of buffers stand in the metadata of each message of a stream, which pyarrow reads but does
-not show. They are flatbuffers (format/Message.fbs and format/Schema.fbs of Apache Arrow, format
-version 5), of which the little that is needed is read here; pyarrow has checked before that no
-offset in them leads out.
+Sizes of buffers stand in the metadata of each message, which pyarrow reads but does not show; where
+the messages of a file lie stands in its footer. They are flatbuffers (format/Message.fbs, File.fbs
+and Schema.fbs of Apache Arrow, format version 5), of which the little that is needed is read here;
+pyarrow has checked before that no offset in them leads out.
 """
 
 from __future__ import annotations
@@ -42,6 +42,18 @@ _DATA = 1
 _LENGTH, _BUFFERS, _COMPRESSION = 0, 2, 3
 """Places of fields in the tables `Message`, `DictionaryBatch` and `RecordBatch`."""
 
+_MAGIC = b"ARROW1"
+"""How a file begins and ends."""
+
+_FOOTER_BYTES = struct.Struct("<i")
+"""Stands behind the footer, before the magic."""
+
+_DICTIONARIES, _RECORD_BATCHES = 2, 3
+"""Places of fields in the table `Footer`."""
+
+_BLOCK = struct.Struct("<qi4xq")
+"""Where a message of a file begins, and the bytes of its metadata and its body."""
+
 _BUFFER = struct.Struct("<qq")
 """Where a buffer begins in the body, and how many bytes it has there."""
 
@@ -50,13 +62,13 @@ _UNPACKED = struct.Struct("<q")
 
 
 def too_large(value: bytes) -> Problem | None:
-    """Why the rows of a stream may not be unpacked, or None if they may.
+    """Why the rows of a stream or file may not be unpacked, or None if they may.
 
-    Raises pa.ArrowException, OSError or ValueError where the bytes are no stream.
+    Raises pa.ArrowException, OSError or ValueError where the bytes are neither.
     """
     size = rows = 0
     try:
-        for message in pa.ipc.MessageReader.open_stream(value):
+        for message in _messages(value):
             batch = _batch(message)
             if batch is None:
                 continue
@@ -67,6 +79,27 @@ def too_large(value: bytes) -> Problem | None:
     except struct.error as error:
         raise ValueError(f"metadata that leads nowhere: {error}") from error
     return None
+
+
+def is_file(value: bytes) -> bool:
+    """Whether the bytes are of the format for files, which pyarrow calls Feather as well."""
+    return value.startswith(_MAGIC)
+
+
+def _messages(value: bytes) -> Iterator[pa.Message]:
+    """The messages of a stream; of a file its dictionaries and record batches."""
+    if not is_file(value):
+        yield from pa.ipc.MessageReader.open_stream(value)
+        return
+    pa.ipc.open_file(value)  # which checks the footer
+    end = len(value) - len(_MAGIC) - _FOOTER_BYTES.size
+    (length,) = _FOOTER_BYTES.unpack_from(value, end)
+    data = value[end - length : end]
+    footer = _Table(data, struct.unpack_from("<I", data, 0)[0])
+    view = memoryview(value)
+    for field in (_DICTIONARIES, _RECORD_BATCHES):
+        for offset, metadata, body in _structs(footer, field, _BLOCK):
+            yield pa.ipc.read_message(view[offset : offset + metadata + body])
 
 
 def too_large_texts(columns: Iterable[pa.ChunkedArray]) -> Problem | None:
@@ -151,12 +184,17 @@ def _batch(message: pa.Message) -> _Batch | None:
 
 
 def _buffers(header: _Table) -> list[tuple[int, int]]:
-    start = header.target(_BUFFERS)
+    return [(offset, length) for offset, length in _structs(header, _BUFFERS, _BUFFER)]
+
+
+def _structs(table: _Table, field: int, form: struct.Struct) -> Iterator[tuple[int, ...]]:
+    """The structs of a vector."""
+    start = table.target(field)
     if start is None:
-        return []
-    (count,) = struct.unpack_from("<I", header.data, start)
+        return iter(())
+    (count,) = struct.unpack_from("<I", table.data, start)
     first = start + 4
-    return list(_BUFFER.iter_unpack(header.data[first : first + count * _BUFFER.size]))
+    return form.iter_unpack(table.data[first : first + count * form.size])
 
 
 # ------------------------------------------------------------------------------ shared texts

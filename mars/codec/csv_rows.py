@@ -1,5 +1,6 @@
 """Lines of comma-separated cells (RFC 4180) to columns.
 
+A line with more cells than there are columns is read as far as these go, one with fewer is no row.
 Each line is a row by itself: a cell cannot hold a line break, so that a stray quote spoils no
 other line. An empty cell is NULL, for a text the empty text. Numbers are written as in JSON or
 with a leading `+`, booleans `true` or `false`. A line with a NUL byte is unreadable.
@@ -17,13 +18,14 @@ import pyarrow as pa
 import pyarrow.csv as arrow_csv
 
 from mars.codec.assembly import Faults, assemble
-from mars.codec.columns import RAW_TYPES, convert
+from mars.codec.columns import convert, convert_numbers
 from mars.codec.decoded import Decoded
 from mars.codec.limits import unusable
+from mars.codec.texts import without_mark
 from mars.plan import Field, FieldType, Stream
 from mars.types import Reason, Records
 
-_QUOTED = re.compile(rb'"(?:[^"]|"")*+"')
+_COMMA_OR_QUOTED = re.compile(rb'"(?:[^"]|"")*+"|,')
 _CELL = rb'(?:"(?:[^"]|"")*+"|[^",]*+)'
 _LINE = re.compile(_CELL + rb"(?:," + _CELL + rb")*+")
 
@@ -67,7 +69,7 @@ def _blocks(
     total = 0
     for at, value in enumerate(records.values):
         problem = unusable(value)
-        columns, body = declared, (value or b"").rstrip(b"\r\n")
+        columns, body = declared, without_mark(value or b"").rstrip(b"\r\n")
         if problem is None and stream.csv_header:
             header, line_break, body = body.partition(b"\n")
             columns, problem = _columns(header)
@@ -109,7 +111,7 @@ def _parse(block: _Block, fields: tuple[Field, ...], faults: Faults) -> _Cells:
     try:
         table = _read(text, block.columns, wanted)
     except pa.ArrowInvalid:  # some line has another number of cells than there are columns
-        text, numbers = _without_misfits(text, numbers, len(block.columns), faults)
+        text, numbers = _cut_to_fit(text, numbers, len(block.columns), faults)
         table = _read(text, block.columns, wanted)
     return _Cells(
         numbers,
@@ -144,18 +146,28 @@ def _problem(row: bytes, cells: int) -> str | None:
     return None
 
 
-def _without_misfits(
+def _cut_to_fit(
     text: bytes, numbers: np.typing.NDArray[np.int64], columns: int, faults: Faults
 ) -> tuple[bytes, np.typing.NDArray[np.int64]]:
+    """The lines that have a cell for each column, without further cells."""
     rows, kept = text.split(b"\n"), []
     for at, row in enumerate(rows):
-        cells = (_QUOTED.sub(b"", row) if b'"' in row else row).count(b",") + 1
-        if cells == columns:
+        cells, rows[at] = _first_cells(row, columns)
+        if cells >= columns:
             kept.append(at)
         else:
             problem = f"{cells} cells instead of {columns}"
             faults.unreadable[int(numbers[at])] = (Reason.UNREADABLE, problem)
     return b"\n".join([rows[at] for at in kept]), numbers[kept]
+
+
+def _first_cells(row: bytes, columns: int) -> tuple[int, bytes]:
+    """How many cells a line has, and the line as far as the cells of the columns go."""
+    if b'"' not in row:
+        cells = row.split(b",")
+        return len(cells), b",".join(cells[:columns])
+    commas = [found.start() for found in _COMMA_OR_QUOTED.finditer(row) if found[0] == b","]
+    return len(commas) + 1, row if len(commas) < columns else row[: commas[columns - 1]]
 
 
 def _read(text: bytes, columns: tuple[str, ...], wanted: list[str | None]) -> pa.Table:
@@ -197,12 +209,9 @@ def _typed(at: int, one: Field, parsed: list[_Cells], total: int, faults: Faults
     for numbers, series in present:
         places[numbers] = np.arange(begin, begin + series.len())
         begin += series.len()
-    raw, invalid = _values(_texts(cells), one.type)
-    column = convert(raw, one.type)
-    if column.invalid is not None:
-        invalid |= column.invalid
+    values, invalid = _values(_texts(cells), one.type)
     faults.mark(at, invalid.gather(places))
-    return column.values.gather(places)
+    return values.gather(places)
 
 
 def _texts(cells: pl.Series) -> tuple[pl.Series, pl.Series]:
@@ -223,20 +232,25 @@ def _text(cell: bytes) -> str | None:
 
 
 def _values(texts: tuple[pl.Series, pl.Series], kind: FieldType) -> tuple[pl.Series, pl.Series]:
-    """Values of `RAW_TYPES[kind]`, and which cells are none."""
+    """Cells as values of the declared type, and which of them are none."""
     cells, broken = texts
-    dtype = RAW_TYPES[kind]
     if kind is FieldType.STRING:
         return cells, broken
     present = cells.set(cells == "", None)
+    values = _parsed(present, kind)
+    return values, broken | (present.is_not_null() & values.is_null())
+
+
+def _parsed(present: pl.Series, kind: FieldType) -> pl.Series:
     if kind is FieldType.TIMESTAMP_ISO:
-        return present, broken
-    if dtype == pl.Boolean():
-        values = pl.select(
+        return convert(present, kind).values
+    if kind is FieldType.BOOL:
+        return pl.select(
             pl.when(present == "true").then(True).when(present == "false").then(False)
         ).to_series()
-    else:
-        values = present.cast(dtype, strict=False)
-    if dtype == pl.Float64():
-        values = values.set(~values.is_finite(), None)
-    return values, broken | (present.is_not_null() & values.is_null())
+    if kind is FieldType.FLOAT64:
+        floats = present.cast(pl.Float64, strict=False)
+        return floats.set(~floats.is_finite(), None)
+    whole = present.cast(pl.Int64, strict=False)
+    floats = present.set(whole.is_not_null(), None).cast(pl.Float64, strict=False)
+    return convert_numbers(whole, floats, kind).values

@@ -8,11 +8,9 @@ from functools import cached_property
 
 import polars as pl
 
+from mars.codec.texts import element, filled_lines, without_mark
 from mars.plan import Field, Format, Stream
 from mars.types import Reason, Records
-
-LINES = frozenset({Format.NDJSON, Format.CSV})
-"""Formats in which each line of a message is a row."""
 
 PAYLOAD_BYTES_MAX = 512
 """Bytes of a row kept for its reference: enough to recognise it, 100 of them a batch."""
@@ -27,7 +25,8 @@ def header_lines(stream: Stream) -> int:
 class Unreadable:
     """A row (or a whole message) that is nothing at all, whichever fields one looks for.
 
-    `message` counts the messages of the batch from 0, `line` the lines of the message from 0.
+    `message` counts the messages of the batch from 0, `line` the rows of the message from 0, as
+    `Decoded.line_of` does.
     """
 
     message: int
@@ -63,6 +62,10 @@ class Decoded:
         """Readable rows."""
         return self.frame.height
 
+    def holds(self, fields: tuple[Field, ...]) -> bool:
+        """Whether all of these fields are decoded."""
+        return all(one.name in self.frame.columns for one in fields)
+
     @cached_property
     def timestamps_ms(self) -> pl.Series:
         """The Kafka timestamp of each message (Int64; -1: none)."""
@@ -73,9 +76,9 @@ class Decoded:
         return row if self.messages is None else int(self.messages[row])
 
     def line_of(self, row: int) -> int:
-        """Which line of its message a row is; 0 for formats without lines."""
+        """Which row of its message a row is, from 0; a header counts too, a blank line does not."""
         skipped = header_lines(self.stream)
-        if self.stream.format not in LINES or self.messages is None:
+        if self.messages is None:
             return skipped
         message = self.message_of(row)
         line = row - int(self.messages.search_sorted(message, "left")) + skipped
@@ -93,12 +96,12 @@ class Decoded:
         return {message: sorted(found) for message, found in lines.items()}
 
     def payload(self, message: int, line: int) -> bytes:
-        """The first bytes of a row: of its line where rows are lines, else of its message."""
+        """The first bytes of a row: of its line or element where rows are such, else its message's.
+
+        `line` is what `line_of` answers.
+        """
         value = self.records.values[message] or b""
-        if self.stream.format not in LINES:
-            return value[:PAYLOAD_BYTES_MAX]
-        lines = value.split(b"\n", line + 1)
-        return (lines[line] if line < len(lines) else value)[:PAYLOAD_BYTES_MAX]
+        return _row_of(self.stream.format, value, line)[:PAYLOAD_BYTES_MAX]
 
     def from_offset(self, offset: int) -> Decoded:
         """The rows at or after an offset; the range then begins there."""
@@ -142,3 +145,16 @@ class Decoded:
         if self.messages is None:
             return min(message, self.rows)
         return int(self.messages.search_sorted(message, "left"))
+
+
+def _row_of(format: Format, message: bytes, line: int) -> bytes:
+    """One row of a message as it was written; the whole message where it is no text of its own."""
+    if format is Format.JSON:
+        return element(message, line)
+    if format is Format.ARROW:
+        return message
+    if format is Format.CSV:
+        rows = message.split(b"\n", line + 1)
+    else:
+        rows = filled_lines(without_mark(message))
+    return rows[line] if line < len(rows) else message

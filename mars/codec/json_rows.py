@@ -1,4 +1,4 @@
-"""JSON objects, one a message (`json`) or one a line (`ndjson`), to columns.
+"""JSON objects to columns: one a message or an array of them (`json`), or one a line (`ndjson`).
 
 Each row is parsed into a small object that has only the wanted fields, the rest is skipped over;
 the objects of a chunk become columns before the next chunk is parsed, so that they stay in the
@@ -18,10 +18,11 @@ import numpy as np
 import polars as pl
 
 from mars.codec.assembly import Faults, assemble
-from mars.codec.columns import RAW_TYPES, convert
+from mars.codec.columns import RAW_TYPES, Typed, convert, convert_numbers, either
 from mars.codec.decoded import Decoded
 from mars.codec.limits import MESSAGE_BYTES_MAX, unusable
 from mars.codec.nesting import NESTING_MAX, SHALLOW_BYTES_MAX, is_too_deep, may_be_deep
+from mars.codec.texts import BLANK, FAILURES, elements, filled_lines, without_mark
 from mars.plan import Field, FieldType, Format, Stream
 from mars.types import Reason, Records
 
@@ -35,33 +36,28 @@ small series."""
 FIELD_SETS_REMEMBERED = 256
 """Generated parsers that are kept; there is one per topic."""
 
-_PYTHON_TYPES: dict[FieldType, type] = {
+_PYTHON_TYPES: dict[FieldType, Any] = {
     FieldType.STRING: str,
-    FieldType.INT64: int,
+    FieldType.INT64: int | float,
     FieldType.FLOAT64: float,
     FieldType.BOOL: bool,
-    FieldType.TIMESTAMP_MS: int,
-    FieldType.TIMESTAMP_US: int,
-    FieldType.TIMESTAMP_S: int,
+    FieldType.TIMESTAMP_MS: int | float,
+    FieldType.TIMESTAMP_US: int | float,
+    FieldType.TIMESTAMP_S: int | float,
     FieldType.TIMESTAMP_ISO: str,
 }
-
-_FAILURES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What the parser raises for bytes that are no row."""
 
 WHOLE_BYTES_MIN = 16 * 1024
 """A message of lines is parsed as a whole from this length on; below it, the check costs more than
 to cut it into lines."""
 
-_LINE_FEED = np.uint8(ord("\n"))
+_LINE_FEED, _CARRIAGE_RETURN = np.uint8(ord("\n")), np.uint8(ord("\r"))
+_OPENING, _CLOSING = np.uint8(ord("{")), np.uint8(ord("}"))
 _BRACKET = np.uint8(ord("["))
 _BRACE_TO_BRACKET = np.uint8(0xFF ^ (ord("{") ^ ord("[")))
 """Clears the one bit in which `{` differs from `[`; no other byte becomes `[` by it."""
 
 _INT64 = range(-(2**63), 2**63)
-
-_BLANK = b" \t\r\n"
-
 
 _Reader = Callable[[list[Any]], list[object]]
 
@@ -126,7 +122,7 @@ def decode_json(stream: Stream, fields: tuple[Field, ...], records: Records) -> 
     columns = _Columns(fields, parser.readers, faults)
     lines = np.ones(len(records.values), dtype=np.int64)
     if stream.format is Format.JSON:
-        chunks = _messages(records.values, parser, faults)
+        chunks = _messages(records.values, lines, parser, faults)
     else:
         chunks = _lines(records.values, lines, parser, faults)
     for rows in chunks:
@@ -160,43 +156,55 @@ class _Columns:
 
     def _put_away(self) -> None:
         for at, (one, values) in enumerate(zip(self._fields, self._values, strict=True)):
-            self._series[at].append(self._raw(at, one, values))
+            column = _column(values, one.type)
+            if column.invalid is not None:
+                self._faults.mark(at, column.invalid, self._first)
+            self._series[at].append(column.values)
         self._first += len(self._values[0])
         self._values = [[] for _ in self._fields]
-
-    def _raw(self, at: int, one: Field, values: list[object]) -> pl.Series:
-        """The values as a column; integers beyond 64 bits are noted as faults."""
-        dtype = RAW_TYPES[one.type]
-        try:
-            return pl.Series(values, dtype=dtype)
-        except (TypeError, OverflowError):  # beyond 64 bits, or even beyond 128
-            storable = [_is_storable(value) for value in values]
-            self._faults.mark(at, ~pl.Series(storable), self._first)
-            kept = [value if fine else None for value, fine in zip(values, storable, strict=True)]
-            return pl.Series(kept, dtype=dtype)
 
     def finished(self) -> list[pl.Series]:
         """One column per field, of the declared type."""
         self._put_away()
-        columns = []
-        for at, (one, pieces) in enumerate(zip(self._fields, self._series, strict=True)):
-            column = convert(pl.concat(pieces, rechunk=True), one.type)
-            if column.invalid is not None:
-                self._faults.mark(at, column.invalid)
-            columns.append(column.values)
-        return columns
+        return [pl.concat(pieces, rechunk=True) for pieces in self._series]
 
 
-def _is_storable(value: object) -> bool:
-    return not isinstance(value, int) or value in _INT64
+def _column(values: list[Any], kind: FieldType) -> Typed:
+    """Values as a column of the declared type."""
+    dtype = RAW_TYPES[kind]
+    try:
+        return convert(pl.Series(values, dtype=dtype), kind)
+    except (TypeError, OverflowError):  # floats among integers; beyond 64 bits, or even beyond 128
+        return _numbers(values, kind)
+
+
+def _numbers(values: list[Any], kind: FieldType) -> Typed:
+    """The same where some are floats, or integers that are no values of any type."""
+    floats = [value if isinstance(value, float) else None for value in values]
+    whole = [value if isinstance(value, int) and value in _INT64 else None for value in values]
+    beyond = [isinstance(value, int) and value not in _INT64 for value in values]
+    column = convert_numbers(
+        pl.Series(whole, dtype=pl.Int64), pl.Series(floats, dtype=pl.Float64), kind
+    )
+    return Typed(column.values, either(column.invalid, pl.Series(beyond)))
 
 
 def _messages(
-    values: Sequence[bytes | None], parser: _Parser, faults: Faults
+    values: Sequence[bytes | None],
+    rows_of: np.typing.NDArray[np.int64],
+    parser: _Parser,
+    faults: Faults,
 ) -> Iterator[list[msgspec.Struct]]:
-    """One object a message, in chunks."""
+    """An object a message, or an array of objects, in chunks.
+
+    How many rows each message has is written into `rows_of`.
+    """
+    total = 0
     for at in range(0, len(values), CHUNK_ROWS):
-        yield _parse(parser, values[at : at + CHUNK_ROWS], at, faults)
+        chunk = values[at : at + CHUNK_ROWS]
+        rows = _parse(parser, chunk, total, faults, rows_of[at : at + len(chunk)])
+        total += len(rows)
+        yield rows
 
 
 def _lines(
@@ -205,14 +213,16 @@ def _lines(
     parser: _Parser,
     faults: Faults,
 ) -> Iterator[list[msgspec.Struct]]:
-    """One object a line, in chunks; how many lines each message has is written into `lines`.
+    """One object a line, in chunks; how many rows each message has is written into `lines`.
 
-    Empty lines at the end are no rows, but a message without any line is one unreadable row.
+    Empty lines are no rows, but a message without any other line is one unreadable row.
     """
     chunk: list[bytes | None] = []
     total = 0
     for at, value in enumerate(values):
-        text = value if value is None or len(value) > MESSAGE_BYTES_MAX else value.rstrip(_BLANK)
+        text = value
+        if value is not None and len(value) <= MESSAGE_BYTES_MAX:
+            text = without_mark(value).rstrip(BLANK)
         rows = _parse_whole(parser, text)
         if rows is None:
             pieces = _split(text)
@@ -233,42 +243,88 @@ def _lines(
 def _split(text: bytes | None) -> Sequence[bytes | None]:
     if text is None or len(text) > MESSAGE_BYTES_MAX:
         return [text]
-    return text.split(b"\n")
+    return filled_lines(text) or [text]
 
 
 def _parse_whole(parser: _Parser, text: bytes | None) -> list[msgspec.Struct] | None:
     """All lines of a long message at once; None where they must be looked at one by one.
 
-    The parser takes an object over several lines for one row, and passes over empty lines. Each
-    row ends in a line of its own, so as many rows as lines mean one row in each.
+    The parser takes an object over several lines for one row, and two objects in a line for two.
+    Where each line begins with `{` and ends with `}`, no line break lies within an object, because
+    nothing in JSON has `}` and then `{` but two values in a row; so each line has one object or
+    more, and as many rows as lines mean one in each.
     """
     if text is None or not WHOLE_BYTES_MIN <= len(text) <= MESSAGE_BYTES_MAX:
         return None
+    letters = np.frombuffer(text, dtype=np.uint8)
+    breaks = np.flatnonzero(letters == _LINE_FEED)
+    if not _between_objects(letters, breaks):
+        return None
     try:
         rows = parser.together.decode_lines(text)
-    except _FAILURES:
+    except FAILURES:
         return None
-    letters = np.frombuffer(text, dtype=np.uint8)
-    if len(rows) != np.count_nonzero(letters == _LINE_FEED) + 1:
+    if len(rows) != len(breaks) + 1:
         return None
     opening = np.count_nonzero((letters & _BRACE_TO_BRACKET) == _BRACKET)
     return rows if opening - len(rows) < NESTING_MAX else None
 
 
+def _between_objects(
+    letters: np.typing.NDArray[np.uint8], breaks: np.typing.NDArray[np.int64]
+) -> bool:
+    """Whether each line begins with `{` and ends with `}`, carriage returns aside."""
+    if letters[0] != _OPENING or letters[-1] != _CLOSING:
+        return False
+    before = letters[breaks - 1]
+    if (before == _CARRIAGE_RETURN).any():
+        before = np.where(before == _CARRIAGE_RETURN, letters[breaks - 2], before)
+    return bool((letters[breaks + 1] == _OPENING).all() and (before == _CLOSING).all())
+
+
 def _parse(
-    parser: _Parser, chunk: Sequence[bytes | None], first: int, faults: Faults
+    parser: _Parser,
+    chunk: Sequence[bytes | None],
+    first: int,
+    faults: Faults,
+    rows_of: np.typing.NDArray[np.int64] | None = None,
 ) -> list[msgspec.Struct]:
-    """One object per row. The objects of bad rows hold what could be read, and a fault is noted."""
+    """One object per row. The objects of bad rows hold what could be read, and a fault is noted.
+
+    With `rows_of` the chunk holds messages, each of which may be an array of rows.
+    """
     rows: list[msgspec.Struct] = []
     pending = iter(_screened(chunk))
+    beyond = 0  # rows that are more than one a message
     while True:
         try:
             # What was parsed before a failure stays in `rows`, and `pending` stands after it.
             rows.extend(map(parser.together.decode, pending))
-        except _FAILURES:
-            rows.append(_rescue(parser, chunk[len(rows)], first + len(rows), faults))
+        except FAILURES:
+            at = len(rows) - beyond
+            if rows_of is None:
+                rows.append(_rescue(parser, chunk[at], first + len(rows), faults))
+            else:
+                found = _rescue_message(parser, chunk[at], first + len(rows), faults)
+                rows += found
+                rows_of[at] = len(found)
+                beyond += len(found) - 1
         else:
             return rows
+
+
+def _rescue_message(
+    parser: _Parser, message: bytes | None, at: int, faults: Faults
+) -> list[msgspec.Struct]:
+    """The rows of a message that is not just an object: behind a mark, of an array, or bad."""
+    text = without_mark(message or b"")
+    if _barred(message) is None and text.lstrip(BLANK).startswith(b"["):
+        try:
+            return _parse(parser, elements(text), at, faults)
+        except FAILURES as error:
+            faults.unreadable[at] = Reason.UNREADABLE, str(error)
+            return [parser.row()]
+    return _parse(parser, [text if message is not None else None], at, faults)
 
 
 def _screened(chunk: Sequence[bytes | None]) -> Sequence[bytes]:
@@ -285,7 +341,7 @@ def _screened(chunk: Sequence[bytes | None]) -> Sequence[bytes]:
 
 def _rescue(parser: _Parser, row: bytes | None, at: int, faults: Faults) -> msgspec.Struct:
     """Read each field of a bad row by itself."""
-    fault = _unreadable(row)
+    fault = _barred(row) or _no_object(row or b"")
     if fault is not None:
         faults.unreadable[at] = fault
         return parser.row()
@@ -293,21 +349,24 @@ def _rescue(parser: _Parser, row: bytes | None, at: int, faults: Faults) -> msgs
     for number, decoder in enumerate(parser.alone):
         try:
             values.append(decoder.decode(row or b"").f0)  # type: ignore[attr-defined]
-        except _FAILURES:
+        except FAILURES:
             values.append(None)
             faults.invalid.setdefault(number, []).append(at)
     return parser.row(*values)
 
 
-def _unreadable(row: bytes | None) -> tuple[Reason, str] | None:
-    """Why a row is no JSON object at all, or None if it is one."""
+def _barred(row: bytes | None) -> tuple[Reason, str] | None:
+    """Why the parser must not see a row, or None."""
     problem = unusable(row)
-    if problem is not None or row is None:
-        return problem
-    if is_too_deep(row):
+    if problem is None and row is not None and is_too_deep(row):
         return Reason.UNREADABLE, f"JSON is nested deeper than {NESTING_MAX} levels"
+    return problem
+
+
+def _no_object(row: bytes) -> tuple[Reason, str] | None:
+    """Why a row is no JSON object at all, or None if it is one."""
     try:
         _anything.decode(row)
-    except _FAILURES as error:
+    except FAILURES as error:
         return Reason.UNREADABLE, str(error)
     return None

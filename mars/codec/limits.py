@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mars.codec.texts import without_mark
 from mars.types import Reason
 
 MESSAGE_BYTES_MAX = 16 * 1024 * 1024
@@ -15,6 +16,7 @@ def unusable(value: bytes | None) -> tuple[Reason, str] | None:
         return Reason.UNREADABLE, "the message has no value (a tombstone)"
     if len(value) > MESSAGE_BYTES_MAX:
         return Reason.TOO_LARGE, f"{len(value)} bytes, at most {MESSAGE_BYTES_MAX} are read"
-    if not value or value.isspace():
+    text = without_mark(value)
+    if not text or text.isspace():
         return Reason.UNREADABLE, "empty"
     return None

@@ -10,13 +10,20 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+import numpy as np
+
 NESTING_MAX = 500
 """Levels of a row; about half of what the interpreter's stack (1,000 frames) leaves the parser."""
 
 SHALLOW_BYTES_MAX = 2 * NESTING_MAX
 """A row this short cannot close more than NESTING_MAX levels, so it need not be looked at."""
 
-_TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*"?|[\[{]|[\]}]', re.DOTALL)
+_QUOTED = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
+
+_BRACKETS = np.zeros(256, dtype=np.int8)
+_BRACKETS[list(b"{[")] = 1
+_BRACKETS[list(b"}]")] = -1
+_QUOTE = ord('"')
 
 
 def may_be_deep(rows: Sequence[bytes]) -> bool:
@@ -34,12 +41,10 @@ def is_too_deep(row: bytes) -> bool:
     """True if a row nests deeper than NESTING_MAX, brackets within texts aside."""
     if len(row) <= SHALLOW_BYTES_MAX or row.count(b"{") + row.count(b"[") <= NESTING_MAX:
         return False
-    depth = 0
-    for token in _TOKENS.finditer(row):
-        if token[0] in {b"{", b"["}:
-            depth += 1
-        elif token[0] in {b"}", b"]"}:
-            depth -= 1
-        if depth > NESTING_MAX:
-            return True
-    return False
+    if b"\\" in row:
+        row = _QUOTED.sub(b"", row)
+    letters = np.frombuffer(row, dtype=np.uint8)
+    steps = _BRACKETS[letters]
+    # Without backslashes each quote begins a text or ends it.
+    steps[np.bitwise_and(np.cumsum(letters == _QUOTE, dtype=np.uint8), 1).astype(bool)] = 0
+    return int(np.cumsum(steps, dtype=np.int32).max(initial=0)) > NESTING_MAX

@@ -84,7 +84,19 @@ def _padded(size: int) -> Callable[[dict[str, Any]], bytes]:
     return lambda row: as_json({**row, "padding": "x" * size})
 
 
-def _scaled(row: dict[str, Any], factor: int, more_ms: int = 0) -> bytes:
+def _in_brackets(row: dict[str, Any]) -> bytes:
+    return b"[" + as_json(row) + b"]"
+
+
+def _behind_a_mark(row: dict[str, Any]) -> bytes:
+    return b"\xef\xbb\xbf" + as_json(row)
+
+
+def _seven(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "bytes": 7}
+
+
+def _scaled(row: dict[str, Any], factor: float, more_ms: float = 0) -> bytes:
     return as_json({**row, "timestamp": row["timestamp"] * factor + more_ms})
 
 
@@ -99,10 +111,8 @@ def _least(row: dict[str, Any]) -> dict[str, Any]:
 JSON_LINES = (
     Kind("broken", lambda row: as_json(row)[:-5], "unreadable"),
     Kind("two_objects", lambda row: as_json(row) * 2, "unreadable"),
-    Kind("array", lambda row: b"[" + as_json(row) + b"]", "unreadable"),
     Kind("scalar", lambda _: b"42", "unreadable"),
     Kind("null", lambda _: b"null", "unreadable"),
-    Kind("byte_order_mark", lambda row: b"\xef\xbb\xbf" + as_json(row), "unreadable"),
     Kind("nul_byte", _in_sip(b"\0"), "unreadable"),
     Kind("only_nul", lambda _: b"\0", "unreadable"),
     Kind("lone_surrogate", _in_sip(b"\\ud800"), "unreadable"),
@@ -137,22 +147,29 @@ JSON_LINES = (
         "duplicate_keys",
         lambda row: as_json(row)[:-1] + b',"bytes":7}',
         None,
-        counted=lambda row: {**row, "bytes": 7},
+        counted=_seven,
     ),
     Kind("valid_of_10_mb", _padded(MEGABYTES_10), None),
     Kind("smallest_integer", _with(bytes=-(2**63)), None, counted=_least),
+    Kind("integer_with_a_point", _token("bytes", b"7.0"), None, counted=_seven),
+    Kind("integer_with_an_exponent", _token("bytes", b"0.7e1"), None, counted=_seven),
+    Kind("event_time_with_a_point", lambda row: _scaled(row, 1.0, 0.25), None),
 )
 
 JSON = (
     *JSON_LINES,
+    Kind("array", _in_brackets, None),
+    Kind("byte_order_mark", _behind_a_mark, None),
     Kind("empty", lambda _: b"", "unreadable", alone=True),
     Kind("blanks", lambda _: b" \n\t", "unreadable", alone=True),
     Kind("tombstone", lambda _: None, "unreadable", alone=True),
 )
 
 NDJSON = (
-    *(kind for kind in JSON if kind.name not in {"blanks", "over_16_mib"}),
-    Kind("empty_line", lambda _: b"", "unreadable"),
+    *JSON_LINES,
+    *(kind for kind in JSON if kind.alone and kind.name != "blanks"),
+    Kind("array", _in_brackets, "unreadable"),
+    Kind("byte_order_mark", _behind_a_mark, "unreadable"),
     Kind("only_line_feeds", lambda _: b"\n\n\n", "unreadable", alone=True),
     Kind("message_over_16_mib", _padded(MEGABYTES_17), "too_large", alone=True),
 )
@@ -172,7 +189,6 @@ def _cell(name: str, cell: bytes) -> Callable[[dict[str, Any]], bytes]:
 
 CSV = (
     Kind("too_few_cells", lambda row: as_csv(row).rpartition(b",")[0], "unreadable"),
-    Kind("too_many_cells", lambda row: as_csv(row) + b",1", "unreadable"),
     Kind("one_cell", lambda _: b"what is this", "unreadable"),
     Kind("blank_line", lambda _: b"", "unreadable"),
     Kind("open_quote", _cell("sip", b'"a'), "unreadable"),
@@ -180,7 +196,7 @@ CSV = (
     Kind("nul_byte", _cell("sip", b"\0"), "unreadable"),
     Kind("carriage_return_inside", _cell("sip", b"a\rb"), "unreadable"),
     Kind("rubbish_of_10_mb", lambda _: b"x" * MEGABYTES_10, "unreadable"),
-    Kind("commas_of_10_mb", lambda _: b"," * MEGABYTES_10, "unreadable"),
+    Kind("commas_of_10_mb", lambda _: b"," * MEGABYTES_10, "no_event_time"),
     Kind("message_over_16_mib", lambda _: b"," * MEGABYTES_17, "too_large", alone=True),
     Kind("empty", lambda _: b"", "unreadable", alone=True),
     Kind("tombstone", lambda _: None, "unreadable", alone=True),
@@ -196,6 +212,8 @@ CSV = (
     Kind("year_0", _cell("timestamp", b"-62167219200000"), "no_event_time"),
     Kind("year_9999", _cell("timestamp", b"253402300799999"), "future"),
     Kind("wrong_type_in_a_field_nobody_reads", _cell("spare", b"x"), None),
+    Kind("too_many_cells", lambda row: as_csv(row) + b",1", None),
+    Kind("integer_with_a_point", _cell("bytes", b"7.0"), None, counted=_seven),
     Kind("quoted_cell", lambda row: as_csv({**row, "sip": f'"{row["sip"]}"'}), None),
 )
 
@@ -248,6 +266,14 @@ def _twice(row: dict[str, Any]) -> bytes:
     return _stream(pa.table([pa.array([row[name]]) for name in names], names=names))
 
 
+def _file(row: dict[str, Any]) -> bytes:
+    """The row in the format for files."""
+    table, buffer = pa.Table.from_pylist([row]), io.BytesIO()
+    with pa.ipc.new_file(buffer, table.schema) as writer:
+        writer.write_table(table)
+    return buffer.getvalue()
+
+
 def _flipped(row: dict[str, Any]) -> bytes:
     """A stream whose first length is nonsense."""
     good = as_arrow(row)
@@ -268,7 +294,7 @@ ARROW = (
     Kind("number_for_text", _column("sip", [5]), "wrong_type", "sip"),
     Kind("text_for_number", _column("bytes", ["12"]), "wrong_type", "bytes"),
     Kind("list_for_number", _column("bytes", [[1, 2]]), "wrong_type", "bytes"),
-    Kind("decimal_for_integer", _column("bytes", [Decimal(5)]), "wrong_type", "bytes"),
+    Kind("fraction_for_integer", _column("bytes", [Decimal("5.5")]), "wrong_type", "bytes"),
     Kind("over_63_bits", _column("bytes", pa.array([2**63], pa.uint64())), "wrong_type", "bytes"),
     Kind("bytes_for_text", _column("sip", [b"a"]), "wrong_type", "sip"),
     Kind(
@@ -280,6 +306,8 @@ ARROW = (
     Kind("null_event_time", lambda row: as_arrow({**row, "timestamp": None}), "no_event_time"),
     Kind("year_9999", _column("timestamp", [253_402_300_799_999]), "future"),
     Kind("wrong_type_in_a_field_nobody_reads", _column("spare", ["x"]), None),
+    Kind("decimal_for_integer", _column("bytes", [Decimal(7)]), None, counted=_seven),
+    Kind("file", _file, None),
     Kind("views_of_texts", _as_type("sip", pa.string_view()), None),
     Kind("category_of_views", _category_of_views, None),
 )

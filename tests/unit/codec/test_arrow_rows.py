@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import random
 import struct
+from datetime import date
 from decimal import Decimal
 
 import polars as pl
@@ -90,6 +91,16 @@ def test_each_row_of_a_stream_is_a_row() -> None:
         (FieldType.TIMESTAMP_S, pa.array([1500], pa.timestamp("ms")), [1500]),
         (FieldType.TIMESTAMP_ISO, pa.array([2], pa.timestamp("s")), [2000]),
         (FieldType.TIMESTAMP_MS, pa.array([-1_500_000], pa.timestamp("ns")), [-2]),
+        (FieldType.INT64, pa.array([1.0, None, -3.0]), [1, None, -3]),
+        (FieldType.INT64, pa.array([Decimal(5), None]), [5, None]),
+        (FieldType.INT64, pa.array([Decimal("5.00")]), [5]),
+        (FieldType.INT64, pa.array([Decimal(5)], pa.decimal64(9, 0)), [5]),
+        (FieldType.INT64, pa.array([Decimal(5)]).dictionary_encode(), [5]),
+        (FieldType.FLOAT64, pa.array([Decimal("1.25"), None]), [1.25, None]),
+        (FieldType.TIMESTAMP_S, pa.array([1767225600.123456]), [1_767_225_600_123]),
+        (FieldType.TIMESTAMP_MS, pa.array([1.0], pa.float32()), [1]),
+        (FieldType.TIMESTAMP_MS, pa.array([date(2026, 1, 1), None]), [1_767_225_600_000, None]),
+        (FieldType.TIMESTAMP_ISO, pa.array([date(1969, 12, 31)], pa.date64()), [-86_400_000]),
     ],
 )
 def test_types_that_hold_the_values_are_accepted(
@@ -101,7 +112,12 @@ def test_types_that_hold_the_values_are_accepted(
 @pytest.mark.parametrize(
     ("kind", "values"),
     [
-        (FieldType.INT64, pa.array([1.0])),
+        (FieldType.INT64, pa.array([1.5])),
+        (FieldType.INT64, pa.array([float("nan")])),
+        (FieldType.INT64, pa.array([Decimal("1.5")])),
+        (FieldType.INT64, pa.array([Decimal(2**63)])),
+        (FieldType.INT64, pa.array([Decimal(1)], pa.decimal256(50, 0))),
+        (FieldType.INT64, pa.array([date(2026, 1, 1)])),
         (FieldType.INT64, pa.array(["1"])),
         (FieldType.INT64, pa.array([True])),
         (FieldType.INT64, pa.array([2**63], pa.uint64())),
@@ -112,11 +128,10 @@ def test_types_that_hold_the_values_are_accepted(
         (FieldType.STRING, pa.array(["a"], pa.run_end_encoded(pa.int32(), pa.string()))),
         (FieldType.STRING, pa.array(['"a"'], pa.json_())),
         (FieldType.STRING, pa.array([b"a"]).dictionary_encode()),
-        (FieldType.INT64, pa.array([Decimal(1)])),
         (FieldType.INT64, pa.array([2**63], pa.uint64()).dictionary_encode()),
-        (FieldType.FLOAT64, pa.array([Decimal(1)])),
         (FieldType.BOOL, pa.array([1])),
-        (FieldType.TIMESTAMP_MS, pa.array([1.0])),
+        (FieldType.TIMESTAMP_MS, pa.array([float("inf")])),
+        (FieldType.TIMESTAMP_ISO, pa.array([1.5])),
         (FieldType.TIMESTAMP_MS, pa.array(["1970-01-01"])),
         (FieldType.TIMESTAMP_S, pa.array([2**62])),
         (FieldType.TIMESTAMP_S, pa.array([2**62], pa.timestamp("s"))),
@@ -183,7 +198,7 @@ def test_a_big_endian_stream_is_read_or_unreadable() -> None:
     assert decoded.frame.select("at", "size").rows() == [(1, 2)]
     views = pa.table({"at": [1], "name": pa.array(["a"], pa.string_view())})
     (bad,) = decode(ARROW, FIELDS, records([big_endian(message(views))])).unreadable
-    assert bad.detail == "no Arrow IPC stream: Swapping endianness of string_view"
+    assert bad.detail == "no Arrow IPC stream or file: Swapping endianness of string_view"
 
 
 PLAIN = (
@@ -281,3 +296,35 @@ def test_damaged_streams_never_raise() -> None:
         decoded = decode(ARROW, FIELDS, records([bytes(damaged)]))
         assert decoded.rows + len(decoded.unreadable) >= 0
         assert decoded.frame.height == decoded.rows
+
+
+@pytest.mark.parametrize("codec", [None, "zstd", "lz4"])
+def test_file_is_read_as_a_stream_is(codec: str | None) -> None:
+    table = pa.table({"at": [1, 2, 3], "name": pa.array(["a", None, "a"]).dictionary_encode()})
+    buffer = io.BytesIO()
+    options = pa.ipc.IpcWriteOptions(compression=codec)
+    with pa.ipc.new_file(buffer, table.schema, options=options) as writer:
+        writer.write_table(table, max_chunksize=2)
+    decoded = decode(ARROW, FIELDS, records([buffer.getvalue(), message(table)]))
+    assert decoded.frame.select("at", "name").rows() == [(1, "a"), (2, None), (3, "a")] * 2
+    assert decoded.unreadable == ()
+
+
+def test_file_of_polars_is_read() -> None:
+    buffer = io.BytesIO()
+    pl.DataFrame({"at": [1, 2], "name": ["a", "b"]}).write_ipc(buffer, compression="zstd")
+    decoded = decode(ARROW, FIELDS, records([buffer.getvalue()]))
+    assert decoded.frame.select("at", "name").rows() == [(1, "a"), (2, "b")]
+
+
+@pytest.mark.parametrize("damage", range(12))
+def test_damaged_file_is_read_or_unreadable(damage: int) -> None:
+    buffer = io.BytesIO()
+    table = pa.table({"at": [1, 2], "name": ["a", "b"]})
+    with pa.ipc.new_file(buffer, table.schema) as writer:
+        writer.write_table(table)
+    chance, value = random.Random(damage), bytearray(buffer.getvalue())
+    for _ in range(3):
+        value[chance.randrange(6, len(value))] = chance.randrange(256)
+    decoded = decode(ARROW, FIELDS, records([bytes(value[: len(value) - damage % 3]), b"ARROW1"]))
+    assert decoded.rows + len(decoded.unreadable) in {2, 3}

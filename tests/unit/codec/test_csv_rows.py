@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from mars.codec.limits import MESSAGE_BYTES_MAX
@@ -44,10 +46,10 @@ def test_quoted_cells_hold_commas_and_quotes() -> None:
     [
         b"",
         b"2,b",
-        b"2,b,,,,",
-        b"2,\xff,,,,",
+        b"2,\xff,,",
         b"\xff",
-        b'2,"b,",,,,',
+        b'2,"b,",,',
+        b'2,"b,",,,,"',
         b'2,"b,,,',
         b'2,b"c,,,',
         b'2,"b"c,,,',
@@ -70,7 +72,7 @@ def test_broken_line_spoils_only_itself(line: bytes) -> None:
     ("field", "cell"),
     [
         ("at", b"x"),
-        ("at", b"1.0"),
+        ("at", b"1.0x"),
         ("at", b" 1"),
         ("size", b"99999999999999999999"),
         ("size", b"0x10"),
@@ -156,3 +158,41 @@ def test_empty_batch_has_columns_and_no_rows() -> None:
     decoded = decode(CSV, FIELDS, records([]))
     assert decoded.frame.columns == [one.name for one in FIELDS]
     assert decoded.rows == 0
+
+
+def test_cells_beyond_the_columns_are_passed_over() -> None:
+    lines = [b"1,a,,,", b"2,b,5,,,x", b'3,"c,d",,,true,"e,f",g', b"4,,,", b'5,"",7,,true,']
+    decoded = decode(CSV, FIELDS, records([b"\n".join(lines)]))
+    assert decoded.frame.rows() == [
+        (1, "a", None, None, None),
+        (2, "b", 5, None, None),
+        (3, "c,d", None, None, True),
+        (5, "", 7, None, True),
+    ]
+    assert [bad.detail for bad in decoded.unreadable] == ["4 cells instead of 5"]
+
+
+def test_cells_beyond_the_header_are_passed_over() -> None:
+    decoded = decode(CSV_HEADER, FIELDS, records([b"at,size\n1,2,3\n4,5\n6"]))
+    assert decoded.frame.select("at", "size").rows() == [(1, 2), (4, 5)]
+    assert [bad.line for bad in decoded.unreadable] == [3]
+
+
+@pytest.mark.parametrize("stream", [CSV, CSV_HEADER])
+def test_byte_order_mark_is_no_part_of_a_message(stream: Stream) -> None:
+    header = b"name,at\n" if stream.csv_header else b""
+    lines = b"a,1,,,\na,2,,," if not stream.csv_header else b"a,1\na,2"
+    fields = FIELDS if stream.csv_header else (FIELDS[1], FIELDS[0], *FIELDS[2:])
+    batch = records([b"\xef\xbb\xbf" + header + lines, header + lines])
+    decoded = decode(replace(stream, fields=fields), fields, batch)
+    assert decoded.frame.get_column("name").to_list() == ["a"] * 4
+    assert decoded.unreadable == ()
+
+
+@pytest.mark.parametrize(
+    ("cell", "size"), [(b"5.0", 5), (b"1e3", 1000), (b"3.05e15", 3_050_000_000_000_000)]
+)
+def test_whole_number_with_a_point_or_an_exponent_is_an_integer(cell: bytes, size: int) -> None:
+    decoded = decode(CSV, FIELDS, records([b"1.767225600123e12,a," + cell + b",,"]))
+    assert decoded.frame.row(0)[:3] == (1_767_225_600_123, "a", size)
+    assert decoded.invalid.is_empty()

@@ -8,7 +8,7 @@ from mars.codec.json_rows import CHUNK_ROWS, WHOLE_BYTES_MIN
 from mars.codec.limits import MESSAGE_BYTES_MAX
 from mars.codec.messages import decode
 from mars.codec.nesting import NESTING_MAX
-from mars.plan import Field, FieldType
+from mars.plan import Field, FieldType, Stream
 from mars.types import Reason
 from tests.unit.codec.samples import FIELDS, JSON, NDJSON, records, row
 
@@ -33,7 +33,8 @@ def test_only_the_asked_fields_are_decoded() -> None:
 @pytest.mark.parametrize(
     ("field", "text"),
     [
-        ("size", b"5.0"),
+        ("size", b"5.5"),
+        ("size", b"1e19"),
         ("size", b'"5"'),
         ("size", b"true"),
         ("size", b"9223372036854775808"),
@@ -77,12 +78,14 @@ def test_extremes_of_each_type_are_read() -> None:
         b"  \n",
         b"{",
         b"nonsense",
-        b"[]",
+        b"[",
+        b"[{}] {}",
         b"[1]",
         b"null",
         b"1",
         b'"text"',
-        b"\xef\xbb\xbf{}",
+        b"\xef\xbb\xbf",
+        b"{}\xef\xbb\xbf",
         b'{"at":NaN}',
         b'{"other":NaN}',
         b'{"at":Infinity}',
@@ -178,13 +181,13 @@ def test_each_line_of_ndjson_is_a_row() -> None:
 
 
 def test_bad_line_spoils_only_itself() -> None:
-    values = [b"\n".join([row(at=1), b"oops", b"", row(at=2, size="x"), row(at=3)])]
+    values = [b"\n".join([row(at=1), b"oops", b"", b" \r", row(at=2, size="x"), row(at=3)])]
     decoded = decode(NDJSON, FIELDS, records(values))
     assert decoded.frame.get_column("at").to_list() == [1, 2, 3]
-    assert [(bad.message, bad.line) for bad in decoded.unreadable] == [(0, 1), (0, 2)]
+    assert [(bad.message, bad.line) for bad in decoded.unreadable] == [(0, 1)]
     assert decoded.invalid.to_dict(as_series=False) == {"size": [False, True, False]}
-    assert [decoded.line_of(at) for at in range(3)] == [0, 3, 4]
-    assert decoded.payload(0, 3) == row(at=2, size="x")
+    assert [decoded.line_of(at) for at in range(3)] == [0, 2, 3]
+    assert decoded.payload(0, 2) == row(at=2, size="x")
 
 
 def test_object_over_several_lines_is_no_row_of_ndjson() -> None:
@@ -210,8 +213,11 @@ def test_long_message_of_lines_is_one_row_a_line() -> None:
     ("line", "bad_lines"),
     [
         (b"oops", [5]),
-        (b"", [5]),
+        (b"", []),
+        (b" \r", []),
         (b'{"at":\n1}', [5, 6]),
+        (b'{"at":1}{"at":2}\n', [5]),
+        (b'{"at":[{}\n,{}]}{"at":2}\n', [5, 6]),
         (b'{"at":1}{"at":2}', [5]),
         (b"[]", [5]),
         (nested(NESTING_MAX + 1), [5]),
@@ -238,3 +244,54 @@ def test_empty_batch_has_columns_and_no_rows() -> None:
         decoded = decode(stream, FIELDS, records([]))
         assert decoded.rows == 0
         assert decoded.frame.columns == [one.name for one in FIELDS]
+
+
+def test_message_may_be_an_array_of_objects() -> None:
+    values = [
+        row(at=1),
+        b"[" + row(at=2) + b"," + row(at=3, size="x") + b", 5 , [" + row(at=9) + b"]]",
+        b" []\n",
+        b"[" + row(at=4) + b",]",
+        b"\xef\xbb\xbf [" + row(at=5) + b"]",
+        None,
+        row(at=6),
+    ]
+    decoded = decode(JSON, FIELDS, records(values))
+    assert decoded.frame.get_column("at").to_list() == [1, 2, 3, 5, 6]
+    assert [decoded.message_of(at) for at in range(5)] == [0, 1, 1, 4, 6]
+    assert decoded.invalid.to_dict(as_series=False) == {"size": [False, False, True, False, False]}
+    bad = [(one.message, one.line) for one in decoded.unreadable]
+    assert bad == [(1, 2), (1, 3), (3, 0), (5, 0)]
+    assert decoded.payload(1, decoded.line_of(2)) == row(at=3, size="x")
+    assert [decoded.payload(*one) for one in bad] == [b"5", b"[" + row(at=9) + b"]", values[3], b""]
+
+
+def test_long_array_is_read_to_its_end() -> None:
+    rows = [row(at=at, name='"[\\') for at in range(3 * CHUNK_ROWS)]
+    decoded = decode(JSON, FIELDS, records([b"[" + b",".join(rows) + b"]", row(at=-1)]))
+    assert decoded.frame.get_column("at").to_list() == [*range(3 * CHUNK_ROWS), -1]
+    assert decoded.unreadable == ()
+
+
+def test_array_that_is_too_deep_is_one_bad_row() -> None:
+    value = b"[" + nested(NESTING_MAX) + b"," + row(at=1) + b"]"
+    (bad,) = decode(JSON, FIELDS, records([value])).unreadable
+    assert bad.detail == f"JSON is nested deeper than {NESTING_MAX} levels"
+
+
+@pytest.mark.parametrize("stream", [JSON, NDJSON])
+def test_byte_order_mark_is_no_part_of_a_message(stream: Stream) -> None:
+    values = [b"\xef\xbb\xbf" + row(at=at, name="a") for at in range(3)]
+    decoded = decode(stream, FIELDS, records(values))
+    assert decoded.frame.get_column("at").to_list() == [0, 1, 2]
+    assert decoded.unreadable == ()
+    within = b"\n".join([row(at=1), b"\xef\xbb\xbf" + row(at=2)])
+    assert len(decode(NDJSON, FIELDS, records([within])).unreadable) == 1
+
+
+@pytest.mark.parametrize("text", [b"5.0", b"5e0", b"0.5E1", b"50e-1"])
+def test_whole_number_with_a_point_or_an_exponent_is_an_integer(text: bytes) -> None:
+    values = [row(at=at, size=at) for at in range(5)]
+    decoded = decode(JSON, FIELDS, records([*values, b'{"at":1.5e3,"size":' + text + b"}"]))
+    assert decoded.frame.select("at", "size").rows()[4:] == [(4, 4), (1500, 5)]
+    assert decoded.invalid.is_empty()

@@ -1,0 +1,42 @@
+"""Where the rows of a message of text are."""
+
+from __future__ import annotations
+
+import msgspec
+
+MARK = b"\xef\xbb\xbf"
+"""The byte order mark of UTF-8, which Windows tools write; at the begin of a message it is no part
+of it."""
+
+BLANK = b" \t\r\n"
+
+FAILURES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What the parser of JSON raises for bytes that are none."""
+
+_array = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+def without_mark(message: bytes) -> bytes:
+    """The message behind its byte order mark, if it has one."""
+    return message.removeprefix(MARK)
+
+
+def filled_lines(text: bytes) -> list[bytes]:
+    """The lines that are not blank."""
+    return [line for line in text.split(b"\n") if line and not line.isspace()]
+
+
+def elements(message: bytes) -> list[bytes]:
+    """What an array of JSON holds. Raises one of FAILURES where the message is none."""
+    return [bytes(element) for element in _array.decode(without_mark(message))]
+
+
+def element(message: bytes, at: int) -> bytes:
+    """One of the elements where the message is an array that has it, else the message."""
+    if not without_mark(message).lstrip(BLANK).startswith(b"["):
+        return message
+    try:
+        found = elements(message)
+    except FAILURES:
+        return message
+    return found[at] if at < len(found) else message
