@@ -244,6 +244,7 @@ class MarsCluster:
                         "enable.idempotence": True,
                         "linger.ms": 5,
                         "message.max.bytes": 20_000_000,
+                        "log_level": 2,  # a broker that is away is part of many tests
                     }
                 ),
             )

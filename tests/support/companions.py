@@ -11,7 +11,7 @@ Each reads all fields of the rows: what is bad in one of them is bad for every t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,13 +39,14 @@ class Kind:
     keys: tuple[str, ...]
     options: Mapping[str, str] = field(default_factory=dict)
 
-    def sql(self, stream: str) -> str:
-        """The task's query."""
-        return f"SELECT {self.select} FROM {stream} WHERE type <> '{CLOSING}' {self.rest}"
+    def sql(self, stream: str, where: str = "") -> str:
+        """The task's query, of those rows of which `where` holds."""
+        more = f" AND {where}" if where else ""
+        return f"SELECT {self.select} FROM {stream} WHERE type <> '{CLOSING}'{more} {self.rest}"
 
-    def wanted(self, rows: list[Row]) -> dict[Group, dict[str, Any]]:
+    def wanted(self, rows: Sequence[Row]) -> dict[Group, dict[str, Any]]:
         """What DuckDB computes, by group."""
-        return {self.group(line): line for line in computed(self.oracle, rows)}
+        return {self.group(line): line for line in computed(self.oracle, rows)} if rows else {}
 
     def group(self, value: Mapping[str, Any]) -> Group:
         """Which group a result row is of."""

@@ -56,9 +56,9 @@ class KeyedLoad(Load):
         """Some keys are slow."""
         return slowed(rows)
 
-    def close_windows(self, rows: Sequence[Row]) -> None:
+    def closing(self, rows: Sequence[Row]) -> list[Row]:
         """Windows of silent keys wait for rows that are further on."""
-        self.send(closing_rows(rows, PARTITIONS, (self.window_s + KEY_LAG_S) * 1000))
+        return closing_rows(rows, PARTITIONS, (self.window_s + KEY_LAG_S) * 1000)
 
     def send(self, rows: Sequence[Row]) -> None:
         """Write rows to their partitions."""

@@ -173,8 +173,12 @@ class Load:
         self.close_windows(self.rows)
 
     def close_windows(self, rows: Sequence[Row]) -> None:
-        """Send what comes last: the windows of these rows can close."""
-        self.send(closing_rows(rows, PARTITIONS, self.window_s * 1000))
+        """Send what comes last."""
+        self.send(self.closing(rows))
+
+    def closing(self, rows: Sequence[Row]) -> list[Row]:
+        """What comes last: the windows of these rows can close."""
+        return closing_rows(rows, PARTITIONS, self.window_s * 1000)
 
     def send(self, rows: Sequence[Row]) -> None:
         """Write rows to their partitions."""
