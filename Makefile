@@ -2,7 +2,8 @@
 # make check     format, lint, types, import rules and unit tests: under a minute
 # make test      check, then every test there is
 # make simulate SEEDS=n   n runs of the simulation; one again: python -m tests.simulation.replay SEED
-# make faults MINUTES=n   random mixes of faults on real processes; the history is kept in .faults
+# make faults MINUTES=n   random mixes of faults on real processes, or RUNS=n of them, while users change
+#             queries; the history is kept in .faults
 # make demo      the whole of Mars on this machine, with data, until Ctrl-C (or DEMO_SECONDS=n)
 # make format    write the format and the fixes that are safe
 # make lock      new lock files from pyproject.toml
@@ -83,9 +84,10 @@ SEEDS ?= 1000
 simulate: $(STAMP)
 	@$(RUN)/python -m tests.simulation.many $(SEEDS)
 
-MINUTES ?= 60
+MINUTES ?= $(if $(RUNS),100000,60)
 faults: install
-	@$(RUN)/python -m tests.faults.long $(MINUTES)
+	@$(RUN)/python -m tests.faults.long --minutes $(MINUTES) $(if $(RUNS),--runs $(RUNS)) \
+	  $(if $(SEED),--seed $(SEED))
 
 demo: install
 	@$(RUN)/mars up --demo
