@@ -139,7 +139,7 @@ class Run:
         threads = []
         for one in planned:
             time.sleep(max(0.0, begun + one.at_s - time.monotonic()))  # the pace of the blows
-            thread = threading.Thread(target=self._one, args=(scene, one.blow, begun))
+            thread = threading.Thread(target=self._one, args=(scene, one.blow, begun), daemon=True)
             thread.start()
             threads.append(thread)
         for thread in threads:
