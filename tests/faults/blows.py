@@ -37,8 +37,14 @@ LONG_OF = 60
 SERVERS = ("kafka", "zookeeper", "redis")
 KILLED = ("kafka", "zookeeper", "redis", "redis")
 
-LED_S = 40.0
+LED_S = 90.0
 """For others to miss a leader that stands still, and to elect one."""
+
+BETWEEN_S = (0.0, 2.0)
+"""Between two changes that a mapper does not hear of."""
+
+REBALANCED_S = (0.0, 8.0)
+"""From the death of a mapper to a loss of the store: others have its partitions after 6 s."""
 
 MISSED_S = 10.0
 """How long that takes on a quiet machine."""
@@ -169,32 +175,42 @@ def _full(chance: random.Random) -> Blow:
 
 def _deaf_mapper(chance: random.Random) -> Blow:
     name, how = chance.choice(MAPPERS), chance.choice(["cut", "stall", "deaf up", "deaf down"])
-    other = next(each for each in MAPPERS if each != name) if chance.random() < 0.5 else None
+    others = [each for each in (*MAPPERS, "mapper-1") if each != name]
+    killed = others[: chance.randrange(len(others) + 1)]
     user, queries = chance.randrange(USERS_MAX), [any_query(chance), any_query(chance)]
+    moments_s = chance.uniform(*BETWEEN_S), chance.uniform(*REBALANCED_S)
     seconds = chance.uniform(*LASTING_S)
 
     def strike(on: Scene) -> None:
         with broken(on.arena.roles[name], "zookeeper", how):
-            change_twice_and_forget(on, user, queries, other)
+            change_twice_and_forget(on, user, queries, killed, moments_s)
             time.sleep(seconds)  # how long it lasts
 
-    what = f"{name}: zookeeper {how} over two changes, FLUSHALL"
-    what += f", kill -9 {other}" if other else ""
-    targets = {f"{name}: zookeeper {how}", "redis", *([other] if other else [])}
-    return Blow(what, strike, frozenset(targets), seconds)
+    what = f"{name}: zookeeper {how} over two changes"
+    what += "".join(f", kill -9 {each}" for each in killed) + ", FLUSHALL"
+    targets = {f"{name}: zookeeper {how}", "redis", *killed}
+    return Blow(what, strike, frozenset(targets), sum(moments_s) + seconds)
 
 
 def change_twice_and_forget(
-    on: Scene, user: int, queries: Sequence[Query], killed: str | None
+    on: Scene,
+    user: int,
+    queries: Sequence[Query],
+    killed: Sequence[str],
+    moments_s: tuple[float, float],
 ) -> None:
-    """Fault 29, for whoever hears nothing of ZooKeeper meanwhile: changes, FLUSHALL.
+    """Fault 29, for whoever hears nothing of ZooKeeper meanwhile: two changes, then FLUSHALL.
 
-    With `killed`, a mapper, partitions change hands, too.
+    Rows of the first change come for some time. `killed` are other mappers, whose partitions change
+    hands: some time later rows of all versions are read again, by whom they have gone to.
     """
-    _change(on, user, queries)
+    _change(on, user, queries[:1])
+    time.sleep(moments_s[0])  # how many rows the version gets
+    _change(on, user, queries[1:])
+    for name in killed:
+        on.arena.start_again(name)
+    time.sleep(moments_s[1])  # at some moment of the rebalance
     on.arena.flush()
-    if killed is not None:
-        on.arena.start_again(killed)
 
 
 def _still_leader(chance: random.Random) -> Blow:

@@ -51,7 +51,7 @@ def _strike(scene: Scene, deaf: LinkedRole) -> None:
     two = _queries(chance), _queries(chance)
     scene.load.goes_on(1)
     with broken(deaf, "zookeeper", "stall"):
-        change_twice_and_forget(scene, 0, two[0], "mapper-1")
+        change_twice_and_forget(scene, 0, two[0], ["mapper-1"], (1.0, chance.uniform(0, 6)))
         scene.load.goes_on(1)
     scene.arena.start_again("redis")
     assert lead_twice(scene, 1, two[1], chance.uniform(0, 0.3), lost=True), "nobody else led"
