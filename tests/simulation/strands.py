@@ -1,7 +1,7 @@
-"""Threads that run one at a time, in an order that a seed decides.
+"""Loops that run one at a time, in an order that a seed decides.
 
-The loops of Mars are ordinary blocking code. Here each of them runs in a thread of its own, a
-strand, which stops at every call to a port until the scheduler lets it go on:
+The loops of Mars are ordinary blocking code. Here each of them runs on a stack of its own (a
+greenlet), a strand, which stops at every call to a port until the scheduler lets it go on:
 
     scheduler ──go──▶ strand runs ... reaches a port ──go──▶ another strand ... ──back──▶ scheduler
 
@@ -13,15 +13,15 @@ from __future__ import annotations
 
 import heapq
 import random
-import threading
 from collections.abc import Callable
-from typing import ClassVar
+
+from greenlet import getcurrent, greenlet
 
 GO_ON_SHARE = 0.6
-"""How often a strand goes on past a port without a switch: switching threads is what costs."""
+"""How often a strand goes on past a port without a switch: most calls come in rows of some."""
 
 SWITCHES_BETWEEN_LOOKS = 20
-"""How often it is looked whether a run is done: looking costs as much as some switches."""
+"""How often it is looked whether a run is done: looking costs as much as many switches."""
 
 STEP_MS_MAX = 4
 """Longest time that one call takes."""
@@ -41,52 +41,20 @@ class Host:
         self.strands: list[Strand] = []
 
 
-class Runner:
-    """A thread of this interpreter that runs one strand after another, in any number of worlds.
-
-    To start one costs as much as ten switches, and most strands are short.
-    """
-
-    _idle: ClassVar[list[Runner]] = []
-
-    def __init__(self) -> None:
-        self.go = threading.Lock()
-        self.go.acquire()
-        self.next: Strand | None = None
-        threading.Thread(target=self._run, name="strands", daemon=True).start()
-
-    @classmethod
-    def of(cls, strand: Strand) -> Runner:
-        """One that begins the strand as soon as it may `go`."""
-        runner = cls._idle.pop() if cls._idle else cls()
-        runner.next = strand
-        return runner
-
-    def _run(self) -> None:
-        while True:
-            self.go.acquire()
-            assert self.next is not None
-            strand, self.next = self.next, None
-            strand.run()
-            self._idle.append(self)
-            strand.back.release()
-
-
 class Strand:
-    """One thread of a process."""
+    """One loop of a process. It ends in `back`, as a greenlet's parent is called here."""
 
-    def __init__(self, host: Host, name: str, body: Callable[[], None], back: threading.Lock):
+    def __init__(self, host: Host, name: str, body: Callable[[], None], back: greenlet):
         self.host = host
         self.name = f"{host.name}/{name}"
         self.done = False
         self.ready_at_ms = 0
         self.problem: BaseException | None = None
-        self.back = back
+        self.stack = greenlet(self._run, back)
         self._body = body
-        self.go = Runner.of(self).go
 
-    def run(self) -> None:
-        """Runner's side: all that the strand does."""
+    def _run(self) -> None:
+        """All that the strand does."""
         try:
             if not self.host.dead:
                 self._body()
@@ -96,23 +64,21 @@ class Strand:
             self.problem = problem
         self.done = True
 
-    def stop(self, then: threading.Lock) -> None:
+    def stop(self, then: greenlet) -> None:
         """Strand's side: let somebody else go on; raises Killed if the process died meanwhile."""
-        then.release()
-        self.go.acquire()
+        then.switch()
         if self.host.dead:
             raise Killed
 
 
 class Scheduler:
-    """Runs strands, and actions that are due at a time."""
+    """Runs strands, and actions that are due at a time; all in the thread that makes it."""
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
         self.now_ms = 1_000_000
         self.steps = 0
-        self._back = threading.Lock()
-        self._back.acquire()
+        self._back = getcurrent()
         self._strands: list[Strand] = []
         self._timers: list[tuple[int, int, Callable[[], None]]] = []
         self._timer_number = 0
@@ -212,20 +178,16 @@ class Scheduler:
 
     def _resume(self, strand: Strand) -> None:
         """Let it run, and perhaps others after it, until one of them comes back."""
-        strand.go.release()
-        self._back.acquire()
+        strand.stack.switch()
 
     def _stop(self, strand: Strand) -> None:
-        """The running strand lets another go on: directly, if there is nothing else to do.
-
-        From strand to strand is one switch of threads, by way of the scheduler it would be two.
-        """
+        """The running strand lets another go on: directly, if there is nothing else to do."""
         while not (strand.host.dead or self._is_due() or self._is_looked_at()):
             other = self._next()
             if other is strand:
                 return
             if other is not None:
-                strand.stop(then=other.go)
+                strand.stop(then=other.stack)
                 return
         strand.stop(then=self._back)
 
