@@ -39,6 +39,7 @@ from mars.plan import Plan
 from mars.ports import MapJob
 from mars.process.compiling import compile_version
 from mars.types import Bucket, MemberId, TaskName, Topic
+from tests.simulation import rowwise
 from tests.simulation.checks import Checks
 from tests.simulation.cluster import Cluster, Process, Servers
 from tests.simulation.failover import Standby
@@ -72,6 +73,9 @@ AFTERWARDS_MS = 4_000
 
 TRACKED_EVERY = 4
 """In one of so many seeds the tuple tracker is on."""
+
+KERNEL_EVERY = 16
+"""In one of so many seeds the kernel itself maps, merges and finishes the rows; see `rowwise`."""
 
 LAST_LOSS_SHARE = 0.3
 """How often the store is lost once more when no further row comes."""
@@ -361,6 +365,7 @@ class World:
             )
             stack.enter_context(patch.object(mars.process.member, "resident_bytes", lambda: 0))
             forced = (*(FORCED if self._split else ()), *(DRAFTED if self._drafted else ()))
+            forced += () if self.seed % KERNEL_EVERY == 0 else rowwise.IN_PLACE
             for module, name, value in forced:
                 stack.enter_context(patch.object(module, name, value))
             yield

@@ -1,0 +1,339 @@
+"""The kernel row by row, for the queries of `rows`: a few rows cost it what polars takes to plan.
+
+A simulated run maps some hundred batches of one to ten rows; half of its time went into starting
+polars for them. What stands here gives the same bytes for the plans of these queries
+(`test_rowwise` compares them), and hands every other plan to the kernel itself.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, lru_cache
+from types import ModuleType
+
+import polars as pl
+import xxhash
+
+import mars.adapters.memory.bulk
+import mars.adapters.spark.work
+import mars.combining
+import mars.machines.folding
+import mars.machines.mapping_batches
+from mars import finishing, kernel
+from mars.aggregates import OTHERS, PANE, others, states
+from mars.codec import messages
+from mars.codec.canonical import bucket_of_lane, bucket_of_task
+from mars.codec.decoded import PAYLOAD_BYTES_MAX
+from mars.codec.states import encode_states
+from mars.codec.usable import NAMED_MAX
+from mars.definitions import TaskVersion
+from mars.finishing import Finished
+from mars.machines import panes
+from mars.plan import Expression, Field, Plan, Stream
+from mars.process.compiling import compile_version
+from mars.types import (
+    Bucket,
+    Mapped,
+    PaneRows,
+    Partial,
+    Range,
+    Reason,
+    Records,
+    RejectedRow,
+    Rejections,
+    RowCounts,
+    TaskName,
+    live_lane,
+)
+from tests.simulation.rows import FILTERED, STREAM, TUMBLING, Query
+
+REMEMBERED = 4_096
+"""Rows and states that are kept as they were read: several processes read the same."""
+
+Group = tuple[int, str, bool, int, int]
+"""Pane, key, whether it is the group of all others, count, sum."""
+
+
+# ---------------------------------------------------------------------------------- the plans
+
+
+@cache
+def _plan_of(query: Query) -> Plan:
+    version = TaskVersion(1, query.sql, query.options, STREAM, "id", 0, None)
+    return compile_version(TaskName("any"), version, "default")
+
+
+@cache
+def _filters() -> Sequence[tuple[Expression | None, Query]]:
+    return [(_plan_of(query).filter, query) for query in (TUMBLING, FILTERED)]
+
+
+def is_known(plan: Plan) -> bool:
+    """Whether a plan is one of a query of `rows`, whatever its window and its limit."""
+    model = _plan_of(TUMBLING)
+    return (
+        plan.aggregates == model.aggregates
+        and plan.keys == model.keys
+        and plan.outputs == model.outputs
+        and plan.having is None
+        and not plan.order_by
+        and plan.limit is None
+        and any(plan.filter == known for known, _query in _filters())
+    )
+
+
+def _query_of(plan: Plan) -> Query:
+    return next(query for known, query in _filters() if plan.filter == known)
+
+
+# ------------------------------------------------------------------------------------- decode
+
+
+@dataclass(frozen=True, eq=False)
+class Raw:
+    """Messages that each plan reads for itself: what `Decoded` is to the kernel."""
+
+    stream: Stream
+    fields: tuple[Field, ...]
+    records: Records
+
+    @cached_property
+    def decoded(self) -> kernel.Decoded:
+        """For the kernel."""
+        return messages.decode(self.stream, self.fields, self.records)
+
+    def from_offset(self, offset: int) -> Raw:
+        """The rows at or after an offset; the range then begins there."""
+        first = max(offset, self.records.first)
+        return self._slice(first, max(first, self.records.next))
+
+    def until(self, offset: int) -> Raw:
+        """The rows before an offset; the range then ends there."""
+        next_ = min(offset, self.records.next)
+        return self._slice(min(self.records.first, next_), next_)
+
+    def _slice(self, first: int, next_: int) -> Raw:
+        whole = self.records
+        begin, end = bisect_left(whole.offsets, first), bisect_left(whole.offsets, next_)
+        part = slice(begin, end)
+        given = whole.values[part], whole.offsets[part], whole.timestamps_ms[part]
+        return replace(self, records=Records(whole.lane, first, next_, *given))
+
+
+decode = Raw
+"""In place of the function that makes columns of messages."""
+
+
+@lru_cache(REMEMBERED)
+def _row(value: bytes) -> tuple[int, str, int] | None:
+    """Time, key and value; None for what is no JSON."""
+    try:
+        row = json.loads(value)
+    except ValueError:
+        return None
+    return row["ts"], row["k"], row["v"]
+
+
+@lru_cache(REMEMBERED)
+def _refusal(value: bytes) -> tuple[Reason, str]:
+    """What the codec says of a message that cannot be read."""
+    fields = _plan_of(TUMBLING).fields
+    bad = messages.decode(STREAM, fields, Records(live_lane(0), 0, 1, [value], [0], [-1]))
+    return bad.unreadable[0].reason, bad.unreadable[0].detail
+
+
+# ---------------------------------------------------------------------------------------- map
+
+
+def map_batch(plan: Plan, buckets: int, raw: Raw) -> Mapped:
+    """`mars.kernel.map_batch`."""
+    if not is_known(plan):
+        return kernel.map_batch(plan, buckets, raw.decoded)
+    return _Batch(plan, buckets, raw.records).mapped()
+
+
+class _Batch:
+    """One batch on its way through a plan."""
+
+    def __init__(self, plan: Plan, buckets: int, records: Records) -> None:
+        self._plan = plan
+        self._buckets = buckets
+        self._records = records
+        self._bad: list[RejectedRow] = []
+        self._filtered = 0
+        self._mark_ms: int | None = None
+        self._sums: dict[tuple[int, str], tuple[int, int]] = {}
+
+    def mapped(self) -> Mapped:
+        """What the batch adds to the task."""
+        records = self._records
+        self._read()
+        partials = {bucket: self._partial(bucket, rows) for bucket, rows in self._by_bucket()}
+        rest = RowCounts(filtered=self._filtered, bad=len(self._bad))
+        if rest.read:
+            home = self._home()
+            own = partials.get(home, Partial(home, RowCounts(), (), b""))
+            counts = own.counts + rest
+            partials[home] = replace(own, counts=counts, rejections=Rejections(tuple(self._bad)))
+        return Mapped(
+            ranges=(Range(records.lane, records.first, records.next),),
+            marks_ms={} if self._mark_ms is None else {records.lane: self._mark_ms},
+            partials=tuple(partials[bucket] for bucket in sorted(partials)),
+        )
+
+    def _read(self) -> None:
+        records, query, pane_ms = self._records, _query_of(self._plan), self._plan.window.pane_ms
+        rows = zip(records.offsets, records.values, records.timestamps_ms, strict=True)
+        for offset, value, stamp_ms in rows:
+            assert value is not None, "no tombstones here"
+            row = _row(value)
+            if row is None:
+                payload = value[:PAYLOAD_BYTES_MAX]
+                self._bad.append(RejectedRow(records.lane, offset, *_refusal(value), payload))
+                continue
+            time_ms, key, number = row
+            ahead_ms = time_ms - stamp_ms if stamp_ms >= 0 else 0
+            assert ahead_ms <= self._plan.options.future_limit_ms, "no rows of the future here"
+            self._mark_ms = time_ms if self._mark_ms is None else max(time_ms, self._mark_ms)
+            if not query.takes(number):
+                self._filtered += 1
+                continue
+            place = time_ms // pane_ms * pane_ms, key
+            count, total = self._sums.get(place, (0, 0))
+            self._sums[place] = count + 1, total + number
+        assert len(self._bad) <= NAMED_MAX, "each bad row is named"
+
+    def _by_bucket(self) -> list[tuple[Bucket, list[Group]]]:
+        found: defaultdict[Bucket, list[Group]] = defaultdict(list)
+        for (pane, key), sums in self._sums.items():
+            found[self._owner(key)].append((pane, key, False, *sums))
+        return sorted(found.items())
+
+    def _owner(self, key: str) -> Bucket:
+        if self._plan.single_bucket:
+            return bucket_of_task(self._plan.task, self._buckets)
+        return _bucket_of_key(self._plan.task, key, self._buckets)
+
+    def _home(self) -> Bucket:
+        if self._plan.single_bucket:
+            return bucket_of_task(self._plan.task, self._buckets)
+        return bucket_of_lane(self._records.lane, self._buckets)
+
+    def _partial(self, bucket: Bucket, rows: list[Group]) -> Partial:
+        counts: dict[int, int] = {}
+        for pane, _key, _others, count, _total in rows:
+            counts[pane] = counts.get(pane, 0) + count
+        first = {self._records.lane: self._records.first}
+        return Partial(
+            bucket=bucket,
+            counts=RowCounts(counted=sum(counts.values())),
+            panes=tuple(PaneRows(pane, counts[pane], first) for pane in sorted(counts)),
+            states=_encoded(self._plan.folds, tuple(rows)),
+        )
+
+
+@lru_cache(REMEMBERED)
+def _bucket_of_key(task: TaskName, key: str, buckets: int) -> Bucket:
+    return Bucket(xxhash.xxh3_64_intdigest(f"{task}\ns{key}\0".encode()) % buckets)
+
+
+# ------------------------------------------------------------------------------------- states
+
+
+def _frame(folds: bool, rows: Sequence[Group]) -> pl.DataFrame:
+    """Rows as a frame of states."""
+    pane, key, folded, count, total = map(list, zip(*rows, strict=True))
+    return pl.DataFrame(
+        [
+            pl.Series(PANE, pane, pl.Int64()),
+            pl.Series("k0", key, pl.String()),
+            *([pl.Series(OTHERS, folded, pl.Boolean())] if folds else []),
+            pl.Series("a0_n", count, pl.Int64()),
+            pl.Series("a1_sum", total, pl.Int128()),
+            pl.Series("a1_n", count, pl.Int64()),
+        ]
+    )
+
+
+def _rows(folds: bool, frame: pl.DataFrame) -> list[Group]:
+    """A frame of states as rows."""
+    if folds:
+        return [(pane, key, apart, n, total) for pane, key, apart, n, total, _ in frame.rows()]
+    return [(pane, key, False, n, total) for pane, key, n, total, _ in frame.rows()]
+
+
+@lru_cache(REMEMBERED)
+def _encoded(folds: bool, rows: tuple[Group, ...]) -> bytes:
+    return encode_states(_frame(folds, rows))
+
+
+@lru_cache(REMEMBERED)
+def _by_pane(encoded: bytes, starts: tuple[int, ...]) -> Mapping[int, pl.DataFrame]:
+    carried = Partial(
+        Bucket(0), RowCounts(), tuple(PaneRows(one, 0, {}) for one in starts), encoded
+    )
+    return panes.states_by_pane(carried)
+
+
+def states_by_pane(partial: Partial) -> Mapping[int, pl.DataFrame]:
+    """`mars.machines.panes.states_by_pane`; nobody changes a frame of states."""
+    return _by_pane(partial.states, tuple(pane.start_ms for pane in partial.panes))
+
+
+def merge(plan: Plan, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """`mars.aggregates.merge`."""
+    if not frames or not is_known(plan):
+        return states.merge(plan, frames)
+    return _merged(plan.folds, (row for frame in frames for row in _rows(plan.folds, frame)))
+
+
+def _merged(folds: bool, rows: Iterable[Group]) -> pl.DataFrame:
+    sums: dict[tuple[int, str, bool], tuple[int, int]] = {}
+    for pane, key, apart, n, total in rows:
+        count, before = sums.get((pane, key, apart), (0, 0))
+        sums[pane, key, apart] = count + n, before + total
+    return _frame(folds, [(*place, *each) for place, each in sums.items()])
+
+
+def limited_window(plan: Plan, start_ms: int, parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """`mars.aggregates.limited_window`."""
+    if plan.folds or not is_known(plan):
+        return others.limited_window(plan, start_ms, parts)
+    rows = ((start_ms, *row[1:]) for part in parts for row in _rows(False, part))
+    return others.limited(plan, _merged(False, rows))
+
+
+# ------------------------------------------------------------------------------------- finish
+
+
+def finish(plan: Plan, merged: pl.DataFrame, start_ms: int, *, refused: bool = False) -> Finished:
+    """`mars.finishing.finish`."""
+    if refused or not is_known(plan):
+        return finishing.finish(plan, merged, start_ms, refused=refused)
+    end_ms = start_ms + plan.window.size_ms
+    rows = sorted(_rows(plan.folds, merged), key=lambda row: (row[2], row[1]))
+    keys = [f'[{start_ms},"{key}"]'.encode() for _pane, key, *_rest in rows]
+    values = [
+        f'{{"window_start":{start_ms},"window_end":{end_ms},"k":"{key}","ts":{start_ms},'
+        f'"n":{count},"total":{total}}}'.encode()
+        for _pane, key, _others, count, total in rows
+    ]
+    return Finished(start_ms, keys, values, sum(row[2] for row in rows))
+
+
+IN_PLACE: Sequence[tuple[ModuleType, str, object]] = (
+    (mars.machines.mapping_batches, "decode", decode),
+    (mars.machines.mapping_batches, "map_batch", map_batch),
+    (mars.adapters.memory.bulk, "decode", decode),
+    (mars.adapters.spark.work, "map_batch", map_batch),
+    (mars.combining, "merge", merge),
+    (mars.machines.panes, "merge", merge),
+    (mars.machines.folding, "states_by_pane", states_by_pane),
+    (mars.machines.folding, "limited_window", limited_window),
+    (mars.machines.folding, "finish", finish),
+)
+"""Where a run takes these for the kernel's."""
