@@ -74,7 +74,7 @@ AFTERWARDS_MS = 4_000
 TRACKED_EVERY = 4
 """In one of so many seeds the tuple tracker is on."""
 
-KERNEL_EVERY = 16
+KERNEL_EVERY = 64
 """In one of so many seeds the kernel itself maps, merges and finishes the rows; see `rowwise`."""
 
 LAST_LOSS_SHARE = 0.3
