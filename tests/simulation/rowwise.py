@@ -8,6 +8,8 @@ polars for them. What stands here gives the same bytes for the plans of these qu
 from __future__ import annotations
 
 import json
+import math
+import struct
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,7 +30,7 @@ from mars.aggregates import OTHERS, PANE, others, states
 from mars.codec import messages
 from mars.codec.canonical import bucket_of_lane, bucket_of_task
 from mars.codec.decoded import PAYLOAD_BYTES_MAX
-from mars.codec.states import encode_states
+from mars.codec.states import PLAIN_BYTES_MAX, encode_states
 from mars.codec.usable import NAMED_MAX
 from mars.definitions import TaskVersion
 from mars.finishing import Finished
@@ -53,6 +55,15 @@ from tests.simulation.rows import FILTERED, STREAM, TUMBLING, Query
 
 REMEMBERED = 4_096
 """Rows and states that are kept as they were read: several processes read the same."""
+
+ALIGNMENT = 64
+"""Bytes; so polars aligns the columns of a stream."""
+
+INLINE_MAX = 12
+"""Bytes of a text that need no place of their own in Arrow's views."""
+
+END = b"\xff\xff\xff\xff\0\0\0\0"
+"""How a stream ends."""
 
 Group = tuple[int, str, bool, int, int]
 """Pane, key, whether it is the group of all others, count, sum."""
@@ -268,7 +279,50 @@ def _rows(folds: bool, frame: pl.DataFrame) -> list[Group]:
 
 @lru_cache(REMEMBERED)
 def _encoded(folds: bool, rows: tuple[Group, ...]) -> bytes:
-    return encode_states(_frame(folds, rows))
+    """The bytes of a frame of states, made without the frame.
+
+    Arrow's head is the same for all frames of as many rows; the columns follow it as they are, each
+    filled up to ALIGNMENT. A text of up to INLINE_MAX bytes lies in its column, after its length.
+    """
+    pane, key, folded, count, total = zip(*rows, strict=True)
+    head, tail = _around(folds, len(rows))
+    if not head or any(len(each.encode()) > INLINE_MAX for each in key):
+        return encode_states(_frame(folds, rows))
+    ints = struct.Struct(f"<{len(rows)}q")
+    columns = [
+        ints.pack(*pane),
+        b"".join(map(_inline, key)),
+        *([_bits(folded)] if folds else []),
+        ints.pack(*count),
+        b"".join(each.to_bytes(16, "little", signed=True) for each in total),
+        ints.pack(*count),
+    ]
+    return head + b"".join(map(_filled, columns)) + tail
+
+
+@cache
+def _around(folds: bool, count: int) -> tuple[bytes, bytes]:
+    """What comes before and after the columns of so many rows; empty if they are compressed."""
+    whole = encode_states(_frame(folds, [(0, "", False, 0, 0)] * count))
+    if len(whole) > PLAIN_BYTES_MAX:
+        return b"", b""
+    widths = [8, 16, *([1 / 8] if folds else []), 8, 16, 8]
+    body = sum(len(_filled(bytes(math.ceil(count * width)))) for width in widths)
+    return whole[: -body - len(END)], END
+
+
+def _inline(text: str) -> bytes:
+    encoded = text.encode()
+    return len(encoded).to_bytes(4, "little") + encoded.ljust(INLINE_MAX, b"\0")
+
+
+def _bits(flags: Sequence[bool]) -> bytes:
+    packed = sum(one << at for at, one in enumerate(flags))
+    return packed.to_bytes(-(-len(flags) // 8), "little")
+
+
+def _filled(column: bytes) -> bytes:
+    return column + bytes(-len(column) % ALIGNMENT)
 
 
 @lru_cache(REMEMBERED)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
 
 import polars as pl
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -125,3 +127,20 @@ def test_windows_are_finished_to_the_same_bytes(
 
 def test_rows_are_counted_one_by_one_for_the_usual_queries() -> None:
     assert [rowwise.is_known(PLANS[query]) for query in QUERIES] == [True] * 7 + [False] * 2
+
+
+@pytest.mark.parametrize("folds", [False, True])
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 8, 9, 40, 200])
+def test_states_are_encoded_as_polars_encodes_them(count: int, folds: bool) -> None:
+    chance = random.Random(count)
+    rows = tuple(
+        (
+            chance.randrange(10**6),
+            f"k{chance.randrange(200)}" if at % 30 else "longer than fits inline",
+            folds and chance.random() < 0.5,
+            chance.randrange(1, 9),
+            chance.randrange(-(2**70), 2**70),
+        )
+        for at in range(1, count + 1)
+    )
+    assert rowwise._encoded(folds, rows) == encode_states(rowwise._frame(folds, rows))
