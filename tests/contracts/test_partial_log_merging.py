@@ -193,6 +193,18 @@ def test_a_merged_entry_is_trimmed_and_put_into_a_base_like_any_other(log: Parti
     assert (seqs(fresh.entries), fresh.vanished) == ([7, 8], 0)
 
 
+def test_a_base_takes_the_place_of_what_was_merged_up_to_its_own_seq(
+    store: Store, log: PartialLog
+) -> None:
+    clear(log)
+    fill(log, 4)
+    assert merge(log, of_several(2, 3))
+    assert log.compact(TASK, EPOCH, BUCKET, base(3))
+    assert seqs(entries(log)) == [4]
+    store.lose_entry(BUCKET, 4)
+    assert log.read(TASK, BUCKET, Sequence64(3), ALL).vanished == 1
+
+
 @pytest.mark.parametrize("again", [(3, 4), (4, 5), (5, 6), (2, 3, 4, 5), (4, 5, 6)], ids=str)
 def test_what_is_merged_is_not_merged_again(
     store: Store, log: PartialLog, again: tuple[int, ...]

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from mars.aggregates import scope_aggregates
 from mars.definitions import TaskDefinition, TaskState, TaskVersion
-from mars.kernel import decode, map_batch
+from mars.kernel import decode, map_batch, map_gone
 from mars.machines.bucket_task import Ownership
 from mars.machines.runnable import RunnableTask
 from mars.plan import (
@@ -33,6 +33,7 @@ from mars.types import (
     Bucket,
     Entry,
     Lane,
+    Range,
     Records,
     Sequence64,
     StoreEpoch,
@@ -131,6 +132,13 @@ def make_entry(
     mapped = map_batch(plan, 1, decode(STREAM, plan.fields, records))
     (partial,) = mapped.partials
     return Entry(Sequence64(seq), plan.version, mapped.ranges, partial)
+
+
+def make_gap(seq: int, first: int, after: int, lane: Lane = P0) -> Entry:
+    """The log entry that says that Kafka no longer had these rows."""
+    plan = make_plan()
+    mapped = map_gone(plan, 1, Range(lane, first, after))
+    return Entry(Sequence64(seq), plan.version, mapped.ranges, mapped.partials[0])
 
 
 def make_slice(*entries: Entry, base: Entry | None = None) -> LogSlice:

@@ -241,6 +241,16 @@ def test_a_task_far_behind_is_caught_up_in_batches_of_one_lane_and_then_left_to_
     assert B1 not in str(here.appended)
 
 
+def test_a_lane_is_caught_up_to_its_fence_and_not_beyond() -> None:
+    here = World(topic(500, partitions=1), make_task(live={0: 0}))
+    here.set_catch_up({live_lane(0): 120})
+
+    Bulk(here).run()
+
+    lane = live_lane(0)
+    assert here.appended == [(Range(lane, *span),) for span in ((0, 50), (50, 100), (100, 120))]
+
+
 def behind(**settings: int) -> World:
     """A task of which lane 1 is further behind than lane 0; neither has a mark."""
     made = make_task(live={0: 400, 1: 0})

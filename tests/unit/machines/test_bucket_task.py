@@ -9,6 +9,7 @@ import pytest
 from mars.codec.checksum import checksum
 from mars.machines.bucket_task import BucketTask
 from mars.machines.folding import StoreWentBack
+from mars.plan import WatermarkScope
 from mars.ports import Head, Ledger, LogSlice, Progress
 from mars.tracking.seen import Seen
 from mars.types import Bucket, Entry, Lane, Sequence64, StoreEpoch, Topic
@@ -227,6 +228,30 @@ def test_a_record_without_rows_follows_each_that_has_some() -> None:
     (follower,) = part.prepare().progress
     part.committed(follower)
     assert not part.stale()
+
+
+def test_a_record_names_the_life_of_the_store_that_it_was_committed_in() -> None:
+    part = begin(make_progress({P0: 1}, store_epoch=StoreEpoch(0), emit=4))
+    read(part, make_head(1, {P0: 1}, mark_s=1), make_entry(1, 0, [(1, "x")]))
+
+    (record,) = commit(part)
+
+    assert (record.store_epoch, record.emit) == (OWNER.store_epoch, 5)
+
+
+def test_a_record_that_is_repeated_while_nothing_new_may_be_said_is_numbered_on() -> None:
+    scope = {"watermark": WatermarkScope.KEY, "key_lag_ms": 30_000}
+    last = make_progress(
+        {P0: 1, P1: 1}, store_epoch=StoreEpoch(0), emit=7, ledger=Ledger(2, counted=2)
+    )
+    part = begin(last, **scope)
+    again = make_entry(1, 0, [(1, "x")], plan=make_plan(**scope))
+    read(part, make_head(1, {P0: 1, P1: 0}, mark_s=1), again)
+
+    (record,) = commit(part)
+
+    assert record == replace(last, emit=8, store_epoch=OWNER.store_epoch)
+    assert [one.emit for one in commit(part)] == [9]
 
 
 def test_a_record_has_something_new_to_say_until_it_is_committed() -> None:

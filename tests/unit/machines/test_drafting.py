@@ -22,7 +22,16 @@ from mars.machines.drafting import (
 )
 from mars.machines.events import CommitTransaction, FailTask, WriteDraft
 from mars.machines.runnable import RunnableTask
-from mars.plan import Call, Column, Function, Literal, Plan, ValueType, WatermarkScope
+from mars.plan import (
+    Call,
+    Column,
+    Function,
+    LatePolicy,
+    Literal,
+    Plan,
+    ValueType,
+    WatermarkScope,
+)
 from mars.ports import Head, ResultBatch
 from mars.types import Lane, TaskName, Topic
 from tests.unit.machines.owned_bucket import LIMITS, OTHER, Bucket, names, only
@@ -32,6 +41,7 @@ from tests.unit.machines.reducing_rows import (
     RowSpec,
     counts_of,
     make_entry,
+    make_gap,
     make_head,
     make_plan,
     make_task,
@@ -278,6 +288,32 @@ def test_a_row_and_the_end_of_the_window_may_come_together() -> None:
 
     assert commit.transaction.results != draft.results
     assert values(commit.transaction.results) == {(0, "x"): 1, (0, "y"): 1, (0, "z"): 1}
+
+
+def test_rows_that_are_found_gone_after_it_make_its_windows_incomplete() -> None:
+    here = owned()
+    draft = drafted(here)
+    here.read(head(2, 14_000, {P0: 9}), make_gap(2, 2, 9))
+
+    commit = only(here.machine.ticked(2), CommitTransaction)
+
+    assert values(commit.transaction.results) == values(draft.results)
+    headers = [dict(batch.headers) for batch in commit.transaction.results]
+    assert {one["mars-complete"] for one in headers} == {b"0"}
+
+
+def test_a_revision_that_comes_with_the_commit_is_emitted_though_the_draft_still_stands() -> None:
+    here = owned(task(late=LatePolicy.REVISE, lateness_ms=30_000))
+    here.read(head(1, 15_000, {P0: 2}), make_entry(1, 0, [(1, "x"), (11, "y")]))
+    here.commit(only(here.machine.ticked(1), CommitTransaction))
+    here.read(head(1, 23_500, {P0: 2}))
+    draft = only(here.machine.ticked(2), WriteDraft)
+    assert values(draft.results) == {(10, "y"): 1}
+
+    here.read(head(2, 24_000, {P0: 3}), make_entry(2, 2, [(2, "x")]))
+    commit = only(here.machine.ticked(3), CommitTransaction)
+
+    assert values(commit.transaction.results) == {(0, "x"): 2, (10, "y"): 1}
 
 
 def test_two_windows_may_close_where_one_was_drafted() -> None:

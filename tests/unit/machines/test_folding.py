@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 
 from mars.codec.dead import DeadRange, decode_dead
-from mars.kernel import map_gone
 from mars.machines import panes as panes_module
 from mars.machines.folding import Bounds, Folding, StoreWentBack
 from mars.plan import Plan
 from mars.ports import Ledger
-from mars.types import Entry, Lane, Range, Sequence64
+from mars.types import Entry, Lane, Sequence64
 from tests.unit.machines.reducing_rows import (
     BUCKET,
     P0,
@@ -19,6 +18,7 @@ from tests.unit.machines.reducing_rows import (
     balanced,
     counts_of,
     make_entry,
+    make_gap,
     make_plan,
 )
 
@@ -309,14 +309,24 @@ def test_a_base_of_nothing_holds_no_panes() -> None:
     assert base.partial.states == b""
 
 
+def test_a_log_that_is_merged_while_saved_rows_come_again_holds_each_of_them_once() -> None:
+    """The base was restored with offsets 0 to 5 in it; of those, 2 and 3 were read again since."""
+    rows = [(1, "x")] * 8
+    first, owner, successor = fold(), fold(p0=8), fold(p0=8)
+    first.absorb(make_entry(1, 0, rows[:6]))
+    saved = first.snapshot({P0: 6}, None)
+    assert saved is not None
+    owner.absorb_base(saved)
+    owner.absorb(make_entry(1, 2, rows[2:4]))
+
+    successor.absorb_base(owner.base(Sequence64(1), {P0: 4}))
+    successor.absorb(make_entry(2, 4, rows[4:6]))
+    successor.absorb(make_entry(3, 6, rows[6:]))
+
+    assert closed(successor, 10) == {(0, "x"): 8}
+
+
 # ------------------------------------------------------------------------- rows that are gone
-
-
-def gone_entry(seq: int, first: int, after: int) -> Entry:
-    """The log entry that says that Kafka no longer had these rows."""
-    plan = make_plan()
-    mapped = map_gone(plan, 1, Range(P0, first, after))
-    return Entry(Sequence64(seq), plan.version, mapped.ranges, mapped.partials[0])
 
 
 def completeness(folding: Folding, watermark_s: int) -> dict[int, bool]:
@@ -328,7 +338,7 @@ def completeness(folding: Folding, watermark_s: int) -> dict[int, bool]:
 def test_windows_up_to_the_first_rows_behind_a_gap_are_not_complete() -> None:
     folding = fold()
     folding.absorb(make_entry(1, 0, [(1, "a")]))
-    folding.absorb(gone_entry(2, 1, 9))
+    folding.absorb(make_gap(2, 1, 9))
     folding.absorb(make_entry(3, 0, [(25, "b")], lane=P1))
     folding.absorb(make_entry(4, 9, [(12, "a"), (25, "a")]))
 
@@ -336,9 +346,19 @@ def test_windows_up_to_the_first_rows_behind_a_gap_are_not_complete() -> None:
     assert [decode_dead(record).reason for record in folding.dead] == ["gone"]
 
 
+def test_of_two_gaps_the_one_that_reaches_further_counts() -> None:
+    folding = fold()
+    folding.absorb(make_gap(1, 0, 9))
+    folding.absorb(make_entry(2, 9, [(25, "a"), (35, "a")]))
+    folding.absorb(make_gap(3, 0, 9, lane=P1))
+    folding.absorb(make_entry(4, 9, [(12, "b")], lane=P1))
+
+    assert completeness(folding, 60) == {10: False, 20: False, 30: True}
+
+
 def test_nothing_is_complete_while_a_lane_that_lost_rows_has_no_new_ones() -> None:
     folding = fold()
-    folding.absorb(gone_entry(1, 0, 9))
+    folding.absorb(make_gap(1, 0, 9))
     folding.absorb(make_entry(2, 0, [(25, "b")], lane=P1))
 
     assert completeness(folding, 60) == {20: False}
@@ -348,7 +368,7 @@ def test_rows_that_are_gone_when_a_window_is_built_again_are_missed_though_they_
     None
 ):
     folding = fold(p0=9)
-    folding.absorb(gone_entry(1, 0, 6))
+    folding.absorb(make_gap(1, 0, 6))
     folding.absorb(make_entry(2, 6, [(8, "a"), (9, "a"), (12, "a")]))
 
     assert completeness(folding, 60) == {0: False, 10: True}
@@ -360,7 +380,7 @@ def test_rows_that_are_gone_when_a_window_is_built_again_are_missed_though_they_
 
 def test_a_successor_knows_which_windows_lack_rows() -> None:
     folding = fold()
-    folding.absorb(gone_entry(1, 0, 5))
+    folding.absorb(make_gap(1, 0, 5))
     folding.absorb(make_entry(2, 5, [(12, "a"), (22, "a")]))
 
     successor = Folding(
@@ -369,3 +389,13 @@ def test_a_successor_knows_which_windows_lack_rows() -> None:
     successor.absorb(make_entry(2, 5, [(12, "a"), (22, "a")]))
 
     assert completeness(successor, 60) == {10: False, 20: True}
+
+
+def test_panes_are_not_saved_while_a_lane_that_lost_rows_has_no_new_ones() -> None:
+    folding = fold()
+    folding.absorb(make_entry(1, 0, [(1, "a")]))
+    folding.absorb(make_gap(2, 1, 9))
+    assert folding.snapshot({P0: 9}, None) is None
+
+    folding.absorb(make_entry(3, 9, [(12, "a")]))
+    assert folding.snapshot({P0: 10}, None) is not None

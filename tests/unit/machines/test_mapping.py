@@ -11,7 +11,8 @@ from mars.definitions import TaskState
 from mars.errors import TaskLimit
 from mars.machines import mapping_batches
 from mars.machines.drafting import DRAFT_MS
-from mars.machines.mapping_events import CATCH_UP, LIVE
+from mars.machines.mapping_events import CATCH_UP, LIVE, EndConfirmed, RenewIdle
+from mars.ports import IdleLease
 from mars.types import Lane, TaskName
 from tests.unit.machines.mapping_world import EPOCH, TOPIC, World, make_task, make_version, row
 
@@ -316,6 +317,20 @@ def test_a_lane_is_idle_and_stays_so_though_the_reader_told_of_no_end() -> None:
         here.run(rounds=1)
 
 
+def test_an_end_that_was_confirmed_below_what_was_read_since_leases_nothing() -> None:
+    here = world(rows=10)
+    here.add(make_task("a"))
+    here.assign(0)
+    here.run(rounds=70)
+    here.partitions[0].append(b"not JSON")  # a row without an event time does not end a silence
+    here.run(rounds=2)
+    assert here.offsets("a") == {P0: 11}
+
+    assert here.machine.handle(EndConfirmed(TOPIC, 0, 10, confirmed=True)) == []
+    lease = IdleLease(TaskName("a"), EPOCH, P0, 11)
+    assert here.machine.handle(EndConfirmed(TOPIC, 0, 11, confirmed=True)) == [RenewIdle((lease,))]
+
+
 def test_a_lane_whose_rows_the_reader_does_not_deliver_is_not_idle() -> None:
     here = world(rows=50, tells_ends=False)
     here.add(make_task("a"))
@@ -343,6 +358,23 @@ def test_a_revoked_partition_is_forgotten_and_the_next_owner_goes_on_exactly() -
 
     assert here.counts("a") == here.expected()
     assert here.tiles("a", P0)
+
+
+def test_rows_of_a_revoked_partition_that_were_not_offered_yet_are_let_go() -> None:
+    here = world(rest_ms=5_000)
+    here.add(make_task("a"))
+    here.assign(0)
+    here.run(rounds=3)
+    taken = len(here.appended)
+    assert here.machine.queue_bytes > 0
+
+    here.revoke(0)
+    here.positions.clear()
+
+    assert here.machine.queue_bytes == 0
+    assert here.machine.readings() == ()
+    here.run()
+    assert len(here.appended) == taken
 
 
 def feed_slowly(here: World, seconds: int, rows_a_second: int = 10) -> list[int]:

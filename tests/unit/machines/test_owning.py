@@ -320,6 +320,17 @@ def test_a_task_made_again_under_the_name_of_a_deleted_one_is_read_from_the_star
     assert read.after == 0
 
 
+def test_assistants_may_merge_a_log_once_all_that_was_accounted_is_read_again() -> None:
+    here = Bucket()
+    here.own(make_progress({P0: 2}))
+    here.machine.assisted = True
+    here.read(make_head(1, {P0: 1}), make_entry(1, 0, [(1, "x")]))
+    assert [said.opens for said in here.machine.clearings()] == [False]
+
+    here.read(make_head(2, {P0: 2}), make_entry(2, 1, [(1, "x")]))
+    assert [said.opens for said in here.machine.clearings()] == [True]
+
+
 # --------------------------------------------------------------------------------- committing
 
 

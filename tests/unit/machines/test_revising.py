@@ -15,7 +15,7 @@ from mars.machines import folding as folding_module
 from mars.machines.bucket_task import BucketTask, Prepared
 from mars.machines.owning import GATHERING_MS
 from mars.plan import Call, Column, Function, LatePolicy, Literal, Plan, ValueType
-from mars.ports import Head, Progress, ResultBatch
+from mars.ports import Head, Ledger, Progress, ResultBatch
 from mars.types import Entry, Lane, Topic
 from tests.unit.machines.reducing_rows import (
     NAME,
@@ -332,6 +332,35 @@ def test_one_commit_revises_only_so_many_windows_and_owes_the_others(
     assert [row[0] for row in rows_of(commit(part).results)] == [40]
     assert part.records[1].owed == ()
     assert part.records[1].forgotten_ms == 50_000
+
+
+def test_a_row_that_comes_while_its_window_is_owed_does_not_narrow_the_revision() -> None:
+    counted = Ledger(read=3, counted=3, emitted=2)
+    record = make_progress({P0: 3}, closed_ms=10_000, forgotten_ms=0, owed=(0,), ledger=counted)
+    part = begin(record)
+    again = make_entry(1, 0, [(1, "x"), (2, "y"), (15, "x")])
+    read(part, make_head(2, {P0: 4}, 15), again, make_entry(2, 3, [(3, "x")]))
+
+    assert rows_of(commit(part).results) == [(0, "x", 2, 1), (0, "y", 1, 1)]
+
+
+def test_revisions_owed_at_the_end_of_a_version_are_emitted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(folding_module, "WINDOWS_AT_ONCE", 1)
+    part = begin(lateness_ms=100_000)
+    feed(part, 1, 0, [(1, "x")], mark_s=10)
+    commit(part)
+    feed(part, 2, 1, [(11, "x")], mark_s=20)
+    commit(part)
+    feed(part, 3, 2, [(2, "x"), (12, "x")], mark_s=20)
+    part.update(make_task(make_version(1), make_version(2, {P0: 4}), **REVISE))
+    part.drained(make_head(3, {P0: 4}, 20, version=2))
+
+    assert rows_of(commit(part).results) == [(0, "x", 2, 1)]
+    assert part.records[1].owed == (10_000,)
+    assert part.records[1].ledger.open == 0, "owed revisions are all that is left of the version"
+    assert rows_of(commit(part).results) == [(10, "x", 2, 1)]
 
 
 def test_an_older_version_forgets_its_windows_once_all_its_rows_are_accounted() -> None:

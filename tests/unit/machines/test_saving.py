@@ -10,11 +10,23 @@ from dataclasses import replace
 
 from mars.adapters.kafka.wire import state_key
 from mars.definitions import TaskState
+from mars.machines.bucket_task import BucketTask
 from mars.machines.events import TasksChanged
+from mars.machines.saving import needed_with
 from mars.plan import WatermarkScope, WindowShape
-from mars.ports import Progress
+from mars.ports import Progress, Snapshot
 from mars.types import Bucket, Lane, Topic
-from tests.unit.machines.reducing_rows import NAME, RowSpec, make_task
+from tests.unit.machines.reducing_rows import (
+    NAME,
+    OWNER,
+    P0,
+    P1,
+    RowSpec,
+    make_entry,
+    make_head,
+    make_slice,
+    make_task,
+)
 from tests.unit.machines.reducing_world import BUCKETS, Reducer, World, counted
 
 HOUR_S = 3_600
@@ -142,6 +154,52 @@ def test_a_snapshot_goes_with_its_task() -> None:
 
     assert all(record.deleted for record in newest(here))
     assert not any(parts_left(here))
+
+
+def open_for_long() -> BucketTask:
+    """A bucket with panes that are open for so long that they are to be saved."""
+    part = BucketTask(make_task(window=HOUR), OWNER, {}, EVERY_MS)
+    part.absorb(make_slice(make_entry(1, 0, rows(0, 4))))
+    part.drained(make_head(1, {P0: 4}, mark_s=4))
+    assert not part.snapshot_due(0)
+    assert part.snapshot_due(EVERY_MS)
+    return part
+
+
+def commit(part: BucketTask) -> tuple[Progress, bool]:
+    """Prepare and take it as durable; the record, and whether parts of a snapshot came with it."""
+    prepared = part.prepare()
+    (record,) = prepared.progress
+    part.committed(record)
+    return record, bool(prepared.snapshots)
+
+
+def test_a_snapshot_holds_all_that_its_record_accounts_for() -> None:
+    record, written = commit(open_for_long())
+
+    assert written
+    assert record.snapshot is not None
+    assert record.snapshot.merged == record.merged == record.needed == {P0: 4}
+
+
+def test_later_records_name_the_snapshot_for_as_long_as_its_panes_are_open() -> None:
+    part = open_for_long()
+    first, _written = commit(part)
+    part.absorb(make_slice(make_entry(2, 4, rows(4, 2))))
+    part.drained(make_head(2, {P0: 6}, mark_s=6))
+
+    later, written = commit(part)
+
+    assert not written
+    assert later.snapshot == first.snapshot
+    assert (later.merged, later.needed) == ({P0: 6}, {P0: 4})
+
+
+def test_a_lost_store_is_read_again_from_the_snapshot_on_or_from_later_open_panes_on() -> None:
+    snapshot = Snapshot(merged={P0: 4, P1: 4}, until_ms=HOUR_S * 1000, parts=1, checksum=0)
+
+    assert needed_with(snapshot, {P0: 1, P1: 6}) == {P0: 4, P1: 6}
+    assert needed_with(None, {P0: 1, P1: 6}) == {P0: 1, P1: 6}
 
 
 def named(here: World) -> set[bytes]:

@@ -111,6 +111,15 @@ def test_the_windows_of_a_silent_key_close_by_the_partitions() -> None:
     assert folding.ledger(10_000).open == 1
 
 
+def test_a_window_that_the_partitions_close_is_closed_once_though_a_key_has_passed_it() -> None:
+    folding = fold()
+    take(folding, 1, 0, [(1, "x"), (2, "slow"), (12, "x"), (25, "x")])
+    assert folding.rows_ahead() == 2
+
+    assert [window.start_ms for window in folding.close_ahead(10_000).windows] == [10_000]
+    assert commit(folding, closed_s=10, p0=4) == {(0, "x"): 1, (0, "slow"): 1, (10, "x"): 1}
+
+
 def test_marks_of_a_key_are_the_highest_of_all_entries_and_lanes() -> None:
     folding = fold()
     take(folding, 1, 0, [(1, "x")])
