@@ -292,6 +292,17 @@ def test_a_new_owner_goes_on_behind_a_base() -> None:
     assert closed(other, 20) == {(10, "x"): 2, (10, "y"): 1}
 
 
+def test_what_either_of_two_bases_holds_is_not_taken_again() -> None:
+    rows = [(1, "x")] * 8
+    folding, bases = fold(p0=8), (make_entry(2, 0, rows[:5]), make_entry(2, 5, rows[5:]))
+    for base in bases:
+        folding.absorb_base(base)
+
+    folding.absorb(make_entry(3, 5, rows[5:]))
+
+    assert closed(folding, 10) == {(0, "x"): 8}
+
+
 def test_an_owner_that_has_closed_more_since_takes_from_a_base_what_is_open() -> None:
     _folding, base = merged_entries()
     other = fold(closed_s=20, p0=5, p1=4)

@@ -196,6 +196,16 @@ def test_the_first_assignment_raises_the_epochs_above_those_in_control() -> None
     assert {owner.member for owner in decision.assignment.owners.values()} == set(REDUCERS)
 
 
+def test_an_assignment_older_than_control_is_a_loss_though_the_store_is_of_its_epoch() -> None:
+    """ZooKeeper and Redis went back together, one from a backup, one to an earlier primary."""
+    floor = ControlState(store_epoch=StoreEpoch(4), assignment_epoch=AssignmentEpoch(9))
+
+    decisions = Leading().decide(view(floor=floor))
+
+    published = [each for each in decisions if isinstance(each, PublishAssignment)]
+    assert [each.assignment.store_epoch for each in published] == [5]
+
+
 def test_without_a_reducer_the_leader_only_copies_definitions() -> None:
     decisions = Leading().decide(view(reducers=frozenset(), copied={}))
 

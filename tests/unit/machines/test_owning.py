@@ -77,6 +77,28 @@ def test_a_higher_assignment_epoch_claims_again_from_any_state() -> None:
     assert here.machine.state is OwnState.CLAIMING
 
 
+def test_an_older_assignment_changes_nothing() -> None:
+    here = Bucket()
+    here.assign(epoch=3)
+    here.claim()
+
+    assert here.machine.assigned(owner(2), E1) == []
+    assert here.machine.state is OwnState.OWNING
+
+
+def test_a_claim_knows_the_records_that_it_finds_and_no_others() -> None:
+    here = Bucket()
+    here.own(make_progress({P0: 1}, emit=4))
+    here.fail()
+    here.machine.ticked(RETRY_PAUSE_MS)
+    here.own()
+
+    here.read(make_head(1, {P0: 1}, mark_s=10), make_entry(1, 0, [(1, "x")]))
+    commit = only(here.machine.ticked(RETRY_PAUSE_MS), CommitTransaction)
+
+    assert [record.emit for record in commit.transaction.progress] == [1]
+
+
 def test_the_last_emissions_are_audited_before_anything_is_read() -> None:
     here = Bucket()
     here.assign()

@@ -195,6 +195,18 @@ def test_later_records_name_the_snapshot_for_as_long_as_its_panes_are_open() -> 
     assert (later.merged, later.needed) == ({P0: 6}, {P0: 4})
 
 
+def test_no_record_names_a_snapshot_none_of_whose_panes_is_open() -> None:
+    part = open_for_long()
+    first, _written = commit(part)
+    part.drained(make_head(1, {P0: 4}, mark_s=HOUR_S))
+
+    prepared = part.prepare()
+
+    assert first.snapshot is not None
+    assert [record.snapshot for record in prepared.progress] == [None]
+    assert [(one.parts, one.replaced) for one in prepared.snapshots] == [((), first.snapshot.parts)]
+
+
 def test_a_lost_store_is_read_again_from_the_snapshot_on_or_from_later_open_panes_on() -> None:
     snapshot = Snapshot(merged={P0: 4, P1: 4}, until_ms=HOUR_S * 1000, parts=1, checksum=0)
 

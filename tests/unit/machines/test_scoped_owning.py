@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+from mars.machines.bucket_task import BucketTask
 from mars.machines.owning import GATHERING_MS
 from mars.plan import WatermarkScope
 from mars.types import Lane
-from tests.unit.machines.reducing_rows import NAME, RowSpec, balanced, make_task
+from tests.unit.machines.reducing_rows import (
+    NAME,
+    OWNER,
+    P0,
+    P1,
+    SAVE_MS,
+    RowSpec,
+    balanced,
+    counts_of,
+    make_entry,
+    make_head,
+    make_plan,
+    make_progress,
+    make_slice,
+    make_task,
+)
 from tests.unit.machines.reducing_world import BUCKETS, Reducer, World
 
 ROWS: list[RowSpec] = [(1, "x"), (2, "x"), (3, "slow"), (12, "x"), (14, "slow"), (25, "x")]
@@ -75,6 +91,19 @@ def test_a_lost_store_brings_open_groups_back_and_emitted_ones_not() -> None:
     assert world.emitted(NAME) == EARLY | {(10, "slow"): 1}
     new.run(2, elapsed_ms=20_000)
     assert late(world) == 1
+
+
+def test_no_group_is_emitted_before_all_that_was_accounted_has_been_read_again() -> None:
+    """A bucket that has counted no row yet is settled at once, and yet not caught up."""
+    scope = {"watermark": WatermarkScope.KEY, "key_lag_ms": 60_000}
+    record = make_progress({P0: 0, P1: 3})
+    part = BucketTask(make_task(**scope), OWNER, {1: record}, SAVE_MS)
+    part.absorb(make_slice(make_entry(1, 0, [(1, "x"), (12, "x")], plan=make_plan(**scope))))
+    part.drained(make_head(1, {P0: 2, P1: 0}, mark_s=12))
+    assert part.prepare().results == ()
+
+    part.drained(make_head(1, {P0: 2, P1: 3}, mark_s=12))
+    assert counts_of(part.prepare().results[0].values) == {(0, "x"): 1}
 
 
 def test_a_silent_key_is_emitted_once_the_partitions_are_so_far_ahead() -> None:

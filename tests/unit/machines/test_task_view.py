@@ -77,3 +77,13 @@ def test_the_idle_time_is_that_of_the_newest_version_that_has_begun() -> None:
     plans = {1: older, 2: replace(newer, options=replace(newer.options, idle_after_ms=9_000))}
 
     assert TaskView(replace(task, plans=plans)).idle_after_ms == 9_000
+
+
+def test_a_lane_that_a_bulk_process_catches_up_is_not_ready_below_its_fence() -> None:
+    task = make_task()
+    view = TaskView(replace(task, definition=replace(task.definition, catch_up={P0: 6})))
+
+    view.learn(make_head(1, {P0: 5}))
+    assert not view.ready(P0)
+    view.learn(make_head(2, {P0: 6}))
+    assert view.ready(P0)
