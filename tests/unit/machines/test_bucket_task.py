@@ -10,9 +10,9 @@ from mars.codec.checksum import checksum
 from mars.machines.bucket_task import BucketTask
 from mars.machines.folding import StoreWentBack
 from mars.plan import WatermarkScope
-from mars.ports import Head, Ledger, LogSlice, Progress
-from mars.tracking.seen import Seen
-from mars.types import Bucket, Entry, Lane, Sequence64, StoreEpoch, Topic
+from mars.ports import Ledger
+from mars.types import Bucket, StoreEpoch, Topic
+from tests.unit.machines.bucket_parts import begin, commit, emitted, read, two_versions
 from tests.unit.machines.reducing_rows import (
     OWNER,
     P0,
@@ -29,34 +29,6 @@ from tests.unit.machines.reducing_rows import (
     make_version,
 )
 
-OWNER_TRACKED = replace(OWNER, tracked=True)
-
-
-def begin(*records: Progress, **task: object) -> BucketTask:
-    """A task of an owner who has read nothing yet."""
-    made = make_task(**task)  # type: ignore[arg-type]
-    by_version = {record.version: record for record in records}
-    return BucketTask(made, OWNER, by_version, SAVE_MS)
-
-
-def read(part: BucketTask, head: Head, *entries: Entry, base: Entry | None = None) -> None:
-    """Take entries, then go forward to the head."""
-    part.absorb(make_slice(*entries, base=base))
-    part.drained(head)
-
-
-def commit(part: BucketTask) -> list[Progress]:
-    """Prepare and take it as durable."""
-    records = list(part.prepare().progress)
-    for record in records:
-        part.committed(record)
-    return records
-
-
-def emitted(part: BucketTask) -> dict[tuple[int, str], int]:
-    """What would be committed now."""
-    return counts_of(value for batch in part.prepare().results for value in batch.values)
-
 
 def test_a_log_from_which_entries_have_vanished_is_not_read() -> None:
     part = begin()
@@ -65,72 +37,6 @@ def test_a_log_from_which_entries_have_vanished_is_not_read() -> None:
     with pytest.raises(StoreWentBack, match="lacks 1 of the entries"):
         part.absorb(lacking)
     assert part.last_seq == 0
-
-
-# --------------------------------------------------------------------------------- the tracker
-
-
-def test_the_next_owner_does_not_tell_the_tracker_again_what_was_counted_before() -> None:
-    first = BucketTask(make_task(), OWNER_TRACKED, {}, SAVE_MS)
-    entry, later = make_entry(1, 0, [(1, "x")]), make_entry(2, 1, [(1, "x")])
-    read(first, make_head(1, {P0: 1}), entry)
-    records = {record.version: record for record in commit(first)}
-    assert first.take_accounted() == ((1, 1),)
-
-    second = BucketTask(make_task(), OWNER_TRACKED, records, SAVE_MS)
-    read(second, make_head(2, {P0: 2}), entry, later)
-    (record,) = commit(second)
-
-    assert second.take_accounted() == ((1, 2),)
-    assert record.seen == Seen(0, 2, bytes([0b11]))
-
-
-def test_an_owner_who_finds_records_without_a_tracker_does_not_claim_to_know_the_log() -> None:
-    part = BucketTask(make_task(), OWNER_TRACKED, {1: make_progress({P0: 0})}, SAVE_MS)
-    read(part, make_head(3, {P0: 1}), make_entry(2, 0, [(1, "x")]))
-    (record,) = commit(part)
-
-    assert record.seen is not None
-    assert not record.seen.knows(3)
-
-
-def test_what_an_older_version_has_seen_is_not_gone_on_from_after_an_owner_without_a_tracker() -> (
-    None
-):
-    older = make_progress({P0: 0}, seen=Seen(0, 5, b"\xff"))
-    newer = make_progress({P0: 0}, version=2)
-    task = make_task(make_version(1), make_version(2, {P0: 0}))
-    part = BucketTask(task, OWNER_TRACKED, {1: older, 2: newer}, SAVE_MS)
-    read(
-        part,
-        make_head(9, {P0: 1}, version=2),
-        make_entry(9, 0, [(1, "x")], plan=make_plan(version=2)),
-    )
-    (record, *_) = commit(part)
-
-    assert record.seen is not None
-    assert not record.seen.knows(7)
-
-
-def test_entries_whose_rows_a_saved_base_holds_are_seen_too() -> None:
-    older = make_progress({P0: 2}, store_epoch=StoreEpoch(0))
-    part = BucketTask(make_task(), OWNER_TRACKED, {1: older}, SAVE_MS)
-    base = make_entry(0, 0, [(1, "x"), (2, "x")])
-    again, new = make_entry(1, 1, [(2, "x")]), make_entry(2, 2, [(3, "x")])
-    read(part, make_head(2, {P0: 3}), again, new, base=base)
-    (record,) = commit(part)
-
-    assert part.take_accounted() == ((1, 1), (1, 2))
-    assert record.seen == Seen(0, 2, bytes([0b11]))
-
-
-def test_a_new_life_of_the_store_begins_with_nothing_seen() -> None:
-    older = make_progress({P0: 0}, store_epoch=StoreEpoch(0), seen=Seen(0, 70, b"\xff"))
-    part = BucketTask(make_task(), OWNER_TRACKED, {1: older}, SAVE_MS)
-    read(part, make_head(1, {P0: 1}), make_entry(1, 0, [(1, "x")]))
-    (record,) = commit(part)
-
-    assert record.seen == Seen(0, 1, bytes([1]))
 
 
 # -------------------------------------------------------------------------------- what is due
@@ -332,16 +238,26 @@ def test_an_entry_below_one_that_was_read_means_that_the_store_went_back() -> No
         part.absorb(make_slice(make_entry(2, 2, [(1, "x")] * 3)))
 
 
+def test_a_lower_seq_than_before_is_a_store_that_went_back() -> None:
+    """Mappers may have sent more again than was lost, in fewer entries: offsets look fine."""
+    part = begin()
+    part.absorb(make_slice(make_entry(5, 0, [(1, "x")])))
+    part.drained(make_head(5, {P0: 1}, mark_s=1))
+    with pytest.raises(StoreWentBack, match="SEQ is 4, was 5"):
+        part.drained(make_head(4, {P0: 9}, mark_s=9))
+
+
+def test_a_server_that_was_started_anew_is_a_store_that_went_back() -> None:
+    """Whatever it held and was sent since: its entries are not those that were read before."""
+    part = begin()
+    part.drained(replace(make_head(1, {P0: 1}, mark_s=1), run_id="first"))
+    with pytest.raises(StoreWentBack, match="started anew"):
+        part.absorb(replace(make_slice(make_entry(2, 1, [(2, "x")])), run_id="second"))
+    with pytest.raises(StoreWentBack, match="started anew"):
+        part.drained(replace(make_head(2, {P0: 2}, mark_s=2), run_id="second"))
+
+
 # ------------------------------------------------------------------------------- two versions
-
-
-def two_versions() -> BucketTask:
-    """Version 2 begins at offset 2; version 1 has rows in the window from 0."""
-    part = BucketTask(make_task(make_version(1), make_version(2, {P0: 2})), OWNER, {}, SAVE_MS)
-    new = make_plan(version=2)
-    entries = (make_entry(1, 0, [(1, "x"), (2, "x")]), make_entry(2, 2, [(3, "x")], plan=new))
-    read(part, make_head(2, {P0: 3}, mark_s=5), *entries)
-    return part
 
 
 def test_each_version_counts_and_emits_its_own_rows() -> None:
@@ -399,219 +315,3 @@ def test_a_task_made_again_under_the_name_of_a_deleted_one_is_another_life() -> 
 
     assert part.same_life(make_task(make_version(1), make_version(2)))
     assert not part.same_life(make_task(make_version(2), first_version=2))
-
-
-# ----------------------------------------------------------------------------------- trimming
-
-
-def test_entries_are_trimmed_after_the_commit_that_closes_their_windows_and_not_before() -> None:
-    part = begin()
-    entries = make_entry(1, 0, [(1, "x")]), make_entry(2, 1, [(12, "x")])
-    read(part, make_head(2, {P0: 2}, mark_s=12), *entries)
-    assert part.trim() == ()
-
-    commit(part)
-    assert part.trim() == (1,)
-    assert part.trim() == ()
-
-
-def test_an_entry_stays_while_an_older_version_needs_it() -> None:
-    part = two_versions()
-    commit(part)
-
-    assert part.trim() == ()
-    part.drained(make_head(2, {P0: 3}, mark_s=10))
-    commit(part)
-    assert part.trim() == (1, 2)
-
-
-def test_a_base_stands_for_all_entries_of_an_only_version() -> None:
-    part = begin()
-    entries = make_entry(1, 0, [(1, "x")]), make_entry(2, 1, [(12, "x")])
-    read(part, make_head(2, {P0: 2}, mark_s=5), *entries)
-    commit(part)
-
-    (base,) = part.bases()
-
-    assert (base.seq, [pane.start_ms for pane in base.partial.panes]) == (2, [0, 10_000])
-    assert not part.compactable(budget=0)
-    assert part.bases() == ()
-    assert part.empty_base() is None
-
-
-def test_a_base_that_nobody_needs_any_more_is_replaced_by_an_empty_one() -> None:
-    part = begin()
-    entries = make_entry(1, 0, [(1, "x")]), make_entry(2, 1, [(2, "x")])
-    read(part, make_head(2, {P0: 2}, mark_s=5), *entries)
-    commit(part)
-    assert part.bases()
-    part.drained(make_head(2, {P0: 2}, mark_s=10))
-    commit(part)
-
-    empty = part.empty_base()
-
-    assert empty is not None
-    assert (empty.seq, empty.partial.panes, empty.partial.states) == (2, (), b"")
-    assert part.empty_base() is None
-
-
-def test_over_the_budget_any_entry_is_merged_and_a_base_again_once_it_holds_what_is_closed() -> (
-    None
-):
-    part = begin()
-    entries = make_entry(1, 0, [(1, "x")]), make_entry(2, 1, [(12, "x")])
-    read(part, make_head(2, {P0: 2}, mark_s=5, log_bytes=900), entries[0])
-    commit(part)
-    assert not part.compactable(budget=900)
-    assert part.compactable(budget=899)
-
-    assert part.bases()
-    part.absorb(make_slice(entries[1]))
-    part.drained(make_head(2, {P0: 2}, mark_s=10, log_bytes=900))
-    commit(part)
-    (both,) = part.bases()
-    assert [pane.start_ms for pane in both.partial.panes] == [10_000]
-    assert not part.compactable(budget=899)
-
-    part.drained(make_head(2, {P0: 2}, mark_s=20, log_bytes=900))
-    commit(part)
-    assert part.compactable(budget=899)
-    assert not part.compactable(budget=900)
-
-
-def test_a_new_owner_goes_on_from_a_base_and_the_entries_behind_it() -> None:
-    first = begin()
-    entries = make_entry(1, 0, [(1, "x")]), make_entry(2, 1, [(12, "x")])
-    read(first, make_head(2, {P0: 2}, mark_s=5), *entries)
-    (record,) = commit(first)
-    (base,) = first.bases()
-
-    part = begin(record)
-    rest = make_entry(3, 2, [(4, "x"), (13, "y")])
-    read(part, make_head(3, {P0: 4}, mark_s=13), rest, base=base)
-
-    assert emitted(part) == {(0, "x"): 2}
-    assert commit(part)[0].ledger == Ledger(read=4, counted=4, emitted=2)
-    part.drained(make_head(3, {P0: 4}, mark_s=20))
-    assert emitted(part) == {(10, "x"): 1, (10, "y"): 1}
-
-
-def test_reading_goes_on_behind_the_last_entry_or_the_head_if_that_is_further() -> None:
-    part = begin()
-    read(part, make_head(7, {P0: 3}), make_entry(1, 0, [(1, "x")] * 3))
-
-    assert part.last_seq == Sequence64(7)
-    assert part.through == {Lane("0"): 3}
-
-
-def test_the_bases_of_two_versions_stand_for_all_entries_of_both() -> None:
-    part = two_versions()
-    records = commit(part)
-
-    newer, older = part.bases()
-
-    assert [(base.version, base.seq) for base in (newer, older)] == [(2, 2), (1, 2)]
-    assert not part.compactable(budget=0)
-    task = make_task(make_version(1), make_version(2, {P0: 2}))
-    successor = BucketTask(task, OWNER, {record.version: record for record in records}, SAVE_MS)
-    successor.absorb(LogSlice(newer, (), (older,)))
-    successor.drained(make_head(2, {P0: 3}, mark_s=30))
-    part.drained(make_head(2, {P0: 3}, mark_s=30))
-    assert results_by_version(successor) == results_by_version(part)
-    assert set(results_by_version(part)) == {1, 2}
-
-
-def test_entries_behind_the_bases_of_two_versions_are_read_on() -> None:
-    part = two_versions()
-    records = commit(part)
-    newer, older = part.bases()
-    task = make_task(make_version(1), make_version(2, {P0: 2}))
-    successor = BucketTask(task, OWNER, {record.version: record for record in records}, SAVE_MS)
-    rest = make_entry(3, 3, [(4, "y")], plan=make_plan(version=2))
-
-    successor.absorb(LogSlice(newer, (rest,), (older,)))
-
-    assert successor.last_seq == 3
-    with pytest.raises(StoreWentBack, match="below 4"):
-        successor.absorb(make_slice(make_entry(4, 2, [(4, "y")], plan=make_plan(version=2))))
-
-
-def results_by_version(part: BucketTask) -> dict[int, dict[tuple[int, str], int]]:
-    """What would be committed now, by version."""
-    return {one.version: counts_of(one.values) for one in part.prepare().results}
-
-
-# ------------------------------------------------------------------ merging what is read again
-
-
-def lost_store() -> tuple[BucketTask, Progress]:
-    """A bucket that had accounted offsets 0 to 4 of both lanes, and has read lane 0 again."""
-    record = make_progress(
-        {P0: 4, P1: 4}, needed={P0: 0, P1: 0}, ledger=Ledger(read=8, counted=8), emit=7
-    )
-    part = begin(record)
-    entries = make_entry(1, 0, [(1, "x"), (2, "x")]), make_entry(2, 2, [(3, "x"), (13, "x")])
-    ahead = make_entry(3, 4, [(14, "x")])
-    read(part, make_head(3, {P0: 5, P1: 0}, mark_s=60), *entries, ahead)
-    return part, record
-
-
-def test_a_task_that_is_not_caught_up_commits_progress_and_no_rows() -> None:
-    part, _record = lost_store()
-    assert not part.caught_up
-
-    prepared = part.prepare()
-    (record,) = prepared.progress
-
-    assert prepared.results == ()
-    assert (record.closed_ms, record.watermark_ms, record.emit) == (None, None, 8)
-    assert (record.merged, record.needed) == ({P0: 5, P1: 4}, {P0: 0, P1: 0})
-    assert (record.ledger.read, record.ledger.emitted) == (9, 0)
-
-
-def test_what_was_read_again_is_merged_before_all_of_it_is_there() -> None:
-    part, _record = lost_store()
-    assert part.compactable(budget=0)
-    (record,) = commit(part)
-
-    (base,) = part.bases()
-
-    assert {one.lane: (one.first, one.next) for one in base.ranges} == {P0: (0, 5), P1: (0, 0)}
-    rest = make_entry(4, 0, [(5, "y"), (6, "y"), (7, "y"), (15, "y")], lane=P1)
-    successor = begin(record)
-    head = make_head(4, {P0: 5, P1: 4}, mark_s=60)
-    read(successor, head, rest, base=base)
-    read(part, head, rest)
-    assert successor.caught_up
-    assert (
-        emitted(successor)
-        == emitted(part)
-        == {
-            (0, "x"): 3,
-            (0, "y"): 3,
-            (10, "x"): 2,
-            (10, "y"): 1,
-        }
-    )
-
-
-# ------------------------------------------------------------------- a store that went back
-
-
-def test_a_lower_seq_than_before_is_a_store_that_went_back() -> None:
-    """Mappers may have sent more again than was lost, in fewer entries: offsets look fine."""
-    part = begin()
-    part.absorb(make_slice(make_entry(5, 0, [(1, "x")])))
-    part.drained(make_head(5, {P0: 1}, mark_s=1))
-    with pytest.raises(StoreWentBack, match="SEQ is 4, was 5"):
-        part.drained(make_head(4, {P0: 9}, mark_s=9))
-
-
-def test_a_server_that_was_started_anew_is_a_store_that_went_back() -> None:
-    """Whatever it held and was sent since: its entries are not those that were read before."""
-    part = begin()
-    part.drained(replace(make_head(1, {P0: 1}, mark_s=1), run_id="first"))
-    with pytest.raises(StoreWentBack, match="started anew"):
-        part.absorb(replace(make_slice(make_entry(2, 1, [(2, "x")])), run_id="second"))
-    with pytest.raises(StoreWentBack, match="started anew"):
-        part.drained(replace(make_head(2, {P0: 2}, mark_s=2), run_id="second"))
