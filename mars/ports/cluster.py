@@ -21,20 +21,35 @@ from mars.types import (
 )
 
 
+class Leadership(Protocol):
+    """A process's leadership as its `Coordinator` knows it: what `Registry` can check.
+
+    It holds until another process leads, whatever this one believes.
+    """
+
+    @property
+    def epoch(self) -> LeaderEpoch:
+        """The leader epoch."""
+
+
 class Registry(Protocol):
-    """Streams and tasks in ZooKeeper. Versions are the registry's own, for compare-and-set."""
+    """Streams and tasks in ZooKeeper. Versions are the registry's own, for compare-and-set.
+
+    What is written with `lead` is written only while that leadership holds: both are one step, so
+    a leader that stood still meanwhile writes nothing. It is told by False.
+    """
 
     def whole(self) -> bool:
         """False where ZooKeeper was never used, or has lost everything: until `make_whole`."""
 
-    def make_whole(self) -> None:
+    def make_whole(self, lead: Leadership | None = None) -> bool:
         """Say that all that `mars.control` knows is in the registry."""
 
     def streams(self) -> dict[StreamName, Stream]: ...
 
     def stream(self, name: StreamName) -> Stream | None: ...
 
-    def put_stream(self, stream: Stream) -> None: ...
+    def put_stream(self, stream: Stream, lead: Leadership | None = None) -> bool: ...
 
     def delete_stream(self, name: StreamName) -> bool:
         """False if there was none."""
@@ -45,10 +60,12 @@ class Registry(Protocol):
     def task(self, name: TaskName) -> tuple[TaskDefinition, int] | None:
         """A definition and the registry's version of it."""
 
-    def create_task(self, definition: TaskDefinition) -> bool:
+    def create_task(self, definition: TaskDefinition, lead: Leadership | None = None) -> bool:
         """False if the name exists (a deleted task's name exists, see `replace_task`)."""
 
-    def replace_task(self, definition: TaskDefinition, expected: int) -> bool:
+    def replace_task(
+        self, definition: TaskDefinition, expected: int, lead: Leadership | None = None
+    ) -> bool:
         """Write a definition if the registry's version still is `expected`; else False."""
 
     def watch_tasks(self, changed: Callable[[], None]) -> None:
@@ -172,6 +189,9 @@ class Coordinator(Protocol):
 
     def leading(self) -> LeaderEpoch | None:
         """This process's own leader epoch while it leads, else None (at once when suspended)."""
+
+    def leadership(self) -> Leadership | None:
+        """The leadership that `leading` tells the epoch of, for what the registry is to write."""
 
     def publish(self, assignment: Assignment) -> bool:
         """Write the assignment if this process still leads in `assignment.leader_epoch`."""

@@ -22,8 +22,12 @@ from mars.types import (
 class ControlLog(Protocol):
     """The compacted topic `mars.control`: what survives the loss of ZooKeeper."""
 
-    def put_task(self, definition: TaskDefinition) -> None:
-        """Copy a definition; returns once the broker has it."""
+    def put_task(self, definition: TaskDefinition, leader: LeaderEpoch | None = None) -> None:
+        """Copy a definition; returns once the broker has it.
+
+        `leader` is the epoch of the leader who does so, None for a user's change. A copy that comes
+        late, from a former leader or after the task has come further, has no effect.
+        """
 
     def put_deleted(self, definition: TaskDefinition) -> None:
         """Copy a deleted task for good; returns once the broker has it.
@@ -46,17 +50,22 @@ class ControlLog(Protocol):
         """Everything in the topic."""
 
 
-def put_copy(control: ControlLog, definition: TaskDefinition) -> None:
+def put_copy(
+    control: ControlLog, definition: TaskDefinition, leader: LeaderEpoch | None = None
+) -> None:
     """Copy a definition as it is; a deleted task's for good."""
     if definition.state is TaskState.DELETED:
         control.put_deleted(definition)
     else:
-        control.put_task(definition)
+        control.put_task(definition, leader)
 
 
 @dataclass(frozen=True, slots=True)
 class ControlState:
-    """What `mars.control` says: tasks and streams by name, and the highest epochs."""
+    """What `mars.control` says: tasks and streams by name, and the highest epochs.
+
+    `leader_epoch` is the highest of those who published an assignment or copied a task.
+    """
 
     tasks: Mapping[TaskName, TaskDefinition] = field(default_factory=dict)
     leader_epoch: LeaderEpoch = LeaderEpoch(0)

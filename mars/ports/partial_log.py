@@ -11,6 +11,7 @@ from mars.types import (
     Bucket,
     Entry,
     Lane,
+    LeaderEpoch,
     Mapped,
     Sequence64,
     StoreEpoch,
@@ -88,7 +89,7 @@ class Head:
     `now_ms` is the store's clock. `log_bytes` is the size of the task's logs. `ends` names the
     lanes that have an end (those of backfills), with the offset at which they are finished.
     `run_id` is of the server and of its history: another one after each start, and after each time
-    it was a replica.
+    it was a replica. `leader` is the highest leader epoch that this life of the task has heard of.
     """
 
     epoch: StoreEpoch
@@ -102,6 +103,7 @@ class Head:
     log_bytes: int
     ends: Mapping[Lane, int] = field(default_factory=dict)
     run_id: str = ""
+    leader: LeaderEpoch = LeaderEpoch(0)
 
     @property
     def finished(self) -> frozenset[Lane]:
@@ -175,17 +177,33 @@ class Cleared:
 class TaskStart:
     """How a task begins a life in the store.
 
-    `bounds`: the first offset per lane of the current version. `cuts`: offsets that no batch may
-    straddle (merged-through offsets of all buckets, starts of versions). `ends`: the offset at
-    which a backfill's lane is finished; nothing beyond it is taken.
+    `version` is the newest one. `bounds`: of each version the first offset per lane; a lane that a
+    version does not name begins at 0 in it, as does every lane of a version that is not there. A
+    version ends where the next one begins. `cuts`: offsets that no batch may straddle
+    (merged-through offsets of all buckets, starts of versions). `ends`: the offset at which a
+    backfill's lane is finished; nothing beyond it is taken. `leader` is who begins it.
     """
 
     version: int
     active: bool
     offsets: Mapping[Lane, int]
-    bounds: Mapping[Lane, int]
+    bounds: Mapping[int, Mapping[Lane, int]]
     cuts: Mapping[Lane, tuple[int, ...]]
     ends: Mapping[Lane, int] = field(default_factory=dict)
+    leader: LeaderEpoch = LeaderEpoch(0)
+
+    @property
+    def versions(self) -> dict[int, Mapping[Lane, int]]:
+        """The bounds of every version, the oldest one first."""
+        return {each: self.bounds.get(each, {}) for each in sorted({*self.bounds, self.version})}
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """Where a version has begun in the store, and the marks that the lanes had there."""
+
+    starts: Mapping[Lane, int]
+    marks_ms: Mapping[Lane, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,13 +219,17 @@ class PartialLog(Protocol):
     """The scratchpad: what the tasks have seen, and the partials not yet emitted.
 
     Writes are never retried by the adapter. Every write is guarded by the store epoch; a refused
-    write changes nothing.
+    write changes nothing. What a leader writes is guarded by its own epoch, too: a life of a task
+    remembers the highest one that it has heard of, and refuses all lower ones.
     """
 
     def identity(self) -> StoreIdentity: ...
 
-    def seal(self, epoch: StoreEpoch, run_id: str) -> None:
-        """Leave the sentinel that says: all tasks of this store are of `epoch`."""
+    def seal(self, epoch: StoreEpoch, leader: LeaderEpoch, run_id: str) -> bool:
+        """Leave the sentinel that says: all tasks of this store are of `epoch`.
+
+        False, and nothing happens, where a later epoch is sealed, or this one by a later leader.
+        """
 
     def append(
         self, task: TaskName, epoch: StoreEpoch, version: int, mapped: Mapped
@@ -294,6 +316,12 @@ class PartialLog(Protocol):
         is. False if the epoch is another.
         """
 
+    def heed(self, tasks: Sequence[TaskName], epoch: StoreEpoch, leader: LeaderEpoch) -> None:
+        """Let the lives of this epoch hear of a leader: they refuse the ones before it from now on.
+
+        Best before they are looked at: what is seen then, no leader of before can change any more.
+        """
+
     def initialise(self, task: TaskName, epoch: StoreEpoch, start: TaskStart) -> bool:
         """Begin a life: unlink all keys of the task and set them anew.
 
@@ -301,19 +329,43 @@ class PartialLog(Protocol):
         later one.
         """
 
-    def set_active(self, task: TaskName, epoch: StoreEpoch, *, active: bool) -> bool:
-        """Pause or resume; a resume clears the idle leases. False if epoch or task is missing."""
-
-    def switch_version(
-        self, task: TaskName, epoch: StoreEpoch, version: int, bounds: Mapping[Lane, int]
+    def set_active(
+        self, task: TaskName, epoch: StoreEpoch, leader: LeaderEpoch, *, active: bool
     ) -> bool:
-        """Make `version` the current one from these offsets on, and the task active again."""
+        """Pause or resume; a resume clears the idle leases.
 
-    def add_lanes(self, task: TaskName, epoch: StoreEpoch, lanes: Mapping[Lane, int]) -> bool:
-        """Add lanes at these offsets where the task has none of that name."""
+        False if epoch or task is missing, or a later leader has been heard of.
+        """
 
-    def drop(self, task: TaskName) -> None:
-        """Unlink all keys of a deleted task."""
+    def begin_version(
+        self,
+        task: TaskName,
+        epoch: StoreEpoch,
+        leader: LeaderEpoch,
+        run_id: str,
+        version: int,
+        *,
+        after: int,
+    ) -> Begun | None:
+        """Let `version` follow version `after` where the lanes stand now, and stop the task.
+
+        From then on rows below these offsets are `after`'s and all others `version`'s. Where it has
+        begun already nothing happens, and the answer is the same as the first time. None: refused,
+        because the task is missing, of another epoch or version, a later leader has been heard of,
+        or the server is not that of `run_id`, on which the caller has seen that it is time.
+        """
+
+    def add_lanes(
+        self, task: TaskName, epoch: StoreEpoch, leader: LeaderEpoch, lanes: Mapping[Lane, int]
+    ) -> bool:
+        """Add lanes at these offsets where the task has none of that name; False as above."""
+
+    def drop(self, task: TaskName, epoch: StoreEpoch, leader: LeaderEpoch, version: int) -> bool:
+        """Unlink all keys of a deleted task, whose last version is `version`.
+
+        False, and nothing happens, where they are of a newer version, of a later epoch, or of this
+        one and a later leader has been heard of: then somebody else has gone on since.
+        """
 
     def listen(self, tasks: Sequence[TaskName]) -> None:
         """Hear the doorbells of these tasks from now on."""

@@ -83,6 +83,71 @@ def test_a_name_that_is_given_again_is_a_task_again(cluster: Cluster) -> None:
     assert control.read().tasks == {again.name: again}
 
 
+def waiting(name: str) -> TaskDefinition:
+    """A second version has not begun."""
+    one = definition(name)
+    return replace(one, versions=(one.current, replace(one.current, version=2, starts=None)))
+
+
+def begun(name: str, at: int) -> TaskDefinition:
+    """It has begun."""
+    one, two = waiting(name).versions
+    return replace(waiting(name), versions=(one, replace(two, starts={live_lane(0): at})))
+
+
+def test_a_late_copy_of_a_former_leader_does_not_replace_a_newer_ones(cluster: Cluster) -> None:
+    former, newer = cluster.control(), cluster.control()
+    newer.put_task(begun("a", 16), LeaderEpoch(5))
+    former.put_task(begun("a", 10), LeaderEpoch(4))
+    assert cluster.control().read().tasks == {TaskName("a"): begun("a", 16)}
+
+
+def test_a_late_copy_of_a_change_does_not_let_a_version_wait_that_has_begun(
+    cluster: Cluster,
+) -> None:
+    control = cluster.control()
+    control.put_task(begun("a", 16), LeaderEpoch(5))
+    control.put_task(waiting("a"))
+    assert control.read().tasks == {TaskName("a"): begun("a", 16)}
+    paused = replace(begun("a", 16), state=TaskState.PAUSED)
+    control.put_task(paused)
+    assert control.read().tasks == {TaskName("a"): paused}
+
+
+def test_a_leader_takes_back_what_it_or_one_before_it_copied_too_early(cluster: Cluster) -> None:
+    control = cluster.control()
+    control.put_task(waiting("a"))
+    control.put_task(begun("a", 10), LeaderEpoch(4))
+    control.put_task(waiting("a"), LeaderEpoch(4))
+    assert control.read().tasks == {TaskName("a"): waiting("a")}
+    control.put_task(begun("a", 10), LeaderEpoch(4))
+    assert control.read().tasks == {TaskName("a"): begun("a", 10)}
+    control.put_task(waiting("a"), LeaderEpoch(5))
+    assert cluster.control().read().tasks == {TaskName("a"): waiting("a")}
+
+
+def test_leader_epochs_go_on_above_those_of_copies(cluster: Cluster) -> None:
+    put_epochs(cluster, 4, 5, 6)
+    cluster.control().put_task(definition("a"), LeaderEpoch(9))
+    assert cluster.control().read().leader_epoch == 9
+
+
+@pytest.mark.integration
+def test_each_leaders_copy_has_a_key_of_its_own_that_the_next_one_takes_away(
+    kafka_cluster: KafkaCluster,
+) -> None:
+    """So that compaction, which keeps the last record of a key, never keeps a late one for it."""
+    kafka_cluster.admin().ensure_internal(BUCKETS)
+    control = kafka_cluster.control()
+    control.put_task(begun("a", 10), LeaderEpoch(4))
+    control.read()
+    control.put_task(begun("a", 16), LeaderEpoch(5))
+    control.put_task(waiting("a"))
+    last = {message.key(): message.value() for message in control._messages()}
+    assert {key for key, value in last.items() if value} == {b"leader:5:a", b"task:a"}
+    assert control.read().tasks == {TaskName("a"): begun("a", 16)}
+
+
 @pytest.mark.integration
 def test_a_former_leader_cannot_lower_the_epochs_before_compaction(
     kafka_cluster: KafkaCluster,

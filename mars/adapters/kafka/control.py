@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from confluent_kafka import Message
 
+from mars.adapters.copies import TaskCopies
 from mars.adapters.kafka.admin import KafkaTopicAdmin
 from mars.adapters.kafka.names import Names
 from mars.adapters.kafka.slices import SliceReader
@@ -11,8 +12,8 @@ from mars.adapters.kafka.wire import (
     DELETED_KEY_PREFIX,
     EPOCHS_KEY,
     STREAM_KEY_PREFIX,
-    TASK_KEY_PREFIX,
     Epochs,
+    copied_task,
     decode_declared,
     decode_epochs,
     decode_task,
@@ -43,10 +44,19 @@ class KafkaControlLog:
         self._admin = admin or KafkaTopicAdmin(settings)
         self._reader = SliceReader(settings, f"{settings.member or 'mars'}-control")
         self._writer = RecordWriter(settings, self._topic, PARTITION)
+        self._copies = TaskCopies()
 
-    def put_task(self, definition: TaskDefinition) -> None:
-        """Copy a definition; returns once the brokers have it."""
-        self._writer.put(task_key(definition.name), encode_definition(definition))
+    def put_task(self, definition: TaskDefinition, leader: LeaderEpoch | None = None) -> None:
+        """Copy a definition; returns once the brokers have it.
+
+        A leader's copy has a key of its own, by its epoch, so that compaction never lets a late one
+        replace a newer one's. Copies of leaders before it, as far as they were read, are put away.
+        """
+        name = definition.name
+        self._writer.put(task_key(name, leader), encode_definition(definition))
+        for epoch in self._copies.of_leaders_before(name, leader or LeaderEpoch(0)):
+            self._writer.put(task_key(name, epoch), None)
+            self._copies.remove(name, epoch)
 
     def put_deleted(self, definition: TaskDefinition) -> None:
         """Copy a deleted task for good; returns once the brokers have it."""
@@ -68,7 +78,7 @@ class KafkaControlLog:
 
     def read(self) -> ControlState:
         """Everything in the topic; of several epochs not yet compacted, the highest of each."""
-        tasks: dict[TaskName, TaskDefinition] = {}
+        copies = TaskCopies()
         deleted: dict[TaskName, TaskDefinition] = {}
         streams: dict[StreamName, Stream] = {}
         highest = Epochs(LeaderEpoch(0), StoreEpoch(0), AssignmentEpoch(0))
@@ -77,9 +87,10 @@ class KafkaControlLog:
             place = f"{self._topic}[{PARTITION}] offset {message.offset()}"
             if key == EPOCHS_KEY:
                 highest = _higher(highest, decode_epochs(value, place))
-            elif key.startswith(TASK_KEY_PREFIX):
-                definition = decode_task(value, place)
-                tasks[definition.name] = definition
+            elif (copied := copied_task(key)) is not None and value:
+                copies.put(decode_task(value, place), copied[1])
+            elif copied is not None:
+                copies.remove(*copied)
             elif key.startswith(DELETED_KEY_PREFIX):
                 definition = decode_task(value, place)
                 deleted[definition.name] = definition
@@ -88,8 +99,10 @@ class KafkaControlLog:
                 streams[stream.name] = stream
             elif key.startswith(STREAM_KEY_PREFIX):
                 streams.pop(stream_named(key), None)
-        known = with_deletions(tasks, deleted)
-        return ControlState(known, highest.leader, highest.store, highest.assignment, streams)
+        self._copies = copies
+        known = with_deletions(copies.newest(), deleted)
+        leader = max(highest.leader, copies.leader)
+        return ControlState(known, leader, highest.store, highest.assignment, streams)
 
     def close(self) -> None:
         """Free the clients."""

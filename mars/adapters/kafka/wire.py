@@ -5,6 +5,8 @@
     progress   ["claim", bucket]            {"type": "claim", "format": 4, "record": {...}}
     state      ["<task>", version, bucket, part]   a part of a snapshot, see `mars.codec.snapshot`
     control    task:<name>                  a task definition, see `mars.definitions`
+    control    leader:<G>:<name>            the same, as the leader of that epoch saw it; which of
+                                            them counts: see `mars.adapters.copies`
     control    stream:<name>                a stream, the same; a tombstone where it is gone
     control    epochs                       {"leader": G, "store": E, "assignment": A}
 
@@ -34,6 +36,7 @@ FORMATS_READ = (1, 2, 3, 4)
 
 EPOCHS_KEY = b"epochs"
 TASK_KEY_PREFIX = b"task:"
+LEADER_KEY_PREFIX = b"leader:"
 DELETED_KEY_PREFIX = b"deleted:"
 STREAM_KEY_PREFIX = b"stream:"
 
@@ -93,9 +96,21 @@ def state_key(task: TaskName, version: int, bucket: Bucket, part: int) -> bytes:
     return msgspec.json.encode((task, version, bucket, part))
 
 
-def task_key(name: TaskName) -> bytes:
-    """The key of a definition in `mars.control`."""
-    return TASK_KEY_PREFIX + name.encode()
+def task_key(name: TaskName, leader: LeaderEpoch | None = None) -> bytes:
+    """The key of a definition in `mars.control`: that of a leader's copy, or of a user's change."""
+    if leader is None:
+        return TASK_KEY_PREFIX + name.encode()
+    return b"%s%d:%s" % (LEADER_KEY_PREFIX, leader, name.encode())
+
+
+def copied_task(key: bytes) -> tuple[TaskName, LeaderEpoch | None] | None:
+    """Whose copy of which task a key of `mars.control` is; None for any other key."""
+    if key.startswith(TASK_KEY_PREFIX):
+        return TaskName(key.removeprefix(TASK_KEY_PREFIX).decode()), None
+    if not key.startswith(LEADER_KEY_PREFIX):
+        return None
+    epoch, _, name = key.removeprefix(LEADER_KEY_PREFIX).partition(b":")
+    return TaskName(name.decode()), LeaderEpoch(int(epoch))
 
 
 def deleted_key(name: TaskName) -> bytes:

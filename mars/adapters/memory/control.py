@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mars.adapters.copies import TaskCopies
 from mars.adapters.memory.faults import Faults, fallible
 from mars.definitions import TaskDefinition, with_deletions
 from mars.plan import Stream
@@ -14,7 +15,7 @@ class MemoryControlLog:
 
     def __init__(self) -> None:
         self.faults = Faults("kafka")
-        self._tasks: dict[TaskName, TaskDefinition] = {}
+        self._tasks = TaskCopies()
         self._deleted: dict[TaskName, TaskDefinition] = {}
         self._streams: dict[StreamName, Stream] = {}
         self._epochs = (LeaderEpoch(0), StoreEpoch(0), AssignmentEpoch(0))
@@ -24,9 +25,11 @@ class MemoryControlLog:
         self.faults.plan(method, before=before)
 
     @fallible
-    def put_task(self, definition: TaskDefinition) -> None:
-        """Copy a definition."""
-        self._tasks[definition.name] = definition
+    def put_task(self, definition: TaskDefinition, leader: LeaderEpoch | None = None) -> None:
+        """Copy a definition, as a leader or for a user."""
+        self._tasks.put(definition, leader)
+        for epoch in self._tasks.of_leaders_before(definition.name, leader or LeaderEpoch(0)):
+            self._tasks.remove(definition.name, epoch)
 
     @fallible
     def put_deleted(self, definition: TaskDefinition) -> None:
@@ -53,5 +56,7 @@ class MemoryControlLog:
     @fallible
     def read(self) -> ControlState:
         """Everything in the topic."""
-        tasks = with_deletions(self._tasks, self._deleted)
-        return ControlState(tasks, *self._epochs, dict(self._streams))
+        leader, store, assignment = self._epochs
+        tasks = with_deletions(self._tasks.newest(), self._deleted)
+        highest = max(leader, self._tasks.leader)
+        return ControlState(tasks, highest, store, assignment, dict(self._streams))
