@@ -12,7 +12,7 @@ from mars.definitions import TaskDefinition, TaskState
 from mars.errors import RequestError, TopicRefused
 from mars.machines.runnable import RunnableTask
 from mars.plan import Plan
-from mars.ports import Registry, TopicInfo
+from mars.ports import Leadership, Registry, TopicInfo
 from mars.process import logs
 from mars.process.compiling import compile_version
 from mars.types import Lane, TaskName, Topic
@@ -134,22 +134,35 @@ def _written(plans: Mapping[int, Plan]) -> list[Topic]:
     return list(dict.fromkeys(Topic(plan.options.output_topic) for plan in plans.values()))
 
 
-def set_catch_up(registry: Registry, name: TaskName, fences: Mapping[Lane, int]) -> bool:
+def set_catch_up(
+    registry: Registry,
+    name: TaskName,
+    fences: Mapping[Lane, int],
+    lead: Leadership | None = None,
+) -> bool:
     """Note up to where lanes of a running task are left to Spark; True if that was news."""
-    return _change_running(registry, name, lambda task: replace(task, catch_up=fences))
+    return _change_running(registry, name, lambda task: replace(task, catch_up=fences), lead)
 
 
-def fail_task(registry: Registry, name: TaskName, detail: str) -> None:
+def fail_task(
+    registry: Registry, name: TaskName, detail: str, lead: Leadership | None = None
+) -> None:
     """Mark a running task as failed; nothing happens to one that is not running any more."""
     _change_running(
-        registry, name, lambda task: replace(task, state=TaskState.FAILED, detail=detail)
+        registry, name, lambda task: replace(task, state=TaskState.FAILED, detail=detail), lead
     )
 
 
 def _change_running(
-    registry: Registry, name: TaskName, change: Callable[[TaskDefinition], TaskDefinition]
+    registry: Registry,
+    name: TaskName,
+    change: Callable[[TaskDefinition], TaskDefinition],
+    lead: Leadership | None,
 ) -> bool:
-    """Write a changed definition, while the task runs; True if there was something to change."""
+    """Write a changed definition, while the task runs; True if there was something to change.
+
+    With `lead`, only while that leadership holds.
+    """
     for _attempt in range(_ATTEMPTS):
         found = registry.task(name)
         if found is None or found[0].state is not TaskState.RUNNING:
@@ -157,6 +170,6 @@ def _change_running(
         changed = change(found[0])
         if changed == found[0]:
             return False
-        if registry.replace_task(changed, found[1]):
+        if registry.replace_task(changed, found[1], lead):
             return True
     return False

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from mars.definitions import TaskDefinition, TaskState, TaskVersion
 from mars.plan import Field, FieldType, Format, Stream
-from mars.ports import Registry
+from mars.ports import Leadership, Registry
 from mars.types import Lane, StreamName, TaskName
-from tests.contracts.waiting import Changes
+from tests.contracts.waiting import Changes, eventually
 from tests.contracts.zookeeper_servers import Ensemble
 
 
@@ -110,6 +112,76 @@ def test_tasks_are_always_as_they_were_last_written_by_anybody(ensemble: Ensembl
         assert theirs.tasks()[written.name] == written
     theirs.tasks().clear()  # what was read is the reader's own
     assert len(theirs.tasks()) == 2
+
+
+# ------------------------------------------------------------------------- as the leader
+
+
+def led(ensemble: Ensemble) -> Leadership:
+    """The leadership of a process that leads."""
+    one = ensemble.coordinator("one")
+    one.campaign()
+    lead = eventually(one.leadership)
+    assert lead is not None
+    assert lead.epoch == one.leading()
+    return lead
+
+
+def writes(registry: Registry, lead: Leadership) -> list[bool]:
+    """Everything that a leader writes, and whether it was written."""
+    return [
+        registry.put_stream(stream(), lead),
+        registry.put_stream(stream("other"), lead),
+        registry.create_task(definition("other"), lead),
+        registry.replace_task(definition(state=TaskState.PAUSED), version_of(registry), lead),
+        registry.make_whole(lead),
+    ]
+
+
+def kept(registry: Registry) -> object:
+    return registry.streams(), registry.tasks(), version_of(registry), registry.whole()
+
+
+def test_the_leader_writes_with_its_leadership_as_others_do_without(ensemble: Ensemble) -> None:
+    registry, lead = ensemble.registry(), led(ensemble)
+    registry.create_task(definition())
+    registry.put_stream(stream(topic="old"))
+    assert writes(registry, lead) == [True] * 5
+    assert registry.streams() == {one.name: one for one in (stream(), stream("other"))}
+    assert registry.tasks()[TaskName("by_sip")].state is TaskState.PAUSED
+    assert registry.whole()
+    assert registry.make_whole(lead)
+    assert not registry.create_task(definition("other"), lead)
+    assert not registry.replace_task(definition(), 0, lead)
+
+
+@pytest.mark.parametrize("healed", [False, True])
+def test_a_leader_of_before_writes_nothing(ensemble: Ensemble, healed: bool) -> None:
+    """Whether or not its process stands for election again meanwhile."""
+    registry, lead = ensemble.registry(), led(ensemble)
+    registry.create_task(definition())
+    registry.put_stream(stream(topic="old"))
+    two = ensemble.coordinator("two")
+    two.campaign()
+    eventually(lambda: ensemble.stands("two"))
+    ensemble.expire("one")
+    eventually(two.leadership)
+    if healed:
+        ensemble.heal("one")
+        eventually(lambda: ensemble.stands("one"))
+    before = kept(registry)
+    assert writes(registry, lead) == [False] * 5
+    assert kept(registry) == before
+
+
+def test_a_leadership_that_nobody_else_has_is_over_when_its_session_is(ensemble: Ensemble) -> None:
+    registry, lead = ensemble.registry(), led(ensemble)
+    registry.create_task(definition())
+    ensemble.expire("one")
+    assert not registry.replace_task(definition(), version_of(registry), lead)
+    ensemble.heal("one")
+    eventually(ensemble.coordinator("one").connected)
+    assert not registry.replace_task(definition(), version_of(registry), lead)
 
 
 def version_of(registry: Registry) -> int:

@@ -196,7 +196,9 @@ class Cluster:
         self._numbers = 0
 
     def _coordinator(self, member: MemberId) -> Stepping:
-        local = frozenset({"connected", "leading", "watch", "campaign", "report", "join"})
+        local = frozenset(
+            {"connected", "leading", "leadership", "watch", "campaign", "report", "join"}
+        )
         coordinator = MemoryCoordinator(self._servers.ensemble, member)
         return Stepping(self._world, "zookeeper", coordinator, local)
 

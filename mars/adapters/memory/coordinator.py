@@ -120,6 +120,21 @@ class MemoryEnsemble:
             session.reign = self.epoch
 
 
+@dataclass(frozen=True, slots=True)
+class MemoryLeadership:
+    """`Leadership` in memory: the server's own knowledge says whether it holds."""
+
+    ensemble: MemoryEnsemble
+    member: MemberId
+    epoch: LeaderEpoch
+
+    def holds(self) -> bool:
+        """Whether this member still is the candidate of that epoch, whatever it believes."""
+        with self.ensemble.lock:
+            first = self.ensemble.candidates[:1]
+            return first == [self.member] and self.ensemble.epoch == self.epoch
+
+
 class MemoryCoordinator:
     """`Coordinator` in memory, as the process `member`."""
 
@@ -210,6 +225,11 @@ class MemoryCoordinator:
     def leading(self) -> LeaderEpoch | None:
         """This process's own leader epoch while it believes to lead."""
         return self._session.reign if self._session.connected else None
+
+    def leadership(self) -> MemoryLeadership | None:
+        """The leadership that `leading` tells the epoch of."""
+        epoch = self.leading()
+        return None if epoch is None else MemoryLeadership(self._ensemble, self._member, epoch)
 
     @fallible
     def publish(self, assignment: Assignment) -> bool:

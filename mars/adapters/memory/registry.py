@@ -10,9 +10,11 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from mars.adapters.memory.coordinator import MemoryLeadership
 from mars.adapters.memory.faults import Faults, fallible
 from mars.definitions import TaskDefinition, decode_definition, encode_definition
 from mars.plan import Stream
+from mars.ports import Leadership
 from mars.types import StreamName, TaskName
 
 
@@ -60,9 +62,12 @@ class MemoryRegistry:
         return self._shelf.whole
 
     @fallible
-    def make_whole(self) -> None:
+    def make_whole(self, lead: Leadership | None = None) -> bool:
         """Leave the mark that goes when everything goes."""
+        if not _holds(lead):
+            return False
         self._shelf.whole = True
+        return True
 
     @fallible
     def streams(self) -> dict[StreamName, Stream]:
@@ -77,10 +82,13 @@ class MemoryRegistry:
             return self._shelf.streams.get(name)
 
     @fallible
-    def put_stream(self, stream: Stream) -> None:
+    def put_stream(self, stream: Stream, lead: Leadership | None = None) -> bool:
         """Declare or replace a stream."""
         with self._shelf.lock:
+            if not _holds(lead):
+                return False
             self._shelf.streams[stream.name] = stream
+            return True
 
     @fallible
     def delete_stream(self, name: StreamName) -> bool:
@@ -101,21 +109,23 @@ class MemoryRegistry:
             return self._shelf.tasks.get(name)
 
     @fallible
-    def create_task(self, definition: TaskDefinition) -> bool:
+    def create_task(self, definition: TaskDefinition, lead: Leadership | None = None) -> bool:
         """False if the name exists."""
         with self._shelf.lock:
-            if definition.name in self._shelf.tasks:
+            if not _holds(lead) or definition.name in self._shelf.tasks:
                 return False
             self._shelf.tasks[definition.name] = (_kept(definition), 0)
         self._tell()
         return True
 
     @fallible
-    def replace_task(self, definition: TaskDefinition, expected: int) -> bool:
+    def replace_task(
+        self, definition: TaskDefinition, expected: int, lead: Leadership | None = None
+    ) -> bool:
         """Write a definition if the registry's version still is `expected`; else False."""
         with self._shelf.lock:
             present = self._shelf.tasks.get(definition.name)
-            if present is None or present[1] != expected:
+            if not _holds(lead) or present is None or present[1] != expected:
                 return False
             self._shelf.tasks[definition.name] = (_kept(definition), expected + 1)
         self._tell()
@@ -132,6 +142,15 @@ class MemoryRegistry:
             watchers = list(self._shelf.watchers)
         for changed in watchers:
             changed()
+
+
+def _holds(lead: Leadership | None) -> bool:
+    """Whether what is written with this leadership may be written."""
+    if lead is None:
+        return True
+    if not isinstance(lead, MemoryLeadership):
+        raise TypeError("a leadership of another coordinator")
+    return lead.holds()
 
 
 def _kept(definition: TaskDefinition) -> TaskDefinition:

@@ -113,6 +113,10 @@ class ZooKeeperCoordinator:
         reign = self._candidacy.reign
         return None if reign is None else reign.epoch
 
+    def leadership(self) -> Reign | None:
+        """The leadership that `leading` tells the epoch of."""
+        return self._candidacy.reign
+
     def outgrow(self, floor: LeaderEpoch) -> None:
         """End the own leadership, and let leader epochs go on above `floor`."""
         self._candidacy.outgrow(floor)
@@ -142,8 +146,7 @@ class ZooKeeperCoordinator:
 
     def _wrote(self, reign: Reign, value: bytes) -> bool:
         def build(transaction: TransactionRequest) -> None:
-            transaction.check(self._paths.candidate(reign.candidate), 0)
-            transaction.check(self._paths.leader_epoch, reign.epoch_version)
+            reign.check(transaction, self._paths)
             transaction.set_data(self._paths.assignment, value)
 
         return self._connection.transact(build, BadVersionError, NoNodeError)

@@ -31,6 +31,11 @@ class Reign:
     candidate: str
     generation: int
 
+    def check(self, transaction: TransactionRequest, paths: Paths) -> None:
+        """Let a transaction do nothing unless this leadership holds as ZooKeeper knows it."""
+        transaction.check(paths.candidate(self.candidate), 0)
+        transaction.check(paths.leader_epoch, self.epoch_version)
+
 
 class Candidacy:
     """Stands for election as long as the process lives."""

@@ -23,6 +23,17 @@ DEFINITION_BYTES_MAX = 1_000_000
 Stamp = tuple[int, int]
 """The transactions that made a family and that wrote it last: another one if made again."""
 
+Check = Callable[[TransactionRequest], None]
+"""Adds to a transaction what else must hold for it to take effect."""
+
+
+def no_check(_transaction: TransactionRequest) -> None:
+    """Nothing else."""
+
+
+UNMET = (BadVersionError, NoNodeError)
+"""How ZooKeeper says that a check does not hold."""
+
 
 class Nodes:
     """Reads and writes nodes. Reads follow a sync, so that what any process wrote is seen."""
@@ -55,26 +66,30 @@ class Nodes:
         found = self._connection.found([self._get(f"{family}/{name}") for name in names or ()])
         return [one[0] for one in found if one is not None]
 
-    def create(self, family: str, path: str, value: bytes) -> bool:
+    def create(self, family: str, path: str, value: bytes, check: Check = no_check) -> bool:
         """Make a member; False if it is there. Raises Rejected for a value that is too long."""
         checked(value)
 
         def build(transaction: TransactionRequest) -> None:
+            check(transaction)
             transaction.create(path, value)
             transaction.set_data(family, b"")
 
         self._connection.ensure(family)
-        return self._connection.transact(build, NodeExistsError)
+        return self._connection.transact(build, NodeExistsError, *UNMET)
 
-    def replace(self, family: str, path: str, value: bytes, expected: int) -> bool:
+    def replace(
+        self, family: str, path: str, value: bytes, expected: int, check: Check = no_check
+    ) -> bool:
         """Write a member if its version still is `expected`; else False. Raises Rejected."""
         checked(value)
 
         def build(transaction: TransactionRequest) -> None:
+            check(transaction)
             transaction.set_data(path, value, expected)
             transaction.set_data(family, b"")
 
-        return self._connection.transact(build, BadVersionError, NoNodeError)
+        return self._connection.transact(build, *UNMET)
 
     def delete(self, family: str, path: str) -> bool:
         """Take a member away; False if there was none."""

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
+from kazoo.client import TransactionRequest
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
 from mars.adapters.zookeeper.connection import ZooKeeperConnection
-from mars.adapters.zookeeper.nodes import DEFINITION_BYTES_MAX, Nodes, Stamp, checked
+from mars.adapters.zookeeper.election import Reign
+from mars.adapters.zookeeper.nodes import (
+    DEFINITION_BYTES_MAX,
+    UNMET,
+    Check,
+    Nodes,
+    Stamp,
+    checked,
+    no_check,
+)
 from mars.adapters.zookeeper.paths import Paths
 from mars.definitions import (
     TaskDefinition,
@@ -18,6 +29,7 @@ from mars.definitions import (
 )
 from mars.errors import Unavailable
 from mars.plan import Stream
+from mars.ports import Leadership
 from mars.types import StreamName, TaskName
 
 __all__ = ["DEFINITION_BYTES_MAX", "ZooKeeperRegistry"]
@@ -47,9 +59,16 @@ class ZooKeeperRegistry:
         """False where this ZooKeeper was never used, or has lost everything."""
         return self._nodes.read(self._paths.whole) is not None
 
-    def make_whole(self) -> None:
+    def make_whole(self, lead: Leadership | None = None) -> bool:
         """Leave the mark that goes when everything goes."""
-        self._connection.ensure(self._paths.whole)
+        check, path = self._check(lead), self._paths.whole
+        self._connection.ensure(self._paths.root)
+
+        def build(transaction: TransactionRequest) -> None:
+            check(transaction)
+            transaction.create(path)
+
+        return self._connection.transact(build, NodeExistsError, *UNMET) or self.whole()
 
     # --------------------------------------------------------------------------------- streams
 
@@ -63,12 +82,15 @@ class ZooKeeperRegistry:
         found = self._nodes.read(self._paths.stream(name))
         return None if found is None else decode_stream(found[0])
 
-    def put_stream(self, stream: Stream) -> None:
+    def put_stream(self, stream: Stream, lead: Leadership | None = None) -> bool:
         """Declare or replace a stream."""
         path, value = self._paths.stream(stream.name), checked(encode_stream(stream))
         self._connection.ensure(self._paths.streams)
-        while not (self._created(path, value) or self._replaced(path, value)):
-            pass  # somebody made it, and somebody deleted it again
+        while not (self._created(path, value, lead) or self._replaced(path, value, lead)):
+            # Somebody made it, and somebody deleted it again.
+            if lead is not None and not self._holds(lead):
+                return False
+        return True
 
     def delete_stream(self, name: StreamName) -> bool:
         """False if there was none."""
@@ -91,16 +113,17 @@ class ZooKeeperRegistry:
         found = self._nodes.read(self._paths.task(name))
         return None if found is None else (decode_definition(found[0]), found[1].version)
 
-    def create_task(self, definition: TaskDefinition) -> bool:
+    def create_task(self, definition: TaskDefinition, lead: Leadership | None = None) -> bool:
         """False if the name exists (a deleted task's name exists, see `replace_task`)."""
-        path = self._paths.task(definition.name)
-        return self._nodes.create(self._paths.tasks, path, encode_definition(definition))
+        path, value = self._paths.task(definition.name), encode_definition(definition)
+        return self._nodes.create(self._paths.tasks, path, value, self._check(lead))
 
-    def replace_task(self, definition: TaskDefinition, expected: int) -> bool:
+    def replace_task(
+        self, definition: TaskDefinition, expected: int, lead: Leadership | None = None
+    ) -> bool:
         """Write a definition if the registry's version still is `expected`; else False."""
-        path = self._paths.task(definition.name)
-        value = encode_definition(definition)
-        return self._nodes.replace(self._paths.tasks, path, value, expected)
+        path, value = self._paths.task(definition.name), encode_definition(definition)
+        return self._nodes.replace(self._paths.tasks, path, value, expected, self._check(lead))
 
     def watch_tasks(self, changed: Callable[[], None]) -> None:
         """Call `changed` after any change of any task, and after each reconnect.
@@ -111,8 +134,31 @@ class ZooKeeperRegistry:
 
     # ---------------------------------------------------------------------------------- within
 
-    def _created(self, path: str, value: bytes) -> bool:
-        return self._connection.transact(lambda some: some.create(path, value), NodeExistsError)
+    def _check(self, lead: Leadership | None) -> Check:
+        """What a transaction checks besides: that this leadership holds, if one is given."""
+        if lead is None:
+            return no_check
+        if not isinstance(lead, Reign):
+            raise TypeError("a leadership of another coordinator")
+        return partial(lead.check, paths=self._paths)
 
-    def _replaced(self, path: str, value: bytes) -> bool:
-        return self._connection.transact(lambda some: some.set_data(path, value), NoNodeError)
+    def _holds(self, lead: Leadership) -> bool:
+        return self._connection.transact(self._check(lead), *UNMET)
+
+    def _created(self, path: str, value: bytes, lead: Leadership | None) -> bool:
+        check = self._check(lead)
+
+        def build(transaction: TransactionRequest) -> None:
+            check(transaction)
+            transaction.create(path, value)
+
+        return self._connection.transact(build, NodeExistsError, *UNMET)
+
+    def _replaced(self, path: str, value: bytes, lead: Leadership | None) -> bool:
+        check = self._check(lead)
+
+        def build(transaction: TransactionRequest) -> None:
+            check(transaction)
+            transaction.set_data(path, value)
+
+        return self._connection.transact(build, *UNMET)
