@@ -11,6 +11,7 @@ from typing import assert_never
 from mars.definitions import TaskDefinition, TaskState
 from mars.errors import MarsError, TopicRefused, Unavailable
 from mars.machines.leading import Leading
+from mars.machines.leading_tasks import begin_version
 from mars.machines.leading_view import (
     AddLanes,
     BeginVersion,
@@ -26,7 +27,6 @@ from mars.machines.leading_view import (
     PublishAssignment,
     SealStore,
     SetActive,
-    SwitchVersion,
     View,
 )
 from mars.machines.load_view import Freshness, loads_of
@@ -39,6 +39,7 @@ from mars.ports import (
     ControlState,
     Coordinator,
     Head,
+    Leadership,
     MemberInfo,
     PartialLog,
     ProgressLog,
@@ -150,7 +151,10 @@ class LeaderLoop:
                 return
             view = self._view(epoch, floor)
             for decision in self._leading.decide(view):
-                self._act(decision)
+                lead = self._coordinator.leadership()
+                if lead is None or lead.epoch != epoch:
+                    return  # no need to: nothing of what was decided would take effect
+                self._act(decision, lead)
             self._balance = self._leading.balance(view)
         except Unavailable as problem:
             self._services.lost(problem)
@@ -189,19 +193,21 @@ class LeaderLoop:
             )
             self._coordinator.outgrow(floor.leader_epoch)
             return False
-        if not whole:
-            self._restore(floor)
-        self._whole = True
-        return True
+        self._whole = whole or self._restored(floor, epoch)
+        return self._whole
 
-    def _restore(self, floor: ControlState) -> None:
+    def _restored(self, floor: ControlState, epoch: LeaderEpoch) -> bool:
+        """Put back what is missing; False if another leader does."""
+        lead = self._coordinator.leadership()
+        if lead is None or lead.epoch != epoch:
+            return False
+        registry = self._registry
         self._coordinator.buckets(self._buckets)
-        present = self._registry.streams()
-        streams = [stream for name, stream in floor.streams.items() if name not in present]
-        for stream in streams:
-            self._registry.put_stream(stream)
-        tasks = [task.name for task in floor.tasks.values() if self._registry.create_task(task)]
-        self._registry.make_whole()
+        present = registry.streams()
+        missing = [stream for name, stream in floor.streams.items() if name not in present]
+        streams = [stream for stream in missing if registry.put_stream(stream, lead)]
+        tasks = [task.name for task in floor.tasks.values() if registry.create_task(task, lead)]
+        whole = registry.make_whole(lead)
         self._tasks_changed.set()
         if tasks or streams:
             logs.warning(
@@ -210,6 +216,7 @@ class LeaderLoop:
                 tasks=sorted(tasks),
                 streams=sorted(stream.name for stream in streams),
             )
+        return whole
 
     # ---------------------------------------------------------------------------------- looking
 
@@ -221,7 +228,7 @@ class LeaderLoop:
         tasks = self._look_for_tasks()
         self._tell_of_failed(tasks)
         self._store_epoch = assignment.store_epoch if assignment else StoreEpoch(0)
-        identity, heads = self._look_at_store(tasks)
+        identity, heads = self._look_at_store(tasks, epoch)
         living = [heads.get(name) for name, task in tasks.items() if not _deleted(task)]
         beginning = any(task.current.starts is None for task in tasks.values())
         if beginning or self._progress_needed(assignment, identity, living):
@@ -261,17 +268,31 @@ class LeaderLoop:
         return replace(loads, wall_ms=_wall_ms(), ages_s=ages_s)
 
     def _look_at_store(
-        self, tasks: Iterable[TaskName]
+        self, tasks: Iterable[TaskName], epoch: LeaderEpoch
     ) -> tuple[StoreIdentity | None, dict[TaskName, Head | None]]:
         """Identity before heads: a store that is lost in between shows as missing heads."""
         try:
             identity = self._store.identity()
-            heads = self._store.head(list(tasks))
+            heads = self._heads(list(tasks), epoch)
         except Unavailable as problem:
             self._services.lost(problem)
             return None, {}
         self._services.found("redis")
         return identity, heads
+
+    def _heads(self, tasks: list[TaskName], epoch: LeaderEpoch) -> dict[TaskName, Head | None]:
+        """As they are once the store has heard of this leader: none of before can change them."""
+        heads = self._store.head(tasks)
+        present = [(name, head) for name, head in heads.items() if head is not None]
+        unheard = [
+            name
+            for name, head in present
+            if head.epoch == self._store_epoch and head.leader < epoch
+        ]
+        if not unheard:
+            return heads
+        self._store.heed(unheard, self._store_epoch, epoch)
+        return self._store.head(tasks)
 
     @staticmethod
     def _progress_needed(
@@ -344,14 +365,15 @@ class LeaderLoop:
 
     # ----------------------------------------------------------------------------------- acting
 
-    def _act(self, decision: Decision) -> None:
+    def _act(self, decision: Decision, lead: Leadership) -> None:
         match decision:
             case PublishAssignment():
                 self._publish(decision)
-            case BeginVersion(definition=definition):
-                self._begin_version(definition)
+            case BeginVersion():
+                self._begin_version(decision, lead)
             case CopyDefinition(definition=definition):
-                self._copy(definition)
+                put_copy(self._control, definition, lead.epoch)
+                self._copied[definition.name] = definition
             case CopyStream(stream=stream):
                 self._control.put_stream(stream)
                 self._copied_streams[stream.name] = stream
@@ -361,15 +383,15 @@ class LeaderLoop:
                     self._control.delete_stream(name)
                     del self._copied_streams[name]
             case EndCatchUp(task=task):
-                if set_catch_up(self._registry, task, {}):
+                if set_catch_up(self._registry, task, {}, lead):
                     logs.warning(
                         self._log, "no bulk process runs, mappers catch up instead", task=task
                     )
             case FailTask(task=task, detail=detail):
                 logs.error(self._log, "a task failed", task=task, detail=detail)
-                fail_task(self._registry, task, detail)
+                fail_task(self._registry, task, detail, lead)
             case _:
-                self._act_on_store(decision)
+                self._act_on_store(decision, lead.epoch)
 
     def _publish(self, decision: PublishAssignment) -> None:
         """Note the epochs in Kafka first: they must never be given twice, ZooKeeper lost or not."""
@@ -393,32 +415,37 @@ class LeaderLoop:
             if epoch > max(self._store_epoch, FIRST_EPOCH):
                 self._tell(incidents.rewound(epoch, reason))
 
-    def _begin_version(self, definition: TaskDefinition) -> None:
-        found = self._registry.task(definition.name)
-        if found is None or found[0].current.version != definition.current.version:
+    def _begin_version(self, decision: BeginVersion, lead: Leadership) -> None:
+        """In the store, then the copy, then in ZooKeeper: each step holds what the next relies on.
+
+        What the store has answered stays so in this life of it, whoever asks again. If that ends
+        meanwhile nobody has relied on it, for ZooKeeper has not heard of it.
+        """
+        name, version = decision.task, decision.version
+        found = self._registry.task(name)
+        if found is None or found[0].current.version != version:
             return
         if found[0].current.starts is not None:
             return
-        begun = _with_state_of(definition, found[0])
+        begun = self._store.begin_version(
+            name, decision.epoch, lead.epoch, decision.run_id, version, after=decision.after
+        )
+        if begun is None:
+            return
+        definition = begin_version(found[0], begun, decision.behind_ms)
         # First the copy: rows are accounted by these starts as soon as ZooKeeper has them, and so
-        # they must be the same should it lose them.
-        self._copied.pop(definition.name, None)
-        self._control.put_task(begun)
-        if self._registry.replace_task(begun, found[1]):
-            logs.info(
-                self._log,
-                "a new version begins",
-                task=definition.name,
-                version=definition.current.version,
-            )
-
-    def _copy(self, definition: TaskDefinition) -> None:
-        put_copy(self._control, definition)
-        self._copied[definition.name] = definition
+        # they must be the same should it lose them. If it does not get them the next look copies
+        # what it has.
+        self._copied.pop(name, None)
+        self._tasks_changed.set()
+        self._control.put_task(definition, lead.epoch)
+        if self._registry.replace_task(definition, found[1], lead):
+            logs.info(self._log, "a new version begins", task=name, version=version)
 
     def _act_on_store(
         self,
-        decision: InitialiseTask | SealStore | SetActive | SwitchVersion | AddLanes | DropTask,
+        decision: InitialiseTask | SealStore | SetActive | AddLanes | DropTask,
+        leader: LeaderEpoch,
     ) -> None:
         store = self._store
         match decision:
@@ -426,17 +453,15 @@ class LeaderLoop:
                 if store.initialise(task, epoch, start):
                     logs.info(self._log, "task initialised", task=task, offsets=dict(start.offsets))
             case SealStore(epoch=epoch, run_id=run_id):
-                store.seal(epoch, run_id)
-                logs.info(self._log, "store sealed", store_epoch=epoch)
+                if store.seal(epoch, leader, run_id):
+                    logs.info(self._log, "store sealed", store_epoch=epoch)
             case SetActive(task=task, epoch=epoch, active=active):
-                store.set_active(task, epoch, active=active)
-            case SwitchVersion(task=task, epoch=epoch, version=version, bounds=bounds):
-                store.switch_version(task, epoch, version, bounds)
+                store.set_active(task, epoch, leader, active=active)
             case AddLanes(task=task, epoch=epoch, lanes=lanes):
-                store.add_lanes(task, epoch, lanes)
-                logs.info(self._log, "new partitions", task=task, lanes=sorted(lanes))
-            case DropTask(task=task):
-                store.drop(task)
+                if store.add_lanes(task, epoch, leader, lanes):
+                    logs.info(self._log, "new partitions", task=task, lanes=sorted(lanes))
+            case DropTask(task=task, epoch=epoch, version=version):
+                store.drop(task, epoch, leader, version)
             case _:
                 assert_never(decision)
 
@@ -469,8 +494,3 @@ def _wall_ms() -> int:
 
 def _deleted(task: TaskDefinition) -> bool:
     return task.state is TaskState.DELETED
-
-
-def _with_state_of(definition: TaskDefinition, newest: TaskDefinition) -> TaskDefinition:
-    """The leader decides where versions begin, users decide the state: keep both."""
-    return replace(newest, versions=definition.versions)

@@ -1,8 +1,9 @@
 """What the leader has to change, given everything it sees.
 
 The leader looks (a `View`), decides with pure functions, acts, and looks again. Each decision is
-safe to repeat, because every action is guarded where it takes effect: the assignment by the leader
-epoch, the store by its epoch, definitions by the registry's version.
+safe to repeat, and to be carried out late, by a leader that stood still while others led: every
+action is guarded where it takes effect, by the leader epoch and by what else it was decided on
+(`docs/decisions/0034-every-decision-of-a-leader-is-guarded-where-it-takes-effect.md`).
 
 The one recovery path, for every way in which the store can be lost or go back, also at first start:
 
@@ -22,7 +23,7 @@ from dataclasses import replace
 
 from mars.definitions import TaskDefinition, TaskState
 from mars.machines.balancing import ALL_AT_ONCE, Welcome, moved_at_once, place
-from mars.machines.leading_tasks import of_former_task, task_start, tend_task
+from mars.machines.leading_tasks import last_of_former, of_former_task, task_start, tend_task
 from mars.machines.leading_view import (
     CopyDefinition,
     CopyStream,
@@ -36,7 +37,7 @@ from mars.machines.leading_view import (
 )
 from mars.machines.splitting import changes, still_there
 from mars.machines.steering import Steering, SteeringLimits
-from mars.ports import Assignment, Balance, Move, Owner, StoreIdentity
+from mars.ports import Assignment, Balance, Head, Move, Owner, StoreIdentity
 from mars.types import AssignmentEpoch, Bucket, MemberId, StoreEpoch, TaskName
 
 
@@ -131,6 +132,8 @@ class Leading:
             )
             if gone and begun_before:
                 return f"task {name} is gone from the store"
+            if head is not None and not gone and _lacks_version(definition, head):
+                return f"the store does not know where the newest version of {name} begins"
         return ""
 
     def _raise(self, view: View, reason: str) -> Decision:
@@ -252,7 +255,8 @@ class Leading:
         for name, definition in view.tasks.items():
             head = view.heads.get(name)
             if definition.state is TaskState.DELETED or of_former_task(definition, head):
-                decisions += [DropTask(name)] if head is not None else []
+                epoch, last = assignment.store_epoch, last_of_former(definition)
+                decisions += [DropTask(name, epoch, last)] if head is not None else []
                 self._initialised.discard(name)
             elif head is None or head.epoch < assignment.store_epoch:
                 decisions += self._begin(view, definition, assignment)
@@ -306,6 +310,15 @@ def _other_store(identity: StoreIdentity, assignment: Assignment) -> str:
     if identity.sealed_epoch == assignment.store_epoch:
         return f"Redis was started again with what it had saved of {of}"
     return f"Redis holds epoch {identity.sealed_epoch}, not {of}"
+
+
+def _lacks_version(definition: TaskDefinition, head: Head) -> bool:
+    """True where a version has begun that the store has not heard of.
+
+    It begins there first, so the store has gone back, or an older release has begun the version.
+    """
+    former = of_former_task(definition, head)
+    return not former and head.version < max((one.version for one in definition.begun), default=0)
 
 
 def _sealed(identity: StoreIdentity, assignment: Assignment) -> bool:

@@ -3,6 +3,7 @@
 a new life of the store   ──task_start──▶  offsets = lowest L, cuts = all M and S, ends of
                                            backfills
 a life that goes on       ──tend_task───▶  pause, resume, new version, new partitions
+a version that begins     ──begin_version▶ its starts, and which windows of both are whole
 """
 
 from __future__ import annotations
@@ -18,17 +19,23 @@ from mars.machines.leading_view import (
     EndCatchUp,
     FailTask,
     SetActive,
-    SwitchVersion,
     View,
 )
 from mars.plan import Plan
-from mars.ports import Head, Progress, TaskStart
+from mars.ports import Begun, Head, Progress, TaskStart
 from mars.types import Bucket, Lane, Topic, live_lane
 
 
 def of_former_task(definition: TaskDefinition, head: Head | None) -> bool:
     """True if what the store holds is of a deleted task that bore the name before."""
     return head is not None and head.version < definition.first_version
+
+
+def last_of_former(definition: TaskDefinition) -> int:
+    """The last version of the deleted task that bears this name, or bore it before."""
+    if definition.state is TaskState.DELETED:
+        return definition.current.version
+    return definition.first_version - 1
 
 
 def tend_task(view: View, definition: TaskDefinition, head: Head) -> list[Decision]:
@@ -38,8 +45,6 @@ def tend_task(view: View, definition: TaskDefinition, head: Head) -> list[Decisi
         return [FailTask(name, _made_again(definition.current.stream.topic))]
     if definition.current.starts is None:
         return _towards_new_version(view, definition, head)
-    if head.version < definition.current.version:
-        return [SwitchVersion(name, epoch, definition.current.version, definition.current.starts)]
     wanted = definition.state is TaskState.RUNNING
     decisions: list[Decision] = []
     if head.active is not wanted:
@@ -69,19 +74,25 @@ def _made_again(topic: str) -> str:
 
 
 def _towards_new_version(view: View, definition: TaskDefinition, head: Head) -> list[Decision]:
-    """Let the version before come to where it has been, stop it, then let the new one begin.
+    """Let the version before come to where it has been, then let the new one begin.
 
     After a loss of the store a task goes on from L. The rows between L and M are accounted to the
     version before, which builds its open panes from them again: they must not become rows of the
-    new one.
+    new one. Where the new one has begun in the store, but not in the definition, it begins there
+    once more, which answers the same.
     """
     name, epoch = definition.name, head.epoch
+    before, new = definition.begun[-1].version, definition.current.version
     wanted = definition.state is TaskState.RUNNING
-    if not _caught_up(view, definition, head):
+    if head.version != new and not _caught_up(view, definition, head):
         return [SetActive(name, epoch, active=wanted)] if head.active is not wanted else []
-    if head.active:
-        return [SetActive(name, epoch, active=False)]
-    return [BeginVersion(_begin_version(definition, head, view.plans[name]))]
+    behind_ms = _behind_ms(view.plans[name])
+    return [BeginVersion(name, epoch, head.run_id, new, after=before, behind_ms=behind_ms)]
+
+
+def _behind_ms(plan: Plan) -> int:
+    """How far rows may lag behind the mark of their lane: by the delay, and as keys may."""
+    return plan.options.delay_ms + plan.options.key_lag_ms
 
 
 def _caught_up(view: View, definition: TaskDefinition, head: Head) -> bool:
@@ -100,41 +111,41 @@ def _caught_up(view: View, definition: TaskDefinition, head: Head) -> bool:
     )
 
 
-def _begin_version(definition: TaskDefinition, head: Head, plan: Plan) -> TaskDefinition:
-    """The newest version begins where the store stands now.
+def begin_version(definition: TaskDefinition, begun: Begun, behind_ms: int) -> TaskDefinition:
+    """The newest version has begun where the store says.
 
     Rows below these offsets belong to the version before. A window of the new version may lack rows
     that went to the old one if it begins at or before the newest of them; a window of the old one
-    may lack rows if it ends after what every lane has passed by the delay, and by how far keys may
-    lag behind. `plan` is the old one's.
+    may lack rows if it ends after what every lane has passed by `behind_ms`.
     """
     old, new = definition.versions[-2], definition.versions[-1]
-    behind_ms = plan.options.delay_ms + plan.options.key_lag_ms
-    old = replace(old, complete_until_ms=_passed(head, behind_ms))
+    old = replace(old, complete_until_ms=_passed(definition, begun, behind_ms))
     known = [old.complete_from_ms] if old.complete_from_ms is not None else []
-    began = max([*known, *_newest(definition, head)], default=None)
-    new = replace(new, starts=dict(head.offsets), complete_from_ms=began)
+    began = max([*known, *_newest(definition, begun)], default=None)
+    new = replace(new, starts=dict(begun.starts), complete_from_ms=began)
     return replace(definition, versions=(*definition.versions[:-2], old, new))
 
 
-def _passed(head: Head, delay_ms: int) -> int:
-    """Up to when no lane that still goes on has rows to come, by its mark and the delay."""
-    going_on = head.offsets.keys() - head.finished
-    if not going_on or not going_on <= head.marks_ms.keys():
+def _passed(definition: TaskDefinition, begun: Begun, behind_ms: int) -> int:
+    """Up to when no lane that still goes on has rows to come, by its mark."""
+    ends = definition.ends
+    going_on = {lane for lane, at in begun.starts.items() if lane not in ends or at < ends[lane]}
+    if not going_on or not going_on <= begun.marks_ms.keys():
         return _LONG_AGO_MS
-    return min(head.marks_ms[lane] for lane in going_on) - delay_ms
+    return min(begun.marks_ms[lane] for lane in going_on) - behind_ms
 
 
-def _newest(definition: TaskDefinition, head: Head) -> list[int]:
+def _newest(definition: TaskDefinition, begun: Begun) -> list[int]:
     """Behind the newest rows that were taken: after each mark, and after files that were begun.
 
     The mark of a lane of files says what is still to come of them, not what has come; they hold
     nothing from after their own bound, or else after they were handed in.
     """
-    newest = [max(head.marks_ms.values()) + 1] if head.marks_ms else []
+    newest = [max(begun.marks_ms.values()) + 1] if begun.marks_ms else []
     for backfill in definition.backfills:
-        begun = any(head.offsets.get(lane, 0) > span.first for lane, span in backfill.lanes.items())
-        if backfill.files is not None and begun:
+        lanes = backfill.lanes.items()
+        read = any(begun.starts.get(lane, 0) > span.first for lane, span in lanes)
+        if backfill.files is not None and read:
             until_ms = backfill.files.until_ms
             newest.append(backfill.created_ms if until_ms is None else until_ms)
     return newest
@@ -169,9 +180,10 @@ def task_start(definition: TaskDefinition, view: View) -> TaskStart:
         version=versions[-1].version,
         active=definition.state is TaskState.RUNNING and definition.current.starts is not None,
         offsets=low,
-        bounds=versions[-1].starts or {},
+        bounds={version.version: version.starts or {} for version in versions},
         cuts={lane: tuple(sorted(c for c in cuts[lane] if c > low[lane])) for lane in lanes},
         ends=definition.ends,
+        leader=view.leader_epoch,
     )
 
 

@@ -66,19 +66,18 @@ class SetActive:
 
 @dataclass(frozen=True, slots=True)
 class BeginVersion:
-    """Write a definition in which the newest version has begun, and copy it to mars.control."""
+    """Let a version begin: in the store, then in the definition with the offsets that it answers.
 
-    definition: TaskDefinition
-
-
-@dataclass(frozen=True, slots=True)
-class SwitchVersion:
-    """Make a version the current one in the store."""
+    `run_id` is of the server on which `after`, the version before, was seen to have come to where
+    it has been. `behind_ms`: how far rows of `after` may lag behind the mark of their lane.
+    """
 
     task: TaskName
     epoch: StoreEpoch
+    run_id: str
     version: int
-    bounds: Mapping[Lane, int]
+    after: int
+    behind_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +91,11 @@ class AddLanes:
 
 @dataclass(frozen=True, slots=True)
 class DropTask:
-    """Unlink a deleted task's keys."""
+    """Unlink a deleted task's keys; `version` is its last one, so nothing of the next task goes."""
 
     task: TaskName
+    epoch: StoreEpoch
+    version: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +140,6 @@ Decision = (
     | SealStore
     | SetActive
     | BeginVersion
-    | SwitchVersion
     | AddLanes
     | DropTask
     | EndCatchUp

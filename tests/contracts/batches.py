@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mars.ports import PartialLog, TaskStart
+from mars.ports import Begun, PartialLog, TaskStart
 from mars.types import (
     Bucket,
     Entry,
     Lane,
+    LeaderEpoch,
     Mapped,
     PaneRows,
     Partial,
@@ -25,6 +26,8 @@ from mars.types import (
 TASK = TaskName("by_sip")
 OTHER_TASK = TaskName("by_dip")
 EPOCH = StoreEpoch(7)
+LEADER = LeaderEpoch(5)
+FORMER, NEXT = LeaderEpoch(LEADER - 1), LeaderEpoch(LEADER + 1)
 LANE = Lane("0")
 OTHER_LANE = Lane("1")
 BUCKETS = 4
@@ -80,9 +83,10 @@ def start(
     *,
     version: int = 1,
     active: bool = True,
-    bounds: dict[Lane, int] | None = None,
+    bounds: dict[int, dict[Lane, int]] | None = None,
     cuts: dict[Lane, tuple[int, ...]] | None = None,
     ends: dict[Lane, int] | None = None,
+    leader: LeaderEpoch = LEADER,
 ) -> TaskStart:
     """How the tests' tasks begin: with two lanes at 0, unless told otherwise."""
     return TaskStart(
@@ -92,7 +96,19 @@ def start(
         bounds=bounds or {},
         cuts=cuts or {},
         ends=ends or {},
+        leader=leader,
     )
+
+
+def begin(log: PartialLog, version: int, leader: LeaderEpoch = LEADER) -> Begun | None:
+    """Let a version of TASK follow the one before it, as a leader of this server's store does."""
+    run_id = log.identity().run_id
+    return log.begin_version(TASK, EPOCH, leader, run_id, version, after=version - 1)
+
+
+def drop(log: PartialLog) -> None:
+    """Drop TASK, whatever version it has."""
+    assert log.drop(TASK, EPOCH, LEADER, 99)
 
 
 def entries(log: PartialLog, bucket: int = 0, after: int = 0, upto: int = 1_000) -> list[Entry]:

@@ -37,6 +37,9 @@ class Store(Protocol):
     def lose_entry(self, bucket: Bucket, seq: int) -> None:
         """Delete an entry of TASK's log behind everybody's back."""
 
+    def lose_all(self) -> None:
+        """FLUSHALL, of what is the test's."""
+
     def let_leases_expire(self) -> None:
         """Let the server's clock go on past the length of an idle lease."""
 
@@ -69,6 +72,10 @@ class MemoryStoreUnderTest:
     def lose_entry(self, bucket: Bucket, seq: int) -> None:
         assert self._first is not None
         self._first.lose_entry(TASK, bucket, Sequence64(seq))
+
+    def lose_all(self) -> None:
+        assert self._first is not None
+        self._first.flush()
 
     def let_leases_expire(self) -> None:
         self.now_ms += 3_000
@@ -108,6 +115,9 @@ class RedisStoreUnderTest:
     def lose_entry(self, bucket: Bucket, seq: int) -> None:
         log = TaskKeys.of(self.namespace, TASK).log(bucket)
         assert self.client.xdel(log, f"{seq}-0") == 1
+
+    def lose_all(self) -> None:
+        self.client.unlink(*self.client.scan_iter(f"mars:{self.namespace}:*"))
 
     def let_leases_expire(self) -> None:
         log = self.open()

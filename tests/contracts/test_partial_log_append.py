@@ -26,6 +26,7 @@ from tests.contracts.batches import (
     BUCKETS,
     EPOCH,
     LANE,
+    LEADER,
     OTHER_LANE,
     OTHER_TASK,
     TASK,
@@ -161,7 +162,7 @@ def test_other_epochs_are_refused_with_the_current_one(store: Store, log: Partia
 
 
 def test_paused_task_is_refused(store: Store, log: PartialLog) -> None:
-    log.set_active(TASK, EPOCH, active=False)
+    log.set_active(TASK, EPOCH, LEADER, active=False)
     assert refusal(store, log, 1, batch(0, 10)) == TaskPaused()
 
 
@@ -191,7 +192,7 @@ def test_same_batch_a_second_time_is_stale(store: Store, log: PartialLog) -> Non
 
 def test_older_version_is_taken_up_to_the_bound_and_the_new_one_from_it(store: Store) -> None:
     log = store.open()
-    log.initialise(TASK, EPOCH, start({LANE: 0}, version=2, bounds={LANE: 20}))
+    log.initialise(TASK, EPOCH, start({LANE: 0}, version=2, bounds={1: {}, 2: {LANE: 20}}))
     assert refusal(store, log, 2, batch(0, 10)) == WrongVersion(2)
     assert log.append(TASK, EPOCH, 1, batch(0, 10)) == Applied(1)
     assert refusal(store, log, 1, batch(10, 21)) == WrongVersion(2)
@@ -203,9 +204,52 @@ def test_older_version_is_taken_up_to_the_bound_and_the_new_one_from_it(store: S
 
 def test_lane_without_a_bound_belongs_to_the_current_version(store: Store) -> None:
     log = store.open()
-    log.initialise(TASK, EPOCH, start(version=2, bounds={LANE: 20}))
+    log.initialise(TASK, EPOCH, start(version=2, bounds={1: {}, 2: {LANE: 20}}))
     assert refusal(store, log, 1, batch(0, 10, lane=OTHER_LANE)) == WrongVersion(2)
     assert log.append(TASK, EPOCH, 2, batch(0, 10, lane=OTHER_LANE)) == Applied(1)
+
+
+def test_rows_are_taken_as_those_of_their_own_version_alone(store: Store) -> None:
+    """Of a mapper that has not heard of version 2, and goes on as if 1 ended where 3 begins."""
+    log = store.open()
+    bounds = {1: {LANE: 2}, 2: {LANE: 10}, 3: {LANE: 20}}
+    log.initialise(TASK, EPOCH, start({LANE: 5}, version=3, bounds=bounds))
+    assert log.append(TASK, EPOCH, 1, batch(5, 10)) == Applied(1)
+    assert refusal(store, log, 1, batch(10, 20)) == WrongVersion(3)
+    assert refusal(store, log, 3, batch(10, 20)) == WrongVersion(3)
+    assert refusal(store, log, 2, batch(10, 21)) == WrongVersion(3)
+    assert log.append(TASK, EPOCH, 2, batch(10, 20)) == Applied(2)
+    assert refusal(store, log, 2, batch(20, 30)) == WrongVersion(3)
+    assert log.append(TASK, EPOCH, 3, batch(20, 30)) == Applied(3)
+
+
+def test_no_version_is_taken_below_where_it_begins_nor_one_that_the_task_does_not_have(
+    store: Store,
+) -> None:
+    log = store.open()
+    log.initialise(TASK, EPOCH, start({LANE: 5}, version=4, bounds={2: {LANE: 8}, 4: {LANE: 20}}))
+    for version in (1, 2, 3, 4, 5):
+        assert refusal(store, log, version, batch(5, 7)) == WrongVersion(4)
+
+
+def test_lane_that_came_later_belongs_to_the_last_version_that_does_not_name_it(
+    store: Store,
+) -> None:
+    """A partition made while version 2 was current: it began at 0, and 3 where it stood then."""
+    log = store.open()
+    bounds = {1: {LANE: 0}, 2: {LANE: 10}, 3: {LANE: 20, OTHER_LANE: 50}}
+    log.initialise(TASK, EPOCH, start({LANE: 0, OTHER_LANE: 0}, version=3, bounds=bounds))
+    assert refusal(store, log, 1, batch(0, 50, lane=OTHER_LANE)) == WrongVersion(3)
+    assert refusal(store, log, 2, batch(0, 51, lane=OTHER_LANE)) == WrongVersion(3)
+    assert log.append(TASK, EPOCH, 2, batch(0, 50, lane=OTHER_LANE)) == Applied(1)
+    assert log.append(TASK, EPOCH, 3, batch(50, 60, lane=OTHER_LANE)) == Applied(2)
+
+
+def test_range_of_another_version_refuses_the_whole_batch(store: Store) -> None:
+    log = store.open()
+    log.initialise(TASK, EPOCH, start(version=2, bounds={1: {}, 2: {LANE: 20, OTHER_LANE: 7}}))
+    assert refusal(store, log, 1, both_lanes(0, 20, 0, 8)) == WrongVersion(2)
+    assert log.append(TASK, EPOCH, 1, both_lanes(0, 20, 0, 7)) == Applied(1)
 
 
 def test_version_that_is_not_current_yet_is_refused(store: Store, log: PartialLog) -> None:
@@ -223,16 +267,26 @@ def test_batch_that_straddles_cuts_gets_the_lowest_of_them(store: Store) -> None
     assert log.append(TASK, EPOCH, 1, batch(100, 150)) == Applied(4)
 
 
+def test_batch_that_goes_one_offset_beyond_a_cut_straddles_it(store: Store) -> None:
+    log = store.open()
+    log.initialise(TASK, EPOCH, start({LANE: 0}, cuts={LANE: (7,)}))
+    assert refusal(store, log, 1, batch(0, 8)) == Cut(LANE, 7)
+    assert log.append(TASK, EPOCH, 1, batch(0, 7)) == Applied(1)
+    assert log.append(TASK, EPOCH, 1, batch(7, 8)) == Applied(2)
+
+
 def test_reasons_come_in_the_order_of_the_protocol(store: Store) -> None:
     log = store.open(log_bytes_max=1)
     everything_wrong = batch(5, 50)
     assert log.append(TASK, EPOCH, 1, everything_wrong) == NoTask()
     log.initialise(
-        TASK, EPOCH, start({LANE: 0}, version=2, active=False, bounds={LANE: 60}, cuts={LANE: (7,)})
+        TASK,
+        EPOCH,
+        start({LANE: 0}, version=2, active=False, bounds={1: {}, 2: {LANE: 60}}, cuts={LANE: (7,)}),
     )
     assert log.append(TASK, StoreEpoch(1), 3, everything_wrong) == WrongEpoch(EPOCH)
     assert log.append(TASK, EPOCH, 3, everything_wrong) == TaskPaused()
-    log.set_active(TASK, EPOCH, active=True)
+    log.set_active(TASK, EPOCH, LEADER, active=True)
     assert log.append(TASK, EPOCH, 3, everything_wrong) == Stale(LANE, 0)
     assert log.append(TASK, EPOCH, 3, batch(0, 50)) == WrongVersion(2)
     assert log.append(TASK, EPOCH, 1, batch(0, 50)) == Cut(LANE, 7)
@@ -264,7 +318,7 @@ def test_lease_is_refused_unless_all_is_as_the_mapper_believes(
     assert log.renew_idle([IdleLease(TASK, StoreEpoch(EPOCH - 1), LANE, 10)]) == [False]
     assert log.renew_idle([IdleLease(OTHER_TASK, EPOCH, LANE, 10)]) == [False]
     assert store.dump() == before
-    log.set_active(TASK, EPOCH, active=False)
+    log.set_active(TASK, EPOCH, LEADER, active=False)
     assert log.renew_idle([IdleLease(TASK, EPOCH, LANE, 10)]) == [False]
 
 

@@ -20,6 +20,7 @@ from tests.contracts.batches import (
     base,
     batch,
     both_lanes,
+    drop,
     start,
 )
 from tests.contracts.redis_servers import Store
@@ -76,11 +77,11 @@ def test_batch_that_just_fits_into_the_budget_is_taken(store: Store) -> None:
     log = store.with_budget(10_000)
     assert log.append(TASK, EPOCH, 1, sized(log)) == Applied(3)
     needed = head_of(log).log_bytes
-    log.drop(TASK)
+    drop(log)
     for budget, expected in ((needed, Applied(3)), (needed - 1, Backpressure())):
         log = store.with_budget(budget)
         assert log.append(TASK, EPOCH, 1, sized(log)) == expected
-        log.drop(TASK)
+        drop(log)
 
 
 def test_holder_of_the_watermark_that_just_fits_into_two_budgets_is_taken(store: Store) -> None:
@@ -93,12 +94,12 @@ def test_holder_of_the_watermark_that_just_fits_into_two_budgets_is_taken(store:
     log = store.with_budget(10_000)
     assert log.append(TASK, EPOCH, 1, sized(log)) == Applied(3)
     needed = head_of(log).log_bytes
-    log.drop(TASK)
+    drop(log)
     assert needed % 2 == 0
     for budget, expected in ((needed // 2, Applied(3)), (needed // 2 - 1, Backpressure())):
         log = store.with_budget(budget)
         assert log.append(TASK, EPOCH, 1, sized(log)) == expected
-        log.drop(TASK)
+        drop(log)
 
 
 def test_log_stays_bounded_while_no_reducer_empties_it(store: Store) -> None:

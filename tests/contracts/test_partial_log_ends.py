@@ -18,10 +18,13 @@ from mars.types import Lane, StoreEpoch
 from tests.contracts.batches import (
     EPOCH,
     LANE,
+    LEADER,
     OTHER_TASK,
     TASK,
     batch,
+    begin,
     both_lanes,
+    drop,
     entries,
     start,
 )
@@ -81,15 +84,15 @@ def test_ends_go_with_the_task(store: Store) -> None:
     log = store.open()
     before = store.dump()
     log.initialise(TASK, EPOCH, start(OFFSETS, ends=ENDS))
-    log.drop(TASK)
+    drop(log)
     assert store.dump() == before
 
 
 def test_pauses_versions_and_new_partitions_leave_the_ends_alone(log: PartialLog) -> None:
-    log.set_active(TASK, EPOCH, active=False)
-    log.set_active(TASK, EPOCH, active=True)
-    log.add_lanes(TASK, EPOCH, {Lane("2"): 0, HISTORY: 77})
-    log.switch_version(TASK, EPOCH, 2, OFFSETS)
+    log.set_active(TASK, EPOCH, LEADER, active=False)
+    log.set_active(TASK, EPOCH, LEADER, active=True)
+    log.add_lanes(TASK, EPOCH, LEADER, {Lane("2"): 0, HISTORY: 77})
+    assert begin(log, 2)
     assert head_of(log).ends == ENDS
     assert head_of(log).offsets == {**OFFSETS, Lane("2"): 0}
 
@@ -167,16 +170,18 @@ def test_cut_of_a_second_range_is_found(store: Store) -> None:
 def test_everything_else_is_wrong_before_the_end_is(log: PartialLog) -> None:
     beyond = batch(0, 200, lane=HISTORY)
     assert log.append(TASK, NEXT_EPOCH, 2, beyond) == WrongEpoch(EPOCH)
-    log.set_active(TASK, EPOCH, active=False)
+    log.set_active(TASK, EPOCH, LEADER, active=False)
     assert log.append(TASK, EPOCH, 2, beyond) == TaskPaused()
-    log.set_active(TASK, EPOCH, active=True)
+    log.set_active(TASK, EPOCH, LEADER, active=True)
     assert log.append(TASK, EPOCH, 2, batch(1, 200, lane=HISTORY)) == Stale(HISTORY, 0)
     assert log.append(TASK, EPOCH, 2, beyond) == WrongVersion(1)
     assert log.append(TASK, EPOCH, 1, beyond) == Cut(HISTORY, 100)
 
 
-def test_version_bound_splits_a_backfill_like_any_lane(log: PartialLog) -> None:
-    log.switch_version(TASK, EPOCH, 2, {LANE: 100, HISTORY: 50, OTHER_HISTORY: 40})
+def test_version_bound_splits_a_backfill_like_any_lane(store: Store) -> None:
+    log = store.open()
+    bounds = {1: OFFSETS, 2: {LANE: 100, HISTORY: 50, OTHER_HISTORY: 40}}
+    log.initialise(TASK, EPOCH, start(OFFSETS, ends=ENDS, version=2, bounds=bounds))
     assert log.append(TASK, EPOCH, 2, both_lanes(0, 50, 20, 40, lanes=LANES)) == WrongVersion(2)
     assert log.append(TASK, EPOCH, 1, both_lanes(0, 50, 20, 40, lanes=LANES)) == Applied(1)
     assert log.append(TASK, EPOCH, 1, both_lanes(50, 60, 40, 50, lanes=LANES)) == WrongVersion(2)

@@ -14,22 +14,26 @@ import redis
 from redis import exceptions
 
 from mars.adapters.redis.connection import connect, unavailable
+from mars.adapters.redis.keys import TaskKeys, store_key
 from mars.adapters.redis.log import RedisPartialLog
 from mars.errors import SettingsError, Unavailable
 from mars.local.network import free_port
 from mars.local.servers import ValkeyServer
-from mars.ports import Applied, Backpressure, IdleLease, Stale
+from mars.ports import Applied, Backpressure, IdleLease, NoTask, Stale
 from mars.settings import RedisSettings, Settings
 from mars.types import Bucket, Lane, Sequence64, TaskName
 from tests.contracts.batches import (
     BUCKETS,
     EPOCH,
     LANE,
+    LEADER,
     OTHER_LANE,
     OTHER_TASK,
     TASK,
     base,
     batch,
+    begin,
+    drop,
     entries,
     start,
 )
@@ -40,7 +44,7 @@ SHORT_S = 0.3
 
 CALLS: list[Callable[[RedisPartialLog], object]] = [
     lambda log: log.identity(),
-    lambda log: log.seal(EPOCH, "run"),
+    lambda log: log.seal(EPOCH, LEADER, "run"),
     lambda log: log.append(TASK, EPOCH, 1, batch(0, 10)),
     lambda log: log.renew_idle([IdleLease(TASK, EPOCH, LANE, 0)]),
     lambda log: log.head([TASK]),
@@ -49,10 +53,10 @@ CALLS: list[Callable[[RedisPartialLog], object]] = [
     lambda log: log.trim(TASK, EPOCH, Bucket(0), [Sequence64(1)]),
     lambda log: log.compact(TASK, EPOCH, Bucket(0), base(1)),
     lambda log: log.initialise(TASK, EPOCH, start()),
-    lambda log: log.set_active(TASK, EPOCH, active=True),
-    lambda log: log.switch_version(TASK, EPOCH, 1, {}),
-    lambda log: log.add_lanes(TASK, EPOCH, {LANE: 0}),
-    lambda log: log.drop(TASK),
+    lambda log: log.set_active(TASK, EPOCH, LEADER, active=True),
+    lambda log: log.begin_version(TASK, EPOCH, LEADER, "run", 2, after=1),
+    lambda log: log.add_lanes(TASK, EPOCH, LEADER, {LANE: 0}),
+    lambda log: log.drop(TASK, EPOCH, LEADER, 1),
 ]
 """Every call that goes to the server."""
 
@@ -231,10 +235,10 @@ def test_server_without_memory_still_reads_frees_and_leases(
     assert own_log.trim(TASK, EPOCH, Bucket(0), [Sequence64(1)])
     assert own_log.compact(TASK, EPOCH, Bucket(0), base(4))
     assert own_log.put_base(TASK, EPOCH, Bucket(1), (base(0, bucket=1),))
-    assert own_log.set_active(TASK, EPOCH, active=True)
+    assert own_log.set_active(TASK, EPOCH, LEADER, active=True)
     assert own_log.initialise(OTHER_TASK, EPOCH, start())
-    own_log.seal(EPOCH, "run")
-    own_log.drop(TASK)
+    own_log.seal(EPOCH, LEADER, "run")
+    drop(own_log)
     admin.close()
 
 
@@ -280,7 +284,7 @@ def test_everything_runs_in_a_cluster_because_a_task_is_one_hash_slot(
     for call in CALLS[:9]:
         call(log)
     assert eventually(lambda: log.wait(0.1))
-    log.drop(TASK)
+    drop(log)
     log.close()
     server.stop(READY_WITHIN_S)
 
@@ -289,11 +293,11 @@ def test_everything_runs_in_a_cluster_because_a_task_is_one_hash_slot(
 def test_keys_are_named_as_documented(redis_store: RedisStoreUnderTest) -> None:
     log = redis_store.open()
     name = TaskName(f"keys_{redis_store.namespace}")
-    log.initialise(name, EPOCH, start(cuts={LANE: (5,)}, bounds={LANE: 0}))
+    log.initialise(name, EPOCH, start(cuts={LANE: (5,)}, bounds={1: {LANE: 0}}))
     log.append(name, EPOCH, 1, batch(0, 5, mark_ms=1))
     log.compact(name, EPOCH, Bucket(0), base(0))
     log.renew_idle([IdleLease(name, EPOCH, LANE, 5)])
-    log.seal(EPOCH, "run")
+    log.seal(EPOCH, LEADER, "run")
     prefix = f"mars:{redis_store.namespace}"
     parts = ["meta", "offsets", "bounds", "cuts", "marks", "idle", "seq", "bytes"]
     parts += ["log:0", "sizes:0", "base:0"]
@@ -303,8 +307,77 @@ def test_keys_are_named_as_documented(redis_store: RedisStoreUnderTest) -> None:
     default = RedisPartialLog.open(Settings(redis=RedisSettings(url=redis_store.url)), BUCKETS)
     default.initialise(name, EPOCH, start())
     assert redis_store.client.exists(f"mars:{{{name}}}:meta")
-    default.drop(name)
+    default.drop(name, EPOCH, LEADER, 1)
     default.close()
+
+
+# --------------------------------------------------------------------------- older releases
+
+
+def as_an_older_release_left_it(store: RedisStoreUnderTest) -> None:
+    """Its version 2 began at 10, and it knew that of the newest version only."""
+    keys = TaskKeys.of(store.namespace, TASK)
+    store.client.hset(keys.meta, mapping={"epoch": 7, "version": 2, "active": 1, "buckets": 4})
+    store.client.hset(keys.offsets, LANE, 10)
+    store.client.hset(keys.bounds, LANE, 10)
+
+
+@pytest.mark.integration
+def test_a_task_that_does_not_know_its_versions_takes_no_rows(
+    redis_store: RedisStoreUnderTest,
+) -> None:
+    log = redis_store.open()
+    as_an_older_release_left_it(redis_store)
+    assert log.append(TASK, EPOCH, 2, batch(10, 20)) == NoTask()
+    assert begin(log, 3) is None
+    head = log.head([TASK])[TASK]
+    assert head is not None
+    assert (head.version, head.leader, head.offsets) == (2, 0, {LANE: 10})
+
+
+@pytest.mark.integration
+def test_a_task_that_was_given_a_version_by_an_older_release_takes_no_rows(
+    redis_store: RedisStoreUnderTest,
+) -> None:
+    log = redis_store.open()
+    log.initialise(TASK, EPOCH, start({LANE: 10}))
+    keys = TaskKeys.of(redis_store.namespace, TASK)
+    redis_store.client.unlink(keys.bounds)
+    redis_store.client.hset(keys.bounds, LANE, 10)
+    redis_store.client.hset(keys.meta, mapping={"version": 2, "active": 1})
+    assert log.append(TASK, EPOCH, 1, batch(10, 20)) == NoTask()
+    assert log.append(TASK, EPOCH, 2, batch(10, 20)) == NoTask()
+    head = log.head([TASK])[TASK]
+    assert head is not None
+    assert head.version == 1
+
+
+@pytest.mark.integration
+def test_an_older_release_finds_where_the_newest_version_begins(
+    redis_store: RedisStoreUnderTest,
+) -> None:
+    log = redis_store.open()
+    bounds = {1: {LANE: 3}, 2: {LANE: 10}}
+    log.initialise(TASK, EPOCH, start({LANE: 15}, version=2, bounds=bounds))
+    keys = TaskKeys.of(redis_store.namespace, TASK)
+    assert redis_store.client.hget(keys.bounds, LANE) == b"10"
+    begin(log, 3)
+    assert redis_store.client.hget(keys.bounds, LANE) == b"15"
+    assert redis_store.client.hget(keys.meta, "version") == b"3"
+
+
+@pytest.mark.integration
+def test_the_seal_of_an_older_release_is_none(
+    redis_store: RedisStoreUnderTest,
+) -> None:
+    log = redis_store.open()
+    sealed = store_key(redis_store.namespace)
+    redis_store.client.hset(sealed, mapping={"epoch": 7, "run_id": "run"})
+    assert log.identity().sealed_epoch is None
+    log.seal(EPOCH, LEADER, "run")
+    assert log.identity().sealed_epoch == EPOCH
+    redis_store.client.hset(sealed, mapping={"epoch": 8, "run_id": "run"})
+    assert log.identity().sealed_epoch is None
 
 
 # ------------------------------------------------------------------------------ at one time
@@ -393,7 +466,7 @@ def test_restarted_server_is_another_one_and_empty(
 ) -> None:
     own_log.initialise(TASK, EPOCH, start())
     before = own_log.identity()
-    own_log.seal(EPOCH, before.run_id)
+    own_log.seal(EPOCH, LEADER, before.run_id)
     own_server.kill()
     with pytest.raises(Unavailable):
         own_log.append(TASK, EPOCH, 1, batch(0, 10))

@@ -8,7 +8,14 @@ from mars.adapters.memory.partial_log import MemoryPartialLog
 from mars.errors import Unavailable
 from mars.ports import Applied, NoTask, Stale
 from mars.types import StoreEpoch
-from tests.contracts.batches import EPOCH, LANE, TASK, batch, start
+from tests.contracts.batches import (
+    EPOCH,
+    LANE,
+    LEADER,
+    TASK,
+    batch,
+    start,
+)
 
 
 @pytest.fixture
@@ -47,7 +54,7 @@ def test_failures_come_in_the_order_they_were_planned_for_one_connection_alone(
 
 def test_flush_takes_everything_and_keeps_the_run_id(twin: MemoryPartialLog) -> None:
     before = twin.identity()
-    twin.seal(EPOCH, before.run_id)
+    twin.seal(EPOCH, LEADER, before.run_id)
     twin.flush()
     assert twin.append(TASK, EPOCH, 1, batch(0, 10)) == NoTask()
     assert twin.identity() == before
@@ -62,10 +69,10 @@ def test_restart_takes_everything_and_changes_the_run_id(twin: MemoryPartialLog)
 
 def test_restore_silently_goes_back(twin: MemoryPartialLog) -> None:
     twin.append(TASK, EPOCH, 1, batch(0, 10))
-    twin.seal(EPOCH, "run")
+    twin.seal(EPOCH, LEADER, "run")
     once = twin.snapshot()
     twin.append(TASK, EPOCH, 1, batch(10, 20))
-    twin.seal(StoreEpoch(EPOCH + 1), "run")
+    twin.seal(StoreEpoch(EPOCH + 1), LEADER, "run")
     for _ in range(2):
         twin.restore(once)
         assert twin.identity().sealed_epoch == EPOCH

@@ -13,6 +13,7 @@ from mars.adapters.memory.faults import Faults, fallible
 from mars.adapters.memory.store import (
     Bell,
     MemoryStore,
+    Seal,
     Stored,
     StoredTask,
     StoreSnapshot,
@@ -30,6 +31,7 @@ from mars.ports import (
     AppendOutcome,
     Applied,
     Backpressure,
+    Begun,
     Cleared,
     Clearing,
     Head,
@@ -45,6 +47,7 @@ from mars.types import (
     Bucket,
     Entry,
     Lane,
+    LeaderEpoch,
     Mapped,
     Sequence64,
     StoreEpoch,
@@ -117,14 +120,19 @@ class MemoryPartialLog:
     @fallible
     def identity(self) -> StoreIdentity:
         """The store's run id, and what the last recovery left."""
-        epoch, run_id = self._store.sealed or (None, None)
-        return StoreIdentity(self._store.run_id, run_id, epoch)
+        seal = self._store.sealed
+        if seal is None:
+            return StoreIdentity(self._store.run_id, None, None)
+        return StoreIdentity(self._store.run_id, seal.run_id, seal.epoch)
 
     @fallible
-    def seal(self, epoch: StoreEpoch, run_id: str) -> None:
-        """Leave the sentinel; one of a later epoch stays as it is."""
-        if self._store.sealed is None or self._store.sealed[0] <= epoch:
-            self._store.sealed = (epoch, run_id)
+    def seal(self, epoch: StoreEpoch, leader: LeaderEpoch, run_id: str) -> bool:
+        """Leave the sentinel; one of a later epoch or leader stays as it is."""
+        sealed = self._store.sealed
+        if sealed is not None and (sealed.epoch, sealed.leader) > (epoch, leader):
+            return False
+        self._store.sealed = Seal(epoch, leader, run_id)
+        return True
 
     # -------------------------------------------------------------------------- the mappers
 
@@ -285,26 +293,26 @@ class MemoryPartialLog:
     # --------------------------------------------------------------------------- the leader
 
     @fallible
+    def heed(self, tasks: Sequence[TaskName], epoch: StoreEpoch, leader: LeaderEpoch) -> None:
+        """Let the lives of this epoch hear of a leader."""
+        for task in tasks:
+            self._store.led(task, epoch, leader)
+
+    @fallible
     def initialise(self, task: TaskName, epoch: StoreEpoch, start: TaskStart) -> bool:
         """Begin a life of the task, with the logs of all buckets empty."""
         found = self._store.tasks.get(task)
         if found is not None and found.epoch >= epoch:
             return False
-        self._store.tasks[task] = StoredTask(
-            epoch=epoch,
-            version=start.version,
-            active=start.active,
-            offsets=dict(start.offsets),
-            bounds=dict(start.bounds),
-            cuts=dict(start.cuts),
-            ends=dict(start.ends),
-        )
+        self._store.tasks[task] = StoredTask.begin(epoch, start)
         return True
 
     @fallible
-    def set_active(self, task: TaskName, epoch: StoreEpoch, *, active: bool) -> bool:
+    def set_active(
+        self, task: TaskName, epoch: StoreEpoch, leader: LeaderEpoch, *, active: bool
+    ) -> bool:
         """Pause or resume; a resume clears the idle leases."""
-        found = self._store.task(task, epoch)
+        found = self._store.led(task, epoch, leader)
         if found is None:
             return False
         found.active = active
@@ -313,30 +321,46 @@ class MemoryPartialLog:
         return True
 
     @fallible
-    def switch_version(
-        self, task: TaskName, epoch: StoreEpoch, version: int, bounds: Mapping[Lane, int]
-    ) -> bool:
-        """Make `version` the current one; also False if a newer one is."""
-        found = self._store.task(task, epoch)
-        if found is None or found.version > version:
-            return False
-        found.version, found.active, found.bounds = version, True, dict(bounds)
-        found.leases_ms.clear()
-        return True
+    def begin_version(
+        self,
+        task: TaskName,
+        epoch: StoreEpoch,
+        leader: LeaderEpoch,
+        run_id: str,
+        version: int,
+        *,
+        after: int,
+    ) -> Begun | None:
+        """Let a version begin where the lanes stand, and stop the task."""
+        present = self._store.task(task, epoch)
+        if present is None or present.version not in {version, after}:
+            return None
+        if run_id != self._store.run_id:
+            return None
+        found = self._store.led(task, epoch, leader)
+        return None if found is None else found.begin_version(version)
 
     @fallible
-    def add_lanes(self, task: TaskName, epoch: StoreEpoch, lanes: Mapping[Lane, int]) -> bool:
+    def add_lanes(
+        self, task: TaskName, epoch: StoreEpoch, leader: LeaderEpoch, lanes: Mapping[Lane, int]
+    ) -> bool:
         """Add lanes at these offsets where the task has none of that name."""
-        found = self._store.task(task, epoch)
+        found = self._store.led(task, epoch, leader)
         if found is None:
             return False
         found.offsets = {**lanes, **found.offsets}
         return True
 
     @fallible
-    def drop(self, task: TaskName) -> None:
-        """Forget a deleted task."""
-        self._store.tasks.pop(task, None)
+    def drop(self, task: TaskName, epoch: StoreEpoch, leader: LeaderEpoch, version: int) -> bool:
+        """Forget a deleted task, and nothing of one that bears its name since."""
+        found = self._store.tasks.get(task)
+        if found is not None:
+            later = (found.epoch, found.leader) > (epoch, leader)
+            if later or found.version > version:
+                return False
+            del self._store.tasks[task]
+        return True
 
     # -------------------------------------------------------------------------- the doorbell
 

@@ -8,12 +8,14 @@ from dataclasses import dataclass, field, replace
 from mars.adapters.store import content_of, has_rows, merged_content_of
 from mars.ports import (
     AppendOutcome,
+    Begun,
     Cleared,
     Clearing,
     Cut,
     Head,
     Stale,
     TaskPaused,
+    TaskStart,
     WrongEpoch,
     WrongVersion,
 )
@@ -22,6 +24,7 @@ from mars.types import (
     Bucket,
     Entry,
     Lane,
+    LeaderEpoch,
     Mapped,
     Range,
     Sequence64,
@@ -41,13 +44,13 @@ class Stored:
 
 @dataclass(slots=True)
 class StoredTask:
-    """All that a store knows of one task."""
+    """All that a store knows of one task; `bounds` has each version's first offsets, in order."""
 
     epoch: StoreEpoch
-    version: int
+    leader: LeaderEpoch
     active: bool
     offsets: dict[Lane, int]
-    bounds: dict[Lane, int]
+    bounds: dict[int, dict[Lane, int]]
     cuts: dict[Lane, tuple[int, ...]]
     ends: dict[Lane, int] = field(default_factory=dict)
     marks_ms: dict[Lane, int] = field(default_factory=dict)
@@ -59,12 +62,37 @@ class StoredTask:
     vanished: dict[Bucket, set[Sequence64]] = field(default_factory=dict)
     cleared: dict[Bucket, Cleared] = field(default_factory=dict)
 
+    @classmethod
+    def begin(cls, epoch: StoreEpoch, start: TaskStart) -> StoredTask:
+        """What `lua/initialise.lua` leaves."""
+        return cls(
+            epoch=epoch,
+            leader=start.leader,
+            active=start.active,
+            offsets=dict(start.offsets),
+            bounds={version: dict(bounds) for version, bounds in start.versions.items()},
+            cuts=dict(start.cuts),
+            ends=dict(start.ends),
+        )
+
+    @property
+    def version(self) -> int:
+        """The newest one."""
+        return max(self.bounds)
+
+    def begin_version(self, version: int) -> Begun:
+        """What `lua/begin_version.lua` does where nothing speaks against it."""
+        if version != self.version:
+            self.bounds[version] = dict(self.offsets)
+            self.active = False
+        return Begun(dict(self.bounds[version]), dict(self.marks_ms))
+
     def copy(self) -> StoredTask:
         """The same task, sharing nothing that changes."""
         return replace(
             self,
             offsets=dict(self.offsets),
-            bounds=dict(self.bounds),
+            bounds={version: dict(bounds) for version, bounds in self.bounds.items()},
             cuts=dict(self.cuts),
             ends=dict(self.ends),
             marks_ms=dict(self.marks_ms),
@@ -124,11 +152,20 @@ class StoredTask:
 
 
 @dataclass(frozen=True, slots=True)
+class Seal:
+    """The sentinel, as `lua/seal.lua` leaves it."""
+
+    epoch: StoreEpoch
+    leader: LeaderEpoch
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class StoreSnapshot:
     """A store as it was once, for `MemoryPartialLog.restore`."""
 
     tasks: Mapping[TaskName, StoredTask]
-    sealed: tuple[StoreEpoch, str] | None
+    sealed: Seal | None
 
 
 @dataclass(slots=True)
@@ -147,7 +184,7 @@ class MemoryStore:
         self.buckets = buckets
         self.budget = budget
         self.tasks: dict[TaskName, StoredTask] = {}
-        self.sealed: tuple[StoreEpoch, str] | None = None
+        self.sealed: Seal | None = None
         self.starts = 1
         self.bells: list[Bell] = []
 
@@ -165,6 +202,14 @@ class MemoryStore:
         """The task, if it is of this epoch."""
         found = self.tasks.get(name)
         return found if found is not None and found.epoch == epoch else None
+
+    def led(self, name: TaskName, epoch: StoreEpoch, leader: LeaderEpoch) -> StoredTask | None:
+        """The task, if it is of this epoch and has not heard of a later leader; now of this one."""
+        found = self.task(name, epoch)
+        if found is None or found.leader > leader:
+            return None
+        found.leader = leader
+        return found
 
 
 def entry_size(entry: Entry) -> int:
@@ -222,10 +267,11 @@ def refused_merge(found: StoredTask, owner_epoch: AssignmentEpoch, entry: Entry)
 
 
 def _fits_version(found: StoredTask, version: int, part: Range) -> bool:
-    bound = found.bounds.get(part.lane, 0)
-    if version == found.version:
-        return part.first >= bound
-    return version < found.version and part.next <= bound
+    """Whether all of a range lies between where its version and the next one begin."""
+    if version not in found.bounds or part.first < found.bounds[version].get(part.lane, 0):
+        return False
+    newer = next((each for each in found.bounds if each > version), None)
+    return newer is None or part.next <= found.bounds[newer].get(part.lane, 0)
 
 
 def write(found: StoredTask, mapped: Mapped, stored: Mapping[Bucket, Stored]) -> None:
@@ -258,4 +304,5 @@ def head_of(found: StoredTask | None, now_ms: int, run_id: str) -> Head | None:
         log_bytes=found.log_bytes(),
         ends=dict(found.ends),
         run_id=run_id,
+        leader=found.leader,
     )

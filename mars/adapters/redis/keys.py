@@ -36,7 +36,7 @@ class TaskKeys:
 
     @property
     def meta(self) -> str:
-        """Epoch, version, whether active."""
+        """Epoch, versions, whether active, the leader heard of."""
         return f"{self.prefix}:meta"
 
     @property
@@ -66,7 +66,7 @@ class TaskKeys:
 
     @property
     def bounds(self) -> str:
-        """First offsets of the current version, per lane."""
+        """First offsets of each version, per lane."""
         return f"{self.prefix}:bounds"
 
     @property

@@ -23,8 +23,10 @@ from mars.adapters.redis.wire import (
     append_arguments,
     append_outcome,
     base_entries,
+    initialise_arguments,
     log_entries,
     pairs,
+    read_begun,
     read_cleared,
     read_head,
 )
@@ -37,6 +39,7 @@ from mars.adapters.store import (
 )
 from mars.ports import (
     AppendOutcome,
+    Begun,
     Cleared,
     Clearing,
     Head,
@@ -52,6 +55,7 @@ from mars.types import (
     Bucket,
     Entry,
     Lane,
+    LeaderEpoch,
     Mapped,
     Sequence64,
     StoreEpoch,
@@ -71,7 +75,9 @@ _COMPACT = Script.load("compact")
 _PUT_BASE = Script.load("put_base")
 _INITIALISE = Script.load("initialise")
 _SET_ACTIVE = Script.load("set_active")
-_SWITCH_VERSION = Script.load("switch_version")
+_BEGIN_VERSION = Script.load("begin_version")
+_DROP = Script.load("drop")
+_HEED = Script.load("heed")
 _ADD_LANES = Script.load("add_lanes")
 _SEAL = Script.load("seal")
 _CLEAR = Script.load("clear")
@@ -126,20 +132,21 @@ class RedisPartialLog:
         return None
 
     def identity(self) -> StoreIdentity:
-        """The run id, and what the last recovery left."""
+        """The run id, and what the last recovery left.
+
+        A seal of a release whose tasks do not know where their versions begin is none.
+        """
         with translated(), self._client.pipeline(transaction=False) as pipeline:
             pipeline.info(*RUN_SECTIONS)
-            pipeline.hmget(store_key(self._namespace), "epoch", "run_id")
-            server, (epoch, run_id) = pipeline.execute()
-        return StoreIdentity(
-            run_id=run_id_of(server),
-            sealed_run_id=None if run_id is None else run_id.decode(),
-            sealed_epoch=None if epoch is None else StoreEpoch(int(epoch)),
-        )
+            pipeline.hmget(store_key(self._namespace), "epoch", "run_id", "versions")
+            server, (epoch, run_id, versions) = pipeline.execute()
+        if epoch is None or versions != epoch:
+            return StoreIdentity(run_id_of(server), None, None)
+        return StoreIdentity(run_id_of(server), run_id.decode(), StoreEpoch(int(epoch)))
 
-    def seal(self, epoch: StoreEpoch, run_id: str) -> None:
-        """Leave the sentinel; one of a later epoch stays as it is."""
-        self._done(_SEAL, [store_key(self._namespace)], [epoch, run_id])
+    def seal(self, epoch: StoreEpoch, leader: LeaderEpoch, run_id: str) -> bool:
+        """Leave the sentinel; one of a later epoch or leader stays as it is."""
+        return self._done(_SEAL, [store_key(self._namespace)], [epoch, leader, run_id])
 
     # -------------------------------------------------------------------------- the mappers
 
@@ -302,39 +309,52 @@ class RedisPartialLog:
 
     # --------------------------------------------------------------------------- the leader
 
+    def heed(self, tasks: Sequence[TaskName], epoch: StoreEpoch, leader: LeaderEpoch) -> None:
+        """Let the lives of this epoch hear of a leader; few round trips, however many they are."""
+        calls = [(_HEED, [self._keys(task).meta], (epoch, leader)) for task in tasks]
+        with translated():
+            Script.run_each(self._client, calls)
+
     def initialise(self, task: TaskName, epoch: StoreEpoch, start: TaskStart) -> bool:
         """Begin a life of the task, with the logs of all buckets empty."""
-        cuts = {
-            lane: ",".join(str(offset) for offset in sorted(offsets))
-            for lane, offsets in start.cuts.items()
-        }
-        arguments: list[Argument] = [epoch, start.version, int(start.active), self._buckets]
-        for values in (start.offsets, start.bounds, cuts, start.ends):
-            arguments += [len(values), *pairs(values)]
+        arguments = initialise_arguments(epoch, self._buckets, start)
         return self._done(_INITIALISE, self._keys(task).all(self._buckets), arguments)
 
-    def set_active(self, task: TaskName, epoch: StoreEpoch, *, active: bool) -> bool:
+    def set_active(
+        self, task: TaskName, epoch: StoreEpoch, leader: LeaderEpoch, *, active: bool
+    ) -> bool:
         """Pause or resume; a resume clears the idle leases."""
         keys = self._keys(task)
-        return self._done(_SET_ACTIVE, [keys.meta, keys.idle], [epoch, int(active)])
+        return self._done(_SET_ACTIVE, [keys.meta, keys.idle], [epoch, leader, int(active)])
 
-    def switch_version(
-        self, task: TaskName, epoch: StoreEpoch, version: int, bounds: Mapping[Lane, int]
-    ) -> bool:
-        """Make `version` the current one; also False if a newer one is."""
+    def begin_version(
+        self,
+        task: TaskName,
+        epoch: StoreEpoch,
+        leader: LeaderEpoch,
+        run_id: str,
+        version: int,
+        *,
+        after: int,
+    ) -> Begun | None:
+        """Let a version begin where the lanes stand, and stop the task."""
         keys = self._keys(task)
-        arguments: list[Argument] = [epoch, version, *pairs(bounds)]
-        return self._done(_SWITCH_VERSION, [keys.meta, keys.idle, keys.bounds], arguments)
+        names = [keys.meta, keys.offsets, keys.marks, keys.bounds]
+        with translated():
+            arguments: list[Argument] = [epoch, leader, run_id, version, after]
+            answer = _BEGIN_VERSION.run(self._client, names, arguments)
+        return None if answer is None else read_begun(answer)
 
-    def add_lanes(self, task: TaskName, epoch: StoreEpoch, lanes: Mapping[Lane, int]) -> bool:
+    def add_lanes(
+        self, task: TaskName, epoch: StoreEpoch, leader: LeaderEpoch, lanes: Mapping[Lane, int]
+    ) -> bool:
         """Add lanes at these offsets where the task has none of that name."""
         keys = self._keys(task)
-        return self._done(_ADD_LANES, [keys.meta, keys.offsets], [epoch, *pairs(lanes)])
+        return self._done(_ADD_LANES, [keys.meta, keys.offsets], [epoch, leader, *pairs(lanes)])
 
-    def drop(self, task: TaskName) -> None:
-        """Unlink all keys of a deleted task."""
-        with translated():
-            self._client.unlink(*self._keys(task).all(self._buckets))
+    def drop(self, task: TaskName, epoch: StoreEpoch, leader: LeaderEpoch, version: int) -> bool:
+        """Unlink all keys of a deleted task, and nothing of one that bears its name since."""
+        return self._done(_DROP, self._keys(task).all(self._buckets), [epoch, leader, version])
 
     # -------------------------------------------------------------------------- the doorbell
 

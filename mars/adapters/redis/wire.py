@@ -12,16 +12,26 @@ from mars.ports import (
     AppendOutcome,
     Applied,
     Backpressure,
+    Begun,
     Cleared,
     Cut,
     Head,
     NoTask,
     Stale,
     TaskPaused,
+    TaskStart,
     WrongEpoch,
     WrongVersion,
 )
-from mars.types import AssignmentEpoch, Entry, Lane, Mapped, Sequence64, StoreEpoch
+from mars.types import (
+    AssignmentEpoch,
+    Entry,
+    Lane,
+    LeaderEpoch,
+    Mapped,
+    Sequence64,
+    StoreEpoch,
+)
 
 
 def append_arguments(
@@ -34,6 +44,24 @@ def append_arguments(
         arguments += [part.lane, part.first, part.next, mapped.marks_ms.get(part.lane, "")]
     for partial in mapped.partials:
         arguments += content_of(version, mapped.ranges, partial)
+    return arguments
+
+
+def initialise_arguments(epoch: StoreEpoch, buckets: int, start: TaskStart) -> list[Argument]:
+    """The arguments of `lua/initialise.lua`."""
+    versions = start.versions
+    bounds = {
+        f"{number}:{lane}": at for number, each in versions.items() for lane, at in each.items()
+    }
+    newest = {str(lane): at for lane, at in versions[start.version].items()}
+    cuts = {
+        lane: ",".join(str(offset) for offset in sorted(offsets))
+        for lane, offsets in start.cuts.items()
+    }
+    arguments: list[Argument] = [epoch, start.leader, ",".join(map(str, versions)), start.version]
+    arguments += [int(start.active), buckets]
+    for values in (start.offsets, bounds | newest, cuts, start.ends):
+        arguments += [len(values), *pairs(values)]
     return arguments
 
 
@@ -61,7 +89,7 @@ def append_outcome(answer: Any) -> AppendOutcome:
 
 def read_head(answer: Sequence[Any], run_id: str) -> Head:
     """What `lua/head.lua` answered, where it knew the task, in that life of the server."""
-    epoch, version, active, offsets, marks, idle, seq, now_ms, log_bytes, ends = answer
+    epoch, version, active, offsets, marks, idle, seq, now_ms, log_bytes, ends, leader = answer
     return Head(
         epoch=StoreEpoch(int(epoch)),
         version=int(version),
@@ -74,7 +102,14 @@ def read_head(answer: Sequence[Any], run_id: str) -> Head:
         log_bytes=int(log_bytes),
         ends=_lanes(ends),
         run_id=run_id,
+        leader=LeaderEpoch(int(leader)),
     )
+
+
+def read_begun(answer: Sequence[Any]) -> Begun:
+    """What `lua/begin_version.lua` answered, where it refused nothing."""
+    starts, marks = answer
+    return Begun(_lanes(starts), _lanes(marks))
 
 
 def _lanes(flat: Sequence[bytes]) -> dict[Lane, int]:
@@ -114,6 +149,8 @@ def base_entries(found: Mapping[bytes, bytes]) -> list[Entry]:
     ]
 
 
-def pairs(values: Mapping[Lane, int] | Mapping[Lane, str]) -> list[Argument]:
+def pairs(
+    values: Mapping[Lane, int] | Mapping[Lane, str] | Mapping[str, int],
+) -> list[Argument]:
     """Lane, value, lane, value ... as the scripts take them."""
     return [part for pair in values.items() for part in pair]

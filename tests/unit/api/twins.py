@@ -168,7 +168,8 @@ class TwinControl:
     def __init__(self, kafka: TwinKafka) -> None:
         self._kafka = kafka
 
-    def put_task(self, definition: TaskDefinition) -> None:
+    def put_task(self, definition: TaskDefinition, leader: LeaderEpoch | None = None) -> None:
+        del leader
         self._kafka.server.reach()
         self._kafka.definitions[definition.name] = definition
 

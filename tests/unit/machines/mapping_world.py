@@ -58,6 +58,7 @@ from mars.process.acting import feed
 from mars.types import (
     Bucket,
     Lane,
+    LeaderEpoch,
     Mapped,
     Range,
     Records,
@@ -72,6 +73,7 @@ from mars.types import (
 BUCKETS = 4
 TOPIC = Topic("flows")
 EPOCH = StoreEpoch(1)
+LEADER = LeaderEpoch(1)
 STREAM = Stream(
     StreamName("flows"),
     TOPIC,
@@ -166,8 +168,9 @@ class World:
     def add(self, task: RunnableTask, **offsets: int) -> None:
         """Register a task and initialise it in the store."""
         at = {live_lane(number): offsets.get(f"p{number}", 0) for number in self.partitions}
-        version = task.definition.begun[-1]
-        start = TaskStart(version.version, True, at, dict(version.starts or {}), {})
+        begun = task.definition.begun
+        bounds = {version.version: version.starts or {} for version in begun}
+        start = TaskStart(begun[-1].version, True, at, bounds, {})
         self.store.initialise(task.name, EPOCH, start)
         self.change(task)
 

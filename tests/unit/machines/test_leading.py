@@ -9,6 +9,7 @@ import pytest
 
 from mars.definitions import TaskDefinition, TaskState, TaskVersion
 from mars.machines.leading import Leading
+from mars.machines.leading_tasks import begin_version
 from mars.machines.leading_view import (
     AddLanes,
     BeginVersion,
@@ -24,7 +25,6 @@ from mars.machines.leading_view import (
     PublishAssignment,
     SealStore,
     SetActive,
-    SwitchVersion,
     View,
 )
 from mars.machines.steering import Loads
@@ -32,6 +32,7 @@ from mars.plan import Field, FieldType, Format, Options, Plan, Stream, Watermark
 from mars.ports import (
     Assignment,
     Assisted,
+    Begun,
     Claim,
     ControlState,
     Head,
@@ -41,6 +42,7 @@ from mars.ports import (
     Progress,
     Snapshot,
     StoreIdentity,
+    TaskStart,
 )
 from mars.types import (
     AssignmentEpoch,
@@ -617,7 +619,9 @@ def test_pausing_and_resuming_is_carried_into_the_store() -> None:
 def test_a_deleted_task_leaves_the_store() -> None:
     deleted = {TASK: task(state=TaskState.DELETED)}
 
-    assert Leading().decide(view(tasks=deleted, copied=deleted)) == [DropTask(TASK)]
+    assert Leading().decide(view(tasks=deleted, copied=deleted)) == [
+        DropTask(TASK, StoreEpoch(1), version=1)
+    ]
 
 
 def test_new_partitions_are_read_from_their_beginning() -> None:
@@ -640,45 +644,59 @@ def test_copies_of_streams_are_those_in_zookeeper() -> None:
     assert Leading().decide(look) == [CopyStream(STREAM), DropStreamCopy(gone)]
 
 
-def test_a_new_version_first_stops_the_task_then_begins_where_the_store_stands() -> None:
+def test_a_new_version_begins_in_the_store_on_the_server_that_was_looked_at() -> None:
     pending = {TASK: task(version(starts=lanes(p0=10, p1=20)), version(2))}
-    stopped = head(
-        active=False, offsets=lanes(p0=90, p1=95), marks_ms=lanes(p0=130_000, p1=121_000)
-    )
+    options = replace(PLAN.options, watermark=WatermarkScope.KEY, key_lag_ms=40_000)
+    plans = {TASK: replace(PLAN, options=options)}
+    heads = {TASK: head(run_id="run-1")}
 
-    stop = Leading().decide(view(tasks=pending, copied=pending))
-    begin = Leading().decide(view(tasks=pending, copied=pending, heads={TASK: stopped}))
+    decided = Leading().decide(view(tasks=pending, copied=pending, heads=heads, plans=plans))
 
-    assert stop == [SetActive(TASK, StoreEpoch(1), active=False)]
-    (decision,) = begin
+    assert decided == [BeginVersion(TASK, StoreEpoch(1), "run-1", 2, after=1, behind_ms=41_000)]
+
+
+def test_a_version_that_has_begun_in_the_store_alone_begins_once_more() -> None:
+    """The leader that let it begin did not come to write the definition."""
+    pending = {TASK: task(version(starts=lanes(p0=10, p1=20)), version(2))}
+    known = KnownProgress().with_records([progress(0, lanes(p0=95, p1=95), lanes(p0=95, p1=95))])
+    heads = {TASK: head(version=2, active=False, offsets=lanes(p0=90, p1=95))}
+    look = view(tasks=pending, copied=pending, heads=heads, progress=known)
+
+    (decision,) = Leading().decide(look)
+
     assert isinstance(decision, BeginVersion)
-    old, new = decision.definition.versions
+    assert (decision.version, decision.after) == (2, 1)
+
+
+def test_a_version_begins_where_the_store_says_and_cuts_the_windows_there() -> None:
+    pending = task(version(starts=lanes(p0=10, p1=20)), version(2))
+    begun = Begun(lanes(p0=90, p1=95), lanes(p0=130_000, p1=121_000))
+
+    old, new = begin_version(pending, begun, 1_000).versions
+
     assert new.starts == lanes(p0=90, p1=95)
     assert new.complete_from_ms == 130_001
     assert old.complete_until_ms == 120_000
 
 
-def test_a_window_whose_keys_may_lag_behind_is_cut_by_a_new_version() -> None:
-    pending = {TASK: task(version(starts=lanes(p0=10, p1=20)), version(2))}
-    stopped = head(
-        active=False, offsets=lanes(p0=90, p1=95), marks_ms=lanes(p0=130_000, p1=121_000)
-    )
-    by_key = replace(PLAN.options, watermark=WatermarkScope.KEY, key_lag_ms=40_000)
-    plans = {TASK: replace(PLAN, options=by_key)}
+def test_a_version_that_has_begun_is_set_going_in_the_store() -> None:
+    begun = {TASK: task(version(starts=lanes(p0=10, p1=20)), version(2, lanes(p0=90, p1=95)))}
+    heads = {TASK: head(version=2, active=False)}
 
-    look = view(tasks=pending, copied=pending, heads={TASK: stopped}, plans=plans)
-    (decision,) = Leading().decide(look)
+    decisions = Leading().decide(view(tasks=begun, copied=begun, heads=heads))
 
-    assert isinstance(decision, BeginVersion)
-    assert decision.definition.versions[0].complete_until_ms == 80_000
+    assert decisions == [SetActive(TASK, StoreEpoch(1), active=True)]
 
 
-def test_the_store_is_told_of_a_version_that_has_begun() -> None:
+def test_a_store_that_does_not_know_of_a_version_that_has_begun_is_lost() -> None:
+    """It begins there first, so the store went back, or an older release let it begin."""
     begun = {TASK: task(version(starts=lanes(p0=10, p1=20)), version(2, lanes(p0=90, p1=95)))}
 
-    decisions = Leading().decide(view(tasks=begun, copied=begun, heads={TASK: head(active=False)}))
+    (decision,) = Leading().decide(view(tasks=begun, copied=begun, heads={TASK: head()}))
 
-    assert decisions == [SwitchVersion(TASK, StoreEpoch(1), 2, lanes(p0=90, p1=95))]
+    assert isinstance(decision, PublishAssignment)
+    assert decision.assignment.store_epoch == 2
+    assert "where the newest version of by_sip begins" in decision.reason
 
 
 def test_an_older_version_that_is_done_does_not_hold_the_offsets_back() -> None:
@@ -699,7 +717,8 @@ def test_an_older_version_that_is_done_does_not_hold_the_offsets_back() -> None:
     assert isinstance(decisions[0], InitialiseTask)
     assert decisions[0].start.offsets == lanes(p0=140, p1=160)
     assert decisions[0].start.version == 2
-    assert decisions[0].start.bounds == lanes(p0=90, p1=95)
+    assert decisions[0].start.bounds == {1: lanes(p0=10, p1=20), 2: lanes(p0=90, p1=95)}
+    assert decisions[0].start.leader == 1
 
 
 def test_an_older_version_with_open_rows_is_read_again_from_where_it_needs_them() -> None:
@@ -716,6 +735,59 @@ def test_an_older_version_with_open_rows_is_read_again_from_where_it_needs_them(
     assert isinstance(decisions[0], InitialiseTask)
     assert decisions[0].start.offsets == lanes(p0=80, p1=95)
     assert decisions[0].start.cuts[Lane("0")] == (90, 95)
+
+
+def test_an_older_version_with_nothing_open_is_read_again_up_to_where_it_ends() -> None:
+    """No bucket has committed its last rows: they are neither open nor emitted, but not read."""
+    start = started_with_two_versions(
+        *(progress(b, lanes(p0=70, p1=95), lanes(p0=70, p1=95)) for b in range(BUCKETS))
+    )
+
+    assert start.offsets == lanes(p0=70, p1=95)
+    assert start.cuts == {Lane("0"): (90,), Lane("1"): ()}
+
+
+def test_an_older_version_that_owes_revisions_is_read_again_with_their_rows() -> None:
+    done = progress(0, lanes(p0=90, p1=95), lanes(p0=90, p1=95))
+    owing = replace(progress(1, lanes(p0=90, p1=95), lanes(p0=40, p1=60)), owed=(60_000,))
+
+    assert started_with_two_versions(done, owing).offsets == lanes(p0=40, p1=60)
+    assert started_with_two_versions(done, replace(owing, owed=())).offsets == lanes(p0=90, p1=95)
+
+
+def test_no_batch_may_straddle_where_a_version_begins() -> None:
+    """Both versions are accounted beyond that by now, the older one with rows that are open."""
+    merged = lanes(p0=150, p1=160)
+    records = [
+        *(progress(b, merged, lanes(p0=80, p1=95), counted=3) for b in range(BUCKETS)),
+        *(progress(b, merged, merged, number=2) for b in range(BUCKETS)),
+    ]
+
+    assert started_with_two_versions(*records).cuts == {Lane("0"): (90, 150), Lane("1"): (160,)}
+
+
+def test_lanes_that_only_records_know_are_read_while_the_topic_cannot_be_described() -> None:
+    """Partition 2 was added after the only version began; who leads now has not been told of it."""
+    leading, look = recovering()
+    merged = {**lanes(p0=50, p1=70), Lane("2"): 8}
+    records = [progress(b, merged, {**merged, Lane("2"): 5}) for b in range(BUCKETS)]
+    known = KnownProgress().with_records([*records, *claims(2, 2)])
+
+    initialise, _seal = leading.decide(replace(look, progress=known, partitions={}))
+
+    assert isinstance(initialise, InitialiseTask)
+    assert initialise.start.offsets == {**lanes(p0=50, p1=70), Lane("2"): 5}
+    assert initialise.start.cuts[Lane("2")] == (8,)
+
+
+def started_with_two_versions(*records: Progress) -> TaskStart:
+    """How a task whose second version began at 90 and 95 goes on, given what the first one has."""
+    leading, look = recovering()
+    both = {TASK: task(version(starts=lanes(p0=10, p1=20)), version(2, lanes(p0=90, p1=95)))}
+    known = KnownProgress().with_records([*records, *claims(2, 2)])
+    initialise = leading.decide(replace(look, tasks=both, copied=both, progress=known))[0]
+    assert isinstance(initialise, InitialiseTask)
+    return initialise.start
 
 
 def test_a_task_whose_topic_was_deleted_and_made_again_fails_and_says_what_to_do() -> None:

@@ -13,15 +13,15 @@ import pytest
 
 from mars.definitions import Backfill, FileHistory, HistoryFile, LaneSpan, TaskDefinition
 from mars.machines.leading import Leading
+from mars.machines.leading_tasks import begin_version
 from mars.machines.leading_view import (
     AddLanes,
     BeginVersion,
     InitialiseTask,
     KnownProgress,
     SetActive,
-    SwitchVersion,
 )
-from mars.ports import Head, StoreIdentity
+from mars.ports import Begun, Head, StoreIdentity
 from mars.types import Lane, StoreEpoch, Topic, backfill_lane, file_lane, live_lane
 from tests.unit.machines.test_leading import (
     TASK,
@@ -64,10 +64,9 @@ def begin_second(
 ) -> TaskDefinition:
     """The definition in which the second version has begun at these offsets."""
     definition = with_history(2, *backfills)
-    stopped = head(active=False, offsets=offsets, marks_ms=marks_ms, ends=definition.ends)
-    (decision,) = decide(definition, stopped)
+    (decision,) = decide(definition, head(offsets=offsets, ends=definition.ends))
     assert isinstance(decision, BeginVersion)
-    return decision.definition
+    return begin_version(definition, Begun(offsets, marks_ms), decision.behind_ms)
 
 
 # -------------------------------------------------------------------------------------- begins
@@ -153,9 +152,6 @@ def test_a_version_may_begin_in_the_middle_of_the_history() -> None:
     assert new.starts == offsets
     assert new.complete_from_ms == 910_001
     assert old.complete_until_ms == 99_000
-    switched = replace(with_history(), versions=(old, new))
-    found = head(active=False, offsets=offsets, ends=ENDS)
-    assert decide(switched, found) == [SwitchVersion(TASK, StoreEpoch(1), 2, offsets)]
 
 
 def test_history_that_is_finished_does_not_make_an_old_versions_windows_incomplete() -> None:

@@ -49,21 +49,18 @@ def test_after_a_recovery_the_version_before_is_first_read_up_to_where_it_was() 
 def test_a_version_begins_once_everything_accounted_has_been_read_again() -> None:
     offsets = lanes(p0=52, p1=70)
 
-    stop = Leading().decide(look(active=True, offsets=offsets))  # type: ignore[arg-type]
-    (begin,) = Leading().decide(look(active=False, offsets=offsets))  # type: ignore[arg-type]
-
-    assert stop == [SetActive(TASK, StoreEpoch(1), active=False)]
-    assert isinstance(begin, BeginVersion)
-    assert begin.definition.current.starts == offsets
+    for active in (True, False):
+        (begin,) = Leading().decide(look(active=active, offsets=offsets))  # type: ignore[arg-type]
+        assert isinstance(begin, BeginVersion)
+        assert (begin.version, begin.after) == (2, 1)
 
 
 def test_a_version_does_not_begin_before_the_one_before_it_though_nothing_is_accounted() -> None:
     tasks = {
         TASK: task(version(starts=lanes(p0=0, p1=0)), version(2, lanes(p0=9, p1=9)), version(3))
     }
-    lost = view(
-        tasks=tasks, copied=tasks, heads={TASK: head(active=False, offsets=lanes(p0=0, p1=0))}
-    )
+    behind = head(version=2, active=False, offsets=lanes(p0=0, p1=0))
+    lost = view(tasks=tasks, copied=tasks, heads={TASK: behind})
 
     assert Leading().decide(lost) == [SetActive(TASK, StoreEpoch(1), active=True)]
 
@@ -82,7 +79,7 @@ def test_what_the_store_holds_of_a_deleted_task_does_not_become_that_of_the_next
     drop = leading.decide(view(tasks=again, copied=again))
     (initialise,) = leading.decide(view(tasks=again, copied=again, heads={TASK: None}))
 
-    assert drop == [DropTask(TASK)]
+    assert drop == [DropTask(TASK, StoreEpoch(1), version=1)]
     assert isinstance(initialise, InitialiseTask)
     assert initialise.start.offsets == lanes(p0=0, p1=0)
 

@@ -14,7 +14,15 @@ from mars.machines.drafting import DRAFT_MS
 from mars.machines.mapping_events import CATCH_UP, LIVE, EndConfirmed, RenewIdle
 from mars.ports import IdleLease
 from mars.types import Lane, TaskName
-from tests.unit.machines.mapping_world import EPOCH, TOPIC, World, make_task, make_version, row
+from tests.unit.machines.mapping_world import (
+    EPOCH,
+    LEADER,
+    TOPIC,
+    World,
+    make_task,
+    make_version,
+    row,
+)
 
 P0 = Lane("0")
 
@@ -40,7 +48,7 @@ def test_every_row_is_in_the_log_once_when_two_partitions_are_read_to_their_end(
 def test_lanes_of_backfills_are_left_to_others() -> None:
     here = world()
     here.add(make_task("a"), p0=400)
-    here.store.add_lanes(TaskName("a"), EPOCH, {Lane("0@b1"): 0, Lane("f@b2"): 0})
+    here.store.add_lanes(TaskName("a"), EPOCH, LEADER, {Lane("0@b1"): 0, Lane("f@b2"): 0})
     here.assign(0)
 
     here.run()
@@ -139,13 +147,13 @@ def test_rows_of_a_paused_task_wait_and_come_after_it_is_resumed() -> None:
     here.add(make_task("b"))
     here.assign(0)
     here.run(rounds=2)
-    here.store.set_active(TaskName("a"), EPOCH, active=False)
+    here.store.set_active(TaskName("a"), EPOCH, LEADER, active=False)
     here.change(make_task("a", state=TaskState.PAUSED))
     here.run()
     assert here.offsets("a")[P0] < 1_000
     assert here.counts("b") == here.expected()
 
-    here.store.set_active(TaskName("a"), EPOCH, active=True)
+    here.store.set_active(TaskName("a"), EPOCH, LEADER, active=True)
     here.change(make_task("a"))
     here.run()
 
@@ -157,12 +165,12 @@ def test_while_every_task_is_paused_the_partition_is_paused_and_nothing_is_lost(
     here.add(make_task("a"))
     here.assign(0)
     here.run(rounds=2)
-    here.store.set_active(TaskName("a"), EPOCH, active=False)
+    here.store.set_active(TaskName("a"), EPOCH, LEADER, active=False)
     here.run(rounds=15)
     assert (LIVE, 0) in here.paused
     assert here.machine.standing == {(LIVE, TOPIC, 0): False}
 
-    here.store.set_active(TaskName("a"), EPOCH, active=True)
+    here.store.set_active(TaskName("a"), EPOCH, LEADER, active=True)
     here.run()
 
     assert here.counts("a") == here.expected()

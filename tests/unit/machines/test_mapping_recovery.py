@@ -13,6 +13,7 @@ from mars.types import Bucket, Lane, Reason, Sequence64, StoreEpoch, TaskName
 from tests.unit.machines.mapping_world import (
     BUCKETS,
     EPOCH,
+    LEADER,
     TOPIC,
     World,
     make_plan,
@@ -68,7 +69,11 @@ def test_a_batch_that_was_refused_is_mapped_anew_for_the_version_that_has_begun_
 
     shorter = replace(make_plan("a", 2), window=WindowShape(30_000, 30_000))
     both = make_task("a", make_version(1, {}), make_version(2, {P0: start}))
-    here.store.switch_version(A, EPOCH, 2, {P0: start})
+    run_id = here.store.identity().run_id
+    begun = here.store.begin_version(A, EPOCH, LEADER, run_id, 2, after=1)
+    assert begun is not None
+    assert begun.starts[P0] == start
+    here.store.set_active(A, EPOCH, LEADER, active=True)
     here.change(replace(both, plans={**both.plans, 2: shorter}))
     here.store._store.budget = 10**9
     here.run()

@@ -54,8 +54,9 @@ class SparkWorld:
     def add(self, task: RunnableTask, start: TaskStart | None = None, **offsets: int) -> None:
         """Register a task and initialise it in the store."""
         at = {live_lane(number): offsets.get(f"p{number}", 0) for number in self.partitions}
-        version = task.definition.begun[-1]
-        usual = TaskStart(version.version, True, at, dict(version.starts or {}), {})
+        begun = task.definition.begun
+        bounds = {version.version: version.starts or {} for version in begun}
+        usual = TaskStart(begun[-1].version, True, at, bounds, {})
         self.store.initialise(task.name, EPOCH, start or usual)
         self.registry.create_task(task.definition)
         self.tasks[task.name] = task

@@ -15,7 +15,15 @@ from mars.plan import Plan
 from mars.ports import TaskStart
 from mars.process.tracking import Outbox
 from mars.types import Mapped, Range, Reason, StoreEpoch, TaskName, live_lane
-from tests.unit.machines.mapping_world import BUCKETS, EPOCH, TOPIC, make_task, make_version, row
+from tests.unit.machines.mapping_world import (
+    BUCKETS,
+    EPOCH,
+    LEADER,
+    TOPIC,
+    make_task,
+    make_version,
+    row,
+)
 from tests.unit.on_spark.spark_world import Batches, SparkWorld
 
 P0 = live_lane(0)
@@ -79,7 +87,7 @@ def test_the_same_round_taken_twice_adds_nothing() -> None:
 def test_a_version_is_mapped_up_to_its_end_and_the_next_one_from_there() -> None:
     world = SparkWorld({0: rows(90)})
     task = make_task("a", make_version(1, {}), make_version(2, {P0: 40}))
-    world.add(task, TaskStart(2, True, {P0: 0}, {P0: 40}, {P0: (40,)}))
+    world.add(task, TaskStart(2, True, {P0: 0}, {1: {}, 2: {P0: 40}}, {P0: (40,)}))
 
     world.round()
     assert world.world.offsets("a") == {P0: 40}
@@ -147,7 +155,7 @@ def test_a_paused_task_is_told_of_and_left_alone() -> None:
     world = SparkWorld({0: rows(40)})
     world.add(make_task("a"))
     outcomes = [outcome for work in world.plan() for outcome in world.run(work)]
-    world.store.set_active(TaskName("a"), EPOCH, active=False)
+    world.store.set_active(TaskName("a"), EPOCH, LEADER, active=False)
 
     world.take(outcomes)
 

@@ -1,15 +1,18 @@
 #!lua
--- append, version 3: take a batch of a task, or say why not (M3). All checks come before the first
+-- append, version 4: take a batch of a task, or say why not (M3). All checks come before the first
 -- write, so a refused batch changes nothing.
 --
 -- KEYS
---   1 meta      hash: epoch, version, active (1 or 0), buckets
+--   1 meta      hash: epoch, version (the newest), versions (all, ascending, joined by commas), active
+--               (1 or 0), buckets, leader (the highest leader epoch heard of, see heed.lua)
 --   2 offsets   hash: lane -> next offset that the task has not yet seen
 --   3 marks     hash: lane -> highest usable event time, ms
 --   4 idle      hash: lane -> end of its idle lease, ms of this server's clock
 --   5 seq       counter: number of the last entry
 --   6 bytes     counter: size of all entries and bases of the task
---   7 bounds    hash: lane -> first offset of the current version; absent means 0
+--   7 bounds    hash: <version>:<lane> -> first offset of that version; absent means 0. A version ends
+--               where the next one begins. Besides, lane -> that of the newest one, which is all that
+--               an older release looks at
 --   8 cuts      hash: lane -> offsets that no batch may straddle, ascending, joined by commas
 --   9 ends      hash: lane of a backfill -> offset at which it is finished
 --   10 bell     sharded channel: rung after each entry
@@ -43,8 +46,11 @@ for key = LOGS_AT, #KEYS, 2 do
   added = added + size
 end
 
-local meta = redis.call('HMGET', KEYS[1], 'epoch', 'version', 'active')
-if not meta[1] then return { 'NO_TASK' } end
+-- A task that an older release has begun, or has given a version, does not know where its versions
+-- begin. It is none until the leader has begun it anew, who takes such a store for lost.
+local meta = redis.call('HMGET', KEYS[1], 'epoch', 'versions', 'active', 'version')
+local newest = meta[2] and string.match(meta[2], '%d+$')
+if not meta[1] or newest ~= meta[4] then return { 'NO_TASK' } end
 if meta[1] ~= ARGV[1] then return { 'WRONG_EPOCH', meta[1] } end
 if meta[3] ~= '1' then return { 'PAUSED' } end
 
@@ -53,15 +59,24 @@ for _, range in ipairs(ranges) do
   if current ~= range.first then return { 'STALE', range.lane, current } end
 end
 
+-- The batch's version, and the one after it. A version that the task does not have holds no offsets.
+local known, newer = false, nil
+for version in string.gmatch(meta[2], '%d+') do
+  if known and not newer then newer = version end
+  known = known or version == ARGV[2]
+end
+
+local function begins(version, range)
+  return tonumber(redis.call('HGET', KEYS[7], version .. ':' .. range.lane) or 0)
+end
+
 local function fits_version(range)
-  local bound = tonumber(redis.call('HGET', KEYS[7], range.lane) or 0)
-  local version, current = tonumber(ARGV[2]), tonumber(meta[2])
-  if version == current then return tonumber(range.first) >= bound end
-  return version < current and tonumber(range.next) <= bound
+  if not known or tonumber(range.first) < begins(ARGV[2], range) then return false end
+  return not newer or tonumber(range.next) <= begins(newer, range)
 end
 
 for _, range in ipairs(ranges) do
-  if not fits_version(range) then return { 'WRONG_VERSION', meta[2] } end
+  if not fits_version(range) then return { 'WRONG_VERSION', newest } end
 end
 
 -- The end of a lane is a cut that nothing goes beyond, not even a range that begins there.

@@ -1,13 +1,13 @@
 #!lua flags=no-writes
--- head, version 5: one consistent look at a task.
+-- head, version 6: one consistent look at a task.
 --
 -- KEYS   1 meta   2 offsets   3 marks   4 idle   5 seq   6 bytes   7 ends (see append.lua)
 -- ARGV   none
 -- Answers   nil where there is no such task, else
 --   epoch, version, active (1 or 0), [lane, offset ...], [lane, mark ...], [leased lane ...],
---   seq, this server's clock in ms, bytes, [lane, end ...]
+--   seq, this server's clock in ms, bytes, [lane, end ...], leader epoch
 
-local meta = redis.call('HMGET', KEYS[1], 'epoch', 'version', 'active')
+local meta = redis.call('HMGET', KEYS[1], 'epoch', 'version', 'active', 'leader', 'versions')
 if not meta[1] then return false end
 
 local now = redis.call('TIME')
@@ -18,7 +18,7 @@ for i = 1, #leases, 2 do
 end
 return {
   meta[1],
-  meta[2],
+  meta[5] and string.match(meta[5], '%d+$') or meta[2],
   meta[3],
   redis.call('HGETALL', KEYS[2]),
   redis.call('HGETALL', KEYS[3]),
@@ -27,4 +27,5 @@ return {
   string.format('%.0f', now_ms),
   redis.call('GET', KEYS[6]) or '0',
   redis.call('HGETALL', KEYS[7]),
+  meta[4] or '0',
 }

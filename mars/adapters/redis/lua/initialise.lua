@@ -1,20 +1,21 @@
 #!lua flags=allow-oom
--- initialise, version 2: begin a life of a task: unlink all that there is of it, set it anew.
+-- initialise, version 3: begin a life of a task: unlink all that there is of it, set it anew.
 --
 -- KEYS   1 meta   2 offsets   3 bounds   4 cuts   5 ends (see append.lua)
 --        6 ... every other key of the task
--- ARGV   1 store epoch   2 version   3 active (1 or 0)   4 number of buckets
+-- ARGV   1 store epoch   2 leader epoch   3 versions, ascending, joined by commas   4 the last one of
+--        them   5 active (1 or 0)   6 number of buckets
 --        then four lists, each as its length followed by that many pairs:
---        lane, offset | lane, bound | lane, cuts joined by commas | lane, end
+--        lane, offset | field of bounds, offset | lane, cuts joined by commas | lane, end
 -- Answers   1 done | 0 refused: the task is of this epoch or of a later one
 
 local epoch = redis.call('HGET', KEYS[1], 'epoch')
 if epoch and tonumber(epoch) >= tonumber(ARGV[1]) then return 0 end
 
 for _, key in ipairs(KEYS) do redis.call('UNLINK', key) end
-redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'version', ARGV[2], 'active', ARGV[3])
-redis.call('HSET', KEYS[1], 'buckets', ARGV[4])
-local at = 5
+redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'leader', ARGV[2], 'versions', ARGV[3])
+redis.call('HSET', KEYS[1], 'version', ARGV[4], 'active', ARGV[5], 'buckets', ARGV[6])
+local at = 7
 for key = 2, 5 do
   local length = tonumber(ARGV[at])
   for i = 1, length do
