@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mars.adapters.kafka.wire import decode_progress
 from mars.codec.result_headers import decode_ranges
 from mars.ports import Claim, Ledger, Progress
-from mars.types import Bucket, Range, StoreEpoch, TaskName, Topic, lane_partition, live_lane
+from mars.types import Bucket, StoreEpoch, TaskName, Topic, lane_partition, live_lane
 from tests.simulation.cluster import BUCKETS, Servers
+from tests.simulation.gone import Emitted, GoneRows
+from tests.simulation.lateness import Lateness
 from tests.simulation.rows import (
     LAST_MS,
     OTHERS,
@@ -28,18 +30,6 @@ from tests.simulation.users import Users
 from tests.support.progress import GROWING
 
 
-@dataclass(frozen=True, slots=True)
-class Emitted:
-    """One result row."""
-
-    place: Place
-    revision: int
-    bucket: int
-    emit: int
-    value: Values
-    ranges: tuple[Range, ...]
-
-
 @dataclass(slots=True)
 class _Read:
     """What was read of a bucket's progress, below a stable end: it does not change any more."""
@@ -52,6 +42,7 @@ class Checks:
     """What must hold at the end of a run, and whether it has come to its end.
 
     `late`: whether rows may be late. `apart`: whether the groups of a window close apart.
+    `lateness`: which rows may be late. `gone`: whether Kafka has deleted rows.
     """
 
     def __init__(
@@ -62,8 +53,12 @@ class Checks:
         *,
         late: bool = False,
         apart: bool = False,
+        lateness: Lateness | None = None,
+        gone: bool = False,
     ) -> None:
-        self._late = late
+        self._late = late or lateness is not None
+        self._lateness = lateness
+        self._gone = gone
         self._apart = apart
         self._servers = servers
         self._users = users
@@ -152,6 +147,14 @@ class Checks:
         if lossy:
             self._no_more_than_there_is()
             return
+        if self._gone:
+            GoneRows(self._servers, self._written, self._spans).check(
+                list(self._emitted()), self._ledgers
+            )
+            for bucket in range(BUCKETS):
+                self._progress(Bucket(bucket))
+            assert not self._servers.watch.problems, self._servers.watch.problems[:5]
+            return
         if self._late:
             self._results_less_late_rows()
         else:
@@ -195,12 +198,38 @@ class Checks:
         for span, exact in self._exact:
             if not span.whole:
                 continue
+            if self._lateness is not None:
+                self._late_only_where_lanes_were_idle(span, self._lateness, found)
+                continue
             lacking = sum(each[0] - found.get(place, (0, 0))[0] for place, each in exact.items())
             late = sum(ledger.late for ledger in self._ledgers(span))
             assert lacking == late, f"I1: {span.task} v{span.version}: {lacking} lack, {late} late"
             emitted = sum(each[0] for place, each in found.items() if place in exact)
             said = sum(ledger.emitted for ledger in self._ledgers(span))
             assert emitted == said, f"I2: {span.task} v{span.version}: {emitted}, ledger {said}"
+
+    def _late_only_where_lanes_were_idle(
+        self, span: Span, lateness: Lateness, found: Mapping[Place, Values]
+    ) -> None:
+        """I1: each window that must have closed has all rows that cannot be late, and what lacks is
+        named late or still open. At the end all lanes are idle, so the last windows may close, too.
+        """
+        for place, (count, _total) in lateness.sure(span, self._written).items():
+            closed = place[2] < LAST_MS - span.query.size_ms or place in found
+            assert not closed or found.get(place, (0, 0))[0] >= count, (
+                f"I1: lacks rows that were in time: {place} {found.get(place)}, {count} in time"
+            )
+        right = self._with_last_windows(span)
+        ledgers = self._ledgers(span)
+        emitted = sum(each[0] for place, each in found.items() if place in right)
+        said = sum(ledger.emitted for ledger in ledgers)
+        assert emitted == said, f"I2: {span.task} v{span.version}: {emitted}, ledger {said}"
+        lacking = sum(count for count, _total in right.values()) - emitted
+        known = sum(ledger.late + ledger.open for ledger in ledgers)
+        assert lacking == known, f"I1: {span.task} v{span.version}: {lacking} lack, {known} known"
+
+    def _with_last_windows(self, span: Span) -> dict[Place, Values]:
+        return expected(span, self._written, LAST_MS + 2 * span.query.size_ms)
 
     def late_rows(self) -> int:
         """How many rows the ledgers call late."""
@@ -230,6 +259,9 @@ class Checks:
         return _newest_values(self._emitted()) == self._right()
 
     def _right(self) -> dict[Place, Values]:
+        if self._lateness is not None:
+            spans = [self._with_last_windows(span) for span in self._spans]
+            return {place: each for right in spans for place, each in right.items()}
         return {place: each for _span, exact in self._exact for place, each in exact.items()}
 
     def _ranges(self) -> None:
@@ -271,6 +303,7 @@ class Checks:
                         int(headers["mars-emit"]),
                         (value["n"], value["total"]),
                         decode_ranges(headers["mars-ranges"]),
+                        headers["mars-complete"] == b"1",
                     )
 
     def _records(self, bucket: Bucket) -> Sequence[Progress | Claim]:

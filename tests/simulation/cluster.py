@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from mapper.bulk.loop import BulkLoop
 from mapper.loop import MapperLoop
 from mars.adapters.memory.admin import MemoryTopicAdmin
-from mars.adapters.memory.broker import MemoryBroker
+from mars.adapters.memory.broker import MemoryBroker, Outcome
 from mars.adapters.memory.control import MemoryControlLog
 from mars.adapters.memory.coordinator import MemoryCoordinator, MemoryEnsemble
 from mars.adapters.memory.notes import Mailboxes, MemoryNoteBox
@@ -87,7 +87,7 @@ class Servers:
         self, clock: Callable[[], int], log_bytes_max: int, snapshot_every_ms: int
     ) -> None:
         self.snapshot_every_ms = snapshot_every_ms
-        self.broker = MemoryBroker(clock)
+        self.broker = CarelessBroker(clock)
         self.store = MemoryStore(clock, BUCKETS, log_bytes_max)
         self.ensemble = MemoryEnsemble()
         self.registry = MemoryRegistry()
@@ -95,6 +95,35 @@ class Servers:
         self.watch = Watch()
         self.mailboxes: Mailboxes = {}
         MemoryTopicAdmin(self.broker).ensure_internal(BUCKETS)
+
+
+class CarelessBroker(MemoryBroker):
+    """`MemoryBroker` that asks for each abort in which partitions it leaves no marker."""
+
+    lost_aborts: Callable[[], Callable[[object], bool] | None] = staticmethod(lambda: None)
+
+    def _finish(self, transactional_id: str, known: Any, outcome: Outcome) -> None:
+        if outcome is Outcome.ABORTED and known.partitions:
+            lost = self.lost_aborts()
+            if lost is not None:
+                self.lose_markers(lost)
+        super()._finish(transactional_id, known, outcome)
+
+
+class LateWatches:
+    """A process's registry, whose watches ring when the world lets them."""
+
+    def __init__(self, world: Steps, host: Host, registry: MemoryRegistry) -> None:
+        self._world = world
+        self._host = host
+        self._registry = registry
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._registry, name)
+
+    def watch_tasks(self, changed: Callable[[], None]) -> None:
+        """Ring when any task changes."""
+        self._registry.watch_tasks(lambda: self._world.ring(self._host, changed))
 
 
 class StrandPool:
@@ -202,8 +231,8 @@ class Cluster:
         coordinator = MemoryCoordinator(self._servers.ensemble, member)
         return Stepping(self._world, "zookeeper", coordinator, local)
 
-    def _registry(self) -> Stepping:
-        registry = self._servers.registry.connect()
+    def _registry(self, host: Host) -> Stepping:
+        registry = LateWatches(self._world, host, self._servers.registry.connect())
         return Stepping(self._world, "zookeeper", registry, frozenset({"watch_tasks"}))
 
     def _store(self) -> Stepping:
@@ -239,7 +268,7 @@ class Cluster:
         process = Process(Host(member), "mapper", member)
         live = process.source = SteppingSource(self._world, self._servers.broker, GROUP)
         reporter = Reporter(member, "mapper")
-        coordinator, registry = self._coordinator(member), self._registry()
+        coordinator, registry = self._coordinator(member), self._registry(process.host)
         coordinator.join(reporter.report(0, ()))
         loop = MapperLoop(
             MappingMachine(BUCKETS, rows_max=BATCH_ROWS_MAX, bytes_max=2**20, linger_ms=LINGER_MS),
@@ -269,7 +298,7 @@ class Cluster:
         member = self._member("bulk")
         process = Process(Host(member), "bulk", member)
         reporter = Reporter(member, "bulk")
-        coordinator, registry = self._coordinator(member), self._registry()
+        coordinator, registry = self._coordinator(member), self._registry(process.host)
         coordinator.join(reporter.report(0, ()))
         limits = Limits(
             BUCKETS, CATCH_UP_ROWS, JOBS_AHEAD, self._world.draw(CATCH_UP_ROWS_MIN, 100)
@@ -305,7 +334,8 @@ class Cluster:
         member = self._member("reducer")
         process = Process(Host(member), "reducer", member)
         reporter = Reporter(member, "reducer")
-        coordinator, registry, store = self._coordinator(member), self._registry(), self._store()
+        coordinator, store = self._coordinator(member), self._store()
+        registry = self._registry(process.host)
         admin = self._kafka(MemoryTopicAdmin(self._servers.broker))
         coordinator.join(reporter.report(0, ()))
         limits = OwningLimits(

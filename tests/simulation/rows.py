@@ -57,7 +57,8 @@ class Query:
     """A query, and its shape for the oracle; rows whose `v` this divides are filtered.
 
     `max_keys` is the limit on the groups of a window; over it the task folds, or fails. A task
-    with a `lateness_ms` revises windows for so long. `watermark`: whose rows close windows.
+    with a `lateness_ms` revises windows for so long. `watermark`: whose rows close windows. Lanes
+    are idle after `idle_after_ms`; 0: never.
     """
 
     sql: str
@@ -69,6 +70,7 @@ class Query:
     lateness_ms: int = 0
     delay_ms: int = DELAY_MS
     watermark: str = "partition"
+    idle_after_ms: int = 0
 
     def takes(self, value: int) -> bool:
         """Whether the filter lets a row pass."""
@@ -83,6 +85,8 @@ class Query:
     def options(self) -> Mapping[str, object]:
         """The options of a task with this query."""
         options = {**OPTIONS, "delay": f"{self.delay_ms}ms"}
+        if self.idle_after_ms:
+            return {**options, "idle_after": f"{self.idle_after_ms}ms"}
         if self.watermark != "partition":
             return {**options, "watermark": self.watermark, "key_lag": f"{KEY_LAG_MS}ms"}
         if self.lateness_ms:
@@ -256,12 +260,12 @@ def rows_of(span: Span, written: Written) -> Iterable[Row]:
                 yield row
 
 
-def expected(span: Span, written: Written) -> dict[Place, Values]:
-    """Count and sum of every group of every window that ends before the last row's."""
+def expected(span: Span, written: Written, upto_ms: int = LAST_MS) -> dict[Place, Values]:
+    """Count and sum of every group of every window that ends before `upto_ms`: the last row's."""
     found: dict[Place, Values] = {}
     query = span.query
     for row in rows_of(span, written):
-        if not row.key or not query.takes(row.value) or row.time_ms >= LAST_MS - query.size_ms:
+        if not row.key or not query.takes(row.value) or row.time_ms >= upto_ms - query.size_ms:
             continue
         newest = row.time_ms // query.slide_ms * query.slide_ms
         for start in range(newest, newest - query.size_ms, -query.slide_ms):

@@ -21,6 +21,7 @@ from mars.ports import (
     Transaction,
 )
 from mars.types import Bucket, Mapped
+from tests.simulation.strands import Host
 from tests.simulation.weather import Fate
 
 Item = TypeVar("Item")
@@ -39,7 +40,10 @@ class Steps(Protocol):
         """Let the others go on; then, what becomes of this call."""
 
     def down(self, service: str) -> bool:
-        """Whether a server is away."""
+        """Whether a server is away, for the process that runs."""
+
+    def ring(self, host: Host, changed: Callable[[], None]) -> None:
+        """A watch of a process's connection with ZooKeeper is due."""
 
     def crash(self) -> Crash | None:
         """Where the next transaction breaks off."""
@@ -123,6 +127,8 @@ class SteppingSource(MemorySource):
 
     def confirm_end(self, topic: str, partition: int, offset: int) -> bool:
         self._world.step("kafka.confirm_end", lossy=False)
+        if self._world.down("kafka"):
+            raise Unavailable("kafka", "simulated: the end was not confirmed")
         return super().confirm_end(topic, partition, offset)
 
 

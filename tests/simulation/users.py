@@ -50,6 +50,10 @@ LATENESSES_MS = (DISORDER_MS, 12_000, 40_000)
 """For how long."""
 
 
+COPIES_LATE_MS = (100, 3_000)
+"""How long the API stands still before it copies a definition."""
+
+
 class Keys(StrEnum):
     """Which keys the rows of a run have, and by whose rows its tasks close windows."""
 
@@ -77,6 +81,7 @@ class Limits:
     lateness_ms: int
     windows_at_once: int
     keys: Keys = Keys.ANY
+    idle_after_ms: int = 0
 
     @classmethod
     def draw(cls, seed: int, *, revising: bool = True, keys: Keys = Keys.ANY) -> Limits:
@@ -96,9 +101,9 @@ class Limits:
         return cls(max_keys, overfull, chance.choice(LATENESSES_MS), at_once)
 
     @classmethod
-    def none(cls) -> Limits:
-        """Tasks without any: none folds, fails or revises."""
-        return cls(None, False, 0, WINDOWS_AT_ONCE)
+    def none(cls, idle_after_ms: int = 0) -> Limits:
+        """Tasks without any: none folds, fails or revises. 0: no lane is ever idle."""
+        return cls(None, False, 0, WINDOWS_AT_ONCE, idle_after_ms=idle_after_ms)
 
     @property
     def disorder_ms(self) -> int:
@@ -115,8 +120,14 @@ class Users:
         scheduler: Scheduler,
         note: Callable[[str], None],
         limits: Limits,
+        *,
+        apart: random.Random,
+        copies_late: float,
     ) -> None:
         self._limits = limits
+        self._apart = apart
+        self._copies_late = copies_late
+        self._uncopied: list[TaskDefinition] = []
         self._servers = servers
         self._scheduler = scheduler
         self._note = note
@@ -213,7 +224,7 @@ class Users:
         if found is None:
             self._note(f"USER creates {name} at {dict(starts)}")
             assert registry.create_task(task)
-            self._servers.control.put_task(task)
+            self._copy(task)
         else:
             self._write(task)
 
@@ -222,6 +233,9 @@ class Users:
         that some versions are in one bucket and some in all.
         """
         query = replace(query, delay_ms=self._limits.disorder_ms)
+        if self._limits.idle_after_ms:
+            known = TUMBLING if query.slide_ms != query.size_ms else query
+            return replace(known, idle_after_ms=self._limits.idle_after_ms)
         if self._limits.keys is not Keys.ANY:
             by_bucket = self._limits.keys is Keys.STRAY and version % 3 == 0
             known = TUMBLING if query.slide_ms != query.size_ms else query
@@ -262,7 +276,28 @@ class Users:
         if task.state is TaskState.DELETED:
             self._servers.control.put_task(task)
         assert self._servers.registry.replace_task(task, found[1])
-        put_copy(self._servers.control, task)
+        self._copy(task)
+
+    def _copy(self, task: TaskDefinition) -> None:
+        """To mars.control; perhaps the API stands still before it does that."""
+        self._uncopied.append(task)
+        if self._copies_late and self._apart.random() < self._copies_late:
+            late_ms = self._apart.randint(*COPIES_LATE_MS)
+            self._scheduler.after(late_ms, lambda: self._copied(task))
+        else:
+            self._copied(task)
+
+    def _copied(self, task: TaskDefinition) -> None:
+        if any(each is task for each in self._uncopied):
+            self._uncopied = [each for each in self._uncopied if each is not task]
+            put_copy(self._servers.control, task)
+
+    def copy_all(self) -> None:
+        """ZooKeeper is about to lose everything: what was not copied yet was never answered, and
+        nobody would know whether it counts.
+        """
+        for task in list(self._uncopied):
+            self._copied(task)
 
     # --------------------------------------------------------------------------- what is there
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from mars.adapters.memory.partial_log import MemoryPartialLog
 from mars.adapters.memory.store import MemoryStore
-from mars.ports import AppendOutcome, Applied, TaskStart
+from mars.adapters.store import IDLE_LEASE_MS
+from mars.ports import AppendOutcome, Applied, IdleLease, TaskStart
 from mars.types import (
     AssignmentEpoch,
     Bucket,
@@ -23,6 +24,19 @@ Life = tuple[TaskName, StoreEpoch, int]
 """Task, store epoch, and how many times it was begun in that epoch."""
 
 
+@dataclass(frozen=True, slots=True)
+class Leased:
+    """A lane of a task is idle up to `end_ms`, where the task's next offsets are these.
+
+    `alone`: no other lane of it tells the time meanwhile.
+    """
+
+    lane: Lane
+    end_ms: int
+    offsets: Mapping[Lane, int]
+    alone: bool
+
+
 @dataclass
 class Watch:
     """I4 and I5 as they happen: one for all connections."""
@@ -34,6 +48,7 @@ class Watch:
     applied: int = 0
     refused: int = 0
     merged: int = 0
+    leases: dict[TaskName, list[Leased]] = field(default_factory=dict)
 
     def initialised(self, task: TaskName, epoch: StoreEpoch, offsets: Mapping[Lane, int]) -> None:
         """A life of a task begins at these offsets."""
@@ -70,6 +85,18 @@ class WatchedLog(MemoryPartialLog):
         else:
             self._unchanged(before, f"append of {task}: {outcome}")
         return outcome
+
+    def renew_idle(self, leases: Sequence[IdleLease]) -> list[bool]:
+        done = super().renew_idle(leases)
+        now_ms = self._store.clock()
+        for lease, given in zip(leases, done, strict=True):
+            if given:
+                found = self._store.tasks[lease.task]
+                aside = found.idle(now_ms) | found.finished()
+                alone = found.offsets.keys() <= aside
+                leased = Leased(lease.lane, now_ms + IDLE_LEASE_MS, dict(found.offsets), alone)
+                self._watch.leases.setdefault(lease.task, []).append(leased)
+        return done
 
     def initialise(self, task: TaskName, epoch: StoreEpoch, start: TaskStart) -> bool:
         before = self.dump()

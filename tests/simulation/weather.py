@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from enum import Enum
 
 
@@ -35,6 +36,23 @@ TOUCHY_TIMES = 10
 FAILOVER_SHARE = 0.3
 """How many runs have fail-overs of the store."""
 
+RARE_SHARE = 0.12
+"""How many runs have any one of the mishaps that come by themselves or in a front."""
+
+FRONT_SHARE = 0.5
+"""How many runs have a front."""
+
+Shares = Mapping[str, float]
+
+FRONTS: tuple[Shares, ...] = (
+    {"user_ms": 400, "deaf_ms": 1_500, "watches_late": 0.3, "flush_ms": 2_500, "group_ms": 900},
+    {"user_ms": 300, "held": 0.2, "session_ms": 2_500},
+    {"user_ms": 300, "held": 0.2, "flush_ms": 3_000, "kill_ms": 3_000},
+    {"markers_lost": 0.2, "aborts_lost": 0.5, "kill_ms": 2_500, "commit_lost": 0.1},
+)
+"""Mishaps that are worse together: processes that are behind while tasks change and the store is
+lost; leaders that stand still while others lead; markers that are lost again and again."""
+
 
 @dataclass(frozen=True, slots=True)
 class Weather:
@@ -61,7 +79,7 @@ class Weather:
     """Reducers are asked to stop: only where a test wants it, so that seeds stay what they were."""
 
     markers_lost: float = 0.0
-    """Transactions that Kafka does not end in about half of their partitions; the same."""
+    """Commits that Kafka does not write into about half of their partitions."""
     vanish_ms: int = 0
     """Entries vanish from logs: never drawn, because a store is trusted in this."""
     vanish_noted: bool = False
@@ -70,15 +88,36 @@ class Weather:
     """A second server takes the store's place, with what it held when it last followed."""
     commit_twice: float = 0.0
     """Commits that arrive once more, later; where transactions share a producer, in the next."""
+    aborts_lost: float = 0.0
+    """Aborts that Kafka does not write into about half of their partitions. In such a run what has
+    lost one marker loses the next one in half of all cases."""
+    deaf_ms: int = 0
+    """A process hears nothing of one server for seconds, and that server nothing of it."""
+    watches_late: float = 0.0
+    """Changes of tasks that a process is told of seconds later, or never."""
+    held: float = 0.0
+    """Actions of a leader before which it stands still until others have led and acted."""
+    retention_ms: int = 0
+    """Kafka deletes rows from the front of a partition."""
+    silence_ms: int = 0
+    """A partition gets no rows for so long that it counts as idle, and then some again."""
+    copies_late: float = 0.0
+    """Changes of tasks that reach mars.control some time after ZooKeeper has them."""
 
     @staticmethod
     def draw(chance: random.Random, seed: int) -> Weather:
-        """About half of the mishaps are possible in any one run.
+        """About half of the usual mishaps are possible in any one run, and some of the rare ones.
 
         The newest mishaps are drawn apart, so that runs without them are what they were.
         """
         apart = random.Random(f"apart {seed}")
+        usual = Weather._usual(chance, apart)
+        rare = _rare(apart)
+        front = apart.choice(FRONTS) if apart.random() < FRONT_SHARE else {}
+        return replace(usual, **rare)._joined(front)
 
+    @staticmethod
+    def _usual(chance: random.Random, apart: random.Random) -> Weather:
         def share(highest: float) -> float:
             return chance.random() * highest if chance.random() < 0.5 else 0.0
 
@@ -107,10 +146,22 @@ class Weather:
             commit_twice=0.1,
         )
 
+    def _joined(self, front: Shares) -> Weather:
+        """With the mishaps of a front, unless they are more frequent already."""
+        worse = {
+            name: least if not (now := getattr(self, name)) else _worse(name, now, least)
+            for name, least in front.items()
+        }
+        return replace(self, **worse)  # type: ignore[arg-type]
+
     @staticmethod
     def calm() -> Weather:
         """Nothing goes wrong, and nobody asks for anything."""
         return Weather(*[0 for _ in fields(Weather)])
+
+    def whole(self) -> Weather:
+        """The same, with all rows there, and in time."""
+        return replace(self, retention_ms=0, silence_ms=0)
 
     def fate(self, chance: random.Random, call: str) -> Fate:
         """What becomes of the next call."""
@@ -136,3 +187,32 @@ class Weather:
         """What is drawn above this is fine for sure, and most of it is."""
         touchy = TOUCHY_TIMES * (self.frozen + self.emptied)
         return 1.01 * (self.lost + self.unanswered + self.twice + self.fatal + touchy)
+
+
+def _worse(name: str, one: float, other: float) -> float:
+    """The shorter of two pauses, the larger of two shares."""
+    return min(one, other) if name.endswith("_ms") else max(one, other)
+
+
+def _rare(apart: random.Random) -> dict[str, float]:
+    """Rows that are gone and lanes that fall silent have checks of their own: one or the other."""
+
+    def share(highest: float) -> float:
+        return apart.random() * highest if apart.random() < RARE_SHARE else 0.0
+
+    def pause(lowest: int, highest: int) -> int:
+        return apart.randint(lowest, highest) if apart.random() < RARE_SHARE else 0
+
+    drawn = {
+        "markers_lost": share(0.3),
+        "aborts_lost": share(0.6),
+        "deaf_ms": pause(1_500, 5_000),
+        "watches_late": share(0.5),
+        "held": share(0.3),
+        "copies_late": share(0.6),
+        "retention_ms": pause(1_000, 4_000),
+        "silence_ms": pause(500, 3_000),
+    }
+    if drawn["retention_ms"]:
+        drawn["silence_ms"] = 0
+    return drawn

@@ -8,7 +8,6 @@ import random
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from types import ModuleType
 from typing import Any, TypeVar
 from unittest.mock import patch
@@ -38,22 +37,15 @@ from mars.machines.splitting import Assistants, Help
 from mars.plan import Plan
 from mars.ports import MapJob
 from mars.process.compiling import compile_version
-from mars.types import Bucket, MemberId, TaskName, Topic
+from mars.types import Bucket, MemberId, TaskName
 from tests.simulation import rowwise
 from tests.simulation.checks import Checks
 from tests.simulation.cluster import Cluster, Process, Servers
-from tests.simulation.failover import Standby
-from tests.simulation.rows import (
-    EVENT_START_MS,
-    TOPIC,
-    Row,
-    last_row,
-    make_keyed_rows,
-    make_rows,
-    newest_of,
-    own_key,
-)
-from tests.simulation.strands import Scheduler
+from tests.simulation.feeding import Feed
+from tests.simulation.lateness import Lateness
+from tests.simulation.losses import Losses
+from tests.simulation.mishaps import Mishaps
+from tests.simulation.strands import Host, Scheduler
 from tests.simulation.telling import told
 from tests.simulation.users import OVERFULL, Keys, Limits, Users
 from tests.simulation.weather import Fate, Weather
@@ -89,9 +81,6 @@ ROWS = (15, 45)
 ROWS_SPLIT = (60, 120)
 """The same in a run with assistants: they need some batches to merge."""
 
-HISTORY_ROWS_MAX = 20
-"""Rows of history, per partition."""
-
 BUDGETS_BYTES = (16_000, 24_000, 10**8)
 """Of a task's log: the smallest just holds the merged panes of three versions, so that mappers are
 held back all the time and no task needs more.
@@ -109,6 +98,12 @@ FOLLOWS = 2
 """How often a standby of the store follows it between two fail-overs, at about; where it does not,
 the one that was the store before comes back with what it had.
 """
+
+DELIVERED_MS = 700
+"""Mean pause between arrivals of commits that travel slowly."""
+
+IDLE_AFTER_MS = 2_000
+"""Of tasks in runs in which lanes fall silent."""
 
 TRACE_LINES = 40
 
@@ -229,10 +224,11 @@ class World:
         self.chance = random.Random(seed)
         self._apart = random.Random(f"twice {seed}")
         self.scheduler = Scheduler(self.chance)
-        self.weather = tune(Weather.draw(self.chance, seed))
-        self._lossy = bool(self.weather.vanish_ms) and not self.weather.vanish_noted
-        limits = Limits.none() if self._lossy else Limits.draw(seed, revising=revising, keys=keys)
-        self._limits = limits
+        weather = tune(Weather.draw(self.chance, seed))
+        self._lossy = bool(weather.vanish_ms) and not weather.vanish_noted
+        self.weather = weather if keys is Keys.ANY and not self._lossy else weather.whole()
+        silent = self.weather.silence_ms > 0
+        self._limits = limits = self._options(revising=revising, keys=keys)
         budget = self.chance.choice(BUDGETS_BYTES) * (BUDGETS_FOR_KEPT if limits.lateness_ms else 1)
         snapshots_ms = self.chance.choice(SNAPSHOTS_MS)
         self.servers = Servers(lambda: self.scheduler.now_ms, budget, snapshots_ms)
@@ -245,34 +241,63 @@ class World:
             split=split,
             drafted=self._drafted,
         )
-        self._starters = {
-            "mapper": self.cluster.mapper,
-            "reducer": self.cluster.reducer,
-            "bulk": self.cluster.bulk,
-        }
-        self.processes: list[Process] = []
         self._lines: deque[tuple[int, str, str]] = deque(maxlen=TRACE_LINES)
         self._tell = tell
         self._errors: list[str] = []
-        self.vanished: list[tuple[TaskName, Bucket, int]] = []
         self.told_lost: list[dict[str, Any]] = []
-        self._down: set[str] = set()
         self._storm = True
         self._with_history = self.chance.random() < HISTORY_SHARE
         self._split = split
-        counts = ROWS_SPLIT if split else ROWS
-        self._ended = False
         self.lost_last = False
-        partitions = self.chance.randint(2, 4)
-        self.servers.broker.create_topic(Topic(TOPIC), partitions)
-        self._waiting: list[list[Row]] = [
-            self._rows(number, self.chance.randint(*counts)) for number in range(partitions)
-        ]
-        self.written: dict[int, dict[int, Row]] = {number: {} for number in range(partitions)}
-        self._standby = Standby(self.servers.store, self.servers.watch)
-        self.users = Users(self.servers, self.scheduler, self.note, limits)
-        late, apart = keys is Keys.STRAY, keys is not Keys.ANY
-        self.checks = Checks(self.servers, self.users, self.written, late=late, apart=apart)
+        self.mishaps = Mishaps(seed, self.chance, self.scheduler, self.servers, self.note)
+        self.feed = Feed(
+            self.chance,
+            self.mishaps.apart,
+            self.scheduler,
+            self.servers,
+            limits,
+            ROWS_SPLIT if split else ROWS,
+        )
+        self.users = Users(
+            self.servers,
+            self.scheduler,
+            self.note,
+            limits,
+            apart=self.mishaps.apart,
+            copies_late=self.weather.copies_late,
+        )
+        self.checks = Checks(
+            self.servers,
+            self.users,
+            self.feed.written,
+            late=keys is Keys.STRAY,
+            apart=keys is not Keys.ANY,
+            lateness=Lateness(self.servers.watch, self.feed.appended) if silent else None,
+            gone=bool(self.weather.retention_ms),
+        )
+        self.losses = Losses(
+            self.chance, self.scheduler, self.servers, self.mishaps, self.checks, self.note
+        )
+
+    def _options(self, *, revising: bool, keys: Keys) -> Limits:
+        """Of the tasks: in runs in which rows are gone or lanes are silent they are the plain ones,
+        because it is known of them what must come out.
+        """
+        if self._lossy or self.weather.retention_ms:
+            return Limits.none()
+        if self.weather.silence_ms:
+            return Limits.none(IDLE_AFTER_MS)
+        return Limits.draw(self.seed, revising=revising, keys=keys)
+
+    @property
+    def processes(self) -> list[Process]:
+        """All that ever ran."""
+        return self.mishaps.processes
+
+    @property
+    def vanished(self) -> list[tuple[TaskName, Bucket, int]]:
+        """The entries that are gone from logs: task, bucket, SEQ."""
+        return self.losses.vanished
 
     # ------------------------------------------------------------------------------- the run
 
@@ -323,7 +348,7 @@ class World:
         self._heal()
         self._go_on(self.servers.registry.whole, "ZooKeeper has all that it had")
         self.users.resume_all()
-        self._trickle()
+        self.feed.trickle()
         self._go_on(self.users.all_begun, "every version has begun")
         self._feed_rest()
         self._go_on(self.checks.drained, "all rows are accounted and all windows emitted")
@@ -371,98 +396,67 @@ class World:
             yield
 
     def _begin(self) -> None:
-        for number in self.written:
-            for _ in range(self.draw(0, HISTORY_ROWS_MAX) if self._with_history else 0):
-                self._append(number)
+        if self._with_history:
+            self.feed.history()
         self.users.create(self.chance)
-        for _ in range(self.chance.randint(1, 2)):
-            self.processes.append(self.cluster.mapper())
-        for _ in range(self.chance.randint(1, 3) + self._split):
-            self.processes.append(self.cluster.reducer())
-        for _ in range(self.chance.randint(1, 2)):
-            self.processes.append(self.cluster.bulk())
-        self.scheduler.after(0, self._feed)
-        weather = self.weather
-        for pause_ms, mishap in (
-            (weather.kill_ms, self._kill_one),
-            (weather.freeze_ms, self._freeze_one),
-            (weather.session_ms, self._cut_session),
-            (weather.group_ms, self._expire_from_group),
-            (weather.outage_ms, self._outage),
-            (weather.flush_ms, self._lose_store),
-            (weather.user_ms, self._ask),
-            (weather.vanish_ms, self._vanish),
-            (weather.leave_ms, self._let_one_leave),
-            (weather.wipe_ms, self._wipe_zookeeper),
-            (weather.failover_ms, self._fail_over),
-            (weather.failover_ms // FOLLOWS, self._standby.follow),
-            (700, self.servers.broker.deliver_delayed),
+        counts = {
+            "mapper": self.chance.randint(1, 2),
+            "reducer": self.chance.randint(1, 3) + self._split,
+            "bulk": self.chance.randint(1, 2),
+        }
+        cluster = self.cluster
+        starters = {"mapper": cluster.mapper, "reducer": cluster.reducer, "bulk": cluster.bulk}
+        self.mishaps.start(starters, counts)
+        self.scheduler.after(0, self.feed.storm)
+        self.servers.broker.lost_aborts = lambda: self.losses.lost_aborts(self.weather)
+        self._strike()
+
+    def _strike(self) -> None:
+        """Let things happen until all is healed."""
+        weather, mishaps, losses, apart = (
+            self.weather,
+            self.mishaps,
+            self.losses,
+            self.mishaps.apart,
+        )
+        for pause_ms, mishap, chance in (
+            (weather.kill_ms, mishaps.kill_one, self.chance),
+            (weather.freeze_ms, mishaps.freeze_one, self.chance),
+            (weather.session_ms, mishaps.cut_session, self.chance),
+            (weather.group_ms, mishaps.expire_from_group, self.chance),
+            (weather.outage_ms, losses.outage, self.chance),
+            (weather.flush_ms, losses.lose_store, self.chance),
+            (weather.user_ms, self._ask, self.chance),
+            (weather.vanish_ms, self._vanish, self.chance),
+            (weather.leave_ms, mishaps.let_one_leave, self.chance),
+            (weather.wipe_ms, self._wipe_zookeeper, self.chance),
+            (weather.failover_ms, losses.fail_over, self.chance),
+            (weather.failover_ms // FOLLOWS, losses.follow, self.chance),
+            (DELIVERED_MS, self.servers.broker.deliver_delayed, self.chance),
+            (weather.deaf_ms, mishaps.deafen_one, apart),
+            (weather.retention_ms, losses.retain, apart),
+            (weather.silence_ms, self.feed.fall_silent, apart),
         ):
             if pause_ms:
-                self._again_and_again(pause_ms, mishap)
+                self._again_and_again(chance, pause_ms, mishap)
 
-    def _again_and_again(self, pause_ms: int, mishap: Callable[[], None]) -> None:
+    def _again_and_again(
+        self, chance: random.Random, pause_ms: int, mishap: Callable[[], None]
+    ) -> None:
         def happen() -> None:
             if self._storm:
                 mishap()
-                self.scheduler.after(self.draw(pause_ms // 4, 2 * pause_ms), happen)
+                self.scheduler.after(chance.randint(pause_ms // 4, 2 * pause_ms), happen)
 
-        self.scheduler.after(self.draw(0, 2 * pause_ms), happen)
+        self.scheduler.after(chance.randint(0, 2 * pause_ms), happen)
 
     def _calm(self) -> bool:
         return self.scheduler.now_ms >= 1_000_000 + STORM_MS
 
-    # ----------------------------------------------------------------------------------- rows
-
-    def _feed(self) -> None:
-        """Some rows now, and some later."""
-        lanes = [number for number, rows in enumerate(self._waiting) if rows]
-        if not lanes or not self._storm:
-            return
-        for number in lanes:
-            for _ in range(self.draw(0, 3)):
-                self._append(number)
-        self.scheduler.after(self.draw(50, 900), self._feed)
-
-    def _trickle(self) -> None:
-        """A lane in which nothing comes would hold the others: no lane is ever idle here."""
-        if self._ended:
-            return
-        for number, rows in self.written.items():
-            if not self._waiting[number]:
-                newest_ms = newest_of(number, rows.values())
-                self._waiting[number] = self._rows(number, 1, newest_ms)
-            self._append(number)
-        self.scheduler.after(self.draw(200, 800), self._trickle)
-
-    def _rows(self, number: int, count: int, newest_ms: int = EVENT_START_MS) -> list[Row]:
-        """Rows of a lane, after those that are there."""
-        keys = self._limits.keys
-        if keys is Keys.ANY:
-            return make_rows(self.chance, count, self._limits.disorder_ms, newest_ms)
-        stray = keys is Keys.STRAY
-        return make_keyed_rows(self.chance, number, count, newest_ms, stray=stray)
-
-    def _last_row(self, number: int) -> Row:
-        """The row that ends a lane."""
-        return last_row(own_key(number, 1)) if self._limits.keys is Keys.OWN else last_row()
-
-    def _append(self, number: int, row: Row | None = None) -> None:
-        broker, topic = self.servers.broker, Topic(TOPIC)
-        if self.chance.random() < 0.1:
-            broker.append_aborted(topic, number, [b"never seen"])
-        if row is None and not self._waiting[number]:
-            return
-        fed = row or self._waiting[number].pop(0)
-        offset = broker.append(topic, number, fed.encode())
-        self.written[number][offset] = fed
+    # ---------------------------------------------------------------------------------- mishaps
 
     def _feed_rest(self) -> None:
-        self._ended = True
-        for number in self.written:
-            while self._waiting[number]:
-                self._append(number)
-            self._append(number, self._last_row(number))
+        self.feed.rest()
         self.checks.begin()
         if self.chance.random() < LAST_LOSS_SHARE:
             self.scheduler.after(self.draw(0, 3_000), self._lose_store_last)
@@ -470,174 +464,24 @@ class World:
                 self._close_after_loss()
 
     def _lose_store_last(self) -> None:
-        self._lose_store()
+        self.losses.lose_store()
         self.lost_last = True
 
     def _close_after_loss(self) -> None:
         """One more row a lane.
 
         A mark is lost with the store, and rows whose panes are saved are not read again: without
-        another row a lane would hold the watermark until it is idle, and none ever is.
+        another row a lane would hold the watermark until it is idle, and often none ever is.
         """
         self._go_on(lambda: self.lost_last, "the store is lost once more")
-        for number in self.written:
-            self._append(number, self._last_row(number))
-
-    # -------------------------------------------------------------------------------- mishaps
-
-    def _living(self, role: str = "") -> list[Process]:
-        return [one for one in self.processes if not one.host.dead and one.role.startswith(role)]
-
-    def _kill_one(self) -> None:
-        if living := self._living():
-            self._kill(self.chance.choice(living))
-
-    def _let_one_leave(self) -> None:
-        """A reducer is asked to stop; it does so when it thinks that it can."""
-        living = [one for one in self._living("reducer") if "asked" not in one.parts]
-        if not living:
-            return
-        process = self.chance.choice(living)
-        self.note(f"ASKED TO STOP {process.member}")
-        process.parts["asked"] = lambda: self._gone(process)
-
-    def _gone(self, process: Process) -> None:
-        if not process.host.dead:
-            self.note(f"STOPS {process.member}")
-            self._kill(process)
-
-    def _kill(self, process: Process) -> None:
-        self.note(f"KILL {process.member}")
-        self.scheduler.kill(process.host)
-        self._bury(process)
-
-    def _bury(self, process: Process) -> None:
-        """The servers notice sooner or later; somebody else takes the place."""
-        process.host.frozen = False
-        self.scheduler.after(self.draw(0, 1_500), lambda: self._expire(process))
-        start = self._starters[process.role]
-        self.scheduler.after(self.draw(0, 2_000), lambda: self.processes.append(start()))
-
-    def _expire(self, process: Process) -> None:
-        self.note(f"EXPIRE {process.member}")
-        if self.servers.ensemble.sessions[process.member].alive:
-            self.servers.ensemble.expire(process.member, noticed=False)
-        if process.source is not None:
-            process.source.expire()
-        if not self._storm:
-            self.scheduler.after(self.draw(0, 1_500), lambda: self._reconnect(process.member))
-
-    def _freeze_one(self) -> None:
-        """A process stands still, perhaps long enough to be given up; then it goes on."""
-        if living := [one for one in self._living() if not one.host.frozen]:
-            self._freeze(self.chance.choice(living))
-
-    def _freeze(self, process: Process) -> None:
-        self.note(f"FREEZE {process.member}")
-        process.host.frozen = True
-        if self.chance.random() < 0.7:
-            self.scheduler.after(self.draw(0, 1_000), lambda: self._expire(process))
-        self.scheduler.after(self.draw(200, 5_000), lambda: self._thaw(process))
-
-    def _thaw(self, process: Process) -> None:
-        if process.host.dead or not process.host.frozen:
-            return
-        self.note(f"THAW {process.member}")
-        process.host.frozen = False
-        self.scheduler.after(self.draw(0, 1_500), lambda: self._reconnect(process.member))
-
-    def _reconnect(self, member: MemberId) -> None:
-        host = next(one.host for one in self.processes if one.member == member)
-        session = self.servers.ensemble.sessions[member]
-        if not host.dead and not (session.alive and session.connected):
-            self.note(f"RECONNECT {member}")
-            self.servers.ensemble.heal(member)
-
-    def _cut_session(self) -> None:
-        living = [one for one in self._living() if one.role != "mapper" and not one.host.frozen]
-        if not living:
-            return
-        member = self.chance.choice(living).member
-        if not self.servers.ensemble.sessions[member].alive:
-            return
-        if self.chance.random() < 0.5:
-            self.note(f"SUSPEND {member}")
-            self.servers.ensemble.suspend(member)
-        else:
-            self.note(f"SESSION EXPIRED {member}")
-            self.servers.ensemble.expire(member)
-        self.scheduler.after(self.draw(100, 2_500), lambda: self._reconnect(member))
-
-    def _expire_from_group(self) -> None:
-        if living := self._living("mapper"):
-            process = self.chance.choice(living)
-            self.note(f"OUT OF THE GROUP {process.member}")
-            assert process.source is not None
-            process.source.expire()
-
-    def _outage(self) -> None:
-        service = self.chance.choice(("redis", "kafka", "zookeeper"))
-        self.note(f"DOWN {service}")
-        self._down.add(service)
-        self.scheduler.after(self.draw(100, 2_000), lambda: self._up(service))
-
-    def _up(self, service: str) -> None:
-        self.note(f"UP {service}")
-        self._down.discard(service)
-
-    def _lose_store(self) -> None:
-        store = self.servers.store
-        restart = self.chance.random() < 0.5
-        self.note("STORE RESTARTS" if restart else "FLUSHALL")
-        store.tasks.clear()
-        store.sealed = None
-        store.starts += restart
-
-    def _fail_over(self) -> None:
-        """To a stale replica; and from there, the next time, perhaps to the old primary."""
-        self._standby.take_over()
-        self.note(f"STORE FAILS OVER to {self.servers.store.run_id}")
-
-    def _wipe_zookeeper(self) -> None:
-        """It comes back without anything that was in it."""
-        self.note("ZOOKEEPER WIPED")
-        self.servers.ensemble.wipe()
-        self.servers.registry.wipe()
-        for process in self._living():
-            self.scheduler.after(self.draw(0, 1_500), partial(self._reconnect_awake, process))
-
-    def _reconnect_awake(self, process: Process) -> None:
-        if not process.host.frozen:
-            self._reconnect(process.member)
+        self.feed.one_more()
 
     def _vanish(self) -> None:
-        """An entry is gone from a log: one that no reducer has counted, or any that is noted."""
-        tasks = self.servers.store.tasks
-        entries = [
-            (name, bucket, seq)
-            for name, task in sorted(tasks.items())
-            for bucket, log in sorted(task.logs.items())
-            for seq in log
-        ]
-        noted = self.weather.vanish_noted
-        if not noted or self.chance.random() < 0.5:
-            read = {log: self._read_up_to(*log) for log in {one[:2] for one in entries}}
-            entries = [one for one in entries if one[2] > read[one[:2]]]
-        if entries:
-            name, bucket, seq = self.chance.choice(entries)
-            del tasks[name].logs[bucket][seq]
-            if noted:
-                tasks[name].vanished.setdefault(bucket, set()).add(seq)
-            self.vanished.append((name, bucket, seq))
-            self.note(f"VANISHES {name} #{seq} of bucket {bucket}")
+        self.losses.vanish(noted=self.weather.vanish_noted)
 
-    def _read_up_to(self, name: TaskName, bucket: Bucket) -> int:
-        """By its owner, or by one before it that has committed what it read."""
-        reducers = [one.parts["loop"]._machine._buckets for one in self._living("reducer")]
-        parts = [own[bucket]._parts.get(name) for own in reducers if bucket in own]
-        read = [part.last_seq for part in parts if part is not None]
-        epoch = self.servers.store.tasks[name].epoch
-        return max([*read, self.checks.counted_up_to(name, bucket, epoch)])
+    def _wipe_zookeeper(self) -> None:
+        self.users.copy_all()
+        self.losses.wipe_zookeeper()
 
     def _ask(self) -> None:
         self.users.ask(self.chance)
@@ -646,16 +490,10 @@ class World:
         """Nothing goes wrong any more; the processes that stood still go on as zombies."""
         self._storm = False
         self.note("HEALED")
-        self._down.clear()
+        self.losses.heal()
         self.weather = Weather.calm()
-        for process in self._living():
-            if process.host.frozen:
-                self._thaw(process)
-            else:
-                self._reconnect(process.member)
-        for role, start in self._starters.items():
-            if not self._living(role):
-                self.processes.append(start())
+        self.feed.heal()
+        self.mishaps.heal()
         self.servers.broker.deliver_delayed()
 
     # -------------------------------------------------------------- what a port's call asks for
@@ -663,21 +501,23 @@ class World:
     def step(self, call: str, *, lossy: bool) -> Fate:
         """See `stepping.Steps`."""
         self.scheduler.pause()
+        if self.weather.held:
+            self.mishaps.acts(self.scheduler.running_name, call, self.weather.held)
         fate = self.weather.fate(self.chance, call)
         self.note(f"{call} {'' if fate is Fate.FINE else fate.name}")
         if fate is Fate.FROZEN:
-            self._freeze(self._running())
-            self.scheduler.sleep(0)
+            self.mishaps.freeze_running()
         elif fate is Fate.EMPTIED and call.startswith("redis."):
-            self._lose_store()
+            self.losses.lose_store()
         return fate if lossy else Fate.FINE
-
-    def _running(self) -> Process:
-        return next(one for one in self.processes if one.host is self.scheduler.running_host)
 
     def down(self, service: str) -> bool:
         """See `stepping.Steps`."""
-        return service in self._down
+        return self.losses.down(service) or self.mishaps.deaf(service)
+
+    def ring(self, host: Host, changed: Callable[[], None]) -> None:
+        """See `stepping.Steps`."""
+        self.mishaps.ring(host, changed, self.weather.watches_late)
 
     def crash(self) -> Crash | None:
         """See `stepping.Steps`."""
@@ -708,18 +548,11 @@ class World:
 
     def lost_markers(self) -> Callable[[object], bool] | None:
         """See `stepping.Steps`."""
-        share = self.weather.markers_lost
-        if not share or self.chance.random() >= share:
-            return None
-        self.note("MARKERS LOST")
-        return lambda _partition: self.chance.random() < 0.5
+        return self.losses.lost_commits(self.weather)
 
     def die(self) -> None:
         """See `stepping.Steps`."""
-        process = self._running()
-        self.note(f"DIES {process.member}")
-        self.scheduler.after(0, lambda: self._bury(process))
-        self.scheduler.die()
+        self.mishaps.die()
 
     def draw(self, lowest: int, highest: int) -> int:
         """See `stepping.Steps`."""
