@@ -152,6 +152,7 @@ class BucketTask:
             revising=Revising(plan, record.revisions, record.owed),
             ledger=record.ledger,
             incomplete_before_ms=record.incomplete_before_ms,
+            gaps=record.gaps,
             ahead_ms=record.ahead_ms,
         )
 
@@ -220,8 +221,8 @@ class BucketTask:
         folding = self._foldings.get(entry.version)
         if folding is not None and folding.contains(entry):
             self._log.keep_contained(entry)
-            return
-        self._log.keep(entry)
+        else:
+            self._log.keep(entry)
         if folding is not None:
             folding.absorb(entry)
 
@@ -280,9 +281,11 @@ class BucketTask:
                 yield version, plan, folding
 
     def _finished(self, version: TaskVersion, folding: Folding) -> bool:
-        """True for an older version whose rows are all accounted and emitted."""
+        """True for an older version whose rows are all accounted and emitted, or named."""
         newest = version.version not in self._ends
-        if newest or version.version not in self.records or folding.revising.pending:
+        if newest or version.version not in self.records:
+            return False
+        if folding.revising.pending or folding.dead:
             return False
         accounted = self._is_accounted(version, folding.merged)
         return accounted and self._ledger(folding, folding.closed_ms).open == 0
@@ -528,6 +531,7 @@ class BucketTask:
             ledger=self._ledger(folding, closed_ms, ahead.rows),
             watermark_ms=level,
             incomplete_before_ms=folding.incomplete_before_ms,
+            gaps=dict(folding.gaps),
             snapshot=snapshot,
             emission=last.emission if last else None,
             references=last.references if last else None,

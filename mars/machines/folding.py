@@ -41,6 +41,7 @@ from mars.types import (
     Partial,
     Range,
     Reason,
+    RejectedRange,
     Rejections,
     RowCounts,
     Sequence64,
@@ -150,6 +151,7 @@ class Folding:
         ledger: Ledger | None = None,
         bounds: Bounds | None = None,
         incomplete_before_ms: int | None = None,
+        gaps: Mapping[Lane, int] | None = None,
         ahead_ms: int | None = None,
     ) -> None:
         self.plan = plan
@@ -165,8 +167,8 @@ class Folding:
         """Windows that begin before this may lack rows that Kafka no longer had."""
         self._contained: dict[Lane, int] = {}
         """Rows below these offsets are in the base."""
-        self._gaps: set[Lane] = set()
-        """Lanes that have lost rows and of which no row has come since."""
+        self.gaps: dict[Lane, int] = dict(gaps or {})
+        """Lanes that have lost rows and of which no row has come since, and the offsets behind."""
         self._ledger = ledger or Ledger()
         self._panes: dict[int, Pane] = {}
         self._begin()
@@ -199,6 +201,7 @@ class Folding:
     def absorb(self, entry: Entry) -> None:
         """Take one entry. Raises StoreWentBack if it lies on both sides of M or of the base."""
         if self.contains(entry):
+            self._name_gone(entry)
             return
         accounted = self._accounted(entry)
         self._look_for_gaps(entry, accounted=accounted)
@@ -217,20 +220,25 @@ class Folding:
 
         They are named below M too: they had been counted, but now their windows lack them.
         """
-        gone = tuple(one for one in entry.partial.rejections.ranges if one.reason is Reason.GONE)
-        if gone and accounted:
+        if accounted:
+            self._name_gone(entry)
+        for lane, behind in list(self.gaps.items()):
+            starts = [pane.start_ms for pane in entry.partial.panes if _after(pane, lane, behind)]
+            if starts:
+                del self.gaps[lane]
+                # Of merged entries it is not known which rows came next: it may be any of them.
+                after_ms = max(starts) if entry.merged else min(starts)
+                self.incomplete_before_ms = max(after_ms + 1, self.incomplete_before_ms or 0)
+        self.gaps |= {one.lane: one.next for one in _gone_of(entry)}
+
+    def _name_gone(self, entry: Entry) -> None:
+        """Other buckets may lack the rows, although nothing is missing here."""
+        if gone := _gone_of(entry):
             self.dead += dead_rejections(self.plan, Rejections((), gone))
-        starts = [pane.start_ms for pane in entry.partial.panes]
-        if starts and any(part.lane in self._gaps for part in entry.ranges):
-            self._gaps -= {part.lane for part in entry.ranges}
-            # Of merged entries it is not known which rows came next: it may be any of them.
-            after_ms = max(starts) if entry.merged else min(starts)
-            self.incomplete_before_ms = max(after_ms + 1, self.incomplete_before_ms or 0)
-        self._gaps |= {one.lane for one in gone}
 
     def _is_complete(self, start_ms: int) -> bool:
         before = self.incomplete_before_ms
-        whole = not self._gaps and (before is None or start_ms >= before)
+        whole = not self.gaps and (before is None or start_ms >= before)
         return whole and self.bounds.holds(start_ms, start_ms + self.plan.window.size_ms)
 
     def _accounted(self, entry: Entry) -> bool:
@@ -608,7 +616,7 @@ class Folding:
         Everything below `merged` must have been read. Rows that are gone spoil the windows of the
         next ones of their lane, which is not yet known of them.
         """
-        return None if self._gaps else self._merged_entry(Sequence64(0), merged, forgotten_ms)
+        return None if self.gaps else self._merged_entry(Sequence64(0), merged, forgotten_ms)
 
     def ends_ms(self, panes: Iterable[PaneRows]) -> int:
         """The end of the last window that any of these panes is part of."""
@@ -635,3 +643,14 @@ class Folding:
             rejections=Rejections(),
         )
         return Entry(seq, self.plan.version, ranges, partial)
+
+
+def _gone_of(entry: Entry) -> tuple[RejectedRange, ...]:
+    """The ranges of an entry whose rows Kafka no longer had."""
+    return tuple(one for one in entry.partial.rejections.ranges if one.reason is Reason.GONE)
+
+
+def _after(pane: PaneRows, lane: Lane, offset: int) -> bool:
+    """Whether rows of a pane lie in a lane, and all of them at or above an offset."""
+    first = pane.first.get(lane)
+    return first is not None and first >= offset

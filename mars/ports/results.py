@@ -87,7 +87,9 @@ class Progress:
     below these offsets are accounted. `needed` (L): rows below these are never read again, because
     their panes are forgotten or in the `snapshot`. `watermark_ms` is that of the commit, for
     people. `deleted`: the task is gone. Windows that begin before `incomplete_before_ms` may lack
-    rows that were gone when they were needed. `references`: those of the last transaction that had
+    rows that were gone when they were needed; so may all that end after it, while `gaps` names a
+    lane: rows below these offsets are gone, and no row of the lane has come since to tell which
+    windows they belong to. `references`: those of the last transaction that had
     some, of all its tasks together.
 
     `forgotten_ms` (D <= C): windows ending at or before it are never revised; None: those up to C.
@@ -121,6 +123,7 @@ class Progress:
     owed: tuple[int, ...] = ()
     seen: Seen | None = None
     ahead_ms: int | None = None
+    gaps: Mapping[Lane, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
