@@ -85,7 +85,7 @@ def map_batch(plan: Plan, buckets: int, decoded: Decoded) -> Mapped:
 def map_gone(plan: Plan, buckets: int, part: Range) -> Mapped:
     """A batch of rows that are no longer there: a reference to them, and no counts.
 
-    Every bucket is told, because a window of each may lack rows; only one names them.
+    Every bucket is told, because a window of each may lack rows; one counts them.
     """
     home = _home(plan, buckets, part.lane)
     told = [home] if plan.single_bucket else [Bucket(number) for number in range(buckets)]

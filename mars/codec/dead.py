@@ -64,10 +64,14 @@ class _Shape(msgspec.Struct, frozen=True):
 
 
 def dead_rejections(plan: Plan, rejections: Rejections) -> list[bytes]:
-    """The records for what one batch could not count: its named rows, then its ranges."""
+    """The records for what one batch could not count: its named rows, then its ranges.
+
+    Rows that are gone are counted in one bucket and named by each: any of them may be the only one
+    that goes on before the store is lost, and then nobody looks for them again.
+    """
     rows: list[DeadRow | DeadRange] = [_row(plan, row) for row in rejections.rows]
-    # A range without rows tells a bucket of what another one names.
-    ranges = [_range(plan, rejected) for rejected in rejections.ranges if rejected.rows]
+    named = [one for one in rejections.ranges if one.rows or one.reason is Reason.GONE]
+    ranges = [_range(plan, rejected) for rejected in named]
     return [msgspec.json.encode(record) for record in rows + ranges]
 
 

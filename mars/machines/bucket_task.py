@@ -281,11 +281,12 @@ class BucketTask:
                 yield version, plan, folding
 
     def _finished(self, version: TaskVersion, folding: Folding) -> bool:
-        """True for an older version whose rows are all accounted and emitted, or named."""
+        """True for an older version whose last record says that all its rows are accounted and
+        emitted, where nothing is left to be revised or named.
+        """
+        last = self.records.get(version.version)
         newest = version.version not in self._ends
-        if newest or version.version not in self.records:
-            return False
-        if folding.revising.pending or folding.dead:
+        if newest or last is None or last.ledger.open or folding.revising.pending or folding.dead:
             return False
         accounted = self._is_accounted(version, folding.merged)
         return accounted and self._ledger(folding, folding.closed_ms).open == 0

@@ -201,7 +201,7 @@ class Folding:
     def absorb(self, entry: Entry) -> None:
         """Take one entry. Raises StoreWentBack if it lies on both sides of M or of the base."""
         if self.contains(entry):
-            self._name_gone(entry)
+            self._name_gone(one for one in _gone_of(entry) if one.rows)
             return
         accounted = self._accounted(entry)
         self._look_for_gaps(entry, accounted=accounted)
@@ -221,7 +221,7 @@ class Folding:
         They are named below M too: they had been counted, but now their windows lack them.
         """
         if accounted:
-            self._name_gone(entry)
+            self._name_gone(_gone_of(entry))
         for lane, behind in list(self.gaps.items()):
             starts = [pane.start_ms for pane in entry.partial.panes if _after(pane, lane, behind)]
             if starts:
@@ -231,10 +231,9 @@ class Folding:
                 self.incomplete_before_ms = max(after_ms + 1, self.incomplete_before_ms or 0)
         self.gaps |= {one.lane: one.next for one in _gone_of(entry)}
 
-    def _name_gone(self, entry: Entry) -> None:
-        """Other buckets may lack the rows, although nothing is missing here."""
-        if gone := _gone_of(entry):
-            self.dead += dead_rejections(self.plan, Rejections((), gone))
+    def _name_gone(self, gone: Iterable[RejectedRange]) -> None:
+        """Rows that were counted, or are in the base: other buckets may lack them all the same."""
+        self.dead += dead_rejections(self.plan, Rejections((), tuple(gone)))
 
     def _is_complete(self, start_ms: int) -> bool:
         before = self.incomplete_before_ms

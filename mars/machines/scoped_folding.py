@@ -60,7 +60,7 @@ class KeyFolding(Folding):
         are gone: what they had closed cannot be known any more.
         """
         if self.contains(entry):
-            self._name_gone(entry)
+            super().absorb(entry)
             return
         accounted = self._accounted(entry)
         if not accounted and not self._settled:
