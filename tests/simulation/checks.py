@@ -286,6 +286,7 @@ class Checks:
                 continue
             for partition in log.partitions:
                 for record in partition.committed(0, partition.stable_end):
+                    assert record.value, f"I1: no row, but what settles aborts: {topic} {record}"
                     headers = dict(record.headers)
                     start, key = json.loads(record.key or b"")
                     value = json.loads(record.value or b"")
