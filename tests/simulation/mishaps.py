@@ -258,9 +258,11 @@ class Mishaps:
 
     def deafen_one(self) -> None:
         """A process and a server hear nothing of each other for long."""
-        if living := self.living():
-            process, service = self.apart.choice(living), self.apart.choice(SERVICES)
-            self._deafen(process, service)
+        role = self.apart.choice(("mapper", "reducer", "bulk"))
+        service = self.apart.choice((*SERVICES, "zookeeper"))
+        hearing = [one for one in self.living(role) if (one.host, service) not in self._deaf]
+        if hearing:
+            self._deafen(self.apart.choice(hearing), service)
 
     def _deafen(self, process: Process, service: str) -> None:
         self._note(f"DEAF {process.member} to {service}")

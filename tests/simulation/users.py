@@ -26,6 +26,7 @@ from tests.simulation.rows import (
     revised,
 )
 from tests.simulation.strands import Scheduler
+from tests.simulation.weather import Weather
 
 FLAT = TaskName("flat")
 """The task that exists from the start; the others come and go."""
@@ -122,11 +123,11 @@ class Users:
         limits: Limits,
         *,
         apart: random.Random,
-        copies_late: float,
+        weather: Weather,
     ) -> None:
         self._limits = limits
         self._apart = apart
-        self._copies_late = copies_late
+        self._weather = weather
         self._uncopied: list[TaskDefinition] = []
         self._servers = servers
         self._scheduler = scheduler
@@ -149,6 +150,9 @@ class Users:
         tasks = self._servers.registry.tasks()
         tasks.pop(OVERFULL, None)
         request = chance.choice((self._toggle, self._toggle, self._change, self._renew, self._add))
+        share = self._weather.changes
+        if share and self._apart.random() < share:
+            request = self._change
         request(chance, tasks)
 
     def _toggle(self, chance: random.Random, tasks: Mapping[TaskName, TaskDefinition]) -> None:
@@ -281,7 +285,8 @@ class Users:
     def _copy(self, task: TaskDefinition) -> None:
         """To mars.control; perhaps the API stands still before it does that."""
         self._uncopied.append(task)
-        if self._copies_late and self._apart.random() < self._copies_late:
+        share = self._weather.copies_late
+        if share and self._apart.random() < share:
             late_ms = self._apart.randint(*COPIES_LATE_MS)
             self._scheduler.after(late_ms, lambda: self._copied(task))
         else:

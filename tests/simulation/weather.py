@@ -45,9 +45,9 @@ FRONT_SHARE = 0.5
 Shares = Mapping[str, float]
 
 FRONTS: tuple[Shares, ...] = (
-    {"user_ms": 400, "deaf_ms": 1_500, "watches_late": 0.3, "flush_ms": 2_500, "group_ms": 900},
-    {"user_ms": 300, "held": 0.2, "session_ms": 2_500},
-    {"user_ms": 300, "held": 0.2, "flush_ms": 3_000, "kill_ms": 3_000},
+    {"user_ms": 500, "changes": 0.6, "deaf_ms": 1_000, "watches_late": 0.2, "flush_ms": 2_500},
+    {"user_ms": 400, "held": 0.2, "session_ms": 2_500},
+    {"user_ms": 400, "changes": 0.4, "held": 0.2, "flush_ms": 3_000, "session_ms": 4_000},
     {"markers_lost": 0.2, "aborts_lost": 0.5, "kill_ms": 2_500, "commit_lost": 0.1},
 )
 """Mishaps that are worse together: processes that are behind while tasks change and the store is
@@ -101,6 +101,8 @@ class Weather:
     """Kafka deletes rows from the front of a partition."""
     silence_ms: int = 0
     """A partition gets no rows for so long that it counts as idle, and then some again."""
+    changes: float = 0.0
+    """Of what users ask for, this share is a change of a query; else anything, as it comes."""
     copies_late: float = 0.0
     """Changes of tasks that reach mars.control some time after ZooKeeper has them."""
 

@@ -264,7 +264,7 @@ class World:
             self.note,
             limits,
             apart=self.mishaps.apart,
-            copies_late=self.weather.copies_late,
+            weather=self.weather,
         )
         self.checks = Checks(
             self.servers,

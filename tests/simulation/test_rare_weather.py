@@ -1,0 +1,87 @@
+"""Mishaps that most runs do not have: each does what it says, and the checks see what it leaves."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import fields, replace
+
+import pytest
+
+from tests.simulation.weather import Weather
+from tests.simulation.world import World
+
+RARE = (
+    "aborts_lost",
+    "changes",
+    "copies_late",
+    "deaf_ms",
+    "held",
+    "markers_lost",
+    "retention_ms",
+    "silence_ms",
+    "watches_late",
+)
+
+
+def only(**mishaps: float) -> Callable[[Weather], Weather]:
+    return lambda _drawn: replace(Weather.calm(), **mishaps)  # type: ignore[arg-type]
+
+
+def told(seed: int, tune: Callable[[Weather], Weather]) -> list[str]:
+    """The lines of a run that holds."""
+    lines: list[str] = []
+    World(seed, tell=lines.append, tune=tune).run()
+    return lines
+
+
+def count(lines: Iterable[str], text: str) -> int:
+    return sum(text in line for line in lines)
+
+
+def test_each_rare_mishap_comes_in_some_runs_and_several_come_together() -> None:
+    drawn = [Weather.draw(random.Random(seed), seed) for seed in range(1_000)]
+    for name in RARE:
+        assert 50 <= sum(getattr(one, name) > 0 for one in drawn) <= 500, name
+    many = [sum(getattr(one, name) > 0 for name in RARE) >= 4 for one in drawn]
+    assert sum(many) >= 50
+    assert not [one for one in drawn if one.retention_ms and one.silence_ms]
+
+
+def test_nothing_rare_happens_in_calm_weather() -> None:
+    assert not any(getattr(Weather.calm(), one.name) for one in fields(Weather))
+
+
+GONE = only(retention_ms=1_500, kill_ms=2_500, flush_ms=3_000, user_ms=2_000)
+
+
+@pytest.mark.parametrize("seed", [2, 5, 7, 13])
+def test_rows_that_kafka_has_deleted_are_named_and_missed_and_nothing_else_is(seed: int) -> None:
+    """In each of these something was wrong when this weather was new."""
+    assert count(told(seed, GONE), "no longer in Kafka") >= 1
+
+
+def test_rows_are_late_only_where_their_lane_was_idle() -> None:
+    late = 0
+    for seed in range(4):
+        world = World(seed, tune=only(silence_ms=800, kill_ms=4_000))
+        world.run()
+        assert world.servers.watch.leases
+        late += world.checks.late_rows()
+    assert late
+
+
+def test_a_process_that_hears_nothing_of_a_server_hears_it_again() -> None:
+    lines = told(1, only(deaf_ms=1_000))
+    assert count(lines, "DEAF ") >= 3
+    assert count(lines, "HEARS ") == count(lines, "DEAF ")
+
+
+def test_a_leader_stands_still_before_an_action_until_others_have_acted() -> None:
+    lines = told(0, only(held=0.3, user_ms=500))
+    assert count(lines, "HOLD ") >= 2
+    assert count(lines, "THAW ") == count(lines, "HOLD ")
+
+
+def test_definitions_reach_the_copy_late() -> None:
+    told(2, only(copies_late=0.8, user_ms=1_000, wipe_ms=4_000))
