@@ -30,6 +30,22 @@ HELD_ACTIONS = (1, 12)
 HELD_MS_MAX = 6_000
 """It goes on after so long even if nobody else acts."""
 
+DECISIVE = frozenset(
+    {"begin_version", "drop", "put_task", "replace_task", "set_active", "switch_version"}
+)
+"""Actions that concern one task: a leader stands still before them more often than before others,
+and is let go more often when another leader is about to do one."""
+
+SELDOM = 0.25
+"""How much less often before the others."""
+
+LET_GO_SHARE = 0.3
+"""How often an action of another leader that is decisive lets one go."""
+
+GIVES_WAY_MS = 150
+"""That other leader then does not act at once: who was let go may get in between its look and its
+action."""
+
 LOOKS = frozenset(
     {
         "assignment",
@@ -170,13 +186,16 @@ class Mishaps:
         self._scheduler.after(self._draw(0, 1_500), lambda: self.reconnect(process.member))
 
     def acts(self, strand: str, call: str, share: float) -> None:
-        """The running process is about to make a call. If that is an action of a leader, those who
-        stand still for it are closer to going on; perhaps this one stands still itself.
+        """The running process is about to make a call. If that is an action of a leader, one that
+        stands still for it may go on; else this one may stand still itself.
         """
-        if not strand.endswith("/leader") or call.partition(".")[2] in LOOKS:
+        name = call.partition(".")[2]
+        if not strand.endswith("/leader") or name in LOOKS:
             return
-        self._count_down()
-        if self.apart.random() < share:
+        if self._held:
+            if self._let_some_go(decisive=name in DECISIVE):
+                self._scheduler.sleep(self.apart.randint(0, GIVES_WAY_MS))
+        elif self.apart.random() < share * (1 if name in DECISIVE else SELDOM):
             self._hold(self.running(), call)
             self._scheduler.sleep(0)
 
@@ -188,11 +207,15 @@ class Mishaps:
         self._scheduler.after(self.apart.randint(0, 800), lambda: self._expire(process))
         self._scheduler.after(HELD_MS_MAX, lambda: self._let_go(process.host))
 
-    def _count_down(self) -> None:
+    def _let_some_go(self, *, decisive: bool) -> bool:
+        """True if one goes on."""
+        let_go = False
         for host in list(self._held):
             self._held[host] -= 1
-            if self._held[host] <= 0:
+            if self._held[host] <= 0 or (decisive and self.apart.random() < LET_GO_SHARE):
                 self._let_go(host)
+                let_go = True
+        return let_go
 
     def _let_go(self, host: Host) -> None:
         if self._held.pop(host, None) is not None:

@@ -46,8 +46,8 @@ Shares = Mapping[str, float]
 
 FRONTS: tuple[Shares, ...] = (
     {"user_ms": 500, "changes": 0.6, "deaf_ms": 1_000, "watches_late": 0.2, "flush_ms": 2_500},
-    {"user_ms": 400, "held": 0.2, "session_ms": 2_500},
-    {"user_ms": 400, "changes": 0.4, "held": 0.2, "flush_ms": 3_000, "session_ms": 4_000},
+    {"user_ms": 400, "held": 0.4, "session_ms": 2_500},
+    {"user_ms": 400, "changes": 0.4, "held": 0.4, "flush_ms": 3_000, "session_ms": 4_000},
     {"markers_lost": 0.2, "aborts_lost": 0.5, "kill_ms": 2_500, "commit_lost": 0.1},
 )
 """Mishaps that are worse together: processes that are behind while tasks change and the store is
