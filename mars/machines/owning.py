@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 
+from mars.definitions import TaskDefinition, TaskState
 from mars.errors import TaskLimit
 from mars.machines.bucket_task import BucketTask, Ownership, Prepared
 from mars.machines.drafting import DraftFigures, Drafting
@@ -254,11 +255,10 @@ class Owning:
 
     def _part(self, task: RunnableTask) -> BucketTask:
         owner = Ownership(self.bucket, self._epoch, self._store_epoch, self._limits.tracked)
-        versions = {version.version for version in task.definition.versions}
         records = {
             version: record
             for version, record in self._records.get(task.name, {}).items()
-            if version in versions and not record.deleted
+            if not (record.deleted or _is_dropped(task.definition, version))
         }
         return BucketTask(task, owner, records, self._limits.snapshot_every_ms)
 
@@ -512,9 +512,8 @@ class Owning:
             task = self._tasks.get(name)
             if task is None:
                 continue
-            kept = {version.version for version in task.definition.versions}
             for version, record in versions.items():
-                if (task.deleted or version not in kept) and not record.deleted:
+                if _is_dropped(task.definition, version) and not record.deleted:
                     gone.append(self._deleted(record))
         self._any_deleted = bool(gone)
         return tuple(gone)
@@ -636,6 +635,16 @@ _INCOMPLETE = (
     "The windows that were open then lack its rows and say so (mars-complete: 0): register the "
     "task again from an earlier start to have them whole."
 )
+
+
+def _is_dropped(definition: TaskDefinition, version: int) -> bool:
+    """True for a version that a definition had once. One that is newer than all in it is of a
+    definition that has not come yet: whoever owned the bucket before knew more.
+    """
+    if definition.state is TaskState.DELETED:
+        return version <= definition.current.version
+    kept = {one.version for one in definition.versions}
+    return version < definition.current.version and version not in kept
 
 
 def _needs_more(log_bytes: int, log_bytes_max: int) -> str:
