@@ -106,7 +106,7 @@ class CarelessBroker(MemoryBroker):
         if outcome is Outcome.ABORTED and known.partitions:
             lost = self.lost_aborts()
             if lost is not None:
-                self.lose_markers(lost)
+                self.lose_markers(lost, outcome=outcome)
         super()._finish(transactional_id, known, outcome)
 
 
