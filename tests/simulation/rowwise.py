@@ -22,6 +22,7 @@ import xxhash
 
 import mars.adapters.memory.bulk
 import mars.adapters.spark.work
+import mars.codec.shared
 import mars.combining
 import mars.machines.folding
 import mars.machines.mapping_batches
@@ -116,6 +117,10 @@ class Raw:
     def decoded(self) -> kernel.Decoded:
         """For the kernel."""
         return messages.decode(self.stream, self.fields, self.records)
+
+    def holds(self, fields: tuple[Field, ...]) -> bool:
+        """Each plan reads what it needs of the messages."""
+        return set(fields) <= set(self.stream.fields)
 
     def from_offset(self, offset: int) -> Raw:
         """The rows at or after an offset; the range then begins there."""
@@ -380,7 +385,7 @@ def finish(plan: Plan, merged: pl.DataFrame, start_ms: int, *, refused: bool = F
 
 
 IN_PLACE: Sequence[tuple[ModuleType, str, object]] = (
-    (mars.machines.mapping_batches, "decode", decode),
+    (mars.codec.shared, "decode", decode),
     (mars.machines.mapping_batches, "map_batch", map_batch),
     (mars.adapters.memory.bulk, "decode", decode),
     (mars.adapters.spark.work, "map_batch", map_batch),
