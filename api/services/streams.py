@@ -174,7 +174,7 @@ def _field_name(name: str) -> str:
 
 
 def _check_names(kind: Format, fields: Sequence[Field]) -> None:
-    """JSON can write such names in several ways, and its parser looks for members by their bytes."""
+    """JSON has several ways to write such names, and its parser looks for one form alone."""
     escaped = [one.name for one in fields if '"' in one.name or "\\" in one.name]
     if escaped and kind in {Format.JSON, Format.NDJSON}:
         raise Rejected(

@@ -20,7 +20,7 @@ from mars.plan import FieldType
 
 _SECONDS_MAX = (2**63 - 1) // 1000
 
-_WHOLE_MAX = 2**53
+WHOLE_MAX = 2**53
 """Up to here each integer is a double of its own."""
 
 _MICROSECONDS_MAX = 2**62
@@ -93,7 +93,7 @@ def convert_numbers(whole: pl.Series, floats: pl.Series, kind: FieldType) -> Typ
 def convert_floats(floats: pl.Series, kind: FieldType) -> Typed:
     """Doubles as integers or timestamps."""
     if kind is FieldType.INT64:
-        fine = floats.is_between(-_WHOLE_MAX, _WHOLE_MAX) & (floats.floor() == floats)
+        fine = floats.is_between(-WHOLE_MAX, WHOLE_MAX) & (floats.floor() == floats)
         return _within(floats, fine, floats.cast(pl.Int64, strict=False))
     moments = (floats * _MICROSECONDS[kind]).round()
     fine = moments.is_between(-_MICROSECONDS_MAX, _MICROSECONDS_MAX)

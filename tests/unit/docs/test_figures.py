@@ -28,9 +28,10 @@ from mars.access import NOTE_CHARACTERS_MAX, PATTERN_CHARACTERS_MAX, PATTERNS_MA
 from mars.adapters.kafka import recent, wire
 from mars.adapters.spark import files
 from mars.aggregates.distinct import DISTINCT_VALUES_MAX
-from mars.codec import arrow_size, entry, states, usable
+from mars.codec import arrow_size, columns, entry, states, usable
 from mars.codec import limits as codec_limits
 from mars.codec import nesting as json_nesting
+from mars.evaluate import texts
 from mars.machines import drafting, explaining, folding
 from mars.machines.panes import MERGE_ROWS_MIN
 from mars.ports.queries import ANSWER_BYTES_MAX
@@ -38,6 +39,7 @@ from mars.process.tracking import NOTES_WAITING_MAX
 from mars.settings import Settings
 from mars.sql import (
     compiler,
+    functions,
     groups,
     keys,
     operators,
@@ -93,6 +95,7 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
         outputs.NAME_CHARACTERS_MAX,
     ),
     "values of IN; pattern of LIKE": (operators.LIST_MAX, operators.PATTERN_CHARACTERS_MAX),
+    "texts that one CONCAT joins, or a chain of `\\|\\|`": (functions.TEXTS_MAX,),
     "LIMIT": (task.LIMIT_MAX,),
     "window and slide": (
         windowing.WINDOW_MS_MIN,
@@ -168,6 +171,9 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
         mib(arrow_size.UNPACKED_BYTES_MAX),
         f"{arrow_size.ROWS_MAX // 2**20} Mi rows",
     ),
+    "number with a fraction or an exponent, as an integer": (
+        f"2^{columns.WHOLE_MAX.bit_length() - 1}",
+    ),
     "nesting of JSON": (json_nesting.NESTING_MAX,),
     "rows named one by one": (usable.NAMED_MAX, folding.LATE_WINDOWS_NAMED_MAX),
     "partials in Redis, uncompressed": (
@@ -176,6 +182,7 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
     ),
     "states of one partial, uncompressed": (mib(states.STATES_BYTES_MAX),),
     "slices of time that are open, or kept for late rows": (OPEN_PANES_MAX,),
+    "text that CONCAT makes": (kib(texts.TEXT_BYTES_MAX),),
     "values of one `count(DISTINCT)`": (DISTINCT_VALUES_MAX,),
     "batch": (SETTINGS.mapper.batch_rows_max, mib(SETTINGS.mapper.batch_bytes_max)),
     "windows that one commit closes, and as many that it revises": (
