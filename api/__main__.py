@@ -45,6 +45,7 @@ from mars.adapters.zookeeper import (
 from mars.definitions import FileHistory
 from mars.errors import SettingsError, Unavailable
 from mars.garbage import settle_garbage_collection
+from mars.locations import FileRoots
 from mars.plan import Stream
 from mars.process import life as living
 from mars.process import logs
@@ -184,10 +185,22 @@ class _Process:
             queries=self._queries,
             keys=self._keys,
             answers=KafkaQueryRows(self._settings, self._admin),
-            list_history=_list_history,
+            list_history=self._list_history,
             open_reader=lambda: KafkaReader.alone(self._settings, self._member, self._admin),
             now_ms=lambda: time.time_ns() // 1_000_000,
             sleep=time.sleep,
+        )
+
+    def _list_history(
+        self, location: str, format: str, stream: Stream, *, csv_header: bool, until_ms: int | None
+    ) -> FileHistory:
+        # With pyarrow, 25 MB that only those need who have files read.
+        from mars.adapters.spark.files import list_history  # noqa: PLC0415
+
+        bulk = self._settings.bulk
+        roots = FileRoots.of(bulk.files, bulk.files_never)
+        return list_history(
+            location, format, stream, roots, csv_header=csv_header, until_ms=until_ms
         )
 
     def _listen_and_serve(self, services: Services, listening: socket.socket) -> None:
@@ -252,15 +265,6 @@ class _Process:
             services.pulse.look()
             if "zookeeper" not in self._health.missing:
                 services.access.look()
-
-
-def _list_history(
-    location: str, format: str, stream: Stream, *, csv_header: bool, until_ms: int | None
-) -> FileHistory:
-    # With pyarrow, 25 MB that only those need who have files read.
-    from mars.adapters.spark.files import list_history  # noqa: PLC0415
-
-    return list_history(location, format, stream, csv_header=csv_header, until_ms=until_ms)
 
 
 class _Server(uvicorn.Server):

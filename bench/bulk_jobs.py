@@ -24,6 +24,7 @@ from mars.adapters.spark.session import LOG_SETTINGS as QUIET
 from mars.codec.states import decode_states
 from mars.definitions import Backfill, FileHistory, LaneSpan, TaskVersion
 from mars.local import jars
+from mars.locations import FileRoots
 from mars.ports import MapJob
 from mars.settings import BulkSettings, KafkaSettings, Settings
 from mars.types import Lane, Mapped, TaskName, Topic, backfill_lane, file_lane
@@ -65,7 +66,11 @@ def _mars(spec: JobSpec, timed: Timed) -> Counted:
     """Map jobs one after the other and some at once, as the bulk process runs them."""
     settings = Settings(
         kafka=KafkaSettings(spec.bootstrap),
-        bulk=BulkSettings(driver_memory_mb=spec.driver_memory_mb, chunk_rows=spec.chunk_rows),
+        bulk=BulkSettings(
+            driver_memory_mb=spec.driver_memory_mb,
+            chunk_rows=spec.chunk_rows,
+            files=(spec.folder,) if spec.folder else (),
+        ),
     )
     engine = SparkEngine(settings)
     try:
@@ -89,7 +94,7 @@ def _histories(
     files: FileHistory | None = None
     topic_id, rows_per_offset = "", 1
     if spec.source is SourceKind.PARQUET:
-        files = list_history(spec.folder, "parquet", declared)
+        files = list_history(spec.folder, "parquet", declared, FileRoots.of(settings.bulk.files))
         ends: Mapping[Lane, int] = {file_lane("b1"): files.files[-1].next}
     else:
         admin = KafkaTopicAdmin(settings)

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from mars.errors import Rejected
+from mars.locations import literal
 from mars.ports.keys import ApiKey, KeyId, Role
 
 ID_BYTES = 4
@@ -85,13 +86,8 @@ def find_key(keys: Mapping[KeyId, ApiKey], text: str) -> ApiKey | None:
 
 
 def matches(patterns: Sequence[str], name: str) -> bool:
-    """Whether a topic or a location of files matches one of the patterns."""
-    return any(fnmatchcase(name, _literal(pattern)) for pattern in patterns)
-
-
-def _literal(pattern: str) -> str:
-    """`*` is the only character with a meaning: those of fnmatch besides are taken as they are."""
-    return pattern.replace("[", "[[]").replace("?", "[?]")
+    """Whether a topic matches one of the patterns; for files see `mars.locations`."""
+    return any(fnmatchcase(name, literal(pattern)) for pattern in patterns)
 
 
 def _digest(secret: str) -> str:

@@ -14,7 +14,7 @@ from itertools import pairwise
 import msgspec
 
 from mars.plan import Stream
-from mars.types import Lane, Range, TaskName
+from mars.types import Lane, Range, TaskName, lane_backfill
 
 
 class TaskState(StrEnum):
@@ -144,6 +144,11 @@ class TaskDefinition:
         return {
             lane: span.end for backfill in self.backfills for lane, span in backfill.lanes.items()
         }
+
+    def files_of(self, lane: Lane) -> FileHistory | None:
+        """The files that a lane reads; None for one that reads Kafka."""
+        name = lane_backfill(lane)
+        return next((one.files for one in self.backfills if one.id == name), None)
 
     def version_at(self, lane: Lane, offset: int) -> tuple[int, int | None]:
         """Which version a row belongs to, and the offset at which the next one begins (or None)."""

@@ -20,6 +20,7 @@ from typing import Annotated, Any, Literal, get_origin, get_type_hints
 import msgspec
 
 from mars.errors import SettingsError
+from mars.locations import FileRoots
 
 MIB = 1024 * 1024
 
@@ -209,6 +210,13 @@ class BulkSettings:
     """Messages from which a new task's history is Spark's; fewer, a mapper reads in a second."""
     catch_up_rows_min: Positive = 5_000_000
     """Messages by which a task must be behind before Spark helps: mappers need ten seconds."""
+    files: tuple[str, ...] = ()
+    """Folders (absolute paths or URIs: `/srv/history`, `s3://logs/2026`) below which files of
+    histories and queries are read. Empty: none is, for who reads files through Mars reads what its
+    processes may."""
+    files_never: tuple[str, ...] = ()
+    """Folders whose files are not read although they lie below one of those, for passwords lie
+    there. That of this file always is one of them."""
     spark: dict[str, str | int | float | bool] = field(default_factory=dict, repr=False)
     """Further properties of Spark (`spark.executor.instances`), handed on as they are."""
 
@@ -326,8 +334,18 @@ def load(path: Path | None, environ: Mapping[str, str] | None = None) -> Setting
     except msgspec.ValidationError as error:
         raise SettingsError(f"{path}: {_readable(error)}") from error
     settings = _overlay(settings, os.environ if environ is None else environ)
+    if path is not None:
+        settings = _with_own_folder_closed(settings, path)
     _refuse_contradictions(settings)
     return settings
+
+
+def _with_own_folder_closed(settings: Settings, path: Path) -> Settings:
+    """Passwords stand in a file of settings, and in others beside it."""
+    folder, closed = str(path.parent.resolve()), settings.bulk.files_never
+    if folder in closed:
+        return settings
+    return replace(settings, bulk=replace(settings.bulk, files_never=(*closed, folder)))
 
 
 def surroundings(environ: Mapping[str, str] | None = None) -> Surroundings:
@@ -443,9 +461,11 @@ def _place(name: str) -> tuple[str | None, str]:
 
 
 def _parse(name: str, text: str, kind: Any) -> Any:
-    """Numbers and booleans as text, tables as JSON."""
+    """Numbers and booleans as text, tables as JSON, lists as JSON or their only element."""
     try:
-        if get_origin(kind) is dict:
+        if get_origin(kind) is tuple and not text.startswith("["):
+            return msgspec.convert((text,) if text else (), kind)
+        if get_origin(kind) in {dict, tuple}:
             return msgspec.json.decode(text, type=kind)
         return msgspec.convert(text, kind, strict=False)
     except msgspec.MsgspecError as error:
@@ -469,6 +489,7 @@ def _refuse_contradictions(settings: Settings) -> None:
         raise SettingsError(
             "api.tls_certificate_location and api.tls_key_location are set together, or neither."
         )
+    FileRoots.of(settings.bulk.files, settings.bulk.files_never)  # raises where one is none
     balance = settings.balance
     if not balance.use_low < balance.use_target < balance.use_high:
         raise SettingsError(
@@ -505,6 +526,6 @@ def _toml_lines(value: Any, default: Any, prefix: str) -> Iterator[str]:
             yield from _toml_lines(own, other, f"{prefix}{name}.")
 
 
-def _toml_value(value: str | float | bool) -> str:
+def _toml_value(value: str | float | bool | tuple[str, ...]) -> str:
     """JSON's notation of these is TOML's too, but for DEL, which TOML wants escaped."""
     return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")

@@ -16,6 +16,7 @@ from api.schemas import HistoryRequest, StartAt
 from api.services.context import Cluster, Ports
 from mars.definitions import Backfill, FileHistory, LaneSpan
 from mars.errors import Rejected
+from mars.locations import canonical
 from mars.plan import Stream
 from mars.types import Lane, Topic, backfill_lane, file_lane, live_lane
 
@@ -68,16 +69,20 @@ class Beginnings:
         return Beginning(starts, complete_from_ms, tuple(backfills))
 
     def files(self, stream: Stream, history: HistoryRequest) -> FileHistory:
-        """The files that a request names. Raises Rejected, Forbidden."""
+        """The files that a request names. Raises Rejected, Forbidden, Unavailable."""
         _check_location(history.files)
-        caller().check_files(history.files)
-        return self._ports.list_history(
-            history.files,
+        location = canonical(history.files)
+        caller().check_files(location)
+        found = self._ports.list_history(
+            location,
             history.format,
             stream,
             csv_header=history.csv_header,
             until_ms=history.until,
         )
+        for file in found.files:  # a link may lead where the key may not read
+            caller().check_files(file.path)
+        return found
 
     def _offsets(self, topic: Topic, start: str | StartAt) -> tuple[dict[int, int], int | None]:
         """Start offsets per partition, and from when on windows are complete."""

@@ -8,6 +8,7 @@ from api.audit_schemas import DeadRow, DeadRows
 from api.callers import caller
 from api.services.context import Ports
 from api.services.tasks import TaskService
+from mars.definitions import TaskDefinition
 from mars.errors import Rejected
 from mars.ports import DeadLetter
 from mars.types import Reason
@@ -34,7 +35,7 @@ class DeadService:
         # What a deleted task of the same name had left out is not this one's.
         own = [one for one in found.letters if one.version >= definition.first_version]
         following = None if found.next is None else _text(found.next)
-        return DeadRows(rows=[_row(one) for one in own], next=following)
+        return DeadRows(rows=[_row(definition, one) for one in own], next=following)
 
     def newest(self, name: str, reason: str | None, after: str | None, limit: int) -> DeadRows:
         """The last rows, newest first, as far as they are in memory: there is no next page.
@@ -50,7 +51,7 @@ class DeadService:
             for one in self._ports.dead.recent(definition.name, NEWEST_MAX)
             if one.version >= definition.first_version and reason in (None, one.reason)
         ]
-        return DeadRows(rows=[_row(one) for one in own[:limit]], next=None)
+        return DeadRows(rows=[_row(definition, one) for one in own[:limit]], next=None)
 
 
 def _check_reason(reason: str | None) -> None:
@@ -59,8 +60,19 @@ def _check_reason(reason: str | None) -> None:
         raise Rejected(f"reason {reason[:80]!a} is none: there are {', '.join(known)}")
 
 
-def _row(letter: DeadLetter) -> DeadRow:
-    shown = bool(letter.detail) and caller().sees_rows(letter.topic)
+def _shows_rows(definition: TaskDefinition, letter: DeadLetter) -> bool:
+    """Whether the caller may see rows of where these come from: a topic, or files of a history."""
+    if letter.partition is not None:
+        return caller().sees_rows(letter.topic)
+    files = None if letter.lane is None else definition.files_of(letter.lane)
+    if files is None:
+        return False
+    own = [one for one in files.files if one.first < letter.next and letter.first < one.next]
+    return bool(own) and caller().sees_rows_of_files(one.path for one in own)
+
+
+def _row(definition: TaskDefinition, letter: DeadLetter) -> DeadRow:
+    shown = bool(letter.detail) and _shows_rows(definition, letter)
     return DeadRow(
         partition=letter.partition,
         lane=letter.lane,

@@ -14,7 +14,7 @@ from api.services.context import BucketCount, Ports
 from api.services.progress import ProgressTail
 from api.services.results import newest_revisions
 from api.services.tasks import TaskService
-from mars.definitions import FileHistory, TaskDefinition
+from mars.definitions import TaskDefinition
 from mars.errors import Conflict, JobFailed, NotFound
 from mars.machines.verifying import (
     NAMED_MAX,
@@ -30,7 +30,7 @@ from mars.machines.verifying import (
 )
 from mars.plan import Plan
 from mars.ports import CommittedRow
-from mars.types import Lane, Range, Topic, lane_backfill
+from mars.types import Range, Topic
 from mars.windows import moment
 
 RESULT_ROWS_MAX = 100_000
@@ -222,7 +222,7 @@ class VerifyService:
             )
 
     def _read(self, definition: TaskDefinition, plan: Plan, piece: Piece, recount: Recount) -> None:
-        files = _files_of(definition, piece.part.lane)
+        files = definition.files_of(piece.part.lane)
         try:
             batches = self._ports.source_rows.read(plan, self._buckets(), piece.part, files)
             for batch in batches:
@@ -239,7 +239,7 @@ class VerifyService:
 
 def _size(definition: TaskDefinition, part: Range) -> int:
     """About how many messages or rows a range holds."""
-    files = _files_of(definition, part.lane)
+    files = definition.files_of(part.lane)
     text = files is not None and files.format != "parquet"
     return (part.next - part.first) // (TEXT_ROW_BYTES if text else 1)
 
@@ -259,12 +259,6 @@ def _by_version(rows: Sequence[CommittedRow]) -> dict[int, list[CommittedRow]]:
     for row in rows:
         versions[row.version].append(row)
     return dict(versions)
-
-
-def _files_of(definition: TaskDefinition, lane: Lane) -> FileHistory | None:
-    """The files that a lane reads; None for one that reads Kafka."""
-    name = lane_backfill(lane)
-    return next((one.files for one in definition.backfills if one.id == name), None)
 
 
 # ------------------------------------------------------------------------------------ answer

@@ -12,6 +12,7 @@ from mars.adapters.spark.planning import over_files, until
 from mars.adapters.spark.reading import read_range
 from mars.definitions import FileHistory
 from mars.kernel import decode, map_batch
+from mars.locations import FileRoots
 from mars.plan import Plan
 from mars.settings import Settings
 from mars.types import Mapped, Range
@@ -32,7 +33,9 @@ class RowsAgain:
         """What a range adds to a task. Raises Unavailable, JobFailed, TaskLimit."""
         if files is None:
             return self._of_topic(plan, buckets, part)
-        return _of_files(plan, buckets, part, files)
+        bulk = self._settings.bulk
+        roots = FileRoots.of(bulk.files, bulk.files_never)
+        return _of_files(plan, buckets, part, files, roots)
 
     def _of_topic(self, plan: Plan, buckets: int, part: Range) -> Iterator[Mapped | Range]:
         with configured():
@@ -48,11 +51,11 @@ class RowsAgain:
 
 
 def _of_files(
-    plan: Plan, buckets: int, part: Range, files: FileHistory
+    plan: Plan, buckets: int, part: Range, files: FileHistory, roots: FileRoots
 ) -> Iterator[Mapped | Range]:
     # pyarrow takes 25 MB in each process that imports it, and only some tasks have files.
     from mars.adapters.spark.file_reading import FileSource  # noqa: PLC0415
 
     narrowed = until(over_files(plan, files), files.until_ms)
-    for batch in FileSource(files).batches(narrowed, part):
+    for batch in FileSource(files, roots).batches(narrowed, part):
         yield batch if isinstance(batch, Range) else map_batch(narrowed, buckets, batch)

@@ -30,7 +30,9 @@ level = "debug"
 @pytest.fixture(scope="package")
 def one_for_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MarsCluster]:
     """Starting one costs more than most tests."""
-    yield from running_mars(tmp_path_factory.mktemp("shared"), settings=SETTINGS)
+    # Below it lie the folders that tests keep files in.
+    files = f'\n[bulk]\nfiles = ["{tmp_path_factory.getbasetemp()}"]\n'
+    yield from running_mars(tmp_path_factory.mktemp("shared"), settings=SETTINGS + files)
 
 
 @pytest.fixture(scope="module")

@@ -34,6 +34,7 @@ HISTORY_ROWS = 60_000
 
 SETTINGS = """
 [bulk]
+files = ["{files}"]
 history_rows_min = 10000
 chunk_rows = 6000
 catch_up_rows_min = 20000
@@ -52,7 +53,8 @@ DONE_S = 300.0
 
 @pytest.fixture(scope="module")
 def mars(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MarsCluster]:
-    yield from running_mars(tmp_path_factory.mktemp("bulk"), settings=SETTINGS)
+    settings = SETTINGS.format(files=tmp_path_factory.getbasetemp())
+    yield from running_mars(tmp_path_factory.mktemp("bulk"), settings=settings)
 
 
 class Feed:

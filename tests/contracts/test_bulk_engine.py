@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +17,9 @@ from mars.adapters.memory.bulk import MemoryBulkEngine
 from mars.adapters.spark.engine import SparkEngine
 from mars.adapters.spark.files import list_history
 from mars.aggregates import DISTINCT_VALUES_MAX
+from mars.definitions import FileHistory, HistoryFile
 from mars.errors import JobCancelled, JobFailed, Unavailable
+from mars.locations import FileRoots
 from mars.ports import BulkEngine, QueryJob
 from mars.settings import BulkSettings, KafkaSettings, Settings
 from mars.types import Range, Reason, RowCounts, Topic, file_lane
@@ -41,8 +44,13 @@ pytestmark = pytest.mark.timeout(600)
 CANCEL_WITHIN_S = 60.0
 
 
+ROOTS = FileRoots.of([tempfile.gettempdir()])
+"""Where the tests of a run have their folders."""
+
+
 def spark_settings(bootstrap: str) -> Settings:
-    return Settings(kafka=KafkaSettings(bootstrap), bulk=BulkSettings(task_rows=1_000))
+    bulk = BulkSettings(task_rows=1_000, files=ROOTS.folders)
+    return Settings(kafka=KafkaSettings(bootstrap), bulk=bulk)
 
 
 class Bulk:
@@ -94,7 +102,7 @@ def bulk(request: pytest.FixtureRequest) -> Iterator[Bulk]:
     """The twin, and the engine on Spark with a real Kafka."""
     if request.param == "memory":
         memory = MemoryCluster()
-        yield Bulk(memory, MemoryBulkEngine(memory.broker))
+        yield Bulk(memory, MemoryBulkEngine(memory.broker, ROOTS))
         return
     shelf: SparkShelf = request.getfixturevalue("spark_shelf")
     real: KafkaCluster = request.getfixturevalue("kafka_cluster")
@@ -327,7 +335,7 @@ def test_files_are_mapped_like_a_topic_wherever_they_are_cut(
 ) -> None:
     write_files(tmp_path, format_, 2_000)
     stream = stream_of("no_topic_is_read")
-    files = list_history(str(tmp_path), format_, stream, csv_header=format_ == "csv")
+    files = list_history(str(tmp_path), format_, stream, ROOTS, csv_header=format_ == "csv")
     end, own = files.files[-1].next, file_lane("b2")
     cuts = [0, end // 3, end // 3 + 1, end * 3 // 4, end]
     jobs = [
@@ -345,7 +353,7 @@ def test_files_are_mapped_like_a_topic_wherever_they_are_cut(
 
 def test_rows_of_files_after_the_fence_are_filtered(bulk: Bulk, tmp_path: Path) -> None:
     write_files(tmp_path, "parquet", 500)
-    files = list_history(str(tmp_path), "parquet", stream_of("t"), until_ms=20_000)
+    files = list_history(str(tmp_path), "parquet", stream_of("t"), ROOTS, until_ms=20_000)
     end = files.files[-1].next
     answer = bulk.engine.query(query_job("t", Range(file_lane("b2"), 0, end), files=files))
     before = sum(number * 7919 % 50_000 < 20_000 for number in range(500))
@@ -354,12 +362,26 @@ def test_rows_of_files_after_the_fence_are_filtered(bulk: Bulk, tmp_path: Path) 
 
 def test_a_file_that_has_changed_fails_the_job(bulk: Bulk, tmp_path: Path) -> None:
     write_files(tmp_path, "ndjson", 100)
-    files = list_history(str(tmp_path), "ndjson", stream_of("t"))
+    files = list_history(str(tmp_path), "ndjson", stream_of("t"), ROOTS)
     with (tmp_path / "0.ndjson").open("ab") as file:
         file.write(b"{}\n")
     job = map_job("t", "", Range(file_lane("b2"), 0, files.files[-1].next), files=files)
     with pytest.raises(JobFailed, match="when it was listed"):
         bulk.engine.map(job)
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "file:///etc/passwd", "{}/link", "hf://x/y"])
+def test_files_outside_of_the_roots_fail_the_job_that_would_read_them(
+    bulk: Bulk, tmp_path: Path, path: str
+) -> None:
+    """Also those of a history that was registered when the roots were others."""
+    (tmp_path / "link").symlink_to("/etc/passwd")
+    files = FileHistory("ndjson", (HistoryFile(path.format(tmp_path), 0, 10),))
+    part = Range(file_lane("b2"), 0, 10)
+    with pytest.raises(JobFailed, match=r"bulk\.files|files are read by path"):
+        bulk.engine.map(map_job("t", "", part, files=files))
+    with pytest.raises(JobFailed, match=r"bulk\.files|files are read by path"):
+        bulk.engine.query(query_job("t", part, files=files))
 
 
 # ----------------------------------------------------------------------------------- the engines

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from bench.flows import FIELDS
 from mars.errors import SettingsError
 from mars.settings import (
+    BulkSettings,
     KafkaSettings,
     RedisSettings,
     Settings,
@@ -39,8 +40,9 @@ def test_without_file_and_environment_the_defaults_hold() -> None:
 
 def test_a_file_changes_what_it_names_only(tmp_path: Path) -> None:
     path = write(tmp_path, '[kafka]\nbootstrap = "a:1"\n[kafka.extra]\n"client.rack" = "x"\n')
-    expected = KafkaSettings(bootstrap="a:1", extra={"client.rack": "x"})
-    assert load(path, {}) == dataclasses.replace(Settings(), kafka=expected)
+    kafka = KafkaSettings(bootstrap="a:1", extra={"client.rack": "x"})
+    bulk = BulkSettings(files_never=(str(tmp_path),))
+    assert load(path, {}) == Settings(kafka=kafka, bulk=bulk)
 
 
 def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
@@ -61,6 +63,9 @@ def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
         ("MARS_REDIS_PASSWORD", '{"a', "redis", "password", '{"a'),
         ("MARS_KAFKA_EXTRA", '{"a.b": 1}', "kafka", "extra", {"a.b": 1}),
         ("MARS_BULK_CHUNK_ROWS", "5000", "bulk", "chunk_rows", 5000),
+        ("MARS_BULK_FILES", "/srv/history", "bulk", "files", ("/srv/history",)),
+        ("MARS_BULK_FILES", '["/a", "s3://b"]', "bulk", "files", ("/a", "s3://b")),
+        ("MARS_BULK_FILES", "", "bulk", "files", ()),
         ("MARS_BULK_SPARK", '{"spark.a": "2"}', "bulk", "spark", {"spark.a": "2"}),
     ],
 )
@@ -141,17 +146,41 @@ def test_toml_holds_any_text(
     extra = {key: password, "n": 1, "f": 0.5, "b": True}
     settings = Settings(kafka=KafkaSettings(sasl_password=password, extra=extra))
     path = write(tmp_path_factory.mktemp("toml"), to_toml(settings))
-    assert load(path, {}) == settings
+    assert load(path, {}).kafka == settings.kafka
 
 
 def test_toml_of_a_changed_object_is_read_back_equal(tmp_path: Path) -> None:
     settings = load(CONFIGS / "cluster.toml", {"MARS_MEMBER": "reducer-3"})
-    assert load(write(tmp_path, to_toml(settings)), {}) == settings
+    closed = (*settings.bulk.files_never, str(tmp_path))
+    bulk = dataclasses.replace(settings.bulk, files_never=closed)
+    again = load(write(tmp_path, to_toml(settings)), {})
+    assert again == dataclasses.replace(settings, bulk=bulk)
+    assert load(write(tmp_path, to_toml(again)), {}) == again
+
+
+def test_folders_of_all_files_that_settings_came_from_are_closed(tmp_path: Path) -> None:
+    """`mars up --config FILE` writes another one for its processes."""
+    named, data = tmp_path / "etc", tmp_path / "data"
+    named.mkdir()
+    data.mkdir()
+    (tmp_path / "link").symlink_to("etc")
+    path = write(named, '[bulk]\nfiles = ["/srv/history"]\n')
+    first = load(tmp_path / "link" / path.name, {})
+    second = load(write(data, to_toml(first)), {})
+    assert second.bulk.files == ("/srv/history",)
+    assert second.bulk.files_never == (str(named), str(data))
+
+
+@pytest.mark.parametrize("folder", ["data", "", "hf://x", "/data/*", "s3://me:secret@bucket", "."])
+def test_what_can_be_no_root_of_files_is_refused(tmp_path: Path, folder: str) -> None:
+    path = write(tmp_path, f"[bulk]\nfiles = ['{folder}']\n")
+    with pytest.raises(SettingsError, match=r"bulk\.files"):
+        load(path, {})
 
 
 def test_the_local_configuration_names_every_setting_with_its_default() -> None:
     path = CONFIGS / "local.toml"
-    assert load(path, {}) == Settings()
+    assert load(path, {}) == Settings(bulk=BulkSettings(files_never=(str(CONFIGS),)))
     text = path.read_text("utf-8")
     for section in dataclasses.fields(Settings):
         value = getattr(Settings(), section.name)

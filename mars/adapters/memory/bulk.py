@@ -23,6 +23,7 @@ from mars.codec.decoded import Decoded
 from mars.codec.messages import decode
 from mars.definitions import FileHistory
 from mars.errors import JobCancelled, JobFailed, MarsError, TaskLimit, Unavailable
+from mars.locations import FileRoots
 from mars.plan import Plan
 from mars.ports import MapJob, QueryAnswer, QueryJob
 from mars.types import Mapped, Range, Records, Topic, lane_partition
@@ -69,11 +70,12 @@ class MemoryBulkEngine:
     is under way (`meanwhile`).
     """
 
-    def __init__(self, broker: MemoryBroker) -> None:
+    def __init__(self, broker: MemoryBroker, roots: FileRoots | None = None) -> None:
         self.faults = Faults("spark")
         self.jobs: list[MapJob | QueryJob] = []
         """All that were begun, for tests to look at."""
         self._broker = broker
+        self._roots = roots or FileRoots()
         self._errors: list[MarsError] = []
         self._meanwhile: list[Callable[[], None]] = []
         self._running: set[str] = set()
@@ -128,7 +130,9 @@ class MemoryBulkEngine:
 
     def _source(self, plan: Plan, files: FileHistory | None) -> Source:
         if files is not None:
-            return FileSource(files)
+            source = FileSource(files, self._roots)
+            source.check()
+            return source
         topic = Topic(plan.stream.topic)
         self._topic_id(topic)
         return MemorySource(self._broker, topic)

@@ -31,6 +31,7 @@ from mars.adapters.spark.work import (
 from mars.definitions import FileHistory
 from mars.errors import JobCancelled, JobFailed, MarsError, TaskLimit, Unavailable
 from mars.garbage import settle_garbage_collection
+from mars.locations import FileRoots
 from mars.ports import MapJob, QueryAnswer, QueryJob
 from mars.settings import Settings
 from mars.types import Mapped, Range, Topic, lane_partition
@@ -58,6 +59,7 @@ class SparkEngine:
         self._settings = settings
         # Executors read Kafka, and nothing else: they are told nothing else.
         self._kafka = Settings(namespace=settings.namespace, kafka=settings.kafka)
+        self._roots = FileRoots.of(settings.bulk.files, settings.bulk.files_never)
         self._session: SparkSession | None = None
         self._opening = threading.Lock()
         self._lock = threading.Lock()
@@ -211,7 +213,9 @@ class SparkEngine:
 
     def _source(self, topic: Topic | None, files: FileHistory | None) -> Source:
         if files is not None:
-            return FileSource(files)
+            source = FileSource(files, self._roots)
+            source.check()
+            return source
         return TopicSource(self._kafka, str(topic))
 
     def _tasks(

@@ -22,7 +22,8 @@ from mars.codec.decoded import Decoded
 from mars.codec.limits import MESSAGE_BYTES_MAX
 from mars.codec.messages import decode
 from mars.definitions import FileHistory, HistoryFile
-from mars.errors import JobFailed, Unavailable
+from mars.errors import JobFailed, Rejected, Unavailable
+from mars.locations import FileRoots, canonical
 from mars.plan import Plan
 from mars.types import Lane, Range, Records
 
@@ -46,9 +47,18 @@ BOM = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True, slots=True)
 class FileSource:
-    """`Source` of files, which every executor must be able to open under the same path."""
+    """`Source` of files, which every executor must be able to open under the same path.
+
+    Each is looked at again where it is opened: a root may be gone, a link be another.
+    """
 
     files: FileHistory
+    roots: FileRoots
+
+    def check(self) -> None:
+        """Raise JobFailed where one of the files is outside of the roots."""
+        for file in self.files.files:
+            _place(file.path, self.roots)
 
     def batches(self, plan: Plan, part: Range) -> Iterator[Decoded | Range]:
         """The rows of a range of the lane. Raises Unavailable, JobFailed."""
@@ -59,7 +69,7 @@ class FileSource:
 
     def _of_file(self, plan: Plan, file: HistoryFile, part: Range) -> Iterator[Decoded]:
         try:
-            with open_file(file.path) as handle:
+            with open_file(_place(file.path, self.roots)) as handle:
                 if self.files.format == "parquet":
                     yield from _parquet(plan, handle, file, part)
                 else:
@@ -72,6 +82,14 @@ class FileSource:
             ) from error
         except OSError as error:
             raise Unavailable("spark", f"{file.path} cannot be read ({error})") from error
+
+
+def _place(path: str, roots: FileRoots) -> str:
+    """Where a file lies now. Raises JobFailed outside of the roots."""
+    try:
+        return roots.place(canonical(path))
+    except Rejected as error:
+        raise JobFailed(f"{error}.") from error
 
 
 def filesystem_of(path: str) -> tuple[arrow_fs.FileSystem, str]:

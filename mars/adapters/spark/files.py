@@ -8,16 +8,16 @@ from __future__ import annotations
 import datetime
 import fnmatch
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.fs as arrow_fs
 import pyarrow.parquet as pq
 
 from mars.adapters.spark.file_reading import filesystem_of
 from mars.adapters.spark.planning import FILE_FORMATS
+from mars.adapters.spark.walking import Deadline, Found, look, walk
 from mars.definitions import FileHistory, HistoryFile
 from mars.errors import Rejected
+from mars.locations import FileRoots, canonical
 from mars.plan import FieldType, Stream, ValueType
 
 FILES_MAX = 2_000
@@ -36,29 +36,27 @@ COMPRESSED = (".gz", ".zst", ".bz2", ".xz", ".lz4", ".snappy", ".zip")
 _WILD = "*?["
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    path: str
-    size: int
-
-
 def list_history(
     location: str,
     format: str,
     stream: Stream,
+    roots: FileRoots,
     *,
     csv_header: bool = False,
     until_ms: int | None = None,
 ) -> FileHistory:
     """The files of a directory or glob, in order of their paths, as the history of a task.
 
-    `location` is an absolute path or a URI that every executor can open. Empty files are left out.
-    Raises Rejected with a sentence for the person who named the location.
+    `location` is an absolute path or a URI that every executor can open. Paths are places below
+    the roots, links followed. Empty files are left out. Raises Rejected with a sentence for the
+    person who named the location.
     """
-    _check(location, format, csv_header=csv_header)
+    _check(format, csv_header=csv_header)
+    location = canonical(location)
+    deadline = Deadline(location)
     try:
-        found = _listed(location, format)
-    except (OSError, pa.ArrowException) as error:
+        found = _listed(location, format, roots, deadline)
+    except (OSError, ValueError, TypeError, ImportError, pa.ArrowException) as error:
         raise Rejected(f"{location} cannot be listed: {_brief(error)}") from error
     if not found:
         raise Rejected(_nothing(location, format))
@@ -68,69 +66,55 @@ def list_history(
             "them to larger ones."
         )
     measure = _measured_rows if format == "parquet" else _measured_bytes
-    files = tuple(_placed(found, stream, measure))
+    files = tuple(_placed(found, stream, measure, deadline))
     if not files:
         raise Rejected(f"The files of {location} are all empty.")
     return FileHistory(format, files, csv_header=csv_header, until_ms=until_ms)
 
 
-def _check(location: str, format: str, *, csv_header: bool) -> None:
+def _check(format: str, *, csv_header: bool) -> None:
     if format not in FILE_FORMATS:
         known = ", ".join(FILE_FORMATS)
         raise Rejected(f"{format[:80]!r} is no format of files; there is {known}.")
     if csv_header and format != "csv":
         raise Rejected("csv_header is for files of the format csv only.")
-    if "\0" in location or not (location.startswith("/") or "://" in location):
-        raise Rejected(
-            f"{location[:200]!r} is no absolute path or URI; name it as the executors reach it."
-        )
 
 
 # ------------------------------------------------------------------------------------- listing
 
 
-def _listed(location: str, format: str) -> list[_Found]:
+def _listed(location: str, format: str, roots: FileRoots, deadline: Deadline) -> list[Found]:
     pattern = next((at for at, letter in enumerate(location) if letter in _WILD), None)
     base = location if pattern is None else location[:pattern].rpartition("/")[0] or "/"
-    system, inside = filesystem_of(base)
-    kept = _by_ending(format) if pattern is None else _by_pattern(location, base, inside)
-    info = system.get_file_info(inside)
-    if info.type == arrow_fs.FileType.File:
-        return [_Found(location, info.size)]
-    selector = arrow_fs.FileSelector(inside, allow_not_found=True, recursive=True)
-    files = [one for one in system.get_file_info(selector) if one.type == arrow_fs.FileType.File]
-    wanted = sorted((one for one in files if _is_shown(one.path, inside)), key=lambda one: one.path)
-    _refuse_compressed(format, [one.path for one in wanted if kept(_uncompressed(one.path))])
-    return [
-        _Found(base.rstrip("/") + one.path.removeprefix(inside.rstrip("/")), one.size)
-        for one in wanted
-        if kept(one.path)
-    ]
+    place = roots.place(base)
+    there = look(place)
+    if there is None:
+        return []
+    if there.size is not None:
+        return [Found(there.name, place, there.size)] if pattern is None else []
+    kept = _by_ending(format) if pattern is None else _by_pattern(location, base)
+    found = walk(place, roots, lambda name: kept(name) or kept(_uncompressed(name)), deadline)
+    _refuse_compressed(format, [one.place for one in found])
+    return [one for one in found if kept(one.name)]
 
 
 def _by_ending(format: str) -> Callable[[str], bool]:
-    return lambda path: path.lower().endswith(ENDINGS[format])
+    return lambda name: name.lower().endswith(ENDINGS[format])
 
 
-def _by_pattern(location: str, base: str, inside: str) -> Callable[[str], bool]:
-    pattern = inside.rstrip("/") + location.removeprefix(base.rstrip("/"))
-    return lambda path: fnmatch.fnmatchcase(path, pattern)
+def _by_pattern(location: str, base: str) -> Callable[[str], bool]:
+    pattern = location.removeprefix(base).lstrip("/")
+    return lambda name: fnmatch.fnmatchcase(name, pattern)
 
 
-def _uncompressed(path: str) -> str:
+def _uncompressed(name: str) -> str:
     for ending in COMPRESSED:
-        path = path.removesuffix(ending)
-    return path
+        name = name.removesuffix(ending)
+    return name
 
 
-def _is_shown(path: str, inside: str) -> bool:
-    """Names that begin with `.` or `_` are other programs' notes (`_SUCCESS`)."""
-    parts = path.removeprefix(inside).strip("/").split("/")
-    return not any(part.startswith((".", "_")) for part in parts)
-
-
-def _refuse_compressed(format: str, paths: list[str]) -> None:
-    squeezed = [path for path in paths if path.endswith(COMPRESSED)]
+def _refuse_compressed(format: str, places: list[str]) -> None:
+    squeezed = [place for place in places if place.endswith(COMPRESSED)]
     if squeezed and format != "parquet":
         raise Rejected(
             f"{squeezed[0]} is compressed and cannot be cut among tasks; unpack it, or write "
@@ -154,31 +138,35 @@ _Measured = tuple[int, int | None]
 
 
 def _placed(
-    found: list[_Found], stream: Stream, measure: Callable[[_Found, Stream], _Measured]
+    found: list[Found],
+    stream: Stream,
+    measure: Callable[[Found, Stream], _Measured],
+    deadline: Deadline,
 ) -> Iterator[HistoryFile]:
     """The files one after the other in the lane."""
     first = 0
     for file in found:
+        deadline.check()
         size, earliest_ms = measure(file, stream)
         if size:
-            yield HistoryFile(file.path, first, first + size, earliest_ms)
+            yield HistoryFile(file.place, first, first + size, earliest_ms)
             first += size
 
 
-def _measured_bytes(file: _Found, _stream: Stream) -> _Measured:
+def _measured_bytes(file: Found, _stream: Stream) -> _Measured:
     return file.size, None
 
 
-def _measured_rows(file: _Found, stream: Stream) -> _Measured:
+def _measured_rows(file: Found, stream: Stream) -> _Measured:
     try:
-        system, inside = filesystem_of(file.path)
+        system, inside = filesystem_of(file.place)
         with system.open_input_file(inside) as handle:
             parquet = pq.ParquetFile(handle)
-            kind = _check_event_time(file.path, parquet.schema_arrow, stream)
+            kind = _check_event_time(file.place, parquet.schema_arrow, stream)
             return parquet.metadata.num_rows, _earliest(parquet.metadata, stream, kind)
     except (OSError, pa.ArrowException) as error:
         raise Rejected(
-            f"{file.path} is no Parquet file that can be read: {_brief(error)}"
+            f"{file.place} is no Parquet file that can be read: {_brief(error)}"
         ) from error
 
 

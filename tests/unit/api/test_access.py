@@ -23,7 +23,7 @@ from mars.access import find_key, make_key, matches
 from mars.errors import Forbidden, Rejected
 from mars.ports import DeadLetter, KeyId, Role
 from mars.settings import ApiSettings
-from mars.types import TaskName, Topic
+from mars.types import TaskName, Topic, file_lane
 from tests.support.cluster import wait_for
 from tests.unit.api.twins import BY_SIP, CLUSTER, FLOWS, World, application, problem
 
@@ -387,14 +387,44 @@ def test_queries_and_checks_read_only_topics_of_their_key(guarded: World, path: 
     assert "topic flows" in problem(answer, 403)["detail"]
 
 
-@pytest.mark.parametrize("location", ["/etc", "/data/../etc", "/database"])
-def test_files_are_read_only_where_the_key_allows(guarded: World, location: str) -> None:
-    ours = bearer(guarded, Role.OPERATOR, reads=["flows", "/data/*"])
-    guarded.files.sizes["/data/a"] = 10
+@pytest.mark.parametrize(
+    "location",
+    ["/etc", "/data/../etc", "/database", "//etc", "file:///etc", "FILE://localhost/etc", "/*/a"],
+)
+@pytest.mark.parametrize("pattern", ["/data/*", "file:///data/*", "/x/../data/./*"])
+def test_files_are_read_only_where_the_key_allows(
+    guarded: World, location: str, pattern: str
+) -> None:
+    ours = bearer(guarded, Role.OPERATOR, reads=["flows", "f*", "*", pattern])
+    guarded.files.sizes |= {"/data/a": 10, "/etc": 10, "/etc/a": 10}
     refused = post_task(guarded, ours, history={"files": location, "format": "csv"})
     assert "files at" in problem(refused, 403)["detail"]
-    allowed = post_task(guarded, ours, history={"files": "/data/a", "format": "csv"})
-    assert allowed.status_code == 201
+    for number, spelt in enumerate(["/data/a", "/data//x/../a", "file:///data/a"]):
+        history = {"files": spelt, "format": "csv"}
+        assert post_task(guarded, ours, f"t{number}", history=history).status_code == 201
+
+
+@pytest.mark.parametrize("pattern", ["*", "f*", "s3*", "*/a", "*:///data/a", ".*", "/dat"])
+def test_patterns_of_topics_open_no_files(guarded: World, pattern: str) -> None:
+    ours = bearer(guarded, Role.OPERATOR, reads=["flows", pattern])
+    guarded.files.sizes["/data/a"] = 10
+    for location in ("/data/a", "file:///data/a", "s3://data/a"):
+        refused = post_task(guarded, ours, history={"files": location, "format": "csv"})
+        assert "files at" in problem(refused, 403)["detail"]
+
+
+def test_who_may_make_any_key_may_read_any_file_below_the_roots(guarded: World) -> None:
+    guarded.files.sizes["/data/a"] = 10
+    history = {"files": "/data/a", "format": "csv"}
+    assert post_task(guarded, bearer(guarded, Role.ADMIN), history=history).status_code == 201
+
+
+def test_files_are_told_by_where_links_lead(guarded: World) -> None:
+    ours = bearer(guarded, Role.OPERATOR, reads=["flows", "/data/a/*"])
+    guarded.files.sizes["/data/a/link"] = 10
+    guarded.files.links["/data/a/link"] = "/data/b"
+    refused = post_task(guarded, ours, history={"files": "/data/a/link", "format": "csv"})
+    assert "files at '/data/b/one'" in problem(refused, 403)["detail"]
 
 
 @pytest.mark.parametrize(
@@ -429,7 +459,7 @@ def test_locations_say_only_where_files_lie(
 
 @pytest.mark.parametrize("location", ["/data/a%2e?[b]#@c", "s3://bucket/x/*.csv", "hdfs://n:9/a"])
 def test_plain_locations_are_taken_as_they_are(guarded: World, location: str) -> None:
-    ours = bearer(guarded, Role.OPERATOR)
+    ours = bearer(guarded, Role.OPERATOR, reads=["flows", "/*", "s3://*", "hdfs://n:9/*"])
     guarded.files.sizes[location] = 10
     answer = post_task(guarded, ours, history={"files": location, "format": "csv"})
     assert answer.status_code == 201, answer.text
@@ -471,6 +501,34 @@ def test_rows_of_a_topic_are_shown_only_to_who_may_read_it(guarded: World) -> No
         "operator": bytes_of_it,
         "admin": bytes_of_it,
     }
+
+
+def test_rows_of_files_are_shown_only_to_who_may_read_those_files(guarded: World) -> None:
+    guarded.files.sizes["/data/a"] = 10
+    history = {"files": "/data/a", "format": "csv"}
+    assert post_task(guarded, bearer(guarded, Role.ADMIN), history=history).status_code == 201
+    of_files = DeadLetter(
+        TaskName("by_sip"),
+        Topic("flows"),
+        *(None, 7, 8, "wrong_type", 1),
+        version=1,
+        lane=file_lane("b2"),
+        detail="`bytes` is no int64",
+        payload=b"root:x:0",
+    )
+    nowhere = replace(of_files, lane=file_lane("b9"))
+    guarded.kafka.letters = [of_files, nowhere, replace(of_files, first=10, next=11)]
+
+    def seen(role: Role, *reads: str) -> list[str | None]:
+        headers = bearer(guarded, role, reads=list(reads) or ["*"])
+        answer = guarded.http.get("/v1/tasks/by_sip/dead", headers=headers)
+        return [row["sample"] for row in answer.json()["rows"]]
+
+    nothing = [None, None, None]
+    shown = ["root:x:0", None, None]
+    assert seen(Role.OPERATOR, "*") == seen(Role.OPERATOR, "flows*") == nothing
+    assert seen(Role.OPERATOR, "flows", "/data/b*") == seen(Role.READER) == nothing
+    assert seen(Role.OPERATOR, "/data/*") == seen(Role.ADMIN) == shown
 
 
 @pytest.mark.parametrize(

@@ -283,6 +283,7 @@ class TwinFiles:
 
     def __init__(self) -> None:
         self.sizes: dict[str, int] = {}
+        self.links: dict[str, str] = {}
 
     def __call__(
         self,
@@ -295,7 +296,8 @@ class TwinFiles:
     ) -> FileHistory:
         if location not in self.sizes:
             raise Rejected(f"{location} is no file, nor a directory with files")
-        file = HistoryFile(f"{location}/one", 0, self.sizes[location])
+        place = self.links.get(location, location)
+        file = HistoryFile(f"{place}/one", 0, self.sizes[location])
         return FileHistory(format, (file,), csv_header=csv_header, until_ms=until_ms)
 
 

@@ -26,7 +26,7 @@ from api.services import (
 from api.turns import AllTurns, Turns
 from mars.access import NOTE_CHARACTERS_MAX, PATTERN_CHARACTERS_MAX, PATTERNS_MAX
 from mars.adapters.kafka import recent, wire
-from mars.adapters.spark import files
+from mars.adapters.spark import files, walking
 from mars.aggregates.distinct import DISTINCT_VALUES_MAX
 from mars.codec import arrow_size, columns, entry, states, usable
 from mars.codec import limits as codec_limits
@@ -122,6 +122,11 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
         tasks.DEFINITION_BYTES_MAX,
     ),
     "files of a history": (files.FILES_MAX,),
+    "listing of a history's folder": (
+        walking.ENTRIES_MAX,
+        walking.DEPTH_MAX,
+        f"{walking.LISTING_S:g} s",
+    ),
     "rows of a query's answer; its time; its bytes": (
         query_schemas.ROWS_MAX,
         f"{query_schemas.TIMEOUT_S_MAX // 3_600} h",
@@ -201,6 +206,7 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
 """What the rows of docs/limits.md are about, and what their figures must be."""
 
 WITHOUT_FIGURES = {
+    "where files lie",
     "event time",
     "event time after the message's own time",
     "groups of a window",

@@ -22,6 +22,7 @@ from mars.codec.limits import MESSAGE_BYTES_MAX
 from mars.definitions import FileHistory, HistoryFile
 from mars.errors import JobFailed, Unavailable
 from mars.kernel import map_batch
+from mars.locations import FileRoots
 from mars.plan import Plan
 from mars.types import Mapped, Range, Reason, RowCounts, file_lane
 from tests.unit.codec.samples import ARROW, NAME, plan_of
@@ -53,7 +54,7 @@ def history(format_: str, *paths: Path, csv_header: bool = False) -> FileHistory
 
 
 def batches(plan: Plan, files: FileHistory, first: int, after: int) -> list[Decoded]:
-    source = FileSource(files)
+    source = FileSource(files, FileRoots(folders=("/",)))
     found = source.batches(over_files(plan, files), Range(LANE, first, after))
     return [one for one in found if isinstance(one, Decoded)]
 
@@ -213,3 +214,18 @@ def test_a_file_that_cannot_be_opened_now_is_tried_again(tmp_path: Path) -> None
     files = FileHistory("ndjson", (HistoryFile(str(tmp_path), 0, 5),))
     with pytest.raises((Unavailable, JobFailed)):
         batches(plan_of(NAME), files, 0, 5)
+
+
+def test_a_link_that_was_changed_since_is_noticed_where_the_file_is_opened(tmp_path: Path) -> None:
+    history_folder = tmp_path / "history"
+    history_folder.mkdir()
+    (tmp_path / "secret").write_bytes(b"secret")
+    (history_folder / "a.csv").write_bytes(b"abc")
+    source = FileSource(
+        history("csv", history_folder / "a.csv"), FileRoots.of([str(history_folder)])
+    )
+    source.check()
+    (history_folder / "a.csv").unlink()
+    (history_folder / "a.csv").symlink_to(tmp_path / "secret")
+    with pytest.raises(JobFailed, match=r"bulk\.files"):
+        list(source.batches(plan_of(NAME, stream=ARROW), Range(LANE, 0, 3)))
