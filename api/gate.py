@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Mapping
 from http import HTTPStatus
+from ipaddress import ip_address
 
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
@@ -17,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.callers import ANYBODY, Caller, acting
 from api.errors import TooManyRequests, problem_of, render
+from api.services.access import AccessPolicy
 from api.services.all import Services
 from api.services.requests import RequestFigures
 from mars.errors import Forbidden, MarsError, NotAuthenticated
@@ -88,7 +90,7 @@ class Gate:
     async def _admitted(self, visit: _Visit) -> Caller:
         """Who asks. Raises Forbidden, NotAuthenticated, TooManyRequests, Unavailable."""
         access = self._services.access
-        _check_host(visit, access.policy.hosts)
+        _check_host(visit, access.policy)
         _check_origin(visit)
         needed = role_needed(visit.method, visit.path)
         if needed is None or not access.policy.on:
@@ -186,17 +188,27 @@ class _Visit:
         )
 
 
-def _check_host(visit: _Visit, allowed: frozenset[str] | None) -> None:
-    if allowed is None:
+def _check_host(visit: _Visit, policy: AccessPolicy) -> None:
+    """Raise Forbidden where nobody is asked for a key and it is called by a strange name."""
+    if policy.hosts is None:
         return
     host = visit.headers.get("host", "")
     name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
-    if name.lower() not in allowed:
+    name = name.lower().removesuffix(".")
+    if name not in policy.hosts and not (policy.addresses and _is_address(name)):
         raise Forbidden(
-            f"this API asks nobody for a key because it listens on this machine only, and was "
-            f"called by the name {name[:80]!a}: call it by {', '.join(sorted(allowed))}, or set "
-            'api.access to "on" (with keys) or "off" (for whoever reaches it)'
+            "this API asks nobody for a key, so it answers to known names only, and was called by "
+            f"{name[:80]!a}: call it by {', '.join(sorted(policy.hosts))}, name the host in "
+            'api.hosts, or set api.access to "on" (with keys)'
         )
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _check_origin(visit: _Visit) -> None:

@@ -231,6 +231,9 @@ class ApiSettings:
     access: Literal["auto", "on", "off"] = "auto"
     """Whether requests need a key. `auto`: unless it listens on loopback, where whoever is on this
     machine may do everything. `off` is for what something else guards."""
+    hosts: tuple[str, ...] = ()
+    """Names of hosts by which it may be called, beside those of this machine and `host`, where
+    nobody is asked for a key: else any page in a browser could call it by a name of its own."""
     tls_certificate_location: str = ""
     """File (PEM) of the certificate and those above it; with one, only HTTPS is answered."""
     tls_key_location: str = ""

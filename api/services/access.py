@@ -16,7 +16,7 @@ from api.limits import TokenBuckets
 from api.schemas import NewKeyRequest
 from api.services.context import Ports
 from mars.access import find_key, make_key
-from mars.errors import Conflict, NotAuthenticated, NotFound, Unavailable
+from mars.errors import Conflict, Forbidden, NotAuthenticated, NotFound, Unavailable
 from mars.ports import ApiKey, KeyId, KeyRegistry, Role
 from mars.settings import ApiSettings
 
@@ -40,6 +40,10 @@ NO_KEY = (
     "made beside the API with `mars key create --role admin --config FILE`"
 )
 WRONG_KEY = "the key is not known: it was removed, or is of another namespace, or was cut short"
+NO_KEYS_HERE = (
+    "this API asks nobody for a key (api.access), so it makes none: make the first one beside it "
+    "with `mars key create --role admin --config FILE`, then set api.access to on"
+)
 WRONG_SCHEME = "the header Authorization is not understood: send `Authorization: Bearer KEY`"
 
 
@@ -47,25 +51,28 @@ WRONG_SCHEME = "the header Authorization is not understood: send `Authorization:
 class AccessPolicy:
     """Whether keys are asked for, and how much each may ask for.
 
-    `hosts` are the names that requests may call this API by (None: any): set where only this
-    machine is to reach it, so that neither a proxy nor a web page with a name of its own opens it
-    to others.
+    `hosts` are the names that requests may call this API by (None: any): set where nobody is asked
+    for a key, so that no web page with a name of its own opens it to others (DNS rebinding), nor,
+    where only this machine is to reach it, a proxy. `addresses` says whether it may also be called
+    by any address: a page cannot choose to be called by one that is not its own.
     """
 
     on: bool = False
     requests_per_second: int = REQUESTS_PER_SECOND
     hosts: frozenset[str] | None = None
+    addresses: bool = False
 
 
 def policy_of(settings: ApiSettings) -> AccessPolicy:
     """What the settings say about access."""
     local = _is_loopback(settings.host)
     on = settings.access == "on" or (settings.access == "auto" and not local)
-    guarded = settings.access == "auto" and local
+    named = {name.lower() for name in (settings.host, *settings.hosts)}
     return AccessPolicy(
         on=on,
         requests_per_second=settings.requests_per_second,
-        hosts=LOCAL_NAMES | {settings.host} if guarded else None,
+        hosts=None if on else LOCAL_NAMES | named,
+        addresses=settings.access == "off" and not local,
     )
 
 
@@ -200,7 +207,13 @@ class AccessService:
         return sorted(self._ports.keys.all(), key=lambda key: (key.created_ms, key.id))
 
     def create(self, request: NewKeyRequest) -> tuple[ApiKey, str]:
-        """A new key and its text, which nobody can show again. Raises Rejected, Conflict."""
+        """A new key and its text, which nobody can show again.
+
+        Raises Rejected, Conflict; Forbidden where nobody is asked for a key: one that somebody
+        made unasked would open everything on the day that keys are asked for.
+        """
+        if not self.policy.on:
+            raise Forbidden(NO_KEYS_HERE)
         if len(self._ports.keys.all()) >= KEYS_MAX:
             raise Conflict(f"there are {KEYS_MAX} keys already: remove some")
         key, text = make_key(

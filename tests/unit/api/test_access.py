@@ -617,15 +617,48 @@ def test_pages_of_others_change_nothing(world: World, headers: dict[str, str], s
     assert world.http.get("/v1/tasks", headers=headers).status_code == 200
 
 
+HERE = ApiSettings(hosts=("mars.example.org",))
+FOR_ALL = ApiSettings(host="0.0.0.0", access="off", hosts=("api",))
+
+
 @pytest.mark.parametrize(
-    ("host", "status"),
-    [("localhost:8080", 200), ("127.0.0.1", 200), ("[::1]:80", 200), ("evil.example", 403)],
+    ("settings_", "host", "status"),
+    [
+        (HERE, "localhost:8080", 200),
+        (HERE, "127.0.0.1", 200),
+        (HERE, "[::1]:80", 200),
+        (HERE, "MARS.example.org.:80", 200),
+        (HERE, "evil.example", 403),
+        (HERE, "192.0.2.7", 403),
+        (replace(HERE, access="off"), "evil.example", 403),
+        (replace(HERE, access="off"), "192.0.2.7", 403),
+        (FOR_ALL, "localhost:8080", 200),
+        (FOR_ALL, "api:8080", 200),
+        (FOR_ALL, "192.0.2.7:8080", 200),
+        (FOR_ALL, "[2001:db8::1]:8080", 200),
+        (FOR_ALL, "evil.example", 403),
+        (FOR_ALL, "192.0.2.7.evil.example", 403),
+        (FOR_ALL, "", 403),
+        (replace(FOR_ALL, access="on"), "evil.example", 401),
+    ],
 )
-def test_api_for_this_machine_is_called_by_its_names_only(host: str, status: int) -> None:
-    made = World(policy_of(ApiSettings()))
+def test_where_nobody_needs_a_key_it_is_called_by_known_names_only(
+    settings_: ApiSettings, host: str, status: int
+) -> None:
+    made = World(policy_of(settings_))
     answer = made.http.get("/v1/tasks", headers={"Host": host})
     assert answer.status_code == status
+    if status == 403:
+        assert "api.hosts" in problem(answer, 403)["detail"]
+        put = made.http.put("/v1/streams/s", json=FLOWS, headers={"Host": host})
+        assert put.status_code == 403
     made.close()
+
+
+def test_no_key_is_made_where_nobody_is_asked_for_one(world: World) -> None:
+    answer = world.http.post("/v1/keys", json={"role": "admin"})
+    assert "mars key create --role admin --config" in problem(answer, 403)["detail"]
+    assert not world.keys.all()
 
 
 def test_keys_are_asked_for_unless_only_this_machine_is_listened_to() -> None:
