@@ -10,43 +10,23 @@ import socket
 import ssl
 import sys
 import threading
-import time
 from importlib.metadata import PackageNotFoundError, version
 from types import FrameType
 
 import uvicorn
 
 from api.app import create_app
+from api.aside import LISTING, VERIFYING, Aside, ListedAside, VerifiedAside
 from api.routes.inside import Stopping
 from api.services.access import policy_of, warnings_of
 from api.services.all import Services, build
-from api.services.context import Cluster, Ports
 from api.services.health import Health
 from api.services.sampling import SAMPLE_INTERVAL_S
-from mars.adapters.kafka import (
-    KafkaControlLog,
-    KafkaIncidentLog,
-    KafkaProgressLog,
-    KafkaQueryRows,
-    KafkaReader,
-    KafkaTopicAdmin,
-)
-from mars.adapters.kafka.results import KafkaDeadLetters, KafkaResultTail
+from api.wiring import Servers, cluster_of
 from mars.adapters.kafka.watch import KafkaWatch
-from mars.adapters.redis import RedisPartialLog
-from mars.adapters.source_rows import RowsAgain
-from mars.adapters.zookeeper import (
-    ZooKeeperConnection,
-    ZooKeeperCoordinator,
-    ZooKeeperKeyRegistry,
-    ZooKeeperQueryRegistry,
-    ZooKeeperRegistry,
-)
-from mars.definitions import FileHistory
+from mars.adapters.zookeeper import ZooKeeperConnection
 from mars.errors import SettingsError, Unavailable
 from mars.garbage import settle_garbage_collection
-from mars.locations import FileRoots
-from mars.plan import Stream
 from mars.process import life as living
 from mars.process import logs
 from mars.process.command import settings_from_command_line
@@ -121,38 +101,26 @@ class _Process:
         self._member = member = member_id(settings, "api")
         self._settings = settings
         self._life = life
-        self._coordinator = ZooKeeperCoordinator(connection, settings.namespace, member)
-        self._registry = ZooKeeperRegistry(connection, settings.namespace)
-        self._queries = ZooKeeperQueryRegistry(connection, settings.namespace)
-        self._keys = ZooKeeperKeyRegistry(connection, settings.namespace)
-        self._admin = KafkaTopicAdmin(settings)
-        # The number of buckets matters for writing only, and the API does not write there.
-        self._partial_log = RedisPartialLog.open(settings, settings.cluster.buckets)
+        self._servers = Servers.open(settings, connection, member)
         self._reporter = Reporter(member, "api")
         self._health = Health(
             {
                 "kafka": KafkaWatch(settings),
-                "redis": self._partial_log.ping,
-                "zookeeper": self._registry.ping,
+                "redis": self._servers.log.ping,
+                "zookeeper": self._servers.registry.ping,
             }
         )
 
     def serve(self, listening: socket.socket) -> None:
         """Answer requests until the process is asked to stop."""
+        listings, verifications = Aside(LISTING), Aside(VERIFYING)
         services = build(
-            self._ports(),
-            Cluster(
-                namespace=self._settings.namespace,
-                buckets_wanted=self._settings.cluster.buckets,
-                results_partitions=self._settings.kafka.results_partitions,
-                history_rows_min=self._settings.bulk.history_rows_min,
-                chunk_rows=self._settings.bulk.chunk_rows,
-                tasks_max=self._settings.api.tasks_max,
-                log_bytes_max=self._settings.cluster.log_bytes_max,
-            ),
+            self._servers.ports(ListedAside(self._settings, listings)),
+            cluster_of(self._settings),
             self._health,
             _version(),
             policy_of(self._settings.api),
+            verifier=VerifiedAside(self._settings, verifications),
         )
         services.access.ring.watch()
         self._health.start()
@@ -167,41 +135,9 @@ class _Process:
         finally:
             self._life.stop()
             self._health.stop()
-            self._coordinator.close()
-            self._partial_log.close()
-
-    def _ports(self) -> Ports:
-        return Ports(
-            registry=self._registry,
-            coordinator=self._coordinator,
-            control=KafkaControlLog(self._settings, self._admin),
-            admin=self._admin,
-            log=self._partial_log,
-            progress=KafkaProgressLog(self._settings, self._admin),
-            dead=KafkaDeadLetters(self._settings),
-            results=KafkaResultTail(self._settings),
-            source_rows=RowsAgain(self._settings),
-            incidents=KafkaIncidentLog(self._settings, self._admin),
-            queries=self._queries,
-            keys=self._keys,
-            answers=KafkaQueryRows(self._settings, self._admin),
-            list_history=self._list_history,
-            open_reader=lambda: KafkaReader.alone(self._settings, self._member, self._admin),
-            now_ms=lambda: time.time_ns() // 1_000_000,
-            sleep=time.sleep,
-        )
-
-    def _list_history(
-        self, location: str, format: str, stream: Stream, *, csv_header: bool, until_ms: int | None
-    ) -> FileHistory:
-        # With pyarrow, 25 MB that only those need who have files read.
-        from mars.adapters.spark.files import list_history  # noqa: PLC0415
-
-        bulk = self._settings.bulk
-        roots = FileRoots.of(bulk.files, bulk.files_never)
-        return list_history(
-            location, format, stream, roots, csv_header=csv_header, until_ms=until_ms
-        )
+            listings.close()
+            verifications.close()
+            self._servers.close()
 
     def _listen_and_serve(self, services: Services, listening: socket.socket) -> None:
         stopping, tls = Stopping(), self._settings.api
@@ -241,9 +177,9 @@ class _Process:
             report = self._reporter.report(0, self._health.missing)
             try:
                 if joined:
-                    self._coordinator.report(report)
+                    self._servers.coordinator.report(report)
                 else:
-                    self._coordinator.join(report)
+                    self._servers.coordinator.join(report)
                     joined = True
                 if not made and "kafka" not in self._health.missing:
                     self._make_topics()
@@ -253,9 +189,9 @@ class _Process:
                 continue
 
     def _make_topics(self) -> None:
-        buckets = self._coordinator.buckets(self._settings.cluster.buckets)
+        buckets = self._servers.coordinator.buckets(self._settings.cluster.buckets)
         try:
-            self._admin.ensure_internal(buckets)
+            self._servers.admin.ensure_internal(buckets)
         except SettingsError as error:
             logs.error(logs.logger("api"), str(error))
 

@@ -29,6 +29,9 @@ ROOTS_SHOWN = 5
 
 SETTING = "bulk.files"
 
+WILD = "*?["
+"""What makes a location a pattern."""
+
 _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/]*)(?P<path>.*)", re.S)
 
 
@@ -127,6 +130,12 @@ class FileRoots:
         if found is None:
             raise Rejected(self._refusal(location))
         return found
+
+    def check(self, location: str) -> None:
+        """Raise Rejected where nothing that a canonical location or pattern names is to be read."""
+        wild = next((at for at, letter in enumerate(location) if letter in WILD), None)
+        base = location if wild is None else location[:wild].rpartition("/")[0] or "/"
+        self.place(base)
 
     def _place(self, location: str) -> str | None:
         if not is_local(location):

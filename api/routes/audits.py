@@ -39,7 +39,7 @@ def router(services: Services) -> APIRouter:
     async def verify(name: str, window_start: Time = None) -> Response:
         """Compute a finished window (else the last one) again from its source rows, and compare."""
         found = await services.turns.verifications.take(
-            lambda: rendered(services.verifying.verify(name, window_start))
+            lambda: services.verifier(name, window_start)
         )
         return found.response()
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from api.answering import Answering
+from api.answering import Answering, Rendered, rendered
 from api.services.access import AccessPolicy, AccessService
 from api.services.cluster import ClusterService
 from api.services.compiling import Compiler
@@ -30,6 +31,9 @@ from api.services.window_ledger import WindowLedgerService
 from api.services.windows import WindowService
 from api.turns import AllTurns
 
+Verifier = Callable[[str, int | None], Rendered]
+"""Computes a window of a task again, as `VerifyService.verify` does."""
+
 
 @dataclass(frozen=True, slots=True)
 class Services:
@@ -45,6 +49,7 @@ class Services:
     results: ResultService
     window_ledgers: WindowLedgerService
     verifying: VerifyService
+    verifier: Verifier
     dead: DeadService
     incidents: IncidentService
     why: WhyService
@@ -66,8 +71,12 @@ def build(
     health: Health,
     version: str,
     access: AccessPolicy | None = None,
+    verifier: Verifier | None = None,
 ) -> Services:
-    """Wire the services; nothing is asked of any server yet."""
+    """Wire the services; nothing is asked of any server yet.
+
+    `verifier` does elsewhere what the service for it would do here.
+    """
     compiler = Compiler(cluster.namespace)
     buckets = BucketCount(ports.coordinator, cluster.buckets_wanted)
     progress = ProgressTail(ports.progress, buckets)
@@ -78,6 +87,7 @@ def build(
     figures = FigureService(sampler, ports.now_ms)
     windows = WindowService(ports, compiler, buckets, tasks, progress, logs)
     members = ClusterService(ports, cluster, buckets, sampler, health.away, version)
+    verifying = VerifyService(ports, compiler, buckets, tasks, progress)
     return Services(
         compiler=compiler,
         streams=StreamService(ports, compiler, cluster.namespace),
@@ -88,7 +98,8 @@ def build(
         windows=windows,
         results=ResultService(ports, compiler, tasks),
         window_ledgers=WindowLedgerService(ports, compiler, tasks, windows),
-        verifying=VerifyService(ports, compiler, buckets, tasks, progress),
+        verifying=verifying,
+        verifier=verifier or (lambda name, start: rendered(verifying.verify(name, start))),
         dead=DeadService(ports, tasks),
         incidents=IncidentService(ports),
         why=WhyService(ports, compiler, buckets, tasks, progress, logs, pulse, health.away),

@@ -39,6 +39,9 @@ RESULT_ROWS_MAX = 100_000
 SOURCE_OFFSETS_MAX = 5_000_000
 """Offsets that are read again for one window: about half a minute on one core."""
 
+SOURCE_ROWS_MAX = 10_000_000
+"""Rows that these offsets may hold: a message may hold a thousand of them, or a million."""
+
 TEXT_ROW_BYTES = 100
 """In text files an offset is a byte; a row has about so many."""
 
@@ -233,6 +236,12 @@ class VerifyService:
                         f"{plan.stream.topic} keeps rows for too short a time"
                     )
                 recount.add(batch, piece.buckets)
+                if recount.rows_read > SOURCE_ROWS_MAX:
+                    raise Conflict(
+                        f"the window was counted from more than {SOURCE_ROWS_MAX} rows, too many "
+                        "to be read again here: compute it with a batch engine over the ranges in "
+                        "the header mars-ranges"
+                    )
         except JobFailed as problem:
             raise Conflict(f"the rows of the window cannot be read again: {problem}") from problem
 

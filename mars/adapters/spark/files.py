@@ -17,7 +17,7 @@ from mars.adapters.spark.planning import FILE_FORMATS
 from mars.adapters.spark.walking import Deadline, Found, look, walk
 from mars.definitions import FileHistory, HistoryFile
 from mars.errors import Rejected
-from mars.locations import FileRoots, canonical
+from mars.locations import WILD, FileRoots, canonical
 from mars.plan import FieldType, Stream, ValueType
 
 FILES_MAX = 2_000
@@ -32,8 +32,6 @@ ENDINGS = {
 
 COMPRESSED = (".gz", ".zst", ".bz2", ".xz", ".lz4", ".snappy", ".zip")
 """Text that is compressed as a whole cannot be cut among tasks."""
-
-_WILD = "*?["
 
 
 def list_history(
@@ -84,7 +82,7 @@ def _check(format: str, *, csv_header: bool) -> None:
 
 
 def _listed(location: str, format: str, roots: FileRoots, deadline: Deadline) -> list[Found]:
-    pattern = next((at for at, letter in enumerate(location) if letter in _WILD), None)
+    pattern = next((at for at, letter in enumerate(location) if letter in WILD), None)
     base = location if pattern is None else location[:pattern].rpartition("/")[0] or "/"
     place = roots.place(base)
     there = look(place)
@@ -123,7 +121,7 @@ def _refuse_compressed(format: str, places: list[str]) -> None:
 
 
 def _nothing(location: str, format: str) -> str:
-    if any(letter in location for letter in _WILD):
+    if any(letter in location for letter in WILD):
         return f"No file is named like {location}."
     return (
         f"{location} is no file, nor a directory with files of the format {format} "

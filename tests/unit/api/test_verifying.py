@@ -209,6 +209,8 @@ def test_rows_of_a_release_that_named_no_offsets_say_so(emitted: World) -> None:
 def test_too_many_offsets_or_rows_are_refused(
     emitted: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(verifying, "SOURCE_ROWS_MAX", 89)
+    assert "more than 89 rows" in verified(emitted, 409, window_start=START_MS)["detail"]
     monkeypatch.setattr(verifying, "SOURCE_OFFSETS_MAX", 89)
     assert "90 offsets" in verified(emitted, 409, window_start=START_MS)["detail"]
     monkeypatch.setattr(verifying, "RESULT_ROWS_MAX", 6)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from api import limits, preview_schemas, query_schemas
+from api import aside, limits, preview_schemas, query_schemas
 from api.routes import audits
 from api.routes import tasks as task_routes
 from api.services import (
@@ -170,6 +170,13 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
         turns(ALL_TURNS.topics),
     ),
     "answers of queries under way and waiting": (turns(ALL_TURNS.rows),),
+    "rows that are read again to verify a window": (verifying.SOURCE_ROWS_MAX,),
+    "memory and time of a verification; of a listing of files; each in a process of its own": (
+        mib(aside.VERIFYING.memory_bytes),
+        f"{aside.VERIFYING.time_s:g} s",
+        mib(aside.LISTING.memory_bytes),
+        f"{aside.LISTING.time_s:g} s",
+    ),
     "windows that are being verified and that wait": (turns(ALL_TURNS.verifications),),
     "message": (mib(codec_limits.MESSAGE_BYTES_MAX),),
     "Arrow message, unpacked": (
