@@ -85,6 +85,12 @@ def caller() -> Caller:
         raise Forbidden("nobody asks for this: it is done for a request only") from None
 
 
+def asker() -> KeyId | None:
+    """The key that asks; None where nobody does, or is asked for one."""
+    who = _CALLER.get(None)
+    return None if who is None else who.key
+
+
 @contextmanager
 def acting(who: Caller) -> Iterator[None]:
     """Let `who` be the caller."""

@@ -1,6 +1,7 @@
 """Answers that take long have threads of their own: whoever asks for many holds up nobody else.
 
-requests ──▶ at most `at_once` are being made, each in a thread
+requests ──▶ of one key not more than its share, see api.places: 429
+         ──▶ at most `at_once` are being made, each in a thread
          ──▶ at most `waiting_max` wait, without a thread
          ──▶ others are refused: 429
 """
@@ -14,7 +15,7 @@ from typing import TypeVar
 import anyio
 import anyio.to_thread
 
-from mars.errors import TooMany
+from api.places import Places
 
 Answer = TypeVar("Answer")
 
@@ -23,24 +24,23 @@ class Turns:
     """Makes answers of one kind, some at a time. To be used in one event loop."""
 
     def __init__(self, what: str, at_once: int, waiting_max: int) -> None:
-        self._what = what
         self._at_once = at_once
-        self._waiting_max = waiting_max
-        self._asked = 0
         self._threads = anyio.CapacityLimiter(at_once)
+        self._places = Places(
+            at_once + waiting_max,
+            f"{at_once} {what} are under way and {waiting_max} wait: try again in some seconds",
+        )
 
-    async def take(self, make: Callable[[], Answer]) -> Answer:
-        """What `make` gives, in a thread, when its turn comes. Raises TooMany."""
-        if self._asked >= self._at_once + self._waiting_max:
-            raise TooMany(
-                f"{self._at_once} {self._what} are under way and {self._waiting_max} wait: try "
-                "again in some seconds"
-            )
-        self._asked += 1
+    async def take(self, make: Callable[[], Answer], price: int = 1) -> Answer:
+        """What `make` gives, in a thread, when its turn comes; `price` is in places.
+
+        Raises TooMany.
+        """
+        give_back = self._places.take(price)
         try:
             return await anyio.to_thread.run_sync(make, limiter=self._threads)
         finally:
-            self._asked -= 1
+            give_back()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,13 @@ class AllTurns:
 
     rows: Turns = field(default_factory=lambda: Turns("answers of queries", 2, 16))
     """An answer may take several times its 64 MiB."""
+
+    checks: Turns = field(default_factory=lambda: Turns("checks of queries", 1, 15))
+    """A heavy query keeps a processor busy for some tenths of a second, and takes some megabytes;
+    two at once would not be ready sooner."""
+
+    changes: Turns = field(default_factory=lambda: Turns("changes", 8, 64))
+    """Of tasks, queries and streams: each compiles, and asks servers that may be away."""
 
     verifications: Turns = field(default_factory=lambda: Turns("verifications", 1, 3))
     """Each keeps a processor busy, for up to half a minute."""

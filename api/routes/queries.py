@@ -10,6 +10,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from api.body import body_of
 from api.documenting import problems, takes
+from api.places import price_of
 from api.query_schemas import NewQueryRequest, QueryList, QueryView
 from api.routes.streams import AWAY, BAD_BODY, IN_USE, UNKNOWN
 from api.services.all import Services
@@ -38,13 +39,17 @@ def router(services: Services) -> APIRouter:
         responses=problems(*BAD_BODY, BUSY, AWAY),
         openapi_extra=takes(NewQueryRequest),
     )
-    def create_query(
+    async def create_query(
         body: Annotated[NewQueryRequest, Depends(body_of(NewQueryRequest))], response: Response
     ) -> QueryView:
         """Run a query once, now, over a stream's topic or over files; look at Location for it."""
-        record = services.queries.create(body)
-        response.headers["Location"] = f"/v1/queries/{record.query.id}"
-        return views(record)[0]
+
+        def made() -> QueryView:
+            return views(services.queries.create(body))[0]
+
+        view = await services.turns.changes.take(made, price_of(body.sql))
+        response.headers["Location"] = f"/v1/queries/{view.id}"
+        return view
 
     @routes.get("", responses=problems(HTTPStatus.UNPROCESSABLE_ENTITY, AWAY))
     def list_queries(

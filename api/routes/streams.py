@@ -49,17 +49,19 @@ def router(services: Services) -> APIRouter:
         "/{name}",
         responses={
             201: {"description": "Declared for the first time", "model": StreamView},
-            **problems(*BAD_BODY, IN_USE, AWAY),
+            **problems(*BAD_BODY, IN_USE, HTTPStatus.TOO_MANY_REQUESTS, AWAY),
         },
         openapi_extra=takes(StreamRequest),
     )
-    def put_stream(
+    async def put_stream(
         name: str,
         body: Annotated[StreamRequest, Depends(body_of(StreamRequest))],
         response: Response,
     ) -> StreamView:
         """Declare a stream, or replace its declaration."""
-        stream, created = services.streams.put(name, body)
+        stream, created = await services.turns.changes.take(
+            lambda: services.streams.put(name, body)
+        )
         if created:
             response.status_code = HTTPStatus.CREATED
             response.headers["Location"] = f"/v1/streams/{name}"

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Depends, Header, Query, Response
 from api.answering import Rendered, rendered
 from api.body import body_of
 from api.documenting import problems, takes
+from api.places import price_of
 from api.routes.streams import AWAY, BAD_BODY, IN_USE, UNKNOWN
 from api.schemas import (
     NewTaskRequest,
@@ -24,6 +25,7 @@ from api.services.views import task_view, validation
 from mars.definitions import TaskDefinition
 
 CHANGED = HTTPStatus.PRECONDITION_FAILED
+BUSY = HTTPStatus.TOO_MANY_REQUESTS
 
 VALIDATE_BYTES_MAX = 192 * 1024
 """Of a body with a query to check: the longest query (64 KiB), escaped, with options. Whoever may
@@ -34,32 +36,35 @@ def router(services: Services) -> APIRouter:
     """The paths of tasks, but for those that look into one."""
     routes = APIRouter(prefix="/v1/tasks", tags=["tasks"])
 
-    def answer(task: TaskDefinition, response: Response) -> TaskView:
-        response.headers.update(_version_of(task))
-        return _view(services, task)
+    def answer(task: TaskDefinition) -> tuple[TaskDefinition, TaskView]:
+        return task, _view(services, task)
 
     @routes.post(
-        "/validate", responses=problems(*BAD_BODY, AWAY), openapi_extra=takes(ValidateRequest)
+        "/validate", responses=problems(*BAD_BODY, BUSY, AWAY), openapi_extra=takes(ValidateRequest)
     )
-    def validate(
+    async def validate(
         body: Annotated[ValidateRequest, Depends(body_of(ValidateRequest, VALIDATE_BYTES_MAX))],
     ) -> Validation:
         """Check a query: its plan and what its rows would look like. Touches nothing."""
-        return validation(services.tasks.validate(body))
+        return await services.turns.checks.take(
+            lambda: validation(services.tasks.validate(body)), price_of(body.sql)
+        )
 
     @routes.post(
         "",
         status_code=HTTPStatus.CREATED,
-        responses=problems(*BAD_BODY, IN_USE, AWAY),
+        responses=problems(*BAD_BODY, IN_USE, BUSY, AWAY),
         openapi_extra=takes(NewTaskRequest),
     )
-    def create_task(
+    async def create_task(
         body: Annotated[NewTaskRequest, Depends(body_of(NewTaskRequest))], response: Response
     ) -> TaskView:
         """Register a task."""
-        task = services.tasks.create(body)
-        response.headers["Location"] = f"/v1/tasks/{task.name}"
-        return answer(task, response)
+        task, view = await services.turns.changes.take(
+            lambda: answer(services.tasks.create(body)), price_of(body.sql)
+        )
+        response.headers.update({"Location": f"/v1/tasks/{task.name}", **_version_of(task)})
+        return view
 
     @routes.get(
         "",
@@ -83,17 +88,22 @@ def router(services: Services) -> APIRouter:
 
     @routes.put(
         "/{name}",
-        responses=problems(*BAD_BODY, UNKNOWN, IN_USE, CHANGED, AWAY),
+        responses=problems(*BAD_BODY, UNKNOWN, IN_USE, CHANGED, BUSY, AWAY),
         openapi_extra=takes(TaskRequest),
     )
-    def change_task(
+    async def change_task(
         name: str,
         body: Annotated[TaskRequest, Depends(body_of(TaskRequest))],
         response: Response,
         if_match: Annotated[str | None, Header(description="the version in quotes")] = None,
     ) -> TaskView:
         """Make a new version of a task; the same query and options change nothing."""
-        return answer(services.tasks.change(name, body, if_match).definition, response)
+        task, view = await services.turns.changes.take(
+            lambda: answer(services.tasks.change(name, body, if_match).definition),
+            price_of(body.sql),
+        )
+        response.headers.update(_version_of(task))
+        return view
 
     @routes.delete(
         "/{name}", status_code=HTTPStatus.NO_CONTENT, responses=problems(UNKNOWN, IN_USE, AWAY)
@@ -105,12 +115,16 @@ def router(services: Services) -> APIRouter:
     @routes.post("/{name}/pause", responses=problems(UNKNOWN, IN_USE, AWAY))
     def pause_task(name: str, response: Response) -> TaskView:
         """Take no more rows until it is resumed."""
-        return answer(services.tasks.pause(name), response)
+        task, view = answer(services.tasks.pause(name))
+        response.headers.update(_version_of(task))
+        return view
 
     @routes.post("/{name}/resume", responses=problems(UNKNOWN, IN_USE, AWAY))
     def resume_task(name: str, response: Response) -> TaskView:
         """Go on where it was paused, or failed."""
-        return answer(services.tasks.resume(name), response)
+        task, view = answer(services.tasks.resume(name))
+        response.headers.update(_version_of(task))
+        return view
 
     return routes
 

@@ -14,6 +14,7 @@ import anyio
 import anyio.to_thread
 from pydantic import BaseModel
 
+from api.places import Places
 from api.schemas import AllFigures, FigureList, FigurePoint
 from api.services.sampling import Sample, Sampler, TaskFigures
 from mars.definitions import TaskState
@@ -56,7 +57,11 @@ class FigureService:
         self._rings: dict[TaskName, _Ring] = {}
         self._totals: deque[FigurePoint] = deque(maxlen=POINTS_KEPT)
         self._taken = 0
-        self._followers = 0
+        self._places = Places(
+            FOLLOWERS_MAX,
+            f"{FOLLOWERS_MAX} clients follow figures already: close some dashboards, or ask for "
+            "figures without following them",
+        )
 
     def take(self) -> None:
         """Look at all tasks now. Raises nothing."""
@@ -126,19 +131,16 @@ class FigureService:
     def _follow(
         self, first: Callable[[], BaseModel], newest: Callable[[], BaseModel], gone: Gone
     ) -> AsyncIterator[bytes]:
-        with self._lock:
-            if self._followers >= FOLLOWERS_MAX:
-                raise TooMany(
-                    f"{FOLLOWERS_MAX} clients follow figures already: close some dashboards, or "
-                    "ask for figures without following them"
-                )
+        self._places.take()()  # before the first event; the place itself is of the stream
         return self._events(first, newest, gone)
 
     async def _events(
         self, first: Callable[[], BaseModel], newest: Callable[[], BaseModel], gone: Gone
     ) -> AsyncIterator[bytes]:
-        with self._lock:
-            self._followers += 1
+        try:
+            give_back = self._places.take()
+        except TooMany:
+            return  # others took the last ones in the meantime; who asks again is told
         try:
             seen = self._taken
             yield _event(await anyio.to_thread.run_sync(first))
@@ -152,8 +154,7 @@ class FigureService:
                     yield b": nothing new\n\n"
                 await anyio.sleep(LOOK_S)
         finally:
-            with self._lock:
-                self._followers -= 1
+            give_back()
 
 
 def point_of(figures: TaskFigures, at_ms: int) -> FigurePoint:

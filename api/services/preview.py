@@ -6,10 +6,10 @@ compile ─▶ rows of the request, or the last seconds of the topic ─▶ tria
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
-from threading import BoundedSemaphore
 
+from api.places import Places
 from api.preview_schemas import PreviewProgress, PreviewRequest, PreviewView
 from api.services.compiling import Compiler
 from api.services.context import BucketCount, Cluster, Ports
@@ -17,12 +17,14 @@ from api.services.preview_answer import ReadRows, preview_view
 from api.services.preview_reading import Source, TopicReading, to_read
 from api.services.preview_trial import Trial
 from api.services.tasks import described
-from mars.errors import TooMany
 from mars.plan import Format, Plan, Stream
 from mars.types import Records, StreamName, Topic, live_lane
 
 PREVIEWS_MAX = 3
 """At once: each takes a core for a second or two, and up to about 100 MB for as long."""
+
+PREVIEWS_OF_A_KEY = 2
+"""Of them: one, and one that is begun before it has ended."""
 
 NO_STAMP = -1
 """The Kafka timestamp of a record that has none."""
@@ -40,7 +42,11 @@ class PreviewService:
         self._compiler = compiler
         self._buckets = buckets
         self._log_bytes_max = cluster.log_bytes_max
-        self._places = BoundedSemaphore(PREVIEWS_MAX)
+        self._places = Places(
+            PREVIEWS_MAX,
+            f"{PREVIEWS_MAX} previews are under way: try again in some seconds",
+            PREVIEWS_OF_A_KEY,
+        )
 
     def begin(self, request: PreviewRequest) -> Steps:
         """Steps of a preview: signs of life, and last the preview itself. Close it when done.
@@ -48,12 +54,15 @@ class PreviewService:
         What is wrong with the request is raised at once: SqlError, Rejected, TooMany. The
         steps raise Unavailable, TaskLimit.
         """
-        trial = Trial(self._plan(request), self._buckets())
-        if request.rows is None:
-            described(self._ports, Topic(trial.plan.stream.topic))
-        if not self._places.acquire(blocking=False):
-            raise TooMany(f"{PREVIEWS_MAX} previews are under way: try again in some seconds")
-        steps = self._steps(request, trial)
+        give_back = self._places.take()  # first: to compile takes a core, too
+        try:
+            trial = Trial(self._plan(request), self._buckets())
+            if request.rows is None:
+                described(self._ports, Topic(trial.plan.stream.topic))
+        except BaseException:
+            give_back()
+            raise
+        steps = self._steps(request, trial, give_back)
         next(steps)  # from here on `close` gives the place back
         return steps
 
@@ -79,7 +88,7 @@ class PreviewService:
         # Rows of a request are JSON objects, whatever the messages are.
         return replace(plan, stream=replace(plan.stream, format=Format.JSON))
 
-    def _steps(self, request: PreviewRequest, trial: Trial) -> Steps:
+    def _steps(self, request: PreviewRequest, trial: Trial, give_back: Callable[[], None]) -> Steps:
         try:
             yield PreviewProgress(messages=0, messages_total=0)
             if request.rows is not None:
@@ -88,7 +97,7 @@ class PreviewService:
                 read = yield from self._take_topic(request.seconds, trial)
             yield preview_view(trial, read, request.limit, self._log_bytes_max)
         finally:
-            self._places.release()
+            give_back()
 
     def _take_topic(
         self, seconds: float, trial: Trial

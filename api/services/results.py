@@ -5,19 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from threading import BoundedSemaphore
 from weakref import ref
 
 import anyio
 import anyio.to_thread
 import msgspec
 
+from api.places import Places
 from api.schemas import FinishedWindow, FinishedWindows, RevisedWindow, WindowSource
 from api.services.compiling import Compiler
 from api.services.context import Ports
 from api.services.tasks import TaskService
 from mars.definitions import TaskDefinition
-from mars.errors import Conflict, Rejected, TooMany, Unavailable
+from mars.errors import Conflict, Rejected, Unavailable
 from mars.plan import WINDOW_END, WINDOW_START, Plan
 from mars.ports import CommittedRow, RecentRows, ResultFollower
 from mars.types import TaskName, Topic
@@ -75,7 +75,11 @@ class ResultService:
         self._compiler = compiler
         self._tasks = tasks
         self._made: dict[_Question, _Made] = {}
-        self._places = BoundedSemaphore(FOLLOWERS_MAX)
+        self._places = Places(
+            FOLLOWERS_MAX,
+            f"{FOLLOWERS_MAX} clients follow results already: read the task's output topic with a "
+            "Kafka consumer, or try again later",
+        )
         self._threads = anyio.CapacityLimiter(FOLLOWERS_MAX)
 
     def recent(self, name: str, window_start_ms: int | None, limit: int) -> bytes:
@@ -123,22 +127,22 @@ class ResultService:
         after = {} if last_event_id is None else positions_of(last_event_id)
         task, plan = await anyio.to_thread.run_sync(self._current, name)
         topic = Topic(plan.options.output_topic)
-        if not self._places.acquire(blocking=False):
-            raise TooMany(
-                f"{FOLLOWERS_MAX} clients follow results already: read topic {topic} with a "
-                "Kafka consumer, or try again later"
-            )
+        give_back = self._places.take()
         try:
             follower = await anyio.to_thread.run_sync(
                 self._ports.results.follow, topic, task.name, after, limiter=self._threads
             )
         except BaseException:
-            self._places.release()
+            give_back()
             raise
-        return self._events(follower, gone, task.first_version)
+        return self._events(follower, gone, task.first_version, give_back)
 
     async def _events(
-        self, follower: ResultFollower, gone: Callable[[], Awaitable[bool]], first_version: int
+        self,
+        follower: ResultFollower,
+        gone: Callable[[], Awaitable[bool]],
+        first_version: int,
+        give_back: Callable[[], None],
     ) -> AsyncIterator[bytes]:
         positions = dict(follower.starts)
         sources = _Sources()
@@ -159,7 +163,7 @@ class ResultService:
         finally:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(follower.close, limiter=self._threads)
-            self._places.release()
+            give_back()
 
     async def _poll(self, follower: ResultFollower) -> list[CommittedRow]:
         try:

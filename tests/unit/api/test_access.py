@@ -255,7 +255,7 @@ def test_a_key_that_is_removed_ends_its_event_streams(guarded: World, path: str)
     with ThreadPoolExecutor(1) as background:
         streamed = background.submit(guarded.http.get, path, headers=headers)
         try:
-            wait_for("the stream to begin", lambda: figures._followers == 1)
+            wait_for("the stream to begin", lambda: figures._places.taken == 1)
             access.look()
             assert not streamed.done()
             key = reader.split("_")[1]
@@ -264,7 +264,7 @@ def test_a_key_that_is_removed_ends_its_event_streams(guarded: World, path: str)
             assert streamed.result(30).status_code == 200
         finally:
             guarded.stopping.set()
-    assert figures._followers == 0
+    assert figures._places.taken == 0
 
 
 def test_results_are_followed_no_longer_than_their_key_stands(guarded: World) -> None:

@@ -330,11 +330,10 @@ def test_stream_without_a_topic_is_refused(world: World) -> None:
 
 def test_too_many_previews_at_a_time_are_refused(world: World) -> None:
     places = world.services.previews._places
-    for _ in range(preview.PREVIEWS_MAX):
-        assert places.acquire(blocking=False)
+    taken = [places.take() for _ in range(preview.PREVIEWS_MAX)]
     document = problem(world.http.post("/v1/tasks/preview", json={"sql": SQL, "rows": []}), 429)
     assert "try again" in document["detail"]
-    places.release()
+    taken.pop()()
     assert ask(world, rows=[])["notes"] == ["No rows were given."]
     assert ask(world, rows=[])["notes"] == ["No rows were given."]
 

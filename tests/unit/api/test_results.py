@@ -389,14 +389,12 @@ def test_stream_outlives_a_kafka_that_is_away(finished: World, monkeypatch: Any)
 
 def test_followers_beyond_the_limit_are_refused_until_one_goes(finished: World) -> None:
     places = finished.services.results._places
-    taken = 0
-    while places.acquire(blocking=False):
-        taken += 1
+    taken = [places.take() for _ in range(places.count)]
     with pytest.raises(TooMany):
         follow(finished, polls=1)
     answer = finished.http.get("/v1/tasks/by_sip/results", headers={"Accept": "text/event-stream"})
     problem(answer, 429)
-    places.release(taken)
+    taken.pop()()
     assert follow(finished, polls=1)
 
 

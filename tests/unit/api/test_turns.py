@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import anyio
 import pytest
 
+from api.callers import Caller, acting
+from api.places import Places, price_of
 from api.turns import AllTurns, Turns
 from mars.errors import TooMany
+from mars.ports import KeyId, Role
 from tests.support.cluster import wait_for
 from tests.unit.api.twins import World, problem
 
@@ -58,7 +61,7 @@ def test_who_asks_for_much_that_takes_long_holds_up_nobody_else(
     assert world.register().status_code == 201
     service, method, kind = SLOW[path]
     turns: Turns = getattr(world.services.turns, kind)
-    taken, most = turns._at_once, turns._at_once + turns._waiting_max
+    taken, most = turns._at_once, turns._places.count
     monkeypatch.setattr(getattr(world.services, service), method, held)
     with ThreadPoolExecutor(most + ASKED_AT_ONCE) as many:
         try:
@@ -78,6 +81,82 @@ def test_who_asks_for_much_that_takes_long_holds_up_nobody_else(
             held.let.set()
         answered = [each for each in asked if each.exception() is not None]
         assert len(answered) == most  # whoever waited had its turn, and the test's error
+
+
+HEAVY = "SELECT count(*) FROM flows WHERE sip IN (" + ",".join(["'a'"] * 900) + ") WINDOWING 1 s"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "service", "method", "kind"),
+    [
+        ("/v1/tasks/validate", {"sql": HEAVY}, "tasks", "validate", "checks"),
+        ("/v1/tasks", {"sql": HEAVY, "name": "a"}, "tasks", "create", "changes"),
+        ("/v1/queries", {"sql": HEAVY}, "queries", "create", "changes"),
+    ],
+)
+def test_who_has_many_queries_compiled_holds_up_nobody_else(
+    world: World,
+    held: Held,
+    monkeypatch: pytest.MonkeyPatch,
+    path: str,
+    body: dict[str, str],
+    service: str,
+    method: str,
+    kind: str,
+) -> None:
+    turns: Turns = getattr(world.services.turns, kind)
+    most = turns._places.count
+    monkeypatch.setattr(getattr(world.services, service), method, held)
+    with ThreadPoolExecutor(most + ASKED_AT_ONCE) as many:
+        try:
+            asked = [
+                many.submit(world.http.post, path, json=body) for _ in range(most + ASKED_AT_ONCE)
+            ]
+            wait_for("all others to be refused", lambda: _done(asked) == ASKED_AT_ONCE)
+            assert held.asked == turns._at_once
+            assert world.http.get("/v1/tasks").status_code == 200
+        finally:
+            held.let.set()
+
+
+def test_a_key_gets_a_share_of_the_places() -> None:
+    places, others = Places(8, "full"), Caller(Role.READER, KeyId("b"))
+    with acting(Caller(Role.READER, KeyId("a"))):
+        back = [places.take(), places.take()]
+        with pytest.raises(TooMany, match="key a has 2 of 8 places already, and 2 are for one key"):
+            places.take()
+        with acting(others):
+            places.take(9)  # a share: what costs most is possible, if alone
+            with pytest.raises(TooMany, match="for one key"):
+                places.take()
+        back.pop()()
+        places.take()
+    with acting(Caller(Role.ADMIN)):
+        for _ in range(4):
+            places.take()
+        with pytest.raises(TooMany, match="full"):
+            places.take()
+
+
+@pytest.mark.parametrize(
+    ("places", "share"),
+    [
+        (lambda world: world.services.results._places, 16),
+        (lambda world: world.services.figures._places, 50),
+        (lambda world: world.services.previews._places, 2),
+        (lambda world: world.services.turns.checks._places, 4),
+        (lambda world: world.services.turns.topics._places, 18),
+        (lambda world: world.services.turns.verifications._places, 1),
+    ],
+)
+def test_every_kind_of_places_keeps_some_for_others(
+    world: World, places: Callable[[World], Places], share: int
+) -> None:
+    assert places(world).share == share < places(world).count
+
+
+def test_a_long_query_takes_more_places() -> None:
+    assert [price_of("x" * length) for length in (10, 16_384, 65_536)] == [1, 2, 5]
 
 
 def _done(asked: list[Any]) -> int:

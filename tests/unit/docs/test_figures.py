@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from api import aside, limits, preview_schemas, query_schemas
+from api import aside, limits, places, preview_schemas, query_schemas
 from api.routes import audits
 from api.routes import tasks as task_routes
 from api.services import (
@@ -75,7 +75,7 @@ def days(duration_ms: int) -> str:
 
 
 def turns(kind: Turns) -> str:
-    return f"{kind._at_once} and {kind._waiting_max}"
+    return f"{kind._at_once} and {kind._places.count - kind._at_once}"
 
 
 LIMITS: dict[str, tuple[int | float | str, ...]] = {
@@ -176,6 +176,12 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
         f"{aside.VERIFYING.time_s:g} s",
         mib(aside.LISTING.memory_bytes),
         f"{aside.LISTING.time_s:g} s",
+    ),
+    "queries that are being checked and that wait": (turns(ALL_TURNS.checks),),
+    "tasks, queries and streams that are being changed and that wait": (turns(ALL_TURNS.changes),),
+    "of all these places, and those of previews and event streams, for one key": (
+        f"1/{places.SHARES}",
+        preview.PREVIEWS_OF_A_KEY,
     ),
     "windows that are being verified and that wait": (turns(ALL_TURNS.verifications),),
     "message": (mib(codec_limits.MESSAGE_BYTES_MAX),),
