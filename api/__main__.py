@@ -10,6 +10,9 @@ import socket
 import ssl
 import sys
 import threading
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from types import FrameType
 
@@ -17,6 +20,7 @@ import uvicorn
 
 from api.app import create_app
 from api.aside import LISTING, VERIFYING, Aside, ListedAside, VerifiedAside
+from api.connections import bounded
 from api.routes.inside import Stopping
 from api.services.access import policy_of, warnings_of
 from api.services.all import Services, build
@@ -31,6 +35,7 @@ from mars.process import life as living
 from mars.process import logs
 from mars.process.command import settings_from_command_line
 from mars.process.member import REPORT_INTERVAL_S, Reporter, member_id
+from mars.process.outliving import Outliving
 from mars.settings import ApiSettings, Settings
 
 BACKLOG = 128
@@ -101,6 +106,8 @@ class _Process:
         self._member = member = member_id(settings, "api")
         self._settings = settings
         self._life = life
+        self._joined = self._made = False
+        """Whether it is a member, and whether the topics of the namespace are there."""
         self._servers = Servers.open(settings, connection, member)
         self._reporter = Reporter(member, "api")
         self._health = Health(
@@ -152,6 +159,11 @@ class _Process:
             log_config=None,
             access_log=False,
             lifespan="off",
+            http=bounded(self._settings.api.connections_max),
+            ws="none",
+            # Left out, uvicorn believes whoever asks from this machine, and its environment.
+            proxy_headers=bool(self._settings.api.proxies),
+            forwarded_allow_ips=list(self._settings.api.proxies),
             timeout_graceful_shutdown=SHUTDOWN_S,
             server_header=False,
             ssl_certfile=tls.tls_certificate_location or None,
@@ -172,21 +184,19 @@ class _Process:
 
     def _take_part(self) -> None:
         """Be a member and make what a namespace needs, as soon as the servers answer."""
-        joined = made = False
-        while not self._life.wait(REPORT_INTERVAL_S):
-            report = self._reporter.report(0, self._health.missing)
-            try:
-                if joined:
-                    self._servers.coordinator.report(report)
-                else:
-                    self._servers.coordinator.join(report)
-                    joined = True
-                if not made and "kafka" not in self._health.missing:
-                    self._make_topics()
-                    made = True
-            except Unavailable:
-                # The probes have logged which server is away.
-                continue
+        Outliving("the member").until(self._life, REPORT_INTERVAL_S, self._report)
+
+    def _report(self) -> None:
+        report = self._reporter.report(0, self._health.missing)
+        with suppress(Unavailable):  # the probes have logged which server is away
+            if self._joined:
+                self._servers.coordinator.report(report)
+            else:
+                self._servers.coordinator.join(report)
+                self._joined = True
+            if not self._made and "kafka" not in self._health.missing:
+                self._make_topics()
+                self._made = True
 
     def _make_topics(self) -> None:
         buckets = self._servers.coordinator.buckets(self._settings.cluster.buckets)
@@ -196,11 +206,19 @@ class _Process:
             logs.error(logs.logger("api"), str(error))
 
     def _sample(self, services: Services) -> None:
+        works: dict[str, Callable[[], object]] = {
+            "the sampler": services.figures.take,
+            "the pulse": services.pulse.look,
+            "the look at keys": partial(self._look_at_keys, services),
+        }
+        rounds = [(Outliving(what), work) for what, work in works.items()]
         while not self._life.wait(SAMPLE_INTERVAL_S):
-            services.figures.take()
-            services.pulse.look()
-            if "zookeeper" not in self._health.missing:
-                services.access.look()
+            for each, work in rounds:
+                each.round(work)
+
+    def _look_at_keys(self, services: Services) -> None:
+        if "zookeeper" not in self._health.missing:
+            services.access.look()
 
 
 class _Server(uvicorn.Server):

@@ -14,6 +14,7 @@ import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_origin, get_type_hints
 
@@ -242,6 +243,11 @@ class ApiSettings:
     requests_per_second: Positive = 100
     """Of each key (and each address that shows none), where keys are asked for: a busy dashboard
     makes about ten."""
+    proxies: tuple[str, ...] = ()
+    """Addresses and networks (`10.0.0.5`, `10.0.0.0/8`) of proxies before it: of these, and of
+    nobody else, it believes for whom they ask (`X-Forwarded-For`, `X-Forwarded-Proto`)."""
+    connections_max: Positive = 1_000
+    """Connections at a time, some kilobytes and a file each; more are closed as they come."""
     tasks_max: Positive = 1_000
     """Tasks of the namespace: each takes a place in every log, list and rebalance."""
     body_bytes_max: Positive = 1 * MIB
@@ -492,6 +498,13 @@ def _refuse_contradictions(settings: Settings) -> None:
         raise SettingsError(
             "api.tls_certificate_location and api.tls_key_location are set together, or neither."
         )
+    for proxy in settings.api.proxies:
+        try:
+            ip_network(proxy, strict=False)
+        except ValueError as error:
+            raise SettingsError(
+                f"api.proxies names {proxy!r}, which is neither an address nor a network."
+            ) from error
     FileRoots.of(settings.bulk.files, settings.bulk.files_never)  # raises where one is none
     balance = settings.balance
     if not balance.use_low < balance.use_target < balance.use_high:

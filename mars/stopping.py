@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 import signal
 import threading
@@ -25,7 +26,11 @@ def at_signals(numbers: Sequence[signal.Signals], act: Callable[[], None]) -> No
     def follow() -> None:
         while True:
             notes.get()
-            act()
+            try:
+                act()
+            except Exception:
+                # The next signal is heard all the same.
+                logging.getLogger("signals").exception("a signal was not acted on: this is a bug")
 
     threading.Thread(target=follow, name="signals", daemon=True).start()
     for number in numbers:

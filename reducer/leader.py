@@ -52,6 +52,7 @@ from mars.process import incidents, logs
 from mars.process.compiling import compile_version
 from mars.process.incidents import Tell, untold
 from mars.process.life import Life, Services
+from mars.process.outliving import Outliving
 from mars.process.tasks import fail_task, set_catch_up
 from mars.types import Bucket, LeaderEpoch, MemberId, StoreEpoch, StreamName, TaskName, Topic
 from reducer.tracking import LOST_EPOCH
@@ -135,14 +136,16 @@ class LeaderLoop:
     def run(self, life: Life) -> None:
         """Stand for election and lead, until asked to stop."""
         self._coordinator.campaign()
-        while not life.wait(LOOK_INTERVAL_S):
-            epoch = self._coordinator.leading()
-            if epoch != self._epoch:
-                self._begin_reign(epoch)
-                if epoch is not None:
-                    logs.info(self._log, "leading", leader_epoch=epoch)
+        Outliving("the leader", life.wait).until(life, LOOK_INTERVAL_S, self._round)
+
+    def _round(self) -> None:
+        epoch = self._coordinator.leading()
+        if epoch != self._epoch:
+            self._begin_reign(epoch)
             if epoch is not None:
-                self._lead(epoch)
+                logs.info(self._log, "leading", leader_epoch=epoch)
+        if epoch is not None:
+            self._lead(epoch)
 
     def _lead(self, epoch: LeaderEpoch) -> None:
         try:

@@ -65,6 +65,7 @@ from mars.process import incidents, logs, tracing
 from mars.process.incidents import Tell, untold
 from mars.process.life import Life, Services
 from mars.process.member import Reporter
+from mars.process.outliving import Outliving
 from mars.process.tasks import TaskSource, fail_task
 from mars.types import MemberId, Reason, TaskName
 from reducer.assisting import AssistLoop
@@ -186,9 +187,13 @@ class ReducerLoop:
         self._inbox.put(None)
 
     def _listen(self, life: Life) -> None:
+        rounds = Outliving("the doorbell", life.wait)
         while not life.stopping:
-            if rung := self._store.wait(self._poll_s):
-                self._inbox.put(rung)
+            rounds.round(self._listen_once)
+
+    def _listen_once(self) -> None:
+        if rung := self._store.wait(self._poll_s):
+            self._inbox.put(rung)
 
     def _wait(self) -> None:
         """Wait for an outcome or a ring, then take all that are there."""

@@ -8,6 +8,7 @@ from threading import Event, Lock, Thread
 
 from api.schemas import Readiness
 from mars.errors import Unavailable
+from mars.process.outliving import Outliving
 
 PROBE_INTERVAL_S = 1.0
 """Between two probes of a server: what /readyz says is at most this old, and a probe's time."""
@@ -44,8 +45,9 @@ class Health:
         self._stop.set()
 
     def _watch(self, service: str) -> None:
+        rounds = Outliving(f"the probe of {service}", self._stop.wait)
         while not self._stop.is_set():
-            self.check(service)
+            rounds.round(lambda: self.check(service))
             self._stop.wait(PROBE_INTERVAL_S)
 
     def check(self, service: str) -> None:

@@ -19,6 +19,7 @@ from mapper.bulk.query_run import QueryDesk, QueryRun, Stop
 from mars.ports import QueryId, QueryRecord, QueryState
 from mars.ports.queries import ATTEMPTS_MAX
 from mars.process.life import Life
+from mars.process.outliving import Outliving
 from mars.types import MemberId
 
 QUERIES_AT_ONCE = 2
@@ -57,9 +58,10 @@ class QueryWork:
     def run(self, life: Life) -> None:
         """Run queries until the process is to stop; those under way are given back."""
         try:
+            rounds = Outliving("the look at queries", life.wait)
             while not life.stopping:
                 self._woken.clear()
-                self._desk.services.attempt("zookeeper", self.step)
+                rounds.round(lambda: self._desk.services.attempt("zookeeper", self.step))
                 self._woken.wait(LOOK_INTERVAL_S)
         finally:
             self.close()

@@ -20,6 +20,7 @@ from mars.process import logs
 from mars.process.command import settings_from_command_line
 from mars.process.life import Life, Services
 from mars.process.member import REPORT_INTERVAL_S, Reporter
+from mars.process.outliving import Outliving
 from mars.process.serving import Process, serve
 from mars.process.tasks import TaskSource
 from mars.settings import Settings
@@ -120,7 +121,7 @@ def _work(process: Process) -> None:
     taking = Taking(log, registry, services, watch, lambda: loop.tasks, again, process.tracking())
     rounds = Rounds(settings, MakeRangePlanner(settings, buckets), taking.take, loop.noticed)
     # Spark takes SIGINT to itself in the main thread, and a call of it may take long.
-    beside = threading.Thread(target=rounds.run, args=(life,), name="rounds", daemon=True)
+    beside = threading.Thread(target=_go_on, args=(rounds, life), name="rounds", daemon=True)
     beside.start()
     logs.info(logs.logger(ROLE), "mapper on Spark runs", member=member, buckets=buckets)
     try:
@@ -130,6 +131,12 @@ def _work(process: Process) -> None:
         beside.join(STOP_S)
         coordinator.close()
         log.close()
+
+
+def _go_on(rounds: Rounds, life: Life) -> None:
+    outliving = Outliving("the query on Spark", life.wait)
+    while not life.stopping:
+        outliving.round(lambda: rounds.run(life))
 
 
 def _work_here(settings: Settings, buckets: int) -> LaneWork:

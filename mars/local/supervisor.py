@@ -15,6 +15,7 @@ from mars.errors import LocalClusterError
 from mars.local.child import POLL_S, Child
 from mars.local.scaling import Target
 from mars.local.state import write_cluster
+from mars.process.outliving import Outliving
 
 READY_S = 90.0
 """Longest start of one child: Kafka takes 5 s, on a machine busy with other things many more."""
@@ -110,13 +111,17 @@ class Supervisor:
 
     def watch(self) -> None:
         """Start again what dies, until `stop_asked`."""
+        rounds = Outliving("the supervisor", self.stop_asked.wait)
         while not self.stop_asked.wait(LOOK_S):
-            for watched in list(self._watched):
-                self._look_at(watched)
-            if self.scaling is not None:
-                self._scale(self.scaling)
-            if self._unwritten:
-                self._write()
+            rounds.round(self._look)
+
+    def _look(self) -> None:
+        for watched in list(self._watched):
+            self._look_at(watched)
+        if self.scaling is not None:
+            self._scale(self.scaling)
+        if self._unwritten:
+            self._write()
 
     def stop(self, at_once: Callable[[], bool] = lambda: False) -> None:
         """End our processes, then the servers, and remove cluster.json.

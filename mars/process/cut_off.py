@@ -21,6 +21,7 @@ from mars.machines.cut_off import CutOff
 from mars.ports import Coordinator, MemberInfo
 from mars.process import logs
 from mars.process.life import Life, Services
+from mars.process.outliving import Outliving
 from mars.types import MemberId
 
 Asks = Mapping[str, Callable[[], object]]
@@ -64,7 +65,8 @@ def _watch(
     role: str, others: Callable[[], list[MemberInfo]], services: Services, life: Life, asks: Asks
 ) -> None:
     cut_off = CutOff()
-    while not life.wait(LOOK_S):
+
+    def look() -> None:
         missing = [name for name in services.missing if name in asks and not _answers(asks[name])]
         lost = cut_off.look(time.monotonic(), missing, others() if missing else [])
         if lost:
@@ -78,6 +80,8 @@ def _watch(
             time.sleep(STOP_S)
             if life.to_start_over:
                 start_over()
+
+    Outliving("the watch for being cut off").until(life, LOOK_S, look)
 
 
 def _answers(ask: Callable[[], object]) -> bool:

@@ -8,12 +8,14 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from mars.definitions import TaskDefinition
 from mars.errors import MarsError
 from mars.ports import Incident, IncidentKind, IncidentLog
 from mars.process import logs
 from mars.process.life import Life
+from mars.process.outliving import Outliving
 from mars.tracking.notes import Root
 from mars.types import Bucket, Range, RejectedRange, StoreEpoch, TaskName
 from mars.windows.moments import moment
@@ -47,11 +49,13 @@ class IncidentTeller:
         threading.Thread(target=self._run, args=(life,), name="incidents", daemon=True).start()
 
     def _run(self, life: Life) -> None:
+        rounds = Outliving("the teller of incidents", life.wait)
         while not life.stopping:
-            try:
-                incident = self._waiting.get(timeout=RETRY_S)
-            except queue.Empty:
-                continue
+            rounds.round(lambda: self._write_one(life))
+
+    def _write_one(self, life: Life) -> None:
+        with suppress(queue.Empty):
+            incident = self._waiting.get(timeout=RETRY_S)
             while not self._written(incident) and not life.wait(RETRY_S):
                 pass
 

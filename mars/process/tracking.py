@@ -11,6 +11,7 @@ from contextlib import suppress
 from mars.errors import Unavailable
 from mars.ports import Coordinator, NoteBox
 from mars.process.life import Life
+from mars.process.outliving import Outliving
 from mars.tracking.notes import LogLife, Note, Root, counted_note, stored_note
 from mars.tracking.ring import HashRing
 from mars.types import Bucket, Mapped, MemberId, Sequence64, StoreEpoch, TaskName
@@ -76,8 +77,7 @@ class Outbox:
 
     def run(self, life: Life) -> None:
         """Post now and then until asked to stop, and once more then."""
-        while not life.wait(POST_INTERVAL_S):
-            self.post()
+        Outliving("the post of the tracker").until(life, POST_INTERVAL_S, self.post)
         self.post()
 
     def leave(self, acker: MemberId, notes: Sequence[Note]) -> None:
