@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 import time
 
+from mars.printable import printable
 from mars.settings import LoggingSettings
 
 _FIELDS = "mars_fields"
@@ -24,10 +26,23 @@ class _TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         clock = time.strftime("%H:%M:%S", time.localtime(record.created))
-        fields = "".join(f" {name}={value}" for name, value in getattr(record, _FIELDS, {}).items())
+        pairs = getattr(record, _FIELDS, {}).items()
+        fields = "".join(f" {name}={_quoted(str(value))}" for name, value in pairs)
         head = f"{clock}.{int(record.msecs):03d} {record.levelname} {record.name}: "
         trace = f"\n{self.formatException(record.exc_info)}" if record.exc_info else ""
-        return f"{head}{record.getMessage()}{fields}{trace}"
+        return f"{head}{printable(record.getMessage())}{fields}{trace}"
+
+
+_PLAIN = re.compile(r"[^\s=\"'\\]+")
+"""A value that cannot be taken for several."""
+
+
+def _quoted(value: str) -> str:
+    """A value as a line of text has it: in quotes, if it could be taken for more than one."""
+    shown = printable(value)
+    if _PLAIN.fullmatch(value) and shown == value:
+        return value
+    return printable(json.dumps(value, ensure_ascii=False))
 
 
 class _JsonFormatter(logging.Formatter):

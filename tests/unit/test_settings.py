@@ -97,6 +97,7 @@ def test_variables_that_are_no_settings_are_left_alone() -> None:
         ("[kafka", "TOML"),
         ("[kafka]\nsecurity_protocol = 'sasl_ssl'", "kafka.sasl_mechanism"),
         ("[redis]\nurl = 'http://x'", "redis.url"),
+        ("[api]\nproxies = ['nginx']", "api.proxies"),
     ],
 )
 def test_a_wrong_file_is_refused_with_the_key(tmp_path: Path, text: str, named: str) -> None:
