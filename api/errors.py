@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from api.schemas import MemberProblem, Problem
+from mars.access import without_secrets
 from mars.errors import (
     Conflict,
     Fenced,
@@ -167,7 +168,7 @@ async def _on_http(request: Request, error: Exception) -> Response:
     title = TITLE_OF.get(status, status.phrase)
     detail, headers = str(error.detail), error.headers
     if status is HTTPStatus.NOT_FOUND:
-        detail = f"there is no path {request.url.path}; /docs lists all of them"
+        detail = f"there is no path {without_secrets(request.url.path)}; /docs lists all of them"
     elif status is HTTPStatus.METHOD_NOT_ALLOWED:
         detail = f"{request.url.path} does not know the method {request.method}"
         headers = {"Allow": ", ".join(_methods_of(request))}
@@ -176,6 +177,8 @@ async def _on_http(request: Request, error: Exception) -> Response:
 
 def _methods_of(request: Request) -> list[str]:
     """What the path takes: each method has a route, and the router names that of the first."""
+    if request.scope.get("endpoint") is only_post:
+        return ["POST"]
     return [
         method
         for method in ("DELETE", "GET", "PATCH", "POST", "PUT")
@@ -186,8 +189,17 @@ def _methods_of(request: Request) -> list[str]:
     ]
 
 
+ALL_BUT_POST = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "PUT")
+
+
+async def only_post() -> None:
+    """The endpoint of ALL_BUT_POST for a path that else would be another one's."""
+    raise HTTPException(HTTPStatus.METHOD_NOT_ALLOWED)
+
+
 async def _on_bug(request: Request, error: Exception) -> Response:
-    LOG.error("%s %s failed: this is a bug", request.method, request.url.path, exc_info=error)
+    path = without_secrets(request.url.path)
+    LOG.error("%s %s failed: this is a bug", request.method, path, exc_info=error)
     status = HTTPStatus.INTERNAL_SERVER_ERROR
     detail = "this is a bug in Mars; the log of the API process has the details"
     return render(Problem(title=TITLE_OF[status], status=status, detail=detail))

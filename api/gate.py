@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping
 from http import HTTPStatus
 from ipaddress import ip_address
+from urllib.parse import quote
 
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
@@ -21,6 +22,7 @@ from api.errors import TooManyRequests, problem_of, render
 from api.services.access import AccessPolicy
 from api.services.all import Services
 from api.services.requests import RequestFigures
+from mars.access import without_secrets
 from mars.errors import Forbidden, MarsError, NotAuthenticated
 from mars.ports import Role
 from mars.process import logs
@@ -144,7 +146,10 @@ class _Visit:
         self.address: str = client[0] if client else "unknown"
         raw: bytes = scope.get("raw_path") or self.path.encode("ascii", "backslashreplace")
         # As it came, percent-encoded: a decoded one could hold the end of a line.
-        self.shown_path = ascii(raw.decode("latin-1"))[1:-1]
+        # A whole key in it is a mistake, and its secret must not stay in a log.
+        hidden = without_secrets(self.path)
+        shown = raw.decode("latin-1") if hidden == self.path else quote(hidden)
+        self.shown_path = ascii(shown)[1:-1]
 
     async def through(self, app: ASGIApp, receive: Receive, send: Send) -> None:
         """Hands the request on, and notes with which status its answer begins.

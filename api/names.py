@@ -20,8 +20,16 @@ def new_stream_name(text: str) -> StreamName:
     return StreamName(_checked("stream", text))
 
 
+RESERVED_WORDS = ("validate", "preview")
+"""Paths below /v1/tasks, which no task can have."""
+
+
 def new_task_name(text: str) -> TaskName:
     """A name for a task. Raises Rejected."""
+    if text in RESERVED_WORDS:
+        raise Rejected(
+            f"{text} cannot be the name of a task: /v1/tasks/{text} is a path of its own"
+        )
     return TaskName(_checked("task", text))
 
 

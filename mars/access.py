@@ -44,6 +44,9 @@ _KEY = re.compile(
     re.ASCII,
 )
 
+_KEY_ANYWHERE = re.compile(r"mars_(?P<id>[0-9a-f]{8})_[0-9a-f]+", re.ASCII | re.IGNORECASE)
+"""A key, also one that was cut short."""
+
 
 def make_key(
     role: Role,
@@ -88,6 +91,11 @@ def find_key(keys: Mapping[KeyId, ApiKey], text: str) -> ApiKey | None:
 def matches(patterns: Sequence[str], name: str) -> bool:
     """Whether a topic matches one of the patterns; for files see `mars.locations`."""
     return any(fnmatchcase(name, literal(pattern)) for pattern in patterns)
+
+
+def without_secrets(text: str) -> str:
+    """A text with the ids alone of all keys in it, as lines of logs may have it."""
+    return _KEY_ANYWHERE.sub(r"\g<id>", text)
 
 
 def _digest(secret: str) -> str:

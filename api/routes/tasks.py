@@ -10,6 +10,8 @@ from fastapi import APIRouter, Depends, Header, Query, Response
 from api.answering import Rendered, rendered
 from api.body import body_of
 from api.documenting import problems, takes
+from api.errors import ALL_BUT_POST, only_post
+from api.names import RESERVED_WORDS
 from api.places import price_of
 from api.routes.streams import AWAY, BAD_BODY, IN_USE, UNKNOWN
 from api.schemas import (
@@ -38,6 +40,11 @@ def router(services: Services) -> APIRouter:
 
     def answer(task: TaskDefinition) -> tuple[TaskDefinition, TaskView]:
         return task, _view(services, task)
+
+    for word in RESERVED_WORDS:  # else these were tasks of that name
+        routes.add_api_route(
+            f"/{word}", only_post, methods=list(ALL_BUT_POST), include_in_schema=False
+        )
 
     @routes.post(
         "/validate", responses=problems(*BAD_BODY, BUSY, AWAY), openapi_extra=takes(ValidateRequest)

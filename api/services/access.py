@@ -15,7 +15,7 @@ from api.callers import ANYBODY, Caller
 from api.limits import TokenBuckets
 from api.schemas import NewKeyRequest
 from api.services.context import Ports
-from mars.access import find_key, make_key
+from mars.access import find_key, make_key, without_secrets
 from mars.errors import Conflict, Forbidden, NotAuthenticated, NotFound, Unavailable
 from mars.ports import ApiKey, KeyId, KeyRegistry, Role
 from mars.settings import ApiSettings
@@ -231,6 +231,11 @@ class AccessService:
         """Remove a key; it opens nothing from now on. Raises NotFound."""
         known = {key.id for key in self._ports.keys.all()}
         if KeyId(text) not in known or not self._ports.keys.delete(KeyId(text)):
+            named = without_secrets(text)
+            if named != text:
+                raise NotFound(
+                    f"a key is named by its id alone, without its secret: {named[:80]!a}"
+                )
             raise NotFound(
                 f"there is no key {text[:80]!a}; `mars key list` (GET /v1/keys) shows all of them"
             )

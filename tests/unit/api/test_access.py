@@ -749,3 +749,27 @@ def test_audit_log_names_who_did_what_and_never_a_key(
     assert (refused["key"], refused["status"]) == (identity, 403)
     assert refused["path"] == "/v1/streams/a%0Ab"
     assert operator.rpartition("_")[2] not in caplog.text
+
+
+@pytest.mark.parametrize("spelt", ["{}", "%6dars_{}", "{}/x", "{}%2F..", "a%20{}"])
+def test_the_secret_of_a_key_in_a_path_is_never_written_down(
+    guarded: World, caplog: pytest.LogCaptureFixture, spelt: str
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    key = text_of(guarded, Role.OPERATOR)
+    _mars, identity, secret = key.split("_")
+    text = spelt.format(key.removeprefix("mars_") if "%6d" in spelt else key)
+    answer = guarded.http.delete(f"/v1/keys/{text}", headers=bearer(guarded, Role.ADMIN))
+    assert answer.status_code == 404
+    (line,) = audit(caplog)
+    assert identity in line["path"]
+    ours = [one.getMessage() for one in caplog.records if not one.name.startswith("http")]
+    assert secret not in "".join([line["path"], *ours, answer.text])
+
+
+def test_a_key_that_is_to_go_is_named_by_its_id(guarded: World) -> None:
+    key = text_of(guarded, Role.OPERATOR)
+    admin = bearer(guarded, Role.ADMIN)
+    detail = problem(guarded.http.delete(f"/v1/keys/{key}", headers=admin), 404)["detail"]
+    assert f"its id alone, without its secret: '{key.split('_')[1]}'" in detail
+    assert guarded.http.delete(f"/v1/keys/{key.split('_')[1]}", headers=admin).status_code == 204

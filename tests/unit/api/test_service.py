@@ -22,7 +22,7 @@ from mars.ports import (
     WantedKind,
 )
 from mars.types import Bucket, Mapped, MemberId, Range, TaskName, file_lane, live_lane
-from tests.unit.api.twins import BUCKETS, EPOCH, World
+from tests.unit.api.twins import BUCKETS, EPOCH, World, problem
 
 
 def test_cluster_shows_members_leader_assignment_and_backlog(world: World) -> None:
@@ -378,3 +378,34 @@ def test_the_documentation_page_needs_nothing_from_outside(world: World) -> None
     assert len(parts) >= 2
     assert all(part.startswith("/") for part in parts)
     assert all(world.http.get(part).status_code == 200 for part in parts)
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("/v1/tasks/validate", {"POST"}),
+        ("/v1/tasks/preview", {"POST"}),
+        ("/v1/tasks", {"GET", "POST"}),
+        ("/v1/tasks/a", {"GET", "PUT", "DELETE"}),
+        ("/v1/tasks/a/pause", {"POST"}),
+        ("/v1/streams/a", {"GET", "PUT", "DELETE"}),
+        ("/v1/keys", {"GET", "POST"}),
+        ("/v1/keys/a", {"DELETE"}),
+        ("/healthz", {"GET"}),
+        ("/", {"GET"}),
+    ],
+)
+def test_allow_names_the_methods_that_are_taken_and_no_others(
+    world: World, path: str, allowed: set[str]
+) -> None:
+    for method in {"OPTIONS", "GET", "POST", "PUT", "PATCH", "DELETE"} - allowed:
+        answer = world.http.request(method, path)
+        problem(answer, 405)
+        assert set(answer.headers["allow"].split(", ")) == allowed, method
+    for method in allowed - {"DELETE"}:
+        assert world.http.request(method, path).status_code != 405
+
+
+@pytest.mark.parametrize("name", ["validate", "preview"])
+def test_no_task_has_the_name_of_a_path(world: World, name: str) -> None:
+    assert "path of its own" in problem(world.register(name), 422)["detail"]
