@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import click
 
 from mars.errors import MarsError, NotFound, RequestError, SettingsError
+from mars.printable import LINES, printable
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -115,10 +116,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
         click.echo("Stopped.", err=True)
         return EXIT_FAILED
     except MarsError as error:
-        click.echo(str(error), err=True)
+        click.echo(printable(str(error), LINES), err=True)
         return exit_code_of(error)
     except OSError as error:  # not of a reader that has gone: click ends that by itself
-        click.echo(_refused(error), err=True)
+        click.echo(printable(_refused(error), LINES), err=True)
         return EXIT_FAILED
     return outcome if isinstance(outcome, int) else 0
 

@@ -10,7 +10,15 @@ import msgspec
 
 from mars.audits import DeadRow
 from mars.cli.completion import task_argument, task_names
-from mars.cli.shared import Moment, api_address, api_option, json_option, output, print_json
+from mars.cli.shared import (
+    Moment,
+    api_address,
+    api_option,
+    json_option,
+    output,
+    print_json,
+    say_json,
+)
 from mars.cli.tables import clock, table
 from mars.client import Client
 
@@ -39,7 +47,7 @@ def dead(
         rows = _rows(client, name, reason, None if everything else limit + 1)
         if as_json:
             for row in rows if everything else islice(rows, limit):
-                click.echo(msgspec.json.encode(row).decode())
+                say_json(msgspec.json.encode(row).decode())
             return
         titles = ("reason", "where", "offsets", "rows", "window", "sample")
         listed = [_cells(row) for row in rows]

@@ -12,7 +12,13 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
 from mars.answers import Backfill, Task
 from mars.cli.completion import task_argument
-from mars.cli.shared import api_address, api_option, json_option, messages
+from mars.cli.shared import (
+    api_address,
+    api_option,
+    json_option,
+    messages,
+    say_json,
+)
 from mars.cli.tables import number
 from mars.client import Client
 from mars.errors import JobFailed, Unavailable
@@ -71,7 +77,7 @@ def _nobody_works(client: Client) -> bool:
 def _told(client: Client, found: Task) -> Task:
     """One line of JSON a look."""
     while True:
-        click.echo(msgspec.json.encode(_Line(found.name, found.state, found.backfill)).decode())
+        say_json(msgspec.json.encode(_Line(found.name, found.state, found.backfill)).decode())
         if not _goes_on(found):
             return found
         found = _next(client, found, messages())

@@ -22,6 +22,7 @@ from mars.cli.shared import (
     messages,
     output,
     print_json,
+    say_json,
 )
 from mars.cli.tables import clock, number, table
 from mars.client import Client, trouble_of
@@ -151,7 +152,7 @@ def _status(found: Query) -> Text:
 def _show(found: Query, rows: Sequence[Row], limit: int | None, as_json: bool) -> None:
     if as_json:
         for row in rows:
-            click.echo(json.dumps(row, ensure_ascii=False))
+            say_json(json.dumps(row, ensure_ascii=False))
         return
     kept = rows if limit is None else rows[:limit]
     if kept:

@@ -11,9 +11,11 @@ from typing import Any, ParamSpec, TypeVar
 import click
 import msgspec
 from rich.console import Console
+from rich.text import Text
 
 from mars.cluster_file import DATA, find_api
 from mars.errors import LocalClusterError, Rejected
+from mars.printable import LINES, printable, printable_json
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -74,13 +76,38 @@ def messages() -> Console:
     return _literal(stderr=True)
 
 
+class _Escaping(Console):
+    """Prints texts as they are, and nothing in them is obeyed by the terminal."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print, as rich does."""
+        super().print(*(_escaped(one) for one in objects), **options)
+
+
+def _escaped(one: Any) -> Any:
+    if isinstance(one, Text):
+        shown = printable(one.plain, LINES)
+        return one if shown == one.plain else Text(shown, style=one.style)
+    return printable(one, LINES) if isinstance(one, str) else one
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """A text that others may have written, in lines of its own."""
+    click.echo(printable(text, LINES), err=err)
+
+
+def say_json(text: str) -> None:
+    """JSON for programs, which a terminal may be shown too."""
+    click.echo(printable_json(text))
+
+
 def _literal(*, stderr: bool) -> Console:
-    return Console(highlight=False, soft_wrap=True, markup=False, emoji=False, stderr=stderr)
+    return _Escaping(highlight=False, soft_wrap=True, markup=False, emoji=False, stderr=stderr)
 
 
 def print_json(value: object) -> None:
     """Any value that msgspec can encode, indented, to standard output."""
-    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+    say_json(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
 
 def read_text(file: Path) -> str:

@@ -7,12 +7,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import click
 import httpx
 import msgspec
 
 from mars.answers import Balance, Member
-from mars.cli.shared import output, print_json
+from mars.cli.shared import (
+    output,
+    print_json,
+    say,
+)
 from mars.cli.tables import clock, number, table
 from mars.cli.top import members_table
 from mars.cluster_file import ClusterFile, find_api, running_cluster
@@ -79,28 +82,28 @@ def _show(status: Status) -> None:
         _show_cluster(status.cluster)
         _show_balance(status.cluster.get("balance"))
     if status.problem is not None:
-        click.echo(status.problem, err=True)
+        say(status.problem, err=True)
 
 
 def _show_cluster(cluster: Mapping[str, Any]) -> None:
     """What a person looks for; --json has all of it."""
     for name in ("version", "buckets", "store_epoch"):
         if name in cluster:
-            click.echo(f"{name}: {cluster[name]}")
+            say(f"{name}: {cluster[name]}")
     leader = cluster.get("leader") or {}
-    click.echo(f"leader: {leader.get('member') or 'nobody yet'}")
+    say(f"leader: {leader.get('member') or 'nobody yet'}")
     lag = (cluster.get("backlog") or {}).get("lag")
-    click.echo(f"messages to come: {number(lag)}")
+    say(f"messages to come: {number(lag)}")
     missing = ", ".join(cluster.get("missing", ()))
     if missing:
-        click.echo(f"not available: {missing}")
+        say(f"not available: {missing}")
     members = msgspec.convert(cluster.get("members", []), list[Member])
     shares = {each.id: each.load["cpu_use"] for each in members if "cpu_use" in each.load}
     output().print(members_table(members, shares))
     ages_s = {each.id: each.age_s for each in members if each.age_s is not None}
     if ages_s:
         oldest = max(ages_s, key=lambda member: ages_s[member])
-        click.echo(f"oldest report: of {oldest}, {ages_s[oldest]:.1f} s ago")
+        say(f"oldest report: of {oldest}, {ages_s[oldest]:.1f} s ago")
 
 
 def _show_balance(raw: Any) -> None:
@@ -108,22 +111,22 @@ def _show_balance(raw: Any) -> None:
     if raw is None:
         return
     balance = msgspec.convert(raw, Balance)
-    click.echo(
+    say(
         f"balance: mean use of a reducer {balance.mean_use:.0%} of a core, "
         f"deviation {balance.deviation:.2f}"
     )
     if balance.strategy:
-        click.echo(f"strategy: {balance.strategy} ({balance.strategy_reason})")
+        say(f"strategy: {balance.strategy} ({balance.strategy_reason})")
     for one in balance.assisted:
-        click.echo(f"assisted: bucket {one.bucket}, by {', '.join(one.assistants)}: {one.reason}")
+        say(f"assisted: bucket {one.bucket}, by {', '.join(one.assistants)}: {one.reason}")
     for loan in balance.lent:
-        click.echo(f"lent: bucket {loan.bucket} of {loan.home}, to {loan.borrower}")
+        say(f"lent: bucket {loan.bucket} of {loan.home}, to {loan.borrower}")
     if balance.lent_total > len(balance.lent):
-        click.echo(f"lent: {balance.lent_total} in all")
+        say(f"lent: {balance.lent_total} in all")
     for each in balance.wanted:
-        click.echo(f"wanted: {each.wanted} {each.role}s ({each.present} run): {each.reason}")
+        say(f"wanted: {each.wanted} {each.role}s ({each.present} run): {each.reason}")
     for move in balance.moves:
-        click.echo(
+        say(
             f"moved {clock(move.at)} UTC: bucket {move.bucket}, {move.source or 'nobody'} -> "
             f"{move.target}: {move.reason}"
         )
@@ -133,14 +136,14 @@ def _show_balance(raw: Any) -> None:
 def _show_changes(balance: Balance) -> None:
     """Former strategies and assistants, and why they are others now."""
     for change in balance.strategy_changes:
-        click.echo(f"strategy {clock(change.at)} UTC: {change.strategy} ({change.reason})")
+        say(f"strategy {clock(change.at)} UTC: {change.strategy} ({change.reason})")
     for each in balance.assistant_changes:
         now = ", ".join(each.assistants) or "nobody"
-        click.echo(f"assisted {clock(each.at)} UTC: bucket {each.bucket}, by {now}: {each.reason}")
+        say(f"assisted {clock(each.at)} UTC: bucket {each.bucket}, by {now}: {each.reason}")
 
 
 def _show_local(local: ClusterFile) -> None:
     for name in ("api", "kafka", "zookeeper", "redis", "namespace"):
-        click.echo(f"{name}: {getattr(local, name)}")
+        say(f"{name}: {getattr(local, name)}")
     rows = [(entry.name, str(entry.pid), str(entry.restarts)) for entry in local.processes]
     output().print(table(("process", "pid", "restarts"), rows))

@@ -9,9 +9,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-_CONTROL = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))}
-_SHOWN = {code: text for code, text in _CONTROL.items() if chr(code) not in "\n\t"}
-"""What a terminal would obey, and a table drop, as what it is."""
+from mars.printable import LINES, printable
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
@@ -25,7 +23,7 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
 
 
 def _literal(cell: str) -> Text:
-    return Text(cell.translate(_SHOWN))
+    return Text(printable(cell, LINES))
 
 
 def clock(time_ms: int | None) -> str:

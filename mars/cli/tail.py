@@ -14,7 +14,15 @@ import msgspec
 
 from mars.answers import ResultEvent, Task
 from mars.cli.completion import task_argument
-from mars.cli.shared import HALTED, api_address, api_option, json_option, messages, output
+from mars.cli.shared import (
+    HALTED,
+    api_address,
+    api_option,
+    json_option,
+    messages,
+    output,
+    say_json,
+)
 from mars.cli.tables import clock, table
 from mars.client import Client
 from mars.errors import MarsError, TooMany, Unavailable
@@ -91,7 +99,7 @@ def _waiting(name: str, windows: int | None) -> str:
 
 
 def _say(event: ResultEvent, sources: bool) -> None:
-    click.echo(_line(event) if sources else event.raw.decode())
+    say_json(_line(event) if sources else event.raw.decode())
 
 
 def _line(event: ResultEvent) -> str:

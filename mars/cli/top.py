@@ -14,7 +14,14 @@ from rich.table import Table
 from rich.text import Text
 
 from mars.answers import Cluster, Member, Task
-from mars.cli.shared import Seconds, api_address, api_option, json_option, output
+from mars.cli.shared import (
+    Seconds,
+    api_address,
+    api_option,
+    json_option,
+    output,
+    say_json,
+)
 from mars.cli.tables import number, table
 from mars.client import Client
 from mars.errors import NotFound, Unavailable
@@ -63,7 +70,7 @@ def top(once: bool, interval: float, api: str | None, as_json: bool) -> None:
     with Client(api_address(api)) as client:
         if as_json:
             for moment in _moments(client, interval, once=once):
-                click.echo(msgspec.json.encode(moment.look).decode())
+                say_json(msgspec.json.encode(moment.look).decode())
         elif once or not console.is_terminal:
             console.print(shown(_look(client), {}))
         else:

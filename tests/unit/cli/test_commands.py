@@ -10,8 +10,10 @@ from pathlib import Path
 import click
 import pytest
 
+from mars.access import make_key
 from mars.cli import cli, run
 from mars.client import Client
+from mars.ports import Role
 from tests.unit.api.test_queries import asked, finish
 from tests.unit.api.twins import BY_SIP, World
 from tests.unit.cli.test_people import Kept
@@ -107,8 +109,8 @@ def test_shell_completes_the_name_of_a_task_or_stream(world: World, path: tuple[
 
 
 def test_shell_completes_keys_and_queries_that_go_on(world: World) -> None:
-    assert run(["key", "create", "--role", "reader", *API]) == 0
-    (key,) = world.keys.all()
+    key, _text = make_key(Role.READER, 0)
+    assert world.keys.create(key)
     assert completed(("key", "rm"), "key_id", key.id[:2]) == [key.id]
     waiting, ended = asked(world)["id"], asked(world)["id"]
     finish(world, ended)
