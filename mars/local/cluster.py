@@ -113,7 +113,11 @@ def make_folder(data: Path) -> Path:
     """The data folder as an absolute path, with room in it. Raises LocalClusterError."""
     folder = data.absolute()
     try:
-        (folder / "logs").mkdir(parents=True, exist_ok=True)
+        if not folder.exists():
+            # Rows lie in it, passwords and logs: they are its owner's. One that is there stays
+            # as it was made.
+            folder.mkdir(mode=0o700, parents=True)
+        (folder / "logs").mkdir(exist_ok=True)
         (folder / ".writable").touch()
         (folder / ".writable").unlink()
     except OSError as error:

@@ -168,3 +168,10 @@ def test_buckets_stay_what_they_were(tmp_path: Path, fake_java: Callable[..., Pa
 def test_the_api_listening_everywhere_is_reached_on_loopback() -> None:
     assert cluster._reachable("0.0.0.0") == "127.0.0.1"
     assert cluster._reachable("10.0.0.1") == "10.0.0.1"
+
+
+def test_a_new_data_folder_is_its_owners_alone(tmp_path: Path) -> None:
+    made = make_folder(tmp_path / "deep" / "data")
+    assert made.stat().st_mode & 0o777 == 0o700
+    (tmp_path / "old").mkdir(mode=0o755)
+    assert make_folder(tmp_path / "old").stat().st_mode & 0o777 == 0o755
