@@ -8,8 +8,8 @@
 # PYTHON_IMAGE and JAVA_IMAGE; a pip.conf with a password is the secret `pip_conf`, authorities of
 # your own (PEM) are the secret `pip_ca`: secrets leave no trace in the image.
 
-ARG PYTHON_IMAGE=python:3.11-slim
-ARG JAVA_IMAGE=eclipse-temurin:17-jre
+ARG PYTHON_IMAGE=python:3.11.14-slim
+ARG JAVA_IMAGE=eclipse-temurin:17.0.17_10-jre
 
 # ------------------------------------------------------------ what is installed from the locks
 FROM ${PYTHON_IMAGE} AS locks

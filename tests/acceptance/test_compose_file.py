@@ -85,9 +85,9 @@ def test_live_processes_share_a_small_image_and_bulk_has_one_with_spark(
     assert services["api"]["build"]["target"] == "live"
     assert services["bulk"]["build"]["target"] == "bulk"
     arguments = services["api"]["build"]["args"]
-    assert {**arguments, "JAVA_IMAGE": "eclipse-temurin:17-jre"} == services["bulk"]["build"][
-        "args"
-    ]
+    assert {**arguments, "JAVA_IMAGE": "eclipse-temurin:17.0.17_10-jre"} == services["bulk"][
+        "build"
+    ]["args"]
 
 
 def test_our_processes_run_without_rights(services: dict[str, Service]) -> None:
