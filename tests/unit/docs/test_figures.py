@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from api import aside, limits, places, preview_schemas, query_schemas
+from api import aside, connections, limits, places, preview_schemas, query_schemas
 from api.routes import audits
 from api.routes import tasks as task_routes
 from api.services import (
@@ -148,6 +148,11 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
     "messages that are looked through for a finished window": (recent.SCAN_MESSAGES_MAX,),
     "rows that were not counted, or incidents, in an answer": (audits.LIMIT_MAX,),
     "windows that `why` explains": (explaining.OPEN_WINDOWS_MAX,),
+    "connections at a time; time for the headers of a request; for its body": (
+        Settings().api.connections_max,
+        f"{connections.HEAD_S:g} s",
+        f"{connections.BODY_S:g} s",
+    ),
     "event streams of results": (results.FOLLOWERS_MAX,),
     "event streams of figures": (figures.FOLLOWERS_MAX,),
     "previews": (preview.PREVIEWS_MAX,),
