@@ -345,9 +345,15 @@ def _contended(name: str) -> Conflict:
 
 
 def _undecided(definition: TaskDefinition) -> Conflict:
+    """A paused task reads nothing, not even what it has to read again after a loss of the store."""
+    begun = f"version {definition.current.version} of task {definition.name} has not begun yet"
+    if definition.state is TaskState.PAUSED:
+        return Conflict(
+            f"{begun}: the task is paused, and after a loss of Redis it first reads again what the "
+            "version before had counted; resume it, then try again"
+        )
     return Conflict(
-        f"version {definition.current.version} of task {definition.name} has not begun yet: no "
-        "leader has decided at which offsets; see that a reducer runs, then try again"
+        f"{begun}: no leader has decided at which offsets; see that a reducer runs, then try again"
     )
 
 

@@ -280,8 +280,15 @@ def test_change_waits_for_the_version_before_to_begin(world: World, monkeypatch:
 def test_change_gives_up_when_no_leader_begins_the_version_before(world: World) -> None:
     assert world.register().status_code == 201
     assert change(world).status_code == 200
-    assert "has not begun" in problem(change(world, BY_SIP), 409)["detail"]
+    assert "see that a reducer runs" in problem(change(world, BY_SIP), 409)["detail"]
     assert sum(world.slept_s) == pytest.approx(5.0)
+
+
+def test_change_of_a_paused_task_says_that_it_waits_to_be_resumed(world: World) -> None:
+    assert world.register().status_code == 201
+    assert change(world).status_code == 200
+    assert world.http.post("/v1/tasks/by_sip/pause").status_code == 200
+    assert "resume it, then try again" in problem(change(world, BY_SIP), 409)["detail"]
 
 
 def finish_version_1(world: World, *, buckets: int = BUCKETS, **rows: int) -> None:
