@@ -86,7 +86,8 @@ def main() -> None:
     try:
         answer.write(msgspec.json.encode(_outcome(kind, sys.stdin.buffer.read())))
         answer.flush()
-    except MemoryError:
+    except (MemoryError, ImportError):  # a library that gets no memory cannot be imported
+        traceback.print_exc()
         code = OVER_MEMORY
     except BaseException:  # noqa: BLE001 -- it is told, and nobody is left to take it
         traceback.print_exc()
