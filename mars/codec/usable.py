@@ -9,6 +9,7 @@ from functools import reduce
 import polars as pl
 
 from mars.codec.decoded import Decoded
+from mars.codec.long_keys import KEY_BYTES_MAX, long_keys
 from mars.plan import Plan
 from mars.types import Reason, RejectedRange, RejectedRow, Rejections
 from mars.windows import span
@@ -96,6 +97,9 @@ def _suspects(plan: Plan, decoded: Decoded) -> Iterator[_Rejected]:
     if low < EVENT_TIME_MIN_MS or high > EVENT_TIME_MAX_MS:
         sane = times.is_between(EVENT_TIME_MIN_MS, EVENT_TIME_MAX_MS).fill_null(False)
         yield _Rejected(Reason.NO_EVENT_TIME, ~sane, lambda _: f"`{name}` is {OUTSIDE_CALENDAR}")
+    sizes = long_keys(plan, decoded.frame)
+    if sizes is not None:
+        yield _Rejected(Reason.TOO_LARGE, sizes > KEY_BYTES_MAX, lambda row: _too_long(sizes[row]))
     yield from _future(plan, decoded, times, high)
 
 
@@ -111,6 +115,10 @@ def _mistyped(plan: Plan, decoded: Decoded) -> _Rejected | None:
 
     marks = (decoded.invalid.get_column(name) for name in names)
     return _Rejected(Reason.WRONG_TYPE, reduce(pl.Series.__or__, marks), detail)
+
+
+def _too_long(size: int) -> str:
+    return f"the texts it is grouped by have {size} bytes, at most {KEY_BYTES_MAX} are taken"
 
 
 def _future(plan: Plan, decoded: Decoded, times: pl.Series, highest: int) -> Iterator[_Rejected]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -39,6 +40,9 @@ V = ValueType
 
 HUGE = Call(Function.MULTIPLY, (SIZE, Literal(1e308, V.FLOAT64)), V.FLOAT64)
 """A key that is infinite for most sizes, and finite for some."""
+SHOUTED = Call(Function.UPPER, (NAME,), V.STRING)
+"""A key that may be longer than the text that it is made of."""
+KEY_BYTES_MAX = 4
 FILTER = Call(Function.LESS, (SIZE, Literal(3, V.INT64)), V.BOOL)
 SUM = Aggregate("a1", A.SUM, SIZE, None, V.INTEGER)
 FUTURE_MS = 100
@@ -55,7 +59,11 @@ class Sent:
 TIMES = st.one_of(st.integers(-200, 400), st.sampled_from([None, "x", 10**17]))
 SIZES = st.one_of(st.none(), st.integers(-3, 5), st.just(2**63 - 1), st.just("bad"))
 OBJECTS = st.fixed_dictionaries(
-    {"at": TIMES, "name": st.sampled_from(["a", "b", "c", "é", None]), "size": SIZES}
+    {
+        "at": TIMES,
+        "name": st.sampled_from(["a", "b", "éé", "\u0390", "longer", None]),
+        "size": SIZES,
+    }
 )
 MESSAGES = st.builds(
     Sent,
@@ -66,12 +74,24 @@ MESSAGES = st.builds(
 )
 
 
+LONG = [(NAME, HUGE), (SHOUTED,), (NAME, SHOUTED), (NAME, NAME)]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def short_keys() -> Iterator[None]:
+    """Keys are too long so soon that short ones are, too."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("long_keys", "usable"):
+            patch.setattr(f"mars.codec.{module}.KEY_BYTES_MAX", KEY_BYTES_MAX)
+        yield
+
+
 @st.composite
 def plans(draw: st.DrawFn) -> Plan:
     slide = draw(st.sampled_from([10, 30, 60]))
     shape = WindowShape(draw(st.sampled_from([60, 90])), slide)
     plan = plan_of(
-        *draw(st.sampled_from([(), (NAME,), (NAME, SIZE), (SIZE,), (HUGE,), (NAME, HUGE)])),
+        *draw(st.sampled_from([(), (NAME,), (NAME, SIZE), (SIZE,), (HUGE,), *LONG])),
         aggregates=[COUNT, SUM],
         window=shape,
         fields=["at", "name", "size"],
@@ -116,6 +136,8 @@ def fate_of(plan: Plan, one: Sent) -> tuple[str, dict[str, int]]:
         return "bad", {}
     if not isinstance(row["at"], int) or row["at"] > 10**16 or row["size"] == "bad":
         return "bad", {}
+    if key_bytes(plan, row) > KEY_BYTES_MAX:
+        return "bad", {}
     if one.stamp >= 0 and row["at"] - one.stamp > FUTURE_MS:
         return "future", {}
     if plan.filter is not None and not (row["size"] is not None and row["size"] < 3):
@@ -132,7 +154,15 @@ def count_row(plan: Plan, row: dict[str, int], out: Expected) -> None:
         out.groups[start, *key] = (rows + 1, total)
 
 
+def key_bytes(plan: Plan, row: dict[str, int]) -> int:
+    keys = (key_of(key.expression, row) for key in plan.keys)
+    return sum(len(key.encode()) for key in keys if isinstance(key, str))
+
+
 def key_of(expression: Expression, row: dict[str, int]) -> object:
+    if expression == SHOUTED:
+        name = row["name"]
+        return name.upper() if isinstance(name, str) else None
     if expression != HUGE:
         return row[expression.name]  # type: ignore[union-attr]
     size = row["size"]
