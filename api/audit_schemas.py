@@ -70,7 +70,8 @@ class IncidentView(Answer):
     id: str
     time: int
     kind: str = Field(
-        description="rewound, incomplete, fenced, failed, audit_mismatch, restored or partial_lost"
+        description="rewound, incomplete, fenced, failed, audit_mismatch, restored, withheld "
+        "or partial_lost"
     )
     task: str | None
     bucket: int | None

@@ -9,7 +9,7 @@ the fewest digits that read back as the same number.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -22,21 +22,76 @@ from mars.plan import WINDOW_END, WINDOW_START, Column, Expression, Key, Plan, V
 
 Value = str | int | float | bool | None
 
+RESULT_BYTES_MAX = 900 * 1024
+"""Of the key and the value of a result together; a larger one is withheld. What Kafka and its
+client take unless they are told otherwise, 1,000,000 bytes, leaves 76 KiB for the headers: those of
+a window that counts rows of 2,000 lanes. It is a constant, because every reducer, and whoever
+verifies a window, must find the same."""
+
+KEY_BYTES_SHOWN = 256
+"""How much of the key of a withheld result is told to people."""
+
 _ESCAPED = r'["\\\x00-\x1f]'
 """The characters that JSON texts must escape."""
+
+
+@dataclass(frozen=True, slots=True)
+class Withheld:
+    """A result that is over RESULT_BYTES_MAX: its key, and the bytes of key and value."""
+
+    key: bytes
+    size: int
+
+    @property
+    def shown_key(self) -> str:
+        """The begin of the key, as text."""
+        if len(self.key) <= KEY_BYTES_SHOWN:
+            return self.key.decode()
+        return self.key[:KEY_BYTES_SHOWN].decode(errors="ignore") + "..."
+
+    @property
+    def detail(self) -> str:
+        """What happened, for people."""
+        return (
+            f"the result with the key {self.shown_key} is withheld: it has {self.size} bytes with "
+            f"its key, at most {RESULT_BYTES_MAX} are sent; select less text"
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
     """The result rows of one window: Kafka keys and values, in the order in which they are sent.
 
-    The last `others` of them (0 or 1) stand for all groups over the task's `max_keys`.
+    The last `others` of them (0 or 1) stand for all groups over the task's `max_keys`. What is
+    `withheld` is not among them.
     """
 
     window_start_ms: int
     keys: list[bytes]
     values: list[bytes]
     others: int = 0
+    withheld: tuple[Withheld, ...] = ()
+
+    def sendable(self) -> Finished:
+        """The rows that Kafka takes; the others are withheld."""
+        longest = max(map(len, self.keys), default=0) + max(map(len, self.values), default=0)
+        if longest <= RESULT_BYTES_MAX:
+            return self
+        pairs = zip(self.keys, self.values, strict=True)
+        sizes = [len(key) + len(value) for key, value in pairs]
+        kept = [at for at, size in enumerate(sizes) if size <= RESULT_BYTES_MAX]
+        own = len(self.keys) - self.others
+        return Finished(
+            self.window_start_ms,
+            [self.keys[at] for at in kept],
+            [self.values[at] for at in kept],
+            sum(at >= own for at in kept),
+            tuple(
+                Withheld(self.keys[at], size)
+                for at, size in enumerate(sizes)
+                if size > RESULT_BYTES_MAX
+            ),
+        )
 
     def part(self, *, others: bool) -> Finished:
         """The rows of groups alone, or that of the others."""
@@ -79,6 +134,18 @@ def finish(
     )
     keys, values = _written(plan, groups)
     return Finished(window_start_ms, keys, values, others.height)
+
+
+def retractions(plan: Plan, start_ms: int, withheld: Sequence[Withheld]) -> Finished:
+    """Rows in place of what is withheld, for groups that may have been emitted: all items NULL.
+
+    A key that is too long by itself was never emitted.
+    """
+    members: dict[str, int | None] = {WINDOW_START: start_ms}
+    members[WINDOW_END] = start_ms + plan.window.size_ms
+    value = msgspec.json.encode(dict.fromkeys(name for name, _ in _members(plan)) | members)
+    keys = [one.key for one in withheld if len(one.key) <= RESULT_BYTES_MAX]
+    return Finished(start_ms, keys, [value] * len(keys))
 
 
 def rows(plan: Plan, finished: Finished) -> Iterator[ResultRow]:

@@ -304,6 +304,8 @@ class ReducerLoop:
             self._tell(incidents.audit_mismatch(report.bucket, report.detail))
         elif report.kind == "snapshot_lost" and report.task is not None:
             self._tell(incidents.panes_lost(report.task, report.bucket, report.detail))
+        elif report.kind == "withheld" and report.task is not None:
+            self._tell(incidents.withheld(report.task, report.bucket, report.detail))
         elif report.kind == "restored":
             self._tell(incidents.restored(report.bucket, report.detail))
 

@@ -1,8 +1,9 @@
-"""The records of `mars.dead`: references to rows that were not counted, as JSON.
+"""The records of `mars.dead`: references to what is in no result, as JSON.
 
     one row      task version topic partition offset reason detail payload (base64)
     a range      task version topic partition first next reason rows
     late rows    the same, with window_start (epoch ms) of the newest window that was closed
+    a result     the same, of no rows, with detail and key: it is withheld, its rows are counted
 
 A lane that is not a partition's live one is named in `lane`. Unknown members are ignored when
 read, so that an older release can show what a newer one wrote.
@@ -13,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from mars.plan import Plan
 from mars.types import (
@@ -45,7 +47,10 @@ class DeadRow(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class DeadRange(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`rows` rows in `[first, next)`; `window_start` (epoch ms) is set for late ones."""
+    """`rows` rows in `[first, next)`; `window_start` (epoch ms) is set for late ones.
+
+    A withheld result has a `key` too, the begin of the key that it would have had in Kafka.
+    """
 
     task: str
     version: int
@@ -57,6 +62,8 @@ class DeadRange(msgspec.Struct, frozen=True, omit_defaults=True):
     rows: int
     window_start: int | None = None
     lane: str | None = None
+    detail: str = ""
+    key: str | None = None
 
 
 class _Shape(msgspec.Struct, frozen=True):
@@ -89,8 +96,23 @@ def dead_late(plan: Plan, ranges: Sequence[Range], window_start_ms: int, rows: i
     return records
 
 
+def dead_result(
+    plan: Plan, ranges: Sequence[Range], window_start_ms: int, key: str, detail: str
+) -> list[bytes]:
+    """The records for a result that is withheld, one for each range that its window counts.
+
+    They are of no rows: those of the group are counted and, by the ledger, emitted.
+    """
+    records = []
+    for part in ranges:
+        none = RejectedRange(part.lane, part.first, part.next, Reason.TOO_LARGE, 0)
+        record = _range(plan, none, window_start_ms)
+        records.append(msgspec.json.encode(replace(record, detail=detail, key=key)))
+    return records
+
+
 def decode_dead(raw: bytes) -> DeadRow | DeadRange:
-    """What `dead_rejections` and `dead_late` wrote. Raises msgspec.MsgspecError."""
+    """What the functions above wrote. Raises msgspec.MsgspecError."""
     shape = msgspec.json.decode(raw, type=_Shape)
     if shape.offset is None:
         return msgspec.json.decode(raw, type=DeadRange)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise, product
 
+from mars.codec.dead import dead_result
 from mars.codec.result_headers import result_headers
 from mars.definitions import TaskVersion
 from mars.machines.drafting import Draft, early_ms, emission_of
@@ -21,6 +22,7 @@ from mars.machines.folding import (
     ClosedWindow,
     Folding,
     StoreWentBack,
+    WithheldResult,
 )
 from mars.machines.kept_log import KeptLog
 from mars.machines.revising import Revising
@@ -42,6 +44,7 @@ from mars.types import (
     StoreEpoch,
     Topic,
 )
+from mars.windows import moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,8 @@ class Prepared:
     dead: tuple[bytes, ...]
     progress: tuple[Progress, ...]
     snapshots: tuple[SnapshotParts, ...] = ()
+    withheld: str = ""
+    """What to tell people of results that are not in it; empty where all are."""
 
 
 class BucketTask:
@@ -387,10 +392,15 @@ class BucketTask:
         for version, plan, folding, starts in self._soon():
             emit = self._next_emit(version)
             merged = self._merged(version, folding)
-            batches = self._batches(plan, emit, merged, folding.close(starts))
+            closed = folding.close(starts)
+            batches = self._batches(plan, emit, merged, closed)
             contents = folding.contents(starts)
             self._drafts[version.version] = Draft(
-                emit, contents, batches, emission_of(batches, emit)
+                emit,
+                contents,
+                batches,
+                emission_of(batches, emit),
+                self._withheld(plan, merged, closed),
             )
         return tuple(batch for draft in self._drafts.values() for batch in draft.batches)
 
@@ -461,6 +471,7 @@ class BucketTask:
         dead: list[bytes] = []
         progress: list[Progress] = []
         snapshots: list[SnapshotParts] = []
+        withheld: list[WithheldResult] = []
         for version, plan, folding in self._open():
             if not folding.settled:
                 progress += self._again(version)
@@ -479,13 +490,17 @@ class BucketTask:
                 closed = [*revised, *folding.close(due), *ahead.windows]
                 batches = self._batches(plan, record.emit, record.merged, closed)
                 emission = emission_of(batches, record.emit)
+                held = self._withheld(plan, record.merged, closed)
             else:
-                batches, emission = draft.batches, draft.emission
+                batches, emission, held = draft.batches, draft.emission, draft.withheld
             results += batches
-            dead += folding.dead
+            dead += [*folding.dead, *(letter for one in held for letter in one.dead)]
+            withheld += held
             progress.append(replace(record, emission=emission or record.emission))
             snapshots += [] if parts is None else [parts]
-        return Prepared(tuple(results), tuple(dead), tuple(progress), tuple(snapshots))
+        return Prepared(
+            tuple(results), tuple(dead), tuple(progress), tuple(snapshots), _told(withheld)
+        )
 
     def _again(self, version: TaskVersion) -> Iterator[Progress]:
         """The last record, which a version repeats that may say nothing new yet, so that its log
@@ -585,6 +600,25 @@ class BucketTask:
                 )
             )
         return batches
+
+    def _withheld(
+        self, plan: Plan, merged: Mapping[Lane, int], closed: Sequence[ClosedWindow]
+    ) -> tuple[WithheldResult, ...]:
+        """The results of these windows that are not sent; their rows count as emitted."""
+        through = self._counted_through(plan.version, merged)
+        return tuple(
+            WithheldResult(
+                window.start_ms,
+                one.detail,
+                tuple(
+                    dead_result(
+                        plan, _ranges(window, through), window.start_ms, one.shown_key, one.detail
+                    )
+                ),
+            )
+            for window in closed
+            for one in window.finished.withheld
+        )
 
     def _counted_through(self, version: int, merged: Mapping[Lane, int]) -> dict[Lane, int]:
         """M, as far as it is of this version: every row below it is counted or named."""
@@ -707,6 +741,17 @@ def _named(record: Progress | None) -> tuple[object, ...]:
     if record is None:
         return None, None, None
     return record.emission, record.snapshot, record.references
+
+
+def _told(withheld: Sequence[WithheldResult]) -> str:
+    """How many results are withheld, and one of them; empty where none is."""
+    if not withheld:
+        return ""
+    first = withheld[0]
+    count = f"{len(withheld)} results are" if len(withheld) > 1 else "1 result is"
+    return (
+        f"{count} withheld, for example of the window from {moment(first.start_ms)}: {first.detail}"
+    )
 
 
 def _with_revisions(

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from mars.codec.checksum import checksum
-from mars.machines.folding import Contents, Folding
+from mars.machines.folding import Contents, Folding, WithheldResult
 from mars.plan import Plan
 from mars.ports import Emission, ResultBatch
 from mars.types import TaskName
@@ -66,12 +66,13 @@ def emission_of(batches: Sequence[ResultBatch], emit: int) -> Emission | None:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What one task version would emit, under which number, and of which windows."""
+    """What one task version would emit, and withhold, under which number, and of which windows."""
 
     emit: int
     contents: tuple[Contents, ...]
     batches: list[ResultBatch]
     emission: Emission | None
+    withheld: tuple[WithheldResult, ...] = ()
 
     def stands(self, folding: Folding) -> bool:
         """True if no row has come since for its windows."""

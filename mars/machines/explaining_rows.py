@@ -46,7 +46,11 @@ def not_counted(evidence: Evidence) -> str:
     ledger, pending = evidence.ledger, evidence.pending
     apart = {Reason.FUTURE, Reason.LATE, Reason.GONE}
     fates: tuple[Fate, ...] = (
-        ("bad", ledger.bad + pending.bad, lambda letter: letter.reason not in apart),
+        (
+            "bad",
+            ledger.bad + pending.bad,
+            lambda letter: letter.rows > 0 and letter.reason not in apart,
+        ),
         (
             "too far in the future",
             ledger.future + pending.future,

@@ -28,7 +28,7 @@ from mars.aggregates import limited_window
 from mars.codec.dead import dead_late, dead_rejections
 from mars.codec.states import encode_states
 from mars.errors import TaskLimit
-from mars.finishing import Finished, finish
+from mars.finishing import Finished, finish, retractions
 from mars.machines.panes import Pane, states_by_pane
 from mars.machines.revising import Revising
 from mars.plan import Plan
@@ -83,7 +83,7 @@ class ClosedWindow:
 
     `firsts` are the lowest offsets that may hold rows of it, for each lane that has any, and
     `rows` is how many were counted. A `revision` above 0 has those groups alone that late rows have
-    changed; `deleted` are those of them that HAVING does not let pass.
+    changed; `deleted` are those of them that are no longer among the results.
     """
 
     start_ms: int
@@ -93,6 +93,15 @@ class ClosedWindow:
     rows: int
     revision: int = 0
     deleted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WithheldResult:
+    """A result of a window that is not sent, `detail` says why; `dead` are its references."""
+
+    start_ms: int
+    detail: str
+    dead: tuple[bytes, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -457,7 +466,7 @@ class Folding:
 
     def _closed(self, start: int, finished: Finished) -> ClosedWindow:
         complete, firsts = self._is_complete(start), self._firsts(start)
-        return ClosedWindow(start, complete, finished, firsts, self.rows_of(start))
+        return ClosedWindow(start, complete, finished.sendable(), firsts, self.rows_of(start))
 
     def revisable(self) -> list[int]:
         """The starts of the closed windows that one commit is to revise, in order."""
@@ -470,15 +479,24 @@ class Folding:
         return [revised for start in starts for revised in self._revised(start)]
 
     def _revised(self, start: int) -> Iterator[ClosedWindow]:
-        """The groups that late rows have changed; apart those that HAVING lets pass no more."""
+        """The groups that late rows have changed; apart those that are no longer among the results:
+        HAVING lets them pass no more, or they are withheld.
+        """
         whole = self.window_states(start)
         if whole is None:
             return
         states, number = self.revising.chosen(start, whole), self.revising.next_number(start)
-        yield replace(self._closed(start, finish(self.plan, states, start)), revision=number)
+        revised = self._closed(start, finish(self.plan, states, start))
+        yield replace(revised, revision=number)
+        withheld = revised.finished.withheld
         if self.plan.having is not None:
-            refused = finish(self.plan, states, start, refused=True)
-            yield replace(self._closed(start, refused), revision=number, deleted=True)
+            refused = self._closed(start, finish(self.plan, states, start, refused=True)).finished
+            withheld += refused.withheld
+            gone = replace(refused, withheld=())
+            yield replace(revised, finished=gone, revision=number, deleted=True)
+        if withheld:
+            gone = retractions(self.plan, start, withheld)
+            yield replace(revised, finished=gone, revision=number, deleted=True)
 
     def rows_to_revise(self) -> int:
         """An upper bound of the result rows of all revisions that are to come."""

@@ -133,6 +133,8 @@ class Owning:
         self._over_since_ms: dict[TaskName, int] = {}
         self._waiting_since_ms: dict[TaskName, int] = {}
         self._drafting = Drafting(limits.draft_rows_min, limits.large_task_rows, limits.buckets)
+        self._withheld: tuple[Report, ...] = ()
+        """What to tell people once the commit that is under way is durable."""
 
     # ----------------------------------------------------------------------------- assignment
 
@@ -559,6 +561,11 @@ class Owning:
                 *self._snapshots_gone(gone),
             ),
         )
+        self._withheld = tuple(
+            Report("withheld", piece.withheld, self.bucket, piece.progress[0].task)
+            for piece in prepared
+            if piece.withheld
+        )
         self._drafting.end(self._now_ms, transaction.results)
         self.state = OwnState.COMMITTING
         commit = CommitTransaction(self.bucket, self._term, transaction, self._position)
@@ -583,7 +590,7 @@ class Owning:
         self._compacting = set()
         # Whatever is due by now waits until the logs have been read: else a bucket in which a
         # commit takes longer than it is until the next one would never read again.
-        return trims + told
+        return [*trims, *told, *self._withheld]
 
     def _clean_up(self, name: TaskName) -> list[Instruction]:
         """Trim and merge a task's log; merging may find that it is over a limit."""

@@ -182,10 +182,10 @@ class Recount:
         return merge_panes(self._plan, pl.concat(self._states[bucket]), self._start_ms)
 
     def rows(self) -> dict[bytes, tuple[Bucket, bytes]]:
-        """Bucket and value of each row, by the row's key."""
+        """Bucket and value of each row that is not withheld, by the row's key."""
         found = {}
         for bucket in self._states:
-            finished = finish(self._plan, self._merged(bucket), self._start_ms)
+            finished = finish(self._plan, self._merged(bucket), self._start_ms).sendable()
             for key, value in zip(finished.keys, finished.values, strict=True):
                 found[key] = (bucket, value)
         return found

@@ -24,6 +24,8 @@ class IncidentKind(StrEnum):
     """Rows of the last emission are not in the output as they were written (R4)."""
     RESTORED = "restored"
     """Kafka had lost the end of a transaction; what it hid was written again."""
+    WITHHELD = "withheld"
+    """Results were larger than Kafka takes, and not sent; `mars.dead` names each of them."""
     PARTIAL_LOST = "partial_lost"
     """The store lost part of a batch before it was counted: the tuple tracker has noticed it."""
 

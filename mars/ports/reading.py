@@ -99,6 +99,9 @@ class DeadLetter:
     `window_start_ms` is set for late rows, `partition` for all that came from Kafka. A row that is
     named by itself has a `detail` for people and the first bytes of its message. `lane` is None
     for a live one, which the partition names already.
+
+    One of no rows names a result that was withheld: its window, where the window's rows lie, and
+    in `detail` why.
     """
 
     task: TaskName

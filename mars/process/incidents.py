@@ -176,6 +176,22 @@ def restored(bucket: Bucket | None, detail: str) -> Incident:
     )
 
 
+def withheld(task: TaskName, bucket: Bucket | None, detail: str) -> Incident:
+    """A commit left results out that are larger than Kafka takes."""
+    return Incident(
+        id=_id_of(IncidentKind.WITHHELD, f"{task} {bucket} {detail}"),
+        time_ms=_now_ms(),
+        kind=IncidentKind.WITHHELD,
+        what=f"Too large to be sent: {detail}.",
+        means="These results are missing, and their rows count as emitted; the other results of "
+        "their windows come. `mars.dead` names each of them.",
+        do="Select less text, for example SUBSTR(name, 1, 1000) in place of name, or leave such "
+        "rows out by WHERE.",
+        task=task,
+        bucket=bucket,
+    )
+
+
 def partial_lost(
     root: Root, ranges: Sequence[Range], buckets: Sequence[Bucket], closed_ms: int | None
 ) -> Incident:

@@ -462,6 +462,14 @@ def test_summary_names_the_fates_of_rows_when_none_was_counted() -> None:
     )
 
 
+def test_a_withheld_result_is_no_example_of_a_bad_row() -> None:
+    read = (progress_of(0, read=9, bad=3),)
+    withheld = replace(WRONG_TYPE, rows=0, detail="the result is withheld")
+    said = words(nothing_open(progress=read, dead=(withheld, WRONG_TYPE)))
+    assert "withheld" not in said
+    assert "`bytes` is no int64" in said
+
+
 def test_summary_names_rows_that_were_not_counted_beside_those_that_were() -> None:
     read = (progress_of(0, read=9, counted=5, bad=3, future=1),)
     future = replace(WRONG_TYPE, reason="future", detail="`at` is 1 h after Kafka got the row")

@@ -9,7 +9,15 @@ import polars as pl
 import pytest
 
 from mars.aggregates import state_schema
-from mars.finishing import Finished, ResultRow, finish, rows
+from mars.finishing import (
+    RESULT_BYTES_MAX,
+    Finished,
+    ResultRow,
+    Withheld,
+    finish,
+    retractions,
+    rows,
+)
 from mars.plan import (
     Aggregate,
     AggregateFunction,
@@ -206,3 +214,44 @@ def test_without_groups_over_the_limit_no_row_is_of_the_others() -> None:
     result = finished(folding(plan_of(NAME)), ("a", False, 3))
     assert (len(result.keys), result.others) == (1, 0)
     assert result.part(others=True) == Finished(60_000, [], [])
+
+
+# ---------------------------------------------------------------------------- too large for Kafka
+
+
+def test_rows_that_kafka_does_not_take_are_withheld_and_the_others_sent() -> None:
+    fits = b"v" * (RESULT_BYTES_MAX - 1)
+    whole = Finished(0, [b"a", b"b", b"cc", b"d"], [b"1", fits, fits, b"2"], others=1)
+    sent = whole.sendable()
+    assert (sent.keys, sent.values, sent.others) == ([b"a", b"b", b"d"], [b"1", fits, b"2"], 1)
+    assert sent.withheld == (Withheld(b"cc", RESULT_BYTES_MAX + 1),)
+    assert sent.sendable().keys == sent.keys
+
+
+def test_the_row_of_all_others_may_be_withheld() -> None:
+    sent = Finished(0, [b"a", b"b"], [b"1", b"v" * RESULT_BYTES_MAX], others=1).sendable()
+    assert (sent.keys, sent.others) == ([b"a"], 0)
+
+
+def test_what_kafka_takes_is_sent_as_it_is() -> None:
+    whole = Finished(0, [b"a", b"b"], [b"1", b"2"])
+    assert whole.sendable() is whole
+    assert Finished(0, [], []).sendable().withheld == ()
+
+
+def test_a_withheld_result_is_told_with_the_begin_of_its_key() -> None:
+    long = Withheld(b'[0,"' + "é".encode() * 500, 2_000_000)
+    assert len(long.shown_key.encode()) <= 259
+    assert long.shown_key.endswith("é...")
+    assert long.shown_key in long.detail
+    assert "2000000 bytes" in long.detail
+    assert Withheld(b"[0]", 2_000_000).shown_key == "[0]"
+
+
+def test_a_retraction_has_the_key_and_no_items() -> None:
+    long = (Withheld(b'[60000,"a"]', 2_000_000), Withheld(b"k" * 1_000_000, 2_000_000))
+    taken_back = retractions(plan_of(NAME), 60_000, long)
+    assert taken_back.keys == [b'[60000,"a"]']
+    assert values_of(taken_back) == [
+        {"window_start": 60_000, "window_end": 120_000, "key0": None, "agg0": None}
+    ]

@@ -89,3 +89,11 @@ def test_a_lost_partial_names_its_offsets_and_what_cannot_be_mended() -> None:
     assert (several.bucket, several.id) == (None, one.id)
     assert "not known" in several.what
     assert "1970-01-01 00:01:00Z" in several.means
+
+
+def test_withheld_results_are_told_with_what_to_do() -> None:
+    one = incidents.withheld(TaskName("a"), Bucket(1), "2 results are withheld, for example [1]")
+    assert (one.kind, one.task, one.bucket) == (IncidentKind.WITHHELD, TaskName("a"), Bucket(1))
+    assert "2 results are withheld" in one.what
+    assert "count as emitted" in one.means
+    assert "SUBSTR" in one.do

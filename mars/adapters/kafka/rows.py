@@ -118,6 +118,7 @@ def dead_letter(raw: bytes | None) -> DeadLetter | None:
         record.window_start,
         version=record.version,
         lane=lane,
+        detail=record.detail,
     )
 
 

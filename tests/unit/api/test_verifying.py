@@ -266,3 +266,17 @@ def test_a_revision_that_is_there_twice_is_doubled(emitted: World) -> None:
 def test_a_group_that_is_deleted_but_should_be_there_is_missing(emitted: World) -> None:
     revise(emitted, deleted=True)
     assert kinds(verified(emitted, window_start=START_MS)) == ["missing"]
+
+
+def test_a_result_that_was_withheld_is_not_missed(
+    emitted: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, *others = emitted.kafka.rows
+    emitted.kafka.rows = others
+    assert kinds(verified(emitted, window_start=START_MS)) == ["missing"]
+    size = len(first.key) + len(first.value)
+    longer = [row for row in others if len(row.key) + len(row.value) >= size]
+    emitted.kafka.rows = [row for row in others if row not in longer]
+    monkeypatch.setattr("mars.finishing.RESULT_BYTES_MAX", size - 1)
+    answer = verified(emitted, window_start=START_MS)
+    assert (answer["equal"], answer["rows"]) == (True, len(emitted.kafka.rows))

@@ -5,7 +5,14 @@ import json
 
 import pytest
 
-from mars.codec.dead import DeadRange, DeadRow, dead_late, dead_rejections, decode_dead
+from mars.codec.dead import (
+    DeadRange,
+    DeadRow,
+    dead_late,
+    dead_rejections,
+    dead_result,
+    decode_dead,
+)
 from mars.plan import (
     Field,
     FieldType,
@@ -95,6 +102,27 @@ def test_late_rows_of_several_ranges_are_counted_once() -> None:
     ranges = (Range(Lane("1"), 5, 9), Range(Lane("2"), 0, 4))
     late = [decode_dead(raw) for raw in dead_late(PLAN, ranges, 60_000, 3)]
     assert [part.rows for part in late if isinstance(part, DeadRange)] == [3, 0]
+
+
+def test_a_withheld_result_is_named_once_a_range_with_its_key() -> None:
+    ranges = (Range(Lane("1"), 5, 9), Range(Lane("2@b1"), 0, 4))
+    raws = dead_result(PLAN, ranges, 60_000, '[60000,"a"]', "it is too large")
+    assert json.loads(raws[0]) == {
+        "task": "by_sip",
+        "version": 2,
+        "topic": "flows",
+        "partition": 1,
+        "first": 5,
+        "next": 9,
+        "reason": "too_large",
+        "rows": 0,
+        "window_start": 60_000,
+        "detail": "it is too large",
+        "key": '[60000,"a"]',
+    }
+    other = decode_dead(raws[1])
+    assert isinstance(other, DeadRange)
+    assert (other.lane, other.partition, other.rows) == ("2@b1", 2, 0)
 
 
 @pytest.mark.parametrize(("lane", "partition"), [("3@b1", 3), ("f@b2", None)])
