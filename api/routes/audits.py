@@ -60,7 +60,9 @@ def router(services: Services) -> APIRouter:
             Query(description="newest: of the last ones, in one page; oldest: all, page by page"),
         ] = "oldest",
     ) -> Response:
-        """List rows that were not counted; a page may be short with more to come."""
+        """List rows that were not counted, and results that were withheld; a page may be short with
+        more to come.
+        """
 
         def listed() -> DeadRows:
             if order == "newest":

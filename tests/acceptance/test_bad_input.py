@@ -390,6 +390,70 @@ def test_many_bad_rows_are_named_in_ranges(shared_mars: MarsCluster) -> None:
     assert {record["reason"] for record in records} == {"unreadable"}
 
 
+LONG = "x" * 600_000
+"""A message with it is smaller than the 1 MB that Kafka takes."""
+
+
+def test_a_text_too_long_to_group_by_stops_nothing(shared_mars: MarsCluster) -> None:
+    mars, name = shared_mars, "bad_key"
+    declare(mars, name)
+    query = f"SELECT count(*) FROM {name} WINDOWING 1 s"
+    mars.client.create_task("bad_key_total", query, options={**OPTIONS, "idle_after": "1h"})
+    now = now_ms()
+
+    mars.produce(name, [(0, flow("a", now)), (0, flow(LONG, now)), (1, flow("b", now))])
+    mars.produce(name, closing(now))
+
+    results = mars.read_until(f"mars.results.{name}", 2)
+    assert {value["sip"] for _key, value, _headers in results} == {"a", "b"}
+    ((_key, total, _headers),) = mars.read_until("mars.results.bad_key_total", 1)
+    assert total["count"] == 3
+    ledger = mars.ledger(name, 5, emitted=2)
+    assert (ledger.bad, ledger.counted, ledger.emitted) == (1, 4, 2)
+    assert mars.ledger("bad_key_total", 5, emitted=3).bad == 0
+    (record,) = dead(mars, name)
+    assert (record["partition"], record["offset"], record["reason"]) == (0, 1, "too_large")
+
+
+def test_a_result_too_large_to_send_is_withheld_and_the_others_come(
+    shared_mars: MarsCluster,
+) -> None:
+    mars, name = shared_mars, "bad_result"
+    fields = {"timestamp": "timestamp_ms", "sip": "string", "note": "string"}
+    mars.topic(name, PARTITIONS)
+    declaration = {"topic": name, "format": "json", "fields": fields, "event_time": "timestamp"}
+    mars.client.put_stream(name, declaration)
+    query = (
+        f"SELECT sip, count(*), min(note) AS low, max(note) AS high FROM {name} "
+        "GROUP BY sip WINDOWING 2 s SLIDE 1 s"
+    )
+    mars.client.create_task(name, query, options={**OPTIONS, "idle_after": "1h"})
+    start = now_ms() // WINDOW_MS * WINDOW_MS
+
+    def noted(sip: str, note: str, at_ms: int = start) -> bytes:
+        return json.dumps({"timestamp": at_ms, "sip": sip, "note": note}).encode()
+
+    rows = [(0, noted("big", LONG)), (1, noted("small", "a")), (0, noted("small", "b"))]
+    ends = [(partition, noted("end", "", start + 3_600)) for partition in range(PARTITIONS)]
+    mars.produce(name, [*rows, *ends])
+
+    results = mars.read_until(f"mars.results.{name}", 2)
+    assert {(value["sip"], value["count"]) for _key, value, _headers in results} == {("small", 2)}
+    windows = [start - WINDOW_MS, start]
+    assert sorted(value["window_start"] for _key, value, _headers in results) == windows
+    ledger = mars.ledger(name, 5, emitted=3)
+    assert (ledger.bad, ledger.counted, ledger.emitted) == (0, 5, 3)
+    withheld = dead(mars, name)
+    assert {record["window_start"] for record in withheld} == set(windows)
+    assert {(record["reason"], record["rows"]) for record in withheld} == {("too_large", 0)}
+    assert {record["key"] for record in withheld} == {f'[{one},"big"]' for one in windows}
+    assert all(record["first"] == 0 for record in withheld if record["partition"] == 0)
+    verified = mars.client.verify(name, start)
+    assert (verified.equal, verified.rows) == (True, 1)
+    told = wait_for("an incident", lambda: mars.client.incidents(task=name))
+    assert {one.kind for one in told} == {"withheld"}
+
+
 def test_all_tasks_still_run_and_no_process_was_started_again(shared_mars: MarsCluster) -> None:
     tasks = [task for task in shared_mars.client.tasks() if task.name.startswith("bad_")]
 
