@@ -2,6 +2,8 @@
 # make check     format, lint, types, import rules and unit tests: under a minute
 # make test      check, then every test there is
 # make simulate SEEDS=n   n runs of the simulation; one again: python -m tests.simulation.replay SEED
+# make mutants   small changes of the protocol's files, each of which some test must notice; SAMPLE=n: so
+#                many by chance, SEED=n the same again, ONLY="id ..." these
 # make faults MINUTES=n   random mixes of faults on real processes, or RUNS=n of them, while users change
 #             queries; the history is kept in .faults
 # make demo      the whole of Mars on this machine, with data, until Ctrl-C (or DEMO_SECONDS=n)
@@ -11,7 +13,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := install
-.PHONY: install jars check lint unit test simulate faults demo format lock clean
+.PHONY: install jars check lint unit test simulate mutants faults demo format lock clean
 
 CODE := $(wildcard mars mapper reducer api bench)
 QUICK_TESTS := $(wildcard tests/unit)
@@ -24,11 +26,11 @@ STAMP := $(VENV)/.installed
 RUN := $(VENV)/bin
 
 # Sets of texts in the same order each time: the seed alone tells a run of the simulation.
-check unit test: export PYTHONHASHSEED = 0
+check unit test mutants: export PYTHONHASHSEED = 0
 # As in processes of Mars (mars/process/memory.py); with threads that wait for each other, tests that
 # only compute took a third more of the processors.
-check unit test: export POLARS_MAX_THREADS = 1
-check unit test: export OPENBLAS_NUM_THREADS = 1
+check unit test mutants: export POLARS_MAX_THREADS = 1
+check unit test mutants: export OPENBLAS_NUM_THREADS = 1
 # Where a machine asks for no compiled files, each of hundreds of processes compiled all of Mars.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -83,6 +85,10 @@ test: install check
 SEEDS ?= 1000
 simulate: $(STAMP)
 	@$(RUN)/python -m tests.simulation.many $(SEEDS)
+
+mutants: install
+	@$(RUN)/python -m tests.mutants $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SEED),--seed $(SEED)) \
+	  $(if $(ONLY),--only $(ONLY))
 
 MINUTES ?= $(if $(RUNS),100000,60)
 faults: install

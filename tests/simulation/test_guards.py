@@ -1,7 +1,8 @@
 """Each guard of the protocol is needed: without it the simulation fails within some seeds.
 
 Every guard is left out by itself, in a weather that lets it show, and the seeds are tried in order
-until one fails. With the guard in place the same seeds hold.
+until one fails: by the invariant that the guard is there for. An error of any other kind is one of
+the patch. With the guard in place the same seed holds.
 
 Some guards do not show here, because another one heals what they let pass, or because it would take
 a rare moment, and have other tests: that a recovery waits for all claims (the check for straddling
@@ -45,13 +46,22 @@ from mars.ports import (
     Cleared,
     Clearing,
     Head,
+    Progress,
     Stale,
     TaskStart,
 )
-from mars.types import Bucket, Entry, Range, Sequence64
+from mars.types import Bucket, Entry, Lane, Range, Sequence64
+from tests.simulation.conditions import (
+    CHANGING,
+    FAILING_OVER,
+    LEADERLESS,
+    REIGNS,
+    SAVING,
+    TWICE,
+    USUAL,
+    Conditions,
+)
 from tests.simulation.users import Keys
-from tests.simulation.weather import Weather
-from tests.simulation.world import World
 
 SEEDS = 60
 """The rarest of these shows in about one of ten seeds."""
@@ -219,9 +229,11 @@ def a_limit_found_while_merging_stops_one_task(patch: Patch) -> None:
 def closed_windows_are_kept(patch: Patch) -> None:
     """Late rows: what is closed is needed no more, as if it took none."""
     real = Folding.needed
-    patch.setattr(
-        Folding, "needed", lambda self, through, gone: real(self, through, _later(self, gone))
-    )
+
+    def needed(self: Folding, through: Mapping[Lane, int], forgotten_ms: int | None) -> object:
+        return real(self, through, _later(self, forgotten_ms))
+
+    patch.setattr(Folding, "needed", needed)
 
 
 def _later(folding: Folding, forgotten_ms: int | None) -> int | None:
@@ -339,11 +351,24 @@ def logs_are_trimmed_after_the_commit(patch: Patch) -> None:
 
 def _trims(own: owning.Owning, asked: Iterable[object]) -> Iterable[TrimLog]:
     for one in asked:
-        for record in one.transaction.progress if isinstance(one, CommitTransaction) else ():
-            part = own._parts.get(record.task)
-            if part is not None:
-                gone = tuple(entry.seq for entry in part._log if entry.below(record.needed))
-                yield TrimLog(own.bucket, record.task, own._store_epoch, gone)
+        records = one.transaction.progress if isinstance(one, CommitTransaction) else ()
+        for name in dict.fromkeys(record.task for record in records if not record.deleted):
+            part = own._parts[name]
+            alive = {one.version: one for one in records if one.task == name}
+            gone = part._log.trim(_needed_after(part, alive))
+            yield TrimLog(own.bucket, name, own._store_epoch, gone)
+
+
+def _needed_after(part: BucketTask, records: Mapping[int, Progress]) -> dict[Lane, int]:
+    """What the log is needed for once these records are committed."""
+    needed = dict(part.through)
+    for version, _plan, folding in part._open():
+        record = records.get(version.version)
+        merged = folding.merged if record is None else record.merged
+        forgotten_ms = folding.forgotten_ms if record is None else record.forgotten_ms
+        low = folding.needed(part._read(version, merged), forgotten_ms)
+        needed = {lane: min(offset, low.get(lane, 0)) for lane, offset in needed.items()}
+    return needed
 
 
 def entries_of_open_windows_are_kept(patch: Patch) -> None:
@@ -353,9 +378,7 @@ def entries_of_open_windows_are_kept(patch: Patch) -> None:
 
 def _trim_accounted(self: BucketTask) -> tuple[Sequence64, ...]:
     merged = [folding.merged for folding in self._foldings.values()]
-    gone = [one for one in self._log if any(one.below(each) for each in merged)]
-    self._log = [one for one in self._log if one not in gone]
-    return tuple(one.seq for one in gone)
+    return self._log.trim({lane: min(one.get(lane, 0) for one in merged) for lane in self.through})
 
 
 def each_transaction_has_a_producer_of_its_own(patch: Patch) -> None:
@@ -425,107 +448,84 @@ def _clear_all(self: StoredTask, said: Clearing) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """What is left out, and what must be likely for it to show; else the usual weather.
+    """What is left out, what that breaks, and in which conditions it shows.
 
-    `revising`: in half of the runs tasks revise closed windows, and what is rare otherwise would be
-    rarer still. `split`: buckets have assistants. `first`: the seed tried first, which showed it
+    `breaks`: how messages begin that say so: the invariant, `never` where a run does not come to
+    its end, or the error that processes complain of. `first`: the seed tried first, which showed it
     when this was written; nothing but time is saved by it.
     """
 
     leave_out: Callable[[Patch], None]
-    mishaps: Mapping[str, float] | None = None
-    revising: bool = False
+    breaks: str | tuple[str, ...]
+    conditions: Conditions = USUAL
     first: int = 0
-    keys: Keys = Keys.ANY
-    split: bool = False
-
-    def weather(self, drawn: Weather) -> Weather:
-        """The weather of a run."""
-        if self.mishaps is None:
-            return drawn
-        return replace(Weather.calm(), **self.mishaps)  # type: ignore[arg-type]
 
 
-SAVING = {"flush_ms": 2_000, "kill_ms": 4_000}
-"""The store is lost while reducers come and go, so that buckets save at different times."""
+I1, I2, I3, NEVER = "I1: ", "I2: ", "I3: ", "never: "
 
-FAILING_OVER = {"failover_ms": 1_000, "kill_ms": 3_000}
-"""The store's place is taken by a stale one, and processes come and go meanwhile."""
+TAKEN_TWICE = '["I4: '
+"""The store takes offsets twice, or passes some over."""
 
-LEADERLESS = {"failover_ms": 1_500, "kill_ms": 2_000, "session_ms": 700}
-"""The same, where often nobody leads who would begin a recovery."""
-
-CHANGING = {"user_ms": 250, "outage_ms": 1_200, "freeze_ms": 1_500}
-"""Tasks change while mappers do not hear of it."""
-
-TWICE = {"commit_twice": 0.5, "commit_lost": 0.2}
-"""Some commits come once more, others never."""
-
-REIGNS = {"frozen": 0.02, "session_ms": 800, "freeze_ms": 800}
-"""Leaders change, and stand still while they lead."""
+OVERFULL = "TaskLimit: "
 
 GUARDS = (
-    Guard(offsets_compared_and_set, first=1),
-    Guard(accounted_rows_only_rebuild),
-    Guard(catch_up_barrier),
-    Guard(claims_read_the_progress),
-    Guard(owners_are_fenced, first=9),
-    Guard(cuts),
-    Guard(cuts_at_snapshots, SAVING, first=39),
-    Guard(rows_in_a_snapshot_are_passed_over, SAVING, first=1),
-    Guard(saved_panes_come_before_the_log, SAVING, first=1),
-    Guard(logs_lost_while_they_are_read, {"emptied": 0.01}),
-    Guard(lives_of_one_name, {"user_ms": 250}, first=1),
-    Guard(versions_begin_behind_what_is_accounted, first=3),
-    Guard(heads_are_read_without_rows, first=17),
-    Guard(unfinished_history_holds_the_watermark, first=7),
-    Guard(finished_history_is_put_aside, first=1),
-    Guard(chunks_are_the_same_again, {"flush_ms": 1_500, "kill_ms": 1_500}, first=72),
-    Guard(full_logs_are_merged_while_they_are_read_again, first=36),
-    Guard(one_bucket_counts_the_groups, first=1),
-    Guard(a_window_shows_groups_that_no_pane_has_folded, first=34),
-    Guard(a_limit_found_while_merging_stops_one_task, first=3),
-    Guard(closed_windows_are_kept, SAVING, revising=True, first=5),
-    Guard(revisions_are_numbered_in_the_record, SAVING, revising=True, first=5),
-    Guard(revisions_that_are_owed_come_later, revising=True, first=67),
-    Guard(closed_groups_are_known_again, keys=Keys.OWN),
-    Guard(rows_above_wait_for_those_below, SAVING, keys=Keys.STRAY),
-    Guard(what_is_due_is_closed_with_every_commit, keys=Keys.OWN),
-    Guard(how_far_groups_are_closed_is_in_the_record, keys=Keys.OWN, first=1),
-    Guard(segments_are_replaced_as_a_whole, split=True, first=30),
-    Guard(no_merged_entry_crosses_a_look, split=True),
-    Guard(servers_are_told_apart_by_reducers, LEADERLESS, first=210),
-    Guard(servers_are_told_apart_by_the_leader, FAILING_OVER, first=78),
-    Guard(batches_fit_their_version, CHANGING, first=6),
-    Guard(logs_are_trimmed_after_the_commit, first=2),
-    Guard(entries_of_open_windows_are_kept),
-    Guard(each_transaction_has_a_producer_of_its_own, TWICE, first=1),
-    Guard(drafts_stand_while_no_row_comes, first=1),
-    Guard(the_sink_compares_what_it_has_drafted, first=1),
-    Guard(assignments_are_published_by_the_leader_alone, REIGNS, first=44),
-    Guard(entries_are_counted, {"vanish_ms": 3_000, "vanish_noted": True}),
+    Guard(offsets_compared_and_set, TAKEN_TWICE, first=1),
+    Guard(accounted_rows_only_rebuild, I1),
+    Guard(catch_up_barrier, I2),
+    Guard(claims_read_the_progress, I1),
+    Guard(owners_are_fenced, (I1, I3), first=9),
+    Guard(cuts, NEVER),
+    Guard(cuts_at_snapshots, NEVER, Conditions(SAVING), first=39),
+    Guard(rows_in_a_snapshot_are_passed_over, I1, Conditions(SAVING), first=1),
+    Guard(saved_panes_come_before_the_log, I1, Conditions(SAVING), first=1),
+    Guard(logs_lost_while_they_are_read, I2, Conditions({"emptied": 0.01})),
+    Guard(lives_of_one_name, (NEVER, I1), Conditions({"user_ms": 250}), first=1),
+    Guard(versions_begin_behind_what_is_accounted, NEVER, first=3),
+    Guard(heads_are_read_without_rows, NEVER, first=17),
+    Guard(unfinished_history_holds_the_watermark, I1, first=7),
+    Guard(finished_history_is_put_aside, NEVER, first=1),
+    Guard(
+        chunks_are_the_same_again,
+        NEVER,
+        Conditions({"flush_ms": 1_500, "kill_ms": 1_500}),
+        first=72,
+    ),
+    Guard(full_logs_are_merged_while_they_are_read_again, NEVER, first=36),
+    Guard(one_bucket_counts_the_groups, I1, first=1),
+    Guard(a_window_shows_groups_that_no_pane_has_folded, I1, first=34),
+    Guard(a_limit_found_while_merging_stops_one_task, OVERFULL, first=3),
+    Guard(closed_windows_are_kept, I1, Conditions(SAVING, revising=True), first=5),
+    Guard(revisions_are_numbered_in_the_record, I1, Conditions(SAVING, revising=True), first=5),
+    Guard(revisions_that_are_owed_come_later, I1, Conditions(revising=True), first=67),
+    Guard(closed_groups_are_known_again, I1, Conditions(keys=Keys.OWN)),
+    Guard(rows_above_wait_for_those_below, I1, Conditions(SAVING, keys=Keys.STRAY)),
+    Guard(what_is_due_is_closed_with_every_commit, I1, Conditions(keys=Keys.OWN)),
+    Guard(how_far_groups_are_closed_is_in_the_record, I1, Conditions(keys=Keys.OWN), first=1),
+    Guard(segments_are_replaced_as_a_whole, NEVER, Conditions(split=True), first=30),
+    Guard(no_merged_entry_crosses_a_look, NEVER, Conditions(split=True)),
+    Guard(servers_are_told_apart_by_reducers, (I1, NEVER), Conditions(LEADERLESS), first=210),
+    Guard(servers_are_told_apart_by_the_leader, (I1, NEVER), Conditions(FAILING_OVER), first=78),
+    Guard(batches_fit_their_version, (I1, I2, NEVER), Conditions(CHANGING), first=6),
+    Guard(logs_are_trimmed_after_the_commit, I1, first=1),
+    Guard(entries_of_open_windows_are_kept, I1),
+    Guard(each_transaction_has_a_producer_of_its_own, (I1, NEVER), Conditions(TWICE), first=1),
+    Guard(drafts_stand_while_no_row_comes, I1, first=1),
+    Guard(the_sink_compares_what_it_has_drafted, I1, first=1),
+    Guard(
+        assignments_are_published_by_the_leader_alone, (I1, I3, NEVER), Conditions(REIGNS), first=44
+    ),
+    Guard(
+        entries_are_counted, (I1, I2, NEVER), Conditions({"vanish_ms": 3_000, "vanish_noted": True})
+    ),
 )
 
 
-def run(guard: Guard, seed: int) -> None:
-    """Raises AssertionError if an invariant is broken."""
-    World(
-        seed,
-        tune=guard.weather,
-        revising=guard.revising,
-        tracked=False,
-        keys=guard.keys,
-        split=guard.split,
-    ).run()
-
-
-def failing_seed(guard: Guard) -> int | None:
-    """A seed that breaks an invariant, out of so many."""
+def failure(guard: Guard) -> tuple[int, str] | None:
+    """The first of so many seeds that fails, and by what."""
     for seed in range(guard.first, guard.first + SEEDS):
-        try:
-            run(guard, seed)
-        except AssertionError:
-            return seed
+        problem = guard.conditions.problem(seed)
+        if problem is not None:
+            return seed, problem
     return None
 
 
@@ -533,8 +533,10 @@ def failing_seed(guard: Guard) -> int | None:
 def test_without_a_guard_the_simulation_fails(guard: Guard, monkeypatch: Patch) -> None:
     guard.leave_out(monkeypatch)
 
-    first = failing_seed(guard)
+    found = failure(guard)
 
-    assert first is not None, f"none of {SEEDS} seeds shows that it is missing"
+    assert found is not None, f"none of {SEEDS} seeds shows that it is missing"
+    seed, problem = found
+    assert problem.startswith(guard.breaks), f"seed {seed} fails by something else: {problem}"
     monkeypatch.undo()
-    run(guard, first)
+    assert guard.conditions.problem(seed) is None, f"seed {seed} fails with the guard, too"

@@ -1,0 +1,176 @@
+"""Tests on a copy of the tree, each trial in a process of its own.
+
+A fork server has imported what the tests import besides Mars, which takes longer than most of them
+do; whatever it forks imports Mars itself, from the copy.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.mutants.mutant import ROOT, Simulated
+
+CODE = ("mars", "mapper", "reducer", "api", "bench")
+"""Packages that are imported from the copy and nowhere else; so are the tests, but for this one."""
+
+PRELOADED = (
+    "pytest",
+    "confluent_kafka.admin",
+    "hypothesis",
+    "kazoo.client",
+    "msgspec",
+    "pandas",
+    "polars",
+    "pyarrow",
+    "redis",
+    "rich.progress",
+    "sqlglot",
+)
+
+TEST_MAX_S = 60
+"""Of one test: who waits for ever is a killed mutant, who waits for a busy machine is not."""
+
+TRIAL_MAX_S = 1_800
+
+NOT_WHAT_WAS_MEANT = ("NameError", "UnboundLocalError", "ImportError", "ModuleNotFoundError")
+"""Errors of a change that was written wrongly, which any test would notice."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of a trial: the test or seed that failed first, if any, and by what.
+
+    `wrong`: why it shows nothing, such as tests that were not run.
+    """
+
+    killer: str = ""
+    problem: str = ""
+    wrong: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class _Recorder:
+    """A plugin of pytest that remembers the first failure, and what was not run."""
+
+    passed: int = 0
+    skipped: list[str] = field(default_factory=list)
+    outcome: Outcome = field(default_factory=Outcome)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self.outcome.wrong = f"{report.nodeid} cannot be imported"
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.skipped:
+            self.skipped.append(report.nodeid)
+        elif report.failed and not self.outcome.killer:
+            self._failed(report)
+        self.passed += report.passed and report.when == "call"
+
+    def _failed(self, report: pytest.TestReport) -> None:
+        crash = getattr(report.longrepr, "reprcrash", None)
+        problem = str(report.longrepr if crash is None else crash.message).splitlines()[0]
+        if problem.startswith(NOT_WHAT_WAS_MEANT):
+            self.outcome.wrong = f"{report.nodeid}: {problem}"
+        else:
+            self.outcome = Outcome(report.nodeid, problem)
+
+    def done(self, code: int) -> Outcome:
+        """What the run was, given the exit code of pytest."""
+        outcome = self.outcome
+        if not outcome.killer and not outcome.wrong:
+            if code != pytest.ExitCode.OK:
+                outcome.wrong = f"pytest ended with {pytest.ExitCode(code).name}"
+            elif self.skipped or not self.passed:
+                outcome.wrong = f"not run: {', '.join(self.skipped) or 'any test'}"
+        return outcome
+
+
+class Copy:
+    """A copy of the tree in which files may be changed; one trial at a time runs in it."""
+
+    def __init__(self, tree: Path, folder: Path) -> None:
+        self.root = folder / "tree"
+        self._log = folder / "output.log"
+        ignored = shutil.ignore_patterns(".*", "build", "dist")  # compiled files come along
+        shutil.copytree(tree, self.root, ignore=ignored)
+
+    def run_tests(self, names: Sequence[str]) -> Outcome:
+        """Run tests until the first one fails."""
+        return self._run(partial(_run_pytest, tuple(names)))
+
+    def simulate(self, simulated: Simulated, seeds: int) -> Outcome:
+        """Run so many seeds until the first one fails."""
+        return self._run(partial(_run_seeds, simulated, seeds))
+
+    def last_output(self) -> str:
+        """What the last trial wrote."""
+        return self._log.read_text("utf-8", errors="replace")
+
+    def _run(self, work: Callable[[], Outcome]) -> Outcome:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(list(PRELOADED))
+        answers, answer = context.Pipe(duplex=False)
+        arguments = (str(self.root), str(self._log), work, answer)
+        process = context.Process(target=_within, args=arguments)
+        process.start()
+        answer.close()
+        try:
+            if not answers.poll(TRIAL_MAX_S):
+                return Outcome(wrong=f"it was not done after {TRIAL_MAX_S} s")
+            return _received(answers)
+        finally:
+            process.join(1)
+            process.kill()
+            process.join()
+
+
+def _received(answers: Connection) -> Outcome:
+    try:
+        found: Outcome = answers.recv()
+    except EOFError:
+        return Outcome(wrong="its process died")
+    return found
+
+
+def _within(root: str, log: str, work: Callable[[], Outcome], answer: Any) -> None:
+    """Runs in the forked process: what it imports and starts comes from the copy."""
+    os.chdir(root)
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.environ["PYTHONPATH"] = root
+    for name in [name for name in sys.modules if name.split(".")[0] in CODE]:
+        del sys.modules[name]
+    sys.path[:] = [root, *(entry for entry in sys.path if Path(entry).resolve() != ROOT)]
+    answer.send(work())
+
+
+def _run_pytest(names: tuple[str, ...]) -> Outcome:
+    recorder = _Recorder()
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # they take longer than most of the tests
+    options = ["-q", "-x", "-p", "pytest_timeout", "-p", "no:cacheprovider"]
+    options += [f"--timeout={TEST_MAX_S}"]
+    code = pytest.main([*options, *names], plugins=[recorder])
+    return recorder.done(code)
+
+
+def _run_seeds(simulated: Simulated, seeds: int) -> Outcome:
+    from tests.mutants.simulated import broken
+
+    try:
+        found = broken(simulated, seeds)
+    except Exception as problem:  # noqa: BLE001 -- whatever it is, it is no invariant
+        return Outcome(wrong=f"{type(problem).__name__}: {problem}")
+    return Outcome() if found is None else Outcome(f"seed {found[0]}", found[1])
