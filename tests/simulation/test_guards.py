@@ -503,20 +503,16 @@ GUARDS = (
     Guard(how_far_groups_are_closed_is_in_the_record, I1, Conditions(keys=Keys.OWN), first=1),
     Guard(segments_are_replaced_as_a_whole, NEVER, Conditions(split=True), first=30),
     Guard(no_merged_entry_crosses_a_look, NEVER, Conditions(split=True)),
-    Guard(servers_are_told_apart_by_reducers, (I1, NEVER), Conditions(LEADERLESS), first=210),
-    Guard(servers_are_told_apart_by_the_leader, (I1, NEVER), Conditions(FAILING_OVER), first=78),
-    Guard(batches_fit_their_version, (I1, I2, NEVER), Conditions(CHANGING), first=6),
-    Guard(logs_are_trimmed_after_the_commit, I1, first=1),
+    Guard(servers_are_told_apart_by_reducers, I1, Conditions(LEADERLESS), first=244),
+    Guard(servers_are_told_apart_by_the_leader, NEVER, Conditions(FAILING_OVER), first=78),
+    Guard(batches_fit_their_version, I1, Conditions(CHANGING), first=14),
+    Guard(logs_are_trimmed_after_the_commit, I1, first=2),
     Guard(entries_of_open_windows_are_kept, I1),
-    Guard(each_transaction_has_a_producer_of_its_own, (I1, NEVER), Conditions(TWICE), first=1),
+    Guard(each_transaction_has_a_producer_of_its_own, I1, Conditions(TWICE), first=1),
     Guard(drafts_stand_while_no_row_comes, I1, first=1),
     Guard(the_sink_compares_what_it_has_drafted, I1, first=1),
-    Guard(
-        assignments_are_published_by_the_leader_alone, (I1, I3, NEVER), Conditions(REIGNS), first=44
-    ),
-    Guard(
-        entries_are_counted, (I1, I2, NEVER), Conditions({"vanish_ms": 3_000, "vanish_noted": True})
-    ),
+    Guard(assignments_are_published_by_the_leader_alone, NEVER, Conditions(REIGNS), first=44),
+    Guard(entries_are_counted, I1, Conditions({"vanish_ms": 3_000, "vanish_noted": True})),
 )
 
 
