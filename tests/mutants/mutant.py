@@ -19,23 +19,13 @@ ROOT = Path(__file__).parents[2]
 LISTS = Path(__file__).parent / "lists"
 
 
-class Simulated(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The simulation kills it, in a weather of `simulated.WEATHERS`; `first` is the seed to begin
-    with, which showed it when this was written.
-    """
-
-    weather: str
-    first: int = 0
-
-
 class Mutant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One change of a file: `old`, which occurs there once, becomes `new`.
 
-    `change` says in words what the file does then, `breaks` which rule or invariant that is against
-    of those that
-    the code cites, and what it would cost. Either tests kill it (`killed_by`, the quickest
-    first, or `simulated`), or `survives` says why no test can: an equivalent, or a guard behind
-    which another one stands. Where it is `endless`, tests run until their time is over.
+    `change` says in words what the file does then, `breaks` which rule or invariant of those that
+    the code cites that is against, or what it costs. Either tests kill it (`killed_by`), or
+    `survives` says why none can: nobody can see the change, or another guard stands behind it.
+    Where it is `endless`, the tests run until their time is over.
     """
 
     id: str
@@ -44,15 +34,13 @@ class Mutant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     old: str
     new: str
     killed_by: tuple[str, ...] = ()
-    simulated: Simulated | None = None
     survives: str = ""
     endless: bool = False
 
     @property
     def is_quick(self) -> bool:
-        """True if it takes seconds: neither Kafka nor the simulation has to run."""
-        needs_kafka = any("kafka" in name for name in self.killed_by)
-        return not (self.endless or needs_kafka or self.simulated is not None)
+        """True if it takes seconds, and needs no Kafka."""
+        return not self.endless and not any("kafka" in name for name in self.killed_by)
 
 
 class MutantList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -10,16 +10,15 @@ import multiprocessing
 import os
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.mutants.mutant import ROOT, Simulated
+from tests.mutants.mutant import ROOT
 
 CODE = ("mars", "mapper", "reducer", "api", "bench")
 """Packages that are imported from the copy and nowhere else; so are the tests, but for this one."""
@@ -49,7 +48,7 @@ NOT_WHAT_WAS_MEANT = ("NameError", "UnboundLocalError", "ImportError", "ModuleNo
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of a trial: the test or seed that failed first, if any, and by what.
+    """What became of a trial: the test that failed first, if any, and by what.
 
     `wrong`: why it shows nothing, such as tests that were not run.
     """
@@ -80,7 +79,8 @@ class _Recorder:
 
     def _failed(self, report: pytest.TestReport) -> None:
         crash = getattr(report.longrepr, "reprcrash", None)
-        problem = str(report.longrepr if crash is None else crash.message).splitlines()[0]
+        told = str(report.longrepr if crash is None else crash.message)
+        problem = told.partition("\n")[0]
         if problem.startswith(NOT_WHAT_WAS_MEANT):
             self.outcome.wrong = f"{report.nodeid}: {problem}"
         else:
@@ -108,21 +108,10 @@ class Copy:
 
     def run_tests(self, names: Sequence[str]) -> Outcome:
         """Run tests until the first one fails."""
-        return self._run(partial(_run_pytest, tuple(names)))
-
-    def simulate(self, simulated: Simulated, seeds: int) -> Outcome:
-        """Run so many seeds until the first one fails."""
-        return self._run(partial(_run_seeds, simulated, seeds))
-
-    def last_output(self) -> str:
-        """What the last trial wrote."""
-        return self._log.read_text("utf-8", errors="replace")
-
-    def _run(self, work: Callable[[], Outcome]) -> Outcome:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(list(PRELOADED))
         answers, answer = context.Pipe(duplex=False)
-        arguments = (str(self.root), str(self._log), work, answer)
+        arguments = (str(self.root), str(self._log), tuple(names), answer)
         process = context.Process(target=_within, args=arguments)
         process.start()
         answer.close()
@@ -135,6 +124,10 @@ class Copy:
             process.kill()
             process.join()
 
+    def last_output(self) -> str:
+        """What the last trial wrote."""
+        return self._log.read_text("utf-8", errors="replace")
+
 
 def _received(answers: Connection) -> Outcome:
     try:
@@ -144,7 +137,7 @@ def _received(answers: Connection) -> Outcome:
     return found
 
 
-def _within(root: str, log: str, work: Callable[[], Outcome], answer: Any) -> None:
+def _within(root: str, log: str, names: tuple[str, ...], answer: Any) -> None:
     """Runs in the forked process: what it imports and starts comes from the copy."""
     os.chdir(root)
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -154,7 +147,7 @@ def _within(root: str, log: str, work: Callable[[], Outcome], answer: Any) -> No
     for name in [name for name in sys.modules if name.split(".")[0] in CODE]:
         del sys.modules[name]
     sys.path[:] = [root, *(entry for entry in sys.path if Path(entry).resolve() != ROOT)]
-    answer.send(work())
+    answer.send(_run_pytest(names))
 
 
 def _run_pytest(names: tuple[str, ...]) -> Outcome:
@@ -164,13 +157,3 @@ def _run_pytest(names: tuple[str, ...]) -> Outcome:
     options += [f"--timeout={TEST_MAX_S}"]
     code = pytest.main([*options, *names], plugins=[recorder])
     return recorder.done(code)
-
-
-def _run_seeds(simulated: Simulated, seeds: int) -> Outcome:
-    from tests.mutants.simulated import broken
-
-    try:
-        found = broken(simulated, seeds)
-    except Exception as problem:  # noqa: BLE001 -- whatever it is, it is no invariant
-        return Outcome(wrong=f"{type(problem).__name__}: {problem}")
-    return Outcome() if found is None else Outcome(f"seed {found[0]}", found[1])

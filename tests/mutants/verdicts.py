@@ -14,9 +14,6 @@ from queue import SimpleQueue
 from tests.mutants.mutant import ROOT, Mutant, MutantList, StaleMutant, applied, check
 from tests.mutants.trials import Copy, Outcome
 
-SEEDS = 60
-"""Of the simulation, from the one on that showed a mutant when it was written."""
-
 
 class Kind(StrEnum):
     """What became of a mutant; all but the first two are for somebody to look into."""
@@ -134,22 +131,13 @@ def _explained(job: Job, copy: Copy, path: Path) -> Verdict:
 
 def _named(job: Job, copy: Copy, path: Path) -> Outcome:
     """By the tests that the list names: each for itself, as each is to kill it."""
-    mutant, outcome = job.mutant, Outcome()
-    with applied(mutant, path):
-        for name in mutant.killed_by:
+    outcome = Outcome()
+    with applied(job.mutant, path):
+        for name in job.mutant.killed_by:
             outcome = copy.run_tests([name])
             if not outcome.killer:
-                return outcome
-        if mutant.simulated is None:
-            return outcome
-        found = copy.simulate(mutant.simulated, SEEDS)
-    if not found.killer:
-        return found
-    seed = int(found.killer.removeprefix("seed "))
-    unchanged = copy.simulate(type(mutant.simulated)(mutant.simulated.weather, seed), 1)
-    if unchanged.killer or unchanged.wrong:
-        return Outcome(wrong=f"{found.killer} fails without the mutant, too")
-    return found
+                break
+    return outcome
 
 
 def _wider(job: Job, copy: Copy, path: Path) -> Outcome:

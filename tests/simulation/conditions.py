@@ -21,9 +21,6 @@ LEADERLESS = {"failover_ms": 1_500, "kill_ms": 2_000, "session_ms": 700}
 CHANGING = {"user_ms": 250, "outage_ms": 1_200, "freeze_ms": 1_500}
 """Tasks change while mappers do not hear of it."""
 
-CHANGING_AND_LOSING = {"user_ms": 400, "flush_ms": 2_500, "kill_ms": 3_000}
-"""Tasks change, and the store is lost before all of the older version is accounted."""
-
 TWICE = {"commit_twice": 0.5, "commit_lost": 0.2}
 """Some commits come once more, others never."""
 

@@ -19,7 +19,6 @@ from tests.mutants.mutant import (
     mutated,
     read_lists,
 )
-from tests.mutants.simulated import WEATHERS
 
 ALL = read_lists()
 
@@ -50,11 +49,7 @@ def test_each_mutant_has_a_name_of_its_own() -> None:
 
 
 def test_each_mutant_is_killed_by_tests_or_explained_and_not_both() -> None:
-    wrong = [
-        each.id
-        for _one, each in MUTANTS
-        if bool(each.killed_by or each.simulated) is bool(each.survives)
-    ]
+    wrong = [each.id for _one, each in MUTANTS if bool(each.killed_by) is bool(each.survives)]
     assert wrong == []
 
 
@@ -70,11 +65,6 @@ def test_the_tests_that_a_list_names_are_there() -> None:
             if not re.search(rf"^def {re.escape(function)}\(", text, re.MULTILINE):
                 missing.append(f"{each.id}: {name}")
     assert missing == []
-
-
-def test_the_weathers_that_a_list_names_are_there() -> None:
-    named = {each.simulated.weather for _one, each in MUTANTS if each.simulated is not None}
-    assert named <= WEATHERS.keys()
 
 
 def test_the_files_that_a_list_runs_are_there() -> None:
