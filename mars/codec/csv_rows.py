@@ -21,7 +21,7 @@ from mars.codec.assembly import Faults, assemble
 from mars.codec.columns import convert, convert_numbers
 from mars.codec.decoded import Decoded
 from mars.codec.limits import unusable
-from mars.codec.texts import without_mark
+from mars.codec.texts import MARK, without_mark
 from mars.plan import Field, FieldType, Stream
 from mars.types import Reason, Records
 
@@ -173,11 +173,13 @@ def _first_cells(row: bytes, columns: int) -> tuple[int, bytes]:
 def _read(text: bytes, columns: tuple[str, ...], wanted: list[str | None]) -> pa.Table:
     """The wanted columns as bytes. Raises ArrowInvalid unless each line has a cell per column."""
     names = [_place(columns, name) for name in wanted if name is not None] or ["0"]
+    # The reader passes over a byte order mark where it begins, which here is within a message.
+    mark = MARK if text.startswith(MARK) else b""
     return arrow_csv.read_csv(
-        pa.BufferReader(text + b"\n"),
+        pa.BufferReader(mark + text + b"\n"),
         arrow_csv.ReadOptions(
             use_threads=False,
-            block_size=len(text) + 2,
+            block_size=len(mark) + len(text) + 2,
             column_names=[str(at) for at in range(len(columns))],
         ),
         arrow_csv.ParseOptions(ignore_empty_lines=False),

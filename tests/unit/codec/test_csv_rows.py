@@ -196,3 +196,11 @@ def test_whole_number_with_a_point_or_an_exponent_is_an_integer(cell: bytes, siz
     decoded = decode(CSV, FIELDS, records([b"1.767225600123e12,a," + cell + b",,"]))
     assert decoded.frame.row(0)[:3] == (1_767_225_600_123, "a", size)
     assert decoded.invalid.is_empty()
+
+
+def test_byte_order_mark_behind_another_is_part_of_the_text_whatever_comes_first() -> None:
+    fields = (FIELDS[1], FIELDS[0], *FIELDS[2:])
+    stream, twice = replace(CSV, fields=fields), b"\xef\xbb\xbf" * 2 + b"a,1,,,"
+    for values in ([twice, b"b,2,,,"], [b"b,2,,,", twice]):
+        names = decode(stream, fields, records(values)).frame.get_column("name").to_list()
+        assert sorted(names) == ["b", "\ufeffa"]
