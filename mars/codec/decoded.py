@@ -156,5 +156,6 @@ def _row_of(format: Format, message: bytes, line: int) -> bytes:
     if format is Format.CSV:
         rows = message.split(b"\n", line + 1)
     else:
-        rows = filled_lines(without_mark(message))
+        text = without_mark(message)
+        rows = filled_lines(text) or text.split(b"\n", 1)
     return rows[line] if line < len(rows) else message

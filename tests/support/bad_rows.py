@@ -166,7 +166,7 @@ JSON = (
 )
 
 NDJSON = (
-    *JSON_LINES,
+    *(kind for kind in JSON_LINES if kind.name != "over_16_mib"),
     *(kind for kind in JSON if kind.alone and kind.name != "blanks"),
     Kind("array", _in_brackets, "unreadable"),
     Kind("byte_order_mark", _behind_a_mark, "unreadable"),
