@@ -142,6 +142,13 @@ def test_entries_that_were_trimmed_or_merged_have_not_vanished(
     assert log.read(TASK, BUCKET, Sequence64(3), ALL).vanished == 0
 
 
+def test_a_base_hides_no_entry_that_has_vanished_above_it(store: Store, log: PartialLog) -> None:
+    fill(log, 4)
+    store.lose_entry(BUCKET, 4)
+    log.compact(TASK, EPOCH, BUCKET, base(3))
+    assert log.read(TASK, BUCKET, Sequence64(3), ALL).vanished == 1
+
+
 def test_whole_logs_of_several_buckets_are_read_together(log: PartialLog) -> None:
     fill(log, 3)
     log.compact(TASK, EPOCH, Bucket(1), base(2, bucket=1))

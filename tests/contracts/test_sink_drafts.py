@@ -197,6 +197,23 @@ def test_a_record_that_somebody_else_wrote_stops(
         own(sink, epoch=1)
 
 
+def test_a_record_that_somebody_else_wrote_beside_a_draft_that_is_taken_back_stops_the_next_commit(
+    cluster: Cluster, output: Topic
+) -> None:
+    sink = cluster.sink()
+    position = own(sink, epoch=1).next
+    due = transaction(1, Rows(output, [[b"x"]]))
+    sink.draft(BUCKET, due.results, position)
+    foreign = progress(50, epoch=9)
+    cluster.append(
+        cluster.names.progress, BUCKET, [encode_progress(foreign)], key=progress_key(foreign)
+    )
+    sink.draft(BUCKET, (), position)
+    with pytest.raises((Fenced, Interrupted)):
+        sink.commit(due, position)
+    assert visible(cluster, output) == []
+
+
 def test_a_draft_for_a_topic_that_is_gone_names_the_task(cluster: Cluster, output: Topic) -> None:
     sink = cluster.sink()
     position = own(sink).next

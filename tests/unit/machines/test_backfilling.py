@@ -224,6 +224,23 @@ def test_a_lane_of_files_is_marked_by_what_all_unread_files_lie_above() -> None:
     assert head.marks_ms[lane] == 3_999
 
 
+def test_a_lane_of_files_has_no_mark_while_rows_that_are_to_come_may_lie_anywhere() -> None:
+    files = FileHistory("json", (HistoryFile("new", 0, 50, 9_000), HistoryFile("old", 50, 100)))
+    lane = file_lane("b2")
+    here = World(
+        topic(100, partitions=1),
+        make_task(Backfill("b2", {lane: LaneSpan(0, 100)}, 2, 0, files), live={0: 0}),
+    )
+    bulk = Bulk(here)
+    bulk.tick()
+    bulk.spark()
+
+    head = here.store.head([NAME])[NAME]
+    assert head is not None
+    assert head.offsets[lane] == 50
+    assert lane not in head.marks_ms
+
+
 def test_a_task_far_behind_is_caught_up_in_batches_of_one_lane_and_then_left_to_mappers() -> None:
     here = World(topic(500), make_task(live={0: 100, 1: 0}), catch_up_rows_min=300)
     bulk = Bulk(here)

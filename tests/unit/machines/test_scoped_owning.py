@@ -5,6 +5,7 @@ from __future__ import annotations
 from mars.machines.bucket_task import BucketTask
 from mars.machines.owning import GATHERING_MS
 from mars.plan import WatermarkScope
+from mars.ports import Ledger
 from mars.types import Lane
 from tests.unit.machines.reducing_rows import (
     NAME,
@@ -104,6 +105,22 @@ def test_no_group_is_emitted_before_all_that_was_accounted_has_been_read_again()
 
     part.drained(make_head(1, {P0: 2, P1: 3}, mark_s=12))
     assert counts_of(part.prepare().results[0].values) == {(0, "x"): 1}
+
+
+def test_a_row_above_m_waits_although_all_of_its_own_lane_is_read_again() -> None:
+    scope = {"watermark": WatermarkScope.KEY, "key_lag_ms": 60_000}
+    record = make_progress({P0: 2, P1: 0}, ledger=Ledger(read=2, counted=2))
+    part = BucketTask(make_task(**scope), OWNER, {1: record}, SAVE_MS)
+    plan = make_plan(**scope)
+    below = make_entry(1, 0, [(1, "x")], plan=plan)
+    above = make_entry(2, 0, [(1, "x")], plan=plan, lane=P1)
+    part.absorb(make_slice(below, above))
+    part.drained(make_head(2, {P0: 1, P1: 1}, mark_s=1))
+    assert [each.ledger for each in part.prepare().progress] == [record.ledger]
+
+    part.absorb(make_slice(make_entry(3, 1, [(2, "x")], plan=plan)))
+    part.drained(make_head(3, {P0: 2, P1: 1}, mark_s=2))
+    assert [each.ledger.read for each in part.prepare().progress] == [3]
 
 
 def test_a_silent_key_is_emitted_once_the_partitions_are_so_far_ahead() -> None:
