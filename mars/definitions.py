@@ -16,6 +16,13 @@ import msgspec
 from mars.plan import Stream
 from mars.types import Lane, Range, TaskName, lane_backfill
 
+RULES = 2
+"""The number of the rules by which a release judges rows: what is a value of a field's type, what is
+a row of a message, what is bad. A release that judges any row otherwise raises it.
+
+1: before numbers with a fraction, arrays, byte order marks and long keys were judged as now.
+"""
+
 
 class TaskState(StrEnum):
     """What a task is doing."""
@@ -33,7 +40,8 @@ class TaskVersion:
     `starts` says, per lane, the first offset that belongs to this version; a lane that is not
     named starts at 0 (a partition made later). None: the leader has not yet decided where the
     version before it ends. Windows that begin before `complete_from_ms` or end after
-    `complete_until_ms` (None: no bound) lack rows and are marked incomplete.
+    `complete_until_ms` (None: no bound) lack rows and are marked incomplete. `rules` are those of
+    the release that registered it, see RULES.
     """
 
     version: int
@@ -45,6 +53,7 @@ class TaskVersion:
     starts: Mapping[Lane, int] | None
     complete_from_ms: int | None = None
     complete_until_ms: int | None = None
+    rules: int = 1
 
 
 @dataclass(frozen=True, slots=True)

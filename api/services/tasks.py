@@ -22,6 +22,7 @@ from api.services.context import BucketCount, Cluster, Ports
 from api.services.progress import ProgressTail
 from api.services.restoring import check_whole
 from mars.definitions import (
+    RULES,
     Backfill,
     TaskDefinition,
     TaskState,
@@ -192,6 +193,7 @@ class TaskService:
             created_ms=self._ports.now_ms(),
             starts=beginning.starts,
             complete_from_ms=beginning.complete_from_ms,
+            rules=RULES,
         )
 
     def _ensure_output(self, plan: Plan) -> None:
@@ -259,6 +261,7 @@ class TaskService:
             topic_id=info.topic_id,
             created_ms=self._ports.now_ms(),
             starts=None,
+            rules=RULES,
         )
         kept = self._still_open(definition)
         changed = replace(definition, versions=(*kept, version))

@@ -24,11 +24,12 @@ from api.services import (
     windows,
 )
 from api.turns import AllTurns, Turns
+from mars import finishing
 from mars.access import NOTE_CHARACTERS_MAX, PATTERN_CHARACTERS_MAX, PATTERNS_MAX
 from mars.adapters.kafka import recent, wire
 from mars.adapters.spark import files, walking
 from mars.aggregates.distinct import DISTINCT_VALUES_MAX
-from mars.codec import arrow_size, columns, entry, states, usable
+from mars.codec import arrow_size, columns, entry, long_keys, states, usable
 from mars.codec import limits as codec_limits
 from mars.codec import nesting as json_nesting
 from mars.evaluate import texts
@@ -198,6 +199,10 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
         f"2^{columns.WHOLE_MAX.bit_length() - 1}",
     ),
     "nesting of JSON": (json_nesting.NESTING_MAX,),
+    "texts among the keys of a row, together, as the task groups by them": (
+        kib(long_keys.KEY_BYTES_MAX),
+    ),
+    "result: its key and its value in Kafka, together": (kib(finishing.RESULT_BYTES_MAX),),
     "rows named one by one": (usable.NAMED_MAX, folding.LATE_WINDOWS_NAMED_MAX),
     "partials in Redis, uncompressed": (
         mib(SETTINGS.cluster.log_bytes_max),
@@ -228,7 +233,7 @@ WITHOUT_FIGURES = {
     "event time",
     "event time after the message's own time",
     "groups of a window",
-    "result row",
+    "result that is sent, where less is taken than usual",
 }
 """Rows whose limits are an option, Kafka's, or a range of dates."""
 
