@@ -17,8 +17,8 @@ from mars.plan import Stream
 from mars.types import Lane, Range, TaskName, lane_backfill
 
 RULES = 2
-"""The number of the rules by which a release judges rows: what is a value of a field's type, what is
-a row of a message, what is bad. A release that judges any row otherwise raises it.
+"""The number of the rules by which a release judges rows: what is a row of a message, what is a
+value of a field's type, what is bad. A release that judges any row otherwise raises it.
 
 1: before numbers with a fraction, arrays, byte order marks and long keys were judged as now.
 """

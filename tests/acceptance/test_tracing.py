@@ -25,7 +25,10 @@ def lines(mars: MarsCluster, role: str, text: str) -> Iterator[dict[str, str]]:
         for line in path.read_text().splitlines():
             _head, said, fields = line.partition(f" {text} ")
             if said:
-                yield dict(re.findall(r"(\w+)=(\[.*?\]|\{.*?\}|[^=]+)(?= \w+=|$)", fields))
+                yield {
+                    name: json.loads(value) if value.startswith('"') else value
+                    for name, value in re.findall(r'(\w+)=("(?:[^"\\]|\\.)*"|[^ ]*)', fields)
+                }
 
 
 def test_a_result_is_followed_back_to_the_batches_it_came_from(shared_mars: MarsCluster) -> None:

@@ -179,7 +179,7 @@ def test_aborted_rows_and_markers_are_covered_and_not_counted(bulk: Bulk) -> Non
 
 def test_bad_rows_are_counted_and_named(bulk: Bulk) -> None:
     topic = bulk.cluster.topic(1)
-    bulk.cluster.append(topic, 0, [*flows(10), b"{", None, b"[]"])
+    bulk.cluster.append(topic, 0, [*flows(10), b"{", None, b"[5]"])
     mapped = bulk.engine.map(map_job(topic, bulk.topic_id(topic), Range(lane(0), 0, 13)))
     assert counts_of(mapped) == RowCounts(counted=10, bad=3)
     named = [row for one in mapped.partials for row in one.rejections.rows]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -92,7 +93,8 @@ def test_rows_of_files_are_read_again_up_to_their_bound(tmp_path: Path) -> None:
     file.write_bytes(text)
     history = FileHistory("ndjson", (HistoryFile(str(file), 0, len(text)),), until_ms=20_000)
     part = Range(Lane("f@b1"), 0, len(text))
-    batches = RowsAgain(Settings()).read(plan_over(Topic("t")), BUCKETS, part, history)
+    settings = replace(Settings(), bulk=replace(Settings().bulk, files=(str(tmp_path),)))
+    batches = RowsAgain(settings).read(plan_over(Topic("t")), BUCKETS, part, history)
     partials = [one for batch in batches if isinstance(batch, Mapped) for one in batch.partials]
     assert sum(one.counts.counted for one in partials) == 3
     assert sum(one.counts.filtered for one in partials) == 1

@@ -84,11 +84,11 @@ def _incomplete(mars: MarsCluster) -> set[str | None]:
 
 
 def _gone(mars: MarsCluster) -> dict[int, int]:
-    """How many rows of each partition `mars.dead` names gone."""
+    """How many rows of each partition `mars.dead` names gone; one bucket counts those that all name."""
     found: Counter[int] = Counter()
     for _key, record, _headers in mars.read("mars.dead"):
         if record["task"] == "f20" and record["reason"] == "gone":
-            found[record["partition"]] += record["next"] - record["first"]
+            found[record["partition"]] += record["rows"]
     return dict(found)
 
 
