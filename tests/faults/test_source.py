@@ -84,7 +84,7 @@ def _incomplete(mars: MarsCluster) -> set[str | None]:
 
 
 def _gone(mars: MarsCluster) -> dict[int, int]:
-    """How many rows of each partition `mars.dead` names gone; one bucket counts those that all name."""
+    """How many rows of each partition `mars.dead` names gone: all buckets do, one counts them."""
     found: Counter[int] = Counter()
     for _key, record, _headers in mars.read("mars.dead"):
         if record["task"] == "f20" and record["reason"] == "gone":
