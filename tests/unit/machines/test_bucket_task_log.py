@@ -8,7 +8,7 @@ import pytest
 
 from mars.machines.bucket_task import BucketTask
 from mars.machines.folding import StoreWentBack
-from mars.ports import Ledger, LogSlice, Progress
+from mars.ports import Ledger, LogSlice, Progress, Snapshot
 from mars.tracking.seen import Seen
 from mars.types import Lane, Sequence64, StoreEpoch
 from tests.unit.machines.bucket_parts import begin, commit, emitted, read, two_versions
@@ -288,3 +288,11 @@ def test_a_new_life_of_the_store_begins_with_nothing_seen() -> None:
     (record,) = commit(part)
 
     assert record.seen == Seen(0, 1, bytes([1]))
+
+
+def test_a_log_of_saved_panes_alone_is_read_though_no_entry_has_come() -> None:
+    saved = Snapshot({P0: 2}, until_ms=10_000, parts=1, checksum=0)
+    part = BucketTask(make_task(), OWNER, {1: make_progress({P0: 2}, snapshot=saved)}, SAVE_MS)
+    assert part.behind(make_head(0, {P0: 2}))
+    part.absorb(make_slice())
+    assert not part.behind(make_head(0, {P0: 2}))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from mars.codec.dead import DeadRange, decode_dead
@@ -355,6 +357,15 @@ def test_windows_up_to_the_first_rows_behind_a_gap_are_not_complete() -> None:
 
     assert completeness(folding, 60) == {0: False, 10: False, 20: True}
     assert [decode_dead(record).reason for record in folding.dead] == ["gone"]
+
+
+def test_of_merged_entries_behind_a_gap_any_may_have_come_next() -> None:
+    folding = fold()
+    folding.absorb(make_gap(1, 0, 9))
+    entry = make_entry(3, 9, [(12, "a"), (25, "a")])
+    folding.absorb(replace(entry, merged=(Sequence64(2), Sequence64(3))))
+
+    assert completeness(folding, 60) == {10: False, 20: False}
 
 
 def test_of_two_gaps_the_one_that_reaches_further_counts() -> None:
