@@ -124,7 +124,7 @@ class MemoryEnsemble:
 class MemoryLeadership:
     """`Leadership` in memory: the server's own knowledge says whether it holds."""
 
-    ensemble: MemoryEnsemble
+    ensemble: MemoryEnsemble = field(repr=False)
     member: MemberId
     epoch: LeaderEpoch
 
