@@ -26,9 +26,7 @@ from mars.errors import Conflict, MarsError, Rejected, RequestError, TooMany, Un
 from mars.locations import FileRoots
 from mars.plan import Stream
 from mars.process import logs
-from mars.settings import BulkSettings, Settings
-
-MIB = 1024 * 1024
+from mars.settings import MIB, BulkSettings, Settings
 
 OVER_MEMORY = 77
 """Exit code of a process that got no more memory, where it could still say so."""

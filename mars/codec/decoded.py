@@ -8,7 +8,7 @@ from functools import cached_property
 
 import polars as pl
 
-from mars.codec.texts import element, filled_lines, without_mark
+from mars.codec.texts import elements_or_none, filled_line
 from mars.plan import Field, Format, Stream
 from mars.types import Reason, Records
 
@@ -64,7 +64,8 @@ class Decoded:
 
     def holds(self, fields: tuple[Field, ...]) -> bool:
         """Whether all of these fields are decoded."""
-        return all(one.name in self.frame.columns for one in fields)
+        names = {one.name for one in self.fields}
+        return all(one.name in names for one in fields)
 
     @cached_property
     def timestamps_ms(self) -> pl.Series:
@@ -101,7 +102,30 @@ class Decoded:
         `line` is what `line_of` answers.
         """
         value = self.records.values[message] or b""
-        return _row_of(self.stream.format, value, line)[:PAYLOAD_BYTES_MAX]
+        return self._row(message, value, line)[:PAYLOAD_BYTES_MAX]
+
+    def _row(self, message: int, value: bytes, line: int) -> bytes:
+        if self.stream.format is Format.NDJSON:
+            return filled_line(value, line)
+        if self.stream.format is Format.JSON:
+            return self._element(message, value, line)
+        if self.stream.format is Format.CSV:
+            rows = value.split(b"\n", line + 1)
+            return rows[line] if line < len(rows) else value
+        return value
+
+    def _element(self, message: int, value: bytes, line: int) -> bytes:
+        """An element of a message that is an array, else the message."""
+        if message not in self._elements:
+            self._elements.clear()
+            self._elements[message] = elements_or_none(value)
+        found = self._elements[message]
+        return found[line] if line < len(found) else value
+
+    @cached_property
+    def _elements(self) -> dict[int, list[bytes]]:
+        """Those of the message that was looked at last, so that an array is parsed once."""
+        return {}
 
     def from_offset(self, offset: int) -> Decoded:
         """The rows at or after an offset; the range then begins there."""
@@ -145,17 +169,3 @@ class Decoded:
         if self.messages is None:
             return min(message, self.rows)
         return int(self.messages.search_sorted(message, "left"))
-
-
-def _row_of(format: Format, message: bytes, line: int) -> bytes:
-    """One row of a message as it was written; the whole message where it is no text of its own."""
-    if format is Format.JSON:
-        return element(message, line)
-    if format is Format.ARROW:
-        return message
-    if format is Format.CSV:
-        rows = message.split(b"\n", line + 1)
-    else:
-        text = without_mark(message)
-        rows = filled_lines(text) or text.split(b"\n", 1)
-    return rows[line] if line < len(rows) else message

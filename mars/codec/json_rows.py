@@ -324,7 +324,9 @@ def _rescue_message(
         except FAILURES as error:
             faults.unreadable[at] = Reason.UNREADABLE, str(error)
             return [parser.row()]
-    return _parse(parser, [text if message is not None else None], at, faults)
+    if message is None or len(text) == len(message):
+        return [_rescue(parser, message, at, faults)]
+    return _parse(parser, [text], at, faults)
 
 
 def _screened(chunk: Sequence[bytes | None]) -> Sequence[bytes]:

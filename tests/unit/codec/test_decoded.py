@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from mars.codec import texts
 from mars.codec.decoded import PAYLOAD_BYTES_MAX, Decoded
 from mars.codec.messages import decode
 from mars.types import Lane, Records
@@ -83,3 +84,27 @@ def test_payload_is_the_begin_of_the_row() -> None:
     decoded = decode(JSON, FIELDS, records([long, None]))
     assert decoded.payload(0, 0) == long[:PAYLOAD_BYTES_MAX]
     assert decoded.payload(1, 0) == b""
+
+
+def test_blank_lines_are_passed_over_where_a_row_of_lines_is_shown() -> None:
+    message = b"\xef\xbb\xbf\n \r\na\n\nb"
+    decoded = decode(NDJSON, FIELDS, records([message, b" \n\n"]))
+    assert [decoded.payload(0, line) for line in range(3)] == [b"a", b"b", message]
+    assert decoded.payload(1, 0) == b" "
+
+
+def test_array_is_parsed_once_for_all_its_rows_that_are_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    decoded = decode(JSON, FIELDS, records([b"[1,2,3]", b"[4,5]", b"["]))
+    parsed: list[bytes] = []
+    real = texts.elements
+
+    def counted(message: bytes) -> list[bytes]:
+        parsed.append(message)
+        return real(message)
+
+    monkeypatch.setattr(texts, "elements", counted)
+    shown = [decoded.payload(bad.message, bad.line) for bad in decoded.unreadable]
+    assert shown == [b"1", b"2", b"3", b"4", b"5", b"["]
+    assert parsed == [b"[1,2,3]", b"[4,5]", b"["]
