@@ -146,7 +146,7 @@ class Simulation:
             entries.setdefault(partial.bucket, []).append(entry)
 
     def _commit(self, part: BucketTask, now_ms: int) -> None:
-        while part.due_rows(waited=True) is not None:
+        while part.due(waited=True) is not None:
             prepared = part.prepare()
             for batch in prepared.results:
                 for raw in batch.keys:

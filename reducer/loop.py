@@ -67,7 +67,7 @@ from mars.process.life import Life, Services
 from mars.process.member import Reporter
 from mars.process.outliving import Outliving
 from mars.process.tasks import TaskSource, fail_task
-from mars.types import MemberId, Reason, TaskName
+from mars.types import Bucket, MemberId, Reason, TaskName
 from reducer.assisting import AssistLoop
 from reducer.bucket_work import BucketWork
 from reducer.metering import Metering
@@ -79,6 +79,10 @@ the last commits (5 s) it fits into the 10 s that whoever stops processes usuall
 
 ROUND_PAUSE_S = 0.01
 """Least time between two rounds: doorbells that ring meanwhile are answered together."""
+
+TURN_S = 0.1
+"""How long windows are closed in a round before only those are closed that take no time: all else
+that the process does waits for it, windows of other tasks among it."""
 
 LOOKS_SHARE = 0.05
 """Most of the time that goes into looks at the heads of all tasks, those that did not ring among
@@ -146,6 +150,8 @@ class ReducerLoop:
         self._assignment_changed.set()
         self._undone: deque[TrimLog | CompactLog | FailTask] = deque()
         self._rows = 0
+        self._first: Bucket | None = None
+        """The bucket that was out of turn in the last round."""
 
     # ------------------------------------------------------------------------------- going round
 
@@ -224,14 +230,28 @@ class ReducerLoop:
             self._assistant.tasks_changed(tasks)
             self._store.listen([name for name, task in tasks.items() if not task.deleted])
         self._look()
-        now_ms = int(time.monotonic() * 1000)
-        for bucket in self._machine.buckets():
-            with self._turn, self._metering.busy(bucket):
-                instructions = self._machine.handle(Ticked(now_ms, bucket))
-            self._carry_out(instructions)
+        self._tick()
         self._catch_up_undone()
         if self._reporter.due():
             self._report()
+
+    def _tick(self) -> None:
+        """Every bucket closes what is closed quickly. Others close more until the turn is over, and
+        the next round begins with those that had none.
+        """
+        begun_s = time.monotonic()
+        buckets = deque(self._machine.buckets())
+        if self._first is not None and self._first in buckets:
+            buckets.rotate(-buckets.index(self._first))
+        self._first = None
+        for bucket in buckets:
+            in_turn = time.monotonic() - begun_s < TURN_S
+            if not in_turn and self._first is None:
+                self._first = bucket
+                self._inbox.put(None)
+            with self._turn, self._metering.busy(bucket):
+                instructions = self._machine.handle(Ticked(int(begun_s * 1000), bucket, in_turn))
+            self._carry_out(instructions)
 
     def _look(self) -> None:
         watched, clearings = self._machine.watched(), self._machine.clearings()

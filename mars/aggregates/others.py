@@ -59,7 +59,7 @@ def limited_window(plan: Plan, start_ms: int, panes: Sequence[pl.DataFrame]) -> 
     groups and the task does not fold.
     """
     start = pl.lit(start_ms, pl.Int64).alias(PANE)
-    whole = merge(plan, [pane.with_columns(start) for pane in panes])
+    whole = merge(plan, [pl.concat(panes).with_columns(start)])
     folding = [plan.folds and bool(pane.get_column(OTHERS).any()) for pane in panes]
     if any(folding):
         whole = _without_divided(plan, whole, panes, folding)

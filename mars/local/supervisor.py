@@ -17,7 +17,7 @@ from mars.local.scaling import Target
 from mars.local.state import write_cluster
 from mars.process.outliving import Outliving
 
-READY_S = 90.0
+READY_S = 180.0
 """Longest start of one child: Kafka takes 5 s, on a machine busy with other things many more."""
 
 LOOK_S = 0.1

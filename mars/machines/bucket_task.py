@@ -23,8 +23,10 @@ from mars.machines.folding import (
     Folding,
     StoreWentBack,
     WithheldResult,
+    takes_long,
 )
 from mars.machines.kept_log import KeptLog
+from mars.machines.open_panes import Size
 from mars.machines.revising import Revising
 from mars.machines.runnable import RunnableTask
 from mars.machines.saving import Saving, needed_with
@@ -313,8 +315,8 @@ class BucketTask:
             for _version, _plan, folding in self._open()
         )
 
-    def due_rows(self, *, waited: bool = False) -> int | None:
-        """An upper bound of the result rows now due; None if no window is due.
+    def due(self, *, waited: bool = False) -> Size | None:
+        """What there is to close now, at most; None if no window is due.
 
         What is `waiting` comes with any commit; it is due where it has `waited`.
         """
@@ -331,8 +333,11 @@ class BucketTask:
             if not (waiting and waited):
                 return None
         return sum(
-            folding.groups(starts) + folding.rows_to_revise() + folding.rows_ahead()
-            for folding, starts in due
+            (
+                folding.size(starts) + folding.size_to_revise() + folding.size_ahead()
+                for folding, starts in due
+            ),
+            Size(),
         )
 
     @property
@@ -371,7 +376,7 @@ class BucketTask:
         """An upper bound of the rows that a draft would have; None where there is to be none.
 
         Others' rows in the same partition of an output topic would wait for the draft: it has to be
-        the bucket's alone.
+        the bucket's alone. What takes long comes in its turn, and is not drafted: 0.
         """
         soon = list(self._soon())
         alone = all(
@@ -381,7 +386,8 @@ class BucketTask:
         steady = all(folding.is_steady for _version, _plan, folding in self._open())
         if not (alone and steady):
             return None
-        return sum(folding.groups(starts) for _version, _plan, folding, starts in soon)
+        size = sum((folding.size(starts) for _version, _plan, folding, starts in soon), Size())
+        return 0 if takes_long(size) else size.rows
 
     def draft(self) -> tuple[ResultBatch, ...]:
         """What the windows that are about to close would emit, had all their rows come.

@@ -289,10 +289,12 @@ class Ticked:
     """It is the turn of a bucket to commit what is due.
 
     `now_ms` is the process's own monotonic clock, in milliseconds: for pauses, never for windows.
+    What takes long is closed only where it is `in_turn`: others of the process had theirs before.
     """
 
     now_ms: int
     bucket: Bucket
+    in_turn: bool = True
 
 
 Event = (

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import tee
 
 import polars as pl
 
@@ -29,6 +30,7 @@ from mars.codec.dead import dead_late, dead_rejections
 from mars.codec.states import encode_states
 from mars.errors import TaskLimit
 from mars.finishing import Finished, finish, retractions
+from mars.machines.open_panes import OpenPanes, Size
 from mars.machines.panes import Pane, states_by_pane
 from mars.machines.revising import Revising
 from mars.plan import Plan
@@ -56,15 +58,18 @@ from mars.windows import (
     windows_of_panes,
 )
 
-WINDOWS_AT_ONCE = 500
-"""Windows that one commit closes: each takes about a millisecond to finish, and as long as it lasts
-the other buckets of the process wait."""
+WINDOWS_AT_ONCE = 100
+"""Windows that one commit closes: each takes about a millisecond to finish. As long as it lasts all
+other tasks of the process wait, so this and the next two are about 100 ms each."""
 
-PANES_AT_ONCE = 10_000
-"""Panes of which these windows are made, unless a single one has more: each costs some 20 us."""
+PANES_AT_ONCE = 8_000
+"""Panes of which these windows are made, unless a single one has more: each costs some 12 us."""
 
 ROWS_AT_ONCE = 100_000
-"""States in these windows, unless a single one has more."""
+"""States in these windows, unless a single one has more: each costs some 0.8 us."""
+
+LONG_TURNS = 0.25
+"""So much of a turn of about 100 ms is long."""
 
 LATE_WINDOWS_NAMED_MAX = 1_000
 """Windows of one batch whose late rows are named apart; the newest stands for those beyond."""
@@ -179,7 +184,7 @@ class Folding:
         self.gaps: dict[Lane, int] = dict(gaps or {})
         """Lanes that have lost rows and of which no row has come since, and the offsets behind."""
         self._ledger = ledger or Ledger()
-        self._panes: dict[int, Pane] = {}
+        self._panes = OpenPanes()
         self._begin()
 
     @property
@@ -323,7 +328,7 @@ class Folding:
             self._check_open(alive)
         for pane in alive:
             part = states.get(pane.start_ms)
-            self._panes.setdefault(pane.start_ms, Pane()).add(self.plan, pane, part)
+            self._panes.at(pane.start_ms).add(self.plan, pane, part)
             if not accounted:
                 self.revising.touch(self._closed_windows_of(pane), part)
 
@@ -379,9 +384,9 @@ class Folding:
         """Whether `close_ahead` would close anything now."""
         return False
 
-    def rows_ahead(self) -> int:
-        """How many groups `close_ahead` would close now; 0: nothing is due."""
-        return 0
+    def size_ahead(self) -> Size:
+        """What `close_ahead` would close now, all of it."""
+        return Size()
 
     # -------------------------------------------------------------------------------- close
 
@@ -395,7 +400,7 @@ class Folding:
         panes: Iterable[int] = self._panes
         if closed_ms is not None and closed_ms != self.forgotten_ms:
             lowest = first_pane_needed(shape, closed_ms)
-            panes = [start for start in panes if start >= lowest]
+            panes = self._panes.since(lowest)
         return windows_of_panes(shape, panes, after_ms=closed_ms, upto_ms=upto_ms)
 
     def reach(self, watermark_ms: int | None) -> int | None:
@@ -412,29 +417,23 @@ class Folding:
 
     def _too_many_from(self, starts: Iterable[int]) -> int | None:
         """The first of these windows that is to be left to the next commit; None: none is."""
-        panes = rows = 0
-        for number, start in enumerate(starts):
-            panes += sum(1 for _pane in self._window_panes(start))
-            rows += self.groups([start])
-            full = number >= WINDOWS_AT_ONCE or panes > PANES_AT_ONCE or rows > ROWS_AT_ONCE
-            if number and full:
+        all_starts, counted = tee(starts)
+        size = Size()
+        for start, one in zip(all_starts, self._sizes(counted), strict=True):
+            size += one
+            if size.windows > 1 and turns(size) > 1:
                 return start
         return None
 
-    def groups(self, starts: Iterable[int]) -> int:
-        """An upper bound of the result rows of these windows."""
-        return sum(
-            (pane.merged.height if pane.merged is not None else 0) + pane.waiting_rows
-            for start in starts
-            for pane in self._window_panes(start)
-        )
+    def size(self, starts: Iterable[int]) -> Size:
+        """What closing these windows takes; they are in order."""
+        return sum(self._sizes(starts), Size())
 
-    def _window_panes(self, start_ms: int) -> Iterator[Pane]:
-        shape = self.plan.window
-        for pane_start in range(start_ms, start_ms + shape.size_ms, shape.pane_ms):
-            pane = self._panes.get(pane_start)
-            if pane is not None:
-                yield pane
+    def _sizes(self, starts: Iterable[int]) -> Iterator[Size]:
+        return self._panes.sizes(starts, self.plan.window.size_ms)
+
+    def _window_panes(self, start_ms: int) -> list[Pane]:
+        return self._panes.within(start_ms, self.plan.window.size_ms)
 
     def window_states(self, start_ms: int) -> pl.DataFrame | None:
         """The states of a window, one row per key; None if it has no rows."""
@@ -498,13 +497,18 @@ class Folding:
             gone = retractions(self.plan, start, withheld)
             yield replace(revised, finished=gone, revision=number, deleted=True)
 
-    def rows_to_revise(self) -> int:
-        """An upper bound of the result rows of all revisions that are to come."""
-        rows = 0
-        for start in self.revising.pending:
-            touched = self.revising.rows(start)
-            rows += self.groups([start]) if touched is None else touched
-        return rows
+    def size_to_revise(self) -> Size:
+        """What all revisions that are to come take; of their groups those alone that change."""
+        pending = self.revising.pending
+        return sum(
+            (
+                one
+                if (touched := self.revising.rows(start)) is None
+                else replace(one, rows=touched)
+                for start, one in zip(pending, self._sizes(pending), strict=True)
+            ),
+            Size(),
+        )
 
     def rows_of(self, start_ms: int) -> int:
         """How many rows a window has counted so far."""
@@ -604,8 +608,7 @@ class Folding:
         self.forgotten_ms = closed_ms if forgotten_ms is None else forgotten_ms
         self.ahead_ms = ahead_ms
         gone = self._gone(self.forgotten_ms)
-        for start in gone:
-            del self._panes[start]
+        self._panes.drop(gone)
         self._ledger = ledger
         self.dead = []
         return bool(gone)
@@ -660,6 +663,19 @@ class Folding:
             rejections=Rejections(),
         )
         return Entry(seq, self.plan.version, ranges, partial)
+
+
+def turns(size: Size) -> float:
+    """How many turns of about 100 ms closing takes."""
+    return max(size.windows / WINDOWS_AT_ONCE, size.panes / PANES_AT_ONCE, size.rows / ROWS_AT_ONCE)
+
+
+def takes_long(size: Size) -> bool:
+    """True if closing takes a good part of a turn, so that others should not wait for it.
+
+    Rows alone do not: they are finished quickly, and drafted before.
+    """
+    return turns(replace(size, rows=0)) > LONG_TURNS
 
 
 def _gone_of(entry: Entry) -> tuple[RejectedRange, ...]:

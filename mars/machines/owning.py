@@ -11,7 +11,7 @@ A draft of it may have been written before, while the log was read (`drafting.py
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -44,7 +44,8 @@ from mars.machines.events import (
     TrimLog,
     WriteDraft,
 )
-from mars.machines.folding import StoreWentBack
+from mars.machines.folding import StoreWentBack, takes_long
+from mars.machines.open_panes import Size
 from mars.machines.runnable import RunnableTask
 from mars.ports import Clearing, Head, Owner, Progress, ResultBatch, SnapshotParts, Transaction
 from mars.types import AssignmentEpoch, Bucket, StoreEpoch, TaskName
@@ -132,6 +133,9 @@ class Owning:
         self._compacting: set[TaskName] = set()
         self._over_since_ms: dict[TaskName, int] = {}
         self._waiting_since_ms: dict[TaskName, int] = {}
+        self._slow_since_ms: dict[TaskName, int] = {}
+        """Tasks that are due and take long, and since when."""
+        self._slow_is_next = False
         self._drafting = Drafting(limits.draft_rows_min, limits.large_task_rows, limits.buckets)
         self._withheld: tuple[Report, ...] = ()
         """What to tell people once the commit that is under way is durable."""
@@ -158,6 +162,7 @@ class Owning:
         self.state = state
         self._parts, self._records, self._pending = {}, {}, {}
         self._compacting, self._over_since_ms, self._waiting_since_ms = set(), {}, {}
+        self._slow_since_ms, self._slow_is_next = {}, False
         self._drafting.forget()
 
     def unassigned(self) -> list[Instruction]:
@@ -382,45 +387,67 @@ class Owning:
 
     # ------------------------------------------------------------------------------- committing
 
-    def ticked(self, now_ms: int) -> list[Instruction]:
-        """Retry, or commit what is due."""
+    def ticked(self, now_ms: int, *, in_turn: bool = True) -> list[Instruction]:
+        """Retry, or commit what is due; what takes long only where it is the bucket's turn."""
         self._now_ms = now_ms
         if self.state is OwnState.WAITING and now_ms >= self._retry_at_ms:
             return [ReadAssignment()]
         if self.state is not OwnState.OWNING:
             return []
+        due = {name: size for name in self._parts if (size := self._due(name)) is not None}
         return (
-            self._commit_due()
-            or self._commit_progress()
+            self._commit_due(due, in_turn=in_turn)
+            or self._commit_progress(due)
             or self._fail_overfull()
             or self._draft_soon()
         )
 
-    def _commit_due(self) -> list[Instruction]:
-        due = {name: rows for name in self._parts if (rows := self._due_rows(name)) is not None}
-        if not due:
-            return []
+    def _commit_due(self, due: Mapping[TaskName, Size], *, in_turn: bool) -> list[Instruction]:
         first = self._drafting.first(self._now_ms, due, self._parts)
         if first is not None and not first:
             return []
-        limit = self._limits.large_task_rows
-        small = [name for name, rows in due.items() if rows <= limit]
-        chosen = list(first or small) or [min(due, key=lambda name: due[name])]
+        chosen = list(first or self._next_of(due, in_turn=in_turn))
+        if not chosen:
+            return []
         for name in chosen:
             self._over_since_ms.pop(name, None)
+        to_merge = self._crowded() | self._long_open()
+        chosen += [name for name in self._parts if name in to_merge and name not in due]
+        self._compacting = to_merge.intersection(chosen)
         if 2 * self._progress_age_ms() >= self._limits.progress_interval_ms:
             self._progress_at_ms = self._now_ms
-            chosen += [name for name in self._stale() if name not in due]
+            chosen += [name for name in self._stale() if name not in {*due, *chosen}]
         return self._commit(chosen)
 
-    def _due_rows(self, name: TaskName) -> int | None:
-        """What a task has to emit now; what gathers, once the first of it has waited."""
+    def _next_of(self, due: Mapping[TaskName, Size], *, in_turn: bool) -> list[TaskName]:
+        """All tasks that are closed quickly, or one of the others: that which has waited longest.
+
+        The two take turns.
+        """
+        slow = [name for name, size in due.items() if self._is_slow(size)]
+        self._slow_since_ms = {name: self._slow_since_ms.get(name, self._now_ms) for name in slow}
+        quick = [name for name in due if name not in self._slow_since_ms]
+        if quick and not (in_turn and self._slow_is_next):
+            self._slow_is_next = bool(slow)
+            return quick
+        if not (slow and in_turn):
+            return []
+        self._slow_is_next = False
+        next_one = min(slow, key=lambda name: (self._slow_since_ms[name], due[name].rows))
+        del self._slow_since_ms[next_one]
+        return [next_one]
+
+    def _is_slow(self, size: Size) -> bool:
+        return size.rows > self._limits.large_task_rows or takes_long(size)
+
+    def _due(self, name: TaskName) -> Size | None:
+        """What a task has to close now; what gathers, once the first of it has waited."""
         part = self._parts[name]
         if not part.waiting:
             self._waiting_since_ms.pop(name, None)
-            return part.due_rows()
+            return part.due()
         since_ms = self._waiting_since_ms.setdefault(name, self._now_ms)
-        return part.due_rows(waited=self._now_ms - since_ms >= GATHERING_MS)
+        return part.due(waited=self._now_ms - since_ms >= GATHERING_MS)
 
     def _draft_soon(self) -> list[Instruction]:
         """Write the rows of windows that are about to close, so that little is left to do then."""
@@ -443,7 +470,8 @@ class Owning:
             self._drafting.end(self._now_ms, results)
         return [WriteDraft(self.bucket, self._term, tuple(results), self._position)]
 
-    def _commit_progress(self) -> list[Instruction]:
+    def _commit_progress(self, due: Collection[TaskName]) -> list[Instruction]:
+        """M, and logs to be merged, of tasks of which nothing is due."""
         crowded = self._crowded()
         old = self._progress_is_due()
         gone = self._deleted_records()
@@ -454,7 +482,7 @@ class Owning:
         if old:
             self._progress_at_ms = self._now_ms
             chosen = chosen.union(self._stale())
-        names = [name for name in self._parts if name in chosen]
+        names = [name for name in self._parts if name in chosen and name not in due]
         return self._commit(names, gone) if names or gone else []
 
     def _stale(self) -> Iterator[TaskName]:

@@ -41,6 +41,11 @@ class Pane:
             self.states(plan)
 
     @property
+    def groups(self) -> int:
+        """At most so many rows come of it: one of each state, whether they are merged or not."""
+        return (0 if self.merged is None else self.merged.height) + self.waiting_rows
+
+    @property
     def parts(self) -> list[pl.DataFrame]:
         """All states, not merged."""
         return [*([] if self.merged is None else [self.merged]), *self.waiting]

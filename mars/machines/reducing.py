@@ -65,7 +65,7 @@ class Reducing:
             case LogRestored():
                 return self._bucket(event.request.bucket).log_restored(event)
             case Ticked():
-                return self._bucket(event.bucket).ticked(event.now_ms)
+                return self._bucket(event.bucket).ticked(event.now_ms, in_turn=event.in_turn)
             case _:
                 assert_never(event)
 

@@ -21,6 +21,7 @@ from mars.finishing import finish
 from mars.machines import folding as limits
 from mars.machines.folding import Ahead, ClosedWindow, Folding, States
 from mars.machines.key_marks import KeyMarks
+from mars.machines.open_panes import Size
 from mars.plan import Plan, WatermarkScope
 from mars.ports import Head, Ledger
 from mars.types import Entry, Lane, PaneRows, Reason, Sequence64
@@ -158,7 +159,7 @@ class KeyFolding(Folding):
     def _reached(self) -> Iterator[int]:
         """The windows after C whose end the mark of some key has come to, in order."""
         reached_ms = self._marks.reached_ms if self._settled else None
-        for start in sorted(self._panes):
+        for start in self._panes:
             end_ms = self._end(start)
             if reached_ms is None or end_ms > reached_ms:
                 return
@@ -180,9 +181,10 @@ class KeyFolding(Folding):
             return False
         return self.closed_ms is None or self.closed_ms < min(closed_ms, self.ahead_ms)
 
-    def rows_ahead(self) -> int:
-        """How many groups are due by their keys."""
-        return sum(self._due().values())
+    def size_ahead(self) -> Size:
+        """The groups that are due by their keys, and their windows."""
+        due = self._due()
+        return Size(len(due), len(due), sum(due.values()))
 
     def has_ahead(self) -> bool:
         """Asked after each entry. What is due stays so until a commit, and what is not can become
@@ -231,7 +233,8 @@ class KeyFolding(Folding):
     def _drop_closed(self) -> bool:
         """Forget the groups that are closed; True if there were any."""
         dropped = False
-        for start in list(self._panes):
+        empty: list[int] = []
+        for start in self._panes:
             states = self.window_states(start)
             if states is None:
                 continue
@@ -242,7 +245,8 @@ class KeyFolding(Folding):
             if parts.open.height:
                 self._panes[start].keep(parts.open, _rows_in(parts.open))
             else:
-                del self._panes[start]
+                empty.append(start)
+        self._panes.drop(empty)
         return dropped
 
 

@@ -46,6 +46,8 @@ def windows_of_panes(
         starts = range(first, last + 1, shape.slide_ms)
         yield from starts
         lowest = starts[-1] + shape.slide_ms if starts else lowest
+        if upto_ms is not None and lowest is not None and lowest + shape.size_ms > upto_ms:
+            return
 
 
 def window_panes(shape: WindowShape, window_start_ms: int) -> range:

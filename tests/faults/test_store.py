@@ -104,7 +104,7 @@ def test_8_a_long_window_is_read_again_from_its_last_snapshot_only(
 
 def _begun_at(mars: MarsCluster, task: str) -> dict[str, int]:
     """Where a leader let a task go on in a new store; nothing if none has."""
-    begun = re.compile(rf"task initialised task={task} offsets=(.*)$", re.MULTILINE)
+    begun = re.compile(rf'task initialised task={task} offsets="(.*)"$', re.MULTILINE)
     for path in (mars.data / "logs").glob("reducer-*.log"):
         for found in begun.finditer(path.read_text()):
             offsets: dict[str, int] = ast.literal_eval(found[1])

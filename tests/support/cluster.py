@@ -23,7 +23,7 @@ from mars.errors import MarsError
 from tests.conftest import missing_java, missing_kafka, missing_valkey, need
 from tests.support.rows import FIELDS, QUERY, Result
 
-COMMAND_S = 300.0
+COMMAND_S = 600.0
 """For any command: `mars up` takes 15 s on a quiet machine, a backfill on Spark 30."""
 
 WAIT_S = 120.0

@@ -45,6 +45,8 @@ WHERES = (
 DELAYS = ("500ms", "1s", "2s")
 """None is shorter than rows are out of order: none of them is late."""
 
+DELAY_MS_MAX = 2_000
+
 
 @dataclass(frozen=True, slots=True)
 class Query:

@@ -37,8 +37,9 @@ from mars.errors import (
 )
 from tests.support.chronicle import Chronicle
 from tests.support.cluster import MarsCluster, wait_for
-from tests.support.load import Load, Row
-from tests.support.queries import Query, any_query, other_query
+from tests.support.load import PARTITIONS, Load, Row
+from tests.support.queries import DELAY_MS_MAX, Query, any_query, other_query
+from tests.support.rows import closing_rows
 
 PAUSE_S = (0.2, 1.5)
 """Between two steps of one user."""
@@ -76,6 +77,10 @@ class PresentLoad(Load):
     def made(self, rows: list[Row]) -> list[Row]:
         """A little earlier."""
         return [{**row, "timestamp": row["timestamp"] - AHEAD_MS} for row in rows]
+
+    def closing(self, rows: Sequence[Row]) -> list[Row]:
+        """Past the longest delay of any user, too."""
+        return closing_rows(rows, PARTITIONS, self.window_s * 1000 + DELAY_MS_MAX)
 
 
 class What(Enum):

@@ -45,10 +45,10 @@ def test_a_log_from_which_entries_have_vanished_is_not_read() -> None:
 def test_a_window_is_due_when_all_lanes_have_passed_its_end_by_the_delay() -> None:
     part = begin(delay_ms=2_000)
     read(part, make_head(1, {P0: 2}, mark_s=11), make_entry(1, 0, [(1, "x"), (11, "y")]))
-    assert part.due_rows() is None
+    assert part.due() is None
 
     part.drained(make_head(1, {P0: 2}, mark_s=12))
-    assert part.due_rows() is not None
+    assert part.due() is not None
     assert emitted(part) == {(0, "x"): 1}
 
 
@@ -57,7 +57,7 @@ def test_a_lane_without_a_mark_holds_everything() -> None:
     head = make_head(1, {P0: 1, P1: 0}, marks_ms={P0: 50_000})
     read(part, head, make_entry(1, 0, [(1, "x")]))
 
-    assert part.due_rows() is None
+    assert part.due() is None
 
 
 def test_when_all_lanes_are_idle_the_stores_clock_closes_windows() -> None:
@@ -65,7 +65,7 @@ def test_when_all_lanes_are_idle_the_stores_clock_closes_windows() -> None:
     entry = make_entry(1, 0, [(3, "x")])
     idle = make_head(1, {P0: 1}, mark_s=3, idle=frozenset({P0}), now_ms=15_999)
     read(part, idle, entry)
-    assert part.due_rows() is None
+    assert part.due() is None
 
     part.drained(make_head(1, {P0: 1}, mark_s=3, idle=frozenset({P0}), now_ms=16_000))
     assert emitted(part) == {(0, "x"): 1}
@@ -76,7 +76,7 @@ def test_a_paused_task_closes_nothing_though_its_marks_have_passed() -> None:
     read(part, make_head(1, {P0: 1}, mark_s=30, active=False), make_entry(1, 0, [(1, "x")]))
 
     (record,) = part.prepare().progress
-    assert part.due_rows() is None
+    assert part.due() is None
     assert record.closed_ms is None
     assert record.merged == {P0: 1}
 
@@ -85,7 +85,7 @@ def test_nothing_is_due_before_all_that_was_accounted_has_been_read_again() -> N
     part = begin(make_progress({P0: 2, P1: 3}, needed={P0: 0, P1: 0}))
     read(part, make_head(1, {P0: 2, P1: 2}, mark_s=60), make_entry(1, 0, [(1, "x"), (2, "x")]))
     assert not part.caught_up
-    assert part.due_rows() is None
+    assert part.due() is None
     assert not part.stale()
 
     rest = make_entry(2, 0, [(3, "x"), (4, "x"), (5, "x")], lane=P1)

@@ -139,7 +139,7 @@ def test_many_states_are_merged_early_without_a_difference(
     for number in range(6):
         folding.absorb(make_entry(number + 1, 2 * number, [(1, "x"), (2, f"y{number % 2}")]))
 
-    assert folding.groups([0]) <= 5
+    assert folding.size([0]).rows <= 5
     assert closed(folding, 10) == {(0, "x"): 6, (0, "y0"): 3, (0, "y1"): 3}
 
 

@@ -95,7 +95,7 @@ SECOND = {P0: 4, H0: 4, H1: 4}
 def test_an_unfinished_history_holds_the_watermark_by_its_mark_whatever_live_lanes_say() -> None:
     part = begin()
     read(part, head(1, {**FIRST, P0: 6}, {H0: 5, H1: 12, P0: 45}), CHUNKS[0])
-    assert part.due_rows() is None
+    assert part.due() is None
 
     read(part, head(2, {**FIRST, P0: 6}, {H0: 10, H1: 12, P0: 45}))
     assert emitted(part) == {(0, "x"): 2, (0, "y"): 1}
@@ -105,7 +105,7 @@ def test_a_history_without_a_mark_holds_everything() -> None:
     part = begin()
     read(part, head(1, {**FIRST, P0: 6}, {H0: 45, P0: 45}), CHUNKS[0])
 
-    assert part.due_rows() is None
+    assert part.due() is None
 
 
 def test_a_finished_history_does_not_hold_the_watermark() -> None:

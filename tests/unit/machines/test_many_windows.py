@@ -105,7 +105,7 @@ def test_a_commit_closes_only_so_many_windows_and_the_next_one_goes_on(
     monkeypatch.setattr(folding_module, limit, 3)
     part = due()
     found: list[list[int]] = []
-    while part.due_rows() is not None:
+    while part.due() is not None:
         prepared = part.prepare()
         found.append(
             [start for batch in prepared.results for start, _key in counts_of(batch.values)]
@@ -121,7 +121,7 @@ def test_a_commit_closes_only_so_many_windows_and_the_next_one_goes_on(
 
 
 def test_one_window_is_closed_however_large_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folding_module, "ROWS_AT_ONCE", 0)
+    monkeypatch.setattr(folding_module, "ROWS_AT_ONCE", 0.5)
 
     assert counts_of(due().prepare().results[0].values) == {(0, "x"): 1}
 
@@ -130,7 +130,7 @@ def test_sliding_windows_are_closed_some_at_a_time_too(monkeypatch: pytest.Monke
     monkeypatch.setattr(folding_module, "WINDOWS_AT_ONCE", 2)
     part = due(window=SLIDING)
     values: list[bytes] = []
-    while part.due_rows() is not None:
+    while part.due() is not None:
         prepared = part.prepare()
         values += [value for batch in prepared.results for value in batch.values]
         part.committed(prepared.progress[0])

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from mars.definitions import TaskState
+from mars.machines import folding
 from mars.machines.events import (
     CommitTransaction,
     CompactLog,
@@ -17,7 +20,7 @@ from mars.machines.owning import (
     OVER_BUDGET_MS,
     OwnState,
 )
-from mars.types import Sequence64
+from mars.types import Sequence64, TaskName
 from tests.unit.machines.owned_bucket import LIMITS, OTHER, Bucket, names, only
 from tests.unit.machines.reducing_rows import (
     BUCKET,
@@ -187,6 +190,78 @@ def test_a_large_task_gets_a_transaction_of_its_own_after_the_small_ones() -> No
     second = only(here.machine.ticked(2), CommitTransaction)
 
     assert (names(first), names(second)) == ([OTHER], [NAME])
+
+
+def _with_slow_ones(monkeypatch: pytest.MonkeyPatch, *slow: TaskName) -> Bucket:
+    """Of these seven windows are due, which is long; nothing is of OTHER yet."""
+    monkeypatch.setattr(folding, "PANES_AT_ONCE", 4)
+    here = Bucket(*(make_task(name=name) for name in {OTHER: 0, **dict.fromkeys(slow)}))
+    here.own()
+    for name in slow:
+        entry = make_entry(1, 0, [(10 * at, "x") for at in range(7)], plan=make_plan(name))
+        here.read(make_head(1, {P0: 7}, mark_s=95), entry, name=name)
+    return here
+
+
+def _one_more(here: Bucket, number: int) -> None:
+    """A window of OTHER is due."""
+    row = (10 * number, "x")
+    entry = make_entry(number, number - 1, [row], plan=make_plan(OTHER))
+    here.read(make_head(number, {P0: number}, mark_s=10 * number + 10), entry, name=OTHER)
+
+
+def test_what_is_closed_quickly_takes_turns_with_what_takes_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    here = _with_slow_ones(monkeypatch, NAME)
+    order = []
+    for number in (1, 2, 3):
+        _one_more(here, number)
+        for now_ms in (2 * number, 2 * number + 1):
+            if asked := here.machine.ticked(now_ms):
+                order.append(names(only(asked, CommitTransaction)))
+                here.commit(only(asked, CommitTransaction))
+
+    assert order == [[OTHER], [NAME], [OTHER], [NAME], [OTHER]]
+
+
+def test_what_takes_long_waits_for_the_turn_of_its_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = _with_slow_ones(monkeypatch, NAME)
+    assert here.machine.ticked(1, in_turn=False) == []
+    for number in (1, 2):
+        _one_more(here, number)
+        quick = only(here.machine.ticked(2, in_turn=False), CommitTransaction)
+        assert names(quick) == [OTHER]
+        here.commit(quick)
+    assert here.machine.ticked(3, in_turn=False) == []
+
+    assert names(only(here.machine.ticked(4), CommitTransaction)) == [NAME]
+
+
+def test_tasks_that_take_long_take_turns_among_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    third = TaskName("third")
+    here = _with_slow_ones(monkeypatch, NAME, third)
+    order = []
+    for now_ms in range(1, 5):
+        commit = only(here.machine.ticked(now_ms), CommitTransaction)
+        order += names(commit)
+        here.commit(commit)
+
+    assert order == [NAME, third, NAME, third]
+
+
+def test_a_crowded_log_is_merged_while_windows_of_others_are_due() -> None:
+    """Else a task of which something is always due would fill the logs of all others."""
+    here = Bucket(make_task(), make_task(name=OTHER))
+    here.own()
+    entries = make_entry(1, 0, [(1, "x")]), make_entry(2, 1, [(2, "x")])
+    here.read(make_head(2, {P0: 2}, mark_s=2, log_bytes=501), *entries)
+    _one_more(here, 1)
+
+    commit = only(here.machine.ticked(1), CommitTransaction)
+
+    assert names(commit) == [OTHER, NAME]
+    assert only(here.commit(commit), CompactLog).task == NAME
 
 
 def test_logs_are_read_between_two_commits_however_much_is_due() -> None:

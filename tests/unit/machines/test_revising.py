@@ -301,7 +301,7 @@ def test_before_all_is_read_again_revisions_are_owed_and_then_show_every_row() -
         make_entry(1, 0, [(1, "x"), (2, "x"), (3, "x")]),
         make_entry(2, 0, [(1, "y")], lane=P1),
     )
-    assert new.due_rows(waited=True) is not None
+    assert new.due(waited=True) is not None
     prepared = commit(new)
 
     assert rows_of(prepared.results) == [(0, "x", 3, 1), (0, "y", 1, 1)]
@@ -326,8 +326,8 @@ def test_one_commit_revises_only_so_many_windows_and_owes_the_others(
     assert record.forgotten_ms == 20_000, "not over what is owed"
     assert record.revisions == {}
 
-    assert part.due_rows() is None
-    assert part.due_rows(waited=True) is not None
+    assert part.due() is None
+    assert part.due(waited=True) is not None
     assert [row[0] for row in rows_of(commit(part).results)] == [20, 30]
     assert [row[0] for row in rows_of(commit(part).results)] == [40]
     assert part.records[1].owed == ()

@@ -85,9 +85,9 @@ def test_a_window_closes_for_a_key_once_rows_of_that_key_have_passed_it() -> Non
     folding = fold()
     take(folding, 1, 0, [(1, "x"), (2, "x"), (3, "y"), (12, "x")])
 
-    assert folding.rows_ahead() == 1
+    assert folding.size_ahead().rows == 1
     assert commit(folding, p0=4) == {(0, "x"): 2}
-    assert folding.rows_ahead() == 0
+    assert folding.size_ahead().rows == 0
 
     take(folding, 2, 4, [(11, "y"), (25, "x")])
     assert commit(folding, p0=6) == {(0, "y"): 1, (10, "x"): 1}
@@ -114,7 +114,7 @@ def test_the_windows_of_a_silent_key_close_by_the_partitions() -> None:
 def test_a_window_that_the_partitions_close_is_closed_once_though_a_key_has_passed_it() -> None:
     folding = fold()
     take(folding, 1, 0, [(1, "x"), (2, "slow"), (12, "x"), (25, "x")])
-    assert folding.rows_ahead() == 2
+    assert folding.size_ahead().rows == 2
 
     assert [window.start_ms for window in folding.close_ahead(10_000).windows] == [10_000]
     assert commit(folding, closed_s=10, p0=4) == {(0, "x"): 1, (0, "slow"): 1, (10, "x"): 1}
@@ -184,7 +184,7 @@ def test_a_successor_knows_what_is_closed_from_the_rows_below_m_alone() -> None:
         take(new, seq, first, rows)
     new.settle()
 
-    assert new.rows_ahead() == 0
+    assert new.size_ahead().rows == 0
     assert new.ledger(None) == folding.ledger(None)
     take(new, 3, 5, [(4, "x"), (4, "y")])
     assert new.ledger(None).late == 1
@@ -372,10 +372,10 @@ def test_it_is_known_after_each_entry_whether_groups_are_due(
         take(folding, seq, seq - 1, rows)
         if chance.random() < 0.7:
             seen.add(folding.has_ahead())
-            assert folding.has_ahead() == (folding.rows_ahead() > 0)
+            assert folding.has_ahead() == (folding.size_ahead().rows > 0)
         if chance.random() < 0.2:
             commit(folding, closed_s=max(0, seq // 3 - 30) // 10 * 10 or None, p0=seq)
-            assert folding.has_ahead() == (folding.rows_ahead() > 0)
+            assert folding.has_ahead() == (folding.size_ahead().rows > 0)
 
     assert seen == {True, False}
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from mars.errors import Unavailable
-from mars.machines.events import BucketCommitted, BucketFailed, Event
+from mars.machines.events import BucketCommitted, BucketFailed, Event, Ticked
 from mars.ports import Committed
 from mars.process.life import Services
 from mars.types import Bucket, MemberId, TaskName
@@ -175,3 +175,30 @@ def test_a_look_that_stood_still_does_not_put_the_next_one_off_for_long(
     now_s[0] += 0.2
     loop._look()
     assert log.asked == [ALL, ALL]
+
+
+def test_a_round_that_has_closed_windows_for_long_goes_on_where_it_stopped_in_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now_s = [1_000.0]
+    monkeypatch.setattr(loop_module.time, "monotonic", lambda: now_s[0])
+    turns: list[tuple[int, bool]] = []
+
+    class Slow(Machine):
+        def buckets(self) -> tuple[Bucket, ...]:  # type: ignore[override]
+            return tuple(map(Bucket, range(4)))
+
+        def handle(self, event: Event) -> list[Any]:
+            if isinstance(event, Ticked):
+                turns.append((event.bucket, event.in_turn))
+                now_s[0] += 0.06 if event.in_turn else 0.0
+            return []
+
+    loop = made(Log(), Slow())
+    loop._tick()
+    assert turns == [(0, True), (1, True), (2, False), (3, False)]
+    assert not loop._inbox.empty(), "the next round waits"
+
+    del turns[:]
+    loop._tick()
+    assert turns == [(2, True), (3, True), (0, False), (1, False)]
