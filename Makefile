@@ -74,9 +74,11 @@ unit: $(STAMP)
 # Each worker has its own servers, and a file stays with one worker. In the order of the folders, so
 # that the cluster which the acceptance tests share goes down when they are done: idle, but with all
 # their tasks, it takes a third of a machine of two cores. These tests mostly wait; those that only
-# compute have what they leave of the processors, and are told of at the end.
+# compute have what they leave of the processors, so each of them may take an hour, and are told of at
+# the end.
 test: install check
-	@$(RUN)/python tests/support/aside.py $(RUN)/pytest $(ALONE) -q -p no:cacheprovider > $(COMPUTED) 2>&1 & computing=$$!; \
+	@$(RUN)/python tests/support/aside.py $(RUN)/pytest $(ALONE) -q -p no:cacheprovider \
+	  --timeout 3600 > $(COMPUTED) 2>&1 & computing=$$!; \
 	trap 'kill $$computing 2>/dev/null' INT TERM; \
 	$(RUN)/pytest tests $(addprefix --ignore=,$(QUICK_TESTS) $(ALONE)) \
 	  -n $(WORKERS) --dist loadfile --no-loadscope-reorder; others=$$?; \

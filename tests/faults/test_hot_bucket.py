@@ -30,7 +30,7 @@ cooldown_s = 3.0
 """Some thousand rows a second are a small load: what is hot about it must count. The owner uses
 about 0.2 of a core, those who have no bucket 0.01."""
 
-STILL_S = 3.0
+STILL_S = 5.0
 """How long the owner stands still: segments are whole by then; its session lasts 10 s."""
 
 
@@ -55,7 +55,7 @@ def test_the_leader_names_assistants_of_a_hot_bucket_who_merge_and_go_with_the_l
     mars: MarsCluster,
 ) -> None:
     others = [f"hot_{number}" for number in range(1, TASKS)]
-    load = Load(mars, "hot", seconds=LONG_S, rows_per_s=2_000, window_s=1)
+    load = Load(mars, "hot", seconds=2 * LONG_S, rows_per_s=2_000, window_s=1)
     with load.running():
         for name in others:
             mars.register(name, load.sql, idle_after="2min")
