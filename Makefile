@@ -6,6 +6,7 @@
 #                many by chance, SEED=n the same again, ONLY="id ..." these
 # make faults MINUTES=n   random mixes of faults on real processes, or RUNS=n of them, while users change
 #             queries; the history is kept in .faults
+# make soak MINUTES=n   memory of every process under a steady load (RATE=rows a second): a table, a plot
 # make demo      the whole of Mars on this machine, with data, until Ctrl-C (or DEMO_SECONDS=n)
 # make format    write the format and the fixes that are safe
 # make lock      new lock files from pyproject.toml
@@ -13,7 +14,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := install
-.PHONY: install jars check lint unit test simulate mutants faults demo format lock clean
+.PHONY: install jars check lint unit test simulate mutants faults soak demo format lock clean
 
 CODE := $(wildcard mars mapper reducer api bench)
 QUICK_TESTS := $(wildcard tests/unit)
@@ -96,6 +97,9 @@ MINUTES ?= $(if $(RUNS),100000,60)
 faults: install
 	@$(RUN)/python -m tests.faults.long --minutes $(MINUTES) $(if $(RUNS),--runs $(RUNS)) \
 	  $(if $(SEED),--seed $(SEED))
+
+soak: install
+	@$(RUN)/mars bench soak --minutes $(MINUTES) --rate $(or $(RATE),6000)
 
 demo: install
 	@$(RUN)/mars up --demo

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from bench.balance import BalanceReport, Run
 from bench.balance_real import IMBALANCE_MAX, RealBalanceReport, RealRun
-from bench.errors import BenchError
-from bench.plots import DOCS
+from bench.plots import DOCS, drawn
 from bench.wandering import Stage
 from mars.machines.balancing import SpreadLimits
 
@@ -36,30 +35,6 @@ def plot_balance(report: BalanceReport, folder: Path = DOCS) -> list[Path]:
 def plot_real(report: RealBalanceReport, folder: Path = DOCS) -> list[Path]:
     """Deviation over time of real reducers. Raises BenchError where matplotlib is missing."""
     return drawn(folder, ("bench-balance-real", (9, 4), lambda axes: _real(axes, report)))
-
-
-def drawn(
-    folder: Path, *pictures: tuple[str, tuple[int, int], Callable[[Any], None]]
-) -> list[Path]:
-    """Files of these names, sizes and contents. Raises BenchError where matplotlib is missing."""
-    try:
-        import matplotlib as mpl  # noqa: PLC0415 -- of the development extras
-
-        mpl.use("svg")
-        from matplotlib import pyplot as plt  # noqa: PLC0415
-    except ImportError as error:
-        raise BenchError("Plots need matplotlib; run `make install`.") from error
-    mpl.rcParams["svg.hashsalt"] = "mars"  # the same figures give the same file
-    folder.mkdir(parents=True, exist_ok=True)
-    made: list[Path] = []
-    for name, size, draw in pictures:
-        figure, axes = plt.subplots(figsize=size)
-        draw(axes)
-        axes.grid(alpha=0.3)
-        made.append(folder / f"{name}.svg")
-        figure.savefig(made[-1], metadata={"Date": None}, bbox_inches="tight")
-        plt.close(figure)
-    return made
 
 
 def _drift(axes: Any, report: BalanceReport) -> None:

@@ -272,6 +272,33 @@ def balance(real: bool, strategies: bool, results: Path | None, as_json: bool) -
     return 1 if any(run.problems for run in finished.report.runs) else 0
 
 
+@bench.command()
+@click.option("--minutes", type=click.FloatRange(0.5), default=120.0, show_default=True)
+@click.option("--rate", type=click.IntRange(10, 1_000_000), default=6_000, show_default=True)
+@results_option
+@json_option
+def soak(minutes: float, rate: int, results: Path | None, as_json: bool) -> int:
+    """What each process holds in memory, at a steady rate of rows over three tasks.
+
+    Exits with 1 where one of our own processes has grown once it was warm.
+    """
+    from bench import soak as soaking
+    from bench.plots import DOCS
+    from bench.results import FOLDER
+    from bench.tables import on_terminal
+
+    done = soaking.soak_session(rate, minutes, messages().print, results or FOLDER)
+    if as_json:
+        print_json(done.report)
+    else:
+        for grid in soaking.grids(done.report):
+            output().print(on_terminal(grid))
+    messages().print(f"Saved: {done.path}")
+    for path in soaking.plot(done.report, results or DOCS):
+        messages().print(f"Plot: {path}")
+    return 1 if soaking.grown(done.report) else 0
+
+
 def _tell(
     finished: Balanced | BalancedForReal | Tried,
     grids: list[Grid],
