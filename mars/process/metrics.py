@@ -10,10 +10,8 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from threading import Thread
-from wsgiref.simple_server import WSGIServer
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -21,6 +19,7 @@ from mars.ports import MemberInfo
 from mars.process import logs
 from mars.process.life import Services
 from mars.process.member import resident_bytes
+from mars.process.scraping import ScrapeServer
 from mars.settings import MetricsSettings
 from mars.types import MemberId
 
@@ -128,14 +127,14 @@ class Exposition:
     """The port on which a process answers Prometheus; none where `port` is 0."""
 
     def __init__(self, settings: MetricsSettings, metrics: Collector) -> None:
-        self._served: tuple[WSGIServer, Thread] | None = None
+        self._server: ScrapeServer | None = None
         if not settings.port:
             return
         registry = CollectorRegistry(auto_describe=False)
         registry.register(metrics)
         log = logs.logger("metrics")
         try:
-            self._served = start_http_server(settings.port, settings.host, registry)
+            self._server = ScrapeServer(settings.host, settings.port, make_wsgi_app(registry))
         except OSError as error:
             # Counting rows matters more than being watched.
             logs.error(
@@ -150,8 +149,5 @@ class Exposition:
 
     def close(self) -> None:
         """Answer no more."""
-        if self._served is not None:
-            server, thread = self._served
-            server.shutdown()
-            server.server_close()
-            thread.join()
+        if self._server is not None:
+            self._server.close()

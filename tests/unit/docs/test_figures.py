@@ -36,6 +36,7 @@ from mars.evaluate import texts
 from mars.machines import drafting, explaining, folding
 from mars.machines.panes import MERGE_ROWS_MIN
 from mars.ports.queries import ANSWER_BYTES_MAX
+from mars.process import scraping
 from mars.process.tracking import NOTES_WAITING_MAX
 from mars.settings import Settings
 from mars.sql import (
@@ -149,6 +150,10 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
     "messages that are looked through for a finished window": (recent.SCAN_MESSAGES_MAX,),
     "rows that were not counted, or incidents, in an answer": (audits.LIMIT_MAX,),
     "windows that `why` explains": (explaining.OPEN_WINDOWS_MAX,),
+    "requests at a time at the metrics port of a process; silence in one": (
+        scraping.CONNECTIONS_MAX,
+        f"{scraping.SILENCE_S:.0f} s",
+    ),
     "connections at a time; time for the headers of a request; for its body": (
         Settings().api.connections_max,
         f"{connections.HEAD_S:g} s",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 import urllib.request
+from contextlib import ExitStack
 
 import pytest
 
@@ -14,6 +15,7 @@ from mars.ports import PartitionReading
 from mars.process.life import Services
 from mars.process.member import Reporter
 from mars.process.metrics import Exposition, ProcessMetrics
+from mars.process.scraping import CONNECTIONS_MAX
 from mars.settings import MetricsSettings
 from mars.types import MemberId, Topic
 
@@ -64,3 +66,22 @@ def test_nothing_is_served_unless_a_port_is_named(caplog: pytest.LogCaptureFixtu
     caplog.set_level(logging.INFO)
     Exposition(MetricsSettings(), ProcessMetrics(MEMBER, "bulk", Services("bulk"))).close()
     assert caplog.text == ""
+
+
+def test_half_requests_are_cut_off_the_oldest_first_and_a_scrape_is_answered() -> None:
+    settings = MetricsSettings(port=free_port())
+    exposition = Exposition(settings, ProcessMetrics(MEMBER, "mapper", Services("mapper")))
+    with ExitStack() as halves:
+        halves.callback(exposition.close)
+        sockets = []
+        for _ in range(CONNECTIONS_MAX + 5):
+            half = socket.create_connection(("127.0.0.1", settings.port), timeout=30)
+            sockets.append(halves.enter_context(half))
+            half.sendall(b"GET /metrics HTTP/1.1\r\nHost: ")
+
+        assert 'mars_process_info{member="mapper-1",role="mapper"} 1.0' in scraped(settings.port)
+        for oldest in sockets[:6]:
+            assert oldest.recv(1) == b"", "it was not cut off"
+        sockets[6].setblocking(False)
+        with pytest.raises(BlockingIOError):
+            sockets[6].recv(1)
