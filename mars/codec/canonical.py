@@ -50,7 +50,9 @@ def buckets_of_keys(
     task: TaskName, keys: pl.DataFrame, types: Sequence[ValueType], buckets: int
 ) -> pl.Series:
     """The bucket of each row of `keys` (UInt64), whose columns are of these types."""
-    hashes = keys.select(_text(task, keys, types).nchash.xxh3_64())
+    # Asked for by its attribute, the namespace and the expression would hold each other.
+    text = plh.NonCryptographicHashingNameSpace(_text(task, keys, types))
+    hashes = keys.select(text.xxh3_64())
     return hashes.to_series() % buckets
 
 
