@@ -1,6 +1,6 @@
 """What is done for each batch and each window leaves nothing that only the collector frees.
 
-It comes by rarely (`mars.garbage`): a mapper once grew by 0.8 MB a minute, of three objects a batch.
+It comes by rarely (`mars.garbage`): a mapper grew by 0.8 MB a minute, of three objects a batch.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ def connect(settings: RedisSettings, timeout_s: float = CALL_TIMEOUT_S) -> redis
     Raises SettingsError if the URL cannot be read.
     """
     try:
-        return redis.Redis.from_url(
+        client = redis.Redis.from_url(
             settings.url,
             **_credentials(settings),
             **_tls(settings),
@@ -97,12 +97,24 @@ def connect(settings: RedisSettings, timeout_s: float = CALL_TIMEOUT_S) -> redis
             max_connections=CONNECTIONS_MAX,
             protocol=RESP_VERSION,
         )
+        client.set_response_callback("INFO", fields_of)
+        return client
     except ValueError as error:
         # Not in the client's words: they may hold a part of the password.
         raise SettingsError(
             "redis.url cannot be read: write redis://host:port/db, and what is special in a "
             "password percent-encoded, or set redis.password instead"
         ) from error
+
+
+def fields_of(info: bytes) -> dict[str, str]:
+    """What INFO says, name by name.
+
+    The client's own parser makes a function for each answer that only the collector of cycles
+    frees: four times a second in a reducer, for hours.
+    """
+    lines = (line.partition(":") for line in info.decode().splitlines())
+    return {name: value for name, colon, value in lines if colon}
 
 
 def _credentials(settings: RedisSettings) -> dict[str, str]:
@@ -127,7 +139,7 @@ def _tls(settings: RedisSettings) -> dict[str, str]:
     return {name: value for name, value in given.items() if value}
 
 
-def run_id_of(info: Mapping[str, Any]) -> str:
+def run_id_of(info: Mapping[str, str]) -> str:
     """The id of a server and of the history that it holds; the scripts put it together, too.
 
     A server that becomes a replica of another one, and is promoted again, has what that one held

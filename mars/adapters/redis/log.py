@@ -127,7 +127,7 @@ class RedisPartialLog:
         except (redis.RedisError, OSError) as error:
             return str(unavailable(error))
         policy = memory.get("maxmemory_policy", "noeviction")
-        if memory.get("maxmemory", 0) and policy != "noeviction":
+        if int(memory.get("maxmemory", 0)) and policy != "noeviction":
             return f"redis throws data away: set its maxmemory-policy to noeviction, not {policy}"
         return None
 
