@@ -17,8 +17,9 @@ from api.services.preview_answer import ReadRows, preview_view
 from api.services.preview_reading import Source, TopicReading, to_read
 from api.services.preview_trial import Trial
 from api.services.tasks import described
-from mars.plan import Format, Plan, Stream
-from mars.types import Records, StreamName, Topic, live_lane
+from mars.plan import Format, Plan
+from mars.process.compiling import declared
+from mars.types import Records, Topic, live_lane
 
 PREVIEWS_MAX = 3
 """At once: each takes a core for a second or two, and up to about 100 MB for as long."""
@@ -77,11 +78,12 @@ class PreviewService:
         return found
 
     def _plan(self, request: PreviewRequest) -> Plan:
-        def stream_of(asked: str) -> Stream | None:
-            return self._ports.registry.stream(StreamName(asked))
-
         plan = self._compiler.compile(
-            request.sql, request.options, task=None, version=1, stream_of=stream_of
+            request.sql,
+            request.options,
+            task=None,
+            version=1,
+            stream_of=declared(self._ports.registry),
         )
         if request.rows is None:
             return plan

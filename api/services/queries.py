@@ -14,11 +14,12 @@ from api.services.compiling import Compiler
 from api.services.context import BucketCount, Cluster, Ports
 from api.services.tasks import ATTEMPTS_MAX, DEFINITION_BYTES_MAX, described
 from mars.errors import Conflict, Rejected, TooMany
-from mars.plan import Plan, Stream
+from mars.plan import Plan
 from mars.ports import Query, QueryId, QueryRecord, QueryState
 from mars.ports.queries import encode_query
-from mars.process.compiling import compile_request, only
-from mars.types import StreamName, TaskName, Topic
+from mars.process.compiling import compile_request, declared
+from mars.sql import only
+from mars.types import TaskName, Topic
 
 QUERIES_KEPT = 200
 """Queries that are kept: each is a node of ZooKeeper, and all are read at each change of one."""
@@ -86,11 +87,12 @@ class QueryService:
         if request.output_topic is not None:
             options = {**options, OUTPUT_TOPIC: request.output_topic}
 
-        def stream_of(asked: str) -> Stream | None:
-            return self._ports.registry.stream(StreamName(asked))
-
         return self._compiler.compile(
-            request.sql, options, task=TaskName(query), version=1, stream_of=stream_of
+            request.sql,
+            options,
+            task=TaskName(query),
+            version=1,
+            stream_of=declared(self._ports.registry),
         )
 
     def _make_room(self) -> None:

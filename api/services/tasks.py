@@ -30,9 +30,10 @@ from mars.definitions import (
     encode_definition,
 )
 from mars.errors import Conflict, Rejected, RequestError, VersionMismatch
-from mars.plan import Plan, Stream, WatermarkScope
+from mars.plan import Plan, WatermarkScope
 from mars.ports import TopicInfo, put_copy
-from mars.types import StreamName, TaskName, Topic
+from mars.process.compiling import declared
+from mars.types import TaskName, Topic
 
 TOPIC_POLL_S = 0.1
 """How often a request looks for the topic of its stream."""
@@ -112,9 +113,7 @@ class TaskService:
     def _compile(
         self, sql: str, options: Mapping[str, object], name: TaskName | None, version: int
     ) -> Plan:
-        def stream_of(asked: str) -> Stream | None:
-            return self._ports.registry.stream(StreamName(asked))
-
+        stream_of = declared(self._ports.registry)
         return self._compiler.compile(sql, options, task=name, version=version, stream_of=stream_of)
 
     # ---------------------------------------------------------------------------- creating

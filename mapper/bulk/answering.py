@@ -24,7 +24,8 @@ from mars.ports import (
     TopicAdmin,
 )
 from mars.ports.queries import ANSWER_BYTES_MAX
-from mars.process.compiling import compile_request, only
+from mars.process.compiling import compile_request
+from mars.sql import only
 from mars.types import Range, TaskName, Topic, file_lane, live_lane
 
 FILES = "q"

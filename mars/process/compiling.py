@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 
 from mars.definitions import TaskVersion
 from mars.plan import Plan, Stream
-from mars.sql import compile_task
-from mars.types import TaskName
+from mars.ports import Registry
+from mars.sql import compile_task, find_name, only
+from mars.types import StreamName, TaskName
 
 StreamOf = Callable[[str], Stream | None]
 """Finds a declared stream by its name."""
@@ -17,6 +18,20 @@ def results_topic(namespace: str, task: TaskName) -> str:
     """The topic of a task's results unless its options name another."""
     prefix = "mars" if namespace == "default" else f"mars.{namespace}"
     return f"{prefix}.results.{task}"
+
+
+def declared(registry: Registry) -> StreamOf:
+    """Finds the streams of a registry; one that is written exactly so is read alone."""
+
+    def found(name: str) -> Stream | None:
+        exact = registry.stream(StreamName(name))
+        if exact is not None:
+            return exact
+        streams = registry.streams()
+        meant = find_name(name, streams)
+        return None if meant is None else streams[StreamName(meant)]
+
+    return found
 
 
 def compile_request(
@@ -52,8 +67,3 @@ def compile_version(task: TaskName, version: TaskVersion, namespace: str) -> Pla
         stream_of=only(version.stream),
         namespace=namespace,
     )
-
-
-def only(stream: Stream) -> StreamOf:
-    """Finds this stream and no other."""
-    return lambda name: stream if name == stream.name else None

@@ -4,7 +4,8 @@
 """
 
 from mars.sql.durations import parse_duration
+from mars.sql.naming import find_name, only
 from mars.sql.options import parse_options
 from mars.sql.task import compile_task, source_name
 
-__all__ = ["compile_task", "parse_duration", "parse_options", "source_name"]
+__all__ = ["compile_task", "find_name", "only", "parse_duration", "parse_options", "source_name"]

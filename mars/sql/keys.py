@@ -11,6 +11,7 @@ from sqlglot import exp
 from mars.errors import SqlError
 from mars.plan import Call, Column, Expression, Key
 from mars.sql.expressions import row_compiler
+from mars.sql.naming import find_name
 from mars.sql.operands import strip
 from mars.sql.outputs import Item
 from mars.sql.scopes import KeyScope, Names, is_window_column
@@ -70,9 +71,10 @@ def _meant(names: Names, node: exp.Expr, items: Sequence[Item]) -> exp.Expr:
         return strip(ordinal(names, bare, items).node)
     if isinstance(bare, exp.Column) and not bare.table:
         means_itself = names.field_of(bare) or is_window_column(names, bare)
-        named = [item for item in items if item.name == bare.name]
-        if named and not means_itself:
-            return strip(named[0].node)
+        named = {item.name: item for item in reversed(items) if item.name is not None}
+        found = None if means_itself else find_name(bare.name, named)
+        if found is not None:
+            return strip(named[found].node)
     return bare
 
 

@@ -27,6 +27,7 @@ from mars.sql.examples import AGGREGATES, OPERATORS, SCALARS
 from mars.sql.functions import DIGITS_MAX, TEXTS_MAX
 from mars.sql.groups import AGGREGATES_MAX
 from mars.sql.keys import KEYS_MAX
+from mars.sql.naming import only
 from mars.sql.operators import LIST_MAX, PATTERN_CHARACTERS_MAX
 from mars.sql.options import (
     DELAY_MS_MAX,
@@ -142,7 +143,7 @@ def _plan(select: str, rest: str = "WINDOWING 60 s") -> Plan:
         f"SELECT {select} FROM flows {rest}",  # noqa: S608 -- our own examples
         task=TASK,
         version=1,
-        stream_of=lambda name: STREAM if name == STREAM.name else None,
+        stream_of=only(STREAM),
         options={},
     )
 
@@ -280,6 +281,9 @@ joins, subqueries, and functions of the current time. `mars task validate` check
 - **WHERE** is over the fields of a row, **HAVING** over keys and aggregates of a group.
 - **ORDER BY ... LIMIT n** keeps the first n groups of each window. NULLs come last.
 - Names that are words of SQL go into double quotes; text into single ones.
+- **Names** of streams, fields, items and qualifiers: an exact match wins, else the only one that
+  differs in case alone. So `FROM Flows` reads `flows` where no other differs from it in case
+  alone, and the fields `Osv` and `osv` stay two.
 
 At most {OUTPUTS_MAX} items, {KEYS_MAX} keys, {AGGREGATES_MAX} aggregates and LIMIT {LIMIT_MAX:,};
 [limits.md](limits.md) has all limits."""  # noqa: S608 -- a page for people

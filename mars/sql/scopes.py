@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from mars.errors import SqlError
 from mars.plan import WINDOW_END, WINDOW_START, Column, Expression, Field, Stream, ValueType
+from mars.sql.naming import find_name
 from mars.sql.source import Source
 
 WINDOW_COLUMNS: Mapping[str, Column] = {
@@ -38,13 +39,10 @@ class Names:
     qualifiers: frozenset[str]
 
     def field_of(self, column: exp.Column) -> Field | None:
-        """The field a column names: by its exact name, else the only one but for upper case."""
+        """The field a column names: see `find_name`."""
         self._check_qualifier(column)
-        exact = self.stream.field(column.name)
-        if exact:
-            return exact
-        near = [of for of in self.stream.fields if of.name.lower() == column.name.lower()]
-        return near[0] if len(near) == 1 else None
+        found = find_name(column.name, [of.name for of in self.stream.fields])
+        return None if found is None else self.stream.field(found)
 
     def is_event_time(self, column: exp.Column) -> bool:
         """Whether a column is the stream's event time."""
@@ -59,7 +57,8 @@ class Names:
         return self.source.error(column, f"there is no column {column.name[:80]!r}; {hint}")
 
     def _check_qualifier(self, column: exp.Column) -> None:
-        if column.table and column.table not in self.qualifiers:
+        # Both mean the one stream, so that names which differ in case alone cannot be confused.
+        if column.table and column.table.lower() not in map(str.lower, self.qualifiers):
             known = " or ".join(sorted(self.qualifiers))
             raise self.source.error(
                 column, f"{column.table[:80]!r} is not the stream of this query; use {known}"
@@ -140,8 +139,6 @@ class GroupScope:
         raise self.names.unknown(column, [*self.aliases, *WINDOW_COLUMNS])
 
     def _alias(self, name: str) -> Expression | None:
-        """The SELECT item of that name: the exact one, else the only one but for upper case."""
-        if name in self.aliases:
-            return self.aliases[name]
-        near = [of for alias, of in self.aliases.items() if alias.lower() == name.lower()]
-        return near[0] if len(near) == 1 else None
+        """The SELECT item of that name, see `find_name`."""
+        found = find_name(name, self.aliases)
+        return None if found is None else self.aliases[found]

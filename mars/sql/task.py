@@ -57,7 +57,7 @@ def compile_task(
     options: Mapping[str, object],
     default_topic: str | None = None,
 ) -> Plan:
-    """The plan of a query; `stream_of` finds a declared stream by its name.
+    """The plan of a query; `stream_of` finds a declared stream by its name, as `find_name` does.
 
     `default_topic` is where results go unless the options say otherwise (`parse_options`).
     A SELECT item `window_start` or `window_end` is no output of the plan: result rows carry both
@@ -68,7 +68,8 @@ def compile_task(
     if stream is None:
         raise statement.source.error(
             statement.stream,
-            f"there is no stream {statement.stream.text[:80]!r}; declare it first",
+            f"there is no stream {statement.stream.text[:80]!r}; declare it first, or write its "
+            "name as it was declared",
         )
     query = _read(statement, stream)
     rows_filter = _filter(query)

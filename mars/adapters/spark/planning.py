@@ -10,7 +10,7 @@ from mars.definitions import FileHistory
 from mars.errors import JobFailed, RequestError
 from mars.plan import Call, Column, Expression, Format, Function, Literal, Plan, Stream, ValueType
 from mars.ports import MapJob, QueryJob
-from mars.sql import compile_task
+from mars.sql import compile_task, only
 from mars.types import Range, TaskName
 
 Task = tuple[Range, ...]
@@ -100,10 +100,9 @@ def _narrowed(plan: Plan, comparison: Function, time_ms: int | None) -> Plan:
 def _compiled(
     task: TaskName, version: int, sql: str, options: Mapping[str, object], stream: Stream
 ) -> Plan:
-    def declared(name: str) -> Stream | None:
-        return stream if name == stream.name else None
-
     try:
-        return compile_task(sql, task=task, version=version, stream_of=declared, options=options)
+        return compile_task(
+            sql, task=task, version=version, stream_of=only(stream), options=options
+        )
     except RequestError as error:
         raise JobFailed(f"The query of {task} cannot be compiled: {error}") from error

@@ -84,6 +84,11 @@ def test_preview_touches_nothing_and_frees_its_reader(world: World) -> None:
     assert world.broker.groups == {}
 
 
+def test_a_stream_may_be_named_in_another_case(world: World) -> None:
+    found = ask(world, sql=SQL.replace("flows", "Flows"), rows=[flow(-1_000)])
+    assert found["counts"]["counted"] == 1
+
+
 def test_preview_of_rows_in_the_request_reads_no_topic(world: World) -> None:
     assert world.declare(format="csv").status_code == 200
     found = ask(world, rows=[flow(-1_000), flow(-500), {"sip": "a"}, "no object"])

@@ -75,6 +75,10 @@ def test_query_is_answered_at_once_and_waits(world: World) -> None:
     assert kept.stream.topic == "flows"
 
 
+def test_a_stream_may_be_named_in_another_case(world: World) -> None:
+    assert asked(world, sql=BY_SIP.replace("flows", "Flows"))["stream"] == "flows"
+
+
 def test_limits_have_defaults(world: World) -> None:
     query = asked(world)
     assert (query["rows_max"], query["timeout"], query["from"]) == (10_000, 300.0, None)

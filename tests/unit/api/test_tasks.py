@@ -8,7 +8,7 @@ import pytest
 
 from mars.definitions import TaskState
 from mars.types import StreamName, TaskName, live_lane
-from tests.unit.api.twins import BUCKETS, BY_SIP, World, problem
+from tests.unit.api.twins import BUCKETS, BY_SIP, FLOWS, World, problem
 
 COUNT = "SELECT count(*) FROM flows WINDOWING 10 s"
 LANES = {live_lane(0): 0, live_lane(1): 0}
@@ -70,6 +70,17 @@ def test_timestamp_starts_at_its_offsets_and_is_complete_from_it(world: World) -
     version = world.definition().current
     assert version.starts == {live_lane(0): 5, live_lane(1): 6}
     assert version.complete_from_ms == 777
+
+
+def test_a_stream_is_found_whatever_the_case_of_its_name_if_there_is_one_only(world: World) -> None:
+    shouted = BY_SIP.replace("flows", "FLOWS")
+    assert world.register(sql=shouted).json()["stream"] == "flows"
+    assert world.http.get("/v1/tasks/by_sip").json()["output"]["key"] == ["window_start", "sip"]
+    assert world.http.put("/v1/streams/Flows", json=FLOWS).status_code == 201
+    answer = problem(world.http.post("/v1/tasks/validate", json={"sql": shouted}), 422)
+    assert "no stream 'FLOWS'" in answer["detail"]
+    exact = world.register("exact", sql=BY_SIP.replace("flows", "Flows"))
+    assert exact.json()["stream"] == "Flows"
 
 
 @pytest.mark.parametrize(

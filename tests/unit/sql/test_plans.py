@@ -7,10 +7,10 @@ import pickle
 import pytest
 
 from mars.errors import SqlError
-from mars.plan import AggregateFunction, ValueType
-from mars.sql import compile_task, source_name
+from mars.plan import AggregateFunction, Column, ValueType
+from mars.sql import compile_task, find_name, only, source_name
 from mars.types import TaskName
-from tests.unit.sql.compiling import compiled, flows, shown
+from tests.unit.sql.compiling import FLOWS, compiled, flows, shown
 
 
 def where(predicate: str) -> str:
@@ -110,6 +110,32 @@ def test_an_item_is_found_whatever_the_case_of_its_name_if_there_is_one_only() -
         compiled(
             "SELECT count(*) AS Total, sum(bytes) AS TOTAL FROM S HAVING total > 1 WINDOWING 60 s"
         )
+
+
+def test_an_item_is_found_whatever_the_case_of_its_name_in_group_by() -> None:
+    plan = compiled("SELECT lower(sip) AS Who, count(*) FROM S GROUP BY WHO WINDOWING 60 s")
+    assert shown(plan.keys[0].expression) == "LOWER(sip)"
+    with pytest.raises(SqlError, match="no column 'WHO'"):
+        compiled("SELECT lower(sip) AS Who, upper(sip) AS who FROM S GROUP BY WHO WINDOWING 60 s")
+
+
+@pytest.mark.parametrize("qualifier", ["S", "s", "F", "f"])
+def test_a_qualifier_is_found_whatever_the_case_of_its_name(qualifier: str) -> None:
+    plan = compiled(f"SELECT sum({qualifier}.bytes) AS b FROM S AS f WINDOWING 60 s")
+    assert plan.aggregates[0].argument == Column("bytes", ValueType.INT64)
+
+
+def test_a_name_is_the_exact_one_or_the_only_one_that_differs_in_case_alone() -> None:
+    assert find_name("osv", ["Osv", "osv"]) == "osv"
+    assert find_name("OSV", ["Osv", "x"]) == "Osv"
+    assert find_name("OSV", ["Osv", "osv"]) is None
+    assert find_name("OSV", ["Os", "v"]) is None
+
+
+def test_a_stored_version_finds_its_stream_whatever_the_case_in_its_query() -> None:
+    assert only(FLOWS)("S") is FLOWS
+    assert only(FLOWS)("s") is FLOWS
+    assert only(FLOWS)("t") is None
 
 
 def test_equal_aggregates_share_a_slot() -> None:
