@@ -23,6 +23,10 @@ value of a field's type, what is bad. A release that judges any row otherwise ra
 1: before numbers with a fraction, arrays, byte order marks and long keys were judged as now.
 """
 
+REGISTER_AGAIN = "delete the task and register it again"
+"""How the detail of a failure ends that no resume mends, for one of a topic that was made anew:
+the task would go on at offsets that mean other rows by now."""
+
 
 class TaskState(StrEnum):
     """What a task is doing."""
@@ -167,6 +171,11 @@ class TaskDefinition:
             if offset < boundary:
                 return older.version, boundary
         return begun[-1].version, None
+
+
+def resume_helps(detail: str) -> bool:
+    """Whether a task that failed so may go on when it is resumed."""
+    return not detail.rstrip(".").endswith(REGISTER_AGAIN)
 
 
 def with_deletions(

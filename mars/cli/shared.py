@@ -13,7 +13,9 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
+from mars.answers import Task
 from mars.cluster_file import DATA, find_api
+from mars.definitions import resume_helps
 from mars.errors import LocalClusterError, Rejected
 from mars.printable import LINES, printable, printable_json
 
@@ -27,6 +29,13 @@ HALTED = {"paused", "failed"}
 """States of a task that takes no rows until it is resumed."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def halted_until(task: Task) -> str:
+    """Until when a task takes no rows that is in one of these states."""
+    if resume_helps(task.detail or ""):
+        return f"until `mars task resume {task.name}`"
+    return f"until it is removed (`mars task rm {task.name}`) and added again"
 
 
 def data_option(command: Callable[P, R]) -> Callable[P, R]:

@@ -18,6 +18,7 @@ from mars.cli.shared import (
     HALTED,
     api_address,
     api_option,
+    halted_until,
     json_option,
     messages,
     output,
@@ -85,9 +86,7 @@ def _tell_if_halted(found: Task) -> None:
         return
     why = f" ({found.detail.rstrip('.')})" if found.detail else ""
     state = "has failed" if found.state == "failed" else f"is {found.state}"
-    messages().print(
-        f"Task {found.name} {state}{why} and takes no rows until `mars task resume {found.name}`."
-    )
+    messages().print(f"Task {found.name} {state}{why} and takes no rows {halted_until(found)}.")
 
 
 def _waiting(name: str, windows: int | None) -> str:

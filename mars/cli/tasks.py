@@ -20,6 +20,7 @@ from mars.cli.shared import (
     api_option,
     files_of,
     files_options,
+    halted_until,
     json_option,
     messages,
     output,
@@ -355,7 +356,7 @@ def _at_version(found: Task) -> str:
     text = f"Task {found.name} is at version {found.version}"
     if found.state not in HALTED:
         return f"{text}."
-    return f"{text}; it stays {found.state} until `mars task resume {found.name}`."
+    return f"{text}; it stays {found.state} {halted_until(found)}."
 
 
 def _tell(found: Task, as_json: bool, text: str) -> None:

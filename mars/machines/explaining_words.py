@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mars.definitions import TaskState
+from mars.definitions import TaskState, resume_helps
 from mars.machines.evidence import Evidence, HoldReason
 from mars.machines.explaining import (
     Explanation,
@@ -72,7 +72,8 @@ def _whole_task(evidence: Evidence) -> str | None:
     definition = evidence.definition
     if definition.state is TaskState.FAILED:
         why = definition.detail.removesuffix(".")
-        return f"The task has failed, and takes no rows until it is resumed: {why}."
+        until = " until it is resumed" if resume_helps(why) else " any more"
+        return f"The task has failed, and takes no rows{until}: {why}."
     if definition.state is TaskState.PAUSED:
         return "The task is paused: resume it to go on where it stopped."
     if not evidence.ends:

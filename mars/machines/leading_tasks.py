@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from mars.definitions import TaskDefinition, TaskState, TaskVersion
+from mars.definitions import REGISTER_AGAIN, TaskDefinition, TaskState, TaskVersion
 from mars.machines.leading_view import (
     AddLanes,
     BeginVersion,
@@ -67,10 +67,7 @@ def _topic_made_again(view: View, definition: TaskDefinition) -> bool:
 
 
 def _made_again(topic: str) -> str:
-    return (
-        f"topic {topic} was deleted and made again, so its offsets are others: delete the task and "
-        "register it again"
-    )
+    return f"topic {topic} was deleted and made again, so its offsets are others: {REGISTER_AGAIN}"
 
 
 def _towards_new_version(view: View, definition: TaskDefinition, head: Head) -> list[Decision]:

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
+from mars.definitions import REGISTER_AGAIN
 from mars.errors import TaskLimit
 from mars.machines.lane_buffer import LaneBuffer
 from mars.machines.mapping_batches import Batches
@@ -229,7 +230,7 @@ class Mapping:
         text = (
             f"{event.topic} partition {event.partition} has no offset {event.offset} any more, it "
             f"begins at {event.available}: the topic was made again, or its brokers lost rows; "
-            "delete the task and register it again"
+            f"{REGISTER_AGAIN}"
         )
         lane = live_lane(key[1])
         readers = [view for view in self._state.ready(key) if view.offsets[lane] == event.offset]

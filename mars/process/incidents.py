@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from mars.definitions import TaskDefinition
+from mars.definitions import TaskDefinition, resume_helps
 from mars.errors import MarsError
 from mars.ports import Incident, IncidentKind, IncidentLog
 from mars.process import logs
@@ -91,15 +91,32 @@ def rewound(epoch: StoreEpoch, reason: str) -> Incident:
 def failed(definition: TaskDefinition, revision: int) -> Incident:
     """A task is failed now; `revision` is the registry's, which grows with each change."""
     task, version = definition.name, definition.current
+    means, do = _mendable(task) if resume_helps(definition.detail) else _beyond_mending(task)
     return Incident(
         id=f"failed-{task}-{version.created_ms}-{revision}",
         time_ms=_now_ms(),
         kind=IncidentKind.FAILED,
         what=f"Version {version.version} of the task stopped: {definition.detail}.",
-        means="It takes no rows and emits nothing until it is resumed; other tasks go on.",
-        do="Do as it says. Where the cause lies outside of the task, mend it, then run "
-        f"`mars task resume {task}`.",
+        means=means,
+        do=do,
         task=task,
+    )
+
+
+def _mendable(task: TaskName) -> tuple[str, str]:
+    return (
+        "It takes no rows and emits nothing until it is resumed; other tasks go on.",
+        "Do as it says. Where the cause lies outside of the task, mend it, then run "
+        f"`mars task resume {task}`.",
+    )
+
+
+def _beyond_mending(task: TaskName) -> tuple[str, str]:
+    """What a task can never go on with, such as another topic of the same name."""
+    return (
+        "It takes no rows any more, and windows that were open do not come; other tasks go on.",
+        f"Run `mars task rm {task}`, then `mars task add --name {task}` with its query, and with "
+        "`--start earliest` if the rows that are there already are to count.",
     )
 
 

@@ -421,6 +421,14 @@ def test_summary_of_a_failed_task_says_why_and_what_to_do() -> None:
     )
 
 
+def test_summary_of_a_task_that_no_resume_mends_does_not_speak_of_resuming() -> None:
+    detail = "topic flows was deleted and made again: delete the task and register it again"
+    failed = replace(DEFINITION, state=TaskState.FAILED, detail=detail)
+    assert words(evidence_with(definition=failed)) == (
+        f"The task has failed, and takes no rows any more: {detail}."
+    )
+
+
 def test_summary_of_a_paused_task_says_to_resume_it() -> None:
     paused = replace(DEFINITION, state=TaskState.PAUSED)
     assert "resume" in words(evidence_with(definition=paused))

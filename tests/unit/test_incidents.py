@@ -8,6 +8,8 @@ import pytest
 
 from mars.adapters.memory.broker import MemoryBroker
 from mars.adapters.memory.incidents import MemoryIncidentLog
+from mars.definitions import REGISTER_AGAIN, TaskDefinition, TaskState, TaskVersion
+from mars.plan import Field, FieldType, Format, Stream
 from mars.ports import IncidentKind
 from mars.process import incidents
 from mars.process.incidents import IncidentTeller
@@ -21,6 +23,7 @@ from mars.types import (
     RejectedRange,
     Sequence64,
     StoreEpoch,
+    StreamName,
     TaskName,
     Topic,
 )
@@ -97,3 +100,23 @@ def test_withheld_results_are_told_with_what_to_do() -> None:
     assert "2 results are withheld" in one.what
     assert "count as emitted" in one.means
     assert "SUBSTR" in one.do
+
+
+def failed_task(detail: str) -> TaskDefinition:
+    at = Field("at", FieldType.TIMESTAMP_MS)
+    stream = Stream(StreamName("flows"), "flows", Format.JSON, (at,), "at")
+    version = TaskVersion(1, "SELECT count(*) FROM flows", {}, stream, "id", 0, {})
+    return TaskDefinition(TaskName("a"), TaskState.FAILED, (version,), detail)
+
+
+def test_a_failed_task_is_to_be_resumed_once_the_cause_is_mended() -> None:
+    one = incidents.failed(failed_task("the log needs 300 MB"), 7)
+    assert "until it is resumed" in one.means
+    assert "`mars task resume a`" in one.do
+
+
+def test_a_task_of_a_topic_made_anew_is_to_be_registered_again_and_not_resumed() -> None:
+    one = incidents.failed(failed_task(f"topic flows was made again: {REGISTER_AGAIN}"), 7)
+    assert "resume" not in one.means + one.do
+    assert "windows that were open do not come" in one.means
+    assert "`mars task rm a`, then `mars task add --name a`" in one.do

@@ -28,7 +28,7 @@ from mars.adapters.spark.work import (
     answer_of,
     mapped_of,
 )
-from mars.definitions import FileHistory
+from mars.definitions import REGISTER_AGAIN, FileHistory
 from mars.errors import JobCancelled, JobFailed, MarsError, TaskLimit, Unavailable
 from mars.garbage import settle_garbage_collection
 from mars.locations import FileRoots
@@ -198,10 +198,10 @@ class SparkEngine:
             return
         before = self._topic_id(topic)
         if topic_id is not None and before != topic_id:
-            raise JobFailed(_made_anew(topic))
+            raise JobFailed(_made_anew(topic, topic_id))
         yield
         if self._topic_id(topic) != before:
-            raise JobFailed(_made_anew(topic))
+            raise JobFailed(_made_anew(topic, topic_id))
 
     def _topic_id(self, topic: Topic) -> str:
         with self._lock:
@@ -283,5 +283,7 @@ def _cancel(context: SparkContext, group: str) -> None:
         raise translated(error) from error
 
 
-def _made_anew(topic: str) -> str:
-    return f"Topic {topic} was deleted and made anew; register what reads it again."
+def _made_anew(topic: str, topic_id: str | None) -> str:
+    """What to do differs: a query (without a topic's id) has taken nothing yet."""
+    what = "run the query again" if topic_id is None else REGISTER_AGAIN
+    return f"Topic {topic} was deleted and made anew: {what}."

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from mars.codec.decoded import Decoded
 from mars.codec.limits import MESSAGE_BYTES_MAX
 from mars.codec.messages import decode
-from mars.definitions import FileHistory, HistoryFile
+from mars.definitions import REGISTER_AGAIN, FileHistory, HistoryFile
 from mars.errors import JobFailed, Rejected, Unavailable
 from mars.locations import FileRoots, canonical
 from mars.plan import Plan
@@ -108,8 +108,8 @@ def open_file(path: str) -> pa.NativeFile:
 
 def _changed(file: HistoryFile) -> JobFailed:
     return JobFailed(
-        f"{file.path} is not as long as when it was listed; files of a history must not change. "
-        "Register the task again."
+        f"{file.path} is not as long as when it was listed; files of a history must not change: "
+        f"{REGISTER_AGAIN}."
     )
 
 

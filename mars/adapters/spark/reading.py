@@ -26,6 +26,7 @@ from mars.adapters.kafka.errors import (
 )
 from mars.codec.decoded import Decoded
 from mars.codec.messages import decode
+from mars.definitions import REGISTER_AGAIN
 from mars.errors import JobFailed, Unavailable
 from mars.plan import Plan
 from mars.settings import Settings
@@ -239,6 +240,6 @@ def _first_left(consumer: Consumer, topic: str, partition: int, position: int) -
     if position > high:
         raise JobFailed(
             f"Topic {topic} partition {partition} ends at offset {high}, before {position}, which "
-            "it once had: Kafka has lost rows, or the topic was made anew. Register the task again."
+            f"it once had: Kafka has lost rows, or the topic was made anew: {REGISTER_AGAIN}."
         )
     return max(int(low), position)

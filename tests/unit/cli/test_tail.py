@@ -14,6 +14,7 @@ import pytest
 from mars.answers import ResultEvent, Task, WindowSource
 from mars.cli import run
 from mars.client import Client
+from mars.definitions import REGISTER_AGAIN
 from mars.errors import Unavailable
 
 
@@ -149,6 +150,17 @@ def test_task_that_takes_no_rows_is_told_and_waited_for(
     sentence = f"Task by_page {how} and takes no rows until `mars task resume by_page`."
     assert told.err.splitlines()[0] == sentence
     assert '"/a"' in told.out
+
+
+def test_task_that_no_resume_mends_is_to_be_added_again(
+    results: type[Results], capsys: pytest.CaptureFixture[str]
+) -> None:
+    results.changes = {"state": "failed", "detail": f"another topic: {REGISTER_AGAIN}."}
+    results.events = (event(10, "/a"),)
+    assert run(["tail", "by_page", "--windows", "1", "--api", "http://mars"]) == 0
+    told = capsys.readouterr().err.splitlines()[0]
+    assert told.endswith("until it is removed (`mars task rm by_page`) and added again.")
+    assert "resume" not in told
 
 
 @pytest.mark.parametrize(("windows", "wanted"), [(1, "1 window of"), (2, "2 windows of")])

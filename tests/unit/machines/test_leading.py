@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from mars.definitions import TaskDefinition, TaskState, TaskVersion
+from mars.definitions import TaskDefinition, TaskState, TaskVersion, resume_helps
 from mars.machines.leading import Leading
 from mars.machines.leading_tasks import begin_version
 from mars.machines.leading_view import (
@@ -798,6 +798,7 @@ def test_a_task_whose_topic_was_deleted_and_made_again_fails_and_says_what_to_do
     (failed,) = [one for one in Leading().decide(again) if isinstance(one, FailTask)]
     assert failed.task == TASK
     assert "topic flows was deleted and made again" in failed.detail
+    assert not resume_helps(failed.detail)
 
 
 def test_a_paused_task_is_not_failed_because_of_its_topic() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from mars.definitions import TaskState
+from mars.definitions import TaskState, resume_helps
 from mars.machines.mapping_events import CATCH_UP, LIVE, Sourced
 from mars.plan import WindowShape
 from mars.ports import OffsetGone, TaskStart
@@ -143,4 +143,5 @@ def test_a_partition_that_ends_below_what_was_read_of_it_fails_the_tasks_that_re
     here.feed(Sourced(LIVE, OffsetGone(TOPIC, 0, 80, 0)))
 
     assert "partition 0 has no offset 80 any more" in here.failed[A]
+    assert not resume_helps(here.failed[A])
     assert here.offsets("a") == {Lane("0"): 80}
