@@ -222,11 +222,15 @@ class OutputView(Answer):
     columns: list[NamedType]
 
 
+WARNINGS = "what to know before its results are read; nothing is refused because of it"
+
+
 class Validation(Answer):
     """A query that can be registered."""
 
     plan: PlanView
     output: OutputView
+    warnings: list[str] = Field(description=WARNINGS)
 
 
 class Ledger(Answer):
@@ -325,6 +329,7 @@ class TaskView(TaskSummary):
     ledger: Ledger | None
     log_bytes: int | None
     missing: list[str]
+    warnings: list[str] = Field(description=WARNINGS)
 
 
 class FigurePoint(Answer):

@@ -101,6 +101,7 @@ class Validation(_Answer, frozen=True):
 
     plan: Plan
     output: Output
+    warnings: list[str] = []
 
 
 class PreviewCounts(_Answer, frozen=True):
@@ -255,6 +256,7 @@ class Task(TaskSummary, frozen=True):
     log_bytes: int | None
     missing: list[str]
     backfill: Backfill | None = None
+    warnings: list[str] = []
 
 
 class FigurePoint(_Answer, frozen=True):

@@ -25,6 +25,7 @@ from api.schemas import (
 from api.services.all import Services
 from api.services.views import task_view, validation
 from mars.definitions import TaskDefinition
+from mars.types import TaskName
 
 CHANGED = HTTPStatus.PRECONDITION_FAILED
 BUSY = HTTPStatus.TOO_MANY_REQUESTS
@@ -53,9 +54,13 @@ def router(services: Services) -> APIRouter:
         body: Annotated[ValidateRequest, Depends(body_of(ValidateRequest, VALIDATE_BYTES_MAX))],
     ) -> Validation:
         """Check a query: its plan and what its rows would look like. Touches nothing."""
-        return await services.turns.checks.take(
-            lambda: validation(services.tasks.validate(body)), price_of(body.sql)
-        )
+
+        def check() -> Validation:
+            plan = services.tasks.validate(body)
+            name = None if body.name is None else TaskName(body.name)
+            return validation(plan, services.shared_topics.warnings(name, plan))
+
+        return await services.turns.checks.take(check, price_of(body.sql))
 
     @routes.post(
         "",
@@ -144,7 +149,8 @@ def _shown(services: Services, name: str) -> Rendered:
 def _view(services: Services, task: TaskDefinition) -> TaskView:
     plan = services.compiler.plans(task).get(task.current.version)
     figures, missing = services.sampler.one(task)
-    return task_view(task, plan, figures, services.tasks.closed(task), missing)
+    warnings = [] if plan is None else services.shared_topics.warnings(task.name, plan)
+    return task_view(task, plan, figures, services.tasks.closed(task), missing, warnings)
 
 
 def _version_of(task: TaskDefinition) -> dict[str, str]:

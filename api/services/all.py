@@ -23,6 +23,7 @@ from api.services.pulse import Pulse
 from api.services.queries import QueryService
 from api.services.results import ResultService
 from api.services.sampling import Sampler
+from api.services.shared_topics import SharedTopics
 from api.services.streams import StreamService
 from api.services.tasks import TaskService
 from api.services.verifying import VerifyService
@@ -42,6 +43,7 @@ class Services:
     compiler: Compiler
     streams: StreamService
     tasks: TaskService
+    shared_topics: SharedTopics
     progress: ProgressTail
     queries: QueryService
     previews: PreviewService
@@ -92,6 +94,7 @@ def build(
         compiler=compiler,
         streams=StreamService(ports, compiler, cluster.namespace),
         tasks=tasks,
+        shared_topics=SharedTopics(ports.registry, compiler),
         progress=progress,
         queries=QueryService(ports, compiler, buckets, cluster),
         previews=PreviewService(ports, compiler, buckets, cluster),

@@ -66,6 +66,7 @@ def task_view(
     figures: TaskFigures,
     closed: Collection[int],
     missing: Sequence[str],
+    warnings: Sequence[str],
 ) -> TaskView:
     """A task with everything that is known of it now; `closed` are versions without windows."""
     return TaskView(
@@ -80,6 +81,7 @@ def task_view(
         ledger=None if figures.ledger is None else ledger_view(figures.ledger),
         log_bytes=figures.log_bytes,
         missing=list(missing),
+        warnings=list(warnings),
     )
 
 
@@ -148,6 +150,6 @@ def ledger_view(ledger: ports.Ledger) -> Ledger:
     return Ledger(**asdict(ledger), open=ledger.open)
 
 
-def validation(plan: Plan) -> Validation:
+def validation(plan: Plan, warnings: Sequence[str]) -> Validation:
     """A query that can be registered."""
-    return Validation(plan=plan_view(plan), output=output_view(plan))
+    return Validation(plan=plan_view(plan), output=output_view(plan), warnings=list(warnings))

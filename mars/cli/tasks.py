@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
@@ -224,6 +224,7 @@ def show(name: str, api: str | None, as_json: bool) -> None:
         return
     output().print(found.sql)
     output().print(table(("", ""), _facts(found)))
+    _warn(found.warnings)
 
 
 def _facts(found: Task) -> list[tuple[str, str]]:
@@ -308,6 +309,7 @@ def validate(
         return
     rows = [(each.name, each.type) for each in found.output.columns]
     output().print(table(("column", "type"), rows))
+    _warn(found.warnings)
 
 
 @task.command()
@@ -364,6 +366,12 @@ def _tell(found: Task, as_json: bool, text: str) -> None:
         print_json(found)
     else:
         messages().print(text)
+    _warn(found.warnings)
+
+
+def _warn(warnings: Sequence[str]) -> None:
+    for one in warnings:
+        messages().print(f"Warning: {one}.")
 
 
 def _definition(file: Path | None, sql: str | None) -> dict[str, object]:

@@ -83,6 +83,45 @@ def test_a_stream_is_found_whatever_the_case_of_its_name_if_there_is_one_only(wo
     assert exact.json()["stream"] == "Flows"
 
 
+def test_two_tasks_that_write_the_same_keys_into_one_topic_are_told_so(world: World) -> None:
+    shared = {"output_topic": "alerts"}
+    assert world.register("first", options=shared).json()["warnings"] == []
+    second = world.register("second", options=shared, sql=BY_SIP.replace("sip", "type"))
+    (warning,) = second.json()["warnings"]
+    assert warning.startswith("task first writes into the output topic alerts under keys like")
+    assert "[window_start, type]" in warning
+    (told,) = world.http.get("/v1/tasks/first").json()["warnings"]
+    assert "task second" in told
+    body = {"name": "third", "sql": BY_SIP, "options": shared}
+    (both,) = world.http.post("/v1/tasks/validate", json=body).json()["warnings"]
+    assert both.startswith("tasks first, second write")
+
+
+@pytest.mark.parametrize(
+    ("sql", "options"),
+    [
+        (BY_SIP, {"output_topic": "other"}),
+        (BY_SIP, {}),
+        (BY_SIP.replace("GROUP BY sip", "GROUP BY sip, type"), {"output_topic": "alerts"}),
+        (BY_SIP.replace("sip", "bytes"), {"output_topic": "alerts"}),
+        (COUNT, {"output_topic": "alerts"}),
+    ],
+)
+def test_a_task_with_keys_or_a_topic_of_its_own_is_not_warned(
+    world: World, sql: str, options: dict[str, str]
+) -> None:
+    assert world.register("first", options={"output_topic": "alerts"}).status_code == 201
+    assert world.register("second", sql=sql, options=options).json()["warnings"] == []
+
+
+def test_a_task_is_not_warned_of_itself_nor_of_one_that_is_deleted(world: World) -> None:
+    shared = {"output_topic": "alerts"}
+    assert world.register("first", options=shared).status_code == 201
+    assert world.http.delete("/v1/tasks/first").status_code == 204
+    assert world.register("second", options=shared).json()["warnings"] == []
+    assert world.http.get("/v1/tasks/second").json()["warnings"] == []
+
+
 @pytest.mark.parametrize(
     "start", ["newest", 5, None, {}, {"timestamp": "1"}, {"timestamp": -1}, {"timestamp": 2**60}]
 )

@@ -157,6 +157,21 @@ def test_option_that_is_named_without_a_value_returns_to_its_default(
     assert world.definition().current.options == {"delay": "1s"}
 
 
+@pytest.mark.parametrize("command", ["add --name second", "validate"])
+def test_a_task_that_writes_the_keys_of_another_one_is_warned(
+    world: World, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    query = ["--sql", BY_SIP, "--option", "output_topic=alerts", *API]
+    assert run(["task", "add", "--name", "first", *query]) == 0
+    assert "Warning" not in capsys.readouterr().err
+    assert run(["task", *command.split(), *query]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "Warning: task first writes into the output topic alerts" in said
+    assert run(["task", "show", "first", *API]) == 0
+    shown = " ".join(capsys.readouterr().err.split())
+    assert ("Warning: task second" in shown) is command.startswith("add")
+
+
 @pytest.mark.parametrize("state", [TaskState.PAUSED, TaskState.FAILED])
 @pytest.mark.parametrize("command", ["change", "add"])
 def test_change_of_a_task_that_takes_no_rows_says_that_it_stays_so(
