@@ -60,6 +60,8 @@ def stream_view(stream: Stream) -> StreamView:
         fields={field.name: field.type.value for field in stream.fields},
         event_time=stream.event_time,
         csv_header=stream.csv_header,
+        csv_delimiter=stream.csv_delimiter,
+        csv_quote=stream.csv_quote,
     )
 
 

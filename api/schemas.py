@@ -52,6 +52,8 @@ class StreamRequest(Request):
     fields: dict[str, str] = Field(description="name -> type, in the order of a CSV row")
     event_time: str = Field(description="the field with the time of the event")
     csv_header: bool = False
+    csv_delimiter: str = Field(default=",", description="between cells: one ASCII character")
+    csv_quote: str = Field(default='"', description="around cells: one ASCII character")
     name: str | None = Field(default=None, description="if given, the name in the path")
 
 
@@ -159,6 +161,8 @@ class StreamView(Answer):
     fields: dict[str, str]
     event_time: str
     csv_header: bool
+    csv_delimiter: str
+    csv_quote: str
 
 
 class StreamList(Answer):

@@ -33,6 +33,8 @@ class Stream(_Answer, frozen=True):
     fields: dict[str, str]
     event_time: str
     csv_header: bool
+    csv_delimiter: str = ","
+    csv_quote: str = '"'
 
 
 class Streams(_Answer, frozen=True):

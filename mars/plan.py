@@ -71,7 +71,10 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A Kafka topic with declared fields; `event_time` names one of them, a timestamp."""
+    """A Kafka topic with declared fields; `event_time` names one of them, a timestamp.
+
+    Cells of CSV lie between `csv_delimiter`, and in `csv_quote` where they hold one of both.
+    """
 
     name: StreamName
     topic: str
@@ -79,6 +82,8 @@ class Stream:
     fields: tuple[Field, ...]
     event_time: str
     csv_header: bool = False
+    csv_delimiter: str = ","
+    csv_quote: str = '"'
 
     def field(self, name: str) -> Field | None:
         """The declared field of that name."""

@@ -70,6 +70,8 @@ class Trial:
         self.stamp_ms: int | None = None
         """The newest Kafka timestamp."""
         self.lane_rows: Counter[Lane] = Counter()
+        self.longer_rows = 0
+        """Rows of which some cells were passed over."""
         self._oldest_ms: int | None = None
         self._buckets = buckets
         self._frames: list[pl.DataFrame] = []
@@ -78,6 +80,7 @@ class Trial:
     def add(self, records: Records) -> None:
         """Take the next records of a lane."""
         decoded = decode(self.plan.stream, self.plan.fields, records)
+        self.longer_rows += decoded.longer
         mapped = map_batch(self.plan, self._buckets, decoded)
         self._take_usable(records.lane, usable_rows(self.plan, decoded))
         self._take(records.lane, mapped)

@@ -39,7 +39,8 @@ def notes(trial: Trial, windows: list[TriedWindow], around: Circumstances) -> li
     found = [*_about_source(around)]
     if trial.counts.read:
         found += _about_silent(around, trial.plan.options)
-        found += [*_about_rejected(trial), *_about_times(trial), *_about_fields(trial)]
+        found += [*_about_rejected(trial), *_about_cells(trial)]
+        found += [*_about_times(trial), *_about_fields(trial)]
         found += _about_filters(trial, windows)
     return found
 
@@ -104,6 +105,16 @@ def _about_rejected(trial: Trial) -> Iterator[str]:
         sample = next((row.detail for row in trial.rejected if row.reason is reason), "")
         example = f", such as: {sample}" if sample else ""
         yield f"{rows:,} of {counts.read:,} rows {words.get(reason, reason.value)}{example}."
+
+
+def _about_cells(trial: Trial) -> Iterator[str]:
+    """Columns that nobody has declared, or a delimiter within the cells."""
+    if trial.longer_rows:
+        columns = "the header names" if trial.plan.stream.csv_header else "the stream has fields"
+        yield (
+            f"{trial.longer_rows:,} of {trial.counts.read:,} rows have more cells than {columns}: "
+            "those behind are passed over."
+        )
 
 
 def _about_times(trial: Trial) -> Iterator[str]:

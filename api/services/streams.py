@@ -124,8 +124,7 @@ class StreamService:
         self._check_topic(request.topic)
         fields = _fields(request)
         kind = _format(request.format)
-        if request.csv_header and kind is not Format.CSV:
-            raise Rejected(f"csv_header is for the format csv only, not for {kind.value}")
+        _check_csv(kind, request)
         _check_names(kind, fields)
         _check_event_time(request)
         stream = Stream(
@@ -135,6 +134,8 @@ class StreamService:
             fields=fields,
             event_time=request.event_time,
             csv_header=request.csv_header,
+            csv_delimiter=request.csv_delimiter,
+            csv_quote=request.csv_quote,
         )
         if len(encode_stream(stream)) > STREAM_BYTES_MAX:
             raise Rejected(f"the declaration has more than {STREAM_BYTES_MAX} bytes")
@@ -183,6 +184,23 @@ def _check_names(kind: Format, fields: Sequence[Field]) -> None:
         )
 
 
+def _check_csv(kind: Format, request: StreamRequest) -> None:
+    marks = {"csv_delimiter": request.csv_delimiter, "csv_quote": request.csv_quote}
+    own = {name for name, mark in marks.items() if mark != StreamRequest.model_fields[name].default}
+    if request.csv_header:
+        own.add("csv_header")
+    if own and kind is not Format.CSV:
+        raise Rejected(f"{min(own)} is for the format csv only, not for {kind.value}")
+    for name, mark in marks.items():
+        if len(mark) != 1 or not mark.isascii() or mark.isalnum() or mark in "\r\n\0":
+            raise Rejected(
+                f"{name} {mark[:80]!a} must be one ASCII character which is no letter, no digit, "
+                "no line break and not NUL"
+            )
+    if request.csv_delimiter == request.csv_quote:
+        raise Rejected(f"csv_delimiter and csv_quote are both {request.csv_quote!a}: change one")
+
+
 def _type(name: str, kind: str) -> FieldType:
     try:
         return FieldType(kind)
@@ -220,7 +238,7 @@ def _changed(old: Plan, new: Plan) -> str | None:
     before, after = old.stream, new.stream
     if before.topic != after.topic:
         return f"it reads topic {before.topic}, not {after.topic}"
-    if (before.format, before.csv_header) != (after.format, after.csv_header):
+    if _writing(before) != _writing(after):
         return f"it reads {before.format.value} as declared before"
     if before.event_time != after.event_time:
         return f"its event time is {before.event_time}, not {after.event_time}"
@@ -230,6 +248,11 @@ def _changed(old: Plan, new: Plan) -> str | None:
     if before.format is Format.CSV and _places(old) != _places(new):
         return "it reads columns by their place, which would change"
     return None
+
+
+def _writing(stream: Stream) -> tuple[Format, bool, str, str]:
+    """How messages are written."""
+    return stream.format, stream.csv_header, stream.csv_delimiter, stream.csv_quote
 
 
 def _places(plan: Plan) -> list[int]:

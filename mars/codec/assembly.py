@@ -21,11 +21,13 @@ from mars.types import Reason, Records
 class Faults:
     """What was wrong, by the number of the row: with the whole row, or with one of its fields.
 
-    `invalid` is keyed by the place of the field among the decoded ones.
+    `invalid` is keyed by the place of the field among the decoded ones. `longer` counts the rows
+    with more cells than there are columns, which are no fault.
     """
 
     unreadable: dict[int, tuple[Reason, str]] = field(default_factory=dict)
     invalid: dict[int, list[int]] = field(default_factory=dict)
+    longer: int = 0
 
     def mark(self, at: int, invalid: pl.Series, first: int = 0) -> None:
         """Note that a field is invalid in the rows for which `invalid` is true."""
@@ -59,7 +61,8 @@ def assemble(
         frame, messages = frame.filter(readable), messages.filter(readable)
         invalid = invalid.filter(readable) if marks else invalid
     unreadable = _unreadable(lines, faults, header_lines(stream))
-    return Decoded(stream, fields, records, frame, invalid, unreadable, messages)
+    longer = faults.longer
+    return Decoded(stream, fields, records, frame, invalid, unreadable, messages, longer)
 
 
 def _marks(name: str, height: int, rows: list[int]) -> pl.Series:

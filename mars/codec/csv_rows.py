@@ -1,6 +1,7 @@
 """Lines of comma-separated cells (RFC 4180) to columns.
 
 A line with more cells than there are columns is read as far as these go, one with fewer is no row.
+A stream may declare another delimiter, and another quote, one ASCII character each.
 Each line is a row by itself: a cell cannot hold a line break, so that a stray quote spoils no
 other line. An empty cell is NULL, for a text the empty text. Numbers are written as in JSON or
 with a leading `+`, booleans `true` or `false`. A line with a NUL byte is unreadable.
@@ -11,6 +12,7 @@ from __future__ import annotations
 import csv
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 import polars as pl
@@ -25,18 +27,38 @@ from mars.codec.texts import MARK, without_mark
 from mars.plan import Field, FieldType, Stream
 from mars.types import Reason, Records
 
-_COMMA_OR_QUOTED = re.compile(rb'"(?:[^"]|"")*+"|,')
-_CELL = rb'(?:"(?:[^"]|"")*+"|[^",]*+)'
-_LINE = re.compile(_CELL + rb"(?:," + _CELL + rb")*+")
+DIALECTS_REMEMBERED = 64
 
-_CAREFUL = (b'"', b"\r", b"\0", b"\n\n")
-"""Where none of these is in a text, its lines need not be looked at one by one."""
+
+@dataclass(frozen=True, slots=True)
+class _Dialect:
+    """How cells are told apart. Where none of `careful` is in a text, its lines need not be looked
+    at one by one.
+    """
+
+    delimiter: bytes
+    quote: bytes
+    line: re.Pattern[bytes]
+    delimiter_or_quoted: re.Pattern[bytes]
+    careful: tuple[bytes, ...]
+
+
+@lru_cache(maxsize=DIALECTS_REMEMBERED)
+def _dialect(delimiter: str, quote: str) -> _Dialect:
+    between, mark = delimiter.encode(), quote.encode()
+    d, q = re.escape(between), re.escape(mark)
+    quoted = q + rb"(?:[^" + q + rb"]|" + q + q + rb")*+" + q
+    cell = rb"(?:" + quoted + rb"|[^" + q + d + rb"]*+)"
+    line = re.compile(cell + rb"(?:" + d + cell + rb")*+")
+    careful = (mark, b"\r", b"\0", b"\n\n")
+    return _Dialect(between, mark, line, re.compile(quoted + rb"|" + d), careful)
 
 
 @dataclass(slots=True)
 class _Block:
     """Messages with the same columns; `numbers` are those of their rows in the batch."""
 
+    dialect: _Dialect
     columns: tuple[str, ...]
     bodies: list[bytes] = field(default_factory=list)
     numbers: list[range] = field(default_factory=list)
@@ -65,6 +87,7 @@ def _blocks(
 ) -> tuple[list[_Block], int]:
     """Messages sorted by their columns, and the number of rows of all."""
     declared = tuple(one.name for one in stream.fields)
+    dialect = _dialect(stream.csv_delimiter, stream.csv_quote)
     blocks: dict[tuple[str, ...], _Block] = {}
     total = 0
     for at, value in enumerate(records.values):
@@ -72,7 +95,7 @@ def _blocks(
         columns, body = declared, without_mark(value or b"").rstrip(b"\r\n")
         if problem is None and stream.csv_header:
             header, line_break, body = body.partition(b"\n")
-            columns, problem = _columns(header)
+            columns, problem = _columns(header, dialect)
             if problem is None and not line_break:
                 lines[at] = 0
                 continue
@@ -81,19 +104,25 @@ def _blocks(
             total += 1
             continue
         lines[at] = body.count(b"\n") + 1
-        block = blocks.setdefault(columns, _Block(columns))
+        block = blocks.setdefault(columns, _Block(dialect, columns))
         block.bodies.append(body)
         block.numbers.append(range(total, total := total + int(lines[at])))
     return list(blocks.values()), total
 
 
-def _columns(header: bytes) -> tuple[tuple[str, ...], tuple[Reason, str] | None]:
+def _columns(header: bytes, dialect: _Dialect) -> tuple[tuple[str, ...], tuple[Reason, str] | None]:
     """The columns that a header names, or why it is none."""
     line = header.removesuffix(b"\r")
-    if _problem(line, cells=2) is not None:
+    if _problem(line, dialect, cells=2) is not None:
         return (), (Reason.UNREADABLE, "the header is no line of cells")
     try:
-        columns = tuple(next(csv.reader([line.decode()], strict=True)))
+        cells = csv.reader(
+            [line.decode()],
+            delimiter=dialect.delimiter.decode(),
+            quotechar=dialect.quote.decode(),
+            strict=True,
+        )
+        columns = tuple(next(cells))
     except (UnicodeDecodeError, csv.Error) as error:
         return (), (Reason.UNREADABLE, f"the header cannot be read: {error}")
     if len(set(columns)) < len(columns):
@@ -105,14 +134,15 @@ def _parse(block: _Block, fields: tuple[Field, ...], faults: Faults) -> _Cells:
     """The cells of a block's rows; rows that are no rows become faults."""
     text = b"\n".join(block.bodies)
     numbers = np.concatenate([np.arange(part.start, part.stop) for part in block.numbers])
-    if text.startswith(b"\n") or any(mark in text for mark in _CAREFUL):
-        text, numbers = _without_broken_lines(text, numbers, len(block.columns), faults)
+    dialect, columns = block.dialect, len(block.columns)
+    if text.startswith(b"\n") or any(mark in text for mark in dialect.careful):
+        text, numbers = _without_broken_lines(text, numbers, dialect, columns, faults)
     wanted = [one.name if one.name in block.columns else None for one in fields]
     try:
-        table = _read(text, block.columns, wanted)
+        table = _read(text, dialect, block.columns, wanted)
     except pa.ArrowInvalid:  # some line has another number of cells than there are columns
-        text, numbers = _cut_to_fit(text, numbers, len(block.columns), faults)
-        table = _read(text, block.columns, wanted)
+        text, numbers = _cut_to_fit(text, numbers, dialect, columns, faults)
+        table = _read(text, dialect, block.columns, wanted)
     return _Cells(
         numbers,
         tuple(None if name is None else _cells(table, block.columns, name) for name in wanted),
@@ -120,12 +150,16 @@ def _parse(block: _Block, fields: tuple[Field, ...], faults: Faults) -> _Cells:
 
 
 def _without_broken_lines(
-    text: bytes, numbers: np.typing.NDArray[np.int64], columns: int, faults: Faults
+    text: bytes,
+    numbers: np.typing.NDArray[np.int64],
+    dialect: _Dialect,
+    columns: int,
+    faults: Faults,
 ) -> tuple[bytes, np.typing.NDArray[np.int64]]:
     rows = [row.removesuffix(b"\r") for row in text.split(b"\n")]
     kept = []
     for at, row in enumerate(rows):
-        problem = _problem(row, columns)
+        problem = _problem(row, dialect, columns)
         if problem is None:
             kept.append(at)
         else:
@@ -133,7 +167,7 @@ def _without_broken_lines(
     return b"\n".join([rows[at] for at in kept]), numbers[kept]
 
 
-def _problem(row: bytes, cells: int) -> str | None:
+def _problem(row: bytes, dialect: _Dialect, cells: int) -> str | None:
     """Why a line is no line of cells, or None."""
     if not row and cells > 1:
         return "empty"
@@ -141,36 +175,45 @@ def _problem(row: bytes, cells: int) -> str | None:
         return "a NUL byte"
     if b"\r" in row:
         return "a carriage return within a line"
-    if b'"' in row and _LINE.fullmatch(row) is None:
+    if dialect.quote in row and dialect.line.fullmatch(row) is None:
         return "a quote that is not closed, or not at the begin of a cell"
     return None
 
 
 def _cut_to_fit(
-    text: bytes, numbers: np.typing.NDArray[np.int64], columns: int, faults: Faults
+    text: bytes,
+    numbers: np.typing.NDArray[np.int64],
+    dialect: _Dialect,
+    columns: int,
+    faults: Faults,
 ) -> tuple[bytes, np.typing.NDArray[np.int64]]:
     """The lines that have a cell for each column, without further cells."""
     rows, kept = text.split(b"\n"), []
     for at, row in enumerate(rows):
-        cells, rows[at] = _first_cells(row, columns)
+        cells, rows[at] = _first_cells(row, dialect, columns)
         if cells >= columns:
             kept.append(at)
+            faults.longer += cells > columns
         else:
             problem = f"{cells} cells instead of {columns}"
             faults.unreadable[int(numbers[at])] = (Reason.UNREADABLE, problem)
     return b"\n".join([rows[at] for at in kept]), numbers[kept]
 
 
-def _first_cells(row: bytes, columns: int) -> tuple[int, bytes]:
+def _first_cells(row: bytes, dialect: _Dialect, columns: int) -> tuple[int, bytes]:
     """How many cells a line has, and the line as far as the cells of the columns go."""
-    if b'"' not in row:
-        cells = row.split(b",")
-        return len(cells), b",".join(cells[:columns])
-    commas = [found.start() for found in _COMMA_OR_QUOTED.finditer(row) if found[0] == b","]
-    return len(commas) + 1, row if len(commas) < columns else row[: commas[columns - 1]]
+    delimiter = dialect.delimiter
+    if dialect.quote not in row:
+        cells = row.split(delimiter)
+        return len(cells), delimiter.join(cells[:columns])
+    found = dialect.delimiter_or_quoted.finditer(row)
+    ends = [each.start() for each in found if each[0] == delimiter]
+    return len(ends) + 1, row if len(ends) < columns else row[: ends[columns - 1]]
 
 
-def _read(text: bytes, columns: tuple[str, ...], wanted: list[str | None]) -> pa.Table:
+def _read(
+    text: bytes, dialect: _Dialect, columns: tuple[str, ...], wanted: list[str | None]
+) -> pa.Table:
     """The wanted columns as bytes. Raises ArrowInvalid unless each line has a cell per column."""
     names = [_place(columns, name) for name in wanted if name is not None] or ["0"]
     # The reader passes over a byte order mark where it begins, which here is within a message.
@@ -182,7 +225,11 @@ def _read(text: bytes, columns: tuple[str, ...], wanted: list[str | None]) -> pa
             block_size=len(mark) + len(text) + 2,
             column_names=[str(at) for at in range(len(columns))],
         ),
-        arrow_csv.ParseOptions(ignore_empty_lines=False),
+        arrow_csv.ParseOptions(
+            delimiter=dialect.delimiter.decode(),
+            quote_char=dialect.quote.decode(),
+            ignore_empty_lines=False,
+        ),
         arrow_csv.ConvertOptions(
             include_columns=names,
             column_types=dict.fromkeys(names, pa.binary()),

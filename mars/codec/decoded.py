@@ -46,7 +46,7 @@ class Decoded:
     depends on its own fields only. `unreadable` are the rows that are in no column.
 
     `messages` (UInt32) says which message of `records` each row comes from; None: row i is
-    message i.
+    message i. `longer` rows of the batch had cells that no field takes; they were passed over.
     """
 
     stream: Stream
@@ -56,6 +56,7 @@ class Decoded:
     invalid: pl.DataFrame
     unreadable: tuple[Unreadable, ...] = ()
     messages: pl.Series | None = None
+    longer: int = 0
 
     @property
     def rows(self) -> int:

@@ -53,6 +53,13 @@ def as_csv(rows: Sequence[Row]) -> Iterator[bytes]:
         yield "\n".join(_line([row[name] for name in FIELDS]) for row in part).encode()
 
 
+def as_csv_with_marks(rows: Sequence[Row]) -> Iterator[bytes]:
+    """Other marks than usual, and a cell that is not declared."""
+    for part in _parts(rows):
+        lines = ([*(row[name] for name in FIELDS), "a 'note'; quoted"] for row in part)
+        yield "\n".join(_line(line, ";", "'") for line in lines).encode()
+
+
 def as_csv_with_header(rows: Sequence[Row]) -> Iterator[bytes]:
     """The columns in another order than declared, with one that is not declared."""
     names = ["note", *reversed(FIELDS)]
@@ -79,21 +86,24 @@ def _parts(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
     return (rows[first : first + MESSAGE_ROWS] for first in range(0, len(rows), MESSAGE_ROWS))
 
 
-def _line(cells: Sequence[Any]) -> str:
-    return ",".join(_cell(cell) for cell in cells)
+def _line(cells: Sequence[Any], delimiter: str = ",", quote: str = '"') -> str:
+    return delimiter.join(_cell(cell, delimiter, quote) for cell in cells)
 
 
-def _cell(cell: Any) -> str:
+def _cell(cell: Any, delimiter: str, quote: str) -> str:
     if cell is None:
         return ""
     text = str(cell)
-    return '"' + text.replace('"', '""') + '"' if set(text) & set('",') else text
+    return (
+        quote + text.replace(quote, quote * 2) + quote if set(text) & {delimiter, quote} else text
+    )
 
 
 FORMATS = {
     "json": ({"format": "json"}, as_json),
     "ndjson": ({"format": "ndjson"}, as_ndjson),
     "csv": ({"format": "csv"}, as_csv),
+    "csv_marks": ({"format": "csv", "csv_delimiter": ";", "csv_quote": "'"}, as_csv_with_marks),
     "csv_header": ({"format": "csv", "csv_header": True}, as_csv_with_header),
     "arrow": ({"format": "arrow"}, as_arrow),
 }

@@ -40,6 +40,7 @@ SCAN_BYTES = 64 * 1024
 """Read at once when the end of a line is looked for."""
 
 BLANK = b" \t\r\n"
+"""A line of nothing else is no row; where cells lie between such characters, they hold cells."""
 
 BOM = b"\xef\xbb\xbf"
 """Some programs begin a text file with it."""
@@ -219,13 +220,14 @@ def _text(plan: Plan, handle: pa.NativeFile, file: HistoryFile, part: Range) -> 
     if file.first + handle.size() != file.next:
         raise _changed(file)
     header = _first_line(handle) if plan.stream.csv_header else None
+    blank = BLANK.replace(plan.stream.csv_delimiter.encode(), b"")
     batch: list[tuple[int, bytes]] = []
     size, first = 0, part.first
     for at, block in line_blocks(handle, part.first - file.first, part.next - file.first):
         if size + len(block) > BATCH_BYTES and batch:
             yield _decoded(plan, header, batch, Range(part.lane, first, file.first + at))
             batch, size, first = [], 0, file.first + at
-        lines = _without_blank_lines(block)
+        lines = _without_blank_lines(block, blank)
         if header is not None and at == 0:
             lines = lines.partition(b"\n")[2]
         if lines:
@@ -248,12 +250,12 @@ def _first_line(handle: pa.NativeFile) -> bytes:
     return _read(handle, 0, end).removeprefix(BOM).rstrip(b"\r\n")
 
 
-def _without_blank_lines(block: bytes) -> bytes:
+def _without_blank_lines(block: bytes, blank: bytes) -> bytes:
     """The block's lines that hold anything, without the last line break."""
     text = block.removeprefix(BOM).rstrip(b"\r\n")
     if not (text[:1] in (b"\n", b"\r", b" ", b"\t") or _may_hold_blank_lines(text)):
         return text
-    return b"\n".join([line for line in text.split(b"\n") if line.strip(BLANK)])
+    return b"\n".join([line for line in text.split(b"\n") if line.strip(blank)])
 
 
 def _may_hold_blank_lines(text: bytes) -> bool:

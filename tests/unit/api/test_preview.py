@@ -89,6 +89,17 @@ def test_a_stream_may_be_named_in_another_case(world: World) -> None:
     assert found["counts"]["counted"] == 1
 
 
+def test_cells_of_csv_that_are_passed_over_are_told(world: World) -> None:
+    assert world.declare(format="csv", csv_delimiter=";").status_code == 200
+    at = NOW_MS - 1_000
+    lines = [f"{at};a;t;1;1;true", f"{at};a;t;1;1;true;x", f"{at};b;t"]
+    send(world, [line.encode() for line in lines])
+    found = ask(world)
+    assert (found["counts"]["counted"], found["counts"]["bad"]) == (2, 1)
+    told = "1 of 3 rows have more cells than the stream has fields: those behind are passed over."
+    assert told in found["notes"]
+
+
 def test_preview_of_rows_in_the_request_reads_no_topic(world: World) -> None:
     assert world.declare(format="csv").status_code == 200
     found = ask(world, rows=[flow(-1_000), flow(-500), {"sip": "a"}, "no object"])

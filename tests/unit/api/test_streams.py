@@ -15,7 +15,8 @@ def test_first_declaration_answers_201_and_the_same_again_200(world: World) -> N
     assert (first.status_code, first.headers["location"]) == (201, "/v1/streams/other")
     again = world.declare("other")
     assert again.status_code == 200
-    assert first.json() == again.json() == {**FLOWS, "name": "other", "csv_header": False}
+    plain = {"csv_header": False, "csv_delimiter": ",", "csv_quote": '"'}
+    assert first.json() == again.json() == {**FLOWS, "name": "other", **plain}
 
 
 def test_what_is_shown_can_be_declared_again(world: World) -> None:
@@ -61,7 +62,20 @@ def test_name_outside_the_rule_is_refused(world: World, name: str) -> None:
         ({"event_time": "bytes"}, "timestamp_ms"),
         ({"fields": {'size "GB"': "int64", "timestamp": "timestamp_ms"}}, "quotation mark"),
         ({"fields": {"disk\\C:": "int64", "timestamp": "timestamp_ms"}}, "backslash"),
-        ({"csv_header": True}, "csv only"),
+        ({"csv_header": True}, "csv_header is for the format csv only"),
+        ({"csv_delimiter": ";"}, "csv_delimiter is for the format csv only"),
+        ({"csv_quote": "'"}, "csv_quote is for the format csv only"),
+        *(
+            (
+                {"format": "csv", "csv_delimiter": mark},
+                "csv_delimiter " + repr(mark) + " must be one",
+            )
+            for mark in ("", ";;", "a", "7", "\n", "\r", "\0")
+        ),
+        ({"format": "csv", "csv_delimiter": "§"}, "must be one ASCII character"),
+        ({"format": "csv", "csv_quote": "''"}, "csv_quote \"''\" must be one ASCII character"),
+        ({"format": "csv", "csv_quote": ","}, "are both ','"),
+        ({"format": "csv", "csv_delimiter": 1}, "csv_delimiter"),
         ({"topic": ""}, "not a legal topic"),
         ({"topic": "a/b"}, "not a legal topic"),
         ({"topic": "x" * 250}, "not a legal topic"),
@@ -113,6 +127,18 @@ def test_one_stream_too_many_is_refused_and_those_that_are_there_may_change(
 
 def test_header_is_for_csv(world: World) -> None:
     assert world.declare("other", format="csv", csv_header=True).json()["csv_header"] is True
+
+
+def test_marks_of_csv_are_kept_and_hold_while_a_task_reads_by_them(world: World) -> None:
+    marks = {"format": "csv", "csv_delimiter": "\t", "csv_quote": "'"}
+    shown = world.declare("rows", **marks).json()
+    assert {name: shown[name] for name in marks} == marks
+    assert world.http.put("/v1/streams/rows", json=shown).status_code == 200
+    sql = "SELECT sip, count(*) FROM rows GROUP BY sip WINDOWING 60 s"
+    assert world.register(sql=sql).status_code == 201
+    for other in ({"csv_delimiter": ";"}, {"csv_quote": '"'}):
+        changed = problem(world.declare("rows", **{**marks, **other}), 409)
+        assert "as declared before" in changed["detail"]
 
 
 # ----------------------------------------------------------------------- with tasks on it

@@ -172,6 +172,61 @@ def test_cells_beyond_the_columns_are_passed_over() -> None:
     assert [bad.detail for bad in decoded.unreadable] == ["4 cells instead of 5"]
 
 
+def test_rows_with_cells_beyond_the_columns_are_counted() -> None:
+    lines = [b"1,a,,,", b"2,b,5,,,x", b'3,"c,d",,,true,"e,f",g', b"4,,,"]
+    assert decode(CSV, FIELDS, records([b"\n".join(lines)])).longer == 2
+    assert decode(CSV, FIELDS, records([b"1,a,,,"])).longer == 0
+
+
+OTHER_MARKS = [
+    (";", "'"),
+    ("\t", '"'),
+    ("|", "`"),
+    (" ", '"'),
+    ("^", "]"),
+    ("-", "\\"),
+    ("\x01", "~"),
+]
+
+
+@pytest.mark.parametrize(("delimiter", "quote"), OTHER_MARKS)
+@pytest.mark.parametrize("header", [False, True])
+def test_cells_may_lie_between_other_marks(delimiter: str, quote: str, header: bool) -> None:
+    """What is written with other marks reads as the same with a comma and a quotation mark."""
+    lines = [
+        b"1,a,2,3.5,true",
+        b'2,"a,""b""",4,,',
+        b"3,b",
+        b'"4",c,"5",,,more,"x,y"',
+        b'5,"d,,,',
+        b'6,e"f,,,',
+        b"7,\xff,,,",
+        b"",
+        b",,,,",
+    ]
+    names = [b"at,name,size,load,ok"] if header else []
+    usual = b"\n".join([*names, *lines])
+    other = usual.translate(bytes.maketrans(b',"', (delimiter + quote).encode()))
+    stream = CSV_HEADER if header else CSV
+    marked = replace(stream, csv_delimiter=delimiter, csv_quote=quote)
+    one, two = (
+        decode(of, FIELDS, records([text])) for of, text in ((stream, usual), (marked, other))
+    )
+    back = str.maketrans(delimiter + quote, ',"')
+    names_of_two = two.frame.get_column("name").to_list()
+    assert two.frame.drop("name").equals(one.frame.drop("name"))
+    assert [name and name.translate(back) for name in names_of_two] == one.frame["name"].to_list()
+    assert (two.unreadable, two.longer) == (one.unreadable, one.longer)
+    assert two.invalid.equals(one.invalid)
+    assert (one.rows, one.longer, len(one.unreadable)) == (5, 1, 4)
+
+
+def test_a_comma_is_no_mark_where_another_one_is_declared() -> None:
+    stream = replace(CSV, csv_delimiter=";", csv_quote="'")
+    decoded = decode(stream, FIELDS[:2], records([b'1;a,"b;;;']))
+    assert decoded.frame.rows() == [(1, 'a,"b')]
+
+
 def test_cells_beyond_the_header_are_passed_over() -> None:
     decoded = decode(CSV_HEADER, FIELDS, records([b"at,size\n1,2,3\n4,5\n6"]))
     assert decoded.frame.select("at", "size").rows() == [(1, 2), (4, 5)]

@@ -25,7 +25,7 @@ from mars.kernel import map_batch
 from mars.locations import FileRoots
 from mars.plan import Plan
 from mars.types import Mapped, Range, Reason, RowCounts, file_lane
-from tests.unit.codec.samples import ARROW, NAME, plan_of
+from tests.unit.codec.samples import ARROW, CSV, NAME, plan_of
 
 LANE = file_lane("b1")
 TEXTS = st.lists(
@@ -118,6 +118,18 @@ def test_csv_is_counted_once_wherever_it_is_cut(
     files = history("csv", path, csv_header=header)
     results = mapped(plan_of(NAME), files, *cuts)
     assert counts_of(results) == RowCounts(counted=15)
+
+
+@pytest.mark.parametrize("cuts", [(), (1, 2, 3), tuple(range(0, 300, 11))])
+def test_csv_with_the_stream_s_own_marks_is_read_from_files_as_from_a_topic(
+    tmp_path: Path, cuts: tuple[int, ...]
+) -> None:
+    stream = replace(CSV, csv_delimiter="\t", csv_quote="'")
+    path = tmp_path / "a.tsv"
+    rows = [f"{number}\t'n\t{number % 3}'\t1\t0.5\ttrue" for number in range(15)]
+    path.write_text("\n".join([*rows, "\t\t\t\t", "", " ", rows[0]]) + "\n")
+    results = mapped(plan_of(NAME, stream=stream), history("csv", path), *cuts)
+    assert counts_of(results) == RowCounts(counted=16, bad=1)  # a line of tabs is a row of cells
 
 
 def test_a_bad_line_is_named_by_its_bytes_and_the_place_of_its_block(tmp_path: Path) -> None:
