@@ -62,6 +62,7 @@ def stream_view(stream: Stream) -> StreamView:
         csv_header=stream.csv_header,
         csv_delimiter=stream.csv_delimiter,
         csv_quote=stream.csv_quote,
+        record_time=stream.record_time.value,
     )
 
 

@@ -54,6 +54,11 @@ class StreamRequest(Request):
     csv_header: bool = False
     csv_delimiter: str = Field(default=",", description="between cells: one ASCII character")
     csv_quote: str = Field(default='"', description="around cells: one ASCII character")
+    record_time: Literal["check", "ignore"] = Field(
+        default="check",
+        description="ignore: no row is judged by Kafka's time of its record, and nothing guards "
+        "against rows that are far in the future",
+    )
     name: str | None = Field(default=None, description="if given, the name in the path")
 
 
@@ -163,6 +168,7 @@ class StreamView(Answer):
     csv_header: bool
     csv_delimiter: str
     csv_quote: str
+    record_time: str
 
 
 class StreamList(Answer):

@@ -35,6 +35,7 @@ class Stream(_Answer, frozen=True):
     csv_header: bool
     csv_delimiter: str = ","
     csv_quote: str = '"'
+    record_time: str = "check"
 
 
 class Streams(_Answer, frozen=True):

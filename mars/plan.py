@@ -61,6 +61,15 @@ class Format(StrEnum):
     ARROW = "arrow"
 
 
+class RecordTime(StrEnum):
+    """What Kafka's own time of a record is used for."""
+
+    CHECK = "check"
+    """An event time too far after it is not counted: see `Options.future_limit_ms`."""
+    IGNORE = "ignore"
+    """Nothing. Then nothing guards against a row that is far in the future."""
+
+
 @dataclass(frozen=True, slots=True)
 class Field:
     """One declared field of a stream."""
@@ -84,6 +93,7 @@ class Stream:
     csv_header: bool = False
     csv_delimiter: str = ","
     csv_quote: str = '"'
+    record_time: RecordTime = RecordTime.CHECK
 
     def field(self, name: str) -> Field | None:
         """The declared field of that name."""

@@ -10,9 +10,15 @@ from api.services.preview_disorder import LATE_SHARE_MAX
 from api.services.preview_reading import Source
 from api.services.preview_trial import Trial, TriedWindow
 from mars.aggregates.others import OTHERS_KEY
-from mars.codec.usable import OUTSIDE_CALENDAR
-from mars.machines.explaining_rows import AHEAD_HINTS, OLD_HINTS, YEAR_2001_MS, unit_hint
-from mars.plan import Options, OverMaxKeys, WatermarkScope
+from mars.codec.usable import OLD_RECORD_TIME, OUTSIDE_CALENDAR, YEAR_2001_MS
+from mars.machines.explaining_rows import (
+    AHEAD_HINTS,
+    OLD_HINTS,
+    OLD_RECORD_HINT,
+    UNGUARDED,
+    unit_hint,
+)
+from mars.plan import Options, OverMaxKeys, RecordTime, WatermarkScope
 from mars.types import Reason
 from mars.windows import span
 
@@ -40,7 +46,7 @@ def notes(trial: Trial, windows: list[TriedWindow], around: Circumstances) -> li
     if trial.counts.read:
         found += _about_silent(around, trial.plan.options)
         found += [*_about_rejected(trial), *_about_cells(trial)]
-        found += [*_about_times(trial), *_about_fields(trial)]
+        found += [*_about_times(trial), *_about_record_times(trial), *_about_fields(trial)]
         found += _about_filters(trial, windows)
     return found
 
@@ -127,6 +133,16 @@ def _about_times(trial: Trial) -> Iterator[str]:
     if any(OUTSIDE_CALENDAR in row.detail for row in trial.rejected):
         said = "Event times lie far ahead"
         yield ": ".join(filter(None, (said, unit_hint(stream, AHEAD_HINTS)))) + "."
+
+
+def _about_record_times(trial: Trial) -> Iterator[str]:
+    if any(OLD_RECORD_TIME in row.detail for row in trial.rejected):
+        yield f"Record times lie before 2001: {OLD_RECORD_HINT}."
+    if trial.plan.stream.record_time is RecordTime.IGNORE:
+        yield (
+            f"The stream says {UNGUARDED}: with one row of the year 9999 a partition holds no "
+            "window open any more, and rows behind it are late."
+        )
 
 
 def _about_fields(trial: Trial) -> Iterator[str]:

@@ -11,7 +11,7 @@ from api.services.context import Ports
 from api.services.restoring import check_whole
 from mars.definitions import TaskDefinition, TaskState, encode_stream
 from mars.errors import Conflict, Rejected, RequestError
-from mars.plan import Field, FieldType, Format, Plan, Stream, ValueType
+from mars.plan import Field, FieldType, Format, Plan, RecordTime, Stream, ValueType
 from mars.topics import is_internal, namespace_of_results
 from mars.types import StreamName
 
@@ -136,6 +136,7 @@ class StreamService:
             csv_header=request.csv_header,
             csv_delimiter=request.csv_delimiter,
             csv_quote=request.csv_quote,
+            record_time=RecordTime(request.record_time),
         )
         if len(encode_stream(stream)) > STREAM_BYTES_MAX:
             raise Rejected(f"the declaration has more than {STREAM_BYTES_MAX} bytes")
@@ -242,6 +243,8 @@ def _changed(old: Plan, new: Plan) -> str | None:
         return f"it reads {before.format.value} as declared before"
     if before.event_time != after.event_time:
         return f"its event time is {before.event_time}, not {after.event_time}"
+    if before.record_time != after.record_time:
+        return f"its record_time is {before.record_time.value}, not {after.record_time.value}"
     for field in old.fields:
         if after.field(field.name) != field:
             return f"it uses the field {field.name} as {field.type.value}"

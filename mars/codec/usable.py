@@ -10,7 +10,7 @@ import polars as pl
 
 from mars.codec.decoded import Decoded
 from mars.codec.long_keys import KEY_BYTES_MAX, long_keys
-from mars.plan import Plan
+from mars.plan import Plan, RecordTime
 from mars.types import Reason, RejectedRange, RejectedRow, Rejections
 from mars.windows import span
 
@@ -19,6 +19,12 @@ NAMED_MAX = 100
 
 OUTSIDE_CALENDAR = "outside the years 1 to 9999"
 """What is said of such an event time: most often its unit is another one than was declared."""
+
+YEAR_2001_MS = 978_307_200_000
+"""Current times in seconds, or in milliseconds taken for microseconds, lie before it."""
+
+OLD_RECORD_TIME = "the record's own time lies before 2001, as if it counted seconds"
+"""What is said of a row that is in the future for this reason alone."""
 
 EVENT_TIME_MIN_MS = -62_135_596_800_000
 """The begin of the year 1."""
@@ -123,6 +129,8 @@ def _too_long(size: int) -> str:
 
 def _future(plan: Plan, decoded: Decoded, times: pl.Series, highest: int) -> Iterator[_Rejected]:
     """Rows whose event time is too far after their record's own timestamp, where it has one."""
+    if plan.stream.record_time is RecordTime.IGNORE:
+        return
     limit = plan.options.future_limit_ms
     stamps = decoded.timestamps_ms
     earliest = stamps.min()
@@ -132,15 +140,16 @@ def _future(plan: Plan, decoded: Decoded, times: pl.Series, highest: int) -> Ite
         stamps = stamps.gather(decoded.messages)
     ahead = times - stamps
     rows = ((ahead > limit) & (stamps >= 0)).fill_null(False)
-    yield _Rejected(Reason.FUTURE, rows, lambda row: _ahead(plan, ahead[row]))
+    yield _Rejected(Reason.FUTURE, rows, lambda row: _ahead(plan, ahead[row], stamps[row]))
 
 
-def _ahead(plan: Plan, ahead_ms: int) -> str:
+def _ahead(plan: Plan, ahead_ms: int, stamp_ms: int) -> str:
     limit = span(plan.options.future_limit_ms)
-    return (
+    said = (
         f"`{plan.stream.event_time}` is {span(ahead_ms)} after Kafka got the row, and future_limit "
         f"is {limit}"
     )
+    return f"{said}; {OLD_RECORD_TIME}" if stamp_ms < YEAR_2001_MS else said
 
 
 @dataclass(slots=True)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from mars.codec.usable import OUTSIDE_CALENDAR
+from mars.codec.usable import OLD_RECORD_TIME, OUTSIDE_CALENDAR, YEAR_2001_MS
 from mars.machines.evidence import Evidence
-from mars.plan import FieldType, LatePolicy, Stream, WatermarkScope
+from mars.plan import FieldType, LatePolicy, RecordTime, Stream, WatermarkScope
 from mars.ports import DeadLetter
 from mars.types import Reason, lane_partition
 from mars.windows import moment, span
-
-YEAR_2001_MS = 978_307_200_000
-"""Current times in seconds, or in milliseconds taken for microseconds, lie before it."""
 
 AHEAD_MS = 5_000
 """So much may a row's time be ahead of the store's clock before it is worth a word."""
@@ -29,6 +26,15 @@ OLD_HINTS: Mapping[FieldType, str] = {
     FieldType.TIMESTAMP_US: "if {name} counts milliseconds, declare it timestamp_ms in the stream",
 }
 """The same for times that lie in 1970."""
+
+OLD_RECORD_HINT = (
+    "have the producer write Kafka's record time in milliseconds, or declare the stream with "
+    "record_time: ignore"
+)
+"""What to do about records whose own times lie in 1970."""
+
+UNGUARDED = "record_time: ignore, so nothing leaves out rows that are far ahead"
+"""Said where one row that is far ahead has closed windows, or may."""
 
 Fate = tuple[str, int, Callable[[DeadLetter], bool]]
 """What became of rows, how many they are, and which references are of them."""
@@ -81,8 +87,8 @@ def _why_late(evidence: Evidence) -> str:
         partition, time_ms = newest
         return (
             f"windows had closed before them, because a row of partition {partition} is of "
-            f"{moment(time_ms)}, {span(time_ms - evidence.now_ms)} ahead of now: a smaller "
-            "future_limit leaves such rows out"
+            f"{moment(time_ms)}, {span(time_ms - evidence.now_ms)} ahead of now: "
+            f"{_guard(evidence.definition.current.stream)}"
         )
     plan = evidence.plans.get(evidence.definition.current.version)
     if plan is not None and plan.options.late is LatePolicy.REVISE:
@@ -101,6 +107,13 @@ def _why_late(evidence: Evidence) -> str:
     return f"their windows had closed: a longer delay{delay} keeps windows open for such rows"
 
 
+def _guard(stream: Stream) -> str:
+    """What keeps such rows out."""
+    if stream.record_time is RecordTime.IGNORE:
+        return f"the stream says {UNGUARDED}; mend the producer, then register the task again"
+    return "a smaller future_limit leaves such rows out"
+
+
 def _newest(evidence: Evidence) -> tuple[int, int] | None:
     """The partition with the newest row and its event time."""
     marks = {} if evidence.head is None else evidence.head.marks_ms
@@ -113,6 +126,8 @@ def _newest(evidence: Evidence) -> tuple[int, int] | None:
 
 
 def _about_unit(evidence: Evidence) -> str:
+    if any(OLD_RECORD_TIME in letter.detail for letter in evidence.dead):
+        return f"; {OLD_RECORD_HINT}"
     if not any(OUTSIDE_CALENDAR in letter.detail for letter in evidence.dead):
         return ""
     hint = unit_hint(evidence.definition.current.stream, AHEAD_HINTS)

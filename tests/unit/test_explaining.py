@@ -13,10 +13,11 @@ from dataclasses import replace
 
 import pytest
 
-from mars.codec.usable import OUTSIDE_CALENDAR
+from mars.codec.usable import OLD_RECORD_TIME, OUTSIDE_CALENDAR
 from mars.definitions import TaskDefinition, TaskState, TaskVersion
 from mars.machines.evidence import BucketOwner, Evidence, HoldReason, LoggedRows, Reading
 from mars.machines.explaining import OPEN_WINDOWS_MAX, Holder, OpenWindow, explain
+from mars.machines.explaining_rows import OLD_RECORD_HINT
 from mars.machines.explaining_words import summarise
 from mars.plan import (
     Aggregate,
@@ -27,6 +28,7 @@ from mars.plan import (
     LatePolicy,
     Options,
     Plan,
+    RecordTime,
     Stream,
     ValueType,
     WindowShape,
@@ -491,6 +493,25 @@ def test_summary_names_rows_that_were_not_counted_beside_those_that_were() -> No
 def test_summary_names_no_rows_where_all_were_counted_or_filtered() -> None:
     read = (progress_of(0, read=9, counted=5, filtered=4),)
     assert words(evidence_with(progress=read)).endswith("(idle_after).")
+
+
+def test_record_times_in_seconds_are_told_and_what_to_do() -> None:
+    read = (progress_of(0, read=9, counted=0, future=9),)
+    future = replace(WRONG_TYPE, reason="future", detail=f"`at` is 53 y after; {OLD_RECORD_TIME}")
+    assert words(nothing_open(progress=read, dead=(future,))).endswith(
+        f"{OLD_RECORD_TIME}: partition 1, offset 17); {OLD_RECORD_HINT}."
+    )
+
+
+def test_row_far_ahead_is_named_where_the_stream_ignores_record_times() -> None:
+    read = (progress_of(0, read=9, counted=2, late=7),)
+    head = replace(HEAD, marks_ms={live_lane(0): 186_000, live_lane(1): 30_000})
+    version = DEFINITION.current
+    stream = replace(version.stream, record_time=RecordTime.IGNORE)
+    ignoring = replace(DEFINITION, versions=(replace(version, stream=stream),))
+    said = words(evidence_with(progress=read, head=head, definition=ignoring))
+    assert "2 min ahead of now: the stream says record_time: ignore, so nothing leaves" in said
+    assert "future_limit" not in said
 
 
 def test_row_far_ahead_is_named_as_the_reason_why_others_are_late() -> None:

@@ -100,6 +100,18 @@ def test_cells_of_csv_that_are_passed_over_are_told(world: World) -> None:
     assert told in found["notes"]
 
 
+def test_record_times_in_seconds_are_told_and_may_be_ignored(world: World) -> None:
+    send(world, [flow(-1_000)], ago_ms=NOW_MS - NOW_MS // 1_000)
+    found = ask(world)
+    assert found["counts"]["future"] == 1
+    assert any(note.startswith("Record times lie before 2001: have") for note in found["notes"])
+    assert world.declare(record_time="ignore").status_code == 200
+    found = ask(world)
+    assert (found["counts"]["future"], found["counts"]["counted"]) == (0, 1)
+    assert "Record times lie" not in str(found["notes"])
+    assert "with one row of the year 9999 a partition holds no window open" in str(found["notes"])
+
+
 def test_preview_of_rows_in_the_request_reads_no_topic(world: World) -> None:
     assert world.declare(format="csv").status_code == 200
     found = ask(world, rows=[flow(-1_000), flow(-500), {"sip": "a"}, "no object"])

@@ -15,7 +15,7 @@ def test_first_declaration_answers_201_and_the_same_again_200(world: World) -> N
     assert (first.status_code, first.headers["location"]) == (201, "/v1/streams/other")
     again = world.declare("other")
     assert again.status_code == 200
-    plain = {"csv_header": False, "csv_delimiter": ",", "csv_quote": '"'}
+    plain = {"csv_header": False, "csv_delimiter": ",", "csv_quote": '"', "record_time": "check"}
     assert first.json() == again.json() == {**FLOWS, "name": "other", **plain}
 
 
@@ -62,6 +62,7 @@ def test_name_outside_the_rule_is_refused(world: World, name: str) -> None:
         ({"event_time": "bytes"}, "timestamp_ms"),
         ({"fields": {'size "GB"': "int64", "timestamp": "timestamp_ms"}}, "quotation mark"),
         ({"fields": {"disk\\C:": "int64", "timestamp": "timestamp_ms"}}, "backslash"),
+        ({"record_time": "never"}, "record_time"),
         ({"csv_header": True}, "csv_header is for the format csv only"),
         ({"csv_delimiter": ";"}, "csv_delimiter is for the format csv only"),
         ({"csv_quote": "'"}, "csv_quote is for the format csv only"),
@@ -157,6 +158,7 @@ def test_stream_in_use_cannot_be_removed(world: World) -> None:
         ({"topic": "other"}, "topic flows"),
         ({"format": "ndjson"}, "as declared before"),
         ({"fields": {**FLOWS["fields"], "bytes": "float64"}}, "bytes as int64"),
+        ({"record_time": "ignore"}, "record_time is check, not ignore"),
         (
             {"fields": {key: kind for key, kind in FLOWS["fields"].items() if key != "sip"}},
             "no longer valid",

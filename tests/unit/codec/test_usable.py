@@ -5,10 +5,19 @@ from dataclasses import replace
 import pytest
 
 from mars.codec.messages import decode
-from mars.codec.usable import EVENT_TIME_MAX_MS, EVENT_TIME_MIN_MS, NAMED_MAX, Usable, usable_rows
+from mars.codec.usable import (
+    EVENT_TIME_MAX_MS,
+    EVENT_TIME_MIN_MS,
+    NAMED_MAX,
+    OLD_RECORD_TIME,
+    Usable,
+    usable_rows,
+)
+from mars.plan import RecordTime
 from mars.types import Reason
 from tests.unit.codec.samples import FIELDS, JSON, NDJSON, plan_of, records, row
 
+NOW_MS = 1_800_000_000_000
 LIMIT = plan_of().options.future_limit_ms
 
 
@@ -60,6 +69,23 @@ def test_row_too_far_after_its_record_is_future_and_moves_no_mark() -> None:
     assert (usable.future, usable.bad, usable.mark_ms) == (1, 0, 1_000 + LIMIT)
     (future,) = usable.rejections.rows
     assert (future.offset, future.reason) == (101, Reason.FUTURE)
+
+
+def test_no_row_is_future_where_the_stream_ignores_record_times() -> None:
+    rows = records([row(at=LIMIT * 9)], timestamps_ms=[0])
+    ignoring = replace(JSON, record_time=RecordTime.IGNORE)
+    for stream, future in ((JSON, 1), (ignoring, 0)):
+        plan = plan_of(stream=stream, fields=["at"])
+        assert usable_rows(plan, decode(stream, plan.fields, rows)).future == future
+
+
+@pytest.mark.parametrize(("stamp_ms", "told"), [(NOW_MS // 1000, True), (NOW_MS, False)])
+def test_a_record_time_in_seconds_is_told(stamp_ms: int, told: bool) -> None:
+    plan = plan_of(fields=["at"])
+    rows = records([row(at=NOW_MS + 2 * LIMIT)], timestamps_ms=[stamp_ms])
+    (future,) = usable_rows(plan, decode(JSON, plan.fields, rows)).rejections.rows
+    assert future.reason == Reason.FUTURE
+    assert (OLD_RECORD_TIME in future.detail) is told
 
 
 def test_record_without_time_stamp_is_never_future() -> None:
