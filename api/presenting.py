@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 
 from api.schemas import (
+    FieldView,
     NamedExpression,
     NamedType,
     OrderView,
@@ -17,6 +18,7 @@ from api.schemas import (
 )
 from mars.aggregates import scope_aggregates
 from mars.plan import (
+    RECORD_TIME,
     WINDOW_END,
     WINDOW_START,
     Aggregate,
@@ -24,6 +26,7 @@ from mars.plan import (
     Call,
     Column,
     Expression,
+    Field,
     Function,
     Literal,
     Plan,
@@ -57,13 +60,23 @@ def stream_view(stream: Stream) -> StreamView:
         name=stream.name,
         topic=stream.topic,
         format=stream.format,
-        fields={field.name: field.type.value for field in stream.fields},
+        fields={one.name: _field_view(one) for one in _declared(stream)},
         event_time=stream.event_time,
         csv_header=stream.csv_header,
         csv_delimiter=stream.csv_delimiter,
         csv_quote=stream.csv_quote,
         record_time=stream.record_time.value,
     )
+
+
+def _declared(stream: Stream) -> list[Field]:
+    """Without the one that `event_time` alone declares."""
+    return [one for one in stream.fields if one != RECORD_TIME or one.name != stream.event_time]
+
+
+def _field_view(field: Field) -> str | FieldView:
+    kind = field.type.value
+    return kind if field.origin is None else FieldView(type=kind, origin=field.origin.value)
 
 
 def plan_view(plan: Plan) -> PlanView:

@@ -44,13 +44,29 @@ class Request(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
+class FieldRequest(Request):
+    """A field of a stream: its type, and what of a record it is taken from."""
+
+    type: str
+    origin: str | None = Field(
+        default=None,
+        alias="from",
+        description="$key (string), $timestamp (timestamp_ms), $partition or $offset (int64); "
+        "null: the message",
+    )
+
+
 class StreamRequest(Request):
     """A stream to declare."""
 
     topic: str
     format: str = Field(description="json, ndjson, csv or arrow")
-    fields: dict[str, str] = Field(description="name -> type, in the order of a CSV row")
-    event_time: str = Field(description="the field with the time of the event")
+    fields: dict[str, str | FieldRequest] = Field(
+        description="name -> type, in the order of a CSV row"
+    )
+    event_time: str = Field(
+        description="the field with the time of the event, or $timestamp: Kafka's of the record"
+    )
     csv_header: bool = False
     csv_delimiter: str = Field(default=",", description="between cells: one ASCII character")
     csv_quote: str = Field(default='"', description="around cells: one ASCII character")
@@ -157,13 +173,20 @@ class Answer(BaseModel):
     model_config = ConfigDict(frozen=True, from_attributes=True)
 
 
+class FieldView(Answer):
+    """A field that is taken from the record."""
+
+    type: str
+    origin: str = Field(serialization_alias="from")
+
+
 class StreamView(Answer):
     """A declared stream."""
 
     name: str
     topic: str
     format: str
-    fields: dict[str, str]
+    fields: dict[str, str | FieldView] = Field(description="types, in the order of a CSV row")
     event_time: str
     csv_header: bool
     csv_delimiter: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import assert_never
 
 from mars.errors import Unavailable
@@ -36,6 +37,7 @@ from mars.machines.mapping_events import (
     TasksChanged,
     Ticked,
 )
+from mars.machines.runnable import RunnableTask, topics_with_keys
 from mars.ports import Applied, Coordinator, Fetched, PartialLog, Registry, SourceReader
 from mars.process import logs, tracing
 from mars.process.acting import feed
@@ -43,6 +45,7 @@ from mars.process.life import Life, Services
 from mars.process.member import Reporter
 from mars.process.tasks import TaskSource, fail_task
 from mars.process.tracking import Outbox
+from mars.types import TaskName, Topic
 
 NEAR_THE_END_MESSAGES = 2_000
 """A reader with less than this ahead of it has caught up: it stops collecting large batches. About
@@ -89,6 +92,7 @@ class MapperLoop:
         self._capacity = capacity
         self._messages = 0
         self._meter = MapperMeter()
+        self._keyed: frozenset[Topic] = frozenset()
         self._stood: set[ReaderLane] = set()
         self._held_back = False
         self._measured_s = time.monotonic()
@@ -107,6 +111,7 @@ class MapperLoop:
         """One turn: tasks, records, time, report."""
         tasks = self._services.attempt("zookeeper", self._tasks.poll)
         if tasks is not None:
+            self._want_keys(tasks)
             self._feed(TasksChanged(tasks))
         catching_up = self._machine.catching_up
         drained = {self._poll(LIVE, 0.0 if catching_up else self._poll_s)}
@@ -117,6 +122,16 @@ class MapperLoop:
         self._note_standing()
         if self._reporter.due():
             self._report()
+
+    def _want_keys(self, tasks: Mapping[TaskName, RunnableTask]) -> None:
+        """Before a task that reads keys is known, so that it is never offered records without."""
+        keyed = topics_with_keys(tasks.values())
+        if keyed == self._keyed:
+            return
+        self._keyed = keyed
+        for name in self._readers:
+            reader = self._readers[name]
+            self._services.attempt("kafka", partial(reader.want_keys, keyed))
 
     def _poll(self, name: ReaderName, timeout_s: float) -> ReaderName | None:
         """Poll one reader; its name if it is near the end of what is there."""

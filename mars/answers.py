@@ -24,13 +24,20 @@ class _Answer(msgspec.Struct, frozen=True):
     """What comes back; unknown members are ignored."""
 
 
+class FieldOfRecord(_Answer, frozen=True):
+    """A field that is taken from each record: `$key`, `$timestamp`, `$partition` or `$offset`."""
+
+    type: str
+    origin: str = msgspec.field(name="from")
+
+
 class Stream(_Answer, frozen=True):
     """A declared stream; `fields` are types by name, in the order of a CSV row."""
 
     name: str
     topic: str
     format: str
-    fields: dict[str, str]
+    fields: dict[str, str | FieldOfRecord]
     event_time: str
     csv_header: bool
     csv_delimiter: str = ","

@@ -6,14 +6,15 @@ query as text. A process compiles them into plans as soon as it has read them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
 
 import msgspec
 
-from mars.plan import Stream
+from mars.errors import Rejected
+from mars.plan import Field, Stream
 from mars.types import Lane, Range, TaskName, lane_backfill
 
 RULES = 2
@@ -85,6 +86,16 @@ class FileHistory:
     files: tuple[HistoryFile, ...]
     csv_header: bool = False
     until_ms: int | None = None
+
+
+def check_in_files(fields: Iterable[Field]) -> None:
+    """Raise Rejected where some of the fields are no part of what files hold."""
+    for one in fields:
+        if one.origin is not None:
+            raise Rejected(
+                f"field {one.name} is {one.origin.value} of a record, which rows of files do not "
+                "have: leave it out of the query, or have the history computed from the topic"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ A query is cut in two at the aggregation:
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -70,18 +71,46 @@ class RecordTime(StrEnum):
     """Nothing. Then nothing guards against a row that is far in the future."""
 
 
+class Origin(StrEnum):
+    """What of a record a field is taken from instead of its message."""
+
+    KEY = "$key"
+    TIMESTAMP = "$timestamp"
+    PARTITION = "$partition"
+    OFFSET = "$offset"
+
+
+ORIGIN_TYPES = {
+    Origin.KEY: FieldType.STRING,
+    Origin.TIMESTAMP: FieldType.TIMESTAMP_MS,
+    Origin.PARTITION: FieldType.INT64,
+    Origin.OFFSET: FieldType.INT64,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One declared field of a stream."""
+    """One declared field of a stream; `origin` is None for one that messages hold."""
 
     name: str
     type: FieldType
+    origin: Origin | None = None
+
+
+RECORD_TIME = Field(Origin.TIMESTAMP.value, FieldType.TIMESTAMP_MS, Origin.TIMESTAMP)
+"""The event time of a stream that declares none of its fields as that, but `$timestamp`."""
+
+
+def reads_keys(fields: Iterable[Field]) -> bool:
+    """Whether records must carry their keys, which costs reading them."""
+    return any(one.origin is Origin.KEY for one in fields)
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
     """A Kafka topic with declared fields; `event_time` names one of them, a timestamp.
 
+    Where it is Kafka's own time of each record, RECORD_TIME is the last of the fields.
     Cells of CSV lie between `csv_delimiter`, and in `csv_quote` where they hold one of both.
     """
 
@@ -94,6 +123,11 @@ class Stream:
     csv_delimiter: str = ","
     csv_quote: str = '"'
     record_time: RecordTime = RecordTime.CHECK
+
+    @property
+    def message_fields(self) -> tuple[Field, ...]:
+        """The fields that messages hold, in declared order; there is one at least."""
+        return tuple(one for one in self.fields if one.origin is None)
 
     def field(self, name: str) -> Field | None:
         """The declared field of that name."""

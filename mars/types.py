@@ -74,7 +74,7 @@ class Records:
 
     `values[i]` (None: a tombstone) was read at `offsets[i]` and carries the Kafka timestamp
     `timestamps_ms[i]` (-1: none). The three have the same length, which is less than
-    `next - first` where the topic has gaps.
+    `next - first` where the topic has gaps. So have `keys`; None where nobody has asked for them.
     """
 
     lane: Lane
@@ -83,6 +83,7 @@ class Records:
     values: Sequence[bytes | None]
     offsets: Sequence[int]
     timestamps_ms: Sequence[int]
+    keys: Sequence[bytes | None] | None = None
 
 
 class Reason(StrEnum):

@@ -17,7 +17,7 @@ from api.services.preview_answer import ReadRows, preview_view
 from api.services.preview_reading import Source, TopicReading, to_read
 from api.services.preview_trial import Trial
 from api.services.tasks import described
-from mars.plan import Format, Plan
+from mars.plan import Format, Plan, Stream, reads_keys
 from mars.process.compiling import declared
 from mars.types import Records, Topic, live_lane
 
@@ -90,11 +90,17 @@ class PreviewService:
         # Rows of a request are JSON objects, whatever the messages are.
         return replace(plan, stream=replace(plan.stream, format=Format.JSON))
 
+    def _stamp_ms(self, stream: Stream) -> int:
+        """The Kafka timestamp of rows in a request, which come now if that is their event time."""
+        named = stream.field(stream.event_time)
+        of_record = named is not None and named.origin is not None
+        return self._ports.now_ms() if of_record else NO_STAMP
+
     def _steps(self, request: PreviewRequest, trial: Trial, give_back: Callable[[], None]) -> Steps:
         try:
             yield PreviewProgress(messages=0, messages_total=0)
             if request.rows is not None:
-                read = _take_rows(request.rows, trial)
+                read = _take_rows(request.rows, trial, self._stamp_ms(trial.plan.stream))
             else:
                 read = yield from self._take_topic(request.seconds, trial)
             yield preview_view(trial, read, request.limit, self._log_bytes_max)
@@ -109,6 +115,8 @@ class PreviewService:
         total = sum(span.end - span.first for span in found.spans.values())
         reader = self._ports.open_reader()
         try:
+            if reads_keys(trial.plan.fields):
+                reader.want_keys((topic,))
             reading = TopicReading(reader, topic, found.spans)
             for records in reading.pieces():
                 trial.add(records)
@@ -126,8 +134,9 @@ class PreviewService:
         )
 
 
-def _take_rows(rows: Sequence[object], trial: Trial) -> ReadRows:
+def _take_rows(rows: Sequence[object], trial: Trial, stamp_ms: int) -> ReadRows:
     values = [json.dumps(row).encode() for row in rows]
     count = len(values)
-    trial.add(Records(live_lane(0), 0, count, values, range(count), [NO_STAMP] * count))
+    stamps, keys = [stamp_ms] * count, [None] * count
+    trial.add(Records(live_lane(0), 0, count, values, range(count), stamps, keys))
     return ReadRows(Source.ROWS, 0.0, count, sum(map(len, values)))

@@ -13,6 +13,7 @@ from api.services.beginning import Beginnings
 from api.services.compiling import Compiler
 from api.services.context import BucketCount, Cluster, Ports
 from api.services.tasks import ATTEMPTS_MAX, DEFINITION_BYTES_MAX, described
+from mars.definitions import check_in_files
 from mars.errors import Conflict, Rejected, TooMany
 from mars.plan import Plan
 from mars.ports import Query, QueryId, QueryRecord, QueryState
@@ -60,9 +61,12 @@ class QueryService:
     def _query(self, request: NewQueryRequest) -> Query:
         query = QueryId(f"q-{uuid.uuid4().hex[:12]}")
         _check_range(request)
-        stream = self._checked_plan(query, request).stream
-        files = None if request.files is None else self._beginnings.files(stream, request.files)
-        if files is None:
+        plan = self._checked_plan(query, request)
+        stream, files = plan.stream, None
+        if request.files is not None:
+            check_in_files(plan.fields)
+            files = self._beginnings.files(stream, request.files)
+        else:
             described(self._ports, Topic(stream.topic))
         output = request.output_topic
         return Query(

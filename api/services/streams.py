@@ -5,13 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from api.names import known_stream_name, new_stream_name, no_stream
-from api.schemas import StreamRequest
+from api.schemas import FieldRequest, StreamRequest
 from api.services.compiling import Compiler
 from api.services.context import Ports
 from api.services.restoring import check_whole
 from mars.definitions import TaskDefinition, TaskState, encode_stream
 from mars.errors import Conflict, Rejected, RequestError
-from mars.plan import Field, FieldType, Format, Plan, RecordTime, Stream, ValueType
+from mars.plan import (
+    ORIGIN_TYPES,
+    RECORD_TIME,
+    Field,
+    FieldType,
+    Format,
+    Origin,
+    Plan,
+    RecordTime,
+    Stream,
+    ValueType,
+)
 from mars.topics import is_internal, namespace_of_results
 from mars.types import StreamName
 
@@ -126,7 +137,7 @@ class StreamService:
         kind = _format(request.format)
         _check_csv(kind, request)
         _check_names(kind, fields)
-        _check_event_time(request)
+        _check_event_time(request, fields)
         stream = Stream(
             name=name,
             topic=request.topic,
@@ -161,9 +172,33 @@ class StreamService:
 def _fields(request: StreamRequest) -> tuple[Field, ...]:
     if not 1 <= len(request.fields) <= FIELDS_MAX:
         raise Rejected(f"fields must declare 1 to {FIELDS_MAX} fields, not {len(request.fields)}")
-    return tuple(
-        Field(_field_name(name), _type(name, kind)) for name, kind in request.fields.items()
-    )
+    fields = tuple(_field(_field_name(name), kind) for name, kind in request.fields.items())
+    if all(field.origin is not None for field in fields):
+        raise Rejected("fields must declare at least one that the messages themselves hold")
+    others = tuple(field for field in fields if field != RECORD_TIME)
+    of_record = request.event_time == RECORD_TIME.name
+    if not of_record or any(field.name == RECORD_TIME.name for field in others):
+        return fields
+    return (*others, RECORD_TIME)
+
+
+def _field(name: str, declared: str | FieldRequest) -> Field:
+    if isinstance(declared, str) or declared.origin is None:
+        kind = declared if isinstance(declared, str) else declared.type
+        return Field(name, _type(name, kind))
+    try:
+        origin = Origin(declared.origin)
+    except ValueError:
+        raise Rejected(
+            f"field {name} is from the unknown {declared.origin[:80]!a}; there are "
+            f"{', '.join(Origin)}"
+        ) from None
+    wanted = ORIGIN_TYPES[origin]
+    if _type(name, declared.type) is not wanted:
+        raise Rejected(
+            f"field {name} is from {origin}, so its type must be {wanted}, not {declared.type}"
+        )
+    return Field(name, wanted, origin)
 
 
 def _field_name(name: str) -> str:
@@ -177,7 +212,8 @@ def _field_name(name: str) -> str:
 
 def _check_names(kind: Format, fields: Sequence[Field]) -> None:
     """JSON has several ways to write such names, and its parser looks for one form alone."""
-    escaped = [one.name for one in fields if '"' in one.name or "\\" in one.name]
+    names = [one.name for one in fields if one.origin is None]
+    escaped = [name for name in names if '"' in name or "\\" in name]
     if escaped and kind in {Format.JSON, Format.NDJSON}:
         raise Rejected(
             f"field {escaped[0][:80]!a} cannot be read from {kind.value}, because its name has a "
@@ -220,17 +256,22 @@ def _format(text: str) -> Format:
         raise Rejected(f"format {text[:80]!a} is unknown; supported are {supported}") from None
 
 
-def _check_event_time(request: StreamRequest) -> None:
-    kind = request.fields.get(request.event_time)
-    if kind is None:
+def _check_event_time(request: StreamRequest, fields: Sequence[Field]) -> None:
+    named = next((field for field in fields if field.name == request.event_time), None)
+    if named is None:
         raise Rejected(
             f"event_time {request.event_time[:80]!a} is not a declared field; it must name "
-            f"one of type {', '.join(TIMESTAMPS)}"
+            f"one of type {', '.join(TIMESTAMPS)}, or be {RECORD_TIME.name}"
         )
-    if kind not in TIMESTAMPS:
+    if named.type not in TIMESTAMPS:
         raise Rejected(
-            f"event_time {request.event_time} is of type {kind}; it must be one of "
+            f"event_time {request.event_time} is of type {named.type}; it must be one of "
             f"{', '.join(TIMESTAMPS)}"
+        )
+    if named.origin is not None and request.record_time == "ignore":
+        raise Rejected(
+            f"record_time ignore contradicts event_time {request.event_time}, which is the time of "
+            "the record: leave one of both out"
         )
 
 
@@ -247,7 +288,8 @@ def _changed(old: Plan, new: Plan) -> str | None:
         return f"its record_time is {before.record_time.value}, not {after.record_time.value}"
     for field in old.fields:
         if after.field(field.name) != field:
-            return f"it uses the field {field.name} as {field.type.value}"
+            taken = "" if field.origin is None else f" from {field.origin}"
+            return f"it uses the field {field.name} as {field.type.value}{taken}"
     if before.format is Format.CSV and _places(old) != _places(new):
         return "it reads columns by their place, which would change"
     return None
@@ -259,7 +301,8 @@ def _writing(stream: Stream) -> tuple[Format, bool, str, str]:
 
 
 def _places(plan: Plan) -> list[int]:
-    return [plan.stream.fields.index(field) for field in plan.fields]
+    columns = plan.stream.message_fields
+    return [columns.index(field) for field in plan.fields if field.origin is None]
 
 
 SHOWN_NAMES_MAX = 5

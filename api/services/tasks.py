@@ -27,6 +27,7 @@ from mars.definitions import (
     TaskDefinition,
     TaskState,
     TaskVersion,
+    check_in_files,
     encode_definition,
 )
 from mars.errors import Conflict, Rejected, RequestError, VersionMismatch
@@ -125,7 +126,7 @@ class TaskService:
         plan = self._compile(request.sql, request.options, name, self._next_version(name))
         info = described(self._ports, Topic(plan.stream.topic))
         beginning = self._beginnings.of(plan.stream, request.start, request.history)
-        _check_scope(plan, beginning.backfills)
+        _check_history(plan, beginning.backfills)
         version = self._first_version(request, plan, info, beginning)
         definition = TaskDefinition(
             name,
@@ -237,7 +238,7 @@ class TaskService:
     def _with_version(
         self, definition: TaskDefinition, request: TaskRequest, plan: Plan
     ) -> TaskDefinition:
-        _check_scope(plan, definition.backfills)
+        _check_history(plan, definition.backfills)
         current = definition.current
         topic = Topic(plan.stream.topic)
         if topic != current.stream.topic:
@@ -372,8 +373,12 @@ def _check_match(definition: TaskDefinition, if_match: str | None) -> None:
         )
 
 
-def _check_scope(plan: Plan, backfills: Collection[Backfill]) -> None:
-    """Raise Rejected for a history whose rows would come between newer ones of the same keys."""
+def _check_history(plan: Plan, backfills: Collection[Backfill]) -> None:
+    """Raise Rejected for a history whose rows would come between newer ones of the same keys, or
+    lack what the query reads.
+    """
+    if any(one.files is not None for one in backfills):
+        check_in_files(plan.fields)
     if backfills and plan.options.watermark is not WatermarkScope.PARTITION:
         raise Rejected(
             f"option watermark: {plan.options.watermark.value} cannot be had with a history that "

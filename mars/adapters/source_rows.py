@@ -13,7 +13,7 @@ from mars.adapters.spark.reading import read_range
 from mars.definitions import FileHistory
 from mars.kernel import decode, map_batch
 from mars.locations import FileRoots
-from mars.plan import Plan
+from mars.plan import Plan, reads_keys
 from mars.settings import Settings
 from mars.types import Mapped, Range
 
@@ -41,7 +41,8 @@ class RowsAgain:
         with configured():
             consumer = Consumer(lone_reader_properties(self._settings, READER))
         try:
-            for batch in read_range(consumer, plan.stream.topic, part):
+            keys = reads_keys(plan.fields)
+            for batch in read_range(consumer, plan.stream.topic, part, keys=keys):
                 if isinstance(batch, Range):
                     yield batch
                 else:

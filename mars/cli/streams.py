@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from mars.answers import FieldOfRecord
 from mars.cli.completion import stream_argument
 from mars.cli.shared import (
     api_address,
@@ -77,7 +78,8 @@ def show(name: str, api: str | None, as_json: bool) -> None:
         print_json(found)
         return
     output().print(f"{found.name}: topic {found.topic}, {found.format}, time {found.event_time}")
-    output().print(table(("field", "type"), list(found.fields.items())))
+    fields = [(name, _field(kind)) for name, kind in found.fields.items()]
+    output().print(table(("field", "type"), fields))
 
 
 @stream.command()
@@ -92,6 +94,10 @@ def rm(name: str, api: str | None, as_json: bool) -> None:
         print_json({"removed": name})
     else:
         messages().print(f"Stream {name} is removed; its topic stays.")
+
+
+def _field(kind: str | FieldOfRecord) -> str:
+    return kind if isinstance(kind, str) else f"{kind.type} from {kind.origin}"
 
 
 def read_object(file: Path) -> dict[str, object]:

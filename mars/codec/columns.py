@@ -100,6 +100,23 @@ def convert_floats(floats: pl.Series, kind: FieldType) -> Typed:
     return _within(floats, fine, moments.cast(pl.Int64, strict=False) // 1000)
 
 
+def texts_of(raw: pl.Series) -> tuple[pl.Series, pl.Series]:
+    """Bytes (Binary) as texts, and which of them are none because they are not UTF-8."""
+    try:
+        return raw.cast(pl.String), pl.repeat(False, raw.len(), eager=True)
+    except pl.exceptions.ComputeError:
+        texts = [None if value is None else _text(value) for value in raw]
+        found = pl.Series(raw.name, texts, dtype=pl.String)
+        return found, found.is_null() & raw.is_not_null()
+
+
+def _text(value: bytes) -> str | None:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return None
+
+
 def either(one: pl.Series | None, other: pl.Series | None) -> pl.Series | None:
     """What is invalid by one of two marks."""
     if one is None or other is None:

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.csv as arrow_csv
 
 from mars.codec.assembly import Faults, assemble
-from mars.codec.columns import convert, convert_numbers
+from mars.codec.columns import convert, convert_numbers, texts_of
 from mars.codec.decoded import Decoded
 from mars.codec.limits import unusable
 from mars.codec.texts import MARK, without_mark
@@ -86,7 +86,7 @@ def _blocks(
     stream: Stream, records: Records, lines: np.typing.NDArray[np.int64], faults: Faults
 ) -> tuple[list[_Block], int]:
     """Messages sorted by their columns, and the number of rows of all."""
-    declared = tuple(one.name for one in stream.fields)
+    declared = tuple(one.name for one in stream.message_fields)
     dialect = _dialect(stream.csv_delimiter, stream.csv_quote)
     blocks: dict[tuple[str, ...], _Block] = {}
     total = 0
@@ -258,26 +258,9 @@ def _typed(at: int, one: Field, parsed: list[_Cells], total: int, faults: Faults
     for numbers, series in present:
         places[numbers] = np.arange(begin, begin + series.len())
         begin += series.len()
-    values, invalid = _values(_texts(cells), one.type)
+    values, invalid = _values(texts_of(cells), one.type)
     faults.mark(at, invalid.gather(places))
     return values.gather(places)
-
-
-def _texts(cells: pl.Series) -> tuple[pl.Series, pl.Series]:
-    """Cells as texts, and which of them are none."""
-    try:
-        return cells.cast(pl.String), pl.repeat(False, cells.len(), eager=True)
-    except pl.exceptions.ComputeError:
-        texts = [None if cell is None else _text(cell) for cell in cells]
-        texts_ = pl.Series(cells.name, texts, dtype=pl.String)
-        return texts_, texts_.is_null() & cells.is_not_null()
-
-
-def _text(cell: bytes) -> str | None:
-    try:
-        return cell.decode()
-    except UnicodeDecodeError:
-        return None
 
 
 def _values(texts: tuple[pl.Series, pl.Series], kind: FieldType) -> tuple[pl.Series, pl.Series]:

@@ -154,6 +154,7 @@ class Decoded:
                 records.values[begin:end],
                 records.offsets[begin:end],
                 records.timestamps_ms[begin:end],
+                None if records.keys is None else records.keys[begin:end],
             ),
             frame=self.frame.slice(row, rows),
             invalid=self.invalid.slice(row, rows),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mars.codec.decoded import Decoded
+from mars.codec.record_fields import with_record_fields
 from mars.plan import Field, Format, Stream
 from mars.types import Records
 
@@ -13,6 +14,16 @@ def decode(stream: Stream, fields: tuple[Field, ...], records: Records) -> Decod
     `fields` is the union of what these tasks need. No content of a message makes this fail: bad
     rows are in the result. The same messages give the same result.
     """
+    inside = tuple(one for one in fields if one.origin is None)
+    if len(inside) == len(fields):
+        return _decode(stream, fields, records)
+    # Whether there is a row is known only where something of a message is looked for.
+    decoded = _decode(stream, inside or stream.message_fields[:1], records)
+    return with_record_fields(decoded, fields)
+
+
+def _decode(stream: Stream, fields: tuple[Field, ...], records: Records) -> Decoded:
+    """Decode fields that messages hold."""
     match stream.format:
         case Format.JSON | Format.NDJSON:
             from mars.codec.json_rows import decode_json  # noqa: PLC0415 -- see below

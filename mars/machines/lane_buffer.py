@@ -69,7 +69,7 @@ class LaneBuffer:
         self.pieces.append(records)
         self.next = records.next
         self.rows += len(records.values)
-        self.bytes += _size(records.values)
+        self.bytes += _size(records.values) + _size(records.keys or ())
 
     @property
     def empty(self) -> bool:
@@ -86,6 +86,7 @@ class LaneBuffer:
                 values=_chain([piece.values for piece in self.pieces]),
                 offsets=_offsets([piece.offsets for piece in self.pieces]),
                 timestamps_ms=_chain([piece.timestamps_ms for piece in self.pieces]),
+                keys=_keys(self.pieces),
             )
             self.pieces = [whole]
         return self.pieces[0]
@@ -102,6 +103,12 @@ def _size(values: Sequence[bytes | None]) -> int:
 
 def _chain(parts: Sequence[Sequence[Item]]) -> list[Item]:
     return list(chain.from_iterable(parts))
+
+
+def _keys(pieces: Sequence[Records]) -> list[bytes | None] | None:
+    """The keys of all; None where some were read without."""
+    keys = [piece.keys for piece in pieces if piece.keys is not None]
+    return _chain(keys) if len(keys) == len(pieces) else None
 
 
 def _offsets(parts: Sequence[Sequence[int]]) -> Sequence[int]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from mars.definitions import TaskDefinition, TaskState, TaskVersion
-from mars.plan import Plan
-from mars.types import TaskName
+from mars.plan import Plan, reads_keys
+from mars.types import TaskName, Topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,3 +45,9 @@ class RunnableTask:
             for version in self.definition.begun
             if version.version in self.plans
         )
+
+
+def topics_with_keys(tasks: Iterable[RunnableTask]) -> frozenset[Topic]:
+    """The topics of which some task reads the records' keys."""
+    plans = (plan for task in tasks if not task.deleted for plan in task.plans.values())
+    return frozenset(Topic(plan.stream.topic) for plan in plans if reads_keys(plan.fields))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -61,6 +61,13 @@ class SourceReader(Protocol):
 
     def subscribe(self, topics: Sequence[Topic]) -> None:
         """Read these topics as a group member; `Assigned` and `Revoked` come out of `poll`."""
+
+    def want_keys(self, topics: Collection[Topic]) -> None:
+        """Let the records of these topics carry their keys, and those of no others.
+
+        No record without its key is delivered of a topic that joins them: a group member hears
+        `Revoked` and `Assigned` of its partitions, whatever it has read of them is to be read anew.
+        """
 
     def seek(self, topic: Topic, partition: int, offset: int) -> None:
         """Go on from `offset`; a reader outside a group starts to read the partition by it."""

@@ -12,10 +12,10 @@ from mars.adapters.memory.source_rows import MemorySourceRows
 from mars.adapters.source_rows import RowsAgain
 from mars.definitions import FileHistory, HistoryFile
 from mars.errors import JobFailed
-from mars.plan import Field, FieldType, Format, Plan, Stream
+from mars.plan import Field, FieldType, Format, Origin, Plan, Stream
 from mars.ports import SourceRows
 from mars.settings import Settings
-from mars.sql import compile_task
+from mars.sql import compile_task, only
 from mars.types import Lane, Mapped, Range, StreamName, TaskName, Topic
 from tests.contracts.kafka_servers import Cluster, KafkaCluster, MemoryCluster
 
@@ -59,6 +59,18 @@ def test_a_range_is_read_again_and_no_more(cluster: Cluster) -> None:
     cluster.append(topic, 1, rows(1, 2, 3, 4, 5))
     part = Range(Lane("1@b1"), 1, 4)
     assert read(cluster, plan_over(topic), part) == (3, [part], [])
+
+
+def test_rows_have_the_keys_of_their_records_where_the_task_reads_them(cluster: Cluster) -> None:
+    topic = cluster.topic()
+    for key in (b"a", b"b", b"a"):
+        cluster.append(topic, 0, rows(1), key=key)
+    stream = plan_over(topic).stream
+    key_field = Field("key", FieldType.STRING, Origin.KEY)
+    stream = replace(stream, fields=(*stream.fields, key_field))
+    sql = "SELECT count(*) FROM s WHERE key = 'a' WINDOWING 10 s"
+    plan = compile_task(sql, task=TaskName("t"), version=1, stream_of=only(stream), options={})
+    assert read(cluster, plan, Range(Lane("0"), 0, 3))[0] == 2
 
 
 def test_rows_of_aborted_transactions_are_none(cluster: Cluster) -> None:

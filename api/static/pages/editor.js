@@ -6,6 +6,7 @@ import { bytes, clock, duration, hour, number, percent, rate, some } from "/stat
 import { Field, Options } from "/static/pages/options.js";
 import { rowsTable } from "/static/pages/rows.js";
 import { SqlField } from "/static/pages/sql.js";
+import { typeOf } from "/static/pages/streams.js";
 
 const FATES = ["counted", "filtered", "bad", "future"];
 
@@ -63,7 +64,7 @@ function streamFacts(stream) {
       "span",
       { class: "fields" },
       Object.entries(stream.fields).map(([name, type]) =>
-        h("span", {}, `${name} `, h("small", {}, type)),
+        h("span", {}, `${name} `, h("small", {}, typeOf(type))),
       ),
     ),
   );

@@ -23,6 +23,9 @@ const COLUMNS = [
   { title: "" },
 ];
 
+/** A field's type, and what of a record it is taken from, if it is not in the message. */
+export const typeOf = (type) => (type.from ? `${type.type} from ${type.from}` : type);
+
 export async function showStreams(root, { signal }) {
   const list = h("div");
   const look = async () => drawList(list, (await get("/v1/streams", signal)).streams, look);
@@ -47,7 +50,7 @@ function drawList(list, streams, look) {
       "span",
       { class: "fields" },
       Object.entries(one.fields).map(([name, type]) =>
-        h("span", {}, `${name} `, h("small", {}, type)),
+        h("span", {}, `${name} `, h("small", {}, typeOf(type))),
       ),
     ),
     h(
@@ -261,6 +264,7 @@ function renewTimes(fields, select) {
   const names = declared(fields)
     .filter(([, type]) => type.startsWith("timestamp"))
     .map(([name]) => name);
+  names.push("$timestamp");
   fill(
     select,
     names.map((name) => h("option", {}, name)),

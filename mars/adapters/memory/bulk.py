@@ -59,6 +59,7 @@ class MemorySource:
             values=[record.value for record in found],
             offsets=[record.offset for record in found],
             timestamps_ms=[record.timestamp_ms for record in found],
+            keys=[record.key for record in found],
         )
         yield decode(plan.stream, plan.fields, records)
 

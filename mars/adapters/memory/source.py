@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from mars.adapters.memory.broker import MemoryBroker, MemoryMember, Place, UnknownTopic
 from mars.adapters.memory.faults import Faults, fallible
@@ -24,6 +24,7 @@ class MemorySource:
         self._positions: dict[Place, int] = {}
         self._paused: dict[Place, int] = {}
         self._told_ends: dict[Place, int] = {}
+        self._keyed: frozenset[Topic] = frozenset()
 
     # ------------------------------------------------------------------- what tests do to it
 
@@ -53,6 +54,16 @@ class MemorySource:
             raise ValueError("a reader without a group is told its partitions by seek")
         self._member.topics = tuple(topics)
         self._group.update(self._member)
+
+    @fallible
+    def want_keys(self, topics: Collection[Topic]) -> None:
+        """Records of these topics carry their keys; partitions of a new one are assigned anew."""
+        new, self._keyed = frozenset(topics) - self._keyed, frozenset(topics)
+        places = tuple(sorted(place for place in self._member.owned if place[0] in new))
+        for place in places:
+            self._forget(place)
+        if places:
+            self._member.changes.append((places, places))
 
     @fallible
     def seek(self, topic: Topic, partition: int, offset: int) -> None:
@@ -138,6 +149,7 @@ class MemorySource:
                 values=[record.value for record in found],
                 offsets=[record.offset for record in found],
                 timestamps_ms=[record.timestamp_ms for record in found],
+                keys=[record.key for record in found] if topic in self._keyed else None,
             )
             events.append(Fetched(topic, records))
         if not more and self._told_ends.get(place) != after:

@@ -45,6 +45,7 @@ class MemorySourceRows:
             [record.value for record in records],
             [record.offset for record in records],
             [record.timestamp_ms for record in records],
+            [record.key for record in records],
         )
         decoded = decode(plan.stream, plan.fields, batch)
         left = [map_batch(plan, buckets, decoded)] if first < part.next else []

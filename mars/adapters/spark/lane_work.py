@@ -21,7 +21,7 @@ from mars.codec.shared import SharedDecoding
 from mars.combining import combine
 from mars.errors import JobFailed, SettingsError, TaskLimit, Unavailable
 from mars.kernel import map_batch, map_gone
-from mars.plan import Plan
+from mars.plan import Plan, reads_keys
 from mars.settings import Settings
 from mars.types import Mapped, Range, Records, StoreEpoch, TaskName, Topic
 
@@ -93,7 +93,9 @@ class LaneWork:
     def __call__(self) -> Iterator[bytes]:
         """The outcomes, encoded."""
         try:
-            batches = read_range(consumer_of(self.settings), self.topic, self.part)
+            keys = any(reads_keys(share.plan.fields) for share in self.shares)
+            consumer = consumer_of(self.settings)
+            batches = read_range(consumer, self.topic, self.part, keys=keys)
         except SettingsError as problem:
             yield encode_outcome(Unread(str(problem)))
             return

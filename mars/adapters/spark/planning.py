@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
 
-from mars.definitions import FileHistory
-from mars.errors import JobFailed, RequestError
+from mars.definitions import FileHistory, check_in_files
+from mars.errors import JobFailed, Rejected, RequestError
 from mars.plan import Call, Column, Expression, Format, Function, Literal, Plan, Stream, ValueType
 from mars.ports import MapJob, QueryJob
 from mars.sql import compile_task, only
@@ -72,6 +72,10 @@ def over_files(plan: Plan, files: FileHistory) -> Plan:
     if format_ is None:
         known = ", ".join(FILE_FORMATS)
         raise JobFailed(f"Files of the format {files.format!r} cannot be read; there is {known}.")
+    try:
+        check_in_files(plan.fields)
+    except Rejected as error:
+        raise JobFailed(f"{error}.") from error
     header = format_ is Format.CSV and files.csv_header
     return replace(plan, stream=replace(plan.stream, format=format_, csv_header=header))
 

@@ -28,7 +28,7 @@ from mars.codec.decoded import Decoded
 from mars.codec.messages import decode
 from mars.definitions import REGISTER_AGAIN
 from mars.errors import JobFailed, Unavailable
-from mars.plan import Plan
+from mars.plan import Plan, reads_keys
 from mars.settings import Settings
 from mars.types import Range, Records, lane_partition
 
@@ -61,7 +61,8 @@ class TopicSource:
     def batches(self, plan: Plan, part: Range) -> Iterator[Decoded | Range]:
         """The committed rows of a range. Raises Unavailable, JobFailed."""
         try:
-            for batch in read_range(consumer_of(self.settings), self.topic, part):
+            keys = reads_keys(plan.fields)
+            for batch in read_range(consumer_of(self.settings), self.topic, part, keys=keys):
                 if isinstance(batch, Range):
                     yield batch
                 else:
@@ -100,9 +101,12 @@ class _Lost:
     next: int
 
 
-def read_range(consumer: Consumer, topic: str, part: Range) -> Iterator[Records | Range]:
+def read_range(
+    consumer: Consumer, topic: str, part: Range, *, keys: bool
+) -> Iterator[Records | Range]:
     """The committed records of a range in batches that tile it; a Range stands for lost ones.
 
+    They carry their keys if `keys` says so.
     Raises Unavailable where the broker does not answer, JobFailed where it never had the rows.
     """
     position = part.first
@@ -112,7 +116,7 @@ def read_range(consumer: Consumer, topic: str, part: Range) -> Iterator[Records 
         if isinstance(portion, _Lost):
             if pending:
                 lost_from = _after(pending)
-                yield _records(part, position, lost_from, pending)
+                yield _records(part, position, lost_from, pending, keys=keys)
                 position, pending, size = lost_from, [], 0
             yield Range(part.lane, position, portion.next)
             position = portion.next
@@ -121,11 +125,11 @@ def read_range(consumer: Consumer, topic: str, part: Range) -> Iterator[Records 
         size += sum(map(len, portion))
         while len(pending) >= BATCH_ROWS or size >= BATCH_BYTES:
             batch = pending[: _cut(pending, size)]
-            yield _records(part, position, _after(batch), batch)
+            yield _records(part, position, _after(batch), batch, keys=keys)
             position, pending = _after(batch), pending[len(batch) :]
             size -= sum(map(len, batch))
     if position < part.next:
-        yield _records(part, position, part.next, pending)
+        yield _records(part, position, part.next, pending, keys=keys)
 
 
 def _cut(messages: list[Message], size: int) -> int:
@@ -143,7 +147,9 @@ def _after(messages: list[Message]) -> int:
     return cast(int, messages[-1].offset()) + 1
 
 
-def _records(part: Range, first: int, after: int, messages: list[Message]) -> Records:
+def _records(
+    part: Range, first: int, after: int, messages: list[Message], *, keys: bool
+) -> Records:
     offsets: range | list[int] = range(0)
     if messages:
         low, high = cast(int, messages[0].offset()), cast(int, messages[-1].offset())
@@ -157,6 +163,7 @@ def _records(part: Range, first: int, after: int, messages: list[Message]) -> Re
         values=list(map(Message.value, messages)),
         offsets=offsets,
         timestamps_ms=list(map(_time_of, map(Message.timestamp, messages))),
+        keys=cast(list[bytes | None], list(map(Message.key, messages))) if keys else None,
     )
 
 

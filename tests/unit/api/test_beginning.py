@@ -11,7 +11,7 @@ import pytest
 
 from mars.definitions import LaneSpan
 from mars.types import Lane, Range
-from tests.unit.api.twins import World, problem
+from tests.unit.api.twins import BY_SIP, FLOWS, World, problem
 
 
 @pytest.fixture
@@ -77,6 +77,25 @@ def test_a_history_goes_by_partitions_only(long: World, scope: str) -> None:
     assert refused.status_code == 422
     assert "history" in refused.json()["detail"]
     assert long.register(options={"watermark": scope}).status_code == 201
+
+
+def test_rows_of_files_have_nothing_of_records(long: World) -> None:
+    """A query that reads none of it may have a history from files all the same."""
+    fields = {**FLOWS["fields"], "place": {"type": "int64", "from": "$offset"}}
+    assert long.declare("rich", fields=fields).status_code == 201
+    sql = BY_SIP.replace("flows", "rich")
+    reads = sql.replace("count(*)", "max(place)")
+    refused = problem(long.register(sql=reads, history=FILES), 422)
+    assert (
+        "field place is $offset of a record, which rows of files do not have" in refused["detail"]
+    )
+    assert long.register(sql=sql, history=FILES).status_code == 201
+    long.begin_newest()
+    changed = long.http.put("/v1/tasks/by_sip", json={"sql": reads})
+    assert "field place is $offset" in problem(changed, 422)["detail"]
+    assert long.declare("of_record", event_time="$timestamp").status_code == 201
+    counted = long.register("two", sql=BY_SIP.replace("flows", "of_record"), history=FILES)
+    assert "field $timestamp is $timestamp of a record" in problem(counted, 422)["detail"]
 
 
 def test_latest_has_no_history(long: World) -> None:

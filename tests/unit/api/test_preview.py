@@ -112,6 +112,28 @@ def test_record_times_in_seconds_are_told_and_may_be_ignored(world: World) -> No
     assert "with one row of the year 9999 a partition holds no window open" in str(found["notes"])
 
 
+RICH = {
+    "fields": {"bytes": "int64", "who": {"type": "string", "from": "$key"}},
+    "event_time": "$timestamp",
+}
+BY_WHO = "SELECT who, count(*), sum(bytes) FROM flows GROUP BY who WINDOWING 10 s"
+
+
+def test_fields_of_records_are_read_from_the_topic_and_are_not_in_rows_of_the_request(
+    world: World,
+) -> None:
+    assert world.declare(**RICH).status_code == 200
+    for key in (b"a", b"b", b"a"):
+        at = world.now_ms - 500
+        world.broker.append(Topic("flows"), 0, b'{"bytes":1}', key=key, timestamp_ms=at)
+    send(world, [])
+    (window,) = ask(world, sql=BY_WHO)["windows"]
+    assert [(row["who"], row["count"]) for row in window["rows"]] == [("a", 2), ("b", 1)]
+    (window,) = ask(world, sql=BY_WHO, rows=[{"bytes": 3}])["windows"]
+    assert [(row["who"], row["sum_bytes"]) for row in window["rows"]] == [(None, 3)]
+    assert window["window_start"] == NOW_MS // 10_000 * 10_000
+
+
 def test_preview_of_rows_in_the_request_reads_no_topic(world: World) -> None:
     assert world.declare(format="csv").status_code == 200
     found = ask(world, rows=[flow(-1_000), flow(-500), {"sip": "a"}, "no object"])

@@ -124,6 +124,16 @@ def test_wrong_sql_answers_422_with_its_place(world: World) -> None:
     assert (document["line"], document["column"]) == (2, 2)
 
 
+def test_files_have_no_keys_of_records(world: World) -> None:
+    fields = {"at": "timestamp_ms", "who": {"type": "string", "from": "$key"}}
+    assert world.declare("rich", fields=fields, event_time="at").status_code == 201
+    world.files.sizes["/history"] = 5
+    sql = "SELECT who, count(*) FROM rich GROUP BY who WINDOWING 60 s"
+    answer = ask(world, sql=sql, files={"files": "/history", "format": "ndjson"})
+    assert "field who is $key of a record" in problem(answer, 422)["detail"]
+    assert ask(world, sql=sql).status_code == 202
+
+
 def test_topic_that_does_not_exist_is_refused_unless_files_are_read(world: World) -> None:
     world.declare(topic="absent")
     assert "absent" in problem(ask(world), 422)["detail"]

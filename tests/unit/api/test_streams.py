@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mars.definitions import TaskState
+from mars.types import StreamName
 from tests.unit.api.twins import FLOWS, World, problem
 
 
@@ -63,6 +64,27 @@ def test_name_outside_the_rule_is_refused(world: World, name: str) -> None:
         ({"fields": {'size "GB"': "int64", "timestamp": "timestamp_ms"}}, "quotation mark"),
         ({"fields": {"disk\\C:": "int64", "timestamp": "timestamp_ms"}}, "backslash"),
         ({"record_time": "never"}, "record_time"),
+        ({"record_time": "ignore", "event_time": "$timestamp"}, "leave one of both out"),
+        ({"event_time": "$key"}, "or be $timestamp"),
+        *(
+            ({"fields": {**FLOWS["fields"], "a": field}}, part)
+            for field, part in [
+                ({"type": "string", "from": "$header"}, "$key, $timestamp, $partition, $offset"),
+                ({"type": "int64", "from": "$key"}, "its type must be string, not int64"),
+                ({"type": "timestamp_s", "from": "$timestamp"}, "must be timestamp_ms"),
+                ({"type": "string", "from": "$offset"}, "must be int64"),
+                ({"type": "text", "from": "$key"}, "unknown type 'text'"),
+                ({"from": "$key"}, "fields.a"),
+                ({"type": "string", "form": "$key"}, "fields.a"),
+            ]
+        ),
+        (
+            {
+                "fields": {"at": {"type": "timestamp_ms", "from": "$timestamp"}},
+                "event_time": "at",
+            },
+            "at least one that the messages themselves hold",
+        ),
         ({"csv_header": True}, "csv_header is for the format csv only"),
         ({"csv_delimiter": ";"}, "csv_delimiter is for the format csv only"),
         ({"csv_quote": "'"}, "csv_quote is for the format csv only"),
@@ -128,6 +150,65 @@ def test_one_stream_too_many_is_refused_and_those_that_are_there_may_change(
 
 def test_header_is_for_csv(world: World) -> None:
     assert world.declare("other", format="csv", csv_header=True).json()["csv_header"] is True
+
+
+OF_RECORD = {
+    "who": {"type": "string", "from": "$key"},
+    "came": {"type": "timestamp_ms", "from": "$timestamp"},
+    "part": {"type": "int64", "from": "$partition"},
+    "place": {"type": "int64", "from": "$offset"},
+}
+
+
+def test_fields_may_be_taken_from_the_record(world: World) -> None:
+    fields = {**OF_RECORD, **FLOWS["fields"], "plain": {"type": "string"}}
+    shown = world.declare("rich", fields=fields, event_time="came").json()
+    assert shown["fields"] == {**fields, "plain": "string"}
+    assert world.http.put("/v1/streams/rich", json=shown).status_code == 200
+    sql = "SELECT who, max(place) AS p FROM rich WHERE part < 3 GROUP BY who WINDOWING 60 s"
+    task = world.register(sql=sql).json()
+    assert task["plan"]["fields"] == [
+        {"name": name, "type": kind["type"]} for name, kind in OF_RECORD.items()
+    ]
+    changed = {**fields, "who": "string"}
+    answer = problem(world.declare("rich", fields=changed, event_time="came"), 409)
+    assert "it uses the field who as string from $key" in answer["detail"]
+    moved = dict(reversed(fields.items()))
+    assert world.declare("rich", fields=moved, event_time="came").status_code == 200
+
+
+def test_the_event_time_may_be_that_of_the_record(world: World) -> None:
+    shown = world.declare("rich", event_time="$timestamp").json()
+    assert (shown["event_time"], shown["fields"]) == ("$timestamp", FLOWS["fields"])
+    assert world.http.put("/v1/streams/rich", json=shown).status_code == 200
+    written = {"$timestamp": OF_RECORD["came"], **FLOWS["fields"]}
+    same = world.declare("rich", fields=written, event_time="$timestamp")
+    assert (same.status_code, same.json()) == (200, shown)
+    sql = 'SELECT "$timestamp" AS at, count(*) FROM rich WINDOWING 60 s'
+    task = world.register(sql=sql).json()
+    assert task["plan"]["fields"] == [{"name": "$timestamp", "type": "timestamp_ms"}]
+    assert task["plan"]["outputs"][0]["expression"] == "window_start"
+    assert world.http.delete("/v1/tasks/by_sip").status_code == 204
+    assert world.register(sql="SELECT count(*) FROM rich WINDOWING 60 s").status_code == 201
+    changed = problem(world.declare("rich"), 409)["detail"]
+    assert "its event time is $timestamp, not timestamp" in changed
+
+
+def test_a_field_of_messages_may_be_called_as_what_records_have(world: World) -> None:
+    fields = {"$timestamp": "timestamp_iso", "$key": "string"}
+    shown = world.declare("odd", fields=fields, event_time="$timestamp").json()
+    assert (shown["event_time"], shown["fields"]) == ("$timestamp", fields)
+    stream = world.registry.stream(StreamName("odd"))
+    assert stream is not None
+    assert stream.message_fields == stream.fields
+
+
+def test_columns_of_csv_keep_their_places_whatever_is_taken_from_records(world: World) -> None:
+    world.declare("rows", format="csv")
+    sql = "SELECT sip, count(*) FROM rows GROUP BY sip WINDOWING 60 s"
+    assert world.register(sql=sql).status_code == 201
+    more = {"who": OF_RECORD["who"], **FLOWS["fields"]}
+    assert world.declare("rows", format="csv", fields=more).status_code == 200
 
 
 def test_marks_of_csv_are_kept_and_hold_while_a_task_reads_by_them(world: World) -> None:

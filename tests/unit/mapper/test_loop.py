@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 
 from mapper.loop import POLL_RECORDS_MAX, MapperLoop
 from mars.machines.mapping import Mapping
-from mars.machines.mapping_events import CATCH_UP, LIVE, ReaderLane, Ticked
+from mars.machines.mapping_events import CATCH_UP, LIVE, ReaderLane, TasksChanged, Ticked
+from mars.machines.runnable import RunnableTask
+from mars.plan import Field, FieldType, Origin
 from mars.process.life import Services
-from mars.types import Topic
+from mars.types import TaskName, Topic
+from tests.unit.machines.mapping_world import make_task
 
 FLOWS = Topic("flows")
 
@@ -28,6 +32,28 @@ class Reader:
 
     def lags(self) -> dict[object, int]:
         return self._lags
+
+
+class KeyReader(Reader):
+    """Notes when it is asked for keys, too."""
+
+    def __init__(self, name: str, notes: list[object]) -> None:
+        super().__init__()
+        self.name = name
+        self.notes = notes
+
+    def want_keys(self, topics: frozenset[Topic]) -> None:
+        self.notes.append((self.name, topics))
+
+
+class SomeTasks:
+    """Answers with one set of tasks after the other."""
+
+    def __init__(self, *sets: dict[TaskName, RunnableTask]) -> None:
+        self.sets = list(sets)
+
+    def poll(self) -> dict[TaskName, RunnableTask] | None:
+        return self.sets.pop(0) if self.sets else None
 
 
 class NoTasks:
@@ -61,6 +87,33 @@ def test_a_poll_takes_no_more_than_a_batch_may_hold(batch: int, asked: int) -> N
     assert reader.asked == [asked]
 
 
+def test_keys_are_asked_for_before_a_task_that_reads_them_is_known() -> None:
+    notes: list[object] = []
+    plain = make_task("a")
+    plan = plain.plans[1]
+    key = Field("key", FieldType.STRING, Origin.KEY)
+    keyed = replace(plain, plans={1: replace(plan, fields=(*plan.fields, key))})
+    wanted, none = frozenset({Topic(plan.stream.topic)}), frozenset()
+    nothing, name = cast(Any, None), TaskName("a")
+    loop = MapperLoop(
+        cast(Any, Noting(notes)),
+        readers={reader: cast(Any, KeyReader(reader, notes)) for reader in (LIVE, CATCH_UP)},
+        log=nothing,
+        registry=nothing,
+        coordinator=nothing,
+        tasks=cast(Any, SomeTasks({name: plain}, {name: keyed}, {name: keyed}, {})),
+        reporter=cast(Any, NeverDue()),
+        services=Services("mapper"),
+        poll_s=0.0,
+    )
+    for _ in range(5):
+        loop.round()
+    assert notes == [
+        *({name: plain}, (LIVE, wanted), (CATCH_UP, wanted), {name: keyed}),
+        *({name: keyed}, (LIVE, none), (CATCH_UP, none), {}),
+    ]
+
+
 class Standing:
     """A machine that says which of its lanes stand still, and which readers were at their ends."""
 
@@ -78,6 +131,19 @@ class Standing:
 
     def readings(self) -> tuple[()]:
         return ()
+
+
+class Noting(Standing):
+    """Notes of which tasks it hears."""
+
+    def __init__(self, notes: list[object]) -> None:
+        super().__init__()
+        self.notes = notes
+
+    def handle(self, event: object) -> list[object]:
+        if isinstance(event, TasksChanged):
+            self.notes.append(event.tasks)
+        return []
 
 
 class Reports:

@@ -12,13 +12,26 @@ from mars.adapters.spark.planning import divide, plan_of_map, plan_of_query
 from mars.combining import join_ranges
 from mars.definitions import FileHistory, HistoryFile
 from mars.errors import JobFailed
-from mars.plan import Format
+from mars.plan import Field, FieldType, Format, Origin
 from mars.types import Lane, Range
 from tests.contracts.bulk_jobs import map_job, query_job
 
 RANGES = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 5_000)), max_size=6).map(
     lambda spans: [Range(Lane(str(at)), first, first + n) for at, (first, n) in enumerate(spans)]
 )
+
+
+def test_what_is_taken_from_records_is_not_in_files() -> None:
+    """The API refuses it; a job that comes all the same fails and counts no places of bytes."""
+    job = map_job("topic", "id", Range(Lane("f@b1"), 0, 1))
+    place = Field("size", FieldType.INT64, Origin.OFFSET)
+    stream = job.version.stream
+    fields = (*stream.fields[:2], place)
+    version = replace(job.version, stream=replace(stream, fields=fields))
+    files = FileHistory("ndjson", (HistoryFile("/a", 0, 1),))
+    assert plan_of_map(replace(job, version=version)).fields[-1] == place
+    with pytest.raises(JobFailed, match=r"field size is \$offset of a record"):
+        plan_of_map(replace(job, version=version, files=files))
 
 
 @given(RANGES, st.integers(1, 700))
