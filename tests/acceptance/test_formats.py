@@ -68,6 +68,19 @@ def as_csv_with_header(rows: Sequence[Row]) -> Iterator[bytes]:
         yield "\r\n".join([",".join(names), *lines]).encode()
 
 
+FIELDS_OF_RECORDS = {
+    **FIELDS,
+    "sip": {"type": "string", "from": "$key"},
+    "timestamp": {"type": "timestamp_ms", "from": "$timestamp"},
+}
+
+
+def as_rest_of_records(rows: Sequence[Row]) -> Iterator[bytes]:
+    """What is neither the key of the record nor its time."""
+    own = [name for name, kind in FIELDS_OF_RECORDS.items() if isinstance(kind, str)]
+    return as_json([{name: row[name] for name in own} for row in rows])
+
+
 def as_arrow(rows: Sequence[Row]) -> Iterator[bytes]:
     """The event time as Arrow's own timestamps, the type as a dictionary."""
     for part in _parts(rows):
@@ -106,6 +119,7 @@ FORMATS = {
     "csv_marks": ({"format": "csv", "csv_delimiter": ";", "csv_quote": "'"}, as_csv_with_marks),
     "csv_header": ({"format": "csv", "csv_header": True}, as_csv_with_header),
     "arrow": ({"format": "arrow"}, as_arrow),
+    "record": ({"format": "json", "fields": FIELDS_OF_RECORDS}, as_rest_of_records),
 }
 
 
@@ -210,7 +224,11 @@ def rows(shared_mars: MarsCluster) -> list[Row]:
     for row in made:
         row["bytes"] = None if row["id"] % 50 == 0 else row["bytes"]
     for name, (_declaration, encode) in FORMATS.items():
-        _feed(shared_mars, f"format_{name}", list(encode(made)))
+        values = list(encode(made))
+        if name == "record":
+            _feed_records(shared_mars, "format_record", made, values)
+        else:
+            _feed(shared_mars, f"format_{name}", values)
     _feed(shared_mars, "shapes", list(as_json(made)))
     return made
 
@@ -223,6 +241,18 @@ def _declare(mars: MarsCluster, name: str, declaration: Mapping[str, object]) ->
 
 def _feed(mars: MarsCluster, topic: str, values: Sequence[bytes]) -> None:
     mars.produce(topic, [(at % PARTITIONS, value) for at, value in enumerate(values)])
+
+
+def _feed_records(
+    mars: MarsCluster, topic: str, rows: Sequence[Row], values: Sequence[bytes]
+) -> None:
+    mars.produce_records(
+        topic,
+        [
+            (at % PARTITIONS, value, row["sip"].encode(), row["timestamp"])
+            for at, (row, value) in enumerate(zip(rows, values, strict=True))
+        ],
+    )
 
 
 @pytest.fixture(scope="module")

@@ -252,6 +252,12 @@ class MarsCluster:
 
     def produce(self, topic: str, messages: Iterable[tuple[int, bytes | None]]) -> None:
         """Write (partition, value) pairs and wait until the broker has them."""
+        self.produce_records(topic, ((at, value, None, 0) for at, value in messages))
+
+    def produce_records(
+        self, topic: str, records: Iterable[tuple[int, bytes | None, bytes | None, int]]
+    ) -> None:
+        """The same with a key each, and a time in ms (0: now)."""
         producer = self._connected()
         failures: list[KafkaError] = []
 
@@ -259,10 +265,12 @@ class MarsCluster:
             if error is not None:
                 failures.append(error)
 
-        for partition, value in messages:
+        for partition, value, key, time_ms in records:
             while True:
                 try:
-                    producer.produce(topic, value, partition=partition, on_delivery=delivered)
+                    producer.produce(
+                        topic, value, key, partition, on_delivery=delivered, timestamp=time_ms
+                    )
                     break
                 except BufferError:
                     producer.poll(0.1)

@@ -63,6 +63,11 @@ def test_names_and_queries_are_shown_as_they_are(
     assert run(["stream", "show", "odd", *API]) == 0
     shown = capsys.readouterr().out
     assert "time [/t]\n" in shown
+    of_record = {"who": {"type": "string", "from": "$key"}, **fields}
+    declared = {**declared, "fields": of_record, "event_time": "$timestamp"}
+    assert world.http.put("/v1/streams/rich", json=declared).status_code == 201
+    assert run(["stream", "show", "rich", *API]) == 0
+    assert "string from $key" in capsys.readouterr().out
     assert ":id:" in shown
     sql = "SELECT ':100:[/x]' AS a, count(*) FROM flows WINDOWING 10 s"
     assert run(["task", "add", "--name", "odd", "--sql", sql, *API]) == 0
