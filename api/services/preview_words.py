@@ -126,9 +126,12 @@ def _about_cells(trial: Trial) -> Iterator[str]:
 def _about_times(trial: Trial) -> Iterator[str]:
     """A wrong unit: times in 1970, or beyond the year 9999."""
     stream = trial.plan.stream
-    today = trial.stamp_ms is not None and trial.stamp_ms > YEAR_2001_MS
+    field = stream.field(stream.event_time)
+    of_record = field is not None and field.origin is not None
+    today = of_record or (trial.stamp_ms is not None and trial.stamp_ms > YEAR_2001_MS)
     if today and trial.mark_ms is not None and 0 <= trial.mark_ms < YEAR_2001_MS:
-        said = "All event times lie before 2001, but the messages do not"
+        but = "" if of_record else ", but the messages do not"
+        said = f"All event times lie before 2001{but}"
         yield ": ".join(filter(None, (said, unit_hint(stream, OLD_HINTS)))) + "."
     if any(OUTSIDE_CALENDAR in row.detail for row in trial.rejected):
         said = "Event times lie far ahead"
@@ -140,8 +143,8 @@ def _about_record_times(trial: Trial) -> Iterator[str]:
         yield f"Record times lie before 2001: {OLD_RECORD_HINT}."
     if trial.plan.stream.record_time is RecordTime.IGNORE:
         yield (
-            f"The stream says {UNGUARDED}: with one row of the year 9999 a partition holds no "
-            "window open any more, and rows behind it are late."
+            f"The stream says record_time: ignore, so {UNGUARDED}: with one row of the year 9999 a "
+            "partition holds no window open any more, and rows behind it are late."
         )
 
 

@@ -14,12 +14,7 @@ def decode(stream: Stream, fields: tuple[Field, ...], records: Records) -> Decod
     `fields` is the union of what these tasks need. No content of a message makes this fail: bad
     rows are in the result. The same messages give the same result.
     """
-    inside = tuple(one for one in fields if one.origin is None)
-    if len(inside) == len(fields):
-        return _decode(stream, fields, records)
-    # Whether there is a row is known only where something of a message is looked for.
-    decoded = _decode(stream, inside or stream.message_fields[:1], records)
-    return with_record_fields(decoded, fields)
+    return with_record_fields(stream, fields, lambda inside: _decode(stream, inside, records))
 
 
 def _decode(stream: Stream, fields: tuple[Field, ...], records: Records) -> Decoded:

@@ -7,6 +7,7 @@ UTF-8 is no text, so its rows are bad for the tasks that read it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import assert_never
 
@@ -14,15 +15,25 @@ import polars as pl
 
 from mars.codec.columns import texts_of
 from mars.codec.decoded import Decoded
-from mars.plan import Field, Origin
+from mars.plan import Field, Origin, Stream
 from mars.types import lane_partition
 
 
-def with_record_fields(decoded: Decoded, fields: tuple[Field, ...]) -> Decoded:
-    """The same rows with these fields, of which `decoded` has those that messages hold.
+def with_record_fields(
+    stream: Stream, fields: tuple[Field, ...], decode: Callable[[tuple[Field, ...]], Decoded]
+) -> Decoded:
+    """Rows with all of the fields; `decode` gives those that messages hold.
 
     Raises ValueError where the records were read without what a field is taken from.
     """
+    inside = tuple(one for one in fields if one.origin is None)
+    if len(inside) == len(fields):
+        return decode(fields)
+    # Whether there is a row is known only where something of a message is looked for.
+    return _with(decode(inside or stream.message_fields[:1]), fields)
+
+
+def _with(decoded: Decoded, fields: tuple[Field, ...]) -> Decoded:
     columns, invalid = [], decoded.invalid.get_columns()
     for one in fields:
         if one.origin is None:

@@ -33,8 +33,8 @@ OLD_RECORD_HINT = (
 )
 """What to do about records whose own times lie in 1970."""
 
-UNGUARDED = "record_time: ignore, so nothing leaves out rows that are far ahead"
-"""Said where one row that is far ahead has closed windows, or may."""
+UNGUARDED = "nothing leaves out rows that are far ahead"
+"""Said where one such row has closed windows, or may."""
 
 Fate = tuple[str, int, Callable[[DeadLetter], bool]]
 """What became of rows, how many they are, and which references are of them."""
@@ -42,9 +42,12 @@ Fate = tuple[str, int, Callable[[DeadLetter], bool]]
 
 def unit_hint(stream: Stream, hints: Mapping[FieldType, str]) -> str:
     """What to do if the event time has another unit; empty where no other one comes to mind."""
-    name = stream.event_time
-    kind = next((field.type for field in stream.fields if field.name == name), None)
-    return "" if kind is None else hints.get(kind, "").format(name=name)
+    field = stream.field(stream.event_time)
+    if field is None:
+        return ""
+    if field.origin is not None:
+        return "have the producer write Kafka's record time in milliseconds"
+    return hints.get(field.type, "").format(name=field.name)
 
 
 def not_counted(evidence: Evidence) -> str:
@@ -109,9 +112,14 @@ def _why_late(evidence: Evidence) -> str:
 
 def _guard(stream: Stream) -> str:
     """What keeps such rows out."""
+    field = stream.field(stream.event_time)
     if stream.record_time is RecordTime.IGNORE:
-        return f"the stream says {UNGUARDED}; mend the producer, then register the task again"
-    return "a smaller future_limit leaves such rows out"
+        why = "the stream says record_time: ignore"
+    elif field is not None and field.origin is not None:
+        why = "the event time is that of the record"
+    else:
+        return "a smaller future_limit leaves such rows out"
+    return f"{why}, so {UNGUARDED}; mend the producer, then register the task again"
 
 
 def _newest(evidence: Evidence) -> tuple[int, int] | None:

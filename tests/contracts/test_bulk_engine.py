@@ -7,6 +7,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,9 +18,10 @@ from mars.adapters.memory.bulk import MemoryBulkEngine
 from mars.adapters.spark.engine import SparkEngine
 from mars.adapters.spark.files import list_history
 from mars.aggregates import DISTINCT_VALUES_MAX
-from mars.definitions import FileHistory, HistoryFile
+from mars.definitions import FileHistory, HistoryFile, resume_helps
 from mars.errors import JobCancelled, JobFailed, Unavailable
 from mars.locations import FileRoots
+from mars.plan import Field, FieldType, Origin
 from mars.ports import BulkEngine, QueryJob
 from mars.settings import BulkSettings, KafkaSettings, Settings
 from mars.types import Range, Reason, RowCounts, Topic, file_lane
@@ -125,6 +127,21 @@ def test_all_ranges_become_one_batch_with_one_partial_per_bucket(bulk: Bulk) -> 
     assert buckets == sorted(set(buckets))
 
 
+def test_fields_of_records_are_those_of_a_mapper(bulk: Bulk) -> None:
+    """Keys as names, Kafka's times as event times; the messages have neither."""
+    topic = bulk.cluster.topic(1)
+    for number in range(40):
+        key, at = f"n{number % 7}".encode(), number * 7919 % 50_000
+        row = json.dumps({"size": number % 101}).encode()
+        bulk.cluster.append(topic, 0, [row], key=key, timestamp_ms=at)
+    job = map_job(topic, bulk.topic_id(topic), Range(lane(0), 0, 40))
+    fields = (Field("name", FieldType.STRING, Origin.KEY), job.version.stream.fields[2])
+    at = Field("at", FieldType.TIMESTAMP_MS, Origin.TIMESTAMP)
+    stream = replace(job.version.stream, fields=(*fields, at))
+    job = replace(job, version=replace(job.version, stream=stream))
+    assert groups_of(job, bulk.engine.map(job)) == expected(range(40))
+
+
 def test_rows_outside_of_the_ranges_are_left_out(bulk: Bulk) -> None:
     topic, topic_id = bulk.filled(3_000, partitions=1)
     job = map_job(topic, topic_id, Range(lane(0), 700, 2_300))
@@ -216,8 +233,9 @@ def test_a_topic_that_does_not_exist_is_waited_for(bulk: Bulk) -> None:
 
 def test_a_topic_that_was_made_anew_fails_the_job(bulk: Bulk) -> None:
     topic, _topic_id = bulk.filled(5)
-    with pytest.raises(JobFailed, match="made anew"):
+    with pytest.raises(JobFailed, match="made anew") as failed:
         bulk.engine.map(map_job(topic, "another id", Range(lane(0), 0, 2)))
+    assert not resume_helps(str(failed.value))
 
 
 def test_a_query_that_cannot_be_compiled_fails_the_job(bulk: Bulk) -> None:

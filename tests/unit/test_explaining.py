@@ -20,6 +20,7 @@ from mars.machines.explaining import OPEN_WINDOWS_MAX, Holder, OpenWindow, expla
 from mars.machines.explaining_rows import OLD_RECORD_HINT
 from mars.machines.explaining_words import summarise
 from mars.plan import (
+    RECORD_TIME,
     Aggregate,
     AggregateFunction,
     Field,
@@ -512,6 +513,19 @@ def test_row_far_ahead_is_named_where_the_stream_ignores_record_times() -> None:
     said = words(evidence_with(progress=read, head=head, definition=ignoring))
     assert "2 min ahead of now: the stream says record_time: ignore, so nothing leaves" in said
     assert "future_limit" not in said
+
+
+def test_hints_about_the_time_of_the_record_are_about_its_producer() -> None:
+    version = DEFINITION.current
+    fields = (*version.stream.fields, RECORD_TIME)
+    stream = replace(version.stream, fields=fields, event_time=RECORD_TIME.name)
+    of_record = replace(DEFINITION, versions=(replace(version, stream=stream),))
+    read = (progress_of(0, read=9, counted=2, late=7),)
+    head = replace(HEAD, marks_ms={live_lane(0): 186_000, live_lane(1): 30_000})
+    said = words(evidence_with(progress=read, head=head, definition=of_record))
+    assert "ahead of now: the event time is that of the record, so nothing leaves" in said
+    said = words(evidence_with(now_ms=1_700_000_000_000, definition=of_record))
+    assert said.endswith("have the producer write Kafka's record time in milliseconds.")
 
 
 def test_row_far_ahead_is_named_as_the_reason_why_others_are_late() -> None:

@@ -21,7 +21,7 @@ from mars.adapters.spark.work import (
 )
 from mars.codec.decoded import Decoded
 from mars.codec.messages import decode
-from mars.definitions import FileHistory
+from mars.definitions import REGISTER_AGAIN, FileHistory
 from mars.errors import JobCancelled, JobFailed, MarsError, TaskLimit, Unavailable
 from mars.locations import FileRoots
 from mars.plan import Plan
@@ -105,7 +105,9 @@ class MemoryBulkEngine:
         plan = plan_of_map(job)
         source = self._source(plan, job.files)
         if job.files is None and self._topic_id(plan.stream.topic) != job.version.topic_id:
-            raise JobFailed(f"Topic {plan.stream.topic} was deleted and made anew.")
+            raise JobFailed(
+                f"Topic {plan.stream.topic} was deleted and made anew: {REGISTER_AGAIN}."
+            )
         results = self._run(job, MapWork(plan, job.buckets, source), MergeWork(plan))
         return mapped_of(job.ranges, results)
 

@@ -112,6 +112,13 @@ def test_record_times_in_seconds_are_told_and_may_be_ignored(world: World) -> No
     assert "with one row of the year 9999 a partition holds no window open" in str(found["notes"])
 
 
+def test_record_times_in_seconds_are_told_where_they_are_the_event_times(world: World) -> None:
+    assert world.declare(event_time="$timestamp").status_code == 200
+    send(world, [flow(0)], ago_ms=NOW_MS - NOW_MS // 1_000)
+    told = "All event times lie before 2001: have the producer write Kafka's record time in"
+    assert any(note.startswith(told) for note in ask(world)["notes"])
+
+
 RICH = {
     "fields": {"bytes": "int64", "who": {"type": "string", "from": "$key"}},
     "event_time": "$timestamp",
