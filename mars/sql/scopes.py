@@ -37,12 +37,14 @@ class Names:
     source: Source
     stream: Stream
     qualifiers: frozenset[str]
+    fields: Mapping[str, Field]
+    """Those of the stream by name: a query may name them thousands of times."""
 
     def field_of(self, column: exp.Column) -> Field | None:
         """The field a column names: see `find_name`."""
         self._check_qualifier(column)
-        found = find_name(column.name, [of.name for of in self.stream.fields])
-        return None if found is None else self.stream.field(found)
+        found = find_name(column.name, self.fields)
+        return None if found is None else self.fields[found]
 
     def is_event_time(self, column: exp.Column) -> bool:
         """Whether a column is the stream's event time."""

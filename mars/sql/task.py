@@ -117,7 +117,12 @@ class _Query:
 def _read(statement: Statement, stream: Stream) -> _Query:
     tree = parse(statement, stream)
     table = _table(statement, tree)
-    names = Names(statement.source, stream, frozenset([stream.name, table.alias_or_name]))
+    names = Names(
+        statement.source,
+        stream,
+        frozenset([stream.name, table.alias_or_name]),
+        {field.name: field for field in stream.fields},
+    )
     rows = row_compiler(statement.source, RowScope(names, "WHERE"))
     rows.check_parts(tree, _CLAUSES)
     rows.check_parts(table, ("this", "alias"))
