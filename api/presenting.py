@@ -18,7 +18,7 @@ from api.schemas import (
 )
 from mars.aggregates import scope_aggregates
 from mars.plan import (
-    RECORD_TIME,
+    RECORD_TIME_FIELD,
     WINDOW_END,
     WINDOW_START,
     Aggregate,
@@ -71,7 +71,9 @@ def stream_view(stream: Stream) -> StreamView:
 
 def _declared(stream: Stream) -> list[Field]:
     """Without the one that `event_time` alone declares."""
-    return [one for one in stream.fields if one != RECORD_TIME or one.name != stream.event_time]
+    return [
+        one for one in stream.fields if one != RECORD_TIME_FIELD or one.name != stream.event_time
+    ]
 
 
 def _field_view(field: Field) -> str | FieldView:

@@ -97,7 +97,7 @@ class Field:
     origin: Origin | None = None
 
 
-RECORD_TIME = Field(Origin.TIMESTAMP.value, FieldType.TIMESTAMP_MS, Origin.TIMESTAMP)
+RECORD_TIME_FIELD = Field(Origin.TIMESTAMP.value, FieldType.TIMESTAMP_MS, Origin.TIMESTAMP)
 """The event time of a stream that declares none of its fields as that, but `$timestamp`."""
 
 
@@ -110,7 +110,7 @@ def reads_keys(fields: Iterable[Field]) -> bool:
 class Stream:
     """A Kafka topic with declared fields; `event_time` names one of them, a timestamp.
 
-    Where it is Kafka's own time of each record, RECORD_TIME is the last of the fields.
+    Where it is Kafka's own time of each record, RECORD_TIME_FIELD is the last of the fields.
     Cells of CSV lie between `csv_delimiter`, and in `csv_quote` where they hold one of both.
     """
 

@@ -13,7 +13,7 @@ from mars.definitions import TaskDefinition, TaskState, encode_stream
 from mars.errors import Conflict, Rejected, RequestError
 from mars.plan import (
     ORIGIN_TYPES,
-    RECORD_TIME,
+    RECORD_TIME_FIELD,
     Field,
     FieldType,
     Format,
@@ -175,11 +175,11 @@ def _fields(request: StreamRequest) -> tuple[Field, ...]:
     fields = tuple(_field(_field_name(name), kind) for name, kind in request.fields.items())
     if all(field.origin is not None for field in fields):
         raise Rejected("fields must declare at least one that the messages themselves hold")
-    others = tuple(field for field in fields if field != RECORD_TIME)
-    of_record = request.event_time == RECORD_TIME.name
-    if not of_record or any(field.name == RECORD_TIME.name for field in others):
+    others = tuple(field for field in fields if field != RECORD_TIME_FIELD)
+    of_record = request.event_time == RECORD_TIME_FIELD.name
+    if not of_record or any(field.name == RECORD_TIME_FIELD.name for field in others):
         return fields
-    return (*others, RECORD_TIME)
+    return (*others, RECORD_TIME_FIELD)
 
 
 def _field(name: str, declared: str | FieldRequest) -> Field:
@@ -261,7 +261,7 @@ def _check_event_time(request: StreamRequest, fields: Sequence[Field]) -> None:
     if named is None:
         raise Rejected(
             f"event_time {request.event_time[:80]!a} is not a declared field; it must name "
-            f"one of type {', '.join(TIMESTAMPS)}, or be {RECORD_TIME.name}"
+            f"one of type {', '.join(TIMESTAMPS)}, or be {RECORD_TIME_FIELD.name}"
         )
     if named.type not in TIMESTAMPS:
         raise Rejected(

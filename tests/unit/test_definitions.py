@@ -13,14 +13,14 @@ from mars.definitions import (
     encode_definition,
     encode_stream,
 )
-from mars.plan import RECORD_TIME, Field, FieldType, Format, Origin, RecordTime, Stream
+from mars.plan import RECORD_TIME_FIELD, Field, FieldType, Format, Origin, RecordTime, Stream
 from mars.types import StreamName, TaskName
 
 PLAIN = Stream(StreamName("s"), "t", Format.CSV, (Field("at", FieldType.TIMESTAMP_MS),), "at")
 RICH = replace(
     PLAIN,
-    fields=(*PLAIN.fields, Field("key", FieldType.STRING, Origin.KEY), RECORD_TIME),
-    event_time=RECORD_TIME.name,
+    fields=(*PLAIN.fields, Field("key", FieldType.STRING, Origin.KEY), RECORD_TIME_FIELD),
+    event_time=RECORD_TIME_FIELD.name,
     csv_delimiter="\t",
     csv_quote="'",
     record_time=RecordTime.IGNORE,

@@ -20,7 +20,7 @@ from mars.machines.explaining import OPEN_WINDOWS_MAX, Holder, OpenWindow, expla
 from mars.machines.explaining_rows import OLD_RECORD_HINT
 from mars.machines.explaining_words import summarise
 from mars.plan import (
-    RECORD_TIME,
+    RECORD_TIME_FIELD,
     Aggregate,
     AggregateFunction,
     Field,
@@ -517,8 +517,8 @@ def test_row_far_ahead_is_named_where_the_stream_ignores_record_times() -> None:
 
 def test_hints_about_the_time_of_the_record_are_about_its_producer() -> None:
     version = DEFINITION.current
-    fields = (*version.stream.fields, RECORD_TIME)
-    stream = replace(version.stream, fields=fields, event_time=RECORD_TIME.name)
+    fields = (*version.stream.fields, RECORD_TIME_FIELD)
+    stream = replace(version.stream, fields=fields, event_time=RECORD_TIME_FIELD.name)
     of_record = replace(DEFINITION, versions=(replace(version, stream=stream),))
     read = (progress_of(0, read=9, counted=2, late=7),)
     head = replace(HEAD, marks_ms={live_lane(0): 186_000, live_lane(1): 30_000})

@@ -13,7 +13,7 @@ import pytest
 from mars.codec.messages import decode
 from mars.codec.usable import usable_rows
 from mars.kernel import map_batch
-from mars.plan import RECORD_TIME, Column, Field, FieldType, Format, Origin, Stream, ValueType
+from mars.plan import RECORD_TIME_FIELD, Column, Field, FieldType, Format, Origin, Stream, ValueType
 from mars.types import Lane, Reason, Records, RowCounts, StreamName
 from tests.unit.codec.samples import plan_of
 
@@ -22,8 +22,8 @@ NAME = Field("name", FieldType.STRING)
 KEY = Field("key", FieldType.STRING, Origin.KEY)
 PARTITION = Field("partition", FieldType.INT64, Origin.PARTITION)
 OFFSET = Field("offset", FieldType.INT64, Origin.OFFSET)
-DECLARED = (KEY, SIZE, PARTITION, NAME, OFFSET, RECORD_TIME)
-STREAM = Stream(StreamName("s"), "topic", Format.JSON, DECLARED, RECORD_TIME.name)
+DECLARED = (KEY, SIZE, PARTITION, NAME, OFFSET, RECORD_TIME_FIELD)
+STREAM = Stream(StreamName("s"), "topic", Format.JSON, DECLARED, RECORD_TIME_FIELD.name)
 
 
 def batch(
@@ -75,7 +75,7 @@ def test_columns_of_csv_are_those_that_messages_hold() -> None:
 
 def test_messages_that_are_no_rows_have_no_fields_of_records_either() -> None:
     """Also where a task reads nothing of the message itself."""
-    read = (KEY, OFFSET, RECORD_TIME)
+    read = (KEY, OFFSET, RECORD_TIME_FIELD)
     values = [b'{"size":"odd"}', b"{oops", b"[]", b'{"size":2}']
     decoded = decode(STREAM, read, batch(values, [b"a", b"b", b"c", b"d"], [1, 2, 3, 4]))
     assert decoded.frame.rows() == [("a", 10, 1), ("d", 20, 4)]
@@ -86,17 +86,17 @@ def test_messages_that_are_no_rows_have_no_fields_of_records_either() -> None:
 
 def test_a_key_that_is_not_utf_8_spoils_its_rows_for_tasks_that_read_it() -> None:
     rows = batch([b'{"size":1}'] * 3, [b"a", b"\xff", "ä".encode()], [1, 2, 3])
-    reads_key = plan_of(stream=STREAM, fields=["key", RECORD_TIME.name])
+    reads_key = plan_of(stream=STREAM, fields=["key", RECORD_TIME_FIELD.name])
     decoded = decode(STREAM, reads_key.fields, rows)
     assert decoded.frame.get_column("key").to_list() == ["a", None, "ä"]
     (bad,) = usable_rows(reads_key, decoded).rejections.rows
     assert (bad.offset, bad.reason, bad.detail) == (11, Reason.WRONG_TYPE, "`key` is no string")
-    other = plan_of(stream=STREAM, fields=["offset", RECORD_TIME.name])
+    other = plan_of(stream=STREAM, fields=["offset", RECORD_TIME_FIELD.name])
     assert usable_rows(other, decoded).bad == 0
 
 
 def test_a_record_without_a_time_is_bad_where_that_is_the_event_time() -> None:
-    plan = plan_of(stream=STREAM, fields=["size", RECORD_TIME.name])
+    plan = plan_of(stream=STREAM, fields=["size", RECORD_TIME_FIELD.name])
     decoded = decode(STREAM, plan.fields, batch([b'{"size":1}'] * 2, None, [-1, 5_000]))
     usable = usable_rows(plan, decoded)
     assert (usable.bad, usable.future, usable.mark_ms) == (1, 0, 5_000)
@@ -107,8 +107,8 @@ def test_a_record_without_a_time_is_bad_where_that_is_the_event_time() -> None:
 def test_records_that_were_read_without_their_keys_are_refused_and_not_taken_for_keyless() -> None:
     rows = batch([b"{}", b"{}"], None, [1, 2])
     with pytest.raises(ValueError, match="without their keys"):
-        decode(STREAM, (KEY, RECORD_TIME), rows)
-    assert decode(STREAM, (OFFSET, RECORD_TIME), rows).rows == 2
+        decode(STREAM, (KEY, RECORD_TIME_FIELD), rows)
+    assert decode(STREAM, (OFFSET, RECORD_TIME_FIELD), rows).rows == 2
 
 
 def test_a_part_of_the_batch_has_its_own_keys() -> None:
@@ -124,7 +124,7 @@ def test_a_part_of_the_batch_has_its_own_keys() -> None:
 def test_a_task_may_group_by_the_key_of_the_record() -> None:
     rows = batch([b"{}"] * 4, [b"a", b"b", b"a", None], [1_000, 2_000, 61_000, 3_000])
     key = Column("key", ValueType.STRING)
-    plan = plan_of(key, stream=STREAM, fields=["key", RECORD_TIME.name])
+    plan = plan_of(key, stream=STREAM, fields=["key", RECORD_TIME_FIELD.name])
     mapped = map_batch(plan, 4, decode(STREAM, plan.fields, rows))
     counts = sum((one.counts for one in mapped.partials), RowCounts())
     assert counts == RowCounts(counted=4)
