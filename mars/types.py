@@ -188,6 +188,17 @@ class Partial:
 
 
 @dataclass(frozen=True, slots=True)
+class Mark:
+    """The highest event time that was seen, and when rows last came, by the store's clock.
+
+    `taken_ms` is None where that is not known: an older release took them.
+    """
+
+    time_ms: int
+    taken_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Mapped:
     """A batch as one task sees it: its partials by bucket, and the marks it leaves.
 

@@ -313,7 +313,7 @@ class LeaderLoop:
             bucket = Bucket(number)
             piece = self._progress_log.read(bucket, self._positions.get(bucket, 0))
             self._positions[bucket] = piece.next
-            self._known = self._known.with_records(piece.records)
+            self._known = self._known.with_records(piece.records, piece.times_ms)
 
     def _look_for_tasks(self) -> dict[TaskName, TaskDefinition]:
         """The definitions, read when they have changed and now and then besides."""

@@ -551,7 +551,7 @@ class BucketTask:
             merged=merged,
             needed=_forward(needed_with(snapshot, kept), last),
             ledger=self._ledger(folding, closed_ms, ahead.rows),
-            watermark_ms=level,
+            watermark_ms=last.watermark_ms if level is None and last is not None else level,
             incomplete_before_ms=folding.incomplete_before_ms,
             gaps=dict(folding.gaps),
             snapshot=snapshot,

@@ -16,7 +16,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from mars.definitions import TaskState
-from mars.machines.evidence import Evidence, HoldReason, LoggedRows, Reading, level_of
+from mars.machines.evidence import (
+    Evidence,
+    HoldReason,
+    LoggedRows,
+    Reading,
+    highest_of,
+    level_of,
+)
 from mars.machines.history import HistoryLane
 from mars.plan import Plan, WindowShape
 from mars.types import Bucket, Lane, MemberId, lane_partition, live_lane
@@ -330,20 +337,37 @@ def _expected_close(evidence: Evidence, plan: Plan, end_ms: int, held_by: Holder
     due_ms = end_ms + options.delay_ms + options.key_lag_ms
     match held_by.reason:
         case HoldReason.IDLE:
-            return max(now_ms, due_ms + options.idle_after_ms)
+            paced_ms = _paced(evidence, due_ms + options.idle_after_ms)
+            return None if paced_ms is None else max(now_ms, paced_ms)
         case HoldReason.SILENT:
-            return _expected_of_silent(held_by, due_ms, now_ms, options.idle_after_ms)
+            return _expected_of_silent(evidence, held_by, due_ms, options.idle_after_ms)
         case HoldReason.BEHIND if held_by.bucket is not None:
             return now_ms
         case _:
             return None
 
 
-def _expected_of_silent(held_by: Holder, due_ms: int, now_ms: int, idle_after_ms: int) -> int:
+def _expected_of_silent(
+    evidence: Evidence, held_by: Holder, due_ms: int, idle_after_ms: int
+) -> int | None:
     """A lane that is read to its end goes on as it did, or else becomes idle."""
+    now_ms = evidence.now_ms
     if held_by.watermark_ms is not None and now_ms - held_by.watermark_ms <= idle_after_ms:
         return max(now_ms, due_ms)
-    return max(now_ms, due_ms) + idle_after_ms
+    paced_ms = _paced(evidence, due_ms + idle_after_ms)
+    return None if paced_ms is None else max(max(now_ms, due_ms) + idle_after_ms, paced_ms)
+
+
+def _paced(evidence: Evidence, time_ms: int) -> int | None:
+    """When event time comes to a time if no row does: from the highest mark as the clock goes on.
+
+    None where there is no mark: it does not go on at all.
+    """
+    highest = None if evidence.head is None else highest_of(evidence.head)
+    if highest is None:
+        return None
+    behind_ms = 0 if highest.taken_ms is None else highest.taken_ms - highest.time_ms
+    return time_ms + max(0, behind_ms)
 
 
 def closed_through(evidence: Evidence) -> int | None:

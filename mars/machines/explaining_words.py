@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mars.definitions import TaskState, resume_helps
-from mars.machines.evidence import Evidence, HoldReason
+from mars.machines.evidence import Evidence, HoldReason, highest_of
 from mars.machines.explaining import (
     Explanation,
     Holder,
@@ -100,7 +100,9 @@ def _first_window(window: OpenWindow, evidence: Evidence) -> str:
     if silent and evidence.now_ms < window.end_ms and close_ms:
         return f"{name} has not ended yet; it should close at about {moment(close_ms)}."
     if silent:
-        return f"{name} waits: {_silent(held_by, evidence.plans[window.version])}."
+        return f"{name} waits: {_silent(window, evidence)}."
+    if held_by.reason is HoldReason.IDLE and well:
+        return f"{name} waits: {_idle(window, evidence)}."
     if well and _only_reads_on(held_by) and evidence.now_ms < window.end_ms:
         return f"{name} has not ended yet; {_holder(held_by, evidence.mappers)}."
     if held_by.percent is not None:
@@ -119,8 +121,29 @@ def _lacks(holder: Holder) -> str:
     return f"gets no answer from {servers}; another {other} that does takes over within a minute"
 
 
-def _silent(holder: Holder, plan: Plan) -> str:
+def _silent(window: OpenWindow, evidence: Evidence) -> str:
     """A partition that is read to its end, and whose mapper lives."""
+    holder, plan = window.held_by, evidence.plans[window.version]
+    close_ms, idle_after_ms = window.expected_close_ms, plan.options.idle_after_ms
+    said = _waited_for(holder, plan)
+    if close_ms is None or close_ms <= evidence.now_ms + idle_after_ms:
+        return said
+    return f"{said}; if no row comes, it should close at about {moment(close_ms)}"
+
+
+def _idle(window: OpenWindow, evidence: Evidence) -> str:
+    """All partitions are read to their ends, and no row has come for a while."""
+    highest = None if evidence.head is None else highest_of(evidence.head)
+    if highest is None or window.expected_close_ms is None:
+        return "all partitions are idle, and event time goes on when the next row comes"
+    return (
+        "all partitions are idle, so event time goes on as the clock does from "
+        f"{moment(highest.time_ms)}, the newest that was seen; it should close at about "
+        f"{moment(window.expected_close_ms)}"
+    )
+
+
+def _waited_for(holder: Holder, plan: Plan) -> str:
     name = f"partition {holder.partition}"
     if holder.watermark_ms is None:
         newest = f"{name} has had no row yet"
@@ -186,8 +209,6 @@ def _mapper(holder: Holder, name: str) -> str:
             return f"{holder.member} holds {name} back until the reducers have caught up"
         case HoldReason.PAUSED:
             return f"{holder.member} has paused {name}"
-        case HoldReason.IDLE:
-            return "all partitions are idle, so it closes by the clock"
         case _:
             return f"{name} is being started"
 

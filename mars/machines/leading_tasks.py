@@ -1,7 +1,7 @@
 """What the leader does for one task: where it begins, its versions, its lanes.
 
 a new life of the store   ──task_start──▶  offsets = lowest L, cuts = all M and S, ends of
-                                           backfills
+                                           backfills, how far event time had come
 a life that goes on       ──tend_task───▶  pause, resume, new version, new partitions
 a version that begins     ──begin_version▶ its starts, and which windows of both are whole
 """
@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from mars.definitions import REGISTER_AGAIN, TaskDefinition, TaskState, TaskVersion
+from mars.errors import Rejected
 from mars.machines.leading_view import (
     AddLanes,
     BeginVersion,
@@ -21,9 +22,10 @@ from mars.machines.leading_view import (
     SetActive,
     View,
 )
-from mars.plan import Plan
+from mars.plan import Options, Plan, WatermarkScope
 from mars.ports import Begun, Head, Progress, TaskStart
-from mars.types import Bucket, Lane, Topic, live_lane
+from mars.sql import parse_options
+from mars.types import Bucket, Lane, Mark, Topic, live_lane
 
 
 def of_former_task(definition: TaskDefinition, head: Head | None) -> bool:
@@ -181,7 +183,50 @@ def task_start(definition: TaskDefinition, view: View) -> TaskStart:
         cuts={lane: tuple(sorted(c for c in cuts[lane] if c > low[lane])) for lane in lanes},
         ends=definition.ends,
         leader=view.leader_epoch,
+        restored=_reached(definition, view),
     )
+
+
+def _reached(definition: TaskDefinition, view: View) -> Mark | None:
+    """How far event time had come, as the records tell; of those that say the same, the newest.
+
+    Rows below L do not come again, and so neither do their marks: without this one, the windows of
+    a snapshot would wait for rows that may never come.
+    """
+    known, marks = view.progress, []
+    for version in definition.begun:
+        behind_ms = _behind_watermark_ms(definition, version)
+        for bucket in range(view.buckets):
+            key = definition.name, version.version, Bucket(bucket)
+            level_ms, written_ms = _level(known.records.get(key)), known.written_ms.get(key)
+            if level_ms is not None and behind_ms is not None and written_ms is not None:
+                marks.append((level_ms + behind_ms, written_ms))
+    return Mark(*max(marks)) if marks else None
+
+
+def _level(record: Progress | None) -> int | None:
+    """The highest watermark that a record shows: C is one that was, and it does not go back."""
+    if record is None or record.deleted:
+        return None
+    known = [at for at in (record.watermark_ms, record.closed_ms) if at is not None]
+    return max(known, default=None)
+
+
+def _behind_watermark_ms(definition: TaskDefinition, version: TaskVersion) -> int | None:
+    """How far at least the watermarks of a version lie behind the marks; None: it cannot be told.
+
+    The keys' lag is not waited for where a bucket's own rows close its windows.
+    """
+    try:
+        options = parse_options(version.options, definition.name, version.stream)
+    except Rejected:  # this release refuses what an older one took: the version does not run
+        return None
+    return _least_behind_ms(options)
+
+
+def _least_behind_ms(options: Options) -> int:
+    lag_ms = 0 if options.watermark is WatermarkScope.BUCKET else options.key_lag_ms
+    return options.delay_ms + lag_ms
 
 
 def _lanes(definition: TaskDefinition, view: View) -> set[Lane]:

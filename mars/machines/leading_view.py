@@ -154,26 +154,36 @@ Decision = (
 
 @dataclass(frozen=True, slots=True)
 class KnownProgress:
-    """The newest records of `mars.progress`."""
+    """The newest records of `mars.progress`, and when Kafka got each of them.
+
+    `written_ms` names those records of which that is known.
+    """
 
     claims: Mapping[Bucket, Claim] = field(default_factory=dict)
     records: Mapping[tuple[TaskName, int, Bucket], Progress] = field(default_factory=dict)
+    written_ms: Mapping[tuple[TaskName, int, Bucket], int] = field(default_factory=dict)
 
-    def with_records(self, records: Iterable[ProgressRecord]) -> KnownProgress:
-        """The same after further records.
+    def with_records(
+        self, records: Iterable[ProgressRecord], times_ms: Iterable[int] = ()
+    ) -> KnownProgress:
+        """The same after further records, which were written at these times, if that matters.
 
         A former owner may claim in an older epoch after a newer one: it commits that claim before
         it finds out. The newer claim stands.
         """
-        claims, newest = dict(self.claims), dict(self.records)
+        claims, newest, written_ms = dict(self.claims), dict(self.records), dict(self.written_ms)
+        times = iter(times_ms)
         for record in records:
+            time_ms = next(times, None)
             if isinstance(record, Claim):
                 present = claims.get(record.bucket)
                 if present is None or record.assignment_epoch >= present.assignment_epoch:
                     claims[record.bucket] = record
             else:
-                newest[record.task, record.version, record.bucket] = record
-        return KnownProgress(claims, newest)
+                key = record.task, record.version, record.bucket
+                newest[key] = record
+                written_ms |= {} if time_ms is None else {key: time_ms}
+        return KnownProgress(claims, newest, written_ms)
 
     def knows(self, definition: TaskDefinition) -> bool:
         """True if any bucket has committed progress of one of the definition's versions."""

@@ -274,6 +274,7 @@ class BucketFolding(Folding):
         own = find_watermark(
             lanes=head.offsets.keys(),
             marks_ms=self._lane_marks,
+            taken_ms={},
             idle=head.idle,
             delay_ms=options.delay_ms,
             idle_after_ms=options.idle_after_ms,

@@ -13,6 +13,7 @@ from mars.types import (
     Lane,
     LeaderEpoch,
     Mapped,
+    Mark,
     Sequence64,
     StoreEpoch,
     TaskName,
@@ -85,7 +86,9 @@ AppendOutcome = (
 class Head:
     """One consistent look at a task in the store.
 
-    `marks_ms` holds lanes that have one. `idle` are the lanes whose idle lease has not expired.
+    `marks_ms` holds lanes that have one, `taken_ms` when rows with a usable event time were last
+    taken from them, by the store's clock; not of lanes that an older release alone has written.
+    `restored` is what the life before this one had come to, see `TaskStart`. `idle` are the lanes whose idle lease has not expired.
     `now_ms` is the store's clock. `log_bytes` is the size of the task's logs. `ends` names the
     lanes that have an end (those of backfills), with the offset at which they are finished.
     `run_id` is of the server and of its history: another one after each start, and after each time
@@ -104,6 +107,8 @@ class Head:
     ends: Mapping[Lane, int] = field(default_factory=dict)
     run_id: str = ""
     leader: LeaderEpoch = LeaderEpoch(0)
+    taken_ms: Mapping[Lane, int] = field(default_factory=dict)
+    restored: Mark | None = None
 
     @property
     def finished(self) -> frozenset[Lane]:
@@ -181,7 +186,9 @@ class TaskStart:
     version does not name begins at 0 in it, as does every lane of a version that is not there. A
     version ends where the next one begins. `cuts`: offsets that no batch may straddle
     (merged-through offsets of all buckets, starts of versions). `ends`: the offset at which a
-    backfill's lane is finished; nothing beyond it is taken. `leader` is who begins it.
+    backfill's lane is finished; nothing beyond it is taken. `leader` is who begins it. `restored`
+    is how far event time had come before the store was lost, and when that was written: a mark of
+    no lane, from which event time goes on where all lanes are idle. It is taken no later than now.
     """
 
     version: int
@@ -191,6 +198,7 @@ class TaskStart:
     cuts: Mapping[Lane, tuple[int, ...]]
     ends: Mapping[Lane, int] = field(default_factory=dict)
     leader: LeaderEpoch = LeaderEpoch(0)
+    restored: Mark | None = None
 
     @property
     def versions(self) -> dict[int, Mapping[Lane, int]]:
@@ -234,7 +242,11 @@ class PartialLog(Protocol):
     def append(
         self, task: TaskName, epoch: StoreEpoch, version: int, mapped: Mapped
     ) -> AppendOutcome:
-        """M3: compare-and-set all ranges, number, store the partials, set the marks."""
+        """M3: compare-and-set all ranges, number, store the partials, set the marks.
+
+        Of each lane with a mark in the batch it is noted that rows were taken now, whether or not
+        they are newer than those before.
+        """
 
     def renew_idle(self, leases: Sequence[IdleLease]) -> list[bool]:
         """Lease lanes as idle for 3 s, each by itself; False where its next offset is another."""

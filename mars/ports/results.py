@@ -85,11 +85,11 @@ class Progress:
 
     `closed_ms` (C): windows ending at or before it are closed; None: none yet. `merged` (M): rows
     below these offsets are accounted. `needed` (L): rows below these are never read again, because
-    their panes are forgotten or in the `snapshot`. `watermark_ms` is that of the commit, for
-    people. `deleted`: the task is gone. Windows that begin before `incomplete_before_ms` may lack
-    rows that were gone when they were needed; so may all that end after it, while `gaps` names a
-    lane: rows below these offsets are gone, and no row of the lane has come since to tell which
-    windows they belong to. `references`: those of the last transaction that had
+    their panes are forgotten or in the `snapshot`. `watermark_ms` is the last one that was known:
+    from there event time goes on after a loss of the store. `deleted`: the task is gone. Windows
+    that begin before `incomplete_before_ms` may lack rows that were gone when they were needed; so
+    may all that end after it, while `gaps` names a lane: rows below these offsets are gone, and no
+    row of the lane has come since to tell which windows they belong to. `references`: those of the last transaction that had
     some, of all its tasks together.
 
     `forgotten_ms` (D <= C): windows ending at or before it are never revised; None: those up to C.

@@ -25,21 +25,22 @@ from mars.windows.panes import (
     window_starts,
     windows_of_panes,
 )
-from mars.windows.watermarks import Watermark, find_watermark, watermark
+from mars.windows.watermarks import Watermark, event_time, find_watermark, highest_mark
 
 __all__ = [
     "OPEN_PANES_MAX",
     "Watermark",
     "closed_up_to",
     "ending_between",
+    "event_time",
     "find_watermark",
     "first_pane_needed",
+    "highest_mark",
     "is_late",
     "last_window_end",
     "moment",
     "pane_of",
     "span",
-    "watermark",
     "window_panes",
     "window_starts",
     "windows_of_panes",

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mars.plan import WindowShape
-from mars.types import Lane
+from mars.types import Lane, Mark
 from mars.windows import (
     closed_up_to,
     ending_between,
@@ -120,7 +120,7 @@ LANES = [Lane(str(at)) for at in range(4)]
 
 @given(
     st.dictionaries(st.sampled_from(LANES), TIMES),
-    st.sets(st.sampled_from(LANES)),
+    st.sets(st.sampled_from(LANES), max_size=len(LANES) - 1),
     st.sampled_from(LANES),
     st.integers(0, 1_000),
 )
@@ -131,7 +131,13 @@ def test_watermark_never_falls_when_a_mark_rises(
     # lane 1 ─────▶
     def level(known: dict[Lane, int]) -> int | None:
         return find_watermark(
-            lanes=LANES, marks_ms=known, idle=idle, delay_ms=7, idle_after_ms=5, now_ms=0
+            lanes=LANES,
+            marks_ms=known,
+            taken_ms={},
+            idle=idle,
+            delay_ms=7,
+            idle_after_ms=5,
+            now_ms=0,
         ).time_ms
 
     before = level(marks)
@@ -139,3 +145,91 @@ def test_watermark_never_falls_when_a_mark_rises(
     if before is not None and risen in marks:
         assert after is not None
         assert after >= before
+
+
+DELAY_MS, IDLE_AFTER_MS = 7, 5
+MARKS = st.dictionaries(st.sampled_from(LANES), TIMES)
+SETS = st.sets(st.sampled_from(LANES))
+RESTORED = st.none() | st.builds(Mark, TIMES, TIMES)
+
+
+def by_the_clock(marks: dict[Lane, int], aside: set[Lane], now_ms: int) -> int | None:
+    """The rule of releases that let the clock alone lead where all lanes are aside."""
+    holding = [lane for lane in LANES if lane not in aside]
+    if not holding:
+        return now_ms - DELAY_MS - IDLE_AFTER_MS
+    if any(lane not in marks for lane in holding):
+        return None
+    return min(marks[lane] for lane in holding) - DELAY_MS
+
+
+def level_at(  # noqa: PLR0913 -- all that the rule looks at
+    now_ms: int,
+    marks: dict[Lane, int],
+    taken: dict[Lane, int],
+    idle: set[Lane],
+    finished: set[Lane],
+    restored: Mark | None,
+) -> int | None:
+    return find_watermark(
+        lanes=LANES,
+        marks_ms=marks,
+        taken_ms=taken,
+        idle=idle,
+        delay_ms=DELAY_MS,
+        idle_after_ms=IDLE_AFTER_MS,
+        now_ms=now_ms,
+        finished=finished,
+        restored=restored,
+    ).time_ms
+
+
+@given(TIMES, MARKS, MARKS, SETS, SETS, RESTORED)
+def test_watermark_is_never_ahead_of_the_clock_nor_of_what_lanes_hold(  # noqa: PLR0913
+    now_ms: int,
+    marks: dict[Lane, int],
+    taken: dict[Lane, int],
+    idle: set[Lane],
+    finished: set[Lane],
+    restored: Mark | None,
+) -> None:
+    found = level_at(now_ms, marks, taken, idle, finished, restored)
+    former = by_the_clock(marks, idle | finished, now_ms)
+    assert found is None or (former is not None and found <= former)
+    if len(idle | finished) < len(LANES):
+        assert found == former
+
+
+@given(TIMES, st.integers(0, 1_000), MARKS, MARKS, RESTORED)
+def test_event_time_goes_on_no_faster_than_the_clock_while_no_row_comes(
+    now_ms: int,
+    passed_ms: int,
+    marks: dict[Lane, int],
+    taken: dict[Lane, int],
+    restored: Mark | None,
+) -> None:
+    # clock       ──▶────▶                with every lane idle, and the same marks
+    # watermark   ───▶──▶
+    everyone = set(LANES)
+    before = level_at(now_ms, marks, taken, everyone, set(), restored)
+    after = level_at(now_ms + passed_ms, marks, taken, everyone, set(), restored)
+    if before is None or after is None:
+        assert before == after
+        assert not marks
+    else:
+        assert before <= after <= before + passed_ms
+
+
+@given(TIMES, MARKS, st.integers(0, 1_000), st.integers(0, 1_000))
+def test_pause_closes_only_what_ends_soon_after_the_highest_mark(
+    taken_ms: int, marks: dict[Lane, int], passed_ms: int, more_ms: int
+) -> None:
+    # mark 70 ──── pause P ────▶ up to 70 + P - delay - idle_after, whatever the clock says
+    now_ms = taken_ms + passed_ms
+    taken = {lane: taken_ms + more_ms for lane in marks}
+    found = level_at(now_ms, marks, taken, set(LANES), set(), None)
+    if marks:
+        assert found is not None
+        assert found <= max(marks.values()) + passed_ms - DELAY_MS - IDLE_AFTER_MS
+    else:
+        assert found is None

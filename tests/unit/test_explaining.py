@@ -38,6 +38,7 @@ from mars.ports import DeadLetter, Head, Ledger, Progress
 from mars.types import (
     AssignmentEpoch,
     Bucket,
+    Mark,
     MemberId,
     RowCounts,
     Sequence64,
@@ -223,11 +224,41 @@ def test_lane_with_a_lease_and_rows_to_read_is_behind_and_not_idle() -> None:
     assert (lane.idle, lane.reason) == (False, HoldReason.BEHIND)
 
 
-def test_window_closes_by_the_clock_when_all_lanes_are_idle() -> None:
-    head = replace(HEAD, idle=frozenset({live_lane(0), live_lane(1)}), now_ms=62_000)
-    window = only_window(evidence_with(head=head, now_ms=62_000))
+IDLE = replace(HEAD, idle=frozenset({live_lane(0), live_lane(1)}))
+
+
+def all_idle(marks_ms: dict[int, int], taken_ms: dict[int, int], now_ms: int) -> Evidence:
+    """Both partitions are read to their ends; the rows of their marks came at these times."""
+    marks, taken = ({live_lane(at): of[at] for at in of} for of in (marks_ms, taken_ms))
+    head = replace(IDLE, marks_ms=marks, taken_ms=taken, now_ms=now_ms)
+    return evidence_with(head=head, now_ms=now_ms)
+
+
+def test_window_closes_by_the_clock_when_all_lanes_are_idle_and_rows_came_at_their_times() -> None:
+    window = only_window(all_idle({0: 55_000, 1: 30_000}, {0: 55_000, 1: 30_000}, 62_000))
     assert window.held_by.reason is HoldReason.IDLE
     assert window.expected_close_ms == MINUTE + 1_000 + 5_000
+
+
+def test_window_of_old_rows_closes_as_the_clock_goes_on_from_the_highest_mark() -> None:
+    window = only_window(all_idle({0: 55_000, 1: 30_000}, {0: 900_000, 1: 909_000}, 910_000))
+    assert window.held_by.reason is HoldReason.IDLE
+    assert window.watermark_ms == 55_000 + 10_000 - 1_000 - 5_000
+    # 5 s to the end of the window, the delay and idle_after, from when the newest row came
+    assert window.expected_close_ms == 900_000 + 5_000 + 1_000 + 5_000
+
+
+def test_nobody_can_say_when_idle_lanes_without_any_mark_go_on() -> None:
+    window = only_window(all_idle({}, {}, 62_000))
+    assert (window.held_by.reason, window.watermark_ms) == (HoldReason.IDLE, None)
+    assert window.expected_close_ms is None
+
+
+def test_idle_lanes_go_on_from_what_a_lost_store_had_come_to() -> None:
+    head = replace(IDLE, marks_ms={}, now_ms=70_000, restored=Mark(50_000, 60_000))
+    window = only_window(evidence_with(head=head, now_ms=70_000))
+    assert window.watermark_ms == 50_000 + 10_000 - 1_000 - 5_000
+    assert window.expected_close_ms == MINUTE + 10_000 + 1_000 + 5_000
 
 
 @pytest.mark.parametrize(
@@ -305,6 +336,19 @@ def test_window_behind_a_lane_that_fell_silent_waits_for_its_idleness() -> None:
     assert only_window(evidence_with()).expected_close_ms == 66_000 + 5_000
 
 
+def test_window_of_old_rows_waits_for_idleness_and_then_for_the_clock() -> None:
+    taken = {live_lane(0): 907_000, live_lane(1): 907_000}
+    marks = {live_lane(0): 40_000, live_lane(1): 30_000}
+    head = replace(HEAD, marks_ms=marks, taken_ms=taken, now_ms=909_000)
+    window = only_window(evidence_with(head=head, now_ms=909_000))
+    assert window.held_by.reason is HoldReason.SILENT
+    assert window.expected_close_ms == 907_000 + 20_000 + 1_000 + 5_000
+
+
+def test_nobody_can_say_when_lanes_without_any_mark_go_on() -> None:
+    assert only_window(evidence_with(head=replace(HEAD, marks_ms={}))).expected_close_ms is None
+
+
 def test_nobody_can_say_when_a_lane_behind_will_be_done() -> None:
     assert only_window(evidence_with(ends={0: 100, 1: 50})).expected_close_ms is None
 
@@ -368,6 +412,40 @@ def test_nobody_can_say_when_a_lane_behind_will_be_done() -> None:
             {"head": replace(HEAD, marks_ms={live_lane(0): 65_000})},
             "The window 1970-01-01 00:00:00Z to 1970-01-01 00:01:00Z waits: partition 1 has had "
             "no row yet, and nobody waits for it once it has been idle for 5 s (idle_after).",
+        ),
+        (
+            {
+                "head": replace(
+                    HEAD,
+                    marks_ms={live_lane(0): 40_000, live_lane(1): 30_000},
+                    taken_ms={live_lane(0): 907_000, live_lane(1): 907_000},
+                    now_ms=909_000,
+                ),
+                "now_ms": 909_000,
+            },
+            "The window 1970-01-01 00:00:00Z to 1970-01-01 00:01:00Z waits: the newest row of "
+            "partition 1 is of 1970-01-01 00:00:30Z, and nobody waits for it once it has been "
+            "idle for 5 s (idle_after); if no row comes, it should close at about 1970-01-01 "
+            "00:15:33Z.",
+        ),
+        (
+            {
+                "head": replace(
+                    IDLE,
+                    marks_ms={live_lane(0): 55_000},
+                    taken_ms={live_lane(0): 900_000},
+                    now_ms=910_000,
+                ),
+                "now_ms": 910_000,
+            },
+            "The window 1970-01-01 00:00:00Z to 1970-01-01 00:01:00Z waits: all partitions are "
+            "idle, so event time goes on as the clock does from 1970-01-01 00:00:55Z, the newest "
+            "that was seen; it should close at about 1970-01-01 00:15:11Z.",
+        ),
+        (
+            {"head": replace(IDLE, marks_ms={})},
+            "The window 1970-01-01 00:00:00Z to 1970-01-01 00:01:00Z waits: all partitions are "
+            "idle, and event time goes on when the next row comes.",
         ),
         (
             {"owners": {}},

@@ -153,7 +153,7 @@ class MemoryPartialLog:
         )
         if refusal is not None:
             return refusal
-        write(found, mapped, stored)
+        write(found, mapped, stored, self._store.clock())
         self._store.ring(task)
         return Applied(Sequence64(found.seq))
 
@@ -304,7 +304,7 @@ class MemoryPartialLog:
         found = self._store.tasks.get(task)
         if found is not None and found.epoch >= epoch:
             return False
-        self._store.tasks[task] = StoredTask.begin(epoch, start)
+        self._store.tasks[task] = StoredTask.begin(epoch, start, self._store.clock())
         return True
 
     @fallible

@@ -26,6 +26,7 @@ from mars.types import (
     Lane,
     LeaderEpoch,
     Mapped,
+    Mark,
     Range,
     Sequence64,
     StoreEpoch,
@@ -54,6 +55,8 @@ class StoredTask:
     cuts: dict[Lane, tuple[int, ...]]
     ends: dict[Lane, int] = field(default_factory=dict)
     marks_ms: dict[Lane, int] = field(default_factory=dict)
+    taken_ms: dict[Lane, int] = field(default_factory=dict)
+    restored: Mark | None = None
     leases_ms: dict[Lane, int] = field(default_factory=dict)
     seq: int = 0
     logs: dict[Bucket, dict[Sequence64, Stored]] = field(default_factory=dict)
@@ -63,7 +66,7 @@ class StoredTask:
     cleared: dict[Bucket, Cleared] = field(default_factory=dict)
 
     @classmethod
-    def begin(cls, epoch: StoreEpoch, start: TaskStart) -> StoredTask:
+    def begin(cls, epoch: StoreEpoch, start: TaskStart, now_ms: int) -> StoredTask:
         """What `lua/initialise.lua` leaves."""
         return cls(
             epoch=epoch,
@@ -73,6 +76,7 @@ class StoredTask:
             bounds={version: dict(bounds) for version, bounds in start.versions.items()},
             cuts=dict(start.cuts),
             ends=dict(start.ends),
+            restored=_taken_by(start.restored, now_ms),
         )
 
     @property
@@ -96,6 +100,7 @@ class StoredTask:
             cuts=dict(self.cuts),
             ends=dict(self.ends),
             marks_ms=dict(self.marks_ms),
+            taken_ms=dict(self.taken_ms),
             leases_ms=dict(self.leases_ms),
             logs={bucket: dict(log) for bucket, log in self.logs.items()},
             bases=dict(self.bases),
@@ -149,6 +154,13 @@ class StoredTask:
             return frozenset(unmarked)
         lowest = min((self.marks_ms[lane] for lane in lanes), default=0)
         return frozenset(lane for lane in lanes if self.marks_ms[lane] == lowest)
+
+
+def _taken_by(mark: Mark | None, now_ms: int) -> Mark | None:
+    """The mark, taken no later than now: Kafka's clock may be ahead."""
+    if mark is None or mark.taken_ms is None:
+        return mark
+    return replace(mark, taken_ms=min(mark.taken_ms, now_ms))
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +286,9 @@ def _fits_version(found: StoredTask, version: int, part: Range) -> bool:
     return newer is None or part.next <= found.bounds[newer].get(part.lane, 0)
 
 
-def write(found: StoredTask, mapped: Mapped, stored: Mapping[Bucket, Stored]) -> None:
+def write(
+    found: StoredTask, mapped: Mapped, stored: Mapping[Bucket, Stored], now_ms: int
+) -> None:
     """Take a batch that nothing speaks against."""
     found.seq += 1
     for bucket, entry in stored.items():
@@ -284,6 +298,7 @@ def write(found: StoredTask, mapped: Mapped, stored: Mapping[Bucket, Stored]) ->
         mark = mapped.marks_ms.get(part.lane)
         if mark is not None:
             found.marks_ms[part.lane] = max(found.marks_ms.get(part.lane, mark), mark)
+            found.taken_ms[part.lane] = now_ms
         if has_rows(mapped):
             found.leases_ms.pop(part.lane, None)
 
@@ -305,4 +320,6 @@ def head_of(found: StoredTask | None, now_ms: int, run_id: str) -> Head | None:
         ends=dict(found.ends),
         run_id=run_id,
         leader=found.leader,
+        taken_ms=dict(found.taken_ms),
+        restored=found.restored,
     )

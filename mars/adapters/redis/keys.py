@@ -50,6 +50,11 @@ class TaskKeys:
         return f"{self.prefix}:marks"
 
     @property
+    def taken(self) -> str:
+        """When rows were last taken, per lane."""
+        return f"{self.prefix}:taken"
+
+    @property
     def idle(self) -> str:
         """Idle leases, per lane."""
         return f"{self.prefix}:idle"
@@ -108,7 +113,7 @@ class TaskKeys:
     def all(self, buckets: int) -> list[str]:
         """Every key; the first five are those that `lua/initialise.lua` sets."""
         found = [self.meta, self.offsets, self.bounds, self.cuts, self.ends]
-        found += [self.marks, self.idle, self.seq, self.bytes, self.cleared]
+        found += [self.marks, self.taken, self.idle, self.seq, self.bytes, self.cleared]
         for number in range(buckets):
             bucket = Bucket(number)
             found += [self.log(bucket), self.sizes(bucket), self.base(bucket)]

@@ -378,14 +378,15 @@ class RedisPartialLog:
     def _append_keys(self, task: TaskName, mapped: Mapped) -> list[str]:
         keys = self._keys(task)
         found = [keys.meta, keys.offsets, keys.marks, keys.idle, keys.seq, keys.bytes]
-        found += [keys.bounds, keys.cuts, keys.ends, keys.bell]
+        found += [keys.bounds, keys.cuts, keys.ends, keys.bell, keys.taken]
         for partial in mapped.partials:
             found += [keys.log(partial.bucket), keys.sizes(partial.bucket)]
         return found
 
     def _head_keys(self, task: TaskName) -> list[str]:
         keys = self._keys(task)
-        return [keys.meta, keys.offsets, keys.marks, keys.idle, keys.seq, keys.bytes, keys.ends]
+        found = [keys.meta, keys.offsets, keys.marks, keys.idle, keys.seq, keys.bytes]
+        return [*found, keys.ends, keys.taken]
 
     def _follow(self, requests: Sequence[ReadRequest]) -> list[LogSlice]:
         if not requests:

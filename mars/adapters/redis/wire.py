@@ -29,6 +29,7 @@ from mars.types import (
     Lane,
     LeaderEpoch,
     Mapped,
+    Mark,
     Sequence64,
     StoreEpoch,
 )
@@ -59,10 +60,16 @@ def initialise_arguments(epoch: StoreEpoch, buckets: int, start: TaskStart) -> l
         for lane, offsets in start.cuts.items()
     }
     arguments: list[Argument] = [epoch, start.leader, ",".join(map(str, versions)), start.version]
-    arguments += [int(start.active), buckets]
+    arguments += [int(start.active), buckets, *_mark_arguments(start.restored)]
     for values in (start.offsets, bounds | newest, cuts, start.ends):
         arguments += [len(values), *pairs(values)]
     return arguments
+
+
+def _mark_arguments(mark: Mark | None) -> list[Argument]:
+    if mark is None:
+        return ["", ""]
+    return [mark.time_ms, "" if mark.taken_ms is None else mark.taken_ms]
 
 
 def append_outcome(answer: Any) -> AppendOutcome:
@@ -89,7 +96,8 @@ def append_outcome(answer: Any) -> AppendOutcome:
 
 def read_head(answer: Sequence[Any], run_id: str) -> Head:
     """What `lua/head.lua` answered, where it knew the task, in that life of the server."""
-    epoch, version, active, offsets, marks, idle, seq, now_ms, log_bytes, ends, leader = answer
+    epoch, version, active, offsets, marks, idle, seq, now_ms, log_bytes, ends, leader = answer[:11]
+    taken, restored = answer[11:]
     return Head(
         epoch=StoreEpoch(int(epoch)),
         version=int(version),
@@ -103,6 +111,8 @@ def read_head(answer: Sequence[Any], run_id: str) -> Head:
         ends=_lanes(ends),
         run_id=run_id,
         leader=LeaderEpoch(int(leader)),
+        taken_ms=_lanes(taken),
+        restored=_mark(restored),
     )
 
 
@@ -110,6 +120,12 @@ def read_begun(answer: Sequence[Any]) -> Begun:
     """What `lua/begin_version.lua` answered, where it refused nothing."""
     starts, marks = answer
     return Begun(_lanes(starts), _lanes(marks))
+
+
+def _mark(found: Sequence[bytes]) -> Mark | None:
+    """A mark and when it was taken, each of which may be missing."""
+    values = [int(value) for value in found]
+    return Mark(values[0], next(iter(values[1:]), None)) if values else None
 
 
 def _lanes(flat: Sequence[bytes]) -> dict[Lane, int]:

@@ -63,15 +63,16 @@ def test_open_window_names_the_partition_that_holds_it(busy: World) -> None:
     assert "mapper-1 has 30 rows of partition 1" in answer["summary"]
 
 
-def test_idle_partitions_let_the_window_close_by_the_clock(busy: World) -> None:
-    busy.now_ms = 50_000
+def test_idle_partitions_let_event_time_go_on_from_the_newest_row(busy: World) -> None:
+    taken_ms = busy.now_ms
     places = [(live_lane(0), 2), (live_lane(1), 0)]
     task, epoch = TaskName("by_sip"), StoreEpoch(1)
     leases = [IdleLease(task, epoch, lane, offset) for lane, offset in places]
     assert busy.log.renew_idle(leases) == [True, True]
     (window,) = why(busy)["windows"]
     assert window["held_by"]["reason"] == "idle"
-    assert window["expected_close"] == 65_000
+    # as far as the window's end is from the newest row, of 9 s, and idle_after
+    assert window["expected_close"] == taken_ms + 51_000 + 5_000
 
 
 def test_window_without_a_mapper_has_no_owner(busy: World) -> None:

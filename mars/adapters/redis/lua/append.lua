@@ -1,5 +1,5 @@
 #!lua
--- append, version 4: take a batch of a task, or say why not (M3). All checks come before the first
+-- append, version 5: take a batch of a task, or say why not (M3). All checks come before the first
 -- write, so a refused batch changes nothing.
 --
 -- KEYS
@@ -16,8 +16,10 @@
 --   8 cuts      hash: lane -> offsets that no batch may straddle, ascending, joined by commas
 --   9 ends      hash: lane of a backfill -> offset at which it is finished
 --   10 bell     sharded channel: rung after each entry
---   11, 13 ...  log of a bucket: stream; id <seq>-0, fields h (header), d (states)
---   12, 14 ...  sizes of that log: hash, seq -> bytes that the entry counts for
+--   11 taken    hash: lane -> when rows with a usable event time were last taken, ms of this server's
+--               clock. A key of its own, because older releases read all of the marks
+--   12, 14 ...  log of a bucket: stream; id <seq>-0, fields h (header), d (states)
+--   13, 15 ...  sizes of that log: hash, seq -> bytes that the entry counts for
 -- ARGV
 --   1 store epoch     2 version     3 budget, bytes     4 bytes up to which a batch of the lane that
 --   holds the watermark is taken    5 1 if the batch has rows     6 number of ranges
@@ -27,7 +29,7 @@
 --   APPLIED seq | NO_TASK | WRONG_EPOCH current | PAUSED | STALE lane current (-1: no such lane)
 --   WRONG_VERSION current | CUT lane offset | BACKPRESSURE
 
-local RANGES_AT, LOGS_AT = 7, 11
+local RANGES_AT, LOGS_AT = 7, 12
 local range_count = tonumber(ARGV[6])
 local ranges, logs = {}, {}
 for i = 0, range_count - 1 do
@@ -110,9 +112,10 @@ end
 -- together: their rows come in a fixed order, so those of one may have to come before another's.
 local function group(lane) return string.match(lane, '@.*$') or lane end
 
+local now = redis.call('TIME')
+local now_ms = tonumber(now[1]) * 1000 + math.floor(tonumber(now[2]) / 1000)
+
 local function holds_watermark()
-  local now = redis.call('TIME')
-  local now_ms = tonumber(now[1]) * 1000 + math.floor(tonumber(now[2]) / 1000)
   local marks = as_table(redis.call('HGETALL', KEYS[3]))
   local leases = as_table(redis.call('HGETALL', KEYS[4]))
   local ends = as_table(redis.call('HGETALL', KEYS[9]))
@@ -160,6 +163,7 @@ for _, range in ipairs(ranges) do
     if not older or tonumber(range.mark) > tonumber(older) then
       redis.call('HSET', KEYS[3], range.lane, range.mark)
     end
+    redis.call('HSET', KEYS[11], range.lane, string.format('%.0f', now_ms))
   end
   if ARGV[5] == '1' then redis.call('HDEL', KEYS[4], range.lane) end
 end

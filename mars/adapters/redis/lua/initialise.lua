@@ -1,10 +1,11 @@
 #!lua flags=allow-oom
--- initialise, version 3: begin a life of a task: unlink all that there is of it, set it anew.
+-- initialise, version 4: begin a life of a task: unlink all that there is of it, set it anew.
 --
 -- KEYS   1 meta   2 offsets   3 bounds   4 cuts   5 ends (see append.lua)
 --        6 ... every other key of the task
 -- ARGV   1 store epoch   2 leader epoch   3 versions, ascending, joined by commas   4 the last one of
---        them   5 active (1 or 0)   6 number of buckets
+--        them   5 active (1 or 0)   6 number of buckets   7 the mark from which event time goes on
+--        where all lanes are idle, or empty   8 when it was taken, by another clock, or empty
 --        then four lists, each as its length followed by that many pairs:
 --        lane, offset | field of bounds, offset | lane, cuts joined by commas | lane, end
 -- Answers   1 done | 0 refused: the task is of this epoch or of a later one
@@ -15,7 +16,14 @@ if epoch and tonumber(epoch) >= tonumber(ARGV[1]) then return 0 end
 for _, key in ipairs(KEYS) do redis.call('UNLINK', key) end
 redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'leader', ARGV[2], 'versions', ARGV[3])
 redis.call('HSET', KEYS[1], 'version', ARGV[4], 'active', ARGV[5], 'buckets', ARGV[6])
-local at = 7
+if ARGV[7] ~= '' then redis.call('HSET', KEYS[1], 'mark', ARGV[7]) end
+if ARGV[8] ~= '' then
+  local now = redis.call('TIME')
+  local now_ms = tonumber(now[1]) * 1000 + math.floor(tonumber(now[2]) / 1000)
+  local taken_ms = math.min(tonumber(ARGV[8]), now_ms)
+  redis.call('HSET', KEYS[1], 'taken', string.format('%.0f', taken_ms))
+end
+local at = 9
 for key = 2, 5 do
   local length = tonumber(ARGV[at])
   for i = 1, length do
