@@ -11,6 +11,7 @@ from mars.types import (
     Lane,
     LeaderEpoch,
     Mapped,
+    Mark,
     PaneRows,
     Partial,
     Range,
@@ -87,6 +88,7 @@ def start(
     cuts: dict[Lane, tuple[int, ...]] | None = None,
     ends: dict[Lane, int] | None = None,
     leader: LeaderEpoch = LEADER,
+    restored: Mark | None = None,
 ) -> TaskStart:
     """How the tests' tasks begin: with two lanes at 0, unless told otherwise."""
     return TaskStart(
@@ -97,6 +99,7 @@ def start(
         cuts=cuts or {},
         ends=ends or {},
         leader=leader,
+        restored=restored,
     )
 
 

@@ -43,6 +43,9 @@ class Store(Protocol):
     def let_leases_expire(self) -> None:
         """Let the server's clock go on past the length of an idle lease."""
 
+    def let_time_pass(self) -> None:
+        """Let the server's clock go on."""
+
     def close(self) -> None:
         """Free everything."""
 
@@ -79,6 +82,9 @@ class MemoryStoreUnderTest:
 
     def let_leases_expire(self) -> None:
         self.now_ms += 3_000
+
+    def let_time_pass(self) -> None:
+        self.now_ms += 7
 
     def close(self) -> None:
         pass
@@ -122,6 +128,14 @@ class RedisStoreUnderTest:
     def let_leases_expire(self) -> None:
         log = self.open()
         eventually(lambda: _is_idle_nowhere(log))
+
+    def let_time_pass(self) -> None:
+        before_ms = self._now_ms()
+        eventually(lambda: self._now_ms() > before_ms)
+
+    def _now_ms(self) -> int:
+        seconds, microseconds = self.client.time()
+        return int(seconds) * 1_000 + int(microseconds) // 1_000
 
     def close(self) -> None:
         for log in self._opened:

@@ -299,7 +299,7 @@ def test_keys_are_named_as_documented(redis_store: RedisStoreUnderTest) -> None:
     log.renew_idle([IdleLease(name, EPOCH, LANE, 5)])
     log.seal(EPOCH, LEADER, "run")
     prefix = f"mars:{redis_store.namespace}"
-    parts = ["meta", "offsets", "bounds", "cuts", "marks", "idle", "seq", "bytes"]
+    parts = ["meta", "offsets", "bounds", "cuts", "marks", "taken", "idle", "seq", "bytes"]
     parts += ["log:0", "sizes:0", "base:0"]
     expected = {f"{prefix}:{{{name}}}:{part}" for part in parts} | {f"{prefix}:store"}
     assert {key.decode() for key in redis_store.dump()} == expected

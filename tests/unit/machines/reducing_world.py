@@ -52,9 +52,9 @@ from mars.ports import (
     Assignment,
     Claim,
     ControlState,
+    IdleLease,
     Owner,
     Progress,
-    ProgressRecord,
     ReadRequest,
     TaskStart,
 )
@@ -153,23 +153,30 @@ class World:
                 tasks={},
                 plans={},
                 copied={},
-                progress=KnownProgress().with_records(self.records()),
+                progress=self.progress(),
                 partitions={Topic(STREAM.topic): 2},
             ),
         )
 
-    def records(self) -> list[ProgressRecord]:
-        """All records of `mars.progress`, bucket by bucket."""
-        log = MemoryProgressLog(self.broker)
-        return [
-            record
-            for number in range(self.buckets)
-            for record in log.read(Bucket(number), 0).records
-        ]
+    def progress(self) -> KnownProgress:
+        """What is in `mars.progress`, as a leader knows it."""
+        log, known = MemoryProgressLog(self.broker), KnownProgress()
+        for number in range(self.buckets):
+            piece = log.read(Bucket(number), 0)
+            known = known.with_records(piece.records, piece.times_ms)
+        return known
 
     def newest(self) -> list[Progress]:
         """The newest progress of each bucket of each version."""
-        return list(KnownProgress().with_records(self.records()).records.values())
+        return list(self.progress().records.values())
+
+    def lease(self, name: str) -> None:
+        """Every lane is read to its end, and idle: so mappers say of those without rows."""
+        head = self.store.head([TaskName(name)])[TaskName(name)]
+        assert head is not None
+        self.store.renew_idle(
+            [IdleLease(TaskName(name), head.epoch, lane, at) for lane, at in head.offsets.items()]
+        )
 
     def append(self, name: str, lane: str, first: int, rows: Sequence[RowSpec]) -> None:
         """A batch of a mapper."""
