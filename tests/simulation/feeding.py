@@ -26,6 +26,9 @@ HISTORY_ROWS_MAX = 20
 SILENCES = (1.2, 4.0)
 """How long a lane is silent at least and at most, in times of `idle_after`."""
 
+ALL_SILENT_SHARE = 0.4
+"""How often it is all lanes at once."""
+
 
 @dataclass(frozen=True, slots=True)
 class Appended:
@@ -40,7 +43,8 @@ class Appended:
 class Feed:
     """Writes rows into the source topic, and remembers them.
 
-    In a run whose lanes fall silent one never does, so that some lane always tells the time.
+    In a run whose lanes fall silent one never does by itself, so that some lane tells the time,
+    unless all do.
     """
 
     def __init__(
@@ -88,7 +92,9 @@ class Feed:
         self._scheduler.after(self._chance.randint(50, 900), self.storm)
 
     def _tell_the_time(self) -> None:
-        """One more row of the lane that never falls silent, one that can be read."""
+        """One more row of the lane that never falls silent by itself, one that can be read."""
+        if self._is_silent(0):
+            return
         self._waiting[0] = self._waiting[0] or self._next_rows(0)
         row = self._waiting[0].pop(0)
         self._append(0, replace(row, key=row.key or "k0"))
@@ -107,6 +113,14 @@ class Feed:
             self._append(number)
         self._scheduler.after(self._chance.randint(200, 800), self.trickle)
 
+    def all_left(self) -> None:
+        """All rows that are left, but for the ones that end the lanes."""
+        self._ended = True
+        self._silent_until_ms.clear()
+        for number in self.written:
+            while self._waiting[number]:
+                self._append(number)
+
     def rest(self) -> None:
         """All that is left, and the row that ends each lane."""
         self._ended = True
@@ -122,13 +136,23 @@ class Feed:
             self._append(number, self._last_row(number))
 
     def fall_silent(self) -> None:
-        """A lane gets no rows for a while, and then some of the present or of the past."""
-        number = self._apart.randrange(1, len(self.written))
+        """A lane, or all, get no rows for a while, and then some of the present or of the past."""
+        lanes = [self._apart.randrange(1, len(self.written))]
+        if self._apart.random() < ALL_SILENT_SHARE:
+            lanes = list(self.written)
         idle_ms = self._limits.idle_after_ms
         silence_ms = int(self._apart.uniform(*SILENCES) * idle_ms)
-        self._silent_until_ms[number] = self._scheduler.now_ms + silence_ms
+        for number in lanes:
+            self._silent_until_ms[number] = self._scheduler.now_ms + silence_ms
         if self._apart.random() < 0.5:
-            self._scheduler.after(silence_ms, lambda: self._catch_up(number))
+            self._scheduler.after(silence_ms, lambda: self._all_catch_up(lanes))
+
+    def _is_silent(self, number: int) -> bool:
+        return self._silent_until_ms.get(number, 0) > self._scheduler.now_ms
+
+    def _all_catch_up(self, lanes: list[int]) -> None:
+        for number in lanes:
+            self._catch_up(number)
 
     def _catch_up(self, number: int) -> None:
         """What comes next in the lane is of the present."""
@@ -156,7 +180,7 @@ class Feed:
 
     def _append(self, number: int, row: Row | None = None) -> None:
         broker, topic = self._servers.broker, Topic(TOPIC)
-        if row is None and self._silent_until_ms.get(number, 0) > self._scheduler.now_ms:
+        if row is None and self._is_silent(number):
             return
         if self._chance.random() < 0.1:
             broker.append_aborted(topic, number, [b"never seen"])

@@ -43,7 +43,8 @@ class _Reached:
     """How far the watermark of a task may have come before a row of a lane was taken.
 
     That is: while the lane was idle at an offset no higher than the row's. The others' newest rows
-    drive it then, or the clock where no lane does.
+    drive it then; where all lanes were idle it went on from the newest row of all, as the clock
+    does.
     """
 
     def __init__(self, leases: Iterable[Leased], appended: Sequence[Appended], span: Span) -> None:
@@ -57,8 +58,7 @@ class _Reached:
             newest.append(max([one.time_ms, *newest[-1:]]))
         by_lane: defaultdict[Lane, dict[int, int]] = defaultdict(dict)
         for leased in leases:
-            reached_ms = self._watermark_ms(leased)
-            for lane in leased.offsets if leased.alone else (leased.lane,):
+            for lane, reached_ms in self._reached_by(leased):
                 at = leased.offsets[lane]
                 by_lane[lane][at] = max(reached_ms, by_lane[lane].get(at, NEVER_MS))
         self._offsets = {lane: sorted(known) for lane, known in by_lane.items()}
@@ -67,12 +67,26 @@ class _Reached:
             for lane, offsets in self._offsets.items()
         }
 
-    def _watermark_ms(self, leased: Leased) -> int:
-        """The rule for tasks all of whose lanes are idle: the clock closes their windows."""
-        if leased.alone:
-            return leased.end_ms - self._query.idle_after_ms - self._query.delay_ms
+    def _reached_by(self, leased: Leased) -> Iterator[tuple[Lane, int]]:
+        """As far as it may come while the lease holds: by the other lanes, which may come back, and
+        for all of them by itself.
+        """
         others = (lane for lane in self._came if lane != leased.lane)
-        return max((self._by(lane, leased.end_ms) for lane in others), default=NEVER_MS)
+        yield leased.lane, max((self._by(lane, leased.end_ms) for lane in others), default=NEVER_MS)
+        if leased.alone:
+            paced_ms = self._paced_ms(leased)
+            yield from ((lane, paced_ms) for lane in leased.offsets)
+
+    def _paced_ms(self, leased: Leased) -> int:
+        """The rule for tasks all of whose lanes are idle: at the pace of the clock from the newest
+        row that was taken, and never beyond the clock.
+        """
+        newest = leased.newest
+        if newest is None or newest.taken_ms is None:
+            return NEVER_MS
+        passed_ms = leased.end_ms - newest.taken_ms
+        time_ms = min(leased.end_ms, newest.time_ms + passed_ms)
+        return time_ms - self._query.idle_after_ms - self._query.delay_ms
 
     def _by(self, lane: Lane, now_ms: int) -> int:
         """As far as a lane could bring the watermark by then."""

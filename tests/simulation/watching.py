@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mars.adapters.memory.partial_log import MemoryPartialLog
-from mars.adapters.memory.store import MemoryStore
+from mars.adapters.memory.store import MemoryStore, StoredTask
 from mars.adapters.store import IDLE_LEASE_MS
 from mars.ports import AppendOutcome, Applied, IdleLease, TaskStart
 from mars.types import (
@@ -15,6 +15,7 @@ from mars.types import (
     Entry,
     Lane,
     Mapped,
+    Mark,
     Sequence64,
     StoreEpoch,
     TaskName,
@@ -28,13 +29,15 @@ Life = tuple[TaskName, StoreEpoch, int]
 class Leased:
     """A lane of a task is idle up to `end_ms`, where the task's next offsets are these.
 
-    `alone`: no other lane of it tells the time meanwhile.
+    `alone`: no other lane of it tells the time meanwhile. `newest` is the highest mark then; of
+    equal ones the one whose rows were taken last.
     """
 
     lane: Lane
     end_ms: int
     offsets: Mapping[Lane, int]
     alone: bool
+    newest: Mark | None
 
 
 @dataclass
@@ -68,6 +71,13 @@ class Watch:
             self.reached[life, part.lane] = part.next
 
 
+def _newest(found: StoredTask) -> Mark | None:
+    marks = [(time_ms, found.taken_ms[lane]) for lane, time_ms in found.marks_ms.items()]
+    if found.restored is not None and found.restored.taken_ms is not None:
+        marks.append((found.restored.time_ms, found.restored.taken_ms))
+    return Mark(*max(marks)) if marks else None
+
+
 class WatchedLog(MemoryPartialLog):
     """`MemoryPartialLog` that tells the watch what happens."""
 
@@ -82,21 +92,31 @@ class WatchedLog(MemoryPartialLog):
         outcome = super().append(task, epoch, version, mapped)
         if isinstance(outcome, Applied):
             self._watch.took(task, mapped)
+            self._may_be_alone(task, mapped)
         else:
             self._unchanged(before, f"append of {task}: {outcome}")
         return outcome
 
     def renew_idle(self, leases: Sequence[IdleLease]) -> list[bool]:
         done = super().renew_idle(leases)
-        now_ms = self._store.clock()
         for lease, given in zip(leases, done, strict=True):
             if given:
-                found = self._store.tasks[lease.task]
-                aside = found.idle(now_ms) | found.finished()
-                alone = found.offsets.keys() <= aside
-                leased = Leased(lease.lane, now_ms + IDLE_LEASE_MS, dict(found.offsets), alone)
-                self._watch.leases.setdefault(lease.task, []).append(leased)
+                self._leased(lease.task, lease.lane)
         return done
+
+    def _may_be_alone(self, task: TaskName, mapped: Mapped) -> None:
+        """With the last rows of a history all lanes may be idle or finished."""
+        found = self._store.tasks[task]
+        for part in mapped.ranges:
+            if part.lane in found.finished():
+                self._leased(task, part.lane)
+
+    def _leased(self, task: TaskName, lane: Lane) -> None:
+        found, now_ms = self._store.tasks[task], self._store.clock()
+        alone = found.offsets.keys() <= found.idle(now_ms) | found.finished()
+        end_ms, newest = now_ms + IDLE_LEASE_MS, _newest(found)
+        leased = Leased(lane, end_ms, dict(found.offsets), alone, newest)
+        self._watch.leases.setdefault(task, []).append(leased)
 
     def initialise(self, task: TaskName, epoch: StoreEpoch, start: TaskStart) -> bool:
         before = self.dump()

@@ -30,6 +30,7 @@ import reducer.metering
 import reducer.tracking
 from mars.adapters.memory.sink import Crash
 from mars.adapters.spark.planning import plan_of_map
+from mars.adapters.store import IDLE_LEASE_MS
 from mars.definitions import TaskVersion
 from mars.machines.balancing import ReducerLoad
 from mars.machines.scaling import ScaleLimits
@@ -456,12 +457,22 @@ class World:
     # ---------------------------------------------------------------------------------- mishaps
 
     def _feed_rest(self) -> None:
+        if self.weather.silence_ms:
+            self._end_silences()
         self.feed.rest()
         self.checks.begin()
         if self.chance.random() < LAST_LOSS_SHARE:
             self.scheduler.after(self.draw(0, 3_000), self._lose_store_last)
             if self.servers.snapshot_every_ms < NEVER_SAVED_MS:
                 self._close_after_loss()
+
+    def _end_silences(self) -> None:
+        """What is left comes before the rows that end the lanes: these close windows for lanes that
+        count as idle still, and then hardly any row would have to be in time.
+        """
+        self.feed.all_left()
+        end_ms = self.scheduler.now_ms + IDLE_LEASE_MS
+        self._go_on(lambda: self.scheduler.now_ms > end_ms, "leases of before have expired")
 
     def _lose_store_last(self) -> None:
         self.losses.lose_store()
