@@ -457,7 +457,7 @@ class World:
     # ---------------------------------------------------------------------------------- mishaps
 
     def _feed_rest(self) -> None:
-        if self.weather.silence_ms:
+        if self._limits.idle_after_ms:
             self._end_silences()
         self.feed.rest()
         self.checks.begin()
