@@ -63,9 +63,7 @@ def test_what_has_no_event_time_is_not_noted(store: Store, log: PartialLog, late
     assert head_of(log).taken_ms == taken
 
 
-def test_each_lane_of_a_batch_is_noted_that_has_a_mark_in_it(
-    store: Store, log: PartialLog
-) -> None:
+def test_each_lane_of_a_batch_is_noted_that_has_a_mark_in_it(store: Store, log: PartialLog) -> None:
     log.append(TASK, EPOCH, 1, both_lanes(0, 10, 0, 10, marks_ms={LANE: 5, OTHER_LANE: 9}))
     both = head_of(log).taken_ms
     assert both[LANE] == both[OTHER_LANE]

@@ -28,6 +28,10 @@ REIGNS = {"frozen": 0.02, "session_ms": 800, "freeze_ms": 800}
 """Leaders change, and stand still while they lead."""
 
 
+SILENT = {"silence_ms": 800, "kill_ms": 4_000}
+"""Partitions get no rows for a while, one of them or all."""
+
+
 @dataclass(frozen=True, slots=True)
 class Conditions:
     """Of a run; without `mishaps` it has the usual weather.

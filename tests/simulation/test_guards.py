@@ -50,11 +50,13 @@ from mars.ports import (
     TaskStart,
 )
 from mars.types import Bucket, Entry, Lane, Range, Sequence64
+from mars.windows import watermarks
 from tests.simulation.conditions import (
     CHANGING,
     FAILING_OVER,
     LEADERLESS,
     SAVING,
+    SILENT,
     TWICE,
     USUAL,
     Conditions,
@@ -176,6 +178,11 @@ def unfinished_history_holds_the_watermark(patch: Patch) -> None:
 def finished_history_is_put_aside(patch: Patch) -> None:
     """Lanes that are read to their end go on holding the watermark by their last mark."""
     patch.setattr(Head, "finished", property(lambda self: frozenset()))
+
+
+def event_time_goes_on_from_the_newest_row(patch: Patch) -> None:
+    """Where all lanes are idle the clock alone closes windows, however old their rows are."""
+    patch.setattr(watermarks, "event_time", lambda mark, now_ms: now_ms)
 
 
 def chunks_are_the_same_again(patch: Patch) -> None:
@@ -470,6 +477,7 @@ GUARDS = (
     Guard(heads_are_read_without_rows, NEVER, first=17),
     Guard(unfinished_history_holds_the_watermark, I1, first=7),
     Guard(finished_history_is_put_aside, NEVER, first=1),
+    Guard(event_time_goes_on_from_the_newest_row, I1, Conditions(SILENT), first=8),
     Guard(
         chunks_are_the_same_again,
         NEVER,

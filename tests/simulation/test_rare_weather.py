@@ -8,6 +8,7 @@ from dataclasses import fields, replace
 
 import pytest
 
+from tests.simulation.conditions import SILENT
 from tests.simulation.weather import Weather
 from tests.simulation.world import World
 
@@ -62,13 +63,15 @@ def test_rows_that_kafka_has_deleted_are_named_and_missed_and_nothing_else_is(se
 
 
 def test_rows_are_late_only_where_their_lane_was_idle() -> None:
-    late = 0
+    late, leases = 0, []
     for seed in range(4):
-        world = World(seed, tune=only(silence_ms=800, kill_ms=4_000))
+        world = World(seed, tune=only(**SILENT))
         world.run()
-        assert world.servers.watch.leases
+        leases += [one for each in world.servers.watch.leases.values() for one in each]
         late += world.checks.late_rows()
     assert late
+    assert any(one.alone for one in leases), "all lanes were never idle at once"
+    assert not all(one.alone for one in leases), "no lane was idle while others were not"
 
 
 def test_a_process_that_hears_nothing_of_a_server_hears_it_again() -> None:
