@@ -21,7 +21,7 @@ from api.preview_schemas import (
     PreviewView,
     PreviewWindow,
 )
-from api.services.preview_disorder import suggested_ms
+from api.services.preview_disorder import Lateness, suggested_ms
 from api.services.preview_reading import Source
 from api.services.preview_trial import Trial, TriedWindow
 from api.services.preview_words import Circumstances, notes, sentences
@@ -59,7 +59,8 @@ def preview_view(trial: Trial, read: ReadRows, limit: int, log_bytes_max: int) -
         read.truncated,
         read.silent,
     )
-    predictions = _predictions(trial, read, windows, log_bytes_max)
+    late = trial.disorder.late()
+    predictions = _predictions(trial, read, windows, late, log_bytes_max)
     return PreviewView(
         source=read.source.value,
         messages=read.messages,
@@ -76,7 +77,7 @@ def preview_view(trial: Trial, read: ReadRows, limit: int, log_bytes_max: int) -
         more_windows=more,
         rejected=[_rejected(row) for row in trial.rejected],
         predictions=predictions.model_copy(
-            update={"sentences": sentences(predictions, plan.options)}
+            update={"sentences": sentences(predictions, plan.options, late.pause_ms)}
         ),
         notes=notes(trial, windows, around),
         output=output_view(plan),
@@ -103,9 +104,12 @@ def _rejected(row: RejectedRow) -> PreviewRejected:
 
 
 def _predictions(
-    trial: Trial, read: ReadRows, windows: list[TriedWindow], log_bytes_max: int
+    trial: Trial,
+    read: ReadRows,
+    windows: list[TriedWindow],
+    late: Lateness,
+    log_bytes_max: int,
 ) -> Predictions:
-    late = trial.disorder.late()
     rates = None if read.lane_seconds is None else _rates(trial, read.lane_seconds)
     in_log = None if rates is None else _log_bytes(trial, rates)
     return Predictions(

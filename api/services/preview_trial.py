@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 import polars as pl
@@ -38,6 +38,9 @@ REJECTED_MAX = 20
 MERGE_AFTER = 16
 """Partials' states are merged when there are so many pieces: bounds memory by groups, not rows."""
 
+_CAME = "\x00came"
+"""When Kafka got a row's message; no field can have this name."""
+
 BATCH_MS = 1_000
 """Of one batch of a mapper under load, as far as Kafka's timestamps tell."""
 
@@ -62,7 +65,9 @@ class Trial:
         self.reasons: Counter[Reason] = Counter()
         self.rejected: list[RejectedRow] = []
         delays_ms = {*DELAYS_MS, plan.options.delay_ms}
-        self.disorder = Disorder(plan.window, delays_ms, _key_lag_ms(plan))
+        self.disorder = Disorder(
+            plan.window, delays_ms, _key_lag_ms(plan), plan.options.idle_after_ms
+        )
         self.filled: set[str] = set()
         """Fields of the query that some usable row has a value for."""
         self.mark_ms: int | None = None
@@ -82,7 +87,7 @@ class Trial:
         decoded = decode(self.plan.stream, self.plan.fields, records)
         self.longer_rows += decoded.longer
         mapped = map_batch(self.plan, self._buckets, decoded)
-        self._take_usable(records.lane, usable_rows(self.plan, decoded))
+        self._take_usable(records.lane, _stamped(self.plan, decoded))
         self._take(records.lane, mapped)
         if records.values:
             self._last[records.lane] = decoded
@@ -90,7 +95,8 @@ class Trial:
 
     def _take_usable(self, lane: Lane, usable: Usable) -> None:
         times = usable.rows.get_column(self.plan.stream.event_time)
-        self.disorder.add(lane, times, usable.rows.select(key_columns(self.plan)))
+        keys = usable.rows.select(key_columns(self.plan))
+        self.disorder.add(lane, times, keys, usable.rows.get_column(_CAME))
         for name in usable.rows.columns:
             if name not in self.filled and usable.rows.get_column(name).count():
                 self.filled.add(name)
@@ -189,6 +195,15 @@ class Trial:
         """Of merged states, in one frame."""
         states = self._states()
         return plain_bytes(states) / max(states.height, 1)
+
+
+def _stamped(plan: Plan, decoded: Decoded) -> Usable:
+    """The usable rows, each with when Kafka got its message."""
+    stamps = decoded.timestamps_ms
+    if decoded.messages is not None:
+        stamps = stamps.gather(decoded.messages)
+    frame = decoded.frame.with_columns(stamps.alias(_CAME))
+    return usable_rows(plan, replace(decoded, frame=frame))
 
 
 def _key_lag_ms(plan: Plan) -> int | None:

@@ -20,7 +20,7 @@ from mars.machines.explaining_rows import (
 )
 from mars.plan import Options, OverMaxKeys, RecordTime, WatermarkScope
 from mars.types import Reason
-from mars.windows import span
+from mars.windows import moment, span
 
 KIB = 1024
 
@@ -44,7 +44,7 @@ def notes(trial: Trial, windows: list[TriedWindow], around: Circumstances) -> li
     """What a person should know of a preview, the most important first."""
     found = [*_about_source(around)]
     if trial.counts.read:
-        found += _about_silent(around, trial.plan.options)
+        found += [*_about_silent(around, trial.plan.options), *_about_last(trial, around)]
         found += [*_about_rejected(trial), *_about_cells(trial)]
         found += [*_about_times(trial), *_about_record_times(trial), *_about_fields(trial)]
         found += _about_filters(trial, windows)
@@ -86,6 +86,16 @@ def _about_silent(around: Circumstances, options: Options) -> Iterator[str]:
         f"{names} {had}: windows wait for {them} until {they} been idle for {idle_after} "
         "(idle_after). Send rows there, too, or set idle_after to as long as windows may wait."
     )
+
+
+def _about_last(trial: Trial, around: Circumstances) -> Iterator[str]:
+    """Where no row comes any more the last windows stay open for a while."""
+    if around.source is Source.NEWEST and trial.mark_ms is not None:
+        yield (
+            f"If no further one comes, event time goes on from the newest row, of "
+            f"{moment(trial.mark_ms)}, as the clock does from when the task has read it: windows "
+            "that end after that row close so much later."
+        )
 
 
 def _some_of(partitions: Sequence[int]) -> str:
@@ -170,9 +180,21 @@ def _about_filters(trial: Trial, windows: list[TriedWindow]) -> Iterator[str]:
 # ------------------------------------------------------------------------------- predictions
 
 
-def sentences(found: Predictions, options: Options) -> list[str]:
-    """Predictions in words, for a task of these options."""
-    return [*_about_size(found, options), *_about_delay(found, options)]
+def sentences(found: Predictions, options: Options, pause_ms: int = 0) -> list[str]:
+    """Predictions in words, for a task of these options; `pause_ms` as in `Lateness`."""
+    said = [*_about_size(found, options), *_about_delay(found, options, pause_ms)]
+    return [*said, *_about_pause(pause_ms, options)]
+
+
+def _about_pause(pause_ms: int, options: Options) -> Iterator[str]:
+    if pause_ms:
+        yield (
+            f"All partitions paused for up to {_seconds(pause_ms)}: meanwhile event time goes on "
+            f"as the clock does, once they have been idle for {span(options.idle_after_ms)} "
+            "(idle_after), and windows close that end in it. Rows that come after a pause with "
+            "times before that may be late: a longer idle_after, or a longer delay, keeps windows "
+            "open for them."
+        )
 
 
 def _about_size(found: Predictions, options: Options) -> Iterator[str]:
@@ -219,12 +241,18 @@ def _about_max_keys(groups: int, options: Options) -> Iterator[str]:
         )
 
 
-def _about_delay(found: Predictions, options: Options) -> Iterator[str]:
+def _about_delay(found: Predictions, options: Options, pause_ms: int) -> Iterator[str]:
     if found.disorder_max_ms is None:
         return
     by_key = options.watermark is WatermarkScope.KEY
     shares = found.late_by_key if by_key else found.late
     own = _share(shares, options.delay_ms)
+    if found.disorder_max_ms == 0 and pause_ms:
+        yield (
+            "Rows are in order within their partitions; after pauses, with the delay of "
+            f"{_seconds(options.delay_ms)}, {_percent(own)} would be late."
+        )
+        return
     if found.disorder_max_ms == 0:
         yield "Rows are in order within their partitions: a delay of 0 s is enough."
         return

@@ -272,6 +272,62 @@ def test_what_cannot_close_key_by_key_is_not_compared(world: World) -> None:
     assert found["late_by_key"] == []
 
 
+def paced(world: World, pause_ms: int, partition: int, options: dict[str, str]) -> dict[str, Any]:
+    """Rows an hour old, in order: 30, a pause, and 60 in another partition or in the same."""
+    old = -3_600_000
+    rows = [flow(old + 1_000 * number) for number in range(90)]
+    send(world, rows[:30], ago_ms=500 + pause_ms)
+    send(world, rows[30:], partition=partition)
+    found: dict[str, Any] = ask(world, options=options)["predictions"]
+    return found
+
+
+@pytest.mark.parametrize("partition", [0, 1])
+def test_rows_after_a_pause_lie_behind_what_event_time_has_come_to(
+    world: World, partition: int
+) -> None:
+    # By 8 s - 5 s event time comes to 3 s after the newest row: the next ones are 2, 1 and 0 s
+    # behind, each of which is late for that part of the places of a border.
+    found = paced(world, 8_000, partition, {})
+    shares = {one["delay_ms"]: one["share"] for one in found["late"]}
+    assert shares[0] == pytest.approx((0.2 + 0.1) / 90, abs=1e-6)
+    assert shares[1_000] == pytest.approx(0.1 / 90, abs=1e-6)
+    assert (shares[5_000], found["disorder_max_ms"]) == (0, 0)
+    in_order, of_pause = found["sentences"][-2:]
+    assert in_order == (
+        "Rows are in order within their partitions; after pauses, with the delay of 0 s, at most "
+        "0.33 % of the rows would be late."
+    )
+    assert of_pause.startswith("All partitions paused for up to 8 s: ")
+    assert "idle for 5 s (idle_after)" in of_pause
+
+
+@pytest.mark.parametrize(
+    ("pause_ms", "options"), [(5_000, {}), (8_000, {"idle_after": "8s"}), (6_000, {})]
+)
+def test_pauses_after_which_no_row_can_be_late_are_not_told(
+    world: World, pause_ms: int, options: dict[str, str]
+) -> None:
+    found = paced(world, pause_ms, 0, options)
+    assert {one["share"] for one in found["late"]} == {0}
+    assert found["sentences"][-1].endswith("a delay of 0 s is enough.")
+
+
+def test_partition_that_goes_on_ends_the_pause_of_another(world: World) -> None:
+    send(world, [flow(-3_600_000)], ago_ms=9_000)
+    for ago_ms in (7_000, 5_000, 3_000):
+        send(world, [flow(-3_600_000)], partition=1, ago_ms=ago_ms)
+    send(world, [flow(-3_600_000)])
+    assert {one["share"] for one in ask(world)["predictions"]["late"]} == {0}
+
+
+def test_event_time_does_not_go_beyond_the_clock_in_a_pause(world: World) -> None:
+    # rows of now: by the next ones the clock has not come further than they have
+    send(world, [flow(-8_500)], ago_ms=8_500)
+    send(world, [flow(-500)], ago_ms=500)
+    assert {one["share"] for one in ask(world)["predictions"]["late"]} == {0}
+
+
 def test_disorder_is_within_partitions_not_between_them(world: World) -> None:
     send(world, [flow(-1_000)])
     send(world, [flow(-9_000)], partition=1)
@@ -294,6 +350,7 @@ def test_silent_topic_shows_its_newest_messages(world: World) -> None:
     found = ask(world)
     assert (found["source"], found["messages"]) == ("newest", 1)
     assert "No message came in the last 10 s" in found["notes"][0]
+    assert "event time goes on from the newest row, of 2023-11-14 22:11:40Z, " in found["notes"][-1]
     assert found["predictions"]["rows_per_second"] is None
 
 
