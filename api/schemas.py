@@ -101,8 +101,9 @@ class HistoryRequest(Request):
 
 
 OPTIONS = """`delay` (0s): how long to wait for rows that come out of order; `idle_after` (5s): a
-partition silent for so long no longer holds windows back; `future_limit` (5min): a row so much
-after its Kafka timestamp is not counted; `late` (drop): `drop` rows whose windows are closed, or
+partition silent for so long no longer holds windows back, and where all are, event time goes on
+from the newest row as the clock does; `future_limit` (5min): a row so much after its Kafka
+timestamp is not counted; `late` (drop): `drop` rows whose windows are closed, or
 `revise` these windows for `lateness` (10min); `max_keys` (none): most groups of a window, up to
 100,000; `over_max_keys` (fail): `fail`, or `fold` those that came last into one row, whose keys are
 `__other__` (text) or null and whose header `mars-folded` is 1; `watermark` (partition): windows
