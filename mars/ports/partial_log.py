@@ -88,11 +88,12 @@ class Head:
 
     `marks_ms` holds lanes that have one, `taken_ms` when rows with a usable event time were last
     taken from them, by the store's clock; not of lanes that an older release alone has written.
-    `restored` is what the life before this one had come to, see `TaskStart`. `idle` are the lanes whose idle lease has not expired.
-    `now_ms` is the store's clock. `log_bytes` is the size of the task's logs. `ends` names the
-    lanes that have an end (those of backfills), with the offset at which they are finished.
-    `run_id` is of the server and of its history: another one after each start, and after each time
-    it was a replica. `leader` is the highest leader epoch that this life of the task has heard of.
+    `restored` is what the life before this one had come to, see `TaskStart`. `idle` are the lanes
+    whose idle lease has not expired. `now_ms` is the store's clock. `log_bytes` is the size of the
+    task's logs. `ends` names the lanes that have an end (those of backfills), with the offset at
+    which they are finished. `run_id` is of the server and of its history: another one after each
+    start, and after each time it was a replica. `leader` is the highest leader epoch that this life
+    of the task has heard of.
     """
 
     epoch: StoreEpoch

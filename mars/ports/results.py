@@ -89,8 +89,8 @@ class Progress:
     from there event time goes on after a loss of the store. `deleted`: the task is gone. Windows
     that begin before `incomplete_before_ms` may lack rows that were gone when they were needed; so
     may all that end after it, while `gaps` names a lane: rows below these offsets are gone, and no
-    row of the lane has come since to tell which windows they belong to. `references`: those of the last transaction that had
-    some, of all its tasks together.
+    row of the lane has come since to tell which windows they belong to. `references`: those of the
+    last transaction that had some, of all its tasks together.
 
     `forgotten_ms` (D <= C): windows ending at or before it are never revised; None: those up to C.
     `revisions` has the newest revision of each closed window that has one and is not forgotten, by

@@ -210,8 +210,8 @@ def _options() -> str:
         "delay_ms": (f"up to {span(DELAY_MS_MAX)}", "how far rows may be out of order", "0s"),
         "idle_after_ms": (
             f"{IDLE_AFTER_MS_MIN} ms to {span(IDLE_AFTER_MS_MAX)}",
-            "a partition without rows for so long holds no window back; where all are, event time goes "
-            "on from the newest row as the clock does",
+            "a partition without rows for so long holds no window back; where all are without, "
+            "event time goes on from the newest row as the clock does",
             f"{defaults.idle_after_ms // 1000}s",
         ),
         "future_limit_ms": (

@@ -33,7 +33,7 @@ class Watermark:
     held_by: Lane | None
 
 
-def find_watermark(
+def find_watermark(  # noqa: PLR0913 -- all that the rule looks at
     *,
     lanes: Iterable[Lane],
     marks_ms: Mapping[Lane, int],

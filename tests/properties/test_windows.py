@@ -163,7 +163,7 @@ def by_the_clock(marks: dict[Lane, int], aside: set[Lane], now_ms: int) -> int |
     return min(marks[lane] for lane in holding) - DELAY_MS
 
 
-def level_at(  # noqa: PLR0913 -- all that the rule looks at
+def level_at(
     now_ms: int,
     marks: dict[Lane, int],
     taken: dict[Lane, int],
@@ -185,7 +185,7 @@ def level_at(  # noqa: PLR0913 -- all that the rule looks at
 
 
 @given(TIMES, MARKS, MARKS, SETS, SETS, RESTORED)
-def test_watermark_is_never_ahead_of_the_clock_nor_of_what_lanes_hold(  # noqa: PLR0913
+def test_watermark_is_never_ahead_of_the_clock_nor_of_what_lanes_hold(
     now_ms: int,
     marks: dict[Lane, int],
     taken: dict[Lane, int],
@@ -226,7 +226,7 @@ def test_pause_closes_only_what_ends_soon_after_the_highest_mark(
 ) -> None:
     # mark 70 ──── pause P ────▶ up to 70 + P - delay - idle_after, whatever the clock says
     now_ms = taken_ms + passed_ms
-    taken = {lane: taken_ms + more_ms for lane in marks}
+    taken = dict.fromkeys(marks, taken_ms + more_ms)
     found = level_at(now_ms, marks, taken, set(LANES), set(), None)
     if marks:
         assert found is not None

@@ -286,9 +286,7 @@ def _fits_version(found: StoredTask, version: int, part: Range) -> bool:
     return newer is None or part.next <= found.bounds[newer].get(part.lane, 0)
 
 
-def write(
-    found: StoredTask, mapped: Mapped, stored: Mapping[Bucket, Stored], now_ms: int
-) -> None:
+def write(found: StoredTask, mapped: Mapped, stored: Mapping[Bucket, Stored], now_ms: int) -> None:
     """Take a batch that nothing speaks against."""
     found.seq += 1
     for bucket, entry in stored.items():
