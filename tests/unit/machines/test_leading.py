@@ -49,6 +49,7 @@ from mars.types import (
     Bucket,
     Lane,
     LeaderEpoch,
+    Mark,
     MemberId,
     Sequence64,
     StoreEpoch,
@@ -485,6 +486,67 @@ def test_recovery_waits_until_every_bucket_is_claimed_in_its_new_epoch() -> None
     one_missing = KnownProgress().with_records(claims(2, 2)[:1] + claims(1, 1)[1:])
 
     assert leading.decide(replace(look, progress=one_missing)) == []
+
+
+def restored(*records: tuple[Progress, int], versions: tuple[TaskVersion, ...] = ()) -> Mark | None:
+    """The mark with which a task begins anew, by its records and when they were written."""
+    leading, look = recovering()
+    known = KnownProgress().with_records(
+        [record for record, _at in records], [at for _record, at in records]
+    )
+    tasks = {TASK: task(*versions)}
+    seen = replace(look, tasks=tasks, copied=tasks, progress=known.with_records(claims(2, 2)))
+    initialise, _seal = leading.decide(seen)
+    assert isinstance(initialise, InitialiseTask)
+    return initialise.start.restored
+
+
+def reached(
+    bucket: int, watermark_ms: int | None, number: int = 1, closed_ms: int | None = None
+) -> Progress:
+    """A record whose watermark had come so far."""
+    record = progress(bucket, lanes(p0=50, p1=70), lanes(p0=50, p1=70), number)
+    return replace(record, closed_ms=closed_ms, watermark_ms=watermark_ms)
+
+
+def begun(number: int, **options: str) -> TaskVersion:
+    return version(number, lanes(p0=10, p1=20), options=options)
+
+
+def test_recovery_goes_on_from_the_highest_watermark_of_the_records() -> None:
+    assert restored() is None
+    assert restored((reached(0, None), 500)) is None
+    assert restored((reached(0, 61_000), 500), (reached(1, 60_000), 900)) == Mark(61_000, 500)
+    assert restored((reached(0, 61_000), 500), (reached(1, 61_000), 400)) == Mark(61_000, 500)
+
+
+def test_what_is_closed_was_a_watermark_too() -> None:
+    paused = reached(0, None, closed_ms=60_000)
+    assert restored((paused, 500)) == Mark(60_000, 500)
+    behind = reached(0, 10_000, closed_ms=60_000)
+    assert restored((behind, 500)) == Mark(60_000, 500)
+
+
+def test_recovery_adds_what_the_watermarks_of_each_version_lie_behind_the_marks() -> None:
+    versions = (begun(1, delay="1s"), begun(2, delay="7s"))
+    first, second = (reached(0, 60_000), 500), (reached(0, 55_000, 2), 900)
+    assert restored(first, second, versions=versions) == Mark(62_000, 900)
+    by_key = (begun(1, delay="1s", watermark="key", key_lag="20s"),)
+    assert restored(first, versions=by_key) == Mark(81_000, 500)
+    by_bucket = (begun(1, delay="1s", watermark="bucket", key_lag="20s"),)
+    assert restored(first, versions=by_bucket) == Mark(61_000, 500)
+
+
+def test_record_of_which_nothing_is_known_to_go_on_from_is_passed_over() -> None:
+    record = reached(0, 60_000)
+    assert restored((replace(record, deleted=True), 500)) is None
+    refused = (begun(1, delay="1s", unheard_of="1"),)
+    assert restored((record, 500), versions=refused) is None
+    leading, look = recovering()
+    known = KnownProgress().with_records([record, *claims(2, 2)])  # nobody says when
+    initialise, _seal = leading.decide(replace(look, progress=known))
+    assert isinstance(initialise, InitialiseTask)
+    assert initialise.start.restored is None
 
 
 def test_recovery_cuts_where_panes_were_saved_too() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import cast
 
 from mars.adapters.memory.admin import MemoryTopicAdmin
@@ -11,16 +12,27 @@ from mars.adapters.memory.coordinator import MemoryCoordinator, MemoryEnsemble
 from mars.adapters.memory.partial_log import MemoryPartialLog
 from mars.adapters.memory.progress import MemoryProgressLog
 from mars.adapters.memory.registry import MemoryRegistry
+from mars.adapters.memory.sink import MemorySink
 from mars.definitions import TaskDefinition, TaskState
-from mars.ports import MemberInfo
+from mars.ports import Claim, MemberInfo, Progress, Transaction
 from mars.process.life import Life, Services
-from mars.types import AssignmentEpoch, LeaderEpoch, MemberId, StoreEpoch, TaskName
+from mars.types import (
+    AssignmentEpoch,
+    Bucket,
+    LeaderEpoch,
+    Mark,
+    MemberId,
+    StoreEpoch,
+    TaskName,
+)
 from reducer.leader import LeaderLoop
-from tests.unit.machines.reducing_rows import STREAM, make_version
+from tests.unit.machines.reducing_rows import P0, STREAM, make_progress, make_version
 
 MEMBER = MemberId("reducer-1")
 BUCKETS = 2
 NAME = TaskName("by_k")
+KAFKA_MS, STORE_MS = 800, 1_000
+"""What the clocks of Kafka and of the store say."""
 
 
 class Looks:
@@ -39,16 +51,17 @@ class World:
     """One reducer, and what it finds."""
 
     def __init__(self) -> None:
-        self.broker = MemoryBroker()
+        self.broker = MemoryBroker(lambda: KAFKA_MS)
         MemoryTopicAdmin(self.broker).ensure_internal(BUCKETS)
         self.ensemble = MemoryEnsemble()
         self.registry = MemoryRegistry()
         self.control = MemoryControlLog()
         self.coordinator = MemoryCoordinator(self.ensemble, MEMBER)
         self.coordinator.join(MemberInfo(MEMBER, "reducer", "host", 1, 0, {}, ()))
+        self.store = MemoryPartialLog(lambda: STORE_MS, buckets=BUCKETS)
         self.leader = LeaderLoop(
             BUCKETS,
-            log=MemoryPartialLog(lambda: 0, buckets=BUCKETS),
+            log=self.store.connect(),
             progress=MemoryProgressLog(self.broker),
             control=self.control,
             registry=self.registry,
@@ -57,6 +70,18 @@ class World:
             namespace="default",
             services=Services("leader"),
         )
+
+    def claim(self, records: Mapping[Bucket, Progress]) -> None:
+        """The owners claim their buckets, and commit these records."""
+        published = self.coordinator.assignment()
+        assert published is not None
+        for bucket, owner in published.owners.items():
+            sink = MemorySink(self.broker)
+            epoch = published.store_epoch
+            claimed = sink.claim(Claim(bucket, owner.epoch, epoch, f"nonce {epoch}", MEMBER))
+            if bucket in records:
+                progress = (records[bucket],)
+                sink.commit(Transaction(bucket, (), (), progress), claimed.next)
 
     def look(self, count: int = 1) -> None:
         """Let the leader look so often."""
@@ -155,3 +180,22 @@ def test_what_is_newer_than_the_copy_stays() -> None:
     world.look(2)
     assert world.registry.tasks() == {NAME: paused}
     assert world.control.read().tasks == {NAME: paused}
+
+
+def test_a_lost_store_goes_on_from_what_the_records_had_come_to_when_they_were_written() -> None:
+    world = World()
+    world.registry.create_task(definition())
+    world.look(2)
+    record = make_progress({P0: 5}, NAME, 3, watermark_ms=60_000)
+    world.claim({record.bucket: record})
+    world.look(2)
+    assert world.store.identity().sealed_epoch is not None
+
+    world.store.flush()
+    world.look(1)
+    world.claim({})
+    world.look(2)
+
+    head = world.store.head([NAME])[NAME]
+    assert head is not None
+    assert head.restored == Mark(60_000, KAFKA_MS)
