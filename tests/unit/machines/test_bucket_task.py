@@ -60,7 +60,20 @@ def test_a_lane_without_a_mark_holds_everything() -> None:
     assert part.due() is None
 
 
-def test_when_all_lanes_are_idle_the_stores_clock_closes_windows() -> None:
+def test_when_all_lanes_are_idle_windows_close_as_the_clock_goes_on_from_the_highest_mark() -> None:
+    # mark 3 s, taken at 100 s: 10 s is reached 7 s later, and waited for by delay and idle_after
+    part = begin(delay_ms=1_000, idle_after_ms=5_000)
+    idle = make_head(
+        1, {P0: 1}, mark_s=3, idle=frozenset({P0}), taken_ms={P0: 100_000}, now_ms=112_999
+    )
+    read(part, idle, make_entry(1, 0, [(3, "x")]))
+    assert part.due_rows() is None
+
+    part.drained(replace(idle, now_ms=113_000))
+    assert emitted(part) == {(0, "x"): 1}
+
+
+def test_marks_of_an_older_release_let_the_stores_clock_close_windows() -> None:
     part = begin(delay_ms=1_000, idle_after_ms=5_000)
     entry = make_entry(1, 0, [(3, "x")])
     idle = make_head(1, {P0: 1}, mark_s=3, idle=frozenset({P0}), now_ms=15_999)
