@@ -105,7 +105,7 @@ def _read(
         except _FAILURES as error:
             problem = (Reason.UNREADABLE, f"no Arrow IPC stream or file: {error}"[:200])
     if problem is not None:
-        faults.unreadable[at] = problem
+        faults.spoil(at, problem)
     return table
 
 

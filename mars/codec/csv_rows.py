@@ -77,7 +77,7 @@ def _blocks(
                 lines[at] = 0
                 continue
         if problem is not None:
-            faults.unreadable[total] = problem
+            faults.spoil(total, problem)
             total += 1
             continue
         lines[at] = body.count(b"\n") + 1
@@ -129,7 +129,7 @@ def _without_broken_lines(
         if problem is None:
             kept.append(at)
         else:
-            faults.unreadable[int(numbers[at])] = (Reason.UNREADABLE, problem)
+            faults.spoil(int(numbers[at]), (Reason.UNREADABLE, problem))
     return b"\n".join([rows[at] for at in kept]), numbers[kept]
 
 
@@ -157,7 +157,7 @@ def _cut_to_fit(
             kept.append(at)
         else:
             problem = f"{cells} cells instead of {columns}"
-            faults.unreadable[int(numbers[at])] = (Reason.UNREADABLE, problem)
+            faults.spoil(int(numbers[at]), (Reason.UNREADABLE, problem))
     return b"\n".join([rows[at] for at in kept]), numbers[kept]
 
 

@@ -322,7 +322,7 @@ def _rescue_message(
         try:
             return _parse(parser, elements(text), at, faults)
         except FAILURES as error:
-            faults.unreadable[at] = Reason.UNREADABLE, str(error)
+            faults.spoil(at, (Reason.UNREADABLE, str(error)))
             return [parser.row()]
     if message is None or len(text) == len(message):
         return [_rescue(parser, message, at, faults)]
@@ -345,7 +345,7 @@ def _rescue(parser: _Parser, row: bytes | None, at: int, faults: Faults) -> msgs
     """Read each field of a bad row by itself."""
     fault = _barred(row) or _no_object(row or b"")
     if fault is not None:
-        faults.unreadable[at] = fault
+        faults.spoil(at, fault)
         return parser.row()
     values: list[object] = []
     for number, decoder in enumerate(parser.alone):
@@ -353,7 +353,7 @@ def _rescue(parser: _Parser, row: bytes | None, at: int, faults: Faults) -> msgs
             values.append(decoder.decode(row or b"").f0)  # type: ignore[attr-defined]
         except FAILURES:
             values.append(None)
-            faults.invalid.setdefault(number, []).append(at)
+            faults.refuse(number, at)
     return parser.row(*values)
 
 

@@ -9,6 +9,14 @@ MESSAGE_BYTES_MAX = 16 * 1024 * 1024
 """Longest message that is decoded; Kafka's own default is 1 MiB. A longer one is a bad row: its
 columns would not fit into a mapper's share of memory together with the rest of a batch."""
 
+ROWS_MAX = 250_000
+"""Most rows that are decoded at once: their columns take some 100 MB at most. What has more is
+decoded in slices; no row's fate depends on this."""
+
+
+class TooManyRows(Exception):  # noqa: N818 -- no error: who decodes cuts the batch and goes on
+    """A batch has more rows than are to be decoded at once."""
+
 
 def unusable(value: bytes | None) -> tuple[Reason, str] | None:
     """Why a message cannot hold a row whatever its format, or None if it may."""

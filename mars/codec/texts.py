@@ -26,35 +26,16 @@ def filled_lines(text: bytes) -> list[bytes]:
     return [line for line in text.split(b"\n") if line and not line.isspace()]
 
 
-def filled_line(message: bytes, at: int) -> bytes:
-    """One of the lines that are not blank; without any it is the first, beyond them the message.
-
-    What comes behind it is not looked at: a message may have millions of lines.
-    """
-    text, begin = without_mark(message), 0
-    if text.isspace():
-        return text.partition(b"\n")[0]
-    while begin <= len(text):
-        end = text.find(b"\n", begin)
-        line = text[begin : end if end >= 0 else len(text)]
-        begin = end + 1 if end >= 0 else len(text) + 1
-        if line and not line.isspace():
-            if not at:
-                return line
-            at -= 1
-    return message
-
-
 def elements(message: bytes) -> list[bytes]:
     """What an array of JSON holds. Raises one of FAILURES where the message is none."""
     return [bytes(element) for element in _array.decode(without_mark(message))]
 
 
-def elements_or_none(message: bytes) -> list[bytes]:
-    """What an array of JSON holds; nothing where the message is none, or cannot be read."""
+def elements_or_whole(message: bytes) -> list[bytes]:
+    """The elements of an array of JSON; what is none stands for itself."""
     if not without_mark(message).lstrip(BLANK).startswith(b"["):
-        return []
+        return [message]
     try:
         return elements(message)
     except FAILURES:
-        return []
+        return [message]

@@ -167,9 +167,7 @@ def decode_rows(plan: Plan, rows: pa.RecordBatch, lane: Lane, first: int) -> Dec
         decoded,
         records=own,
         messages=pl.Series("message", np.concatenate([[], *kept]), dtype=pl.UInt32),
-        unreadable=tuple(
-            replace(one, message=int(bounds[one.message])) for one in decoded.unreadable
-        ),
+        unreadable=decoded.unreadable.moved(bounds),
     )
 
 

@@ -23,17 +23,17 @@ def test_all_rows_are_usable_where_nothing_is_wrong() -> None:
     assert usable.rejections.rows == ()
 
 
-def test_each_bad_row_is_referenced_with_its_reason() -> None:
+def test_each_bad_row_is_referenced_with_its_reason_in_order_of_rows() -> None:
     usable = sorted_out(
         b"{", row(at="x"), row(size=1), row(at=EVENT_TIME_MAX_MS + 1), row(at=1), None
     )
     assert (usable.rows.height, usable.bad) == (1, 5)
     assert [(bad.offset, bad.reason) for bad in usable.rejections.rows] == [
         (100, Reason.UNREADABLE),
-        (105, Reason.UNREADABLE),
         (101, Reason.WRONG_TYPE),
         (102, Reason.NO_EVENT_TIME),
         (103, Reason.NO_EVENT_TIME),
+        (105, Reason.UNREADABLE),
     ]
     assert usable.rejections.rows[2].detail == "`at` is no timestamp_ms"
     assert usable.rejections.rows[2].payload == row(at="x")
