@@ -109,9 +109,10 @@ class MapperLoop:
         if tasks is not None:
             self._feed(TasksChanged(tasks))
         catching_up = self._machine.catching_up
-        drained = {self._poll(LIVE, 0.0 if catching_up else self._poll_s)}
+        wait_s = 0.0 if self._machine.slicing else self._poll_s
+        drained = {self._poll(LIVE, 0.0 if catching_up else wait_s)}
         if catching_up:
-            drained.add(self._poll(CATCH_UP, self._poll_s / 2))
+            drained.add(self._poll(CATCH_UP, wait_s / 2))
         ready = frozenset(name for name in drained if name is not None)
         self._feed(Ticked(int(time.monotonic() * 1000), ready))
         self._note_standing()

@@ -86,9 +86,7 @@ def _marks(name: str, height: int, rows: array[int]) -> pl.Series:
     return pl.Series(name, marks)
 
 
-def _unreadable(
-    lines: np.typing.NDArray[np.int64], faults: Faults, skipped: int
-) -> UnreadableRows:
+def _unreadable(lines: np.typing.NDArray[np.int64], faults: Faults, skipped: int) -> UnreadableRows:
     """In the order of the rows; `skipped` lines of each message are no rows."""
     if not faults.unreadable:
         return NONE_UNREADABLE

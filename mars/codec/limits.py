@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from mars.codec.texts import without_mark
+from mars.codec.too_many import TooManyRows
 from mars.types import Reason
+
+__all__ = ["MESSAGE_BYTES_MAX", "ROWS_MAX", "UNPACKED_BYTES_MAX", "TooManyRows", "unusable"]
 
 MESSAGE_BYTES_MAX = 16 * 1024 * 1024
 """Longest message that is decoded; Kafka's own default is 1 MiB. A longer one is a bad row: its
@@ -14,8 +17,10 @@ ROWS_MAX = 250_000
 decoded in slices; no row's fate depends on this."""
 
 
-class TooManyRows(Exception):  # noqa: N818 -- no error: who decodes cuts the batch and goes on
-    """A batch has more rows than are to be decoded at once."""
+UNPACKED_BYTES_MAX = 64 * 1024 * 1024
+"""Most bytes of the buffers of one message, unpacked: four times the longest message, and as much
+as a mapper holds of raw ones (`mapper.batch_bytes_max`). Several messages that take more together
+are decoded one after the other."""
 
 
 def unusable(value: bytes | None) -> tuple[Reason, str] | None:

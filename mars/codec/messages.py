@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-
 from mars.codec.decoded import Decoded
+from mars.codec.too_many import UNLIMITED
 from mars.plan import Field, Format, Stream
 from mars.types import Records
-
-UNLIMITED = sys.maxsize
 
 
 def decode(

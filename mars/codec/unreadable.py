@@ -47,9 +47,7 @@ class UnreadableRows(Sequence[Unreadable]):
     def __getitem__(self, at: slice) -> UnreadableRows: ...
     def __getitem__(self, at: int | slice) -> Unreadable | UnreadableRows:
         if isinstance(at, slice):
-            return UnreadableRows(
-                self.messages[at], self.lines[at], self.codes[at], self.problems
-            )
+            return UnreadableRows(self.messages[at], self.lines[at], self.codes[at], self.problems)
         problem = self.problems[int(self.codes[at])]
         return Unreadable(int(self.messages[at]), int(self.lines[at]), *problem)
 

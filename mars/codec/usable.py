@@ -12,6 +12,7 @@ import polars as pl
 
 from mars.codec.decoded import Decoded
 from mars.codec.long_keys import KEY_BYTES_MAX, long_keys
+from mars.codec.unreadable import UnreadableRows
 from mars.plan import Plan
 from mars.types import Reason, RejectedRange, RejectedRow, Rejections
 from mars.windows import span
@@ -222,14 +223,13 @@ def _references(decoded: Decoded, rejected: list[_Rejected]) -> Rejections:
     return Rejections(tuple(references.named), references.ranges())
 
 
-def _unreadable(decoded: Decoded) -> Iterator[_Group]:
-    for reason, rows in decoded.unreadable.by_reason():
-        yield _Group(
-            reason,
-            pl.Series(rows.messages),
-            lambda at, rows=rows: rows[at].line,
-            lambda at, rows=rows: rows[at].detail,
-        )
+def _unreadable(decoded: Decoded) -> list[_Group]:
+    return [_unreadable_group(*found) for found in decoded.unreadable.by_reason()]
+
+
+def _unreadable_group(reason: Reason, rows: UnreadableRows) -> _Group:
+    messages = pl.Series(rows.messages)
+    return _Group(reason, messages, lambda at: rows[at].line, lambda at: rows[at].detail)
 
 
 def _group(decoded: Decoded, one: _Rejected) -> _Group:

@@ -8,6 +8,8 @@ from itertools import chain, pairwise
 from typing import TypeVar
 
 from mars.codec.shared import SharedDecoding
+from mars.machines.slicing import CutBuffer
+from mars.plan import Stream
 from mars.types import Lane, Mapped, Records, TaskName
 
 SIZE_STRIDE = 16
@@ -21,7 +23,8 @@ class LaneBuffer:
     `sought` is False until the reader was told where to begin. `closed` is True once the buffer is
     being offered to tasks: nothing is added to it any more. `retry_at_ms` holds back a buffer that
     nobody takes at the moment. `gone`: Kafka does not have these records any more. `offers` holds
-    what was made for a task, and for which of its versions.
+    what was made for a task, and for which of its versions. `cut` has an entry for each stream as
+    which the records have too many rows to be decoded at once.
     """
 
     lane: Lane
@@ -40,6 +43,7 @@ class LaneBuffer:
     gone: bool = False
     pieces: list[Records] = field(default_factory=list)
     decoded: SharedDecoding = field(default_factory=SharedDecoding)
+    cut: dict[Stream, CutBuffer] = field(default_factory=dict)
     offers: dict[TaskName, tuple[int, Mapped]] = field(default_factory=dict)
     outstanding: int = 0
 
@@ -58,7 +62,7 @@ class LaneBuffer:
     def _forget(self) -> None:
         self.closed = self.gone = False
         self.retry_at_ms = self.rows = self.bytes = 0
-        self.pieces, self.offers, self.decoded = [], {}, SharedDecoding()
+        self.pieces, self.offers, self.decoded, self.cut = [], {}, SharedDecoding(), {}
         self.outstanding = 0
 
     def add(self, records: Records, now_ms: int) -> None:

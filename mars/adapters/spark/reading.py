@@ -25,7 +25,7 @@ from mars.adapters.kafka.errors import (
     unavailable,
 )
 from mars.codec.decoded import Decoded
-from mars.codec.messages import decode
+from mars.codec.parts import decode_slices
 from mars.errors import JobFailed, Unavailable
 from mars.plan import Plan
 from mars.settings import Settings
@@ -64,7 +64,7 @@ class TopicSource:
                 if isinstance(batch, Range):
                     yield batch
                 else:
-                    yield decode(plan.stream, plan.fields, batch)
+                    yield from decode_slices(plan.stream, plan.fields, batch)
         except Unavailable:
             discard_consumers()  # a client that has gone deaf stays so
             raise

@@ -192,8 +192,8 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
     "windows that are being verified and that wait": (turns(ALL_TURNS.verifications),),
     "message": (mib(codec_limits.MESSAGE_BYTES_MAX),),
     "Arrow message, unpacked": (
-        mib(arrow_size.UNPACKED_BYTES_MAX),
-        f"{arrow_size.ROWS_MAX // 2**20} Mi rows",
+        mib(codec_limits.UNPACKED_BYTES_MAX),
+        f"{arrow_size.MESSAGE_ROWS_MAX // 2**20} Mi rows",
     ),
     "number with a fraction or an exponent, as an integer": (
         f"2^{columns.WHOLE_MAX.bit_length() - 1}",
