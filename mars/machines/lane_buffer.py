@@ -24,7 +24,8 @@ class LaneBuffer:
     being offered to tasks: nothing is added to it any more. `retry_at_ms` holds back a buffer that
     nobody takes at the moment. `gone`: Kafka does not have these records any more. `offers` holds
     what was made for a task, and for which of its versions. `cut` has an entry for each stream as
-    which the records have too many rows to be decoded at once.
+    which the records have too many rows to be decoded at once. `failed` are tasks that could not be
+    made a batch: the others do not wait for them, they are behind once the buffer is released.
     """
 
     lane: Lane
@@ -45,6 +46,7 @@ class LaneBuffer:
     decoded: SharedDecoding = field(default_factory=SharedDecoding)
     cut: dict[Stream, CutBuffer] = field(default_factory=dict)
     offers: dict[TaskName, tuple[int, Mapped]] = field(default_factory=dict)
+    failed: set[TaskName] = field(default_factory=set)
     outstanding: int = 0
 
     def seek(self, offset: int) -> None:
@@ -63,6 +65,7 @@ class LaneBuffer:
         self.closed = self.gone = False
         self.retry_at_ms = self.rows = self.bytes = 0
         self.pieces, self.offers, self.decoded, self.cut = [], {}, SharedDecoding(), {}
+        self.failed = set()
         self.outstanding = 0
 
     def add(self, records: Records, now_ms: int) -> None:

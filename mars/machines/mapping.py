@@ -293,9 +293,10 @@ class Mapping:
             if not view.blocked(buffer.lane, self._state.now_ms)
         ]
         self._batches.turn(buffer)
+        lacking = [view for view in takers if self._batches.made(view, buffer) is None]
         instructions: list[Instruction] = []
         for view in takers:
-            instructions += self._offer_to(view, reader, key, buffer, takers)
+            instructions += self._offer_to(view, reader, key, buffer, lacking)
         buffer.outstanding = sum(isinstance(given, Offer) for given in instructions)
         return (
             instructions if buffer.outstanding else instructions + self._settle(reader, key, buffer)
@@ -307,14 +308,16 @@ class Mapping:
         reader: ReaderName,
         key: Partition,
         buffer: LaneBuffer,
-        takers: list[TaskView],
+        lacking: list[TaskView],
     ) -> list[Instruction]:
         """Map the rows from the task's next offset on; a task's failure stops that task only."""
         try:
-            made = self._batches.make(view, buffer, takers)
+            made = self._batches.make(view, buffer, lacking)
         except TaskLimit as problem:
+            buffer.failed.add(view.name)
             return self._fail(view, str(problem))
         except Exception as problem:  # noqa: BLE001 -- whatever it is, only this task stops (I7)
+            buffer.failed.add(view.name)
             return self._fail(view, f"unexpected {type(problem).__name__}: {problem}")
         if made is None:
             return []

@@ -23,21 +23,35 @@ class Batches:
         for cut in buffer.cut.values():
             cut.turn()
 
+    def made(self, view: TaskView, buffer: LaneBuffer) -> tuple[int, Mapped] | None:
+        """What was made for a task before, if that is from where it is now, and as it counts there.
+
+        Such a task, which refused it and is offered it again, holds up no section of the others.
+        """
+        known = buffer.offers.get(view.name)
+        if known is None:
+            return None
+        version, mapped = known
+        offset = view.offsets[buffer.lane]
+        current, _boundary = view.task.definition.version_at(buffer.lane, offset)
+        return known if version == current and mapped.ranges[0].first == offset else None
+
     def make(
         self, view: TaskView, buffer: LaneBuffer, takers: list[TaskView]
     ) -> tuple[int, Mapped] | None:
         """The version and the rows from the task's next offset on, up to the next boundary.
 
-        None: not in this turn. What was made before is used again. `takers` are all tasks that are
-        offered the buffer. Raises TaskLimit.
+        None: not in this turn. What was made before is used again. `takers` are all tasks that one
+        is to be made for in this turn. Raises TaskLimit.
         """
+        made = self.made(view, buffer)
+        if made is not None:
+            return made
         offset = view.offsets[buffer.lane]
         version, boundary = view.task.definition.version_at(buffer.lane, offset)
-        known, mapped = buffer.offers.get(view.name, (None, None))
-        if mapped is None or known != version or mapped.ranges[0].first != offset:
-            ends = [end for end in (boundary, view.cuts.get(buffer.lane)) if end is not None]
-            end = min([end for end in ends if offset < end] + [buffer.next])
-            mapped = self._map(view.task.plans[version], buffer, takers, offset, end)
+        ends = [end for end in (boundary, view.cuts.get(buffer.lane)) if end is not None]
+        end = min([end for end in ends if offset < end] + [buffer.next])
+        mapped = self._map(view.task.plans[version], buffer, takers, offset, end)
         return None if mapped is None else (version, mapped)
 
     def _map(

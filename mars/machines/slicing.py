@@ -41,7 +41,8 @@ class Slicing:
                 self.pieces.setdefault(task, []).append(map_batch(plan, self.buckets, rows))
             except Exception as problem:  # noqa: BLE001 -- raised where its task asks (I7)
                 self.failed[task] = problem
-        self.done = part.records.first < part.records.next
+        last = part.records.first < part.records.next
+        self.done = last or len(self.failed) == len(self.plans)
 
     def result(self, task: TaskName) -> Mapped:
         """What all parts add to a task. Raises what the decoding or mapping of one raised."""

@@ -12,7 +12,9 @@ import pytest
 from mars.codec import parts
 from mars.errors import TaskLimit
 from mars.machines import mapping_batches, slicing
+from mars.machines.mapping_events import Offer
 from mars.plan import Format
+from mars.ports import Backpressure
 from mars.types import Range, TaskName
 from tests.unit.machines import mapping_world
 from tests.unit.machines.mapping_world import World, make_task
@@ -59,15 +61,17 @@ def test_sections_of_whole_messages_are_batches_and_each_row_counts_once(here: W
 
 def test_message_of_many_rows_takes_a_tick_for_each_part(here: World) -> None:
     """So that between its parts the readers are polled, and other topics served."""
-    here.run(rounds=5)
-    appended = len(here.appended)
-    ticks = 0
-    while here.machine.slicing:
+    while not any(one.slicing for one in cuts(here)):
+        here.run(rounds=1)
+    appended, ticks = len(here.appended), 1
+    while len(here.appended) == appended:
+        assert here.machine.slicing
         here.run(rounds=1)
         ticks += 1
 
-    assert appended < len(here.appended)
-    assert ticks >= 50 // ROWS_MAX
+    assert ticks == 50 // ROWS_MAX
+    here.run()
+    assert not here.machine.slicing
 
 
 def test_limit_in_a_part_stops_its_own_task_alone(
@@ -85,6 +89,24 @@ def test_limit_in_a_part_stops_its_own_task_alone(
 
     assert here.failed == {TaskName("b"): "too much"}
     assert sum(one.next - one.first for (one,) in ranges(here, "a")) == 4
+
+
+def test_task_that_the_store_refuses_takes_no_turns_from_the_others(
+    here: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = here._append
+
+    def refusing(offer: Offer) -> object:
+        return Backpressure() if offer.task == "b" else real(offer)
+
+    monkeypatch.setattr(here, "_append", refusing)
+    here.run()
+
+    assert sum(one.next - one.first for (one,) in ranges(here, "a")) == 4
+    assert ranges(here, "b") == []
+    monkeypatch.setattr(here, "_append", real)
+    here.run()
+    assert ranges(here, "b") == ranges(here, "a")
 
 
 def test_partition_that_is_taken_away_between_parts_is_read_again_whole(here: World) -> None:
