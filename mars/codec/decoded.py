@@ -140,6 +140,6 @@ def _rows_of(format: Format, message: bytes) -> Sequence[bytes]:
             text = without_mark(message)
             return filled_lines(text) or text.split(b"\n", 1)
         case Format.CSV:
-            return without_mark(message).split(b"\n")
+            return [line.rstrip(b"\r") for line in without_mark(message).split(b"\n")]
         case Format.ARROW:
             return [message]

@@ -1,9 +1,10 @@
-"""Batches that are decoded and mapped in slices of rows against the same batches at once."""
+"""Messages cut into batches and into parts of few rows against the same messages at once."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from itertools import pairwise
 from unittest import mock
 
 import pyarrow as pa
@@ -18,7 +19,8 @@ from mars.codec.parts import decode_slices
 from mars.combining import combine
 from mars.kernel import map_batch
 from mars.plan import Aggregate, AggregateFunction, Plan, Stream, ValueType
-from mars.types import Mapped
+from mars.types import Mapped, Records
+from tests.properties import test_codec
 from tests.properties.test_kernel import counts_of, groups_of
 from tests.unit.codec.samples import (
     ARROW,
@@ -35,7 +37,7 @@ from tests.unit.codec.samples import (
     row,
 )
 
-SLICES = settings(max_examples=25, deadline=None)
+SLICES = settings(max_examples=30, deadline=None)
 SUM = Aggregate("a1", AggregateFunction.SUM, SIZE, None, ValueType.INT64)
 MARK = b"\xef\xbb\xbf"
 
@@ -106,9 +108,9 @@ ARROWS = st.builds(
 )
 
 FORMATS: dict[str, tuple[Stream, st.SearchStrategy[bytes]]] = {
-    "json": (JSON, with_mark(st.one_of(OBJECTS, ARRAYS))),
-    "ndjson": (NDJSON, with_mark(joined(LINES, b"\n"))),
-    "csv": (CSV, with_mark(joined(CELLS, b"\n"))),
+    "json": (JSON, with_mark(st.one_of(OBJECTS, ARRAYS, test_codec.ROWS, test_codec.ARRAYS))),
+    "ndjson": (NDJSON, with_mark(joined(st.one_of(LINES, test_codec.LINES), b"\n"))),
+    "csv": (CSV, with_mark(joined(st.one_of(CELLS, test_codec.CSV_LINES), b"\n"))),
     "csv with a header": (CSV_HEADER, with_mark(HEADED)),
     "arrow": (ARROW, ARROWS),
 }
@@ -135,15 +137,23 @@ def seen(found: Sequence[Decoded]) -> list[list[object]]:
 @pytest.mark.parametrize("name", FORMATS)
 @SLICES
 @given(data=st.data())
-def test_slices_hold_what_the_batch_holds(name: str, data: st.DataObject) -> None:
+def test_any_cut_into_batches_and_parts_holds_the_same(name: str, data: st.DataObject) -> None:
     stream, message = FORMATS[name]
-    batch = records(data.draw(st.lists(st.one_of(message, ODD), max_size=4)), 10)
+    messages = data.draw(st.lists(st.one_of(message, ODD), max_size=4))
     plan = plan_of(NAME, aggregates=(COUNT, SUM), stream=stream, fields=["at", "name", "size"])
-    whole = decode(stream, FIELDS, batch)
-    with mock.patch.object(parts, "ROWS_MAX", data.draw(st.integers(1, 6))):
-        slices = list(decode_slices(stream, FIELDS, batch))
+    whole = decode(stream, FIELDS, records(messages, 10))
+    rows_max = data.draw(st.integers(1, 6), "rows of a part")
+    batches = cut_at(messages, data.draw(st.sets(st.integers(1, 3)), "batches begin at"))
+    with mock.patch.object(parts, "ROWS_MAX", rows_max):
+        slices = [one for batch in batches for one in decode_slices(stream, FIELDS, batch)]
     assert seen(slices) == seen([whole])
     assert_same_batch(mapped_in_slices(plan, slices), map_batch(plan, 3, whole), plan)
+
+
+def cut_at(messages: Sequence[bytes | None], begins: set[int]) -> list[Records]:
+    """The messages in batches, of which some more begin at these."""
+    bounds = [0, *sorted(at for at in begins if at < len(messages)), len(messages)]
+    return [records(messages[at:end], 10 + at) for at, end in pairwise(bounds)]
 
 
 def mapped_in_slices(plan: Plan, slices: Sequence[Decoded]) -> Mapped:
