@@ -213,6 +213,10 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
     "text that CONCAT makes": (kib(texts.TEXT_BYTES_MAX),),
     "values of one `count(DISTINCT)`": (DISTINCT_VALUES_MAX,),
     "batch": (SETTINGS.mapper.batch_rows_max, mib(SETTINGS.mapper.batch_bytes_max)),
+    "rows decoded at once; bytes that Arrow messages unpack to": (
+        codec_limits.ROWS_MAX,
+        mib(codec_limits.UNPACKED_BYTES_MAX),
+    ),
     "windows that one commit closes, and as many that it revises": (
         folding.WINDOWS_AT_ONCE,
         folding.PANES_AT_ONCE,
