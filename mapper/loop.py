@@ -43,6 +43,7 @@ from mars.process.life import Life, Services
 from mars.process.member import Reporter
 from mars.process.tasks import TaskSource, fail_task
 from mars.process.tracking import Outbox
+from mars.process.undecodable import UndecodableRows
 
 NEAR_THE_END_MESSAGES = 2_000
 """A reader with less than this ahead of it has caught up: it stops collecting large batches. About
@@ -93,6 +94,7 @@ class MapperLoop:
         self._held_back = False
         self._measured_s = time.monotonic()
         self._log = logs.logger("mapper")
+        self._undecodable = UndecodableRows(self._log)
 
     def run(self, life: Life) -> None:
         """Go round until asked to stop, then leave the group."""
@@ -208,6 +210,7 @@ class MapperLoop:
                 outcome = self._services.attempt(
                     "redis", lambda: store.append(task, epoch, version, mapped)
                 )
+                self._undecodable.tell(instruction.topic, mapped)
                 tracing.appended(self._log, task, epoch, version, mapped, outcome)
                 if tracking is not None and isinstance(outcome, Applied):
                     tracking.stored(task, epoch, version, outcome.seq, mapped)

@@ -226,7 +226,7 @@ def _lines(
     total = 0
     for at, value in enumerate(values):
         text = value
-        if value is not None and len(value) <= MESSAGE_BYTES_MAX:
+        if value and len(value) <= MESSAGE_BYTES_MAX:
             text = without_mark(value).rstrip(BLANK)
             if len(text) >= WHOLE_BYTES_MIN:
                 _check(total + len(chunk) + text.count(b"\n") + 1, rows_max)
@@ -254,7 +254,7 @@ def _check(rows: int, rows_max: int) -> None:
 
 
 def _split(text: bytes | None) -> Sequence[bytes | None]:
-    if text is None or len(text) > MESSAGE_BYTES_MAX:
+    if not text or len(text) > MESSAGE_BYTES_MAX:
         return [text]
     return filled_lines(text) or [text]
 

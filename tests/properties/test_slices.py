@@ -19,7 +19,7 @@ from mars.codec.parts import decode_slices
 from mars.combining import combine
 from mars.kernel import map_batch
 from mars.plan import Aggregate, AggregateFunction, Plan, Stream, ValueType
-from mars.types import Mapped, Records
+from mars.types import UNDECODABLE, Mapped, Records
 from tests.properties import test_codec
 from tests.properties.test_kernel import counts_of, groups_of
 from tests.unit.codec.samples import (
@@ -79,7 +79,7 @@ def with_mark(messages: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
     return st.builds(bytes.__add__, st.sampled_from([b"", MARK]), messages)
 
 
-ODD = st.sampled_from([None, b"", b"\n\n\n", b"[1,2,3", b"at,at\n1\n2\n3\n4\n5"])
+ODD = st.sampled_from([None, UNDECODABLE, b"", b"\n\n\n", b"[1,2,3", b"at,at\n1\n2\n3\n4\n5"])
 ARRAYS = st.lists(OBJECTS, max_size=12).map(lambda rows: b" [" + b" , ".join(rows) + b"]\n")
 HEADED = joined(CELLS, b"\n").map(lambda lines: b"at,name,size,load,ok\n" + lines)
 

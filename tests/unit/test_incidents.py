@@ -8,6 +8,7 @@ import pytest
 
 from mars.adapters.memory.broker import MemoryBroker
 from mars.adapters.memory.incidents import MemoryIncidentLog
+from mars.codec.limits import KAFKA_BATCH_BYTES_MAX
 from mars.ports import IncidentKind
 from mars.process import incidents
 from mars.process.incidents import IncidentTeller
@@ -97,3 +98,12 @@ def test_withheld_results_are_told_with_what_to_do() -> None:
     assert "2 results are withheld" in one.what
     assert "count as emitted" in one.means
     assert "SUBSTR" in one.do
+
+
+def test_messages_that_cannot_be_unpacked_are_told_with_their_offsets() -> None:
+    part = RejectedRange(Lane("3"), 7, 19, Reason.UNDECODABLE, 12)
+    one, other = (incidents.undecodable(TaskName("a"), Bucket(1), part) for _ in range(2))
+    assert (one.id, one.kind) == (other.id, IncidentKind.UNDECODABLE)
+    assert (one.task, one.lane, one.first, one.next) == (TaskName("a"), Lane("3"), 7, 19)
+    assert "12 messages of lane 3, from offset 7 to 18" in one.what
+    assert f"{KAFKA_BATCH_BYTES_MAX} bytes" in one.what

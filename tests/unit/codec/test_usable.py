@@ -4,10 +4,23 @@ from dataclasses import replace
 
 import pytest
 
+from mars.codec.limits import NOT_UNPACKED
 from mars.codec.messages import decode
 from mars.codec.usable import EVENT_TIME_MAX_MS, EVENT_TIME_MIN_MS, NAMED_MAX, Usable, usable_rows
-from mars.types import Reason
-from tests.unit.codec.samples import FIELDS, JSON, NDJSON, plan_of, records, row
+from mars.plan import Stream
+from mars.types import UNDECODABLE, Reason
+from tests.unit.codec.samples import (
+    ARROW,
+    CSV,
+    CSV_HEADER,
+    FIELDS,
+    JSON,
+    NAME,
+    NDJSON,
+    plan_of,
+    records,
+    row,
+)
 
 LIMIT = plan_of().options.future_limit_ms
 
@@ -107,3 +120,19 @@ def test_future_limit_is_the_tasks_own() -> None:
 def test_batch_without_rows_has_no_mark() -> None:
     assert sorted_out().mark_ms is None
     assert sorted_out(b"{").mark_ms is None
+
+
+@pytest.mark.parametrize(
+    "stream", [JSON, NDJSON, CSV, CSV_HEADER, ARROW], ids=lambda one: one.format
+)
+def test_message_that_cannot_be_unpacked_is_one_bad_row_in_every_format(stream: Stream) -> None:
+    batch = records([UNDECODABLE, UNDECODABLE, b""], 100)
+    plan = plan_of(NAME, stream=stream, fields=["at", "name"])
+    usable = usable_rows(plan, decode(stream, plan.fields, batch))
+    assert usable.bad == 3
+    assert [(one.offset, one.reason) for one in usable.rejections.rows][:2] == [
+        (100, Reason.UNDECODABLE),
+        (101, Reason.UNDECODABLE),
+    ]
+    assert usable.rejections.rows[0].detail == NOT_UNPACKED
+    assert usable.rejections.rows[2].reason is Reason.UNREADABLE
