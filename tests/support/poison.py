@@ -86,6 +86,7 @@ class PoisonSender:
         if codec not in self._producers:
             properties: dict[str, Any] = {
                 "bootstrap.servers": self._bootstrap,
+                "enable.idempotence": True,
                 "compression.type": codec,
                 "message.max.bytes": 1_000_000_000,
                 "log_level": 2,

@@ -191,9 +191,7 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
     ),
     "windows that are being verified and that wait": (turns(ALL_TURNS.verifications),),
     "message": (mib(codec_limits.MESSAGE_BYTES_MAX),),
-    "batch of messages that the Kafka client unpacks": (
-        mib(codec_limits.KAFKA_BATCH_BYTES_MAX),
-    ),
+    "batch of messages that the Kafka client unpacks": (mib(codec_limits.KAFKA_BATCH_BYTES_MAX),),
     "Arrow message, unpacked": (
         mib(codec_limits.UNPACKED_BYTES_MAX),
         f"{arrow_size.MESSAGE_ROWS_MAX // 2**20} Mi rows",
