@@ -45,6 +45,7 @@ from mars.process.life import Life, Services
 from mars.process.member import Reporter
 from mars.process.tasks import TaskSource, fail_task
 from mars.process.tracking import Outbox
+from mars.process.undecodable import UndecodableRows
 from mars.types import TaskName, Topic
 
 NEAR_THE_END_MESSAGES = 2_000
@@ -97,6 +98,7 @@ class MapperLoop:
         self._held_back = False
         self._measured_s = time.monotonic()
         self._log = logs.logger("mapper")
+        self._undecodable = UndecodableRows(self._log)
 
     def run(self, life: Life) -> None:
         """Go round until asked to stop, then leave the group."""
@@ -114,9 +116,10 @@ class MapperLoop:
             self._want_keys(tasks)
             self._feed(TasksChanged(tasks))
         catching_up = self._machine.catching_up
-        drained = {self._poll(LIVE, 0.0 if catching_up else self._poll_s)}
+        wait_s = 0.0 if self._machine.slicing else self._poll_s
+        drained = {self._poll(LIVE, 0.0 if catching_up else wait_s)}
         if catching_up:
-            drained.add(self._poll(CATCH_UP, self._poll_s / 2))
+            drained.add(self._poll(CATCH_UP, wait_s / 2))
         ready = frozenset(name for name in drained if name is not None)
         self._feed(Ticked(int(time.monotonic() * 1000), ready))
         self._note_standing()
@@ -222,6 +225,7 @@ class MapperLoop:
                 outcome = self._services.attempt(
                     "redis", lambda: store.append(task, epoch, version, mapped)
                 )
+                self._undecodable.tell(instruction.topic, mapped)
                 tracing.appended(self._log, task, epoch, version, mapped, outcome)
                 if tracking is not None and isinstance(outcome, Applied):
                     tracking.stored(task, epoch, version, outcome.seq, mapped)

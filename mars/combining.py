@@ -134,6 +134,14 @@ def join_panes(panes: Iterable[PaneRows]) -> tuple[PaneRows, ...]:
     )
 
 
+def rejected_for(reason: Reason, partials: Iterable[Partial]) -> tuple[RejectedRange, ...]:
+    """The rows that are rejected for a reason, in one range per lane."""
+    rejections = [one.rejections for one in partials if one.rejections != Rejections()]
+    rows = [_range_of(row) for one in rejections for row in one.rows if row.reason is reason]
+    ranges = [part for one in rejections for part in one.ranges if part.reason is reason]
+    return _widened([*rows, *ranges])
+
+
 def _rejections(pieces: Sequence[Rejections]) -> Rejections:
     """The first NAMED_MAX rows by name, all others in one range per lane and reason."""
     rows = sorted((row for one in pieces for row in one.rows), key=_place_of_row)

@@ -68,13 +68,21 @@ class Range:
     next: int
 
 
+class Undecodable(bytes):
+    """Stands for a message of a batch that Kafka's client cannot unpack; it has no bytes."""
+
+
+UNDECODABLE = Undecodable()
+
+
 @dataclass(frozen=True, slots=True)
 class Records:
     """Messages of one lane in offset order, covering `[first, next)` completely.
 
-    `values[i]` (None: a tombstone) was read at `offsets[i]` and carries the Kafka timestamp
-    `timestamps_ms[i]` (-1: none). The three have the same length, which is less than
-    `next - first` where the topic has gaps. So have `keys`; None where nobody has asked for them.
+    `values[i]` (None: a tombstone; UNDECODABLE: nobody can say) was read at `offsets[i]` and
+    carries the Kafka timestamp `timestamps_ms[i]` (-1: none). The three have the same length, which
+    is less than `next - first` where the topic has gaps. So have `keys`; None where nobody has
+    asked for them.
     """
 
     lane: Lane
@@ -93,6 +101,8 @@ class Reason(StrEnum):
     WRONG_TYPE = "wrong_type"
     NO_EVENT_TIME = "no_event_time"
     TOO_LARGE = "too_large"
+    UNDECODABLE = "undecodable"
+    """It lies in a batch of messages that Kafka's client cannot unpack."""
     FUTURE = "future"
     LATE = "late"
     GONE = "gone"

@@ -21,6 +21,7 @@ from functools import partial
 from typing import assert_never
 
 from mars.codec.entry import CorruptEntry
+from mars.combining import rejected_for
 from mars.errors import Unavailable
 from mars.machines.assisting import assists_of
 from mars.machines.events import (
@@ -66,6 +67,7 @@ from mars.process.incidents import Tell, untold
 from mars.process.life import Life, Services
 from mars.process.member import Reporter
 from mars.process.outliving import Outliving
+from mars.process.reminding import Reminders
 from mars.process.tasks import TaskSource, fail_task
 from mars.types import Bucket, MemberId, Reason, TaskName
 from reducer.assisting import AssistLoop
@@ -139,6 +141,7 @@ class ReducerLoop:
         self._tracker = tracker
         self._assistant = assistant or AssistLoop(log)
         self._log = logs.logger("reducer")
+        self._reminders = Reminders()
         self._inbox: queue.SimpleQueue[Event | frozenset[TaskName] | None] = queue.SimpleQueue()
         """Outcomes, tasks that rang, and None for whatever else is to begin a round."""
         self._rung: set[TaskName] = set()
@@ -308,6 +311,7 @@ class ReducerLoop:
                 instructions = self._machine.handle(LogRead(read, piece, heads.get(read.task)))
             self._carry_out(instructions)
             self._tell_of_gone_rows(read, piece)
+            self._tell_of_undecodable_rows(read, piece)
 
     def _tell_of_gone_rows(self, read: ReadLog, piece: LogSlice) -> None:
         """All buckets are told of rows that are gone; the one that counts them tells people."""
@@ -315,6 +319,13 @@ class ReducerLoop:
             for part in entry.partial.rejections.ranges:
                 if part.reason is Reason.GONE and part.rows:
                     self._tell(incidents.incomplete(read.task, read.bucket, part))
+
+    def _tell_of_undecodable_rows(self, read: ReadLog, piece: LogSlice) -> None:
+        """Whoever writes thousands of such batches makes no incident of each."""
+        partials = (entry.partial for entry in piece.entries)
+        for part in rejected_for(Reason.UNDECODABLE, partials):
+            if self._reminders.due((read.task, part.lane)):
+                self._tell(incidents.undecodable(read.task, read.bucket, part))
 
     def _report_to_people(self, report: Report) -> None:
         logs.warning(self._log, report.detail, kind=report.kind)

@@ -19,10 +19,11 @@ from api.services.preview_disorder import DELAYS_MS, Disorder
 from mars.aggregates import PANE, merge, merge_panes
 from mars.codec.decoded import Decoded
 from mars.codec.entry import encode_entry
+from mars.codec.parts import decode_slices
 from mars.codec.states import decode_states, plain_bytes, states_bytes
 from mars.codec.usable import Usable, usable_rows
 from mars.finishing import finish
-from mars.kernel import decode, key_columns, map_batch
+from mars.kernel import key_columns, map_batch
 from mars.plan import Plan
 from mars.sql.options import KEY_LAG_MS_DEFAULT
 from mars.sql.task import scope_clash
@@ -84,13 +85,14 @@ class Trial:
 
     def add(self, records: Records) -> None:
         """Take the next records of a lane."""
-        decoded = decode(self.plan.stream, self.plan.fields, records)
-        self.longer_rows += decoded.longer
-        mapped = map_batch(self.plan, self._buckets, decoded)
-        self._take_usable(records.lane, _stamped(self.plan, decoded))
-        self._take(records.lane, mapped)
+        for decoded in decode_slices(self.plan.stream, self.plan.fields, records):
+            self.longer_rows += decoded.longer
+            mapped = map_batch(self.plan, self._buckets, decoded)
+            self._take_usable(records.lane, _stamped(self.plan, decoded))
+            self._take(records.lane, mapped)
+            if decoded.records.values:
+                self._last[records.lane] = decoded
         if records.values:
-            self._last[records.lane] = decoded
             self.stamp_ms = _largest(max(records.timestamps_ms), self.stamp_ms)
 
     def _take_usable(self, lane: Lane, usable: Usable) -> None:

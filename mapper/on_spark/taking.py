@@ -39,6 +39,7 @@ from mars.process import logs
 from mars.process.life import Services
 from mars.process.tasks import fail_task
 from mars.process.tracking import Outbox
+from mars.process.undecodable import UndecodableRows
 from mars.types import Mapped, Range, Reason, Sequence64, TaskName, Topic
 
 MapAgain = Callable[[Topic, Share], Sequence[Outcome]]
@@ -66,6 +67,7 @@ class Taking:
         self._map_again = map_again
         self._tracking = tracking
         self._log = logs.logger("mapper")
+        self._undecodable = UndecodableRows(self._log)
 
     def take(self, raws: Sequence[bytes]) -> None:
         """The outcomes of a round. Raises nothing: what cannot be done now, a later round does."""
@@ -114,6 +116,7 @@ class Taking:
                 self._track(added, seq)
                 self._watch.applied(added.task, added.mapped)
                 self._tell_gone(added)
+                self._undecodable.tell(added.topic, added.mapped)
             case Backpressure() | TaskPaused():
                 self._watch.refused(added.topic, added.mapped, answer)
             case Stale() | Cut() | NoTask() | WrongEpoch() | WrongVersion() | None:

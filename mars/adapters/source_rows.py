@@ -10,8 +10,9 @@ from mars.adapters.kafka.config import lone_reader_properties
 from mars.adapters.kafka.errors import configured
 from mars.adapters.spark.planning import over_files, until
 from mars.adapters.spark.reading import read_range
+from mars.codec.parts import decode_slices
 from mars.definitions import FileHistory
-from mars.kernel import decode, map_batch
+from mars.kernel import map_batch
 from mars.locations import FileRoots
 from mars.plan import Plan, reads_keys
 from mars.settings import Settings
@@ -45,8 +46,9 @@ class RowsAgain:
             for batch in read_range(consumer, plan.stream.topic, part, keys=keys):
                 if isinstance(batch, Range):
                     yield batch
-                else:
-                    yield map_batch(plan, buckets, decode(plan.stream, plan.fields, batch))
+                    continue
+                for decoded in decode_slices(plan.stream, plan.fields, batch):
+                    yield map_batch(plan, buckets, decoded)
         finally:
             consumer.close()
 

@@ -20,12 +20,20 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from mars.codec.arrow_size import Problem, is_file, is_text, too_large, too_large_texts
+from mars.codec.arrow_size import (
+    is_file,
+    is_text,
+    text_bytes,
+    too_large,
+    too_large_texts,
+)
 from mars.codec.assembly import Faults, assemble
 from mars.codec.columns import RAW_TYPES, Typed, convert, convert_floats, either
 from mars.codec.decoded import Decoded
-from mars.codec.limits import unusable
+from mars.codec.limits import UNPACKED_BYTES_MAX, TooManyRows, unusable
 from mars.codec.texts import without_mark
+from mars.codec.too_many import UNLIMITED
+from mars.codec.unreadable import Problem
 from mars.evaluate.values import dtype_of
 from mars.plan import Field, FieldType, Stream, ValueType
 from mars.types import Reason, Records
@@ -52,17 +60,50 @@ class _Run:
         return 1 if self.table is None else int(self.table.num_rows)
 
 
-def decode_arrow(stream: Stream, fields: tuple[Field, ...], records: Records) -> Decoded:
-    """Decode messages of the format arrow."""
+@dataclass(frozen=True, slots=True)
+class Unpacked:
+    """A message: its rows, or why it is one that cannot be read, and the bytes that they take.
+
+    The bytes count all columns: whether a message is read depends on nobody's fields.
+    """
+
+    table: pa.Table | None
+    problem: Problem | None
+    size: int = 0
+
+    @property
+    def rows(self) -> int:
+        """Rows, of which an unreadable message is one."""
+        return 1 if self.table is None else int(self.table.num_rows)
+
+
+def decode_arrow(
+    stream: Stream, fields: tuple[Field, ...], records: Records, rows_max: int
+) -> Decoded:
+    """Decode messages of the format arrow. Raises TooManyRows, also for what takes many bytes."""
+    messages: list[Unpacked] = []
+    rows = size = 0
+    for value in records.values:
+        message = unpack(value)
+        rows, size = rows + message.rows, size + message.size
+        if rows > rows_max or (messages and rows_max < UNLIMITED and size > UNPACKED_BYTES_MAX):
+            raise TooManyRows
+        messages.append(message)
+    return decode_unpacked(stream, fields, records, messages)
+
+
+def decode_unpacked(
+    stream: Stream, fields: tuple[Field, ...], records: Records, messages: list[Unpacked]
+) -> Decoded:
+    """Decode messages that are unpacked."""
     faults = Faults()
-    lines = np.ones(len(records.values), dtype=np.int64)
-    tables: list[pa.Table | None] = []
-    total = 0
-    for at, value in enumerate(records.values):
-        table = _read(value, fields, total, faults)
-        lines[at] = 1 if table is None else table.num_rows
-        total += int(lines[at])
-        tables.append(table)
+    lines = np.array([message.rows for message in messages], dtype=np.int64)
+    for first, message in zip((np.cumsum(lines) - lines).tolist(), messages, strict=True):
+        if message.problem is not None:
+            faults.spoil(first, message.problem)
+    tables = [
+        None if message.table is None else _looked_up(message.table, fields) for message in messages
+    ]
     runs = list(_runs(tables))
     typed = [_typed(at, one, runs, faults) for at, one in enumerate(fields)]
     return assemble(stream, fields, records, lines, typed, faults)
@@ -94,35 +135,34 @@ def _typed(at: int, one: Field, runs: list[_Run], faults: Faults) -> pl.Series:
     return pl.concat([piece.alias(one.name) for piece in pieces])
 
 
-def _read(
-    value: bytes | None, fields: tuple[Field, ...], at: int, faults: Faults
-) -> pa.Table | None:
-    """The rows of a message; None, and a fault noted, if it has none that can be read."""
-    table, problem = None, unusable(value)
-    if problem is None and value is not None:
-        try:
-            table, problem = _table(without_mark(value), fields)
-        except _FAILURES as error:
-            problem = (Reason.UNREADABLE, f"no Arrow IPC stream or file: {error}"[:200])
-    if problem is not None:
-        faults.unreadable[at] = problem
-    return table
+def unpack(value: bytes | None) -> Unpacked:
+    """The rows of a message, or why there are none that can be read."""
+    problem = unusable(value)
+    if problem is not None or value is None:
+        return Unpacked(None, problem)
+    try:
+        return _unpack(without_mark(value))
+    except _FAILURES as error:
+        detail = f"no Arrow IPC stream or file: {error}"[:200]
+        return Unpacked(None, (Reason.UNREADABLE, detail))
 
 
-def _table(value: bytes, fields: tuple[Field, ...]) -> tuple[pa.Table | None, Problem | None]:
-    """The rows of a message, or what is wrong with it. May raise any of _FAILURES."""
+def _unpack(value: bytes) -> Unpacked:
+    """The same. May raise any of _FAILURES."""
     problem = too_large(value)
     if problem is not None:
-        return None, problem
+        return Unpacked(None, problem)
     with (pa.ipc.open_file if is_file(value) else pa.ipc.open_stream)(value) as reader:
         table = reader.read_all()
     table.validate(full=True)
     names = set(table.column_names)
     if len(names) != table.num_columns:
-        return None, (Reason.UNREADABLE, "a column name appears twice")
-    # All columns: whether a message is read depends on nobody's fields, see `Decoded`.
-    problem = too_large_texts(table.columns)
-    return (_looked_up(table, fields), None) if problem is None else (None, problem)
+        return Unpacked(None, (Reason.UNREADABLE, "a column name appears twice"))
+    texts = text_bytes(table.columns)
+    problem = too_large_texts(texts)
+    if problem is not None:
+        return Unpacked(None, problem)
+    return Unpacked(table, None, table.nbytes + texts)
 
 
 def _looked_up(table: pa.Table, fields: tuple[Field, ...]) -> pa.Table:

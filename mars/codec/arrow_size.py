@@ -20,16 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from mars.codec.limits import UNPACKED_BYTES_MAX
+from mars.codec.unreadable import Problem
 from mars.types import Reason
 
-UNPACKED_BYTES_MAX = 64 * 1024 * 1024
-"""Most bytes of the buffers of one message, unpacked: four times the longest message, and as much
-as a mapper holds of raw ones (`mapper.batch_bytes_max`)."""
-
-ROWS_MAX = UNPACKED_BYTES_MAX // 8
+MESSAGE_ROWS_MAX = UNPACKED_BYTES_MAX // 8
 """Most rows of one message: a row without an event time, which has 8 bytes, is none."""
-
-Problem = tuple[Reason, str]
 
 OLD_COMPRESSION = b"ARROW:experimental_compression"
 """The key by which versions of Arrow from before 1.0 said that buffers are compressed."""
@@ -74,7 +70,7 @@ def too_large(value: bytes) -> Problem | None:
                 continue
             size += sum(batch.sizes())
             rows += batch.rows
-            if size > UNPACKED_BYTES_MAX or rows > ROWS_MAX:
+            if size > UNPACKED_BYTES_MAX or rows > MESSAGE_ROWS_MAX:
                 return _problem(size, rows)
     except struct.error as error:
         raise ValueError(f"metadata that leads nowhere: {error}") from error
@@ -102,15 +98,19 @@ def _messages(value: bytes) -> Iterator[pa.Message]:
             yield pa.ipc.read_message(view[offset : offset + metadata + body])
 
 
-def too_large_texts(columns: Iterable[pa.ChunkedArray]) -> Problem | None:
-    """The same where many rows share one text: all rows together, as if each had its own."""
-    size = sum(_text_bytes(chunk) for column in columns for chunk in column.chunks)
+def text_bytes(columns: Iterable[pa.ChunkedArray]) -> int:
+    """Bytes of texts that many rows share: all rows together, as if each had its own."""
+    return sum(_text_bytes(chunk) for column in columns for chunk in column.chunks)
+
+
+def too_large_texts(size: int) -> Problem | None:
+    """Why texts of so many bytes may not be looked up, or None if they may."""
     return _problem(size, 0) if size > UNPACKED_BYTES_MAX else None
 
 
 def _problem(size: int, rows: int) -> Problem:
-    if rows > ROWS_MAX:
-        return Reason.TOO_LARGE, f"it has {rows} rows or more, at most {ROWS_MAX} are read"
+    if rows > MESSAGE_ROWS_MAX:
+        return Reason.TOO_LARGE, f"it has {rows} rows or more, at most {MESSAGE_ROWS_MAX} are read"
     limit = f"at most {UNPACKED_BYTES_MAX} are read"
     return Reason.TOO_LARGE, f"its rows unpack to {size} bytes or more, {limit}"
 

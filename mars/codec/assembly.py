@@ -6,34 +6,48 @@ Rows are numbered through the batch, unreadable ones included: those have a plac
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
 
-from mars.codec.decoded import Decoded, Unreadable, header_lines
+from mars.codec.decoded import Decoded, header_lines
+from mars.codec.unreadable import NONE_UNREADABLE, Problem, UnreadableRows
 from mars.plan import Field, Stream
-from mars.types import Reason, Records
+from mars.types import Records
 
 
 @dataclass(slots=True)
 class Faults:
     """What was wrong, by the number of the row: with the whole row, or with one of its fields.
 
-    `invalid` is keyed by the place of the field among the decoded ones. `longer` counts the rows
-    with more cells than there are columns, which are no fault.
+    `invalid` is keyed by the place of the field among the decoded ones. `unreadable` are numbers of
+    rows, `codes` says by its place in `problems` what is wrong with each: a few bytes a row.
+    `longer` counts the rows with more cells than there are columns, which are no fault.
     """
 
-    unreadable: dict[int, tuple[Reason, str]] = field(default_factory=dict)
-    invalid: dict[int, list[int]] = field(default_factory=dict)
+    unreadable: array[int] = field(default_factory=lambda: array("q"))
+    codes: array[int] = field(default_factory=lambda: array("q"))
+    problems: dict[Problem, int] = field(default_factory=dict)
+    invalid: dict[int, array[int]] = field(default_factory=dict)
     longer: int = 0
+
+    def spoil(self, row: int, problem: Problem) -> None:
+        """Note that a row is unreadable."""
+        self.unreadable.append(row)
+        self.codes.append(self.problems.setdefault(problem, len(self.problems)))
+
+    def refuse(self, at: int, row: int) -> None:
+        """Note that a field is invalid in a row."""
+        self.invalid.setdefault(at, array("q")).append(row)
 
     def mark(self, at: int, invalid: pl.Series, first: int = 0) -> None:
         """Note that a field is invalid in the rows for which `invalid` is true."""
         if invalid.any():
             rows = np.flatnonzero(invalid.to_numpy()) + first
-            self.invalid.setdefault(at, []).extend(rows.tolist())
+            self.invalid.setdefault(at, array("q")).frombytes(rows.astype(np.int64).tobytes())
 
 
 def assemble(
@@ -56,7 +70,7 @@ def assemble(
         messages = pl.Series("message", origin, dtype=pl.UInt32)
     if faults.unreadable and messages is not None:
         kept = np.ones(frame.height, dtype=bool)
-        kept[list(faults.unreadable)] = False
+        kept[_numbers(faults.unreadable)] = False
         readable = pl.Series(kept)
         frame, messages = frame.filter(readable), messages.filter(readable)
         invalid = invalid.filter(readable) if marks else invalid
@@ -65,24 +79,28 @@ def assemble(
     return Decoded(stream, fields, records, frame, invalid, unreadable, messages, longer)
 
 
-def _marks(name: str, height: int, rows: list[int]) -> pl.Series:
+def _numbers(rows: array[int]) -> np.typing.NDArray[np.int64]:
+    return np.frombuffer(rows, dtype=np.int64)
+
+
+def _marks(name: str, height: int, rows: array[int]) -> pl.Series:
     marks = np.zeros(height, dtype=bool)
-    marks[rows] = True
+    marks[_numbers(rows)] = True
     return pl.Series(name, marks)
 
 
-def _unreadable(
-    lines: np.typing.NDArray[np.int64], faults: Faults, skipped: int
-) -> tuple[Unreadable, ...]:
+def _unreadable(lines: np.typing.NDArray[np.int64], faults: Faults, skipped: int) -> UnreadableRows:
     """In the order of the rows; `skipped` lines of each message are no rows."""
     if not faults.unreadable:
-        return ()
+        return NONE_UNREADABLE
     starts = np.cumsum(lines) - lines
-    numbers = np.array(sorted(faults.unreadable), dtype=np.int64)
+    numbers = _numbers(faults.unreadable)
+    order = np.argsort(numbers, kind="stable")
+    numbers = numbers[order]
     origins = np.searchsorted(starts, numbers, side="right") - 1
-    return tuple(
-        Unreadable(message, skipped + line, *faults.unreadable[number])
-        for number, message, line in zip(
-            numbers.tolist(), origins.tolist(), (numbers - starts[origins]).tolist(), strict=True
-        )
+    return UnreadableRows(
+        origins.astype(np.uint32),
+        (numbers - starts[origins] + skipped).astype(np.uint32),
+        _numbers(faults.codes)[order].astype(np.uint32),
+        tuple(faults.problems),
     )

@@ -22,7 +22,7 @@ import pyarrow.csv as arrow_csv
 from mars.codec.assembly import Faults, assemble
 from mars.codec.columns import convert, convert_numbers, texts_of
 from mars.codec.decoded import Decoded
-from mars.codec.limits import unusable
+from mars.codec.limits import TooManyRows, unusable
 from mars.codec.texts import MARK, without_mark
 from mars.plan import Field, FieldType, Stream
 from mars.types import Reason, Records
@@ -72,18 +72,34 @@ class _Cells:
     by_field: tuple[pl.Series | None, ...]
 
 
-def decode_csv(stream: Stream, fields: tuple[Field, ...], records: Records) -> Decoded:
-    """Decode messages of the format csv."""
+def decode_csv(
+    stream: Stream,
+    fields: tuple[Field, ...],
+    records: Records,
+    rows_max: int,
+    *,
+    parts: bool = False,
+) -> Decoded:
+    """Decode messages of the format csv, or parts of one, in which every line is a row.
+
+    Raises TooManyRows.
+    """
     faults = Faults()
     lines = np.ones(len(records.values), dtype=np.int64)
-    blocks, total = _blocks(stream, records, lines, faults)
+    blocks, total = _blocks(stream, records, lines, faults, rows_max, parts=parts)
     parsed = [_parse(block, fields, faults) for block in blocks]
     typed = [_typed(at, one, parsed, total, faults) for at, one in enumerate(fields)]
     return assemble(stream, fields, records, lines, typed, faults)
 
 
 def _blocks(
-    stream: Stream, records: Records, lines: np.typing.NDArray[np.int64], faults: Faults
+    stream: Stream,
+    records: Records,
+    lines: np.typing.NDArray[np.int64],
+    faults: Faults,
+    rows_max: int,
+    *,
+    parts: bool,
 ) -> tuple[list[_Block], int]:
     """Messages sorted by their columns, and the number of rows of all."""
     declared = tuple(one.name for one in stream.message_fields)
@@ -91,8 +107,10 @@ def _blocks(
     blocks: dict[tuple[str, ...], _Block] = {}
     total = 0
     for at, value in enumerate(records.values):
-        problem = unusable(value)
-        columns, body = declared, without_mark(value or b"").rstrip(b"\r\n")
+        problem = None if parts else unusable(value)
+        columns, body = declared, without_mark(value or b"")
+        if not parts:
+            body = body.rstrip(b"\r\n")
         if problem is None and stream.csv_header:
             header, line_break, body = body.partition(b"\n")
             columns, problem = _columns(header, dialect)
@@ -100,14 +118,21 @@ def _blocks(
                 lines[at] = 0
                 continue
         if problem is not None:
-            faults.unreadable[total] = problem
+            faults.spoil(total, problem)
             total += 1
             continue
         lines[at] = body.count(b"\n") + 1
+        if total + int(lines[at]) > rows_max:
+            raise TooManyRows
         block = blocks.setdefault(columns, _Block(dialect, columns))
         block.bodies.append(body)
         block.numbers.append(range(total, total := total + int(lines[at])))
     return list(blocks.values()), total
+
+
+def columns_of(stream: Stream, header: bytes) -> tuple[tuple[str, ...], tuple[Reason, str] | None]:
+    """The columns that a header names, or why it is none."""
+    return _columns(header, _dialect(stream.csv_delimiter, stream.csv_quote))
 
 
 def _columns(header: bytes, dialect: _Dialect) -> tuple[tuple[str, ...], tuple[Reason, str] | None]:
@@ -135,7 +160,7 @@ def _parse(block: _Block, fields: tuple[Field, ...], faults: Faults) -> _Cells:
     text = b"\n".join(block.bodies)
     numbers = np.concatenate([np.arange(part.start, part.stop) for part in block.numbers])
     dialect, columns = block.dialect, len(block.columns)
-    if text.startswith(b"\n") or any(mark in text for mark in dialect.careful):
+    if b"\n" in (text[:1] or b"\n", text[-1:]) or any(mark in text for mark in dialect.careful):
         text, numbers = _without_broken_lines(text, numbers, dialect, columns, faults)
     wanted = [one.name if one.name in block.columns else None for one in fields]
     try:
@@ -163,7 +188,7 @@ def _without_broken_lines(
         if problem is None:
             kept.append(at)
         else:
-            faults.unreadable[int(numbers[at])] = (Reason.UNREADABLE, problem)
+            faults.spoil(int(numbers[at]), (Reason.UNREADABLE, problem))
     return b"\n".join([rows[at] for at in kept]), numbers[kept]
 
 
@@ -196,7 +221,7 @@ def _cut_to_fit(
             faults.longer += cells > columns
         else:
             problem = f"{cells} cells instead of {columns}"
-            faults.unreadable[int(numbers[at])] = (Reason.UNREADABLE, problem)
+            faults.spoil(int(numbers[at]), (Reason.UNREADABLE, problem))
     return b"\n".join([rows[at] for at in kept]), numbers[kept]
 
 

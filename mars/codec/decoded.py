@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import polars as pl
 
-from mars.codec.texts import elements_or_none, filled_line
+from mars.codec.texts import elements_or_whole, filled_lines, without_mark
+from mars.codec.unreadable import NONE_UNREADABLE, UnreadableRows
 from mars.plan import Field, Format, Stream
-from mars.types import Reason, Records
+from mars.types import Records
 
 PAYLOAD_BYTES_MAX = 512
 """Bytes of a row kept for its reference: enough to recognise it, 100 of them a batch."""
@@ -19,20 +21,6 @@ PAYLOAD_BYTES_MAX = 512
 def header_lines(stream: Stream) -> int:
     """Lines at the begin of a message that are no rows."""
     return int(stream.format is Format.CSV and stream.csv_header)
-
-
-@dataclass(frozen=True, slots=True)
-class Unreadable:
-    """A row (or a whole message) that is nothing at all, whichever fields one looks for.
-
-    `message` counts the messages of the batch from 0, `line` the rows of the message from 0, as
-    `Decoded.line_of` does.
-    """
-
-    message: int
-    line: int
-    reason: Reason
-    detail: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +42,7 @@ class Decoded:
     records: Records
     frame: pl.DataFrame
     invalid: pl.DataFrame
-    unreadable: tuple[Unreadable, ...] = ()
+    unreadable: UnreadableRows = NONE_UNREADABLE
     messages: pl.Series | None = None
     longer: int = 0
 
@@ -83,49 +71,25 @@ class Decoded:
         if self.messages is None:
             return skipped
         message = self.message_of(row)
-        line = row - int(self.messages.search_sorted(message, "left")) + skipped
-        for unreadable in self._unreadable_lines.get(message, ()):
-            if unreadable > line:
-                break
-            line += 1
-        return line
-
-    @cached_property
-    def _unreadable_lines(self) -> dict[int, list[int]]:
-        lines: dict[int, list[int]] = {}
-        for row in self.unreadable:
-            lines.setdefault(row.message, []).append(row.line)
-        return {message: sorted(found) for message, found in lines.items()}
+        readable = row - int(self.messages.search_sorted(message, "left"))
+        return self.unreadable.line_of(message, readable + skipped)
 
     def payload(self, message: int, line: int) -> bytes:
         """The first bytes of a row: of its line or element where rows are such, else its message's.
 
         `line` is what `line_of` answers.
         """
-        value = self.records.values[message] or b""
-        return self._row(message, value, line)[:PAYLOAD_BYTES_MAX]
-
-    def _row(self, message: int, value: bytes, line: int) -> bytes:
-        if self.stream.format is Format.NDJSON:
-            return filled_line(value, line)
-        if self.stream.format is Format.JSON:
-            return self._element(message, value, line)
-        if self.stream.format is Format.CSV:
-            rows = value.split(b"\n", line + 1)
-            return rows[line] if line < len(rows) else value
-        return value
-
-    def _element(self, message: int, value: bytes, line: int) -> bytes:
-        """An element of a message that is an array, else the message."""
-        if message not in self._elements:
-            self._elements.clear()
-            self._elements[message] = elements_or_none(value)
-        found = self._elements[message]
-        return found[line] if line < len(found) else value
+        if message not in self._rows_of:
+            self._rows_of.clear()
+            value = self.records.values[message] or b""
+            self._rows_of[message] = _rows_of(self.stream.format, value)
+        rows = self._rows_of[message]
+        row = rows[line] if line < len(rows) else self.records.values[message] or b""
+        return row[:PAYLOAD_BYTES_MAX]
 
     @cached_property
-    def _elements(self) -> dict[int, list[bytes]]:
-        """Those of the message that was looked at last, so that an array is parsed once."""
+    def _rows_of(self) -> dict[int, Sequence[bytes]]:
+        """The rows of the message that was looked at last."""
         return {}
 
     def from_offset(self, offset: int) -> Decoded:
@@ -158,11 +122,7 @@ class Decoded:
             ),
             frame=self.frame.slice(row, rows),
             invalid=self.invalid.slice(row, rows),
-            unreadable=tuple(
-                replace(bad, message=bad.message - begin)
-                for bad in self.unreadable
-                if begin <= bad.message < end
-            ),
+            unreadable=self.unreadable.of_messages(begin, end),
             messages=None if messages is None else messages.slice(row, rows) - begin,
         )
 
@@ -171,3 +131,17 @@ class Decoded:
         if self.messages is None:
             return min(message, self.rows)
         return int(self.messages.search_sorted(message, "left"))
+
+
+def _rows_of(format: Format, message: bytes) -> Sequence[bytes]:
+    """The rows of a message as written; the message where they are no text of their own."""
+    match format:
+        case Format.JSON:
+            return elements_or_whole(message)
+        case Format.NDJSON:
+            text = without_mark(message)
+            return filled_lines(text) or text.split(b"\n", 1)
+        case Format.CSV:
+            return [line.rstrip(b"\r") for line in without_mark(message).split(b"\n")]
+        case Format.ARROW:
+            return [message]

@@ -20,9 +20,9 @@ import polars as pl
 from mars.codec.assembly import Faults, assemble
 from mars.codec.columns import RAW_TYPES, Typed, convert, convert_numbers, either
 from mars.codec.decoded import Decoded
-from mars.codec.limits import MESSAGE_BYTES_MAX, unusable
+from mars.codec.limits import MESSAGE_BYTES_MAX, TooManyRows, unusable
 from mars.codec.nesting import NESTING_MAX, SHALLOW_BYTES_MAX, is_too_deep, may_be_deep
-from mars.codec.texts import BLANK, FAILURES, elements, filled_lines, without_mark
+from mars.codec.texts import BLANK, FAILURES, elements, filled_lines, is_array, without_mark
 from mars.plan import Field, FieldType, Format, Stream
 from mars.types import Reason, Records
 
@@ -116,15 +116,17 @@ def _row_type(fields: tuple[Field, ...]) -> type[msgspec.Struct]:
     return msgspec.defstruct("Row", members, rename=rename, gc=False)
 
 
-def decode_json(stream: Stream, fields: tuple[Field, ...], records: Records) -> Decoded:
-    """Decode messages of the formats json and ndjson."""
+def decode_json(
+    stream: Stream, fields: tuple[Field, ...], records: Records, rows_max: int
+) -> Decoded:
+    """Decode messages of the formats json and ndjson. Raises TooManyRows."""
     parser, faults = _parser(fields), Faults()
     columns = _Columns(fields, parser.readers, faults)
     lines = np.ones(len(records.values), dtype=np.int64)
     if stream.format is Format.JSON:
-        chunks = _messages(records.values, lines, parser, faults)
+        chunks = _messages(records.values, lines, parser, faults, rows_max)
     else:
-        chunks = _lines(records.values, lines, parser, faults)
+        chunks = _lines(records.values, lines, parser, faults, rows_max)
     for rows in chunks:
         columns.add(rows)
     return assemble(stream, fields, records, lines, columns.finished(), faults)
@@ -194,6 +196,7 @@ def _messages(
     rows_of: np.typing.NDArray[np.int64],
     parser: _Parser,
     faults: Faults,
+    rows_max: int,
 ) -> Iterator[list[msgspec.Struct]]:
     """An object a message, or an array of objects, in chunks.
 
@@ -202,8 +205,9 @@ def _messages(
     total = 0
     for at in range(0, len(values), CHUNK_ROWS):
         chunk = values[at : at + CHUNK_ROWS]
-        rows = _parse(parser, chunk, total, faults, rows_of[at : at + len(chunk)])
+        rows = _parse(parser, chunk, total, faults, rows_of[at : at + len(chunk)], rows_max)
         total += len(rows)
+        _check(total, rows_max)
         yield rows
 
 
@@ -212,6 +216,7 @@ def _lines(
     lines: np.typing.NDArray[np.int64],
     parser: _Parser,
     faults: Faults,
+    rows_max: int,
 ) -> Iterator[list[msgspec.Struct]]:
     """One object a line, in chunks; how many rows each message has is written into `lines`.
 
@@ -221,13 +226,16 @@ def _lines(
     total = 0
     for at, value in enumerate(values):
         text = value
-        if value is not None and len(value) <= MESSAGE_BYTES_MAX:
+        if value and len(value) <= MESSAGE_BYTES_MAX:
             text = without_mark(value).rstrip(BLANK)
+            if len(text) >= WHOLE_BYTES_MIN:
+                _check(total + len(chunk) + text.count(b"\n") + 1, rows_max)
         rows = _parse_whole(parser, text)
         if rows is None:
             pieces = _split(text)
             chunk += pieces
             lines[at] = len(pieces)
+            _check(total + len(chunk), rows_max)
         if chunk and (rows is not None or len(chunk) >= CHUNK_ROWS):
             yield _parse(parser, chunk, total, faults)
             total += len(chunk)
@@ -240,8 +248,13 @@ def _lines(
         yield _parse(parser, chunk, total, faults)
 
 
+def _check(rows: int, rows_max: int) -> None:
+    if rows > rows_max:
+        raise TooManyRows
+
+
 def _split(text: bytes | None) -> Sequence[bytes | None]:
-    if text is None or len(text) > MESSAGE_BYTES_MAX:
+    if not text or len(text) > MESSAGE_BYTES_MAX:
         return [text]
     return filled_lines(text) or [text]
 
@@ -288,10 +301,12 @@ def _parse(
     first: int,
     faults: Faults,
     rows_of: np.typing.NDArray[np.int64] | None = None,
+    rows_max: int = 0,
 ) -> list[msgspec.Struct]:
     """One object per row. The objects of bad rows hold what could be read, and a fault is noted.
 
-    With `rows_of` the chunk holds messages, each of which may be an array of rows.
+    With `rows_of` the chunk holds messages, each of which may be an array of rows, `rows_max` with
+    those before it.
     """
     rows: list[msgspec.Struct] = []
     pending = iter(_screened(chunk))
@@ -305,7 +320,7 @@ def _parse(
             if rows_of is None:
                 rows.append(_rescue(parser, chunk[at], first + len(rows), faults))
             else:
-                found = _rescue_message(parser, chunk[at], first + len(rows), faults)
+                found = _rescue_message(parser, chunk[at], first + len(rows), faults, rows_max)
                 rows += found
                 rows_of[at] = len(found)
                 beyond += len(found) - 1
@@ -314,15 +329,16 @@ def _parse(
 
 
 def _rescue_message(
-    parser: _Parser, message: bytes | None, at: int, faults: Faults
+    parser: _Parser, message: bytes | None, at: int, faults: Faults, rows_max: int
 ) -> list[msgspec.Struct]:
     """The rows of a message that is not just an object: behind a mark, of an array, or bad."""
     text = without_mark(message or b"")
-    if _barred(message) is None and text.lstrip(BLANK).startswith(b"["):
+    if barred(message) is None and is_array(text):
         try:
-            return _parse(parser, elements(text), at, faults)
+            found = elements(text, rows_max - at)
+            return _parse(parser, found, at, faults)
         except FAILURES as error:
-            faults.unreadable[at] = Reason.UNREADABLE, str(error)
+            faults.spoil(at, (Reason.UNREADABLE, str(error)))
             return [parser.row()]
     if message is None or len(text) == len(message):
         return [_rescue(parser, message, at, faults)]
@@ -343,9 +359,9 @@ def _screened(chunk: Sequence[bytes | None]) -> Sequence[bytes]:
 
 def _rescue(parser: _Parser, row: bytes | None, at: int, faults: Faults) -> msgspec.Struct:
     """Read each field of a bad row by itself."""
-    fault = _barred(row) or _no_object(row or b"")
+    fault = barred(row) or _no_object(row or b"")
     if fault is not None:
-        faults.unreadable[at] = fault
+        faults.spoil(at, fault)
         return parser.row()
     values: list[object] = []
     for number, decoder in enumerate(parser.alone):
@@ -353,11 +369,11 @@ def _rescue(parser: _Parser, row: bytes | None, at: int, faults: Faults) -> msgs
             values.append(decoder.decode(row or b"").f0)  # type: ignore[attr-defined]
         except FAILURES:
             values.append(None)
-            faults.invalid.setdefault(number, []).append(at)
+            faults.refuse(number, at)
     return parser.row(*values)
 
 
-def _barred(row: bytes | None) -> tuple[Reason, str] | None:
+def barred(row: bytes | None) -> tuple[Reason, str] | None:
     """Why the parser must not see a row, or None."""
     problem = unusable(row)
     if problem is None and row is not None and is_too_deep(row):

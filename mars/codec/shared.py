@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mars.codec.decoded import Decoded
-from mars.codec.messages import decode
+from mars.codec.parts import Part
+from mars.codec.too_many import UNLIMITED, TooManyRows
 from mars.plan import Field, Plan, Stream
-from mars.types import Records
 
 
 class SharedDecoding:
-    """The rows of a batch, decoded once for each stream and all fields that its tasks read (M2).
+    """Rows that are decoded once for each stream and all fields that its tasks read (M2).
 
     Should that raise, whatever it is, one task's fields must not stop the others (I7): from then on
     each task has its own fields decoded alone, and only a task for which that raises is concerned.
@@ -20,10 +20,12 @@ class SharedDecoding:
     def __init__(self) -> None:
         self._decoded: dict[Stream, Decoded | None] = {}
 
-    def of(self, plan: Plan, plans: Iterable[Plan], records: Records) -> Decoded:
-        """The fields of the plan, and what else `plans` read, in the batch.
+    def of(
+        self, plan: Plan, plans: Iterable[Plan], part: Part, rows_max: int = UNLIMITED
+    ) -> Decoded:
+        """The fields of the plan, and what else `plans` read; of the same part in each call.
 
-        Raises what the decoding of the plan's own fields raises.
+        Raises what the decoding of the plan's own fields raises, and TooManyRows.
         """
         stream = plan.stream
         known = self._decoded.get(stream)
@@ -31,11 +33,13 @@ class SharedDecoding:
             return known
         if stream not in self._decoded or known is not None:
             try:
-                known = decode(stream, _union(stream, [plan, *plans]), records)
+                known = part.decode(stream, _union(stream, [plan, *plans]), rows_max)
+            except TooManyRows:
+                raise
             except Exception:  # noqa: BLE001 -- decoded alone below, where it may raise again
                 known = None
             self._decoded[stream] = known
-        return decode(stream, plan.fields, records) if known is None else known
+        return part.decode(stream, plan.fields, rows_max) if known is None else known
 
 
 def _union(stream: Stream, plans: Iterable[Plan]) -> tuple[Field, ...]:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+
 import msgspec
+
+from mars.codec.too_many import TooManyRows
 
 MARK = b"\xef\xbb\xbf"
 """The byte order mark of UTF-8, which Windows tools write; at the begin of a message it is no part
@@ -14,6 +18,7 @@ FAILURES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What the parser of JSON raises for bytes that are none."""
 
 _array = msgspec.json.Decoder(list[msgspec.Raw])
+_any = msgspec.json.Decoder(msgspec.Raw)
 
 
 def without_mark(message: bytes) -> bytes:
@@ -26,35 +31,28 @@ def filled_lines(text: bytes) -> list[bytes]:
     return [line for line in text.split(b"\n") if line and not line.isspace()]
 
 
-def filled_line(message: bytes, at: int) -> bytes:
-    """One of the lines that are not blank; without any it is the first, beyond them the message.
+def is_array(message: bytes) -> bool:
+    """Whether a message of JSON can be nothing but an array."""
+    return without_mark(message).lstrip(BLANK).startswith(b"[")
 
-    What comes behind it is not looked at: a message may have millions of lines.
+
+def elements(message: bytes, rows_max: int = sys.maxsize) -> list[bytes]:
+    """What an array of JSON holds.
+
+    Raises one of FAILURES where the message is none, and TooManyRows rather than take apart one
+    that may have more than `rows_max` elements.
     """
-    text, begin = without_mark(message), 0
-    if text.isspace():
-        return text.partition(b"\n")[0]
-    while begin <= len(text):
-        end = text.find(b"\n", begin)
-        line = text[begin : end if end >= 0 else len(text)]
-        begin = end + 1 if end >= 0 else len(text) + 1
-        if line and not line.isspace():
-            if not at:
-                return line
-            at -= 1
-    return message
-
-
-def elements(message: bytes) -> list[bytes]:
-    """What an array of JSON holds. Raises one of FAILURES where the message is none."""
+    if message.count(b",") >= rows_max:
+        _any.decode(without_mark(message))
+        raise TooManyRows
     return [bytes(element) for element in _array.decode(without_mark(message))]
 
 
-def elements_or_none(message: bytes) -> list[bytes]:
-    """What an array of JSON holds; nothing where the message is none, or cannot be read."""
-    if not without_mark(message).lstrip(BLANK).startswith(b"["):
-        return []
+def elements_or_whole(message: bytes) -> list[bytes]:
+    """The elements of an array of JSON; what is none stands for itself."""
+    if not is_array(message):
+        return [message]
     try:
         return elements(message)
     except FAILURES:
-        return []
+        return [message]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import reduce
+from operator import itemgetter
 
 import polars as pl
 
 from mars.codec.decoded import Decoded
 from mars.codec.long_keys import KEY_BYTES_MAX, long_keys
+from mars.codec.unreadable import UnreadableRows
 from mars.plan import Plan, RecordTime
 from mars.types import Reason, RejectedRange, RejectedRow, Rejections
 from mars.windows import span
@@ -163,17 +166,28 @@ class _Unnamed:
         self.rows += rows
 
 
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Rows rejected for one reason, in order: the message of each; `line` and `detail` by place."""
+
+    reason: Reason
+    messages: pl.Series
+    line: Callable[[int], int]
+    detail: Callable[[int], str]
+
+    def first(self) -> Iterator[tuple[int, int, int]]:
+        """The first rows: message, line, and place in the group."""
+        for at, message in enumerate(self.messages.head(NAMED_MAX)):
+            yield message, self.line(at), at
+
+
 @dataclass(slots=True)
 class _References:
-    """Collects references: the first NAMED_MAX rows by themselves, the rest in ranges."""
+    """Collects references: some rows by themselves, the rest in ranges."""
 
     decoded: Decoded
     named: list[RejectedRow] = field(default_factory=list)
     unnamed: dict[Reason, _Unnamed] = field(default_factory=dict)
-
-    @property
-    def room(self) -> int:
-        return NAMED_MAX - len(self.named)
 
     def name(self, message: int, line: int, reason: Reason, detail: str) -> None:
         records = self.decoded.records
@@ -182,10 +196,12 @@ class _References:
             RejectedRow(records.lane, records.offsets[message], reason, detail, payload)
         )
 
-    def count(self, reason: Reason, first: int, last: int, rows: int) -> None:
-        """Rows of the messages between two, inclusive."""
+    def count(self, reason: Reason, messages: pl.Series) -> None:
+        """Rows of the messages, which are in order."""
+        if messages.is_empty():
+            return
         offsets = self.decoded.records.offsets
-        span = (offsets[first], offsets[last], rows)
+        span = (offsets[messages[0]], offsets[messages[-1]], messages.len())
         if reason in self.unnamed:
             self.unnamed[reason].widen(*span)
         else:
@@ -195,26 +211,41 @@ class _References:
         lane = self.decoded.records.lane
         return tuple(
             RejectedRange(lane, found.first, found.last + 1, reason, found.rows)
-            for reason, found in self.unnamed.items()
+            for reason, found in sorted(self.unnamed.items())
         )
 
 
 def _references(decoded: Decoded, rejected: list[_Rejected]) -> Rejections:
+    """The first rows in order of messages and lines, whatever is wrong with them, and the rest."""
     if not rejected and not decoded.unreadable:
         return Rejections()
+    groups = [*_unreadable(decoded), *(_group(decoded, one) for one in rejected)]
+    rows = ((*row, number) for number, group in enumerate(groups) for row in group.first())
+    named = sorted(rows, key=itemgetter(0, 1))[:NAMED_MAX]
     references = _References(decoded)
-    for bad in decoded.unreadable:
-        if references.room:
-            references.name(bad.message, bad.line, bad.reason, bad.detail)
-        else:
-            references.count(bad.reason, bad.message, bad.message, 1)
-    for one in rejected:
-        rows, room = one.rows.arg_true(), references.room
-        for row in rows.head(room):
-            message = decoded.message_of(row)
-            references.name(message, decoded.line_of(row), one.reason, one.detail(row))
-        rest = rows.slice(room)
-        if rest.len():
-            first, last = decoded.message_of(rest[0]), decoded.message_of(rest[-1])
-            references.count(one.reason, first, last, rest.len())
+    for message, line, at, number in named:
+        group = groups[number]
+        references.name(message, line, group.reason, group.detail(at))
+    of_group = Counter(number for *_row, number in named)
+    for number, group in enumerate(groups):
+        references.count(group.reason, group.messages.slice(of_group[number]))
     return Rejections(tuple(references.named), references.ranges())
+
+
+def _unreadable(decoded: Decoded) -> list[_Group]:
+    return [_unreadable_group(*found) for found in decoded.unreadable.by_reason()]
+
+
+def _unreadable_group(reason: Reason, rows: UnreadableRows) -> _Group:
+    messages = pl.Series(rows.messages)
+    return _Group(reason, messages, lambda at: rows[at].line, lambda at: rows[at].detail)
+
+
+def _group(decoded: Decoded, one: _Rejected) -> _Group:
+    rows = one.rows.arg_true()
+    return _Group(
+        one.reason,
+        rows if decoded.messages is None else decoded.messages.gather(rows),
+        lambda at: decoded.line_of(rows[at]),
+        lambda at: one.detail(rows[at]),
+    )

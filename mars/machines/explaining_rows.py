@@ -74,7 +74,10 @@ def not_counted(evidence: Evidence) -> str:
 
 def _with_example(evidence: Evidence, fate: Fate) -> str:
     name, rows, fits = fate
-    letter = next((letter for letter in evidence.dead if fits(letter)), None)
+    letters = [letter for letter in evidence.dead if fits(letter)]
+    # Somebody may mean harm by these; the others are of a program that is to be mended.
+    letters.sort(key=lambda letter: letter.reason != Reason.UNDECODABLE)
+    letter = letters[0] if letters else None
     if letter is None:
         return f"{rows} {name}"
     place = f"offset {letter.first}"

@@ -8,6 +8,8 @@ from itertools import chain, pairwise
 from typing import TypeVar
 
 from mars.codec.shared import SharedDecoding
+from mars.machines.slicing import CutBuffer
+from mars.plan import Stream
 from mars.types import Lane, Mapped, Records, TaskName
 
 SIZE_STRIDE = 16
@@ -21,7 +23,9 @@ class LaneBuffer:
     `sought` is False until the reader was told where to begin. `closed` is True once the buffer is
     being offered to tasks: nothing is added to it any more. `retry_at_ms` holds back a buffer that
     nobody takes at the moment. `gone`: Kafka does not have these records any more. `offers` holds
-    what was made for a task, and for which of its versions.
+    what was made for a task, and for which of its versions. `cut` has an entry for each stream as
+    which the records have too many rows to be decoded at once. `failed` are tasks that could not be
+    made a batch: the others do not wait for them, they are behind once the buffer is released.
     """
 
     lane: Lane
@@ -40,7 +44,9 @@ class LaneBuffer:
     gone: bool = False
     pieces: list[Records] = field(default_factory=list)
     decoded: SharedDecoding = field(default_factory=SharedDecoding)
+    cut: dict[Stream, CutBuffer] = field(default_factory=dict)
     offers: dict[TaskName, tuple[int, Mapped]] = field(default_factory=dict)
+    failed: set[TaskName] = field(default_factory=set)
     outstanding: int = 0
 
     def seek(self, offset: int) -> None:
@@ -58,7 +64,8 @@ class LaneBuffer:
     def _forget(self) -> None:
         self.closed = self.gone = False
         self.retry_at_ms = self.rows = self.bytes = 0
-        self.pieces, self.offers, self.decoded = [], {}, SharedDecoding()
+        self.pieces, self.offers, self.decoded, self.cut = [], {}, SharedDecoding(), {}
+        self.failed = set()
         self.outstanding = 0
 
     def add(self, records: Records, now_ms: int) -> None:

@@ -293,9 +293,11 @@ class Mapping:
             for view in self._state.within(key, buffer)
             if not view.blocked(buffer.lane, self._state.now_ms)
         ]
+        self._batches.turn(buffer)
+        lacking = [view for view in takers if self._batches.made(view, buffer) is None]
         instructions: list[Instruction] = []
         for view in takers:
-            instructions += self._offer_to(view, reader, key, buffer, takers)
+            instructions += self._offer_to(view, reader, key, buffer, lacking)
         buffer.outstanding = sum(isinstance(given, Offer) for given in instructions)
         return (
             instructions if buffer.outstanding else instructions + self._settle(reader, key, buffer)
@@ -307,16 +309,20 @@ class Mapping:
         reader: ReaderName,
         key: Partition,
         buffer: LaneBuffer,
-        takers: list[TaskView],
+        lacking: list[TaskView],
     ) -> list[Instruction]:
         """Map the rows from the task's next offset on; a task's failure stops that task only."""
         try:
-            version, mapped = self._batches.make(view, buffer, takers)
+            made = self._batches.make(view, buffer, lacking)
         except TaskLimit as problem:
+            buffer.failed.add(view.name)
             return self._fail(view, str(problem))
         except Exception as problem:  # noqa: BLE001 -- whatever it is, only this task stops (I7)
+            buffer.failed.add(view.name)
             return self._fail(view, f"unexpected {type(problem).__name__}: {problem}")
-        buffer.offers[view.name] = version, mapped
+        if made is None:
+            return []
+        buffer.offers[view.name] = version, mapped = made
         return [Offer(reader, key[0], key[1], view.name, view.epoch, version, mapped)]
 
     def _fail(self, view: TaskView, detail: str) -> list[Instruction]:
@@ -366,6 +372,8 @@ class Mapping:
         """All offers of a buffer are answered: offer the rest, hold it, or go on behind it."""
         within = self._state.within(key, buffer)
         if any(not view.blocked(buffer.lane, self._state.now_ms) for view in within):
+            if buffer.cut:  # many rows, a part of them at each tick
+                return self._steering.pause(reader, key, buffer)
             return self._offer(reader, key, buffer)
         ready = self._state.ready(key)
         if (within and not self._steering.wanted_elsewhere(reader, key, buffer)) or not ready:
@@ -401,6 +409,15 @@ class Mapping:
         """About how many bytes of messages were read and not yet taken by every task."""
         return sum(
             buffer.bytes for lanes in self._state.buffers.values() for buffer in lanes.values()
+        )
+
+    @property
+    def slicing(self) -> bool:
+        """True while rows that were read wait for their turn to be decoded."""
+        return any(
+            buffer.cut and buffer.closed and not buffer.outstanding
+            for lanes in self._state.buffers.values()
+            for buffer in lanes.values()
         )
 
     @property

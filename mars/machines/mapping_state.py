@@ -36,10 +36,12 @@ class MapperState:
         return [view for view in self.tasks_of(key[0]) if view.ready(lane)]
 
     def within(self, key: Partition, buffer: LaneBuffer) -> list[TaskView]:
-        """The tasks whose next offset lies in a buffer."""
+        """The tasks whose next offset lies in a buffer, and that did not fail over it."""
         lane = buffer.lane
         return [
-            view for view in self.ready(key) if buffer.first <= view.offsets[lane] < buffer.next
+            view
+            for view in self.ready(key)
+            if buffer.first <= view.offsets[lane] < buffer.next and view.name not in buffer.failed
         ]
 
     def held_back(self, key: Partition, buffer: LaneBuffer) -> bool:

@@ -90,6 +90,10 @@ class Steering:
     def hold(self, reader: ReaderName, key: Partition, buffer: LaneBuffer) -> list[Instruction]:
         """Nobody can take the buffer now: keep it, read no further, stay in the group."""
         buffer.retry_at_ms = self._state.now_ms + RETRY_PAUSE_MS
+        return self.pause(reader, key, buffer)
+
+    def pause(self, reader: ReaderName, key: Partition, buffer: LaneBuffer) -> list[Instruction]:
+        """Read no further while the buffer is kept."""
         if buffer.paused:
             return []
         buffer.paused = True

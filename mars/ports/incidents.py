@@ -16,6 +16,8 @@ class IncidentKind(StrEnum):
     """The store was lost or went back, and was filled again from Kafka."""
     INCOMPLETE = "incomplete"
     """Rows were gone from Kafka before they were read, or when they were to be read again."""
+    UNDECODABLE = "undecodable"
+    """Messages lie in a batch that Kafka's client cannot unpack; `mars.dead` names them."""
     FENCED = "fenced"
     """A reducer wrote for a bucket that had another owner by then."""
     FAILED = "failed"

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from mars.codec.limits import NOT_UNPACKED
 from mars.definitions import TaskDefinition, resume_helps
 from mars.errors import MarsError
 from mars.ports import Incident, IncidentKind, IncidentLog
@@ -130,6 +131,25 @@ def incomplete(task: TaskName, bucket: Bucket, part: RejectedRange) -> Incident:
         "when they were to be read.",
         means="Windows that may lack rows of them carry mars-complete 0.",
         do="Let the topic keep rows for longer than window, delay and the longest outage together.",
+        task=task,
+        bucket=bucket,
+        lane=part.lane,
+        first=part.first,
+        next=part.next,
+    )
+
+
+def undecodable(task: TaskName, bucket: Bucket, part: RejectedRange) -> Incident:
+    """Messages of a task could not be unpacked."""
+    return Incident(
+        id=f"undecodable-{task}-{part.lane}-{part.first}-{part.next}",
+        time_ms=_now_ms(),
+        kind=IncidentKind.UNDECODABLE,
+        what=f"{part.rows} messages of lane {part.lane}, from offset {part.first} to "
+        f"{part.next - 1}, cannot be counted: {NOT_UNPACKED}.",
+        means="Each of them is a bad row; reading goes on behind them.",
+        do="Find out who writes such batches: producers with compression.type zstd and a large "
+        "batch.size, or somebody who means harm. `mars dead` names the offsets.",
         task=task,
         bucket=bucket,
         lane=part.lane,

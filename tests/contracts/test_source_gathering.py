@@ -6,6 +6,7 @@ from confluent_kafka import KafkaError, Message
 
 from mars.adapters.kafka.gathering import Gathering
 from mars.adapters.kafka.names import Place
+from mars.codec.limits import MESSAGE_BYTES_MAX, unusable
 from mars.ports import EndReached, Fetched, SourceEvent
 from mars.types import Records, Topic
 
@@ -131,3 +132,36 @@ def test_an_error_of_no_partition_is_only_remarked() -> None:
     gathering.add([trouble(KafkaError.UNKNOWN_TOPIC_OR_PART, 0, 0, U), row(0)])
     assert len(gathering.take_events()) == 1
     assert len(gathering.remarks) == 1
+
+
+def test_a_message_that_is_too_large_is_kept_only_as_far_as_shows_that() -> None:
+    large = Message(topic=T, partition=0, offset=6, value=bytes(3 * MESSAGE_BYTES_MAX))
+    (event,) = gather({(T, 0): 5}, [row(5), large, row(7)])
+    values = records_of(event).values
+    assert [len(value or b"") for value in values] == [1, MESSAGE_BYTES_MAX + 1, 1]
+    assert unusable(values[1]) == unusable(large.value())
+
+
+def undecodable(offset: int) -> Message:
+    text = f"Decompression (codec 0x4) of message at {offset} of 9 bytes failed"
+    error = KafkaError(KafkaError._BAD_COMPRESSION, text)
+    return Message(topic=T, partition=0, offset=offset, error=error)
+
+
+def test_what_comes_before_a_batch_that_cannot_be_unpacked_is_delivered_up_to_it() -> None:
+    positions: dict[Place, int] = {(T, 0): 5}
+    gathering = Gathering(positions)
+    gathering.add([row(5), undecodable(8), row(9), undecodable(8)])
+    (event,) = gathering.take_events()
+    assert (records_of(event).values, records_of(event).next) == ([b"5"], 8)
+    assert gathering.undecodable == {(T, 0): 8}
+    assert not gathering.failed
+
+
+def test_a_batch_that_fails_for_want_of_memory_is_asked_for_again() -> None:
+    text = "Decompression (codec 0x2) of message at 5 of 9 bytes failed"
+    error = KafkaError(KafkaError._CRIT_SYS_RESOURCE, text)
+    gathering = Gathering({(T, 0): 5})
+    gathering.add([Message(topic=T, partition=0, offset=5, error=error)])
+    assert (T, 0) in gathering.failed
+    assert not gathering.undecodable

@@ -18,6 +18,7 @@ from tests.support.bad_rows import JSON
 from tests.support.cluster import wait_for
 from tests.support.links import BREAKS, broken, commits_late, commits_unanswered
 from tests.support.load import PARTITIONS, Load
+from tests.support.poison import Poison, PoisonSender, many_rows
 from tests.support.queries import Query, any_query
 from tests.support.rows import FIELDS
 from tests.support.users import Users
@@ -57,6 +58,14 @@ LOOK_AND_ACT_S = 0.5
 
 POISON = [kind for kind in JSON if kind.reason is not None and kind.field in {"", *FIELDS}]
 
+LARGE_ROWS = 1_000_000
+LARGE_BYTES = 300_000_000
+"""Of a message that is one bad row: twenty times as much as is looked at, and with gzip less than a
+megabyte. Readers of the tests' own unpack it, too."""
+
+LARGE_CODECS = {"rows": ("none", "gzip", "snappy", "lz4", "zstd"), "bytes": ("gzip", "lz4")}
+"""Of the codec zstd such readers unpack less than 100 MB."""
+
 
 @dataclass(slots=True)
 class Scene:
@@ -75,6 +84,14 @@ class Scene:
         self.load.mars.produce(self.load.name, [(self.bad % PARTITIONS, kind.make(row))])
         self.bad += kind.place == "bad"
         self.future += kind.place == "future"
+
+    def large_poison(self, what: str, codec: str) -> None:
+        """A message that is small on the wire: a million rows that are none, or far too large."""
+        value = many_rows("json", LARGE_ROWS) if what == "rows" else bytes(LARGE_BYTES)
+        one = Poison("json", codec, value, LARGE_ROWS if what == "rows" else 1)
+        partition = self.bad % PARTITIONS
+        PoisonSender(str(self.load.mars.file["kafka"])).send(self.load.name, partition, one)
+        self.bad += one.rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +148,13 @@ def _old_store(_chance: random.Random) -> Blow:
 def _poison(chance: random.Random) -> Blow:
     name = chance.choice(POISON).name
     return Blow(f"poison: {name}", lambda on: on.poison(name), frozenset({"poison"}))
+
+
+def _large_poison(chance: random.Random) -> Blow:
+    what = chance.choice(list(LARGE_CODECS))
+    codec = chance.choice(LARGE_CODECS[what])
+    told = f"large poison: {what}, {codec}"
+    return Blow(told, lambda on: on.large_poison(what, codec), frozenset({"poison"}))
 
 
 def _break_link(chance: random.Random) -> Blow:
@@ -277,6 +301,7 @@ BLOWS: tuple[tuple[int, Callable[[random.Random], Blow]], ...] = (
     (2, _flush),
     (1, _old_store),
     (1, _poison),
+    (1, _large_poison),
     (3, _break_link),
     (1, _unanswered),
     (1, _late),
@@ -287,7 +312,7 @@ BLOWS: tuple[tuple[int, Callable[[random.Random], Blow]], ...] = (
     (1, _deaf_mapper),
     (1, _still_leader),
 )
-"""Each kind with its weight: of 21 blows so many are of it."""
+"""Each kind with its weight: of 22 blows so many are of it."""
 
 TRIES_MAX = 20
 """To find a blow whose targets no other strikes."""

@@ -34,10 +34,12 @@ from pathlib import Path
 import msgspec
 
 from mars.errors import MarsError
-from tests.faults.arena import Arena, arena
+from tests.faults.arena import MAPPERS, Arena, arena
 from tests.faults.blows import Blow, Planned, Scene, plan
 from tests.faults.evidence import keep
+from tests.support.cluster import wait_for
 from tests.support.companions import AccompaniedLoad
+from tests.support.poison import memory_mib
 from tests.support.users import Deed, PresentLoad, Users
 from tests.support.users_check import UsersCheck
 
@@ -46,6 +48,9 @@ DRAIN_S = 240
 ROWS_PER_S = 300
 LAST_BLOW_S = 17
 """From the begin of the rows: the last blow falls by then, and everything heals after it."""
+
+MEMORY_MIB_MAX = 700
+"""Of a mapper, once all that was sent is counted."""
 
 USERS = 3
 ARENA_RUNS = 20
@@ -128,10 +133,17 @@ class Run:
         self.versions = check.versions
         check.check(seconds=DRAIN_S)
         load.check(seconds=DRAIN_S, bad=scene.bad, future=scene.future)
+        wait_for("mappers to give memory back", lambda: self._largest_mapper() < MEMORY_MIB_MAX)
         self.phases.append(self._seconds())
         load.delete()
         check.delete_all()
         self.phases.append(self._seconds())
+
+    def _largest_mapper(self) -> int:
+        """Memory in MiB, after whatever poison came."""
+        pids = [self.arena.roles[name].pid for name in MAPPERS]
+        pids.append(self.arena.mars.pid("mapper-1"))
+        return max(memory_mib(pid)[0] for pid in pids if pid is not None)
 
     def _strike(self, scene: Scene, planned: Sequence[Planned]) -> None:
         """Each blow in its time, those that last beside each other; returns when all is whole."""

@@ -22,7 +22,7 @@ import xxhash
 
 import mars.adapters.memory.bulk
 import mars.adapters.spark.work
-import mars.codec.shared
+import mars.codec.parts
 import mars.combining
 import mars.machines.folding
 import mars.machines.mapping_batches
@@ -32,6 +32,7 @@ from mars.codec import messages
 from mars.codec.canonical import bucket_of_lane, bucket_of_task
 from mars.codec.decoded import PAYLOAD_BYTES_MAX
 from mars.codec.states import PLAIN_BYTES_MAX, encode_states
+from mars.codec.too_many import UNLIMITED
 from mars.codec.usable import NAMED_MAX
 from mars.definitions import TaskVersion
 from mars.finishing import Finished
@@ -140,7 +141,14 @@ class Raw:
         return replace(self, records=Records(whole.lane, first, next_, *given))
 
 
-decode = Raw
+def decode(
+    stream: Stream, fields: tuple[Field, ...], records: Records, rows_max: int = UNLIMITED
+) -> Raw:
+    """`mars.codec.messages.decode`; no batch of a run has as many rows as are decoded at once."""
+    assert len(records.values) <= rows_max
+    return Raw(stream, fields, records)
+
+
 """In place of the function that makes columns of messages."""
 
 
@@ -385,7 +393,7 @@ def finish(plan: Plan, merged: pl.DataFrame, start_ms: int, *, refused: bool = F
 
 
 IN_PLACE: Sequence[tuple[ModuleType, str, object]] = (
-    (mars.codec.shared, "decode", decode),
+    (mars.codec.parts, "decode", decode),
     (mars.machines.mapping_batches, "map_batch", map_batch),
     (mars.adapters.memory.bulk, "decode", decode),
     (mars.adapters.spark.work, "map_batch", map_batch),

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import pytest
 
+from mars.codec.limits import NOT_UNPACKED
 from mars.codec.usable import OLD_RECORD_TIME, OUTSIDE_CALENDAR
 from mars.definitions import TaskDefinition, TaskState, TaskVersion
 from mars.machines.evidence import BucketOwner, Evidence, HoldReason, LoggedRows, Reading
@@ -557,6 +558,14 @@ def test_a_withheld_result_is_no_example_of_a_bad_row() -> None:
     said = words(nothing_open(progress=read, dead=(withheld, WRONG_TYPE)))
     assert "withheld" not in said
     assert "`bytes` is no int64" in said
+
+
+def test_messages_that_cannot_be_unpacked_are_named_before_other_bad_rows() -> None:
+    read = (progress_of(0, read=9, bad=3),)
+    place = {"first": 40, "next": 41, "partition": 0}
+    undecodable = replace(WRONG_TYPE, reason="undecodable", detail=NOT_UNPACKED, **place)
+    said = words(nothing_open(progress=read, dead=(WRONG_TYPE, undecodable)))
+    assert f"3 bad (for example {NOT_UNPACKED}: partition 0, offset 40)" in said
 
 
 def test_summary_names_rows_that_were_not_counted_beside_those_that_were() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from mars.adapters.memory.broker import MemoryBroker
 from mars.adapters.memory.incidents import MemoryIncidentLog
+from mars.codec.limits import KAFKA_BATCH_BYTES_MAX
 from mars.definitions import REGISTER_AGAIN, TaskDefinition, TaskState, TaskVersion
 from mars.plan import Field, FieldType, Format, Stream
 from mars.ports import IncidentKind
@@ -120,3 +121,12 @@ def test_a_task_of_a_topic_made_anew_is_to_be_registered_again_and_not_resumed()
     assert "resume" not in one.means + one.do
     assert "windows that were open do not come" in one.means
     assert "`mars task rm a`, then `mars task add --name a`" in one.do
+
+
+def test_messages_that_cannot_be_unpacked_are_told_with_their_offsets() -> None:
+    part = RejectedRange(Lane("3"), 7, 19, Reason.UNDECODABLE, 12)
+    one, other = (incidents.undecodable(TaskName("a"), Bucket(1), part) for _ in range(2))
+    assert (one.id, one.kind) == (other.id, IncidentKind.UNDECODABLE)
+    assert (one.task, one.lane, one.first, one.next) == (TaskName("a"), Lane("3"), 7, 19)
+    assert "12 messages of lane 3, from offset 7 to 18" in one.what
+    assert f"{KAFKA_BATCH_BYTES_MAX} bytes" in one.what

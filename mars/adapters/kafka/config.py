@@ -13,6 +13,7 @@ from typing import Any
 
 from mars.adapters.kafka.names import Names
 from mars.adapters.probe import kafka_properties
+from mars.codec.limits import KAFKA_BATCH_BYTES_MAX
 from mars.ports.queries import QueryId
 from mars.settings import Settings
 from mars.types import Bucket
@@ -42,6 +43,9 @@ more is not faster: 32 MiB cost 116 MB at the same speed."""
 
 FETCH_BYTES_MAX = 1_048_576
 """Per partition and request; larger ones were not faster. A larger message is still delivered."""
+
+FETCH_ANSWER_BYTES_MAX = 52_428_800
+"""All partitions together in one answer; the client's default."""
 
 FETCH_BACKOFF_MS = 2
 """How long the fetcher sleeps when the queue is full; the default of 1 s empties the queue."""
@@ -109,6 +113,10 @@ def _reader_properties(settings: Settings, client: str) -> Properties:
         "auto.offset.reset": "error",
         "enable.partition.eof": True,
         "isolation.level": "read_committed",
+        "receive.message.max.bytes": KAFKA_BATCH_BYTES_MAX,
+        # What is said here is bounded by that.
+        "fetch.max.bytes": FETCH_ANSWER_BYTES_MAX,
+        "message.max.bytes": FETCH_BYTES_MAX,
     }
 
 

@@ -17,6 +17,8 @@ from confluent_kafka import KafkaError, Message
 
 from mars.adapters.kafka.errors import OFFSETS_LOST, PARTITION_EOF
 from mars.adapters.kafka.names import Place
+from mars.adapters.kafka.undecodable import is_undecodable
+from mars.codec.limits import MESSAGE_BYTES_MAX, shortened
 from mars.ports import EndReached, Fetched, SourceEvent
 from mars.types import Records, Topic, live_lane
 
@@ -40,7 +42,8 @@ class _Run:
         contiguous = high - low == len(messages) - 1
         offsets = map(Message.offset, messages)
         self._offsets.append(range(low, high + 1) if contiguous else cast(list[int], [*offsets]))
-        self.values += map(Message.value, messages)
+        values = list(map(Message.value, messages))
+        self.values += values if max(map(len, messages)) <= MESSAGE_BYTES_MAX else shortened(values)
         self.timestamps_ms += map(_time_of, map(Message.timestamp, messages))
         if self.keys is not None:
             self.keys += cast(Iterable[bytes | None], map(Message.key, messages))
@@ -85,6 +88,12 @@ class Gathering:
         self.rows = 0
         self.lost: dict[Place, int] = {}
         """Partitions whose sought offset does not exist, with that offset."""
+        self.undecodable: dict[Place, int] = {}
+        """Partitions whose next batch cannot be unpacked, with the offset at which it begins."""
+        self.asked: dict[Place, int] = {}
+        """Partitions that are only asked whether they can be read at these offsets."""
+        self.answers: dict[Place, int | None] = {}
+        """Begins of batches that cannot be unpacked there; None: there is something else."""
         self.failed: dict[Place, KafkaError] = {}
         """Partitions with any other error; rows after it must not be delivered."""
         self.remarks: list[KafkaError] = []
@@ -118,8 +127,10 @@ class Gathering:
             start = after
 
     def _add_run(self, place: Place, messages: list[Message]) -> None:
+        if place in self.asked:
+            self.answers.setdefault(place, None)
         run = self._run(place)
-        if run is None or place in self.lost or place in self.failed:
+        if run is None or self._cannot_go_on(place):
             return
         if cast(int, messages[0].offset()) < run.next:
             messages = [one for one in messages if cast(int, one.offset()) >= run.next]
@@ -129,17 +140,35 @@ class Gathering:
 
     def _add_error(self, message: Message, error: KafkaError) -> None:
         place = _place(message) if message.topic() is not None else None
+        if place in self.asked:
+            self._answer(place, cast(int, message.offset()), error)
+            return
         run = self._run(place) if place is not None else None
         if place is None or run is None:
             self.remarks.append(error)
-        elif place in self.lost or place in self.failed:
+        elif self._cannot_go_on(place):
             return
         elif error.code() == PARTITION_EOF:
             run.reach(cast(int, message.offset()))
+        elif is_undecodable(error):
+            # It may begin below where reading went on, or behind a gap.
+            self.undecodable[place] = begin = cast(int, message.offset())
+            run.next = max(begin, run.next)
         elif error.code() in OFFSETS_LOST:
             self.lost[place] = run.next
         else:
             self.failed[place] = error
+
+    def _answer(self, place: Place, offset: int, error: KafkaError) -> None:
+        if is_undecodable(error):
+            self.answers.setdefault(place, offset)
+        elif error.code() == PARTITION_EOF:
+            self.answers.setdefault(place, None)
+        else:
+            self.failed[place] = error
+
+    def _cannot_go_on(self, place: Place) -> bool:
+        return place in self.lost or place in self.failed or place in self.undecodable
 
     def _run(self, place: Place) -> _Run | None:
         if place not in self._positions:
@@ -153,6 +182,9 @@ class Gathering:
     def forget(self, place: Place) -> None:
         """Leave out what was collected of a partition."""
         self._runs.pop(place, None)
+        self.undecodable.pop(place, None)
+        self.asked.pop(place, None)
+        self.answers.pop(place, None)
 
     def take_events(self) -> list[SourceEvent]:
         """The records of each partition, then its end; the positions move behind them.

@@ -16,9 +16,17 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from mars.adapters.kafka.admin import KafkaTopicAdmin
 from mars.adapters.kafka.config import Properties, lone_reader_properties, mapper_properties
 from mars.adapters.kafka.deafness import CutOff, Deafness, named
-from mars.adapters.kafka.errors import AWAY, FORBIDDEN, configured, translated, unavailable
+from mars.adapters.kafka.errors import (
+    AWAY,
+    FORBIDDEN,
+    OFFSETS_LOST,
+    configured,
+    translated,
+    unavailable,
+)
 from mars.adapters.kafka.gathering import Gathering
 from mars.adapters.kafka.names import Place
+from mars.adapters.kafka.undecodable import Search, Searches
 from mars.errors import Unavailable
 from mars.ports import Assigned, OffsetGone, Revoked, SourceEvent
 from mars.settings import Settings
@@ -57,6 +65,7 @@ class KafkaReader:
         """How many messages lay ahead of each partition when it was paused."""
         self._topics: tuple[Topic, ...] = ()
         self._gathering = Gathering(self._positions)
+        self._searches = Searches()
         self._rebalances: list[SourceEvent] = []
         self._lost: dict[Place, int] = {}
         self._away: Unavailable | None = None
@@ -139,7 +148,7 @@ class KafkaReader:
     def pause(self, topic: Topic, partition: int) -> None:
         """Read the partition no more until it is sought or resumed."""
         place = (topic, partition)
-        position = self._positions.get(place)
+        position = self._all_positions().get(place)
         lag = self._paused.get(place) if position is None else self._lag(place, position)
         self.drop(topic, partition)
         if lag is not None:
@@ -150,11 +159,16 @@ class KafkaReader:
         place = (topic, partition)
         self._lost.pop(place, None)
         self._paused.pop(place, None)
-        self._gathering.forget(place)
         self._deafness.forget(place)
-        if self._positions.pop(place, None) is not None:
+        if self._forget_reading(place):
             with translated():
                 self._consumer.incremental_unassign([TopicPartition(topic, partition)])
+
+    def _forget_reading(self, place: Place) -> bool:
+        """Whether the client reads the partition, or asks for an offset of it."""
+        self._gathering.forget(place)
+        asked = self._searches.forget(place)
+        return self._positions.pop(place, None) is not None or asked
 
     def resume(self, topic: Topic, partition: int, offset: int) -> None:
         """The same as a seek."""
@@ -186,7 +200,8 @@ class KafkaReader:
                 self._gathering.add(self._consumer.consume(1, min(left, WAIT_SLICE_S)))
 
     def _listen_anew_if_deaf(self) -> None:
-        deaf = self._deafness.found(self._positions, time.monotonic())
+        reading = self._positions | self._gathering.asked
+        deaf = self._deafness.found(reading, time.monotonic())
         if deaf:
             self._begin_anew(f"nothing more was heard of {named(deaf)}, where there is more")
 
@@ -198,13 +213,14 @@ class KafkaReader:
 
     def _begin_anew(self, why: str) -> None:
         """Make another client; in a group it joins anew, and what it had is revoked."""
-        positions = dict(self._positions)
+        positions = self._all_positions()
         self.close()
         if self._owned:
             self._rebalances.append(Revoked(tuple(sorted(self._owned))))
             self._owned.clear()
             self._paused.clear()
-        self._positions.clear()
+        for place in positions:
+            self._forget_reading(place)
         topics, self._topics = self._topics, ()
         self._consumer = self._connected()
         self.subscribe(topics)
@@ -215,6 +231,7 @@ class KafkaReader:
 
     def _consume(self, records_max: int) -> None:
         """Take all that has been fetched."""
+        self._searches.rows_max = records_max
         while (room := records_max - self._gathering.rows) > 0:
             with translated():
                 messages = self._consumer.consume(min(room, CONSUME_ROWS), 0)
@@ -231,6 +248,7 @@ class KafkaReader:
         except Unavailable as problem:
             self._refusal = problem  # the events must not be lost
         events += self._gone()
+        events += self._passed_over()
         events += self._rebalances
         self._rebalances = []
         return events
@@ -244,13 +262,54 @@ class KafkaReader:
         gathering.lost.clear()
         for place, error in gathering.failed.items():
             # What cannot be read must not be passed over: ask for it again.
-            self._refusal = unavailable(error)
-            if place in self._positions:
-                self.seek(*place, self._positions[place])
+            if error.code() not in OFFSETS_LOST:
+                self._refusal = unavailable(error)
+            if (position := self._all_positions().get(place)) is not None:
+                self.seek(*place, position)
         gathering.failed.clear()
         for error in gathering.remarks:
             self._on_error(error)
         gathering.remarks.clear()
+
+    def _passed_over(self) -> list[SourceEvent]:
+        """Messages of batches that cannot be unpacked, once it is known where these end."""
+        found, searches = self._gathering, self._searches
+        undecodable, found.undecodable = found.undecodable, {}
+        for place, begin in undecodable.items():
+            position = self._positions[place]
+            self.drop(*place)
+            searches.begin(place, position, begin)
+        answers, found.answers = found.answers, {}
+        for place, begin_there in answers.items():
+            searches.answered(place, found.asked.pop(place), begin_there)
+        for place, search in searches.going_on():
+            try:
+                self._go_on(place, search)
+            except Unavailable as problem:
+                self._refusal = problem
+        return [event for place in searches.found() for event in self._pass_over(place)]
+
+    def _go_on(self, place: Place, search: Search) -> None:
+        """Ask for the next offset, unless it is asked already."""
+        if place in self._gathering.asked:
+            return
+        offset = search.asks(lambda: self._admin.end(*place))
+        if offset is None:
+            return
+        with translated():
+            if search.assigned:
+                self._consumer.incremental_unassign([TopicPartition(*place)])
+            search.assigned = False
+            self._consumer.incremental_assign([TopicPartition(*place, offset)])
+        search.assigned = True
+        self._gathering.asked[place] = offset
+
+    def _pass_over(self, place: Place) -> list[SourceEvent]:
+        """The next of its messages; behind the last the partition is read on."""
+        event, position = self._searches.taken(place)
+        if position is not None:
+            self.seek(*place, position)
+        return [event]
 
     def _gone(self) -> list[SourceEvent]:
         """Partitions that cannot be read where they were sought; they wait for another seek."""
@@ -291,7 +350,7 @@ class KafkaReader:
 
     def _on_revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         places = _places(partitions)
-        read = [place for place in places if self._positions.pop(place, None) is not None]
+        read = [place for place in places if self._forget_reading(place)]
         consumer.incremental_unassign([TopicPartition(*place) for place in read])
         self._owned.difference_update(places)
         for place in places:
@@ -317,8 +376,13 @@ class KafkaReader:
 
         Of a paused partition nothing is fetched: as many as when it was paused, at least.
         """
-        read = {place: self._lag(place, position) for place, position in self._positions.items()}
+        positions = self._all_positions()
+        read = {place: self._lag(place, position) for place, position in positions.items()}
         return self._paused | read
+
+    def _all_positions(self) -> dict[Place, int]:
+        """Those of partitions that wait behind a batch that cannot be unpacked, too."""
+        return self._searches.positions() | self._positions
 
     def _lag(self, place: Place, position: int) -> int:
         with translated():

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from mars.codec.decoded import Decoded
 from mars.codec.limits import MESSAGE_BYTES_MAX
 from mars.codec.messages import decode
+from mars.codec.parts import decode_slices
 from mars.definitions import REGISTER_AGAIN, FileHistory, HistoryFile
 from mars.errors import JobFailed, Rejected, Unavailable
 from mars.locations import FileRoots, canonical
@@ -168,9 +169,7 @@ def decode_rows(plan: Plan, rows: pa.RecordBatch, lane: Lane, first: int) -> Dec
         decoded,
         records=own,
         messages=pl.Series("message", np.concatenate([[], *kept]), dtype=pl.UInt32),
-        unreadable=tuple(
-            replace(one, message=int(bounds[one.message])) for one in decoded.unreadable
-        ),
+        unreadable=decoded.unreadable.moved(bounds),
     )
 
 
@@ -225,7 +224,7 @@ def _text(plan: Plan, handle: pa.NativeFile, file: HistoryFile, part: Range) -> 
     size, first = 0, part.first
     for at, block in line_blocks(handle, part.first - file.first, part.next - file.first):
         if size + len(block) > BATCH_BYTES and batch:
-            yield _decoded(plan, header, batch, Range(part.lane, first, file.first + at))
+            yield from _decoded(plan, header, batch, Range(part.lane, first, file.first + at))
             batch, size, first = [], 0, file.first + at
         lines = _without_blank_lines(block, blank)
         if header is not None and at == 0:
@@ -233,16 +232,16 @@ def _text(plan: Plan, handle: pa.NativeFile, file: HistoryFile, part: Range) -> 
         if lines:
             batch.append((file.first + at, lines))
             size += len(lines)
-    yield _decoded(plan, header, batch, Range(part.lane, first, part.next))
+    yield from _decoded(plan, header, batch, Range(part.lane, first, part.next))
 
 
 def _decoded(
     plan: Plan, header: bytes | None, batch: list[tuple[int, bytes]], part: Range
-) -> Decoded:
+) -> Iterator[Decoded]:
     values = [lines if header is None else header + b"\n" + lines for _at, lines in batch]
     offsets = [at for at, _lines in batch]
     records = Records(part.lane, part.first, part.next, values, offsets, [-1] * len(values))
-    return decode(plan.stream, plan.fields, records)
+    return decode_slices(plan.stream, plan.fields, records)
 
 
 def _first_line(handle: pa.NativeFile) -> bytes:

@@ -11,17 +11,20 @@ one task or one partition is told to the driver, and the other works of the roun
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
 from mars.adapters.spark.reading import consumer_of, read_range
+from mars.codec.limits import ROWS_MAX, TooManyRows
+from mars.codec.parts import Part, cut
 from mars.codec.shared import SharedDecoding
+from mars.codec.too_many import UNLIMITED
 from mars.combining import combine
 from mars.errors import JobFailed, SettingsError, TaskLimit, Unavailable
 from mars.kernel import map_batch, map_gone
-from mars.plan import Plan, reads_keys
+from mars.plan import Plan, Stream, reads_keys
 from mars.settings import Settings
 from mars.types import Mapped, Range, Records, StoreEpoch, TaskName, Topic
 
@@ -128,28 +131,43 @@ class _Mapping:
 
     def add(self, batch: Records | Range) -> None:
         """Map a batch for every share that has rows of it; a failure concerns its task only."""
-        decoded = SharedDecoding()
-        for share in self.work.shares:
-            first = max(share.part.first, batch.first)
-            after = min(share.part.next, batch.next)
-            if first >= after or share.task in self.refused:
-                continue
+        if isinstance(batch, Range):
+            for share in self.work.shares:
+                self._add_gone(share, batch)
+            return
+        for stream in self._add_part(Part(batch), self.work.shares, ROWS_MAX):
+            shares = [share for share in self.work.shares if share.plan.stream == stream]
+            for part in cut(stream, batch):
+                self._add_part(part, shares, UNLIMITED)
+
+    def _add_gone(self, share: Share, batch: Range) -> None:
+        first, after = max(share.part.first, batch.first), min(share.part.next, batch.next)
+        if first < after and share.task not in self.refused:
             part = Range(share.part.lane, first, after)
+            self.pieces[share.task].append(map_gone(share.plan, self.work.buckets, part))
+
+    def _add_part(self, part: Part, shares: Sequence[Share], rows_max: int) -> list[Stream]:
+        """Map what is decoded at once; the streams as which it has too many rows for that."""
+        decoded = SharedDecoding()
+        plans = [share.plan for share in shares]
+        many: list[Stream] = []
+        for share in shares:
+            if not part.within(share.part) or share.task in self.refused:
+                continue
+            if share.plan.stream in many:
+                continue
             try:
-                self.pieces[share.task].append(self._mapped(share, batch, part, decoded))
+                rows = decoded.of(share.plan, plans, part, rows_max)
+                if not part.of_one:
+                    rows = rows.from_offset(share.part.first).until(share.part.next)
+                self.pieces[share.task].append(map_batch(share.plan, self.work.buckets, rows))
+            except TooManyRows:
+                many.append(share.plan.stream)
             except TaskLimit as problem:
                 self.refused[share.task] = str(problem)
             except Exception as problem:  # noqa: BLE001 -- whatever it is, only this task stops (I7)
                 self.refused[share.task] = _unexpected(problem)
-
-    def _mapped(
-        self, share: Share, batch: Records | Range, part: Range, decoded: SharedDecoding
-    ) -> Mapped:
-        if isinstance(batch, Range):
-            return map_gone(share.plan, self.work.buckets, part)
-        plans = (each.plan for each in self.work.shares)
-        rows = decoded.of(share.plan, plans, batch).from_offset(part.first).until(part.next)
-        return map_batch(share.plan, self.work.buckets, rows)
+        return many
 
     def outcomes(self) -> Iterator[Outcome]:
         """One for each task that has rows."""

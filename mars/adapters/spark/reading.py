@@ -24,13 +24,15 @@ from mars.adapters.kafka.errors import (
     translated,
     unavailable,
 )
+from mars.adapters.kafka.undecodable import Halving, is_undecodable, undecodable_records
 from mars.codec.decoded import Decoded
-from mars.codec.messages import decode
+from mars.codec.limits import shortened
+from mars.codec.parts import decode_slices
 from mars.definitions import REGISTER_AGAIN
 from mars.errors import JobFailed, Unavailable
 from mars.plan import Plan, reads_keys
 from mars.settings import Settings
-from mars.types import Range, Records, lane_partition
+from mars.types import Lane, Range, Records, lane_partition
 
 BATCH_ROWS = 50_000
 """Messages of a batch: larger ones leave the processor's cache, smaller ones shrink keys less."""
@@ -66,7 +68,7 @@ class TopicSource:
                 if isinstance(batch, Range):
                     yield batch
                 else:
-                    yield decode(plan.stream, plan.fields, batch)
+                    yield from decode_slices(plan.stream, plan.fields, batch)
         except Unavailable:
             discard_consumers()  # a client that has gone deaf stays so
             raise
@@ -95,10 +97,20 @@ def discard_consumers() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Lost:
-    """What lay below `next` is no longer there."""
+class _Missing:
+    """There are no messages `[first, next)`: they are gone, or `undecodable`."""
 
+    first: int
     next: int
+    undecodable: bool = False
+
+    def told(self, lane: Lane) -> Iterator[Records | Range]:
+        """What stands for them."""
+        if not self.undecodable:
+            yield Range(lane, self.first, self.next)
+            return
+        for begin in range(self.first, self.next, BATCH_ROWS):
+            yield undecodable_records(lane, begin, min(begin + BATCH_ROWS, self.next))
 
 
 def read_range(
@@ -113,13 +125,11 @@ def read_range(
     pending: list[Message] = []
     size = 0
     for portion in _portions(consumer, topic, part):
-        if isinstance(portion, _Lost):
-            if pending:
-                lost_from = _after(pending)
-                yield _records(part, position, lost_from, pending, keys=keys)
-                position, pending, size = lost_from, [], 0
-            yield Range(part.lane, position, portion.next)
-            position = portion.next
+        if isinstance(portion, _Missing):
+            if position < portion.first:
+                yield _records(part, position, portion.first, pending, keys=keys)
+            position, pending, size = portion.next, [], 0
+            yield from portion.told(part.lane)
             continue
         pending += portion
         size += sum(map(len, portion))
@@ -160,14 +170,14 @@ def _records(
         lane=part.lane,
         first=first,
         next=after,
-        values=list(map(Message.value, messages)),
+        values=shortened(list(map(Message.value, messages))),
         offsets=offsets,
         timestamps_ms=list(map(_time_of, map(Message.timestamp, messages))),
         keys=cast(list[bytes | None], list(map(Message.key, messages))) if keys else None,
     )
 
 
-def _portions(consumer: Consumer, topic: str, part: Range) -> Iterator[list[Message] | _Lost]:
+def _portions(consumer: Consumer, topic: str, part: Range) -> Iterator[list[Message] | _Missing]:
     """What the client delivers of a range, at once or after a loss, until its end is reached."""
     partition = lane_partition(part.lane)
     if partition is None:
@@ -189,17 +199,56 @@ def _portions(consumer: Consumer, topic: str, part: Range) -> Iterator[list[Mess
             elif error is not None and error.code() in OFFSETS_LOST:
                 left = min(part.next, _first_left(consumer, topic, partition, position))
                 if left > position:
+                    yield _Missing(position, left)
                     position = left
-                    yield _Lost(position)
-                if position < part.next:
-                    with translated():
-                        consumer.assign([TopicPartition(topic, partition, position)])
+                _go_to(consumer, topic, part, position)
+            elif error is not None and is_undecodable(error):
+                first = min(part.next, max(position, at))
+                position = _first_behind(consumer, topic, part, at, first)
+                if position > first:
+                    yield _Missing(first, position, undecodable=True)
+                _go_to(consumer, topic, part, position)
             elif error is not None:
                 raise unavailable(error)
             deadline = _next_deadline(deadline, topic, part, moved=bool(found) and error is None)
     finally:
         with translated():
             consumer.unassign()
+
+
+def _go_to(consumer: Consumer, topic: str, part: Range, position: int) -> None:
+    if position < part.next:
+        with translated():
+            consumer.assign([TopicPartition(topic, int(part.lane), position)])
+
+
+def _first_behind(consumer: Consumer, topic: str, part: Range, base: int, within: int) -> int:
+    """The first offset behind a batch that cannot be unpacked, as far as the range goes.
+
+    It begins at `base`, and `within` lies in it, or ends the range.
+    """
+    halving = Halving(base, part.next, within)
+    while (end := halving.end) is None:
+        offset = halving.asks()
+        _go_to(consumer, topic, part, offset)
+        halving.answered(offset, _begin_at(consumer, topic, part))
+    return end
+
+
+def _begin_at(consumer: Consumer, topic: str, part: Range) -> int | None:
+    """The begin of the batch that cannot be unpacked where the consumer stands; None: it can."""
+    deadline = time.monotonic() + SILENCE_S
+    while True:
+        with translated():
+            found = consumer.consume(1, WAIT_SLICE_S)
+        rows, error, at = _sorted_out(found, topic, int(part.lane))
+        if rows or (error is not None and error.code() == PARTITION_EOF):
+            return None
+        if error is not None:
+            if not is_undecodable(error):
+                raise unavailable(error)
+            return at
+        _next_deadline(deadline, topic, part, moved=False)
 
 
 def _next_deadline(deadline: float, topic: str, part: Range, *, moved: bool) -> float:

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from mars.codec import arrow_size
-from mars.codec.arrow_size import ROWS_MAX, UNPACKED_BYTES_MAX, too_large
-from mars.codec.limits import MESSAGE_BYTES_MAX
+from mars.codec.arrow_size import MESSAGE_ROWS_MAX, too_large
+from mars.codec.limits import MESSAGE_BYTES_MAX, UNPACKED_BYTES_MAX
 from mars.codec.messages import decode
 from mars.types import Reason
 from tests.unit.codec.samples import ARROW, FIELDS, records
@@ -101,10 +101,10 @@ def test_texts_that_share_bytes_in_a_dictionary_of_views_count_though_no_row_has
 
 
 def test_rows_without_any_bytes_are_limited_too() -> None:
-    table = pa.table({"at": pa.nulls(ROWS_MAX + 1)})
+    table = pa.table({"at": pa.nulls(MESSAGE_ROWS_MAX + 1)})
     assert (
         refusal(message(table))
-        == f"it has {ROWS_MAX + 1} rows or more, at most {ROWS_MAX} are read"
+        == f"it has {MESSAGE_ROWS_MAX + 1} rows or more, at most {MESSAGE_ROWS_MAX} are read"
     )
 
 
@@ -153,4 +153,4 @@ def test_a_stream_with_bytes_changed_is_read_or_refused_and_raises_nothing() -> 
             spoilt[chance.randrange(len(spoilt))] = chance.randrange(256)
         decoded = decode(ARROW, FIELDS, records([bytes(spoilt)]))
         assert len(decoded.unreadable) <= 1
-        assert decoded.frame.height <= ROWS_MAX
+        assert decoded.frame.height <= MESSAGE_ROWS_MAX

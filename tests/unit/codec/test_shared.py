@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from mars.codec import shared
+from mars.codec import parts
 from mars.codec.decoded import Decoded
+from mars.codec.parts import Part
 from mars.codec.shared import SharedDecoding
 from mars.plan import Field, FieldType, Plan, Stream
 from mars.types import Records
@@ -20,15 +21,15 @@ def plans() -> list[Plan]:
 
 def test_rows_are_decoded_once_for_all_fields_that_tasks_read() -> None:
     decoding, all_ = SharedDecoding(), plans()
-    found = [decoding.of(plan, all_, records(ROWS)) for plan in all_]
+    found = [decoding.of(plan, all_, Part(records(ROWS))) for plan in all_]
     assert found[0] is found[1] is found[2]
     assert found[0].frame.columns == ["at", "name", "size", "load"]
 
 
 def test_field_that_nobody_had_announced_is_decoded_too() -> None:
     decoding, (first, second, third) = SharedDecoding(), plans()
-    decoding.of(first, [first, second], records(ROWS))
-    assert decoding.of(third, [first, second], records(ROWS)).frame.columns == [
+    decoding.of(first, [first, second], Part(records(ROWS)))
+    assert decoding.of(third, [first, second], Part(records(ROWS))).frame.columns == [
         "at",
         "name",
         "size",
@@ -39,20 +40,20 @@ def test_field_that_nobody_had_announced_is_decoded_too() -> None:
 def test_fields_that_break_the_shared_decoding_stop_their_own_task_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    real = shared.decode
+    real = parts.decode
 
-    def decode(stream: Stream, fields: tuple[Field, ...], batch: Records) -> Decoded:
+    def decode(stream: Stream, fields: tuple[Field, ...], batch: Records, rows_max: int) -> Decoded:
         if "size" in {one.name for one in fields}:
             raise RuntimeError("a parser that chokes on this field")
-        return real(stream, fields, batch)
+        return real(stream, fields, batch, rows_max)
 
-    monkeypatch.setattr(shared, "decode", decode)
+    monkeypatch.setattr(parts, "decode", decode)
     decoding, all_ = SharedDecoding(), plans()
     first, sick, third = all_
-    assert decoding.of(first, all_, records(ROWS)).frame.columns == ["at", "name"]
+    assert decoding.of(first, all_, Part(records(ROWS))).frame.columns == ["at", "name"]
     with pytest.raises(RuntimeError, match="chokes"):
-        decoding.of(sick, all_, records(ROWS))
-    assert decoding.of(third, all_, records(ROWS)).frame.columns == ["at", "load"]
+        decoding.of(sick, all_, Part(records(ROWS)))
+    assert decoding.of(third, all_, Part(records(ROWS))).frame.columns == ["at", "load"]
 
 
 @pytest.mark.parametrize("name", ['size "GB"', "disk\\C:"])
@@ -62,6 +63,6 @@ def test_name_that_json_writes_otherwise_stops_only_tasks_that_read_it(name: str
     well = plan_of(NAME, stream=stream, fields=["at", "name"])
     sick = plan_of(NAME, stream=stream, fields=["at", "name", name])
     decoding = SharedDecoding()
-    assert decoding.of(well, [well, sick], records(ROWS)).rows == 3
+    assert decoding.of(well, [well, sick], Part(records(ROWS))).rows == 3
     with pytest.raises(ValueError, match="Renamed field names"):
-        decoding.of(sick, [well, sick], records(ROWS))
+        decoding.of(sick, [well, sick], Part(records(ROWS)))

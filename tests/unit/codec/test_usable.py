@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from mars.codec.limits import NOT_UNPACKED
 from mars.codec.messages import decode
 from mars.codec.usable import (
     EVENT_TIME_MAX_MS,
@@ -13,9 +14,20 @@ from mars.codec.usable import (
     Usable,
     usable_rows,
 )
-from mars.plan import RecordTime
-from mars.types import Reason
-from tests.unit.codec.samples import FIELDS, JSON, NDJSON, plan_of, records, row
+from mars.plan import RecordTime, Stream
+from mars.types import UNDECODABLE, Reason
+from tests.unit.codec.samples import (
+    ARROW,
+    CSV,
+    CSV_HEADER,
+    FIELDS,
+    JSON,
+    NAME,
+    NDJSON,
+    plan_of,
+    records,
+    row,
+)
 
 NOW_MS = 1_800_000_000_000
 LIMIT = plan_of().options.future_limit_ms
@@ -32,20 +44,20 @@ def test_all_rows_are_usable_where_nothing_is_wrong() -> None:
     assert usable.rejections.rows == ()
 
 
-def test_each_bad_row_is_referenced_with_its_reason() -> None:
+def test_each_bad_row_is_referenced_with_its_reason_in_order_of_rows() -> None:
     usable = sorted_out(
         b"{", row(at="x"), row(size=1), row(at=EVENT_TIME_MAX_MS + 1), row(at=1), None
     )
     assert (usable.rows.height, usable.bad) == (1, 5)
     assert [(bad.offset, bad.reason) for bad in usable.rejections.rows] == [
         (100, Reason.UNREADABLE),
-        (105, Reason.UNREADABLE),
         (101, Reason.WRONG_TYPE),
         (102, Reason.NO_EVENT_TIME),
         (103, Reason.NO_EVENT_TIME),
+        (105, Reason.UNREADABLE),
     ]
-    assert usable.rejections.rows[2].detail == "`at` is no timestamp_ms"
-    assert usable.rejections.rows[2].payload == row(at="x")
+    assert usable.rejections.rows[1].detail == "`at` is no timestamp_ms"
+    assert usable.rejections.rows[1].payload == row(at="x")
 
 
 def test_row_that_is_wrong_in_several_ways_is_counted_once() -> None:
@@ -133,3 +145,19 @@ def test_future_limit_is_the_tasks_own() -> None:
 def test_batch_without_rows_has_no_mark() -> None:
     assert sorted_out().mark_ms is None
     assert sorted_out(b"{").mark_ms is None
+
+
+@pytest.mark.parametrize(
+    "stream", [JSON, NDJSON, CSV, CSV_HEADER, ARROW], ids=lambda one: one.format
+)
+def test_message_that_cannot_be_unpacked_is_one_bad_row_in_every_format(stream: Stream) -> None:
+    batch = records([UNDECODABLE, UNDECODABLE, b""], 100)
+    plan = plan_of(NAME, stream=stream, fields=["at", "name"])
+    usable = usable_rows(plan, decode(stream, plan.fields, batch))
+    assert usable.bad == 3
+    assert [(one.offset, one.reason) for one in usable.rejections.rows][:2] == [
+        (100, Reason.UNDECODABLE),
+        (101, Reason.UNDECODABLE),
+    ]
+    assert usable.rejections.rows[0].detail == NOT_UNPACKED
+    assert usable.rejections.rows[2].reason is Reason.UNREADABLE

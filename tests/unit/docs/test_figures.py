@@ -196,9 +196,10 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
     ),
     "windows that are being verified and that wait": (turns(ALL_TURNS.verifications),),
     "message": (mib(codec_limits.MESSAGE_BYTES_MAX),),
+    "batch of messages that the Kafka client unpacks": (mib(codec_limits.KAFKA_BATCH_BYTES_MAX),),
     "Arrow message, unpacked": (
-        mib(arrow_size.UNPACKED_BYTES_MAX),
-        f"{arrow_size.ROWS_MAX // 2**20} Mi rows",
+        mib(codec_limits.UNPACKED_BYTES_MAX),
+        f"{arrow_size.MESSAGE_ROWS_MAX // 2**20} Mi rows",
     ),
     "number with a fraction or an exponent, as an integer": (
         f"2^{columns.WHOLE_MAX.bit_length() - 1}",
@@ -218,6 +219,10 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
     "text that CONCAT makes": (kib(texts.TEXT_BYTES_MAX),),
     "values of one `count(DISTINCT)`": (DISTINCT_VALUES_MAX,),
     "batch": (SETTINGS.mapper.batch_rows_max, mib(SETTINGS.mapper.batch_bytes_max)),
+    "rows decoded at once; bytes that Arrow messages unpack to": (
+        codec_limits.ROWS_MAX,
+        mib(codec_limits.UNPACKED_BYTES_MAX),
+    ),
     "windows that one commit closes, and as many that it revises": (
         folding.WINDOWS_AT_ONCE,
         folding.PANES_AT_ONCE,

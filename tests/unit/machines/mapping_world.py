@@ -182,6 +182,9 @@ class World:
         self.feed(Sourced(LIVE, Assigned(tuple((TOPIC, number) for number in numbers))))
 
     def revoke(self, *numbers: int) -> None:
+        for number in numbers:
+            self.positions.pop((LIVE, number), None)
+            self.paused.discard((LIVE, number))
         self.feed(Sourced(LIVE, Revoked(tuple((TOPIC, number) for number in numbers))))
 
     def run(self, rounds: int = 50, elapsed_ms: int = 100) -> None:

@@ -118,6 +118,7 @@ class Standing:
     """A machine that says which of its lanes stand still, and which readers were at their ends."""
 
     catching_up = True
+    slicing = False
     rows_mapped = queue_bytes = 0
 
     def __init__(self) -> None:

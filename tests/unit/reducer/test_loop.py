@@ -8,10 +8,23 @@ from typing import Any, cast
 import pytest
 
 from mars.errors import Unavailable
-from mars.machines.events import BucketCommitted, BucketFailed, Event, Ticked
-from mars.ports import Committed
+from mars.machines.events import BucketCommitted, BucketFailed, Event, ReadLog, Ticked
+from mars.ports import Committed, Incident, IncidentKind, LogSlice
 from mars.process.life import Services
-from mars.types import Bucket, MemberId, TaskName
+from mars.types import (
+    Bucket,
+    Entry,
+    Lane,
+    MemberId,
+    Partial,
+    Range,
+    Reason,
+    RejectedRange,
+    Rejections,
+    RowCounts,
+    Sequence64,
+    TaskName,
+)
 from reducer import loop as loop_module
 from reducer.loop import LOOKS_PAUSE_S_MAX, ReducerLoop
 
@@ -202,3 +215,19 @@ def test_a_round_that_has_closed_windows_for_long_goes_on_where_it_stopped_in_th
     del turns[:]
     loop._tick()
     assert turns == [(2, True), (3, True), (0, False), (1, False)]
+
+
+def test_messages_that_cannot_be_unpacked_make_one_incident_of_a_task_and_partition() -> None:
+    told: list[Incident] = []
+    loop = made(Log())
+    loop._tell = told.append
+    for first in (7, 900):
+        for lane in ("0", "3"):
+            part = RejectedRange(Lane(lane), first, first + 12, Reason.UNDECODABLE, 12)
+            partial = Partial(Bucket(1), RowCounts(bad=12), (), b"", Rejections((), (part,)))
+            entry = Entry(Sequence64(1), 1, (Range(Lane(lane), first, first + 12),), partial)
+            read = ReadLog(Bucket(1), 1, ALL[0], Sequence64(0), Sequence64(9))
+            loop._tell_of_undecodable_rows(read, LogSlice(None, (entry,)))
+
+    assert [(one.lane, one.first, one.next) for one in told] == [("0", 7, 19), ("3", 7, 19)]
+    assert {one.kind for one in told} == {IncidentKind.UNDECODABLE}
