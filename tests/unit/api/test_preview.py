@@ -147,8 +147,8 @@ def test_preview_of_rows_in_the_request_reads_no_topic(world: World) -> None:
     assert found["source"] == "rows"
     assert found["counts"] == {"read": 4, "counted": 2, "filtered": 0, "bad": 2, "future": 0}
     assert [(row["offset"], row["reason"]) for row in found["rejected"]] == [
-        (3, "unreadable"),
         (2, "no_event_time"),
+        (3, "unreadable"),
     ]
     assert found["predictions"]["rows_per_second"] is None
     assert found["predictions"]["redis_bytes"] is None
