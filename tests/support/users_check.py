@@ -14,6 +14,7 @@ from mars.errors import MarsError
 from tests.support.chronicle import TaskStory
 from tests.support.cluster import wait_for
 from tests.support.load import Load, Row
+from tests.support.poison import rows_of
 from tests.support.queries import Query
 from tests.support.rows import Result
 from tests.support.store import Store
@@ -155,8 +156,8 @@ class _Counts:
         self.read = self.counted = self.bad = 0
         for version, following in life.spans():
             own = rows_between(version, following, source)
-            self.read += len(own)
-            self.bad += sum(each.row is None for each in own)
+            self.read += sum(each.rows for each in own)
+            self.bad += sum(each.rows for each in own if each.row is None)
             self.counted += len(version.query.counted(each.row for each in own))
         self.filtered = self.read - self.bad - self.counted
 
@@ -169,10 +170,11 @@ def source_rows(
 ) -> list[SourceRow]:
     """The topic as it is. Fails where it has not each row once; what is none of them is bad."""
     known: Mapping[bytes, Row] = {msgspec.json.encode(row): row for row in (*rows, *closing)}
-    found = [
-        SourceRow(each.partition() or 0, each.offset() or 0, known.get(each.value() or b""))
-        for each in messages
-    ]
+    found = []
+    for each in messages:
+        value = each.value() or b""
+        place = each.partition() or 0, each.offset() or 0
+        found.append(SourceRow(*place, known.get(value), rows_of(value)))
     times = Counter(each.row["id"] for each in found if each.row is not None)
     wrong = [row["id"] for row in known.values() if times[row["id"]] != 1]
     assert not wrong, f"the topic itself has not each row once: {wrong[:5]}"

@@ -31,11 +31,12 @@ Value = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class SourceRow:
-    """A message of the topic: where it lies, and its row; None if it is none that counts."""
+    """A message of the topic: where it lies, and its row; None if it has `rows` that are none."""
 
     partition: int
     offset: int
     row: Mapping[str, Any] | None
+    rows: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -179,9 +179,7 @@ def _records(
 
 def _portions(consumer: Consumer, topic: str, part: Range) -> Iterator[list[Message] | _Missing]:
     """What the client delivers of a range, at once or after a loss, until its end is reached."""
-    partition = lane_partition(part.lane)
-    if partition is None:
-        raise ValueError(f"lane {part.lane} reads no partition")
+    partition = _partition(part)
     position = part.first
     deadline = time.monotonic() + SILENCE_S
     with translated():
@@ -216,10 +214,17 @@ def _portions(consumer: Consumer, topic: str, part: Range) -> Iterator[list[Mess
             consumer.unassign()
 
 
+def _partition(part: Range) -> int:
+    partition = lane_partition(part.lane)
+    if partition is None:
+        raise ValueError(f"lane {part.lane} reads no partition")
+    return partition
+
+
 def _go_to(consumer: Consumer, topic: str, part: Range, position: int) -> None:
     if position < part.next:
         with translated():
-            consumer.assign([TopicPartition(topic, int(part.lane), position)])
+            consumer.assign([TopicPartition(topic, _partition(part), position)])
 
 
 def _first_behind(consumer: Consumer, topic: str, part: Range, base: int, within: int) -> int:
@@ -241,7 +246,7 @@ def _begin_at(consumer: Consumer, topic: str, part: Range) -> int | None:
     while True:
         with translated():
             found = consumer.consume(1, WAIT_SLICE_S)
-        rows, error, at = _sorted_out(found, topic, int(part.lane))
+        rows, error, at = _sorted_out(found, topic, _partition(part))
         if rows or (error is not None and error.code() == PARTITION_EOF):
             return None
         if error is not None:
