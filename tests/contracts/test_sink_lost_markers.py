@@ -14,7 +14,7 @@ from mars.adapters.kafka.names import Place
 from mars.adapters.kafka.restoring import Kept
 from mars.adapters.memory.broker import MemoryBroker, MemoryPartition, MemoryProducer
 from mars.adapters.memory.sink import Crash, MemoryLook, MemorySink
-from mars.errors import Interrupted
+from mars.errors import Interrupted, Unavailable
 from mars.ports import Claimed, Progress, ResultBatch, Transaction
 from mars.types import Bucket, Topic
 from tests.contracts.kafka_servers import BUCKETS, MemoryCluster
@@ -221,6 +221,23 @@ def test_a_partition_that_is_only_hidden_by_others_holds_nobody_up() -> None:
     sink.commit(case.transaction(2), done.next)
     hiding.abort()
     case.check([1, 2])
+
+
+def test_a_claim_waits_for_no_rows_that_retention_has_begun_to_take() -> None:
+    """Somebody's open transaction hides the rest of them, for as long as it stays open."""
+    case = Case()
+    hiding = case.twin.writer()
+    hiding.write(Topic(case.output), 0, [b"hides what follows"])
+    sink = case.twin.sink()
+    record, _other = sink.commit(case.transaction(1), own(sink).next).progress
+    assert record.emission is not None
+    assert record.emission.first < record.emission.last
+    with pytest.raises(Unavailable, match="hides"):
+        own(case.twin.sink(), epoch=2)
+
+    case.twin.truncate(case.output, 0, record.emission.first + 1)
+
+    assert own(case.twin.sink(), epoch=3).restored == ()
 
 
 @pytest.mark.parametrize("followed", [False, True])

@@ -260,6 +260,14 @@ def test_what_is_needed_is_the_first_offset_of_the_panes_that_stay_open() -> Non
     assert folding.needed(through, 20_000) == through
 
 
+def test_a_window_that_many_batches_filled_needs_the_first_of_them_again() -> None:
+    folding = fold()
+    folding.absorb(make_entry(1, 0, [(1, "x")]))
+    folding.absorb(make_entry(2, 1, [(2, "x")]))
+
+    assert folding.needed({P0: 2}, None) == {P0: 0}
+
+
 # ----------------------------------------------------------------------------------- the base
 
 

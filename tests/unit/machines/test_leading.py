@@ -199,6 +199,30 @@ def test_the_first_assignment_raises_the_epochs_above_those_in_control() -> None
     assert {owner.member for owner in decision.assignment.owners.values()} == set(REDUCERS)
 
 
+def test_epochs_go_on_above_those_of_claims_that_only_kafka_knows() -> None:
+    """ZooKeeper came back from a backup, and mars.control is gone: reducers have claimed since."""
+    known = KnownProgress().with_records(claims(5, 9))
+
+    (moved,) = Leading().decide(view(progress=known, leaving=frozenset({MemberId("reducer-2")})))
+    (first,) = Leading().decide(view(progress=known, assignment=None, heads={}))
+
+    assert isinstance(moved, PublishAssignment)
+    assert moved.assignment.owners[Bucket(1)].epoch == 10
+    assert isinstance(first, PublishAssignment)
+    assert {owner.epoch for owner in first.assignment.owners.values()} == {10}
+    assert first.assignment.store_epoch == 6
+
+
+def test_the_store_epoch_goes_on_above_the_one_of_a_seal_that_nobody_else_knows() -> None:
+    """A store outlived ZooKeeper and Kafka: what mappers sent it in that epoch may still come."""
+    outlived = StoreIdentity("run-1", "run-1", StoreEpoch(7))
+
+    (decision,) = Leading().decide(view(assignment=None, identity=outlived, heads={}))
+
+    assert isinstance(decision, PublishAssignment)
+    assert decision.assignment.store_epoch == 8
+
+
 def test_an_assignment_older_than_control_is_a_loss_though_the_store_is_of_its_epoch() -> None:
     """ZooKeeper and Redis went back together, one from a backup, one to an earlier primary."""
     floor = ControlState(store_epoch=StoreEpoch(4), assignment_epoch=AssignmentEpoch(9))
@@ -547,6 +571,21 @@ def test_record_of_which_nothing_is_known_to_go_on_from_is_passed_over() -> None
     initialise, _seal = leading.decide(replace(look, progress=known))
     assert isinstance(initialise, InitialiseTask)
     assert initialise.start.restored is None
+
+
+def test_a_store_that_went_back_is_not_trusted_for_the_seal_of_its_last_epoch() -> None:
+    """It has been given up, by this leader or one before: nothing goes on in it before all claims
+    are there.
+    """
+    leading = Leading()
+    (raised,) = leading.decide(view(went_back=frozenset({Bucket(1)})))
+    assert isinstance(raised, PublishAssignment)
+    look = view(assignment=raised.assignment)
+
+    assert leading.decide(look) == []
+    (again,) = Leading().decide(look)
+    assert isinstance(again, PublishAssignment)
+    assert again.assignment.store_epoch == 3
 
 
 def test_recovery_cuts_where_panes_were_saved_too() -> None:

@@ -10,12 +10,12 @@ from dataclasses import replace
 
 from mars.adapters.kafka.wire import state_key
 from mars.definitions import TaskState
-from mars.machines.bucket_task import BucketTask
+from mars.machines.bucket_task import BucketTask, Ownership
 from mars.machines.events import TasksChanged
 from mars.machines.saving import needed_with
 from mars.plan import WatermarkScope, WindowShape
-from mars.ports import Progress, Snapshot
-from mars.types import Bucket, Lane, Topic
+from mars.ports import Ledger, Progress, Snapshot
+from mars.types import AssignmentEpoch, Bucket, Lane, StoreEpoch, Topic
 from tests.unit.machines.reducing_rows import (
     NAME,
     OWNER,
@@ -24,6 +24,7 @@ from tests.unit.machines.reducing_rows import (
     RowSpec,
     make_entry,
     make_head,
+    make_progress,
     make_slice,
     make_task,
 )
@@ -36,6 +37,8 @@ EVERY_MS = 1_000
 TO_FIRST = dict.fromkeys(range(BUCKETS), "r1")
 TO_SECOND = dict.fromkeys(range(BUCKETS), "r2")
 KEYS = 7
+NEXT_OWNER = Ownership(OWNER.bucket, AssignmentEpoch(2), StoreEpoch(2))
+"""Who claims the bucket after the store was lost."""
 
 
 def rows(first: int, count: int) -> list[RowSpec]:
@@ -205,6 +208,38 @@ def test_no_record_names_a_snapshot_none_of_whose_panes_is_open() -> None:
     assert first.snapshot is not None
     assert [record.snapshot for record in prepared.progress] == [None]
     assert [(one.parts, one.replaced) for one in prepared.snapshots] == [((), first.snapshot.parts)]
+
+
+def test_a_snapshot_takes_the_place_of_the_one_before_it() -> None:
+    part = open_for_long()
+    first, _written = commit(part)
+    part.absorb(make_slice(make_entry(2, 4, rows(4, 2))))
+    part.drained(make_head(2, {P0: 6}, mark_s=6))
+    assert part.snapshot_due(2 * EVERY_MS)
+
+    prepared = part.prepare()
+
+    (record,), (parts,) = prepared.progress, prepared.snapshots
+    assert first.snapshot is not None
+    assert record.snapshot is not None
+    assert record.snapshot.merged == record.needed == {P0: 6}
+    assert parts.replaced == first.snapshot.parts
+
+
+def test_a_snapshot_that_is_gone_is_named_no_more_though_rows_in_it_are_read_again() -> None:
+    """Another bucket needs them: to this one they are part of what it lost."""
+    snapshot = Snapshot(merged={P0: 4}, until_ms=HOUR_S * 1000, parts=3, checksum=0)
+    record = make_progress({P0: 6}, needed={P0: 4}, snapshot=snapshot, ledger=Ledger(read=6, counted=6))
+    part = BucketTask(make_task(window=HOUR), NEXT_OWNER, {1: record}, EVERY_MS)
+    assert part.saved == (record,)
+    part.restored([], [1])
+    part.absorb(make_slice(make_entry(1, 2, rows(2, 4))))
+    part.drained(make_head(1, {P0: 6}, mark_s=6, epoch=NEXT_OWNER.store_epoch))
+
+    prepared = part.prepare()
+
+    assert [record.snapshot for record in prepared.progress] == [None]
+    assert [(one.parts, one.replaced) for one in prepared.snapshots] == [((), snapshot.parts)]
 
 
 def test_a_lost_store_is_read_again_from_the_snapshot_on_or_from_later_open_panes_on() -> None:

@@ -102,6 +102,15 @@ def test_the_delay_is_that_of_a_key_behind_its_own_newest_row() -> None:
     assert commit(folding, p0=3) == {(0, "x"): 1}
 
 
+def test_a_faster_key_does_not_shorten_the_delay_of_another() -> None:
+    folding = fold(plan_of(delay_ms=5_000))
+    take(folding, 1, 0, [(1, "x"), (14, "x"), (20, "fast")])
+    assert commit(folding, p0=3) == {}
+
+    take(folding, 2, 3, [(2, "x"), (15, "x")])
+    assert commit(folding, p0=5) == {(0, "x"): 2}
+
+
 def test_the_windows_of_a_silent_key_close_by_the_partitions() -> None:
     folding = fold()
     take(folding, 1, 0, [(1, "slow"), (2, "x"), (45, "x")])

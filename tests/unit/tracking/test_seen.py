@@ -31,6 +31,14 @@ def test_the_next_owner_goes_on_and_knows_what_was_counted_before() -> None:
     assert second.seen() == Seen(0, 3, bytes([0b101]))
 
 
+def test_an_entry_that_comes_late_says_nothing_of_those_behind_it() -> None:
+    seeing = Seeing(Seen(0, 4, bytes([0b1001])))
+    assert seeing.take(2)
+    seen = seeing.seen()
+    assert seen is not None
+    assert [seq for seq in range(1, 5) if seen.holds(seq)] == [1, 2, 4]
+
+
 def test_an_owner_that_reads_from_the_start_does_not_go_back() -> None:
     seeing = Seeing(Seen(0, 9, bytes([0b1])))
     seeing.drained(4)
