@@ -1,7 +1,8 @@
 """Tests on a copy of the tree, each trial in a process of its own.
 
 A fork server has imported what the tests import besides Mars, which takes longer than most of them
-do; whatever it forks imports Mars itself, from the copy.
+do, and this tool itself; whatever it forks imports Mars from the copy. So the checkout may change
+meanwhile: a process that imported the tool from it anew would die of a file that is half written.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ CODE = ("mars", "mapper", "reducer", "api", "bench")
 """Packages that are imported from the copy and nowhere else; so are the tests, but for this one."""
 
 PRELOADED = (
+    "__main__",
+    "tests.mutants.trials",
     "pytest",
     "confluent_kafka.admin",
     "hypothesis",
@@ -38,7 +40,8 @@ PRELOADED = (
 )
 
 TEST_MAX_S = 60
-"""Of one test: who waits for ever is a killed mutant, who waits for a busy machine is not."""
+"""Of one test: who waits for ever is a killed mutant, who waits for a busy machine is not. Where no
+mutant is endless there is no need of a limit."""
 
 TRIAL_MAX_S = 1_800
 
@@ -100,9 +103,10 @@ class _Recorder:
 class Copy:
     """A copy of the tree in which files may be changed; one trial at a time runs in it."""
 
-    def __init__(self, tree: Path, folder: Path) -> None:
+    def __init__(self, tree: Path, folder: Path, test_max_s: int = TEST_MAX_S) -> None:
         self.root = folder / "tree"
         self._log = folder / "output.log"
+        self._test_max_s = test_max_s
         ignored = shutil.ignore_patterns(".*", "build", "dist")  # compiled files come along
         shutil.copytree(tree, self.root, ignore=ignored)
 
@@ -111,14 +115,19 @@ class Copy:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(list(PRELOADED))
         answers, answer = context.Pipe(duplex=False)
-        arguments = (str(self.root), str(self._log), tuple(names), answer)
+        options = [f"--timeout={self._test_max_s}", *names]
+        arguments = (str(self.root), str(self._log), options, answer)
         process = context.Process(target=_within, args=arguments)
         process.start()
         answer.close()
         try:
             if not answers.poll(TRIAL_MAX_S):
                 return Outcome(wrong=f"it was not done after {TRIAL_MAX_S} s")
-            return _received(answers)
+            found: Outcome = answers.recv()
+            return found
+        except EOFError:
+            process.join()
+            return Outcome(wrong=f"its process ended with exit code {process.exitcode}")
         finally:
             process.join(1)
             process.kill()
@@ -129,15 +138,7 @@ class Copy:
         return self._log.read_text("utf-8", errors="replace")
 
 
-def _received(answers: Connection) -> Outcome:
-    try:
-        found: Outcome = answers.recv()
-    except EOFError:
-        return Outcome(wrong="its process died")
-    return found
-
-
-def _within(root: str, log: str, names: tuple[str, ...], answer: Any) -> None:
+def _within(root: str, log: str, options: Sequence[str], answer: Any) -> None:
     """Runs in the forked process: what it imports and starts comes from the copy."""
     os.chdir(root)
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -147,13 +148,12 @@ def _within(root: str, log: str, names: tuple[str, ...], answer: Any) -> None:
     for name in [name for name in sys.modules if name.split(".")[0] in CODE]:
         del sys.modules[name]
     sys.path[:] = [root, *(entry for entry in sys.path if Path(entry).resolve() != ROOT)]
-    answer.send(_run_pytest(names))
+    answer.send(_run_pytest(options))
 
 
-def _run_pytest(names: tuple[str, ...]) -> Outcome:
+def _run_pytest(options: Sequence[str]) -> Outcome:
     recorder = _Recorder()
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # they take longer than most of the tests
-    options = ["-q", "-x", "-p", "pytest_timeout", "-p", "no:cacheprovider"]
-    options += [f"--timeout={TEST_MAX_S}"]
-    code = pytest.main([*options, *names], plugins=[recorder])
+    usual = ["-q", "-x", "-p", "pytest_timeout", "-p", "no:cacheprovider"]
+    code = pytest.main([*usual, *options], plugins=[recorder])
     return recorder.done(code)

@@ -12,7 +12,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from tests.mutants.mutant import ROOT, Mutant, MutantList, StaleMutant, applied, check
-from tests.mutants.trials import Copy, Outcome
+from tests.mutants.trials import TEST_MAX_S, Copy, Outcome
 
 
 class Kind(StrEnum):
@@ -61,16 +61,21 @@ def jobs_of(lists: Iterable[MutantList]) -> list[Job]:
 
 
 def judge(
-    jobs: Sequence[Job], workers: int, tell: Callable[[str], None], tree: Path = ROOT
+    jobs: Sequence[Job],
+    workers: int,
+    tell: Callable[[str], None],
+    tree: Path = ROOT,
+    test_max_s: int = TEST_MAX_S,
 ) -> list[Verdict]:
     """Try each mutant in a copy of the tree, so many at a time; tell of each when it is done.
 
+    A test that takes longer than `test_max_s` has failed; 0: it may take as long as it wants.
     Raises RuntimeError if the tests fail without any mutant.
     """
     with tempfile.TemporaryDirectory(prefix="mars-mutants-") as folder:
         copies: SimpleQueue[Copy] = SimpleQueue()
         for number in range(workers):
-            copies.put(Copy(tree, Path(folder) / str(number)))
+            copies.put(Copy(tree, Path(folder) / str(number), test_max_s))
         _check_unchanged(jobs, copies)
 
         def judged(job: Job) -> Verdict:

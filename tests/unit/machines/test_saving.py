@@ -229,7 +229,8 @@ def test_a_snapshot_takes_the_place_of_the_one_before_it() -> None:
 def test_a_snapshot_that_is_gone_is_named_no_more_though_rows_in_it_are_read_again() -> None:
     """Another bucket needs them: to this one they are part of what it lost."""
     snapshot = Snapshot(merged={P0: 4}, until_ms=HOUR_S * 1000, parts=3, checksum=0)
-    record = make_progress({P0: 6}, needed={P0: 4}, snapshot=snapshot, ledger=Ledger(read=6, counted=6))
+    ledger = Ledger(read=6, counted=6)
+    record = make_progress({P0: 6}, needed={P0: 4}, snapshot=snapshot, ledger=ledger)
     part = BucketTask(make_task(window=HOUR), NEXT_OWNER, {1: record}, EVERY_MS)
     assert part.saved == (record,)
     part.restored([], [1])

@@ -109,6 +109,17 @@ def test_a_test_that_is_skipped_kills_nothing_and_says_so(tree: Path) -> None:
         judged(tree, mutant("X", "a > 0", "a < 0", "tests/test_numbers.py::test_with_a_server"))
 
 
+def test_a_mutant_whose_process_ends_at_once_is_not_tried_and_says_how_that_ended(
+    tree: Path,
+) -> None:
+    ends = mutant("X", "a > b", "__import__('os')._exit(3)", LARGER)
+    dies = mutant("Y", "a > b", "__import__('os').abort()", LARGER)
+    exits, aborts = judged(tree, ends, dies)
+    assert (exits.kind, aborts.kind) == (Kind.UNTRIED, Kind.UNTRIED)
+    assert "exit code 3" in exits.detail
+    assert "exit code -6" in aborts.detail
+
+
 def test_tests_that_fail_without_any_mutant_end_the_run(tree: Path) -> None:
     (tree / FILE).write_text(CODE.replace("a > b", "a < b"), "utf-8")
     with pytest.raises(RuntimeError, match=r"without any mutant: .*test_larger"):
