@@ -31,10 +31,37 @@ HELD_MS_MAX = 6_000
 """It goes on after so long even if nobody else acts."""
 
 DECISIVE = frozenset(
-    {"begin_version", "drop", "put_task", "replace_task", "set_active", "switch_version"}
+    {
+        "add_lanes",
+        "begin_version",
+        "drop",
+        "heed",
+        "put_deleted",
+        "put_task",
+        "replace_task",
+        "set_active",
+    }
 )
-"""Actions that concern one task: a leader stands still before them more often than before others,
-and is let go more often when another leader is about to do one."""
+"""Actions that concern one task, and `heed`, after which the store takes none of former leaders: a
+leader stands still before them more often than before others, and is let go more often when
+another leader is about to do one."""
+
+OTHER_ACTIONS = frozenset(
+    {
+        "buckets",
+        "create_task",
+        "delete_stream",
+        "initialise",
+        "make_whole",
+        "outgrow",
+        "publish",
+        "put_epochs",
+        "put_stream",
+        "seal",
+    }
+)
+"""They begin a life of the store, restore ZooKeeper, or concern no task. Some are called so often
+that a leader which stood still before them would seldom come to the decisive ones."""
 
 SELDOM = 0.25
 """How much less often before the others."""
@@ -54,15 +81,16 @@ LOOKS = frozenset(
         "identity",
         "members",
         "read",
-        "roster",
-        "starts",
         "streams",
         "task",
         "tasks",
         "whole",
     }
 )
-"""Calls of a leader that change nothing; all others are its actions."""
+"""Calls of a leader that change nothing."""
+
+OWN = frozenset({"campaign", "leading", "leadership", "watch_tasks"})
+"""Calls of a leader that ask no server while it leads."""
 
 
 class Mishaps:
@@ -190,7 +218,7 @@ class Mishaps:
         stands still for it may go on; else this one may stand still itself.
         """
         name = call.partition(".")[2]
-        if not strand.endswith("/leader") or name in LOOKS:
+        if not strand.endswith("/leader") or name not in DECISIVE | OTHER_ACTIONS:
             return
         if self._held:
             if self._let_some_go(decisive=name in DECISIVE):

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
 
 import pytest
 
+import mars.ports.control
+import mars.process.tasks
+import reducer.leader
+from mars.ports import ControlLog, Coordinator, PartialLog, ProgressLog, Registry, TopicAdmin
 from tests.simulation.conditions import SILENT
+from tests.simulation.mishaps import DECISIVE, LOOKS, OTHER_ACTIONS, OWN
 from tests.simulation.weather import Weather
 from tests.simulation.world import World
 
@@ -78,6 +85,26 @@ def test_a_process_that_hears_nothing_of_a_server_hears_it_again() -> None:
     lines = told(1, only(deaf_ms=1_000))
     assert count(lines, "DEAF ") >= 3
     assert count(lines, "HEARS ") == count(lines, "DEAF ")
+
+
+def calls_of_a_leader() -> set[str]:
+    """What the code of a leader calls on its ports, in what is its own and what it shares."""
+    ports = (ControlLog, Coordinator, PartialLog, ProgressLog, Registry, TopicAdmin)
+    known = {name for port in ports for name in vars(port) if not name.startswith("_")}
+    parts = (reducer.leader, mars.ports.control, mars.process.tasks)
+    nodes = (node for part in parts for node in ast.walk(ast.parse(inspect.getsource(part))))
+    return known & {
+        node.func.attr
+        for node in nodes
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    }
+
+
+def test_it_is_known_of_every_call_of_a_leader_whether_it_may_stand_still_before_it() -> None:
+    """A call that has another name now, or a new one, is to be put where it belongs."""
+    sorts = (DECISIVE, OTHER_ACTIONS, LOOKS, OWN)
+    assert sum(len(one) for one in sorts) == len(frozenset[str]().union(*sorts))
+    assert frozenset[str]().union(*sorts) == calls_of_a_leader()
 
 
 def test_a_leader_stands_still_before_an_action_until_others_have_acted() -> None:
