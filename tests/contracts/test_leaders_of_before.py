@@ -21,6 +21,7 @@ from mars.adapters.memory.sink import MemorySink
 from mars.definitions import TaskDefinition, TaskState, TaskVersion
 from mars.ports import (
     Applied,
+    Assignment,
     Claim,
     ControlLog,
     Coordinator,
@@ -100,7 +101,7 @@ class Leader:
 
         A definition is copied first as it is found: to copy is to copy what has been decided.
         """
-        ports = (self.log, self.registry, self.control)
+        ports = (self.log, self.registry, self.control, self.coordinator)
         port = next(port for port in ports if hasattr(port, call))
         real, waiting = getattr(port, call), [meanwhile]
 
@@ -351,6 +352,31 @@ def test_a_late_resume_lets_no_row_come_between_two_versions(here: World) -> Non
 
 
 # -------------------------------------------------------------------------------- other actions
+
+
+@pytest.mark.parametrize("call", ["put_epochs", "publish"])
+def test_a_late_assignment_gives_no_bucket_to_a_reducer_that_has_gone_since(
+    here: World, call: str
+) -> None:
+    """Z would give it what N has left where it was: its owner would be fenced by nobody."""
+    z = here.begin()
+    newcomer = here.ensemble.coordinator("newcomer")
+    newcomer.join(MemberInfo(MemberId("newcomer"), "reducer", "host", 1, 0, {}, ()))
+    published: list[Assignment | None] = []
+
+    def meanwhile() -> None:
+        newcomer.close()
+        here.next_leader().look(2)
+        published.append(here.coordinator.assignment())
+        here.let_go()
+
+    z.stand_still_before(call, meanwhile)
+    z.look()
+
+    assert [here.coordinator.assignment()] == published
+    (given,) = published
+    assert given is not None
+    assert "newcomer" not in {owner.member for owner in given.owners.values()}
 
 
 def test_what_a_later_leader_has_seen_no_late_pause_changes(here: World) -> None:

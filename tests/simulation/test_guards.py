@@ -7,11 +7,12 @@ the patch. With the guard in place the same seed holds.
 Some guards do not show here, because another one heals what they let pass, or because it would take
 a rare moment, and have other tests: that a recovery waits for all claims (the check for straddling
 entries begins another one), that the newest claim stands (it takes a former owner who claims
-between two looks of the leader), that the leader alone publishes the assignment (hundreds of seeds
-have not shown it since its other decisions are guarded where they take effect), that a full log
-admits the lane that holds the watermark (merging makes room here), and, in the contract of the log:
-that what an assistant brings too late is refused, and calls of a former store epoch (it takes one
-that comes just between two reads), and that an idle lease is compared with the offset.
+between two looks of the leader), that the leader alone publishes the assignment (the session of one
+who leads no more is over: where it does not know that, its call does not arrive; the contract of
+leaders of before has one who has a session again), that a full log admits the lane that holds the
+watermark (merging makes room here), and, in the contract of the log: that what an assistant brings
+too late is refused, and calls of a former store epoch (it takes one that comes just between two
+reads), and that an idle lease is compared with the offset.
 """
 
 from __future__ import annotations
