@@ -11,9 +11,19 @@ from mars.definitions import TaskState
 from mars.errors import TaskLimit
 from mars.machines import mapping_batches
 from mars.machines.drafting import DRAFT_MS
-from mars.machines.mapping_events import CATCH_UP, LIVE, EndConfirmed, RenewIdle
-from mars.ports import IdleLease
-from mars.types import Lane, TaskName
+from mars.machines.mapping_events import (
+    CATCH_UP,
+    LIVE,
+    EndConfirmed,
+    Offer,
+    Offered,
+    RenewIdle,
+    SeekLane,
+    Sourced,
+    Ticked,
+)
+from mars.ports import Fetched, IdleLease, Stale
+from mars.types import Lane, Records, TaskName
 from tests.unit.machines.mapping_world import (
     EPOCH,
     LEADER,
@@ -133,12 +143,55 @@ def test_a_store_that_went_back_is_read_again_from_where_it_stands() -> None:
     here.assign(0)
     here.run(rounds=3)
     before = here.store.snapshot()
-    here.run(rounds=3)
+    here.run()
     here.store.restore(before)
+    assert here.offsets("a") == {P0: 100}
 
     here.run()
 
     assert here.counts("a") == here.expected()
+
+
+def fetched(first: int, after: int) -> Sourced:
+    """The live reader brings these rows."""
+    values = [row(offset) for offset in range(first, after)]
+    times = [-1] * len(values)
+    return Sourced(
+        LIVE, Fetched(TOPIC, Records(P0, first, after, values, range(first, after), times))
+    )
+
+
+def test_from_an_answer_that_the_store_went_back_it_is_read_again_at_once() -> None:
+    here = world(rows=100)
+    here.add(make_task("a"))
+    here.assign(0)
+    here.run(rounds=5)
+    assert here.offsets("a") == {P0: 100}
+
+    here.machine.handle(fetched(100, 101))
+    (offer,) = [
+        one
+        for one in here.machine.handle(Ticked(here.now_ms + 1, frozenset({LIVE})))
+        if isinstance(one, Offer)
+    ]
+
+    instructions = here.machine.handle(Offered(offer, Stale(P0, 40)))
+    assert instructions == [SeekLane(LIVE, TOPIC, 0, 40)]
+
+
+def test_rows_that_come_before_it_is_known_where_to_begin_are_let_go() -> None:
+    """A consumer begins at the group's offset, which is a hint; the store was not asked yet."""
+    here = world()
+    here.add(make_task("a"), p0=400)
+    here.store.fail_next("head")
+    here.assign(0)
+
+    assert here.machine.handle(fetched(0, 5)) == []
+    assert here.machine.handle(fetched(500, 505)) == []
+
+    assert here.machine.queue_bytes == 0
+    here.run()
+    assert here.tiles("a", P0, first=400)
 
 
 def test_rows_of_a_paused_task_wait_and_come_after_it_is_resumed() -> None:
