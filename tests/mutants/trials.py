@@ -40,8 +40,7 @@ PRELOADED = (
 )
 
 TEST_MAX_S = 60
-"""Of one test: who waits for ever is a killed mutant, who waits for a busy machine is not. Where no
-mutant is endless there is no need of a limit."""
+"""Of one test: who waits for ever is a killed mutant, who waits for a busy machine is not."""
 
 TRIAL_MAX_S = 1_800
 
@@ -59,6 +58,11 @@ class Outcome:
     killer: str = ""
     problem: str = ""
     wrong: str = ""
+
+    @property
+    def ran_out_of_time(self) -> bool:
+        """True if the test did not fail, but was not done in time either."""
+        return self.problem.startswith("Failed: Timeout")
 
 
 @dataclass(slots=True, eq=False)

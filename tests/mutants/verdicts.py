@@ -69,7 +69,7 @@ def judge(
 ) -> list[Verdict]:
     """Try each mutant in a copy of the tree, so many at a time; tell of each when it is done.
 
-    A test that takes longer than `test_max_s` has failed; 0: it may take as long as it wants.
+    A test that takes longer than `test_max_s` has failed, if the mutant is one that never ends.
     Raises RuntimeError if the tests fail without any mutant.
     """
     with tempfile.TemporaryDirectory(prefix="mars-mutants-") as folder:
@@ -115,6 +115,8 @@ def _judged(job: Job, copy: Copy) -> Verdict:
     named = _named(job, copy, path)
     if named.wrong:
         return Verdict(job, Kind.UNTRIED, named.wrong)
+    if named.ran_out_of_time and not job.mutant.endless:
+        return Verdict(job, Kind.UNTRIED, f"{named.killer} was not done in time: is it endless?")
     if named.killer:
         return Verdict(job, Kind.KILLED, f"{named.killer}: {named.problem}")
     wider = _wider(job, copy, path)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.mutants.mutant import Mutant, MutantList
+from tests.mutants.trials import Copy, Outcome
 from tests.mutants.verdicts import Job, Kind, Verdict, judge, table
 
 CODE = """
@@ -118,6 +120,17 @@ def test_a_mutant_whose_process_ends_at_once_is_not_tried_and_says_how_that_ende
     assert (exits.kind, aborts.kind) == (Kind.UNTRIED, Kind.UNTRIED)
     assert "exit code 3" in exits.detail
     assert "exit code -6" in aborts.detail
+
+
+@pytest.mark.parametrize(("endless", "kind"), [(True, Kind.KILLED), (False, Kind.UNTRIED)])
+def test_a_test_that_is_not_done_in_time_kills_the_mutants_that_never_end(
+    tree: Path, monkeypatch: pytest.MonkeyPatch, endless: bool, kind: Kind
+) -> None:
+    outcomes = [Outcome(), Outcome(LARGER, "Failed: Timeout (>60.0s) from pytest-timeout.")]
+    monkeypatch.setattr(Copy, "run_tests", lambda _self, _names: outcomes.pop(0))
+    tried = msgspec.structs.replace(mutant("X", "a > b", "a < b", LARGER), endless=endless)
+    (verdict,) = judged(tree, tried)
+    assert verdict.kind is kind
 
 
 def test_tests_that_fail_without_any_mutant_end_the_run(tree: Path) -> None:
