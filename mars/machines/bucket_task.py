@@ -103,6 +103,7 @@ class BucketTask:
         self.closed_to_assistants = False
         """The store knows that nobody may merge what comes next in the log."""
         self._run_id: str | None = None
+        self._born: str | None = None
         self._unread = any(record.snapshot is not None for record in records.values())
         self._unfollowed: set[int] = set()
         """Versions whose last record was committed with rows."""
@@ -236,6 +237,9 @@ class BucketTask:
     def drained(self, head: Head) -> None:
         """Everything up to `head.seq` is absorbed: go forward to the head's offsets."""
         self._check_life(head.run_id)
+        if self._born not in {None, head.born}:
+            raise StoreWentBack("the store was emptied, and the task begun anew in the same epoch")
+        self._born = head.born
         if head.seq < self.last_seq:
             raise StoreWentBack(f"the store's SEQ is {head.seq}, was {self.last_seq}")
         for lane, offset in self.through.items():

@@ -700,6 +700,6 @@ def _add_draft(part: BucketTask, results: list[ResultBatch]) -> None:
 
 def _still_there(part: BucketTask, before: Head, after: Head | None) -> bool:
     """Whether the log was, while it was read, that of the head it was read for."""
-    if after is None or after.epoch != before.epoch:
+    if after is None or (after.epoch, after.born) != (before.epoch, before.born):
         return False
     return after.seq >= before.seq and part.knows(after.version)

@@ -68,6 +68,18 @@ def test_new_life_leaves_nothing_of_the_one_before(store: Store, log: PartialLog
     assert log.append(TASK, NEXT_EPOCH, 2, batch(4, 10)) == Applied(1)
 
 
+def test_two_lives_of_one_epoch_are_told_apart(store: Store, log: PartialLog) -> None:
+    """A leader that stood still in a recovery begins a task again in a store emptied meanwhile."""
+    first = head_of(log)
+    store.lose_all()
+    store.let_time_pass()
+    assert log.initialise(TASK, EPOCH, start())
+    second = head_of(log)
+    assert (first.epoch, first.run_id) == (second.epoch, second.run_id)
+    assert first.born
+    assert first.born != second.born
+
+
 def test_task_of_this_or_a_later_epoch_is_left_as_it_is(store: Store, log: PartialLog) -> None:
     log.append(TASK, EPOCH, 1, batch(0, 10))
     before = store.dump()

@@ -304,7 +304,8 @@ class MemoryPartialLog:
         found = self._store.tasks.get(task)
         if found is not None and found.epoch >= epoch:
             return False
-        self._store.tasks[task] = StoredTask.begin(epoch, start, self._store.clock())
+        born = self._store.next_life()
+        self._store.tasks[task] = StoredTask.begin(epoch, start, self._store.clock(), born)
         return True
 
     @fallible

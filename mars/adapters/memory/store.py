@@ -57,6 +57,7 @@ class StoredTask:
     marks_ms: dict[Lane, int] = field(default_factory=dict)
     taken_ms: dict[Lane, int] = field(default_factory=dict)
     restored: Mark | None = None
+    born: str = ""
     leases_ms: dict[Lane, int] = field(default_factory=dict)
     seq: int = 0
     logs: dict[Bucket, dict[Sequence64, Stored]] = field(default_factory=dict)
@@ -66,7 +67,7 @@ class StoredTask:
     cleared: dict[Bucket, Cleared] = field(default_factory=dict)
 
     @classmethod
-    def begin(cls, epoch: StoreEpoch, start: TaskStart, now_ms: int) -> StoredTask:
+    def begin(cls, epoch: StoreEpoch, start: TaskStart, now_ms: int, born: str) -> StoredTask:
         """What `lua/initialise.lua` leaves."""
         return cls(
             epoch=epoch,
@@ -77,6 +78,7 @@ class StoredTask:
             cuts=dict(start.cuts),
             ends=dict(start.ends),
             restored=_taken_by(start.restored, now_ms),
+            born=born,
         )
 
     @property
@@ -198,12 +200,18 @@ class MemoryStore:
         self.tasks: dict[TaskName, StoredTask] = {}
         self.sealed: Seal | None = None
         self.starts = 1
+        self._lives = 0
         self.bells: list[Bell] = []
 
     @property
     def run_id(self) -> str:
         """Another one after each restart, and each time it was a replica."""
         return f"run-{self.starts}"
+
+    def next_life(self) -> str:
+        """A name for a life of a task; no two have the same."""
+        self._lives += 1
+        return f"life-{self._lives}"
 
     def ring(self, task: TaskName) -> None:
         """Ring the doorbell of a task."""
@@ -320,4 +328,5 @@ def head_of(found: StoredTask | None, now_ms: int, run_id: str) -> Head | None:
         leader=found.leader,
         taken_ms=dict(found.taken_ms),
         restored=found.restored,
+        born=found.born,
     )

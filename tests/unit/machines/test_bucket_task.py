@@ -67,7 +67,7 @@ def test_when_all_lanes_are_idle_windows_close_as_the_clock_goes_on_from_the_hig
         1, {P0: 1}, mark_s=3, idle=frozenset({P0}), taken_ms={P0: 100_000}, now_ms=112_999
     )
     read(part, idle, make_entry(1, 0, [(3, "x")]))
-    assert part.due_rows() is None
+    assert part.due() is None
 
     part.drained(replace(idle, now_ms=113_000))
     assert emitted(part) == {(0, "x"): 1}
@@ -268,6 +268,15 @@ def test_a_server_that_was_started_anew_is_a_store_that_went_back() -> None:
         part.absorb(replace(make_slice(make_entry(2, 1, [(2, "x")])), run_id="second"))
     with pytest.raises(StoreWentBack, match="started anew"):
         part.drained(replace(make_head(2, {P0: 2}, mark_s=2), run_id="second"))
+
+
+def test_a_task_begun_anew_in_the_same_epoch_is_a_store_that_went_back() -> None:
+    """Its log may hold other entries under the same SEQs, in batches that end elsewhere."""
+    part = begin()
+    part.absorb(make_slice(make_entry(1, 0, [(1, "x")])))
+    part.drained(replace(make_head(1, {P0: 1}, mark_s=1), born="first"))
+    with pytest.raises(StoreWentBack, match="begun anew in the same epoch"):
+        part.drained(replace(make_head(2, {P0: 3}, mark_s=2), born="second"))
 
 
 # ------------------------------------------------------------------------------- two versions

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from mars.definitions import TaskState
@@ -303,8 +305,13 @@ def test_a_log_with_a_version_that_is_not_known_yet_waits_for_its_definition() -
 
 @pytest.mark.parametrize(
     "after",
-    [None, make_head(0, {P0: 0}), make_head(9, {P0: 9}, epoch=StoreEpoch(2))],
-    ids=["gone", "begun again", "of another epoch"],
+    [
+        None,
+        make_head(0, {P0: 0}),
+        make_head(9, {P0: 9}, epoch=StoreEpoch(2)),
+        replace(make_head(9, {P0: 9}), born="again"),
+    ],
+    ids=["gone", "begun again", "of another epoch", "another life of the epoch"],
 )
 def test_what_is_read_of_a_log_that_was_lost_meanwhile_counts_for_nothing(
     after: Head | None,

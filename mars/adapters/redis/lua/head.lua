@@ -1,16 +1,17 @@
 #!lua flags=no-writes
--- head, version 7: one consistent look at a task.
+-- head, version 8: one consistent look at a task.
 --
 -- KEYS   1 meta   2 offsets   3 marks   4 idle   5 seq   6 bytes   7 ends   8 taken (see append.lua)
 -- ARGV   none
 -- Answers   nil where there is no such task, else
 --   epoch, version, active (1 or 0), [lane, offset ...], [lane, mark ...], [leased lane ...],
 --   seq, this server's clock in ms, bytes, [lane, end ...], leader epoch,
---   [lane, when its last rows were taken ...], [restored mark, when it was taken] (see initialise.lua)
+--   [lane, when its last rows were taken ...], [restored mark, when it was taken],
+--   when this life of the task was begun (see initialise.lua)
 
 local meta = redis.call('HMGET', KEYS[1], 'epoch', 'version', 'active', 'leader', 'versions')
 if not meta[1] then return false end
-local restored = redis.call('HMGET', KEYS[1], 'mark', 'taken')
+local restored = redis.call('HMGET', KEYS[1], 'mark', 'taken', 'born')
 
 local now = redis.call('TIME')
 local now_ms = tonumber(now[1]) * 1000 + math.floor(tonumber(now[2]) / 1000)
@@ -32,4 +33,5 @@ return {
   meta[4] or '0',
   redis.call('HGETALL', KEYS[8]),
   restored[1] and { restored[1], restored[2] } or {},
+  restored[3] or '',
 }

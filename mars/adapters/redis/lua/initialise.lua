@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- initialise, version 4: begin a life of a task: unlink all that there is of it, set it anew.
+-- initialise, version 5: begin a life of a task: unlink all that there is of it, set it anew.
 --
 -- KEYS   1 meta   2 offsets   3 bounds   4 cuts   5 ends (see append.lua)
 --        6 ... every other key of the task
@@ -9,6 +9,9 @@
 --        then four lists, each as its length followed by that many pairs:
 --        lane, offset | field of bounds, offset | lane, cuts joined by commas | lane, end
 -- Answers   1 done | 0 refused: the task is of this epoch or of a later one
+--
+-- `born` tells this life of the task from another one of the same epoch: there are two where the
+-- store was emptied before it was sealed.
 
 local epoch = redis.call('HGET', KEYS[1], 'epoch')
 if epoch and tonumber(epoch) >= tonumber(ARGV[1]) then return 0 end
@@ -17,8 +20,9 @@ for _, key in ipairs(KEYS) do redis.call('UNLINK', key) end
 redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'leader', ARGV[2], 'versions', ARGV[3])
 redis.call('HSET', KEYS[1], 'version', ARGV[4], 'active', ARGV[5], 'buckets', ARGV[6])
 if ARGV[7] ~= '' then redis.call('HSET', KEYS[1], 'mark', ARGV[7]) end
+local now = redis.call('TIME')
+redis.call('HSET', KEYS[1], 'born', now[1] .. '.' .. now[2])
 if ARGV[8] ~= '' then
-  local now = redis.call('TIME')
   local now_ms = tonumber(now[1]) * 1000 + math.floor(tonumber(now[2]) / 1000)
   local taken_ms = math.min(tonumber(ARGV[8]), now_ms)
   redis.call('HSET', KEYS[1], 'taken', string.format('%.0f', taken_ms))
