@@ -76,7 +76,7 @@ class SoakReport(msgspec.Struct, frozen=True, tag="soak"):
 
     environment: Environment
     rate: int
-    minutes: float
+    minutes: int
     samples: list[Memory]
 
     @property
@@ -113,7 +113,7 @@ class Soaked:
     path: Path
 
 
-def soak_session(rate: int, minutes: float, say: Say, folder: Path = FOLDER) -> Soaked:
+def soak_session(rate: int, minutes: int, say: Say, folder: Path = FOLDER) -> Soaked:
     """Run it; saves the figures. Raises MarsError."""
     about = environment()
     with tempfile.TemporaryDirectory(prefix="mars-soak-") as data:
@@ -200,7 +200,7 @@ def grids(report: SoakReport) -> list[Grid]:
         "an hour",
         "flat",
     )
-    title = f"Memory at {report.rate:,} rows/s over {report.minutes:g} minutes"
+    title = f"Memory at {report.rate:,} rows/s over {report.minutes} minutes"
     return [Grid(title, columns, rows)]
 
 

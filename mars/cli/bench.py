@@ -273,11 +273,11 @@ def balance(real: bool, strategies: bool, results: Path | None, as_json: bool) -
 
 
 @bench.command()
-@click.option("--minutes", type=click.FloatRange(0.5), default=120.0, show_default=True)
+@click.option("--minutes", type=click.IntRange(1), default=120, show_default=True)
 @click.option("--rate", type=click.IntRange(10, 1_000_000), default=6_000, show_default=True)
 @results_option
 @json_option
-def soak(minutes: float, rate: int, results: Path | None, as_json: bool) -> int:
+def soak(minutes: int, rate: int, results: Path | None, as_json: bool) -> int:
     """What each process holds in memory, at a steady rate of rows over three tasks.
 
     Exits with 1 where one of our own processes has grown once it was warm.
