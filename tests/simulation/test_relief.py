@@ -15,7 +15,10 @@ from mars.ports import Move
 from tests.simulation import cluster, world
 from tests.simulation.world import World
 
-SEEDS = (2, 5, 6, 14)
+SEEDS_MAX = 60
+"""About one in five lends anything. Any change of what a reducer asks the store makes it others."""
+
+WANTED = 3
 
 PRESSED = replace(
     cluster.BALANCE,
@@ -63,7 +66,9 @@ def test_a_pressed_reducer_lends_a_bucket_and_gets_it_back_while_everything_fail
     moves: list[Move],
 ) -> None:
     came_home = 0
-    for seed in SEEDS:
+    for seed in range(SEEDS_MAX):
+        if came_home >= WANTED:
+            break
         moves.clear()
         World(seed).run()
         homes = {(move.bucket, move.source) for move in moves if _lends(move)}
@@ -71,4 +76,4 @@ def test_a_pressed_reducer_lends_a_bucket_and_gets_it_back_while_everything_fail
         assert all((move.bucket, move.target) in homes for move in returned)
         came_home += len(returned)
 
-    assert came_home >= 3
+    assert came_home >= WANTED
