@@ -360,12 +360,15 @@ def test_a_late_assignment_gives_no_bucket_to_a_reducer_that_has_gone_since(
 ) -> None:
     """Z would give it what N has left where it was: its owner would be fenced by nobody."""
     z = here.begin()
-    newcomer = here.ensemble.coordinator("newcomer")
-    newcomer.join(MemberInfo(MemberId("newcomer"), "reducer", "host", 1, 0, {}, ()))
+    name = MemberId("newcomer")
+    newcomer = here.ensemble.coordinator(name)
+    newcomer.join(MemberInfo(name, "reducer", "host", 1, 0, {}, ()))
+    eventually(lambda: name in here.coordinator.members("reducer"))
     published: list[Assignment | None] = []
 
     def meanwhile() -> None:
         newcomer.close()
+        eventually(lambda: name not in here.coordinator.members("reducer"))
         here.next_leader().look(2)
         published.append(here.coordinator.assignment())
         here.let_go()
@@ -376,7 +379,7 @@ def test_a_late_assignment_gives_no_bucket_to_a_reducer_that_has_gone_since(
     assert [here.coordinator.assignment()] == published
     (given,) = published
     assert given is not None
-    assert "newcomer" not in {owner.member for owner in given.owners.values()}
+    assert name not in {owner.member for owner in given.owners.values()}
 
 
 def test_what_a_later_leader_has_seen_no_late_pause_changes(here: World) -> None:

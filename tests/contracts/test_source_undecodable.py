@@ -128,7 +128,7 @@ def as_read_by_spark(
     try:
         at = first
         for part in read_range(
-            consumer_of(cluster.settings), topic, Range(Lane("0"), first, next_)
+            consumer_of(cluster.settings), topic, Range(Lane("0"), first, next_), keys=False
         ):
             assert isinstance(part, Records)
             assert part.first == at
