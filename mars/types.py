@@ -93,6 +93,18 @@ class Records:
     timestamps_ms: Sequence[int]
     keys: Sequence[bytes | None] | None = None
 
+    def some(self, begin: int, end: int, first: int, next_: int) -> Records:
+        """The messages number `begin` up to `end`, covering `[first, next_)`."""
+        return Records(
+            self.lane,
+            first,
+            next_,
+            self.values[begin:end],
+            self.offsets[begin:end],
+            self.timestamps_ms[begin:end],
+            None if self.keys is None else self.keys[begin:end],
+        )
+
 
 class Reason(StrEnum):
     """Why a row was not counted although it was read and passed no filter."""

@@ -111,15 +111,7 @@ class Decoded:
         messages = self.messages
         return replace(
             self,
-            records=Records(
-                records.lane,
-                first,
-                next_,
-                records.values[begin:end],
-                records.offsets[begin:end],
-                records.timestamps_ms[begin:end],
-                None if records.keys is None else records.keys[begin:end],
-            ),
+            records=records.some(begin, end, first, next_),
             frame=self.frame.slice(row, rows),
             invalid=self.invalid.slice(row, rows),
             unreadable=self.unreadable.of_messages(begin, end),

@@ -110,25 +110,13 @@ def sections(stream: Stream, records: Records) -> Iterator[Section]:
         offset, large = records.offsets[at], more_rows > ROWS_MAX
         full = rows > ROWS_MAX or size > UNPACKED_BYTES_MAX
         if first < offset and ((full and begin < at) or large):
-            yield Section(_some(records, begin, at, first, offset))
+            yield Section(records.some(begin, at, first, offset))
             begin, first, rows, size = at, offset, more_rows, more_size
         if large:
-            yield Section(_some(records, at, at + 1, offset, offset + 1), large=True)
+            yield Section(records.some(at, at + 1, offset, offset + 1), large=True)
             begin, first, rows, size = at + 1, offset + 1, 0, 0
     if first < records.next:
-        yield Section(_some(records, begin, len(records.values), first, records.next))
-
-
-def _some(records: Records, begin: int, end: int, first: int, next_: int) -> Records:
-    return Records(
-        records.lane,
-        first,
-        next_,
-        records.values[begin:end],
-        records.offsets[begin:end],
-        records.timestamps_ms[begin:end],
-        None if records.keys is None else records.keys[begin:end],
-    )
+        yield Section(records.some(begin, len(records.values), first, records.next))
 
 
 def _weight(stream: Stream, value: bytes | None) -> tuple[int, int]:

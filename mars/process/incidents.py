@@ -123,33 +123,51 @@ def _beyond_mending(task: TaskName) -> tuple[str, str]:
 
 def incomplete(task: TaskName, bucket: Bucket, part: RejectedRange) -> Incident:
     """Rows of a task were gone when they were to be read."""
-    return Incident(
-        id=f"incomplete-{task}-{part.lane}-{part.first}-{part.next}",
-        time_ms=_now_ms(),
-        kind=IncidentKind.INCOMPLETE,
+    return _of_offsets(
+        IncidentKind.INCOMPLETE,
+        task,
+        bucket,
+        part,
         what=f"Kafka no longer had offsets {part.first} to {part.next - 1} of lane {part.lane} "
         "when they were to be read.",
         means="Windows that may lack rows of them carry mars-complete 0.",
         do="Let the topic keep rows for longer than window, delay and the longest outage together.",
-        task=task,
-        bucket=bucket,
-        lane=part.lane,
-        first=part.first,
-        next=part.next,
     )
 
 
 def undecodable(task: TaskName, bucket: Bucket, part: RejectedRange) -> Incident:
     """Messages of a task could not be unpacked."""
-    return Incident(
-        id=f"undecodable-{task}-{part.lane}-{part.first}-{part.next}",
-        time_ms=_now_ms(),
-        kind=IncidentKind.UNDECODABLE,
+    return _of_offsets(
+        IncidentKind.UNDECODABLE,
+        task,
+        bucket,
+        part,
         what=f"{part.rows} messages of lane {part.lane}, from offset {part.first} to "
         f"{part.next - 1}, cannot be counted: {NOT_UNPACKED}.",
         means="Each of them is a bad row; reading goes on behind them.",
         do="Find out who writes such batches: producers with compression.type zstd and a large "
         "batch.size, or somebody who means harm. `mars dead` names the offsets.",
+    )
+
+
+def _of_offsets(
+    kind: IncidentKind,
+    task: TaskName,
+    bucket: Bucket,
+    part: RejectedRange,
+    *,
+    what: str,
+    means: str,
+    do: str,
+) -> Incident:
+    """One about a range of a lane; told again, it is the same."""
+    return Incident(
+        id=f"{kind}-{task}-{part.lane}-{part.first}-{part.next}",
+        time_ms=_now_ms(),
+        kind=kind,
+        what=what,
+        means=means,
+        do=do,
         task=task,
         bucket=bucket,
         lane=part.lane,
