@@ -435,7 +435,7 @@ class LeaderLoop:
         )
         if begun is None:
             return
-        definition = begin_version(found[0], begun, decision.behind_ms)
+        definition = begin_version(found[0], begun, decision.behind_ms, decision.newest_ms)
         # First the copy: rows are accounted by these starts as soon as ZooKeeper has them, and so
         # they must be the same should it lose them. If it does not get them the next look copies
         # what it has.

@@ -252,6 +252,8 @@ class BucketTask:
         if self._seeing is not None:
             self._seeing.drained(self.last_seq)
         self.head = head
+        for folding in self._foldings.values():
+            folding.reached(head.marks_ms)
         self._catch_up()
         if self.caught_up:
             for folding in self._foldings.values():
@@ -565,8 +567,17 @@ class BucketTask:
             owed=owed,
             seen=self._seeing.seen() if self._seeing is not None else None,
             ahead_ms=ahead.upto_ms,
+            newest_ms=self._newest_ms(last),
         )
         return record, parts
+
+    def _newest_ms(self, last: Progress | None) -> int | None:
+        """The highest mark there was, in this life of the store or before: the marks of rows that a
+        snapshot holds, or that were filtered, are lost with the store.
+        """
+        known = [] if last is None or last.newest_ms is None else [last.newest_ms]
+        marks_ms = self.head.marks_ms.values() if self.head is not None else ()
+        return max([*known, *marks_ms], default=None)
 
     def _ledger(self, folding: Folding, closed_ms: int | None, ahead_rows: int = 0) -> Ledger:
         """Before all is read again panes lack rows, which then seem to have been emitted."""

@@ -183,6 +183,8 @@ class Folding:
         """Rows below these offsets are in the base."""
         self.gaps: dict[Lane, int] = dict(gaps or {})
         """Lanes that have lost rows and of which no row has come since, and the offsets behind."""
+        self._behind_gaps: dict[Lane, int] = {}
+        """Those of them whose next row has just been absorbed, and a time that it is not after."""
         self._ledger = ledger or Ledger()
         self._panes = OpenPanes()
         self._begin()
@@ -230,20 +232,39 @@ class Folding:
         self._keep(alive, states, accounted=accounted)
 
     def _look_for_gaps(self, entry: Entry, *, accounted: bool) -> None:
-        """Rows that are gone belong to windows up to those of the next rows of their lane.
+        """Whether rows of lanes that have lost some have come, and which of them are lost now.
 
         They are named below M too: they had been counted, but now their windows lack them.
         """
         if accounted:
             self._name_gone(_gone_of(entry))
-        for lane, behind in list(self.gaps.items()):
+        for lane, behind in self.gaps.items():
             starts = [pane.start_ms for pane in entry.partial.panes if _after(pane, lane, behind)]
-            if starts:
-                del self.gaps[lane]
+            if starts and lane not in self._behind_gaps:
                 # Of merged entries it is not known which rows came next: it may be any of them.
-                after_ms = max(starts) if entry.merged else min(starts)
-                self.incomplete_before_ms = max(after_ms + 1, self.incomplete_before_ms or 0)
-        self.gaps |= {one.lane: one.next for one in _gone_of(entry)}
+                pane_ms = max(starts) if entry.merged else min(starts)
+                self._behind_gaps[lane] = pane_ms + self.plan.window.pane_ms - 1
+        gone = {one.lane: one.next for one in _gone_of(entry)}
+        self._end_gaps({lane: at for lane, at in self._behind_gaps.items() if lane in gone})
+        self.gaps |= gone
+
+    def reached(self, marks_ms: Mapping[Lane, int]) -> None:
+        """The marks of the lanes, no older than the last entry that was absorbed: the next row of a
+        lane that has lost some is not after its mark, either.
+        """
+        ends = self._behind_gaps.items()
+        self._end_gaps({lane: min(at, marks_ms.get(lane, at)) for lane, at in ends})
+
+    def _end_gaps(self, next_ms: Mapping[Lane, int]) -> None:
+        """Rows that are gone belong to windows up to those of the next row of their lane, and
+        as far beyond as that row may be out of order.
+        """
+        options = self.plan.options
+        disorder_ms = options.delay_ms + options.key_lag_ms + options.lateness_ms
+        for lane, at in next_ms.items():
+            del self.gaps[lane], self._behind_gaps[lane]
+            before_ms = at + disorder_ms + 1
+            self.incomplete_before_ms = max(before_ms, self.incomplete_before_ms or before_ms)
 
     def _name_gone(self, gone: Iterable[RejectedRange]) -> None:
         """Rows that were counted, or are in the base: other buckets may lack them all the same."""

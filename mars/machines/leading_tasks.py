@@ -8,7 +8,7 @@ a version that begins     ──begin_version▶ its starts, and which windows o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
 from mars.definitions import REGISTER_AGAIN, TaskDefinition, TaskState, TaskVersion
@@ -86,7 +86,8 @@ def _towards_new_version(view: View, definition: TaskDefinition, head: Head) -> 
     if head.version != new and not _caught_up(view, definition, head):
         return [SetActive(name, epoch, active=wanted)] if head.active is not wanted else []
     behind_ms = _behind_ms(view.plans[name])
-    return [BeginVersion(name, epoch, head.run_id, new, after=before, behind_ms=behind_ms)]
+    newest_ms = _newest_accounted(view, definition)
+    return [BeginVersion(name, epoch, head.run_id, new, before, behind_ms, newest_ms)]
 
 
 def _behind_ms(plan: Plan) -> int:
@@ -99,27 +100,46 @@ def _caught_up(view: View, definition: TaskDefinition, head: Head) -> bool:
 
     A version never begins before the one before it does.
     """
-    reached: list[Mapping[Lane, int]] = []
-    for version in definition.begun:
-        reached.append(version.starts or {})
-        for bucket in range(view.buckets):
-            record = view.progress.records.get((definition.name, version.version, Bucket(bucket)))
-            reached += [record.merged] if record is not None else []
+    reached = [version.starts or {} for version in definition.begun]
+    reached += [record.merged for record in _records(view, definition)]
     return all(
         head.offsets.get(lane, 0) >= offset for each in reached for lane, offset in each.items()
     )
 
 
-def begin_version(definition: TaskDefinition, begun: Begun, behind_ms: int) -> TaskDefinition:
+def _newest_accounted(view: View, definition: TaskDefinition) -> int | None:
+    """The newest event time below M, as the records tell.
+
+    After a loss of the store its marks do not know of rows that a snapshot holds, or that were
+    filtered: those are not read again.
+    """
+    known = [record.newest_ms for record in _records(view, definition)]
+    return max((one for one in known if one is not None), default=None)
+
+
+def _records(view: View, definition: TaskDefinition) -> Iterator[Progress]:
+    """Those of each bucket of each version that has begun."""
+    for version in definition.begun:
+        for bucket in range(view.buckets):
+            record = view.progress.records.get((definition.name, version.version, Bucket(bucket)))
+            if record is not None:
+                yield record
+
+
+def begin_version(
+    definition: TaskDefinition, begun: Begun, behind_ms: int, newest_ms: int | None
+) -> TaskDefinition:
     """The newest version has begun where the store says.
 
     Rows below these offsets belong to the version before. A window of the new version may lack rows
-    that went to the old one if it begins at or before the newest of them; a window of the old one
-    may lack rows if it ends after what every lane has passed by `behind_ms`.
+    that went to the old one if it begins at or before the newest of them, the one that the marks
+    know or that the records do (`newest_ms`). A window of the old one may lack rows if it ends
+    after what every lane has passed by `behind_ms`.
     """
     old, new = definition.versions[-2], definition.versions[-1]
     old = replace(old, complete_until_ms=_passed(definition, begun, behind_ms))
     known = [old.complete_from_ms] if old.complete_from_ms is not None else []
+    known += [newest_ms + 1] if newest_ms is not None else []
     began = max([*known, *_newest(definition, begun)], default=None)
     new = replace(new, starts=dict(begun.starts), complete_from_ms=began)
     return replace(definition, versions=(*definition.versions[:-2], old, new))

@@ -70,6 +70,7 @@ class BeginVersion:
 
     `run_id` is of the server on which `after`, the version before, was seen to have come to where
     it has been. `behind_ms`: how far rows of `after` may lag behind the mark of their lane.
+    `newest_ms`: no row that a record accounts for has an event time after it.
     """
 
     task: TaskName
@@ -78,6 +79,7 @@ class BeginVersion:
     version: int
     after: int
     behind_ms: int
+    newest_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,6 +100,9 @@ class Progress:
     none beyond C are, as in every task whose watermark is not of the keys.
 
     `seen`: the log entries of this life of the store that are accounted, where a tracker is on.
+
+    `newest_ms`: no row below M has a usable event time after it, counted or filtered. Records of
+    older releases do not say.
     """
 
     task: TaskName
@@ -124,6 +127,7 @@ class Progress:
     seen: Seen | None = None
     ahead_ms: int | None = None
     gaps: Mapping[Lane, int] = field(default_factory=dict)
+    newest_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

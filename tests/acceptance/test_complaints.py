@@ -26,6 +26,9 @@ SAID_S = 30.0
 
 LOOK_S = 0.3
 
+PREVIEW_S = 60.0
+"""The most that a preview looks back: all of a complaint, on a slow machine too."""
+
 MAX_KEYS = 5
 
 
@@ -66,7 +69,7 @@ class Complaint:
 
     def previewed(self) -> str:
         """What a preview of the same query notes and predicts."""
-        found = self.mars.client.preview(self.sql, options=self.options)
+        found = self.mars.client.preview(self.sql, options=self.options, seconds=PREVIEW_S)
         return " ".join([*found.notes, *found.predictions.sentences])
 
 

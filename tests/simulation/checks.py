@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from mars.adapters.kafka.wire import decode_progress
 from mars.codec.result_headers import decode_ranges
@@ -159,6 +160,7 @@ class Checks:
             self._results_less_late_rows()
         else:
             self._results()
+            self._complete()
         self._ranges()
         for bucket in range(BUCKETS):
             self._progress(Bucket(bucket))
@@ -187,6 +189,23 @@ class Checks:
         wrong = {place: (found[place], right[place]) for place in found}
         wrong = {place: pair for place, pair in wrong.items() if pair[0] != pair[1]}
         assert not wrong, f"I1: emitted, wanted: {sorted(wrong.items())[:5]} of {len(wrong)}"
+
+    def _complete(self) -> None:
+        """I1: a row that is called complete lacks none that other versions have counted.
+
+        Where late rows are revised, those that come once the next version has begun are its own.
+        """
+        cut: defaultdict[tuple[str, int], set[Place]] = defaultdict(set)
+        for older, newer in pairwise(self._spans):
+            if (older.task, older.ends) != (newer.task, newer.starts):
+                continue
+            pairs = [(newer, older)] + ([(older, newer)] if not older.query.lateness_ms else [])
+            for span, other in pairs:
+                of_other = replace(other, query=span.query, version=span.version)
+                cut[span.task, span.version] |= expected(of_other, self._written).keys()
+        for row in self._emitted():
+            lacks = row.complete and row.place in cut[row.place[:2]]
+            assert not lacks, f"I1: {row}: complete, but other versions have rows of it"
 
     def _results_less_late_rows(self) -> None:
         """I1: each group comes once, with all its rows but those that the ledger calls late."""

@@ -84,9 +84,12 @@ def rows_between(
     return [
         each
         for each in source
-        if version.starts.get(each.partition, 0) <= each.offset
-        and (following is None or each.offset < following.starts.get(each.partition, 0))
+        if not _lies_before(version, each) and (following is None or _lies_before(following, each))
     ]
+
+
+def _lies_before(version: Version, row: SourceRow) -> bool:
+    return row.offset < version.starts.get(row.partition, 0)
 
 
 def _buckets(results: Iterable[Result]) -> dict[bytes, int]:
@@ -112,7 +115,7 @@ class _ResultsOf:
         self.name = f"{task} version {version.number} ({version.query.name})"
         self.version, self.following = version, following
         self.query = version.query
-        self.all_rows = self.query.counted(each.row for each in source)
+        self.source = source
         own = rows_between(version, following, source)
         self.own = [each for each in own if each.row is not None and self.query.holds(each.row)]
         self.wanted = self.query.wanted([each.row for each in self.own if each.row is not None])
@@ -156,8 +159,14 @@ class _ResultsOf:
                 assert start <= first <= after <= end, f"{told}, which is not all of the version"
 
     def _check_complete(self) -> None:
-        """What is called complete is what the query gives over all rows that there are."""
-        whole = self.query.wanted(self.all_rows)
+        """What is called complete is what the query gives over all rows that there are.
+
+        Where late rows are revised, those that come once the next version has begun are its own.
+        """
+        known = self.source
+        if self.query.revises and self.following is not None:
+            known = [each for each in known if _lies_before(self.following, each)]
+        whole = self.query.wanted(self.query.counted(each.row for each in known))
         wrong = [
             (value, whole.get(self.query.group(value)))
             for _key, value, headers in self.newest

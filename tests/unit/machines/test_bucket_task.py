@@ -337,3 +337,20 @@ def test_a_task_made_again_under_the_name_of_a_deleted_one_is_another_life() -> 
 
     assert part.same_life(make_task(make_version(1), make_version(2)))
     assert not part.same_life(make_task(make_version(2), first_version=2))
+
+
+# -------------------------------------------------------------------------- how far rows had come
+
+
+def test_the_record_tells_how_far_rows_had_come_though_the_store_has_forgotten() -> None:
+    """The marks of rows that were filtered, or that a snapshot holds, do not come again."""
+    part = begin()
+    read(part, make_head(1, {P0: 2}, mark_s=30), make_entry(1, 0, [(1, "x"), (2, "x")]))
+    (first,) = commit(part)
+    assert first.newest_ms == 30_000
+
+    successor = begin(first)
+    read(successor, make_head(0, {P0: 2}))
+    read(successor, make_head(1, {P0: 3}, mark_s=12), make_entry(1, 2, [(12, "x")]))
+
+    assert [record.newest_ms for record in commit(successor)] == [30_000]

@@ -352,6 +352,7 @@ def test_a_log_that_is_merged_while_saved_rows_come_again_holds_each_of_them_onc
 
 def completeness(folding: Folding, watermark_s: int) -> dict[int, bool]:
     """By the start of each window that is due, in seconds: whether it is complete."""
+    folding.reached({})
     windows = folding.close(folding.due(watermark_s * 1000))
     return {window.start_ms // 1000: window.complete for window in windows}
 
@@ -412,6 +413,7 @@ def test_a_successor_knows_which_windows_lack_rows() -> None:
     folding = fold()
     folding.absorb(make_gap(1, 0, 5))
     folding.absorb(make_entry(2, 5, [(12, "a"), (22, "a")]))
+    folding.reached({})
 
     successor = Folding(
         make_plan(), BUCKET, merged={}, incomplete_before_ms=folding.incomplete_before_ms
@@ -428,4 +430,5 @@ def test_panes_are_not_saved_while_a_lane_that_lost_rows_has_no_new_ones() -> No
     assert folding.snapshot({P0: 9}, None) is None
 
     folding.absorb(make_entry(3, 9, [(12, "a")]))
+    folding.reached({})
     assert folding.snapshot({P0: 10}, None) is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from mars.codec.dead import DeadRange, decode_dead
 from mars.kernel import map_gone
 from mars.machines.bucket_task import BucketTask
 from mars.machines.folding import Folding
+from mars.plan import LatePolicy
 from mars.ports import Ledger
 from mars.types import Entry, Range, Sequence64
 from tests.unit.machines.bucket_parts import begin, commit, read
@@ -36,6 +38,7 @@ def fold(merged: int = 0) -> Folding:
 
 def completeness(folding: Folding) -> dict[int, bool]:
     """By the start of each window, in seconds: whether it is complete."""
+    folding.reached({})
     windows = folding.close(folding.due(60_000))
     return {window.start_ms // 1000: window.complete for window in windows}
 
@@ -69,6 +72,30 @@ def test_a_successor_knows_of_which_lanes_no_row_has_come_since_some_were_gone()
     successor.absorb(make_entry(4, 9, [(22, "a")]))
     successor.absorb(make_entry(5, 10, [(31, "a")]))
     assert completeness(successor) == {0: False, 20: False, 30: True}
+
+
+@pytest.mark.parametrize(
+    ("options", "next_s", "known", "spoilt"),
+    [
+        ({}, 18, True, {10}),
+        ({"delay_ms": 5_000}, 14, True, {10}),
+        ({"delay_ms": 5_000}, 14, False, {10, 20}),
+        ({"delay_ms": 5_000}, 18, True, {10, 20}),
+        ({"key_lag_ms": 5_000}, 18, True, {10, 20}),
+        ({"late": LatePolicy.REVISE, "lateness_ms": 15_000}, 18, True, {10, 20, 30}),
+    ],
+)
+def test_rows_that_are_gone_may_be_newer_than_the_next_one_by_what_rows_may_be_out_of_order(
+    options: dict[str, Any], next_s: int, known: bool, spoilt: set[int]
+) -> None:
+    plan = make_plan(**options)
+    folding = Folding(plan, BUCKET, merged={P0: 0})
+    folding.absorb(make_gap(1, 0, 9))
+    folding.absorb(make_entry(2, 9, [(next_s, "a")], plan=plan))
+    folding.reached({P0: next_s * 1000} if known else {})
+    folding.absorb(make_entry(3, 10, [(25, "a"), (35, "a"), (45, "a")], plan=plan))
+
+    assert completeness(folding) == {start: start not in spoilt for start in (10, 20, 30, 40)}
 
 
 def test_rows_of_another_lane_in_one_entry_do_not_end_a_gap() -> None:

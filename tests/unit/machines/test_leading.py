@@ -773,11 +773,34 @@ def test_a_version_begins_where_the_store_says_and_cuts_the_windows_there() -> N
     pending = task(version(starts=lanes(p0=10, p1=20)), version(2))
     begun = Begun(lanes(p0=90, p1=95), lanes(p0=130_000, p1=121_000))
 
-    old, new = begin_version(pending, begun, 1_000).versions
+    old, new = begin_version(pending, begun, 1_000, None).versions
 
     assert new.starts == lanes(p0=90, p1=95)
     assert new.complete_from_ms == 130_001
     assert old.complete_until_ms == 120_000
+
+
+def test_rows_of_which_records_alone_know_cut_the_windows_of_the_next_version() -> None:
+    """A store that was lost has no marks of rows that a snapshot holds, or that were filtered."""
+    pending = task(version(starts=lanes(p0=10, p1=20)), version(2))
+    at = lanes(p0=90, p1=95)
+    records = [
+        replace(progress(number, at, at), newest_ms=newest_ms)
+        for number, newest_ms in enumerate((150_000, 140_000))
+    ]
+    look = view(
+        tasks={TASK: pending},
+        copied={TASK: pending},
+        heads={TASK: head(offsets=at)},
+        progress=KnownProgress().with_records(records),
+    )
+    (decision,) = Leading().decide(look)
+    assert isinstance(decision, BeginVersion)
+
+    begun = Begun(lanes(p0=90, p1=95), lanes(p0=130_000, p1=121_000))
+    _old, new = begin_version(pending, begun, 1_000, decision.newest_ms).versions
+
+    assert new.complete_from_ms == 150_001
 
 
 def test_a_version_that_has_begun_is_set_going_in_the_store() -> None:

@@ -66,7 +66,9 @@ def begin_second(
     definition = with_history(2, *backfills)
     (decision,) = decide(definition, head(offsets=offsets, ends=definition.ends))
     assert isinstance(decision, BeginVersion)
-    return begin_version(definition, Begun(offsets, marks_ms), decision.behind_ms)
+    return begin_version(
+        definition, Begun(offsets, marks_ms), decision.behind_ms, decision.newest_ms
+    )
 
 
 # -------------------------------------------------------------------------------------- begins
