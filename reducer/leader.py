@@ -426,9 +426,7 @@ class LeaderLoop:
         """
         name, version = decision.task, decision.version
         found = self._registry.task(name)
-        if found is None or found[0].current.version != version:
-            return
-        if found[0].current.starts is not None:
+        if found is None or not _waits_to_begin(found[0], version, decision.after):
             return
         begun = self._store.begin_version(
             name, decision.epoch, lead.epoch, decision.run_id, version, after=decision.after
@@ -497,3 +495,12 @@ def _wall_ms() -> int:
 
 def _deleted(task: TaskDefinition) -> bool:
     return task.state is TaskState.DELETED
+
+
+def _waits_to_begin(definition: TaskDefinition, version: int, after: int) -> bool:
+    """True if a version is the newest, and has yet to follow the one before: since the look it may
+    have begun, and the task may have been deleted.
+    """
+    current, begun = definition.current, definition.begun
+    is_the_newest = current.version == version and current.starts is None
+    return is_the_newest and [one.version for one in begun[-1:]] == [after]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import cast
+
+import pytest
 
 from mars.adapters.memory.admin import MemoryTopicAdmin
 from mars.adapters.memory.broker import MemoryBroker
@@ -199,3 +202,28 @@ def test_a_lost_store_goes_on_from_what_the_records_had_come_to_when_they_were_w
     head = world.store.head([NAME])[NAME]
     assert head is not None
     assert head.restored == Mark(60_000, KAFKA_MS)
+
+
+def test_a_version_of_a_task_that_was_deleted_since_the_look_does_not_begin(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World()
+    sql = f"SELECT k, count(*) FROM {STREAM.name} GROUP BY k WINDOWING 10 s"
+    first, waiting = make_version(3, sql=sql), replace(make_version(4, sql=sql), starts=None)
+    created = replace(definition(), versions=(first,))
+    changed = replace(created, versions=(first, waiting))
+    deleted = replace(changed, state=TaskState.DELETED, versions=(waiting,))
+    world.registry.create_task(created)
+    world.look(2)
+    world.claim({})
+    world.look(2)
+    (_, number) = world.registry.task(NAME) or (None, 0)
+    assert world.registry.replace_task(changed, number)
+    monkeypatch.setattr(world.registry, "task", lambda _name: (deleted, number + 1))
+
+    world.look(2)
+
+    head = world.store.head([NAME])[NAME]
+    assert head is not None
+    assert head.version == 3
+    assert not caplog.records
