@@ -16,7 +16,7 @@ from mars.errors import JobCancelled, JobFailed, MarsError, Unavailable
 SPARK_ERRORS = (Py4JError, PySparkException, OSError, EOFError)
 """What a call of pyspark raises when a job or the driver fails."""
 
-_OURS = re.compile(r"^mars\.errors\.(\w+): (.*)$", re.MULTILINE)
+_OURS = re.compile(rf"^{re.escape(MarsError.__module__)}\.(\w+): (.*)$", re.MULTILINE)
 _AWAY = re.compile(r"^(\w+) is not available: (.*)$")
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(?:.*\n)*?(?=\S)([^\n]+)")
 

@@ -14,7 +14,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from mars.adapters.spark.errors import driver_is_gone, translated
 from mars.adapters.spark.packaging import PACKAGE, archive, write_archive
 from mars.adapters.spark.session import LOG_SETTINGS, open_session, properties
-from mars.errors import JobCancelled, JobFailed, Unavailable
+from mars.errors import JobCancelled, JobFailed, MarsError, Unavailable
 from mars.settings import BulkSettings, Settings
 
 
@@ -82,14 +82,15 @@ Caused by: java.lang.Exception
 @pytest.mark.parametrize(
     ("line", "kind", "text"),
     [
-        ("mars.errors.TaskLimit: too many values", JobFailed, "too many values"),
-        ("mars.errors.Unavailable: kafka is not available: gone", Unavailable, "kafka is not"),
-        ("mars.errors.JobFailed: the file is broken", JobFailed, "the file is broken"),
+        ("{errors}.TaskLimit: too many values", JobFailed, "too many values"),
+        ("{errors}.Unavailable: kafka is not available: gone", Unavailable, "kafka is not"),
+        ("{errors}.JobFailed: the file is broken", JobFailed, "the file is broken"),
         ("ZeroDivisionError: division by zero", JobFailed, "ZeroDivisionError: division by zero"),
         ("ModuleNotFoundError: No module named 'polars'", Unavailable, "requirements of Mars"),
     ],
 )
 def test_what_an_executor_raised_is_recognised(line: str, kind: type, text: str) -> None:
+    line = line.format(errors=MarsError.__module__)
     found = translated(Py4JError(STACK.format(line=line)))
     assert type(found) is kind
     assert text in str(found)
