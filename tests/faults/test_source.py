@@ -37,9 +37,12 @@ def mars(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MarsCluster]:
 
 
 def test_20_windows_whose_rows_retention_removed_are_not_complete(mars: MarsCluster) -> None:
+    """Of the window behind the gap it depends on how much was read at once: rows that are gone may
+    be newer than the next one by the delay.
+    """
     window = (time.time_ns() // 10**9 // WINDOW_S + 1) * WINDOW_S * 1000
-    last = window + WINDOW_S * 1000
-    rows = flow_rows(0, 2 * WINDOW_S * ROWS_PER_S, window, rows_per_s=ROWS_PER_S, disorder_ms=0)
+    last = window + 2 * WINDOW_S * 1000
+    rows = flow_rows(0, 3 * WINDOW_S * ROWS_PER_S, window, rows_per_s=ROWS_PER_S, disorder_ms=0)
     taken = rows[: RETAKEN_S * ROWS_PER_S]
     with declared(Load(mars, "f20", window_s=WINDOW_S)) as load:
         load.send(taken)
@@ -52,7 +55,8 @@ def test_20_windows_whose_rows_retention_removed_are_not_complete(mars: MarsClus
         load.close_windows(rows)
 
         wait_for("the last window", lambda: last in dict(_windows(mars)), pause_s=0.5)
-        assert _windows(mars) == {(window, "0"), (last, "1")}
+        assert {(window, "0"), (last, "1")} <= _windows(mars)
+        assert len(_windows(mars)) == 3
         gone = dict.fromkeys(range(PARTITIONS), len(taken) // PARTITIONS)
         wait_for("every row that is gone to be named", lambda: _gone(mars) == gone)
         wait_for(
