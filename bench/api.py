@@ -22,7 +22,6 @@ import numpy as np
 from bench.clusters import cluster
 from bench.environment import Environment, environment
 from bench.errors import BenchError
-from bench.flows import declaration
 from bench.gaps import BUCKETS
 from bench.http_clients import Asked, ask
 from bench.measures import spread
@@ -33,6 +32,7 @@ from bench.topics import Topics
 from mars.client import Client
 from mars.errors import MarsError
 from mars.local.cluster import Options
+from mars.local.flows import declaration
 
 TASKS = 200
 CLIENTS = 20

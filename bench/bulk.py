@@ -27,12 +27,12 @@ from bench.bulk_results import (
 )
 from bench.environment import environment
 from bench.errors import BenchError
-from bench.flows import Flows
 from bench.load import DISORDER_MS, LoadPlan
 from bench.processes import PROC, all_stats, descendants, memory_of
 from bench.results import FOLDER, save
 from bench.session import GROUPS_PER_WINDOW, TOPIC, folder_for, groups_for, loaded
 from mars.errors import MarsError
+from mars.local.flows import Flows
 from mars.local.servers import KafkaServer
 from mars.plan import Format
 from mars.settings import BulkSettings

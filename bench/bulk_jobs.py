@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from bench.bulk_results import Counted, JobSpec, SourceKind
-from bench.flows import stream
 from bench.mars_side import query
 from mars.adapters.kafka.admin import KafkaTopicAdmin
 from mars.adapters.spark.engine import SparkEngine
@@ -24,6 +23,7 @@ from mars.adapters.spark.session import LOG_SETTINGS as QUIET
 from mars.codec.states import decode_states
 from mars.definitions import Backfill, FileHistory, LaneSpan, TaskVersion
 from mars.local import jars
+from mars.local.flows import stream
 from mars.locations import FileRoots
 from mars.ports import MapJob
 from mars.settings import BulkSettings, KafkaSettings, Settings

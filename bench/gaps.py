@@ -33,12 +33,12 @@ from confluent_kafka import OFFSET_END, Producer, TopicPartition
 from bench.clusters import cluster
 from bench.environment import environment
 from bench.errors import BenchError
-from bench.flows import declaration
 from bench.pacing import Pace, paced
 from bench.topics import Topics, reader
 from mars.client import Client
 from mars.errors import MarsError
 from mars.local.cluster import Options
+from mars.local.flows import declaration
 from mars.local.supervisor import Supervisor
 
 TIMES = 10

@@ -22,11 +22,11 @@ from dataclasses import replace
 import msgspec
 import polars as pl
 
-from bench.flows import Flows, stream
 from mars.aggregates import merge
 from mars.codec.states import decode_states
 from mars.finishing import finish
 from mars.kernel import decode, map_batch
+from mars.local.flows import Flows, stream
 from mars.plan import (
     Aggregate,
     AggregateFunction,

@@ -18,9 +18,9 @@ import msgspec
 import polars as pl
 from confluent_kafka import Producer
 
-from bench.flows import Flows
 from bench.rows import KEY_HASH_SEED, key_hash
 from bench.topics import Topics
+from mars.local.flows import Flows
 from mars.plan import Format
 
 PARTITIONS = 4

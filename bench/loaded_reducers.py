@@ -13,7 +13,6 @@ import polars as pl
 
 from bench.clusters import cluster
 from bench.errors import BenchError
-from bench.flows import declaration
 from bench.pacing import Pace, Pacer, Sent
 from bench.processes import Watched, look
 from bench.rows import WindowResult, by_window, decode_results
@@ -21,6 +20,7 @@ from bench.topics import Topics
 from bench.wandering import Keys
 from mars.client import Client
 from mars.local.cluster import Options
+from mars.local.flows import declaration
 from mars.local.supervisor import Supervisor
 from mars.plan import Format
 from mars.settings import Settings, to_toml

@@ -12,12 +12,12 @@ from pathlib import Path
 from bench.clusters import on_free_ports
 from bench.contestants import DELAY_S, OUTPUT_PARTITIONS, Workload
 from bench.errors import BenchError
-from bench.flows import declaration
 from bench.processes import Watched
 from mars.adapters.redis.connection import connect, translated
 from mars.adapters.redis.keys import TaskKeys
 from mars.client import Client
 from mars.local.cluster import Options, running
+from mars.local.flows import declaration
 from mars.local.supervisor import Supervisor
 from mars.settings import (
     BulkSettings,

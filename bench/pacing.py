@@ -14,8 +14,8 @@ import msgspec
 from confluent_kafka import Producer
 
 from bench.errors import BenchError
-from bench.flows import Flows
 from bench.wandering import Keyed, Keys
+from mars.local.flows import Flows
 
 TICK_S = 0.01
 """Rows are sent in bursts this far apart; a row waits as long at the most before it is sent."""

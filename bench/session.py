@@ -19,7 +19,6 @@ from bench.environment import environment
 from bench.errors import BenchError
 from bench.flink.query import Tuning
 from bench.flink.side import FlinkSide, fetch
-from bench.flows import SKEW
 from bench.load import Load, LoadPlan, fill
 from bench.mars_side import MarsSide
 from bench.profiling import Profile, Profiler
@@ -35,6 +34,7 @@ from bench.results import (
     save,
 )
 from mars.errors import MarsError
+from mars.local.flows import SKEW
 from mars.local.servers import KafkaServer
 from mars.plan import Format
 

@@ -22,7 +22,6 @@ import numpy as np
 from bench.clusters import cluster
 from bench.environment import Environment, environment
 from bench.errors import BenchError
-from bench.flows import declaration
 from bench.load import PARTITIONS
 from bench.pacing import Pace, paced
 from bench.plots import drawn
@@ -32,6 +31,7 @@ from bench.tables import MIB, Grid
 from bench.topics import Topics
 from mars.client import Client
 from mars.local.cluster import Options
+from mars.local.flows import declaration
 from mars.local.supervisor import Supervisor
 from mars.plan import Format
 

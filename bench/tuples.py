@@ -30,7 +30,6 @@ from bench.clusters import cluster
 from bench.contestants import DELAY_S
 from bench.environment import environment
 from bench.errors import BenchError
-from bench.flows import declaration
 from bench.gaps import BUCKETS, Victims
 from bench.load import Load, LoadPlan, fill
 from bench.mars_side import ALL_BY_MAPPERS, STREAM, query
@@ -42,6 +41,7 @@ from bench.topics import Topics
 from mars.client import Client
 from mars.errors import MarsError
 from mars.local.cluster import Options
+from mars.local.flows import declaration
 from mars.local.supervisor import Supervisor
 from mars.plan import Format
 from mars.settings import MIB, BulkSettings, Settings, to_toml

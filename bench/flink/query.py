@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.flows import FIELDS
+from mars.local.flows import FIELDS
 from mars.plan import Field, FieldType, Format
 
 PARALLELISM = 2

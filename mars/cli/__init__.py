@@ -51,7 +51,7 @@ _COMMANDS = {
     "incidents": _Place("mars.cli.audits", "incidents", "What happened that you should hear of."),
     "backfill": _Place("mars.cli.backfill", "backfill", "How far a task's history is computed."),
     "query": _Place("mars.cli.query", "query", "Run a query once, now."),
-    "bench": _Place("mars.cli.bench", "bench", "Measure throughput and latency."),
+    "bench": _Place("bench.cli", "bench", "Measure throughput and latency."),
     "completion": _Place(
         "mars.cli.completion", "completion", "Complete commands and names in your shell."
     ),

@@ -15,7 +15,6 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn
 from rich.text import Text
 
-from bench.flows import Flows, stream
 from mars.adapters.feed import Feed
 from mars.answers import Row
 from mars.cli.shared import output
@@ -23,6 +22,7 @@ from mars.cli.tables import clock, number, table
 from mars.client import Client
 from mars.cluster_file import ClusterFile
 from mars.errors import Conflict, MarsError
+from mars.local.flows import Flows, stream
 
 TOPIC = "flows"
 STREAM = "S"

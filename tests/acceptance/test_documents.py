@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.flows import declaration
+from mars.local.flows import declaration
 from mars.local.network import free_port
 from tests.support.browser import Browser
 from tests.support.cluster import MarsCluster, wait_for

@@ -10,8 +10,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench.flows import declaration
 from bench.pacing import Pace, paced
+from mars.local.flows import declaration
 from tests.support.browser import PHONE_WIDTH, Browser, missing_browser
 from tests.support.cluster import MarsCluster, wait_for
 

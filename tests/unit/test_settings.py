@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.flows import FIELDS
 from mars.errors import SettingsError
+from mars.local.flows import FIELDS
 from mars.settings import (
     BulkSettings,
     KafkaSettings,

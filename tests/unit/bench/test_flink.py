@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bench.flink.parts import CONNECTOR_VERSION, VERSION
 from bench.flink.query import Query, Tuning, configuration, statements
-from bench.flows import FIELDS
+from mars.local.flows import FIELDS
 from mars.local.jars import LISTS
 from mars.plan import Format
 
