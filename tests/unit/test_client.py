@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 from api import audit_schemas, preview_schemas, query_schemas, schemas
-from mars import answers, audits
+from mars import answers
 from mars.client import SILENCE_S, VERIFY_TIMEOUT_S, Client
 from mars.errors import (
     Conflict,
@@ -238,13 +238,13 @@ PAIRS: list[tuple[type[msgspec.Struct], type[BaseModel]]] = [
     (answers.FinishedWindow, schemas.FinishedWindow),
     (answers.FinishedWindows, schemas.FinishedWindows),
     (answers.WindowSource, schemas.WindowSource),
-    (audits.Verification, audit_schemas.Verification),
-    (audits.DifferentRow, audit_schemas.DifferentRow),
-    (audits.DeadRow, audit_schemas.DeadRow),
-    (audits.DeadRows, audit_schemas.DeadRows),
-    (audits.Incident, audit_schemas.IncidentView),
-    (audits.Incidents, audit_schemas.Incidents),
-    (audits.WindowLedger, audit_schemas.WindowLedger),
+    (answers.Verification, audit_schemas.Verification),
+    (answers.DifferentRow, audit_schemas.DifferentRow),
+    (answers.DeadRow, audit_schemas.DeadRow),
+    (answers.DeadRows, audit_schemas.DeadRows),
+    (answers.Incident, audit_schemas.IncidentView),
+    (answers.Incidents, audit_schemas.Incidents),
+    (answers.WindowLedger, audit_schemas.WindowLedger),
     (answers.HeldBy, schemas.HeldBy),
     (answers.PartitionWhy, schemas.PartitionWhy),
     (answers.WindowWhy, schemas.WindowWhy),

@@ -1,17 +1,13 @@
-"""What the REST API answers to those who check, as `mars.answers` for all others."""
+"""What the API answers to those who check."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import msgspec
+from mars.answers.base import Answer
 
 
-class _Answer(msgspec.Struct, frozen=True):
-    """What comes back; unknown members are ignored."""
-
-
-class DifferentRow(_Answer, frozen=True):
+class DifferentRow(Answer, frozen=True):
     """One group that does not agree; a row that is not there is None."""
 
     kind: str
@@ -22,7 +18,7 @@ class DifferentRow(_Answer, frozen=True):
     recounted: Any
 
 
-class Verification(_Answer, frozen=True):
+class Verification(Answer, frozen=True):
     """A finished window, computed again from the source rows that its results name."""
 
     task: str
@@ -38,7 +34,7 @@ class Verification(_Answer, frozen=True):
     summary: str
 
 
-class DeadRow(_Answer, frozen=True):
+class DeadRow(Answer, frozen=True):
     """One row that was not counted, or several in a range of offsets."""
 
     partition: int | None
@@ -54,14 +50,14 @@ class DeadRow(_Answer, frozen=True):
     sample: str | None
 
 
-class DeadRows(_Answer, frozen=True):
+class DeadRows(Answer, frozen=True):
     """Rows that were not counted; `next` is None where that was all."""
 
     rows: list[DeadRow]
     next: str | None
 
 
-class Incident(_Answer, frozen=True):
+class Incident(Answer, frozen=True):
     """Something that happened; None where it concerns all."""
 
     id: str
@@ -77,13 +73,13 @@ class Incident(_Answer, frozen=True):
     do: str
 
 
-class Incidents(_Answer, frozen=True):
+class Incidents(Answer, frozen=True):
     """Incidents, newest first."""
 
     incidents: list[Incident]
 
 
-class WindowLedger(_Answer, frozen=True):
+class WindowLedger(Answer, frozen=True):
     """What became of the rows of one window."""
 
     window_start: int
