@@ -25,6 +25,7 @@ from mars.answers.balance import (
 )
 from mars.answers.base import Answer, Row
 from mars.answers.cluster import (
+    Alive,
     Backlog,
     Bucket,
     BucketLoad,
@@ -44,9 +45,11 @@ from mars.answers.previews import (
     Predictions,
     Preview,
     PreviewCounts,
+    PreviewProgress,
     PreviewRejected,
     PreviewWindow,
 )
+from mars.answers.problems import MemberProblem, Problem
 from mars.answers.queries import Queries, Query, QueryAnswer, QueryCounts, QueryProgress
 from mars.answers.reasons import Dropped, DroppedSample, HeldBy, PartitionWhy, Why, WindowWhy
 from mars.answers.streams import FieldOfRecord, Stream, Streams
@@ -70,6 +73,7 @@ from mars.answers.windows import (
 )
 
 __all__ = [
+    "Alive",
     "AllFigures",
     "Answer",
     "AssistantChange",
@@ -104,6 +108,7 @@ __all__ = [
     "Ledger",
     "Lent",
     "Member",
+    "MemberProblem",
     "Move",
     "NewKey",
     "OpenWindow",
@@ -117,8 +122,10 @@ __all__ = [
     "Predictions",
     "Preview",
     "PreviewCounts",
+    "PreviewProgress",
     "PreviewRejected",
     "PreviewWindow",
+    "Problem",
     "Queries",
     "Query",
     "QueryAnswer",

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from mars.answers.base import Answer
+from mars.answers.base import Answer, says
 
 
 class DifferentRow(Answer, frozen=True):
-    """One group that does not agree; a row that is not there is None."""
+    """One group that does not agree; a row that is not there is null."""
 
-    kind: str
+    kind: Annotated[str, says("missing, extra, different or doubled")]
     version: int
     bucket: int
     key: Any
@@ -25,44 +25,56 @@ class Verification(Answer, frozen=True):
     window_start: int
     window_end: int
     versions: list[int]
-    complete: bool
+    complete: Annotated[bool, says("what its rows say in mars-complete")]
     equal: bool
-    rows: int
-    source_rows: int
+    rows: Annotated[int, says("result rows")]
+    source_rows: Annotated[int, says("rows read again, of other windows too")]
     differences: list[DifferentRow]
-    more: int
+    more: Annotated[int, says("differences that are not listed")]
     summary: str
 
 
 class DeadRow(Answer, frozen=True):
-    """One row that was not counted, or several in a range of offsets."""
+    """One row that was not counted, or (rows > 1, or no sample) several in a range of offsets."""
 
     partition: int | None
-    lane: str | None
+    lane: Annotated[str | None, says("of a backfill; null: the partition, live")]
     topic: str
     offset: int
-    next: int
+    next: Annotated[int, says("behind the last offset")]
     rows: int
     reason: str
     version: int
-    window_start: int | None
+    window_start: Annotated[int | None, says("of late rows: the newest window that was closed")]
     detail: str
-    sample: str | None
+    sample: Annotated[
+        str | None,
+        says("the first bytes of the row, as text, for an operator whose key reads the topic"),
+    ]
 
 
 class DeadRows(Answer, frozen=True):
-    """Rows that were not counted; `next` is None where that was all."""
+    """Rows that were not counted, by partition of mars.dead and there the oldest first.
+
+    With order=newest those of the last 200 entries, newest first.
+    """
 
     rows: list[DeadRow]
-    next: str | None
+    next: Annotated[str | None, says("give it as `after` for more; null: that was all")]
 
 
 class Incident(Answer, frozen=True):
-    """Something that happened; None where it concerns all."""
+    """Something that happened; null where it concerns all."""
 
     id: str
     time: int
-    kind: str
+    kind: Annotated[
+        str,
+        says(
+            "rewound, incomplete, fenced, failed, audit_mismatch, restored, withheld "
+            "or partial_lost"
+        ),
+    ]
     task: str | None
     bucket: int | None
     lane: str | None
@@ -80,11 +92,17 @@ class Incidents(Answer, frozen=True):
 
 
 class WindowLedger(Answer, frozen=True):
-    """What became of the rows of one window."""
+    """What became of the rows of one window: counted = emitted + open."""
 
     window_start: int
     window_end: int
     counted: int
-    emitted: int
+    emitted: Annotated[
+        int,
+        says(
+            "by the headers of its results: not those of a bucket of which HAVING or "
+            "LIMIT left no row"
+        ),
+    ]
     open: int
-    late: int | None
+    late: Annotated[int | None, says("as mars.dead names them; null: too many to look through")]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from mars.answers.base import Answer
+from typing import Annotated
+
+from mars.answers.base import Answer, says
 
 
 class Wanted(Answer, frozen=True):
@@ -12,7 +14,9 @@ class Wanted(Answer, frozen=True):
     present: int
     wanted: int
     reason: str
-    kind: str = "unknown"
+    kind: Annotated[str, says("the load is above, capped, within, lull, below or unknown")] = (
+        "unknown"
+    )
 
 
 class Move(Answer, frozen=True):
@@ -23,7 +27,9 @@ class Move(Answer, frozen=True):
     target: str
     reason: str
     at: int
-    kind: str = "members"
+    kind: Annotated[str, says("because of members, use, pressure, or return after that")] = (
+        "members"
+    )
 
 
 class Assisted(Answer, frozen=True):
@@ -67,14 +73,14 @@ class Balance(Answer, frozen=True):
     pressure: dict[str, float]
     wanted: list[Wanted]
     moves: list[Move]
-    strategy: str = ""
-    strategy_reason: str = ""
-    rows_ratio: float = 1.0
-    assisted: list[Assisted] = []
-    moves_total: int = 0
+    moves_total: Annotated[int, says("since this leader began")] = 0
     moves_by_kind: dict[str, int] = {}
-    strategy_kind: str = ""
-    lent: list[Lent] = []
+    strategy: Annotated[str, says("how buckets are spread: hash, greedy, weighted, split")] = ""
+    strategy_reason: str = ""
+    strategy_kind: Annotated[str, says("set, unknown, hot, uneven, even or between")] = ""
+    rows_ratio: Annotated[float, says("max/min of the reducers' rows, by capacity")] = 1.0
+    assisted: list[Assisted] = []
+    lent: Annotated[list[Lent], says("64 at the most")] = []
     lent_total: int = 0
     assistant_changes: list[AssistantChange] = []
     strategy_changes: list[StrategyChange] = []

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from mars.answers.balance import Balance
-from mars.answers.base import Answer
+from mars.answers.base import Answer, one_of, says
 
 
 class Partition(Answer, frozen=True):
@@ -13,28 +15,28 @@ class Partition(Answer, frozen=True):
     partition: int
     position: int
     state: str
-    lag: int | None = None
+    lag: Annotated[int | None, says("messages ahead, as far as the mapper knows")] = None
 
 
 class BucketLoad(Answer, frozen=True):
-    """What a bucket costs its owner, a second; `use` in CPU seconds."""
+    """What a bucket costs its owner; the rates are smoothed."""
 
-    use: float
+    use: Annotated[float, says("CPU seconds a second, of one core")]
     rows_per_second: float
     bytes_per_second: float
     backlog_bytes: int
 
 
 class Bucket(Answer, frozen=True):
-    """What a reducer does with a bucket; no load: next to nothing."""
+    """What a reducer does with a bucket."""
 
     bucket: int
     epoch: int
     state: str
-    load: BucketLoad | None = None
+    load: Annotated[BucketLoad | None, says("null: next to nothing")] = None
 
 
-class Member(Answer, frozen=True):
+class Member(Answer, frozen=True, kw_only=True):
     """A live process."""
 
     id: str
@@ -42,13 +44,19 @@ class Member(Answer, frozen=True):
     host: str
     pid: int
     started: int
+    reported: Annotated[int | None, says("when it last said so, by its own clock")] = None
     load: dict[str, float]
     missing: list[str]
     partitions: list[Partition]
     buckets: list[Bucket]
-    reported: int | None = None
-    age_s: float | None = None
-    leaving: bool = False
+    age_s: Annotated[
+        float | None,
+        says(
+            "of all this, by the leader's clock; what it does not watch, and while nobody"
+            " leads, by the clocks of both machines"
+        ),
+    ] = None
+    leaving: Annotated[bool, says("it stops once its buckets have gone elsewhere")] = False
 
 
 class Leader(Answer, frozen=True):
@@ -59,7 +67,7 @@ class Leader(Answer, frozen=True):
 
 
 class Owner(Answer, frozen=True):
-    """Which reducer owns a bucket."""
+    """Which reducer owns a bucket, and since which epoch."""
 
     bucket: int
     member: str
@@ -75,14 +83,14 @@ class TaskBacklog(Answer, frozen=True):
 
 
 class Backlog(Answer, frozen=True):
-    """What has not been done yet."""
+    """What has not been done yet, in all and by task."""
 
     log_bytes: int
     lag: int
     tasks: list[TaskBacklog]
 
 
-class Cluster(Answer, frozen=True):
+class Cluster(Answer, frozen=True, kw_only=True):
     """The state of the cluster."""
 
     namespace: str
@@ -92,13 +100,19 @@ class Cluster(Answer, frozen=True):
     leader: Leader | None
     members: list[Member]
     assignment: list[Owner]
+    balance: Annotated[Balance | None, says("null while nobody leads")] = None
     backlog: Backlog
     missing: list[str]
-    balance: Balance | None = None
+
+
+class Alive(Answer, frozen=True):
+    """The process runs."""
+
+    status: Annotated[str, one_of("alive")] = "alive"
 
 
 class Readiness(Answer, frozen=True):
     """Each server: ok, or what is missing."""
 
-    status: str
+    status: Annotated[str, one_of("ready", "not ready")]
     services: dict[str, str]

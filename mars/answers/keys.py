@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from mars.answers.base import Answer
+from typing import Annotated
+
+from mars.answers.base import Answer, says
 
 
 class Key(Answer, frozen=True):
-    """What is known of an API key; `ending` are its last characters."""
+    """What is known of a key."""
 
     id: str
     role: str
-    ending: str
+    ending: Annotated[str, says("its last characters")]
     reads: list[str]
     writes: list[str]
     note: str
@@ -18,7 +20,7 @@ class Key(Answer, frozen=True):
 
 
 class NewKey(Key, frozen=True):
-    """A key that was just made: `key` is its text, which nobody can show again."""
+    """A key that was just made; `key` is shown here and never again."""
 
     key: str
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from mars.answers.base import Answer
+from typing import Annotated
+
+from mars.answers.base import Answer, says
 
 
 class Ledger(Answer, frozen=True):
-    """Where rows went."""
+    """Where rows went: read = counted + filtered + bad + future + late; counted = emitted + open.
+
+    Counted rows of which some windows had closed are also in late_partly.
+    """
 
     read: int
     filtered: int
@@ -20,28 +25,34 @@ class Ledger(Answer, frozen=True):
 
 
 class Rates(Answer, frozen=True):
-    """How fast a task goes; None until there are two measurements."""
+    """How fast a task goes, over the last seconds; null until there are two measurements."""
 
     rows_per_second: float | None
     messages_per_second: float | None
 
 
 class Lag(Answer, frozen=True):
-    """Messages not yet taken, in all and by partition."""
+    """Messages between a task's next offsets and the ends of the partitions."""
 
     rows: int
     partitions: dict[str, int]
 
 
 class FigurePoint(Answer, frozen=True):
-    """Figures at one moment; None: not known."""
+    """Figures at one moment; null: not known at that moment, or of all tasks together."""
 
-    at: int
+    at: Annotated[int, says("by the clock of the API")]
     rows_per_second: float | None
-    lag: int | None
+    lag: Annotated[int | None, says("messages not yet taken")]
     watermark: int | None
-    watermark_delay_ms: int | None
-    close_latency_ms: int | None
+    watermark_delay_ms: Annotated[int | None, says("how far it is behind the store's clock")]
+    close_latency_ms: Annotated[
+        int | None,
+        says(
+            "from the end of the newest closed window until its rows were committed; null: "
+            "none closed since the API started"
+        ),
+    ]
     log_bytes: int | None
 
 

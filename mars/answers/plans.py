@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated
 
-from mars.answers.base import Answer
+from mars.answers.base import Answer, Object, one_of, says
+
+Warnings = Annotated[
+    list[str],
+    says("what to know before its results are read; nothing is refused because of it"),
+]
+"""Sentences about a query that can be registered."""
 
 
 class Column(Answer, frozen=True):
@@ -23,9 +29,9 @@ class ComputedColumn(Answer, frozen=True):
 
 
 class Window(Answer, frozen=True):
-    """The shape of the windows; `kind` is tumbling or sliding."""
+    """The shape of the windows."""
 
-    kind: str
+    kind: Annotated[str, one_of("tumbling", "sliding")]
     size_ms: int
     slide_ms: int
 
@@ -38,12 +44,12 @@ class Order(Answer, frozen=True):
 
 
 class Plan(Answer, frozen=True):
-    """A task compiled."""
+    """A task compiled, for people; keys and aggregates are shown as expressions."""
 
     stream: str
     topic: str
     window: Window
-    fields: list[Column]
+    fields: Annotated[list[Column], says("what is decoded of each row")]
     filter: str | None
     keys: list[ComputedColumn]
     aggregates: list[str]
@@ -51,11 +57,11 @@ class Plan(Answer, frozen=True):
     order_by: list[Order]
     limit: int | None
     outputs: list[ComputedColumn]
-    options: dict[str, Any]
+    options: Annotated[Object, says("as they take effect; durations in ms")]
 
 
 class Output(Answer, frozen=True):
-    """What result rows look like."""
+    """What result rows look like: the members of the value, and what the key is made of."""
 
     topic: str
     key: list[str]
@@ -67,4 +73,4 @@ class Validation(Answer, frozen=True):
 
     plan: Plan
     output: Output
-    warnings: list[str] = []
+    warnings: Warnings = []

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from mars.answers.base import Answer, Row
+from mars.answers.base import Answer, Object, Row, says
 
 if TYPE_CHECKING:
     import polars as pl
@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 class QueryCounts(Answer, frozen=True):
-    """Where the rows of a query went; those outside of its range of time are filtered."""
+    """Where rows went: read = counted + filtered + bad + future.
+
+    Rows outside of the range of time are among the filtered.
+    """
 
     read: int
     counted: int
@@ -26,36 +29,36 @@ class QueryCounts(Answer, frozen=True):
 
 
 class QueryProgress(Answer, frozen=True):
-    """How far a query is: how much it reads, and for how long it has run."""
+    """How far a query is. `input` is how much it reads: messages, or bytes of text files."""
 
-    input: int | None
-    elapsed_ms: int | None
+    input: Annotated[int | None, says("null until it is taken")]
+    elapsed_ms: Annotated[int | None, says("since it was taken; null until then")]
 
 
-class Query(Answer, frozen=True):
-    """An ad-hoc query; `state` is waiting, running, done, failed or cancelled."""
+class Query(Answer, frozen=True, kw_only=True):
+    """An ad-hoc query."""
 
     id: str
-    state: str
-    detail: str
-    error: str | None
+    state: Annotated[str, says("waiting, running, done, failed or cancelled")]
+    detail: Annotated[str, says("what it waits for, if that needs somebody")]
+    error: Annotated[str | None, says("why it failed")]
     sql: str
-    options: dict[str, Any]
+    options: Object
     stream: str
-    files: str | None
+    from_ms: int | None = msgspec.field(name="from", default=None)
+    until_ms: int | None = msgspec.field(name="until", default=None)
+    files: Annotated[str | None, says("how many files are read instead of the topic, and how")]
     rows_max: int
     timeout: float
     output_topic: str | None
     created: int
     started: int | None
     ended: int | None
-    attempt: int
-    member: str | None
-    rows: int | None
+    attempt: Annotated[int, says("how often a process has begun it")]
+    member: Annotated[str | None, says("the process that runs it, or did")]
+    rows: Annotated[int | None, says("result rows, when it is done")]
     counts: QueryCounts | None
     progress: QueryProgress
-    from_ms: int | None = msgspec.field(name="from", default=None)
-    until_ms: int | None = msgspec.field(name="until", default=None)
 
     @property
     def ended_well(self) -> bool:

@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-from mars.answers.base import Answer
+from typing import Annotated
+
+from mars.answers.base import Answer, says
 
 
-class HeldBy(Answer, frozen=True):
-    """What keeps a window open."""
+class HeldBy(Answer, frozen=True, kw_only=True):
+    """What keeps a window open: a lane, a bucket, or the whole task."""
 
+    lane: Annotated[str | None, says("3 is partition 3, 3@b1 its backfill, f@b2 that of files")] = (
+        None
+    )
     partition: int | None
     bucket: int | None
     reason: str
     member: str | None
     watermark: int | None
     lag: int | None
-    lane: str | None = None
 
 
-class PartitionWhy(Answer, frozen=True):
-    """One partition as a window sees it, or what is left of its backfill (`3@b1`)."""
+class PartitionWhy(Answer, frozen=True, kw_only=True):
+    """One partition as a window sees it, or what is left of its backfill."""
 
-    partition: int | None
+    lane: Annotated[str, says("3 is partition 3, 3@b1 its backfill, f@b2 that of files")] = ""
+    partition: Annotated[int | None, says("null for a backfill from files")]
     watermark: int | None
     lag: int | None
     idle: bool
     reason: str
     member: str | None
-    lane: str = ""
 
 
 class WindowWhy(Answer, frozen=True):
@@ -43,7 +47,7 @@ class WindowWhy(Answer, frozen=True):
 
 
 class DroppedSample(Answer, frozen=True):
-    """Where a row lies that was not counted."""
+    """Where a row lies that was not counted; next is behind the last of several."""
 
     partition: int | None
     offset: int
@@ -62,9 +66,9 @@ class Dropped(Answer, frozen=True):
 
 
 class Why(Answer, frozen=True):
-    """Why no result is coming; `summary` is a sentence for a person."""
+    """Why no result is coming."""
 
     windows: list[WindowWhy]
-    more: int
+    more: Annotated[int, says("open windows that are not listed")]
     dropped: Dropped
     summary: str

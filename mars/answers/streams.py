@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
-from mars.answers.base import Answer
+from mars.answers.base import Answer, says
 
 
 class FieldOfRecord(Answer, frozen=True):
-    """A field that is taken from each record: `$key`, `$timestamp`, `$partition` or `$offset`."""
+    """A field that is taken from the record."""
 
     type: str
     origin: str = msgspec.field(name="from")
 
 
 class Stream(Answer, frozen=True):
-    """A declared stream; `fields` are types by name, in the order of a CSV row."""
+    """A declared stream."""
 
     name: str
     topic: str
     format: str
-    fields: dict[str, str | FieldOfRecord]
+    fields: Annotated[dict[str, str | FieldOfRecord], says("types, in the order of a CSV row")]
     event_time: str
     csv_header: bool
     csv_delimiter: str = ","
@@ -29,6 +31,6 @@ class Stream(Answer, frozen=True):
 
 
 class Streams(Answer, frozen=True):
-    """All streams."""
+    """All streams, by name."""
 
     streams: list[Stream]

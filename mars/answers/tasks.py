@@ -2,41 +2,54 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated
 
-from mars.answers.base import Answer
+from mars.answers.base import Answer, Object, one_of, says
 from mars.answers.ledgers import FigurePoint, Lag, Ledger, Rates
-from mars.answers.plans import Output, Plan
+from mars.answers.plans import Output, Plan, Warnings
 
 
 class BackfillLane(Answer, frozen=True):
-    """One lane of a backfill: offsets from `first` to `end`, those below `next` are done."""
+    """One lane of a backfill: offsets from first to end, of which those below next are done."""
 
-    lane: str
+    lane: Annotated[str, says("3@b1 is of partition 3, f@b2 of files")]
     first: int
     next: int
     end: int
 
 
 class Backfill(Answer, frozen=True):
-    """How far the history of a task is; `expected_end` None: done, or nobody can say."""
+    """How far the history is that Spark computes for a task.
+
+    Rows are offsets: messages of the topic, rows of Parquet files, bytes of text files.
+    """
 
     rows_done: int
     rows_total: int
-    percent: float
+    percent: Annotated[float, says("rounded down: 100 means done")]
     rows_per_second: float | None
-    expected_end: int | None
+    expected_end: Annotated[int | None, says("null: done, or nobody can say")]
     lanes: list[BackfillLane]
 
 
 class TaskVersion(Answer, frozen=True):
-    """One version of a task; `state` is waiting, active, closing or closed."""
+    """One version of a task: the current one, or one before it.
+
+    Older ones are forgotten at the next change once they are closed.
+    """
 
     version: int
     sql: str
     created: int
     begun: bool
-    state: str = "active"
+    state: Annotated[
+        str,
+        says(
+            "waiting: the leader has not decided yet where it begins; active: rows go to "
+            "it; closing: rows go to the next one, and it has open windows; closed: it has none"
+        ),
+        one_of("waiting", "active", "closing", "closed"),
+    ] = "active"
 
 
 class TaskSummary(Answer, frozen=True):
@@ -44,44 +57,44 @@ class TaskSummary(Answer, frozen=True):
 
     name: str
     version: int
-    state: str
+    state: Annotated[str, says("running, backfilling, paused, failed or deleted")]
     detail: str
     sql: str
-    options: dict[str, Any]
+    options: Object
     stream: str
     created: int
 
 
-class Task(TaskSummary, frozen=True):
-    """A task; figures are None where the server that has them is `missing`."""
+class Task(TaskSummary, frozen=True, kw_only=True):
+    """A task. Figures are null where the server that has them does not answer (see missing)."""
 
-    plan: Plan | None
+    plan: Annotated[Plan | None, says("null: a query that this release cannot read")]
     output: Output | None
     versions: list[TaskVersion]
     rates: Rates
     lag: Lag | None
     watermark: int | None
+    backfill: Annotated[Backfill | None, says("null: the task has no history of its own")] = None
     ledger: Ledger | None
     log_bytes: int | None
     missing: list[str]
-    backfill: Backfill | None = None
-    warnings: list[str] = []
+    warnings: Warnings = []
 
 
 class TaskListed(TaskSummary, frozen=True):
-    """A task in the list of all; figures are those that the API saw last, None before the first.
+    """A task in the list of all; its figures are at most some seconds old, null: none yet."""
 
-    `plan` is None for a query that the API cannot read, and for a deleted task.
-    """
-
-    plan: Plan | None = None
+    plan: Annotated[
+        Plan | None,
+        says("null: a query that this release cannot read, or a deleted task"),
+    ] = None
     rates: Rates = Rates(None, None)
     lag: Lag | None = None
     watermark: int | None = None
-    figures: FigurePoint | None = None
+    figures: Annotated[FigurePoint | None, says("the newest point of its charts")] = None
 
 
 class Tasks(Answer, frozen=True):
-    """All tasks."""
+    """All tasks, by name."""
 
     tasks: list[TaskListed]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from mars.answers.base import Answer, Row
+from mars.answers.base import Answer, Row, says
 
 if TYPE_CHECKING:
     import polars as pl
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
 
 
 class OpenWindow(Answer, frozen=True):
-    """The rows of an open window as of now; `groups` counts those left out too."""
+    """The rows of one window; each is the value of a result row."""
 
     window_start: int
     window_end: int
     version: int
     complete: bool
-    groups: int
-    folded: bool
+    groups: Annotated[int, says("rows of the window that match, shown or not")]
+    folded: Annotated[bool, says("true if one row stands for all groups over `max_keys`")]
     rows: list[Row]
 
 
 class OpenWindows(Answer, frozen=True):
-    """Open windows, oldest first."""
+    """Open windows with their values as of now, oldest first."""
 
     windows: list[OpenWindow]
-    truncated: bool
-    more: int
+    truncated: Annotated[bool, says("true if rows were left out because of the limit")]
+    more: Annotated[int, says("open windows that are not listed")]
 
     def df(self) -> pl.DataFrame:
         """All rows as a polars frame."""
@@ -45,47 +45,51 @@ class WindowSource(Answer, frozen=True):
     """Where the source rows lie that one bucket of a window counts: `[first, next)` by lane."""
 
     bucket: int
-    rows: int
+    rows: Annotated[int, says("source rows that were counted")]
     ranges: dict[str, tuple[int, int]]
-    revision: int = 0
-    deleted: bool = False
+    revision: Annotated[int, says("0: emitted when the window closed, more: for late rows")] = 0
+    deleted: Annotated[bool, says("true for groups that HAVING lets pass no more")] = False
 
 
 class FinishedWindow(Answer, frozen=True):
-    """Committed rows of one window: of each group the newest revision, unless it is deleted.
-
-    `truncated`: it has more rows than these.
-    """
+    """Committed rows of one window: of each group the newest revision."""
 
     window_start: int
     window_end: int
     version: int
     complete: bool
-    revision: int
+    revision: Annotated[int, says("the highest of these rows; 0: no late row has come")]
     rows: list[Row]
-    sources: list[WindowSource] = []
-    truncated: bool = False
+    truncated: Annotated[bool, says("true if it has more rows than these")] = False
+    sources: Annotated[list[WindowSource], says("of the buckets whose rows are shown")] = []
 
 
 class RevisedWindow(Answer, frozen=True):
-    """A window that was left out, and whose rows are not what they were at first."""
+    """A window that is not shown, and whose rows are not what they were at first."""
 
     window_start: int
     version: int
-    revision: int
+    revision: Annotated[int, says("the highest of its rows")]
 
 
 class FinishedWindows(Answer, frozen=True):
-    """The last finished windows, newest first: each with all its rows, as last revised.
-
-    Only the newest may be `truncated`, if it alone is over the limit. `truncated` here says that
-    older windows were left out, or rows of that one; `revised` names those left out that late rows
-    have changed of late.
-    """
+    """The last finished windows, newest first."""
 
     windows: list[FinishedWindow]
-    truncated: bool
-    revised: list[RevisedWindow] = []
+    truncated: Annotated[
+        bool,
+        says(
+            "true if older windows were left out because of the limit, or rows of the "
+            "newest one, if it alone has more; any other is here with all its rows, as last revised"
+        ),
+    ]
+    revised: Annotated[
+        list[RevisedWindow],
+        says(
+            "windows that late rows have changed of late and that are left out: ask for "
+            "each with window_start"
+        ),
+    ] = []
 
     def df(self) -> pl.DataFrame:
         """All rows as a polars frame: what holds, so without groups that a revision deleted."""
