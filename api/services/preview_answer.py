@@ -12,19 +12,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
 
+from msgspec.structs import replace
+
 from api.presenting import output_view
-from api.preview_schemas import (
-    LateShare,
-    Predictions,
-    PreviewCounts,
-    PreviewRejected,
-    PreviewView,
-    PreviewWindow,
-)
 from api.services.preview_disorder import Lateness, suggested_ms
 from api.services.preview_reading import Source
 from api.services.preview_trial import Trial, TriedWindow
 from api.services.preview_words import Circumstances, notes, sentences
+from mars.answers import (
+    LateShare,
+    Predictions,
+    Preview,
+    PreviewCounts,
+    PreviewRejected,
+    PreviewWindow,
+)
 from mars.types import Lane, RejectedRow, lane_partition
 
 SAMPLE_CHARACTERS = 200
@@ -47,7 +49,7 @@ class ReadRows:
     silent: tuple[int, ...] = ()
 
 
-def preview_view(trial: Trial, read: ReadRows, limit: int, log_bytes_max: int) -> PreviewView:
+def preview_view(trial: Trial, read: ReadRows, limit: int, log_bytes_max: int) -> Preview:
     """The answer."""
     windows, more = trial.windows(limit)
     plan, counts = trial.plan, trial.counts
@@ -61,7 +63,7 @@ def preview_view(trial: Trial, read: ReadRows, limit: int, log_bytes_max: int) -
     )
     late = trial.disorder.late()
     predictions = _predictions(trial, read, windows, late, log_bytes_max)
-    return PreviewView(
+    return Preview(
         source=read.source.value,
         messages=read.messages,
         bytes=read.bytes,
@@ -76,8 +78,8 @@ def preview_view(trial: Trial, read: ReadRows, limit: int, log_bytes_max: int) -
         windows=[_window(window) for window in windows],
         more_windows=more,
         rejected=[_rejected(row) for row in trial.rejected],
-        predictions=predictions.model_copy(
-            update={"sentences": sentences(predictions, plan.options, late.pause_ms)}
+        predictions=replace(
+            predictions, sentences=sentences(predictions, plan.options, late.pause_ms)
         ),
         notes=notes(trial, windows, around),
         output=output_view(plan),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from api.query_schemas import QueryCounts, QueryProgress, QueryView
 from api.services.queries import MILLISECONDS_PER_SECOND
+from mars.answers import Query, QueryCounts, QueryProgress
 from mars.definitions import FileHistory
 from mars.ports import QueryRecord, QueryState
 from mars.types import RowCounts
@@ -11,12 +11,12 @@ from mars.types import RowCounts
 NOBODY_RUNS_IT = "no process with the role bulk is alive: start one with `mars bulk --config FILE`"
 
 
-def query_view(record: QueryRecord, now_ms: int, runners: int | None) -> QueryView:
+def query_view(record: QueryRecord, now_ms: int, runners: int | None) -> Query:
     """A query as it is now; `runners`: the processes that could run it, None if that is unknown."""
     query = record.query
     waits = record.state is QueryState.WAITING and runners == 0
     started, ended = record.started_ms, record.ended_ms
-    return QueryView(
+    return Query(
         id=query.id,
         state=record.state.value,
         detail=NOBODY_RUNS_IT if waits else "",
