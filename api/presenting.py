@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
+from typing import TypeVar
+
+import msgspec
 
 from mars import answers
 from mars.aggregates import scope_aggregates
@@ -43,6 +46,13 @@ INFIX = frozenset(
 )
 
 NO_SLOTS: Mapping[str, str] = {}
+
+AnswerType = TypeVar("AnswerType", bound=answers.Answer)
+
+
+def alike(value: object, kind: type[AnswerType]) -> AnswerType:
+    """A value as an answer, all members of which the value has by the same names."""
+    return msgspec.convert(value, kind, from_attributes=True)
 
 
 def stream_view(stream: Stream) -> answers.Stream:

@@ -13,10 +13,10 @@ from starlette.concurrency import run_in_threadpool
 from api.answering import Rendered, rendered
 from api.callers import caller
 from api.documenting import EVENT_STREAM, gives, gives_or_streams, problems
+from api.presenting import alike
 from api.routes.streams import AWAY, IN_USE, UNKNOWN
 from api.services.access import AccessService
 from api.services.all import Services
-from api.services.views import ledger_view
 from api.services.windows import LIMIT_DEFAULT, LIMIT_MAX, select
 from mars.answers import FigureList, FinishedWindows, Ledger, OpenWindows, Why, WindowLedger
 
@@ -171,4 +171,4 @@ def _ledger(services: Services, name: str, window_start_ms: int | None) -> Rende
     if window_start_ms is not None:
         return rendered(services.window_ledgers.of_window(name, window_start_ms))
     task = services.tasks.show(name)
-    return rendered(ledger_view(services.progress.ledger(task)))
+    return rendered(alike(services.progress.ledger(task), Ledger))

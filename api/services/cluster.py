@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from api.presenting import alike
 from api.services.context import BucketCount, Cluster, Ports
 from api.services.missing import Away, Missing
 from api.services.sampling import Sample, Sampler
 from mars import answers
-from mars.ports import Assignment, Assisted, Balance, BucketLoad, MemberInfo
+from mars.ports import Assignment, Assisted, Balance, MemberInfo
 from mars.types import MemberId
 
 ROLES = ("mapper", "reducer", "api", "bulk")
@@ -110,16 +111,7 @@ def _balance(balance: Balance | None) -> answers.Balance | None:
         mean_use=balance.mean_use,
         deviation=balance.deviation,
         pressure={str(member): value for member, value in balance.pressure.items()},
-        wanted=[
-            answers.Wanted(
-                role=each.role,
-                present=each.present,
-                wanted=each.wanted,
-                reason=each.reason,
-                kind=each.kind,
-            )
-            for each in balance.wanted
-        ],
+        wanted=[alike(each, answers.Wanted) for each in balance.wanted],
         moves=[
             answers.Move(
                 bucket=move.bucket,
@@ -137,16 +129,8 @@ def _balance(balance: Balance | None) -> answers.Balance | None:
         strategy_reason=balance.strategy_reason,
         strategy_kind=balance.strategy_kind,
         rows_ratio=balance.rows_ratio,
-        assisted=[
-            answers.Assisted(
-                bucket=each.bucket, assistants=list(each.assistants), reason=each.reason
-            )
-            for each in balance.assisted
-        ],
-        lent=[
-            answers.Lent(bucket=each.bucket, home=each.home, borrower=each.borrower)
-            for each in balance.lent
-        ],
+        assisted=[alike(each, answers.Assisted) for each in balance.assisted],
+        lent=[alike(each, answers.Lent) for each in balance.lent],
         lent_total=balance.lent_total,
         assistant_changes=[_assistant_change(each) for each in balance.assistant_changes],
         strategy_changes=[
@@ -165,19 +149,8 @@ def _assistant_change(change: Assisted) -> answers.AssistantChange:
     )
 
 
-def _load(load: BucketLoad | None) -> answers.BucketLoad | None:
-    if load is None:
-        return None
-    return answers.BucketLoad(
-        use=load.use,
-        rows_per_second=load.rows_per_second,
-        bytes_per_second=load.bytes_per_second,
-        backlog_bytes=load.backlog_bytes,
-    )
-
-
 def _member(info: MemberInfo, age_s: float | None) -> answers.Member:
-    loads = {load.bucket: load for load in info.loads}
+    loads = {load.bucket: alike(load, answers.BucketLoad) for load in info.loads}
     return answers.Member(
         id=info.id,
         role=info.role,
@@ -187,22 +160,13 @@ def _member(info: MemberInfo, age_s: float | None) -> answers.Member:
         reported=info.reported_ms or None,
         load=dict(info.load),
         missing=list(info.missing),
-        partitions=[
-            answers.Partition(
-                topic=part.topic,
-                partition=part.partition,
-                position=part.position,
-                state=part.state,
-                lag=part.lag,
-            )
-            for part in info.partitions
-        ],
+        partitions=[alike(part, answers.Partition) for part in info.partitions],
         buckets=[
             answers.Bucket(
                 bucket=status.bucket,
                 epoch=status.epoch,
                 state=status.state,
-                load=_load(loads.get(status.bucket)),
+                load=loads.get(status.bucket),
             )
             for status in info.buckets
         ],

@@ -14,7 +14,7 @@ from math import ceil
 
 from msgspec.structs import replace
 
-from api.presenting import output_view
+from api.presenting import alike, output_view
 from api.services.preview_disorder import Lateness, suggested_ms
 from api.services.preview_reading import Source
 from api.services.preview_trial import Trial, TriedWindow
@@ -52,7 +52,7 @@ class ReadRows:
 def preview_view(trial: Trial, read: ReadRows, limit: int, log_bytes_max: int) -> Preview:
     """The answer."""
     windows, more = trial.windows(limit)
-    plan, counts = trial.plan, trial.counts
+    plan = trial.plan
     around = Circumstances(
         read.source,
         plan.stream.topic,
@@ -68,13 +68,7 @@ def preview_view(trial: Trial, read: ReadRows, limit: int, log_bytes_max: int) -
         messages=read.messages,
         bytes=read.bytes,
         truncated=read.truncated,
-        counts=PreviewCounts(
-            read=counts.read,
-            counted=counts.counted,
-            filtered=counts.filtered,
-            bad=counts.bad,
-            future=counts.future,
-        ),
+        counts=alike(trial.counts, PreviewCounts),
         windows=[_window(window) for window in windows],
         more_windows=more,
         rejected=[_rejected(row) for row in trial.rejected],

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import asdict
 from typing import Literal
 
 from msgspec import structs
 
-from api.presenting import output_view, plan_view
+from api.presenting import alike, output_view, plan_view
 from api.services.sampling import TaskFigures
-from mars import answers, ports
+from mars import answers
 from mars.definitions import TaskDefinition, TaskVersion
 from mars.plan import Plan
 
@@ -66,7 +65,7 @@ def task_view(
         lag=_lag(figures),
         watermark=figures.watermark_ms,
         backfill=_backfill(figures),
-        ledger=None if figures.ledger is None else ledger_view(figures.ledger),
+        ledger=None if figures.ledger is None else alike(figures.ledger, answers.Ledger),
         log_bytes=figures.log_bytes,
         missing=list(missing),
         warnings=list(warnings),
@@ -101,10 +100,7 @@ def _state_of(
 def _rates(figures: TaskFigures | None) -> answers.Rates:
     if figures is None:
         return answers.Rates(rows_per_second=None, messages_per_second=None)
-    return answers.Rates(
-        rows_per_second=figures.rows_per_second,
-        messages_per_second=figures.messages_per_second,
-    )
+    return alike(figures, answers.Rates)
 
 
 def _lag(figures: TaskFigures) -> answers.Lag | None:
@@ -126,16 +122,8 @@ def _backfill(figures: TaskFigures) -> answers.Backfill | None:
         percent=history.percent,
         rows_per_second=figures.history_per_second,
         expected_end=figures.history_end_ms,
-        lanes=[
-            answers.BackfillLane(lane=one.lane, first=one.first, next=one.next, end=one.end)
-            for one in history.lanes
-        ],
+        lanes=[alike(one, answers.BackfillLane) for one in history.lanes],
     )
-
-
-def ledger_view(ledger: ports.Ledger) -> answers.Ledger:
-    """Where rows went."""
-    return answers.Ledger(**asdict(ledger), open=ledger.open)
 
 
 def validation(plan: Plan, warnings: Sequence[str]) -> answers.Validation:
