@@ -13,6 +13,7 @@ import msgspec
 from mars import answers
 
 REFERENCE = "#/components/schemas/{name}"
+REFERENCES = re.compile(REFERENCE.format(name=r"(\w+)"))
 
 Schema = dict[str, Any]
 
@@ -73,11 +74,8 @@ def _complete(component: Schema, *, omits: bool) -> None:
 
 def _renamed(component: Schema) -> Schema:
     """With references to what classes are called here."""
-    renamed: Schema = json.loads(
-        re.sub(
-            re.escape(REFERENCE).replace(r"\{name\}", r"(\w+)"),
-            lambda found: REFERENCE.format(name=NAMES.get(found[1], found[1])),
-            json.dumps(component),
-        )
+    text = REFERENCES.sub(
+        lambda found: REFERENCE.format(name=NAMES.get(found[1], found[1])), json.dumps(component)
     )
+    renamed: Schema = json.loads(text)
     return renamed

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
@@ -13,7 +12,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from api.components import REFERENCE, components, name_of
+from api.components import REFERENCE, REFERENCES, components, name_of
 from api.errors import PROBLEM_MEDIA_TYPE, TITLE_OF
 from api.gate import role_needed
 from api.preview_schemas import PREVIEW_REQUESTS
@@ -88,7 +87,7 @@ def _described(app: FastAPI) -> dict[str, Any]:
         [(model, "validation") for model in (*REQUESTS, *QUERY_REQUESTS, *PREVIEW_REQUESTS)],
         ref_template=REFERENCE.format(name="{model}"),
     )
-    named = re.findall(REFERENCE.format(name=r"(\w+)"), json.dumps(description["paths"]))
+    named = REFERENCES.findall(json.dumps(description["paths"]))
     schemas = description.setdefault("components", {}).setdefault("schemas", {})
     schemas.update({**requests["$defs"], **components(set(named))})
     _without_fastapis_own_errors(description)
