@@ -65,8 +65,8 @@ def respond(
     return rendered(answer, headers, status).response()
 
 
-def event(name: str, answer: Answer) -> bytes:
-    """An answer as a server-sent event."""
+def event(name: str, answer: Answer | Mapping[str, object]) -> bytes:
+    """An answer, or the members of one, as a server-sent event."""
     return b"event: %s\ndata: %s\n\n" % (name.encode(), msgspec.json.encode(answer))
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import anyio.to_thread
 from fastapi import APIRouter, Depends, Request, Response
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 from starlette.concurrency import run_in_threadpool
 
 from api.answering import event, rendered
@@ -65,7 +65,7 @@ async def _events(steps: Steps) -> AsyncIterator[bytes]:
                 case _:
                     return
     except MarsError as error:
-        yield event("problem", problem_of(error))
+        yield event("problem", asdict(problem_of(error)))  # here with those that are null
     finally:
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(steps.close)

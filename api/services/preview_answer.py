@@ -109,7 +109,7 @@ def _predictions(
     rates = None if read.lane_seconds is None else _rates(trial, read.lane_seconds)
     in_log = None if rates is None else _log_bytes(trial, rates)
     return Predictions(
-        rows_per_second=None if rates is None else round(sum(rates.values()), 1),
+        rows_per_second=None if rates is None else round(sum(rates.values(), 0.0), 1),
         groups_per_window=max((window.groups for window in windows), default=None),
         groups_at_least=trial.event_span_ms < trial.plan.window.size_ms,
         redis_bytes=None if in_log is None else in_log[0],
