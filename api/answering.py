@@ -16,12 +16,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 
+import msgspec
 from fastapi.responses import Response
-from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
 from api.turns import Turns
+from mars.answers import Answer
 
 JSON = "application/json"
 
@@ -36,15 +38,36 @@ class Rendered:
     body: bytes
     media_type: str = JSON
     headers: Mapping[str, str] = field(default_factory=dict)
+    status: HTTPStatus = HTTPStatus.OK
 
     def response(self) -> Response:
         """As a response of its own."""
-        return Response(self.body, media_type=self.media_type, headers=dict(self.headers))
+        return Response(
+            self.body, self.status, media_type=self.media_type, headers=dict(self.headers)
+        )
 
 
-def rendered(answer: BaseModel, headers: Mapping[str, str] | None = None) -> Rendered:
-    """An answer as JSON; it was checked when it was made, and is not checked again."""
-    return Rendered(answer.model_dump_json(by_alias=True).encode(), headers=headers or {})
+def rendered(
+    answer: Answer,
+    headers: Mapping[str, str] | None = None,
+    status: HTTPStatus = HTTPStatus.OK,
+) -> Rendered:
+    """An answer as JSON."""
+    return Rendered(msgspec.json.encode(answer), headers=headers or {}, status=status)
+
+
+def respond(
+    answer: Answer,
+    headers: Mapping[str, str] | None = None,
+    status: HTTPStatus = HTTPStatus.OK,
+) -> Response:
+    """An answer as a response."""
+    return rendered(answer, headers, status).response()
+
+
+def event(name: str, answer: Answer | Mapping[str, object]) -> bytes:
+    """An answer, or the members of one, as a server-sent event."""
+    return b"event: %s\ndata: %s\n\n" % (name.encode(), msgspec.json.encode(answer))
 
 
 @dataclass(slots=True)

@@ -62,7 +62,7 @@ def verify(question: bytes) -> bytes:
     connection = ZooKeeperConnection.open(asked.settings.zookeeper)
     servers = Servers.open(asked.settings, connection, MemberId(f"verifier-{os.getpid()}"))
     services = build(servers.ports(_no_files), cluster_of(asked.settings), Health({}), "")
-    return services.verifying.verify(asked.task, asked.window_start_ms).model_dump_json().encode()
+    return msgspec.json.encode(services.verifying.verify(asked.task, asked.window_start_ms))
 
 
 WORKS: Mapping[str, Callable[[bytes], bytes]] = {"list": list_files, "verify": verify}

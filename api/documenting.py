@@ -1,7 +1,9 @@
-"""What FastAPI cannot find out by itself for /openapi.json: bodies and problem documents."""
+"""What FastAPI cannot find out by itself for /openapi.json: bodies, answers, problem documents."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -10,36 +12,55 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from api.components import REFERENCE, REFERENCES, components, name_of
 from api.errors import PROBLEM_MEDIA_TYPE, TITLE_OF
 from api.gate import role_needed
 from api.preview_schemas import PREVIEW_REQUESTS
 from api.query_schemas import QUERY_REQUESTS
-from api.schemas import REQUESTS, Problem
+from api.schemas import REQUESTS
+from mars.answers import Answer, Problem
 
-REFERENCE = "#/components/schemas/{model}"
+EVENT_STREAM = "text/event-stream"
+TEXT: Mapping[str, Any] = {"schema": {"type": "string"}}
 
 KEPT_OUT = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.TOO_MANY_REQUESTS)
 
 Responses = dict[int | str, dict[str, Any]]
 
 
+def gives(
+    *kinds: type[Answer], status: HTTPStatus = HTTPStatus.OK, says: str | None = None
+) -> Responses:
+    """The declaration of an answer of one of these kinds."""
+    refers = [_reference(kind) for kind in kinds]
+    schema = refers[0] if len(refers) == 1 else {"anyOf": refers}
+    declared = {"content": {"application/json": {"schema": schema}}}
+    return {status.value: declared if says is None else {"description": says, **declared}}
+
+
+def gives_or_streams(kind: type[Answer], says: str) -> Responses:
+    """The declaration of an answer, and of the events that are sent where they are asked for."""
+    declared = gives(kind, says=says)
+    declared[HTTPStatus.OK.value]["content"][EVENT_STREAM] = TEXT
+    return declared
+
+
 def problems(*statuses: HTTPStatus) -> Responses:
     """The declaration of problem documents with these statuses."""
+    content = {PROBLEM_MEDIA_TYPE: {"schema": _reference(Problem)}}
     return {
-        status.value: {
-            "description": TITLE_OF[status],
-            "content": {
-                PROBLEM_MEDIA_TYPE: {"schema": {"$ref": REFERENCE.format(model="Problem")}}
-            },
-        }
-        for status in statuses
+        status.value: {"description": TITLE_OF[status], "content": content} for status in statuses
     }
 
 
 def takes(model: type[BaseModel]) -> dict[str, Any]:
     """The declaration of a JSON body."""
-    schema = {"$ref": REFERENCE.format(model=model.__name__)}
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+    content = {"application/json": {"schema": {"$ref": REFERENCE.format(name=model.__name__)}}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def _reference(kind: type[Answer]) -> dict[str, str]:
+    return {"$ref": REFERENCE.format(name=name_of(kind))}
 
 
 def install(app: FastAPI) -> None:
@@ -62,15 +83,13 @@ def _described(app: FastAPI) -> dict[str, Any]:
         routes=app.routes,
         tags=app.openapi_tags,
     )
-    _, extra = models_json_schema(
-        [
-            *((model, "validation") for model in (*REQUESTS, *QUERY_REQUESTS, *PREVIEW_REQUESTS)),
-            (Problem, "serialization"),
-        ],
-        ref_template=REFERENCE,
+    _, requests = models_json_schema(
+        [(model, "validation") for model in (*REQUESTS, *QUERY_REQUESTS, *PREVIEW_REQUESTS)],
+        ref_template=REFERENCE.format(name="{model}"),
     )
+    named = REFERENCES.findall(json.dumps(description["paths"]))
     schemas = description.setdefault("components", {}).setdefault("schemas", {})
-    schemas.update(extra["$defs"])
+    schemas.update({**requests["$defs"], **components(set(named))})
     _without_fastapis_own_errors(description)
     _with_keys(description)
     return description

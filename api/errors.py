@@ -7,14 +7,15 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
+import msgspec
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from api.schemas import MemberProblem, Problem
 from mars.access import without_secrets
+from mars.answers import MemberProblem, Problem
 from mars.errors import (
     Conflict,
     Fenced,
@@ -131,8 +132,8 @@ def problem_of(error: MarsError) -> Problem:
 
 def render(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
     """A problem document as a response."""
-    return JSONResponse(
-        content=problem.model_dump(exclude_none=True),
+    return Response(
+        msgspec.json.encode(problem),
         status_code=problem.status,
         headers=dict(headers) if headers else None,
         media_type=PROBLEM_MEDIA_TYPE,

@@ -6,7 +6,7 @@ from fastapi import Request
 from fastapi.routing import APIRoute
 
 from api.errors import WrongMembers, shown
-from api.schemas import MemberProblem
+from mars.answers import MemberProblem
 
 
 async def known_only(request: Request) -> None:

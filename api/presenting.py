@@ -5,17 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
+from typing import TypeVar
 
-from api.schemas import (
-    FieldView,
-    NamedExpression,
-    NamedType,
-    OrderView,
-    OutputView,
-    PlanView,
-    StreamView,
-    WindowView,
-)
+import msgspec
+
+from mars import answers
 from mars.aggregates import scope_aggregates
 from mars.plan import (
     RECORD_TIME_FIELD,
@@ -53,10 +47,17 @@ INFIX = frozenset(
 
 NO_SLOTS: Mapping[str, str] = {}
 
+AnswerType = TypeVar("AnswerType", bound=answers.Answer)
 
-def stream_view(stream: Stream) -> StreamView:
+
+def alike(value: object, kind: type[AnswerType]) -> AnswerType:
+    """A value as an answer, all members of which the value has by the same names."""
+    return msgspec.convert(value, kind, from_attributes=True)
+
+
+def stream_view(stream: Stream) -> answers.Stream:
     """A stream as it was declared."""
-    return StreamView(
+    return answers.Stream(
         name=stream.name,
         topic=stream.topic,
         format=stream.format,
@@ -76,31 +77,35 @@ def _declared(stream: Stream) -> list[Field]:
     ]
 
 
-def _field_view(field: Field) -> str | FieldView:
+def _field_view(field: Field) -> str | answers.FieldOfRecord:
     kind = field.type.value
-    return kind if field.origin is None else FieldView(type=kind, origin=field.origin.value)
+    return (
+        kind
+        if field.origin is None
+        else answers.FieldOfRecord(type=kind, origin=field.origin.value)
+    )
 
 
-def plan_view(plan: Plan) -> PlanView:
+def plan_view(plan: Plan) -> answers.Plan:
     """A plan for people."""
     slots = _slots(plan)
     hidden = scope_aggregates(plan.stream.event_time)
     tumbling = plan.window.size_ms == plan.window.slide_ms
-    return PlanView(
+    return answers.Plan(
         stream=plan.stream.name,
         topic=plan.stream.topic,
-        window=WindowView(
+        window=answers.Window(
             kind="tumbling" if tumbling else "sliding",
             size_ms=plan.window.size_ms,
             slide_ms=plan.window.slide_ms,
         ),
-        fields=[NamedType(name=field.name, type=field.type) for field in plan.fields],
+        fields=[answers.Column(name=field.name, type=field.type) for field in plan.fields],
         filter=None if plan.filter is None else text_of(plan.filter),
         keys=[_named(_key_name(plan, key.slot), key.expression, NO_SLOTS) for key in plan.keys],
         aggregates=[slots[one.slot] for one in plan.aggregates if one not in hidden],
         having=None if plan.having is None else text_of(plan.having, slots),
         order_by=[
-            OrderView(expression=text_of(order.expression, slots), descending=order.descending)
+            answers.Order(expression=text_of(order.expression, slots), descending=order.descending)
             for order in plan.order_by
         ],
         limit=plan.limit,
@@ -109,19 +114,19 @@ def plan_view(plan: Plan) -> PlanView:
     )
 
 
-def output_view(plan: Plan) -> OutputView:
+def output_view(plan: Plan) -> answers.Output:
     """What the result rows of a plan look like."""
     columns = {WINDOW_START: "timestamp", WINDOW_END: "timestamp"}
     columns |= {output.name: output.expression.type.value for output in plan.outputs}
-    return OutputView(
+    return answers.Output(
         topic=plan.options.output_topic,
         key=[WINDOW_START, *(_key_name(plan, key.slot) for key in plan.keys)],
-        columns=[NamedType(name=name, type=kind) for name, kind in columns.items()],
+        columns=[answers.Column(name=name, type=kind) for name, kind in columns.items()],
     )
 
 
-def _named(name: str, expression: Expression, slots: Mapping[str, str]) -> NamedExpression:
-    return NamedExpression(
+def _named(name: str, expression: Expression, slots: Mapping[str, str]) -> answers.ComputedColumn:
+    return answers.ComputedColumn(
         name=name, type=expression.type.value, expression=text_of(expression, slots)
     )
 

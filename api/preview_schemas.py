@@ -1,15 +1,15 @@
-"""The JSON of previews that goes in and out.
+"""The JSON of previews that comes in.
 
 Times are epoch milliseconds. Requests refuse unknown members.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field
 
-from api.schemas import Answer, OutputView, Request
+from api.schemas import Request
 
 SECONDS_DEFAULT = 10.0
 """How far back a preview looks unless told otherwise."""
@@ -49,82 +49,3 @@ class PreviewRequest(Request):
 
 
 PREVIEW_REQUESTS: tuple[type[Request], ...] = (PreviewRequest,)
-
-
-class PreviewProgress(Answer):
-    """How much has been read so far."""
-
-    messages: int
-    messages_total: int = Field(description="about: offsets between first and last")
-
-
-class PreviewCounts(Answer):
-    """Where the rows went: read = counted + filtered + bad + future."""
-
-    read: int
-    counted: int
-    filtered: int
-    bad: int
-    future: int
-
-
-class PreviewWindow(Answer):
-    """One window as far as the rows of the preview fill it."""
-
-    window_start: int
-    window_end: int
-    groups: int = Field(description="before HAVING and LIMIT")
-    rows: list[dict[str, Any]] = Field(description="as they would be emitted; at most the limit")
-
-
-class PreviewRejected(Answer):
-    """A row that would not be counted."""
-
-    partition: int
-    offset: int = Field(description="of its message; of rows given in the request, from 0")
-    reason: str
-    detail: str
-    sample: str = Field(description="its first bytes as text")
-
-
-class LateShare(Answer):
-    """What part of the rows would be late with a delay."""
-
-    delay_ms: int
-    share: float = Field(description="0 to 1; an upper bound, see docs/preview.md")
-
-
-class Predictions(Answer):
-    """What the task would cost, and how its delay should be; null: this cannot be known here."""
-
-    rows_per_second: float | None
-    groups_per_window: int | None = Field(description="the most that a window of the preview has")
-    groups_at_least: bool = Field(description="true: the preview is shorter than a window")
-    redis_bytes: int | None = Field(description="partials of one window and the delay, unmerged")
-    redis_bytes_merged: int | None = Field(description="the same after the reducers merged them")
-    redis_bytes_max: int = Field(description="what a task may hold")
-    late: list[LateShare]
-    late_by_key: list[LateShare] = Field(
-        description="the same with the option watermark: key; empty where windows cannot close so"
-    )
-    disorder_max_ms: int | None = Field(description="behind the newest row of its partition")
-    suggested_delay_ms: int | None
-    sentences: list[str] = Field(description="the same in words")
-
-
-class PreviewView(Answer):
-    """What a query gives over some rows, and what it would cost. Nothing was registered."""
-
-    source: Literal["last_seconds", "newest", "rows"] = Field(
-        description="newest: no message came in the last seconds"
-    )
-    messages: int
-    bytes: int
-    truncated: bool = Field(description="true: a limit of the preview left messages out")
-    counts: PreviewCounts
-    windows: list[PreviewWindow] = Field(description="the newest, oldest first")
-    more_windows: bool
-    rejected: list[PreviewRejected]
-    predictions: Predictions
-    notes: list[str] = Field(description="what a person should know, a sentence each")
-    output: OutputView

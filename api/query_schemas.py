@@ -1,4 +1,4 @@
-"""The JSON of ad-hoc queries; nothing outside `api` knows these classes.
+"""The JSON of ad-hoc queries that comes in; nothing outside `api` knows these classes.
 
 Times are epoch milliseconds. Requests refuse unknown members.
 """
@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import Field
 
-from api.schemas import Answer, HistoryRequest, Request
+from api.schemas import HistoryRequest, Request
 
 ROWS_DEFAULT = 10_000
 """Result rows of a query that names no limit."""
@@ -64,55 +64,3 @@ class NewQueryRequest(Request):
 
 
 QUERY_REQUESTS: tuple[type[Request], ...] = (NewQueryRequest,)
-
-
-class QueryCounts(Answer):
-    """Where rows went: read = counted + filtered + bad + future.
-
-    Rows outside of the range of time are among the filtered.
-    """
-
-    read: int
-    counted: int
-    filtered: int
-    bad: int
-    future: int
-
-
-class QueryProgress(Answer):
-    """How far a query is. `input` is how much it reads: messages, or bytes of text files."""
-
-    input: int | None = Field(description="null until it is taken")
-    elapsed_ms: int | None = Field(description="since it was taken; null until then")
-
-
-class QueryView(Answer):
-    """An ad-hoc query."""
-
-    id: str
-    state: str = Field(description="waiting, running, done, failed or cancelled")
-    detail: str = Field(description="what it waits for, if that needs somebody")
-    error: str | None = Field(description="why it failed")
-    sql: str
-    options: dict[str, Any]
-    stream: str
-    from_ms: int | None = Field(serialization_alias="from")
-    until_ms: int | None = Field(serialization_alias="until")
-    files: str | None = Field(description="how many files are read instead of the topic, and how")
-    rows_max: int
-    timeout: float
-    output_topic: str | None
-    created: int
-    started: int | None
-    ended: int | None
-    attempt: int = Field(description="how often a process has begun it")
-    member: str | None = Field(description="the process that runs it, or did")
-    rows: int | None = Field(description="result rows, when it is done")
-    counts: QueryCounts | None
-    progress: QueryProgress
-
-
-class QueryList(Answer):
-    """Ad-hoc queries, newest first."""
-
-    queries: list[QueryView]

@@ -24,9 +24,12 @@ import httpx
 from mars.answers import (
     AllFigures,
     Cluster,
+    DeadRows,
     FigureList,
     FigurePoint,
     FinishedWindows,
+    Incident,
+    Incidents,
     Key,
     Keys,
     Ledger,
@@ -45,9 +48,10 @@ from mars.answers import (
     TaskListed,
     Tasks,
     Validation,
+    Verification,
     Why,
+    WindowLedger,
 )
-from mars.audits import DeadRows, Incident, Incidents, Verification, WindowLedger
 from mars.cluster_file import find_api
 from mars.errors import (
     JobCancelled,

@@ -10,7 +10,7 @@ from typing import TypeVar
 import httpx
 import msgspec
 
-from mars.answers import ResultEvent, WindowSource
+from mars.answers import Problem, ResultEvent, WindowSource
 from mars.errors import (
     Conflict,
     Forbidden,
@@ -34,17 +34,6 @@ _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 """What may stand behind `Bearer` (RFC 6750); whether it is a key that is known, the API says."""
 
 AnswerType = TypeVar("AnswerType")
-
-
-class _Problem(msgspec.Struct, frozen=True):
-    """A problem document."""
-
-    title: str = ""
-    status: int = 0
-    detail: str = ""
-    line: int | None = None
-    column: int | None = None
-    service: str | None = None
 
 
 _REFUSALS: Mapping[int, type[RequestError]] = {
@@ -109,9 +98,9 @@ def decode(response: httpx.Response, kind: type[AnswerType]) -> AnswerType:
 def refusal(response: httpx.Response) -> RequestError | Unavailable:
     """The error that a problem document stands for."""
     try:
-        problem = msgspec.json.decode(response.content, type=_Problem)
+        problem = msgspec.json.decode(response.content, type=Problem)
     except msgspec.MsgspecError:
-        problem = _Problem()
+        problem = Problem()
     detail = problem.detail or f"{shown(response.url)} answered {response.status_code}"
     if response.is_server_error:
         service = problem.service or "api"

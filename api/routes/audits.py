@@ -7,12 +7,12 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
 
-from api.answering import rendered
-from api.audit_schemas import DeadRows, Incidents, Verification
-from api.documenting import problems
+from api.answering import rendered, respond
+from api.documenting import gives, problems
 from api.routes.inside import TIME_MAX
 from api.routes.streams import AWAY, IN_USE, UNKNOWN
 from api.services.all import Services
+from mars.answers import DeadRows, Incidents, Verification
 
 WRONG = HTTPStatus.UNPROCESSABLE_ENTITY
 
@@ -33,8 +33,7 @@ def router(services: Services) -> APIRouter:
 
     @routes.get(
         "/v1/tasks/{name}/verify",
-        response_model=Verification,
-        responses=problems(UNKNOWN, IN_USE, WRONG, AWAY),
+        responses=gives(Verification) | problems(UNKNOWN, IN_USE, WRONG, AWAY),
     )
     async def verify(name: str, window_start: Time = None) -> Response:
         """Compute a finished window (else the last one) again from its source rows, and compare."""
@@ -45,8 +44,7 @@ def router(services: Services) -> APIRouter:
 
     @routes.get(
         "/v1/tasks/{name}/dead",
-        response_model=DeadRows,
-        responses=problems(UNKNOWN, WRONG, AWAY),
+        responses=gives(DeadRows) | problems(UNKNOWN, WRONG, AWAY),
     )
     async def dead(
         name: str,
@@ -72,15 +70,15 @@ def router(services: Services) -> APIRouter:
         found = await services.turns.topics.take(lambda: rendered(listed()))
         return found.response()
 
-    @routes.get("/v1/incidents", responses=problems(UNKNOWN, WRONG, AWAY))
+    @routes.get("/v1/incidents", responses=gives(Incidents) | problems(UNKNOWN, WRONG, AWAY))
     def incidents(
         task: Annotated[
             str | None, Query(description="those of a task, and those that concern all")
         ] = None,
         since: Time = None,
         limit: Limit = LIMIT_DEFAULT,
-    ) -> Incidents:
+    ) -> Response:
         """What happened that people should hear of, newest first."""
-        return services.incidents.recent(task, since, limit)
+        return respond(services.incidents.recent(task, since, limit))
 
     return routes

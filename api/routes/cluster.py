@@ -6,34 +6,28 @@ from http import HTTPStatus
 
 from fastapi import APIRouter, Request, Response
 
-from api.answering import Rendered, rendered
-from api.documenting import problems
-from api.routes.inside import EVENT_STREAM, Stopping, event_stream, gone_of
-from api.schemas import Alive, AllFigures, ClusterView, Readiness
+from api.answering import Rendered, rendered, respond
+from api.documenting import EVENT_STREAM, gives, gives_or_streams, problems
+from api.routes.inside import FIGURES_OR_EVENTS, Stopping, event_stream, gone_of
+from api.routes.streams import AWAY
 from api.services.all import Services
 from api.services.metrics import CONTENT_TYPE
+from mars.answers import Alive, AllFigures, Cluster, Readiness
 
 
 def router(services: Services, stopping: Stopping) -> APIRouter:
     """The paths of the service itself."""
     routes = APIRouter(tags=["service"])
 
-    @routes.get("/v1/cluster", response_model=ClusterView)
+    @routes.get("/v1/cluster", responses=gives(Cluster))
     async def cluster() -> Response:
         """Members, leader, assignment, load, store epoch, backlog."""
         return await services.answering.answer("cluster", lambda: rendered(services.cluster.show()))
 
     @routes.get(
         "/v1/figures",
-        response_model=AllFigures,
-        responses={
-            200: {
-                "description": "Figures over the last minutes; or, if asked for, events named "
-                "figures: first those, then each new one as it is taken",
-                "content": {EVENT_STREAM: {"schema": {"type": "string"}}},
-            },
-            **problems(HTTPStatus.TOO_MANY_REQUESTS),
-        },
+        responses=gives_or_streams(AllFigures, FIGURES_OR_EVENTS)
+        | problems(HTTPStatus.TOO_MANY_REQUESTS),
     )
     async def all_figures(request: Request) -> Response:
         """Rate and lag of all tasks together, and the newest figures of each, for charts."""
@@ -46,21 +40,19 @@ def router(services: Services, stopping: Stopping) -> APIRouter:
 
     # These two are async: they answer even when every thread waits for a server that is away.
 
-    @routes.get("/healthz")
-    async def alive() -> Alive:
+    @routes.get("/healthz", responses=gives(Alive))
+    async def alive() -> Response:
         """Whether the process is alive."""
-        return Alive()
+        return respond(Alive())
 
     @routes.get(
         "/readyz",
-        responses={503: {"description": "A server does not answer", "model": Readiness}},
+        responses=gives(Readiness) | gives(Readiness, status=AWAY, says="A server does not answer"),
     )
-    async def ready(response: Response) -> Readiness:
+    async def ready() -> Response:
         """Whether every server that the process needs answers."""
         readiness = services.health.readiness()
-        if readiness.status != "ready":
-            response.status_code = HTTPStatus.SERVICE_UNAVAILABLE
-        return readiness
+        return respond(readiness, status=HTTPStatus.OK if readiness.status == "ready" else AWAY)
 
     @routes.get(
         "/metrics",

@@ -11,17 +11,26 @@ from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from api.answering import Rendered, rendered
-from api.audit_schemas import WindowLedger
 from api.callers import caller
-from api.documenting import problems
+from api.documenting import EVENT_STREAM, gives, gives_or_streams, problems
+from api.presenting import alike
 from api.routes.streams import AWAY, IN_USE, UNKNOWN
-from api.schemas import FigureList, FinishedWindows, Ledger, OpenWindows, Why
 from api.services.access import AccessService
 from api.services.all import Services
-from api.services.views import ledger_view
 from api.services.windows import LIMIT_DEFAULT, LIMIT_MAX, select
+from mars.answers import FigureList, FinishedWindows, Ledger, OpenWindows, Why, WindowLedger
 
-EVENT_STREAM = "text/event-stream"
+FIGURES_OR_EVENTS = (
+    "Figures over the last minutes; or, if asked for, events named figures: first those, then each "
+    "new one as it is taken"
+)
+
+RESULTS_OR_EVENTS = (
+    "The last finished windows; or, if asked for, result rows as they are committed: events named "
+    "result, with partition:offset/positions as id and the row as data, and before those of each "
+    "window and bucket one named source, with where they were counted from; Last-Event-ID goes on "
+    "behind an event"
+)
 
 WRONG = HTTPStatus.UNPROCESSABLE_ENTITY
 
@@ -64,7 +73,7 @@ def router(services: Services, stopping: Stopping) -> APIRouter:
     """The paths that look into a task."""
     routes = APIRouter(prefix="/v1/tasks/{name}", tags=["results"])
 
-    @routes.get("/windows", response_model=OpenWindows, responses=problems(UNKNOWN, WRONG, AWAY))
+    @routes.get("/windows", responses=gives(OpenWindows) | problems(UNKNOWN, WRONG, AWAY))
     async def open_windows(
         name: str,
         key: Annotated[
@@ -84,7 +93,7 @@ def router(services: Services, stopping: Stopping) -> APIRouter:
             services.turns.logs,
         )
 
-    @routes.get("/why", response_model=Why, responses=problems(UNKNOWN, AWAY))
+    @routes.get("/why", responses=gives(Why) | problems(UNKNOWN, AWAY))
     async def why(name: str) -> Response:
         """Why no result is coming: per open window, who holds it."""
 
@@ -94,8 +103,7 @@ def router(services: Services, stopping: Stopping) -> APIRouter:
 
     @routes.get(
         "/ledger",
-        response_model=Ledger | WindowLedger,
-        responses=problems(UNKNOWN, WRONG, AWAY),
+        responses=gives(Ledger, WindowLedger) | problems(UNKNOWN, WRONG, AWAY),
     )
     async def ledger(
         name: str,
@@ -113,15 +121,8 @@ def router(services: Services, stopping: Stopping) -> APIRouter:
 
     @routes.get(
         "/figures",
-        response_model=FigureList,
-        responses={
-            200: {
-                "description": "Figures over the last minutes; or, if asked for, events named "
-                "figures: first those, then each new one as it is taken",
-                "content": {EVENT_STREAM: {"schema": {"type": "string"}}},
-            },
-            **problems(UNKNOWN, HTTPStatus.TOO_MANY_REQUESTS, AWAY),
-        },
+        responses=gives_or_streams(FigureList, FIGURES_OR_EVENTS)
+        | problems(UNKNOWN, HTTPStatus.TOO_MANY_REQUESTS, AWAY),
     )
     async def figures(name: str, request: Request) -> Response:
         """Rate, lag, watermark and close latency of a task, for charts."""
@@ -138,17 +139,8 @@ def router(services: Services, stopping: Stopping) -> APIRouter:
 
     @routes.get(
         "/results",
-        response_model=FinishedWindows,
-        responses={
-            200: {
-                "description": "The last finished windows; or, if asked for, result rows as "
-                "they are committed: events named result, with partition:offset/positions as id "
-                "and the row as data, and before those of each window and bucket one named "
-                "source, with where they were counted from; Last-Event-ID goes on behind an event",
-                "content": {EVENT_STREAM: {"schema": {"type": "string"}}},
-            },
-            **problems(UNKNOWN, WRONG, IN_USE, HTTPStatus.TOO_MANY_REQUESTS, AWAY),
-        },
+        responses=gives_or_streams(FinishedWindows, RESULTS_OR_EVENTS)
+        | problems(UNKNOWN, WRONG, IN_USE, HTTPStatus.TOO_MANY_REQUESTS, AWAY),
     )
     async def results(
         name: str,
@@ -179,4 +171,4 @@ def _ledger(services: Services, name: str, window_start_ms: int | None) -> Rende
     if window_start_ms is not None:
         return rendered(services.window_ledgers.of_window(name, window_start_ms))
     task = services.tasks.show(name)
-    return rendered(ledger_view(services.progress.ledger(task)))
+    return rendered(alike(services.progress.ledger(task), Ledger))

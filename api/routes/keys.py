@@ -5,13 +5,16 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Depends
+import msgspec
+from fastapi import APIRouter, Depends, Response
 
+from api.answering import respond
 from api.body import body_of
-from api.documenting import problems, takes
+from api.documenting import gives, problems, takes
 from api.routes.streams import AWAY, BAD_BODY, IN_USE, UNKNOWN
-from api.schemas import KeyList, KeyView, NewKeyRequest, NewKeyView
+from api.schemas import NewKeyRequest
 from api.services.all import Services
+from mars.answers import Key, Keys, NewKey
 from mars.ports import ApiKey
 
 
@@ -19,21 +22,22 @@ def router(services: Services) -> APIRouter:
     """The paths of keys."""
     routes = APIRouter(prefix="/v1/keys", tags=["keys"])
 
-    @routes.get("", responses=problems(AWAY))
-    def list_keys() -> KeyList:
+    @routes.get("", responses=gives(Keys) | problems(AWAY))
+    def list_keys() -> Response:
         """List all keys, without what would open anything."""
-        return KeyList(keys=[_view(key) for key in services.access.list_all()])
+        return respond(Keys(keys=[_view(key) for key in services.access.list_all()]))
 
     @routes.post(
         "",
         status_code=HTTPStatus.CREATED,
-        responses=problems(*BAD_BODY, IN_USE, AWAY),
+        responses=gives(NewKey, status=HTTPStatus.CREATED) | problems(*BAD_BODY, IN_USE, AWAY),
         openapi_extra=takes(NewKeyRequest),
     )
-    def create_key(body: Annotated[NewKeyRequest, Depends(body_of(NewKeyRequest))]) -> NewKeyView:
+    def create_key(body: Annotated[NewKeyRequest, Depends(body_of(NewKeyRequest))]) -> Response:
         """Make a key; this answer is the only place where it is ever shown."""
         key, text = services.access.create(body)
-        return NewKeyView(**_view(key).model_dump(), key=text)
+        made = NewKey(**msgspec.structs.asdict(_view(key)), key=text)
+        return respond(made, status=HTTPStatus.CREATED)
 
     @routes.delete("/{key}", status_code=HTTPStatus.NO_CONTENT, responses=problems(UNKNOWN, AWAY))
     def delete_key(key: str) -> None:
@@ -43,8 +47,8 @@ def router(services: Services) -> APIRouter:
     return routes
 
 
-def _view(key: ApiKey) -> KeyView:
-    return KeyView(
+def _view(key: ApiKey) -> Key:
+    return Key(
         id=key.id,
         role=key.role,
         ending=key.ending,

@@ -8,17 +8,19 @@ from typing import Annotated
 
 import anyio.to_thread
 from fastapi import APIRouter, Depends, Request, Response
-from pydantic import BaseModel
+from msgspec.structs import asdict, replace
 from starlette.concurrency import run_in_threadpool
 
+from api.answering import event, rendered
 from api.body import body_of
-from api.documenting import problems, takes
+from api.documenting import EVENT_STREAM, gives_or_streams, problems, takes
 from api.errors import problem_of
-from api.preview_schemas import PreviewProgress, PreviewRequest, PreviewView
-from api.routes.inside import EVENT_STREAM, event_stream
+from api.preview_schemas import PreviewRequest
+from api.routes.inside import event_stream
 from api.routes.streams import AWAY, BAD_BODY
 from api.services.all import Services
 from api.services.preview import Steps
+from mars.answers import Preview, PreviewProgress
 from mars.errors import MarsError
 
 
@@ -28,23 +30,21 @@ def router(services: Services) -> APIRouter:
 
     @routes.post(
         "/preview",
-        response_model=PreviewView,
-        responses={
-            200: {
-                "description": "The preview; or, if asked for, events named progress, window (one "
-                "each), and last preview (without windows) or problem",
-                "content": {EVENT_STREAM: {"schema": {"type": "string"}}},
-            },
-            **problems(*BAD_BODY, HTTPStatus.TOO_MANY_REQUESTS, AWAY),
-        },
+        responses=gives_or_streams(
+            Preview,
+            "The preview; or, if asked for, events named progress, window (one each), and last "
+            "preview (without windows) or problem",
+        )
+        | problems(*BAD_BODY, HTTPStatus.TOO_MANY_REQUESTS, AWAY),
         openapi_extra=takes(PreviewRequest),
     )
     async def preview(
         body: Annotated[PreviewRequest, Depends(body_of(PreviewRequest))], request: Request
-    ) -> Response | PreviewView:
+    ) -> Response:
         """Try a query over a topic's last seconds, or over given rows. Touches nothing."""
         if EVENT_STREAM not in request.headers.get("accept", ""):
-            return await run_in_threadpool(services.previews.preview, body)
+            found = await run_in_threadpool(lambda: rendered(services.previews.preview(body)))
+            return found.response()
         steps = await run_in_threadpool(services.previews.begin, body)
         return event_stream(_events(steps))
 
@@ -57,19 +57,15 @@ async def _events(steps: Steps) -> AsyncIterator[bytes]:
             step = await anyio.to_thread.run_sync(next, steps, None)
             match step:
                 case PreviewProgress():
-                    yield _event("progress", step)
-                case PreviewView():
+                    yield event("progress", step)
+                case Preview():
                     for window in step.windows:
-                        yield _event("window", window)
-                    yield _event("preview", step.model_copy(update={"windows": []}))
+                        yield event("window", window)
+                    yield event("preview", replace(step, windows=[]))
                 case _:
                     return
     except MarsError as error:
-        yield _event("problem", problem_of(error))
+        yield event("problem", asdict(problem_of(error)))  # here with those that are null
     finally:
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(steps.close)
-
-
-def _event(name: str, data: BaseModel) -> bytes:
-    return b"event: %s\ndata: %s\n\n" % (name.encode(), data.model_dump_json().encode())

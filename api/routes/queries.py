@@ -8,14 +8,16 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
+from api.answering import respond
 from api.body import body_of
-from api.documenting import problems, takes
+from api.documenting import gives, problems, takes
 from api.places import price_of
-from api.query_schemas import NewQueryRequest, QueryList, QueryView
+from api.query_schemas import NewQueryRequest
 from api.routes.streams import AWAY, BAD_BODY, IN_USE, UNKNOWN
 from api.services.all import Services
 from api.services.queries import QUERIES_KEPT
 from api.services.query_views import query_view
+from mars import answers
 from mars.ports import QueryRecord
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
@@ -28,7 +30,7 @@ def router(services: Services) -> APIRouter:
     """The paths of ad-hoc queries."""
     routes = APIRouter(prefix="/v1/queries", tags=["queries"])
 
-    def views(*records: QueryRecord) -> list[QueryView]:
+    def views(*records: QueryRecord) -> list[answers.Query]:
         runners = services.queries.runners(records)
         now_ms = services.queries.now_ms()
         return [query_view(record, now_ms, runners) for record in records]
@@ -36,32 +38,34 @@ def router(services: Services) -> APIRouter:
     @routes.post(
         "",
         status_code=HTTPStatus.ACCEPTED,
-        responses=problems(*BAD_BODY, BUSY, AWAY),
+        responses=gives(answers.Query, status=HTTPStatus.ACCEPTED)
+        | problems(*BAD_BODY, BUSY, AWAY),
         openapi_extra=takes(NewQueryRequest),
     )
     async def create_query(
-        body: Annotated[NewQueryRequest, Depends(body_of(NewQueryRequest))], response: Response
-    ) -> QueryView:
+        body: Annotated[NewQueryRequest, Depends(body_of(NewQueryRequest))],
+    ) -> Response:
         """Run a query once, now, over a stream's topic or over files; look at Location for it."""
 
-        def made() -> QueryView:
+        def made() -> answers.Query:
             return views(services.queries.create(body))[0]
 
         view = await services.turns.changes.take(made, price_of(body.sql))
-        response.headers["Location"] = f"/v1/queries/{view.id}"
-        return view
+        return respond(view, {"Location": f"/v1/queries/{view.id}"}, HTTPStatus.ACCEPTED)
 
-    @routes.get("", responses=problems(HTTPStatus.UNPROCESSABLE_ENTITY, AWAY))
+    @routes.get(
+        "", responses=gives(answers.Queries) | problems(HTTPStatus.UNPROCESSABLE_ENTITY, AWAY)
+    )
     def list_queries(
         limit: Annotated[int, Query(ge=1, le=QUERIES_KEPT, description="queries")] = QUERIES_KEPT,
-    ) -> QueryList:
+    ) -> Response:
         """List the queries that are kept, newest first."""
-        return QueryList(queries=views(*services.queries.list_all(limit)))
+        return respond(answers.Queries(queries=views(*services.queries.list_all(limit))))
 
-    @routes.get("/{query}", responses=problems(UNKNOWN, AWAY))
-    def show_query(query: str) -> QueryView:
+    @routes.get("/{query}", responses=gives(answers.Query) | problems(UNKNOWN, AWAY))
+    def show_query(query: str) -> Response:
         """Show one query: its state, where its rows went, why it failed."""
-        return views(services.queries.show(query))[0]
+        return respond(views(services.queries.show(query))[0])
 
     @routes.get(
         "/{query}/rows",

@@ -7,12 +7,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Response
 
-from api.answering import Rendered, rendered
+from api.answering import Rendered, rendered, respond
 from api.body import body_of
-from api.documenting import problems, takes
+from api.documenting import gives, problems, takes
 from api.presenting import stream_view
-from api.schemas import StreamList, StreamRequest, StreamView
+from api.schemas import StreamRequest
 from api.services.all import Services
+from mars.answers import Stream, Streams
 
 AWAY = HTTPStatus.SERVICE_UNAVAILABLE
 UNKNOWN = HTTPStatus.NOT_FOUND
@@ -28,17 +29,17 @@ def router(services: Services) -> APIRouter:
     """The paths of streams."""
     routes = APIRouter(prefix="/v1/streams", tags=["streams"])
 
-    @routes.get("", response_model=StreamList, responses=problems(AWAY))
+    @routes.get("", responses=gives(Streams) | problems(AWAY))
     async def list_streams() -> Response:
         """List all streams."""
 
         def make() -> Rendered:
             streams = [stream_view(stream) for stream in services.streams.list_all()]
-            return rendered(StreamList(streams=streams))
+            return rendered(Streams(streams=streams))
 
         return await services.answering.answer("streams", make)
 
-    @routes.get("/{name}", response_model=StreamView, responses=problems(UNKNOWN, AWAY))
+    @routes.get("/{name}", responses=gives(Stream) | problems(UNKNOWN, AWAY))
     async def show_stream(name: str) -> Response:
         """Show one stream."""
         return await services.answering.answer(
@@ -47,25 +48,22 @@ def router(services: Services) -> APIRouter:
 
     @routes.put(
         "/{name}",
-        responses={
-            201: {"description": "Declared for the first time", "model": StreamView},
-            **problems(*BAD_BODY, IN_USE, HTTPStatus.TOO_MANY_REQUESTS, AWAY),
-        },
+        responses=gives(Stream)
+        | gives(Stream, status=HTTPStatus.CREATED, says="Declared for the first time")
+        | problems(*BAD_BODY, IN_USE, HTTPStatus.TOO_MANY_REQUESTS, AWAY),
         openapi_extra=takes(StreamRequest),
     )
     async def put_stream(
-        name: str,
-        body: Annotated[StreamRequest, Depends(body_of(StreamRequest))],
-        response: Response,
-    ) -> StreamView:
+        name: str, body: Annotated[StreamRequest, Depends(body_of(StreamRequest))]
+    ) -> Response:
         """Declare a stream, or replace its declaration."""
         stream, created = await services.turns.changes.take(
             lambda: services.streams.put(name, body)
         )
-        if created:
-            response.status_code = HTTPStatus.CREATED
-            response.headers["Location"] = f"/v1/streams/{name}"
-        return stream_view(stream)
+        if not created:
+            return respond(stream_view(stream))
+        place = {"Location": f"/v1/streams/{name}"}
+        return respond(stream_view(stream), place, HTTPStatus.CREATED)
 
     @routes.delete(
         "/{name}", status_code=HTTPStatus.NO_CONTENT, responses=problems(UNKNOWN, IN_USE, AWAY)

@@ -4,28 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from api.schemas import (
-    AssistantChangeView,
-    AssistedView,
-    Backlog,
-    BalanceView,
-    BucketLoadView,
-    BucketView,
-    ClusterView,
-    LeaderView,
-    LentView,
-    MemberView,
-    MoveView,
-    OwnerView,
-    PartitionView,
-    StrategyChangeView,
-    TaskBacklog,
-    WantedView,
-)
+from api.presenting import alike
 from api.services.context import BucketCount, Cluster, Ports
 from api.services.missing import Away, Missing
 from api.services.sampling import Sample, Sampler
-from mars.ports import Assignment, Assisted, Balance, BucketLoad, MemberInfo
+from mars import answers
+from mars.ports import Assignment, Assisted, Balance, MemberInfo
 from mars.types import MemberId
 
 ROLES = ("mapper", "reducer", "api", "bulk")
@@ -61,7 +45,7 @@ class ClusterService:
         roster = missing.ask("zookeeper", lambda: self._ports.coordinator.roster(*ROLES)) or {}
         return {name: info for members in roster.values() for name, info in members.items()}
 
-    def show(self) -> ClusterView:
+    def show(self) -> answers.Cluster:
         """The state of the cluster; what is away is named in `missing`."""
         missing = Missing(self._away())
         coordinator = self._ports.coordinator
@@ -71,7 +55,7 @@ class ClusterService:
         assignment = answer()
         sample, balance = self._sampler.latest(), balance_of(members)
         ages_s = ages_of(members, balance, self._ports.now_ms())
-        return ClusterView(
+        return answers.Cluster(
             namespace=self._cluster.namespace,
             version=self._version,
             buckets=buckets,
@@ -85,7 +69,7 @@ class ClusterService:
         )
 
 
-def _leader(assignment: Assignment | None, members: Members) -> LeaderView | None:
+def _leader(assignment: Assignment | None, members: Members) -> answers.Leader | None:
     """The member that says it leads; the epoch alone where none says so at the moment."""
     leading = max(
         (
@@ -96,8 +80,8 @@ def _leader(assignment: Assignment | None, members: Members) -> LeaderView | Non
         default=None,
     )
     if leading is not None:
-        return LeaderView(member=leading[1], epoch=leading[0])
-    return LeaderView(member=None, epoch=assignment.leader_epoch) if assignment else None
+        return answers.Leader(member=leading[1], epoch=leading[0])
+    return answers.Leader(member=None, epoch=assignment.leader_epoch) if assignment else None
 
 
 def balance_of(members: Members) -> Balance | None:
@@ -120,25 +104,16 @@ def ages_of(members: Members, balance: Balance | None, now_ms: int) -> dict[Memb
     }
 
 
-def _balance(balance: Balance | None) -> BalanceView | None:
+def _balance(balance: Balance | None) -> answers.Balance | None:
     if balance is None:
         return None
-    return BalanceView(
+    return answers.Balance(
         mean_use=balance.mean_use,
         deviation=balance.deviation,
         pressure={str(member): value for member, value in balance.pressure.items()},
-        wanted=[
-            WantedView(
-                role=each.role,
-                present=each.present,
-                wanted=each.wanted,
-                reason=each.reason,
-                kind=each.kind,
-            )
-            for each in balance.wanted
-        ],
+        wanted=[alike(each, answers.Wanted) for each in balance.wanted],
         moves=[
-            MoveView(
+            answers.Move(
                 bucket=move.bucket,
                 source=move.source,
                 target=move.target,
@@ -154,25 +129,19 @@ def _balance(balance: Balance | None) -> BalanceView | None:
         strategy_reason=balance.strategy_reason,
         strategy_kind=balance.strategy_kind,
         rows_ratio=balance.rows_ratio,
-        assisted=[
-            AssistedView(bucket=each.bucket, assistants=list(each.assistants), reason=each.reason)
-            for each in balance.assisted
-        ],
-        lent=[
-            LentView(bucket=each.bucket, home=each.home, borrower=each.borrower)
-            for each in balance.lent
-        ],
+        assisted=[alike(each, answers.Assisted) for each in balance.assisted],
+        lent=[alike(each, answers.Lent) for each in balance.lent],
         lent_total=balance.lent_total,
         assistant_changes=[_assistant_change(each) for each in balance.assistant_changes],
         strategy_changes=[
-            StrategyChangeView(strategy=each.strategy, reason=each.reason, at=each.at_ms)
+            answers.StrategyChange(strategy=each.strategy, reason=each.reason, at=each.at_ms)
             for each in balance.strategy_changes
         ],
     )
 
 
-def _assistant_change(change: Assisted) -> AssistantChangeView:
-    return AssistantChangeView(
+def _assistant_change(change: Assisted) -> answers.AssistantChange:
+    return answers.AssistantChange(
         bucket=change.bucket,
         assistants=list(change.assistants),
         reason=change.reason,
@@ -180,20 +149,9 @@ def _assistant_change(change: Assisted) -> AssistantChangeView:
     )
 
 
-def _load(load: BucketLoad | None) -> BucketLoadView | None:
-    if load is None:
-        return None
-    return BucketLoadView(
-        use=load.use,
-        rows_per_second=load.rows_per_second,
-        bytes_per_second=load.bytes_per_second,
-        backlog_bytes=load.backlog_bytes,
-    )
-
-
-def _member(info: MemberInfo, age_s: float | None) -> MemberView:
-    loads = {load.bucket: load for load in info.loads}
-    return MemberView(
+def _member(info: MemberInfo, age_s: float | None) -> answers.Member:
+    loads = {load.bucket: alike(load, answers.BucketLoad) for load in info.loads}
+    return answers.Member(
         id=info.id,
         role=info.role,
         host=info.host,
@@ -202,22 +160,13 @@ def _member(info: MemberInfo, age_s: float | None) -> MemberView:
         reported=info.reported_ms or None,
         load=dict(info.load),
         missing=list(info.missing),
-        partitions=[
-            PartitionView(
-                topic=part.topic,
-                partition=part.partition,
-                position=part.position,
-                state=part.state,
-                lag=part.lag,
-            )
-            for part in info.partitions
-        ],
+        partitions=[alike(part, answers.Partition) for part in info.partitions],
         buckets=[
-            BucketView(
+            answers.Bucket(
                 bucket=status.bucket,
                 epoch=status.epoch,
                 state=status.state,
-                load=_load(loads.get(status.bucket)),
+                load=loads.get(status.bucket),
             )
             for status in info.buckets
         ],
@@ -226,25 +175,25 @@ def _member(info: MemberInfo, age_s: float | None) -> MemberView:
     )
 
 
-def _owners(assignment: Assignment | None) -> list[OwnerView]:
+def _owners(assignment: Assignment | None) -> list[answers.Owner]:
     if assignment is None:
         return []
     return [
-        OwnerView(bucket=bucket, member=owner.member, epoch=owner.epoch)
+        answers.Owner(bucket=bucket, member=owner.member, epoch=owner.epoch)
         for bucket, owner in sorted(assignment.owners.items())
     ]
 
 
-def _backlog(sample: Sample) -> Backlog:
+def _backlog(sample: Sample) -> answers.Backlog:
     tasks = [
-        TaskBacklog(
+        answers.TaskBacklog(
             task=name,
             log_bytes=figures.log_bytes or 0,
             lag=sum((figures.lag or {}).values()),
         )
         for name, figures in sorted(sample.tasks.items())
     ]
-    return Backlog(
+    return answers.Backlog(
         log_bytes=sum(task.log_bytes for task in tasks),
         lag=sum(task.lag for task in tasks),
         tasks=tasks,

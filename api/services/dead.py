@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from api.audit_schemas import DeadRow, DeadRows
 from api.callers import caller
 from api.services.context import Ports
 from api.services.tasks import TaskService
+from mars.answers import DeadRow, DeadRows
 from mars.definitions import TaskDefinition
 from mars.errors import Rejected
 from mars.ports import DeadLetter

@@ -12,11 +12,11 @@ from threading import Lock
 
 import anyio
 import anyio.to_thread
-from pydantic import BaseModel
 
+from api.answering import event
 from api.places import Places
-from api.schemas import AllFigures, FigureList, FigurePoint
 from api.services.sampling import Sample, Sampler, TaskFigures
+from mars.answers import AllFigures, Answer, FigureList, FigurePoint
 from mars.definitions import TaskState
 from mars.errors import TooMany
 from mars.types import TaskName
@@ -129,13 +129,13 @@ class FigureService:
         return self._follow(self.of_all, newest, gone)
 
     def _follow(
-        self, first: Callable[[], BaseModel], newest: Callable[[], BaseModel], gone: Gone
+        self, first: Callable[[], Answer], newest: Callable[[], Answer], gone: Gone
     ) -> AsyncIterator[bytes]:
         self._places.take()()  # before the first event; the place itself is of the stream
         return self._events(first, newest, gone)
 
     async def _events(
-        self, first: Callable[[], BaseModel], newest: Callable[[], BaseModel], gone: Gone
+        self, first: Callable[[], Answer], newest: Callable[[], Answer], gone: Gone
     ) -> AsyncIterator[bytes]:
         try:
             give_back = self._places.take()
@@ -143,12 +143,12 @@ class FigureService:
             return  # others took the last ones in the meantime; who asks again is told
         try:
             seen = self._taken
-            yield _event(await anyio.to_thread.run_sync(first))
+            yield event("figures", await anyio.to_thread.run_sync(first))
             silent_since = anyio.current_time()
             while not await gone():
                 if self._taken > max(seen, 1):
                     seen, silent_since = self._taken, anyio.current_time()
-                    yield _event(newest())
+                    yield event("figures", newest())
                 elif anyio.current_time() - silent_since >= HEARTBEAT_S:
                     silent_since = anyio.current_time()
                     yield b": nothing new\n\n"
@@ -190,7 +190,3 @@ def _total(at_ms: int, tasks: Iterable[TaskFigures]) -> FigurePoint:
         close_latency_ms=None,
         log_bytes=sum(one.log_bytes or 0 for one in known),
     )
-
-
-def _event(data: BaseModel) -> bytes:
-    return b"event: figures\ndata: %s\n\n" % data.model_dump_json().encode()

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from threading import Event, Lock, Thread
 
-from api.schemas import Readiness
+from mars.answers import Readiness
 from mars.errors import Unavailable
 from mars.process.outliving import Outliving
 

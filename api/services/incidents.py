@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from api.audit_schemas import Incidents, IncidentView
 from api.names import known_task_name, no_task
 from api.services.context import Ports
 from api.services.restoring import check_whole
+from mars import answers
 from mars.ports import Incident
 from mars.types import TaskName
 
@@ -16,13 +16,13 @@ class IncidentService:
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
 
-    def recent(self, task: str | None, since_ms: int | None, limit: int) -> Incidents:
+    def recent(self, task: str | None, since_ms: int | None, limit: int) -> answers.Incidents:
         """The newest, of a task those that concern all tasks too. Raises NotFound, Unavailable."""
         name = None if task is None else known_task_name(task)
         found = self._ports.incidents.recent(name, since_ms, limit)
         if name is not None and all(one.task != name for one in found):
             self._check_known(name)
-        return Incidents(incidents=[_view(one) for one in found])
+        return answers.Incidents(incidents=[_view(one) for one in found])
 
     def _check_known(self, name: TaskName) -> None:
         """Raise NotFound for a task that never was; a deleted one may have had incidents."""
@@ -31,8 +31,8 @@ class IncidentService:
             raise no_task(name, self._ports.registry.tasks())
 
 
-def _view(incident: Incident) -> IncidentView:
-    return IncidentView(
+def _view(incident: Incident) -> answers.Incident:
+    return answers.Incident(
         id=incident.id,
         time=incident.time_ms,
         kind=incident.kind.value,

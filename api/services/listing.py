@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from api.presenting import plan_view
-from api.schemas import PlanView, TaskList
 from api.services.compiling import Compiler
 from api.services.figures import FigureService
 from api.services.sampling import Sampler
 from api.services.tasks import TaskService
 from api.services.views import listed
+from mars import answers
 from mars.definitions import TaskDefinition, TaskState
 from mars.plan import Plan
 from mars.types import TaskName
@@ -38,7 +40,7 @@ class ListingService:
         self._sampler = sampler
         self._figures = figures
         self._made: dict[bool, _Made] = {}
-        self._plans: dict[TaskName, tuple[Plan, PlanView]] = {}
+        self._plans: dict[TaskName, tuple[Plan, answers.Plan]] = {}
 
     def as_json(self, *, deleted: bool) -> bytes:
         """The list with the newest figures. Raises Unavailable."""
@@ -58,14 +60,14 @@ class ListingService:
                 )
                 for task in tasks
             ]
-            json = TaskList(tasks=found).model_dump_json().encode()
+            json = msgspec.json.encode(answers.Tasks(tasks=found))
             self._made[deleted] = made = _Made(tasks, states, taken, json)
         return made.json
 
-    def _plan_views(self, tasks: Sequence[TaskDefinition]) -> dict[TaskName, PlanView]:
+    def _plan_views(self, tasks: Sequence[TaskDefinition]) -> dict[TaskName, answers.Plan]:
         """The plans of the tasks that live; each is put into words once, until it changes."""
         known = self._plans
-        made: dict[TaskName, tuple[Plan, PlanView]] = {}
+        made: dict[TaskName, tuple[Plan, answers.Plan]] = {}
         for task in tasks:
             if task.state is TaskState.DELETED:
                 continue

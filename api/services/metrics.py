@@ -8,7 +8,6 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from api.schemas import FigurePoint
 from api.services.cluster import ROLES, ClusterService, ages_of, balance_of
 from api.services.context import Ports
 from api.services.figures import FigureService
@@ -16,6 +15,7 @@ from api.services.health import Health
 from api.services.missing import Missing
 from api.services.requests import RequestFigures
 from api.services.sampling import Sample, Sampler, TaskFigures
+from mars.answers import FigurePoint
 from mars.ports import Assignment, Balance, Ledger, MemberInfo, MoveKind
 from mars.types import MemberId, TaskName
 

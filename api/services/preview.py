@@ -10,13 +10,14 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 
 from api.places import Places
-from api.preview_schemas import PreviewProgress, PreviewRequest, PreviewView
+from api.preview_schemas import PreviewRequest
 from api.services.compiling import Compiler
 from api.services.context import BucketCount, Cluster, Ports
 from api.services.preview_answer import ReadRows, preview_view
 from api.services.preview_reading import Source, TopicReading, to_read
 from api.services.preview_trial import Trial
 from api.services.tasks import described
+from mars.answers import Preview, PreviewProgress
 from mars.plan import Format, Plan, Stream, reads_keys
 from mars.process.compiling import declared
 from mars.types import Records, Topic, live_lane
@@ -30,7 +31,7 @@ PREVIEWS_OF_A_KEY = 2
 NO_STAMP = -1
 """The Kafka timestamp of a record that has none."""
 
-Steps = Generator[PreviewProgress | PreviewView, None, None]
+Steps = Generator[PreviewProgress | Preview, None, None]
 
 
 class PreviewService:
@@ -67,14 +68,14 @@ class PreviewService:
         next(steps)  # from here on `close` gives the place back
         return steps
 
-    def preview(self, request: PreviewRequest) -> PreviewView:
+    def preview(self, request: PreviewRequest) -> Preview:
         """The preview at once. Raises what `begin` and its steps do."""
         steps = self.begin(request)
         try:
             *_progress, found = steps
         finally:
             steps.close()
-        assert isinstance(found, PreviewView)  # noqa: S101 -- the last step
+        assert isinstance(found, Preview)  # noqa: S101 -- the last step
         return found
 
     def _plan(self, request: PreviewRequest) -> Plan:
@@ -109,7 +110,7 @@ class PreviewService:
 
     def _take_topic(
         self, seconds: float, trial: Trial
-    ) -> Generator[PreviewProgress | PreviewView, None, ReadRows]:
+    ) -> Generator[PreviewProgress | Preview, None, ReadRows]:
         topic, now_ms = Topic(trial.plan.stream.topic), self._ports.now_ms()
         found = to_read(self._ports.admin, topic, now_ms - round(seconds * 1_000))
         total = sum(span.end - span.first for span in found.spans.values())

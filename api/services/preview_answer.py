@@ -12,19 +12,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
 
-from api.presenting import output_view
-from api.preview_schemas import (
-    LateShare,
-    Predictions,
-    PreviewCounts,
-    PreviewRejected,
-    PreviewView,
-    PreviewWindow,
-)
+from msgspec.structs import replace
+
+from api.presenting import alike, output_view
 from api.services.preview_disorder import Lateness, suggested_ms
 from api.services.preview_reading import Source
 from api.services.preview_trial import Trial, TriedWindow
 from api.services.preview_words import Circumstances, notes, sentences
+from mars.answers import (
+    LateShare,
+    Predictions,
+    Preview,
+    PreviewCounts,
+    PreviewRejected,
+    PreviewWindow,
+)
 from mars.types import Lane, RejectedRow, lane_partition
 
 SAMPLE_CHARACTERS = 200
@@ -47,10 +49,10 @@ class ReadRows:
     silent: tuple[int, ...] = ()
 
 
-def preview_view(trial: Trial, read: ReadRows, limit: int, log_bytes_max: int) -> PreviewView:
+def preview_view(trial: Trial, read: ReadRows, limit: int, log_bytes_max: int) -> Preview:
     """The answer."""
     windows, more = trial.windows(limit)
-    plan, counts = trial.plan, trial.counts
+    plan = trial.plan
     around = Circumstances(
         read.source,
         plan.stream.topic,
@@ -61,23 +63,17 @@ def preview_view(trial: Trial, read: ReadRows, limit: int, log_bytes_max: int) -
     )
     late = trial.disorder.late()
     predictions = _predictions(trial, read, windows, late, log_bytes_max)
-    return PreviewView(
+    return Preview(
         source=read.source.value,
         messages=read.messages,
         bytes=read.bytes,
         truncated=read.truncated,
-        counts=PreviewCounts(
-            read=counts.read,
-            counted=counts.counted,
-            filtered=counts.filtered,
-            bad=counts.bad,
-            future=counts.future,
-        ),
+        counts=alike(trial.counts, PreviewCounts),
         windows=[_window(window) for window in windows],
         more_windows=more,
         rejected=[_rejected(row) for row in trial.rejected],
-        predictions=predictions.model_copy(
-            update={"sentences": sentences(predictions, plan.options, late.pause_ms)}
+        predictions=replace(
+            predictions, sentences=sentences(predictions, plan.options, late.pause_ms)
         ),
         notes=notes(trial, windows, around),
         output=output_view(plan),
@@ -113,7 +109,7 @@ def _predictions(
     rates = None if read.lane_seconds is None else _rates(trial, read.lane_seconds)
     in_log = None if rates is None else _log_bytes(trial, rates)
     return Predictions(
-        rows_per_second=None if rates is None else round(sum(rates.values()), 1),
+        rows_per_second=None if rates is None else round(sum(rates.values(), 0.0), 1),
         groups_per_window=max((window.groups for window in windows), default=None),
         groups_at_least=trial.event_span_ms < trial.plan.window.size_ms,
         redis_bytes=None if in_log is None else in_log[0],

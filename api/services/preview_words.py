@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from api.preview_schemas import LateShare, Predictions
 from api.services.preview_disorder import LATE_SHARE_MAX
 from api.services.preview_reading import Source
 from api.services.preview_trial import Trial, TriedWindow
 from mars.aggregates.others import OTHERS_KEY
+from mars.answers import LateShare, Predictions
 from mars.codec.usable import OLD_RECORD_TIME, OUTSIDE_CALENDAR, YEAR_2001_MS
 from mars.machines.explaining_rows import (
     AHEAD_HINTS,

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from api.query_schemas import QueryCounts, QueryProgress, QueryView
+from api.presenting import alike
 from api.services.queries import MILLISECONDS_PER_SECOND
+from mars.answers import Query, QueryCounts, QueryProgress
 from mars.definitions import FileHistory
 from mars.ports import QueryRecord, QueryState
-from mars.types import RowCounts
 
 NOBODY_RUNS_IT = "no process with the role bulk is alive: start one with `mars bulk --config FILE`"
 
 
-def query_view(record: QueryRecord, now_ms: int, runners: int | None) -> QueryView:
+def query_view(record: QueryRecord, now_ms: int, runners: int | None) -> Query:
     """A query as it is now; `runners`: the processes that could run it, None if that is unknown."""
     query = record.query
     waits = record.state is QueryState.WAITING and runners == 0
     started, ended = record.started_ms, record.ended_ms
-    return QueryView(
+    return Query(
         id=query.id,
         state=record.state.value,
         detail=NOBODY_RUNS_IT if waits else "",
@@ -36,7 +36,7 @@ def query_view(record: QueryRecord, now_ms: int, runners: int | None) -> QueryVi
         attempt=record.attempt,
         member=record.member,
         rows=None if record.place is None else record.place.rows,
-        counts=None if record.counts is None else _counts(record.counts),
+        counts=None if record.counts is None else alike(record.counts, QueryCounts),
         progress=QueryProgress(
             input=record.input_offsets,
             elapsed_ms=None if started is None else max(0, (ended or now_ms) - started),
@@ -46,13 +46,3 @@ def query_view(record: QueryRecord, now_ms: int, runners: int | None) -> QueryVi
 
 def _files(history: FileHistory) -> str:
     return f"{len(history.files)} files, {history.format}"
-
-
-def _counts(counts: RowCounts) -> QueryCounts:
-    return QueryCounts(
-        read=counts.read,
-        counted=counts.counted,
-        filtered=counts.filtered,
-        bad=counts.bad,
-        future=counts.future,
-    )

@@ -11,11 +11,12 @@ import anyio
 import anyio.to_thread
 import msgspec
 
+from api.answering import event
 from api.places import Places
-from api.schemas import FinishedWindow, FinishedWindows, RevisedWindow, WindowSource
 from api.services.compiling import Compiler
 from api.services.context import Ports
 from api.services.tasks import TaskService
+from mars.answers import FinishedWindow, FinishedWindows, RevisedWindow, WindowSource
 from mars.definitions import TaskDefinition
 from mars.errors import Conflict, Rejected, Unavailable
 from mars.plan import WINDOW_END, WINDOW_START, Plan
@@ -188,7 +189,7 @@ def _own(found: RecentRows, first_version: int) -> RecentRows:
 
 
 def _json(found: RecentRows, plan: Plan, limit: int) -> bytes:
-    return _finished_windows(found, plan, limit).model_dump_json().encode()
+    return msgspec.json.encode(_finished_windows(found, plan, limit))
 
 
 def _finished_windows(found: RecentRows, plan: Plan, limit: int) -> FinishedWindows:
@@ -298,7 +299,7 @@ class _Sources:
         if not row.ranges or place == self._last:
             return b""
         self._last = place
-        return b"event: source\ndata: %s\n\n" % _source(row).model_dump_json().encode()
+        return event("source", _source(row))
 
 
 def _event(row: CommittedRow, positions: dict[int, int]) -> bytes:

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from api.audit_schemas import DifferentRow, Verification
 from api.services.compiling import Compiler
 from api.services.context import BucketCount, Ports
 from api.services.progress import ProgressTail
 from api.services.results import newest_revisions
 from api.services.tasks import TaskService
+from mars.answers import DifferentRow, Verification
 from mars.definitions import TaskDefinition
 from mars.errors import Conflict, JobFailed, NotFound
 from mars.machines.verifying import (

@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import asdict
 from typing import Literal
 
-from api.presenting import output_view, plan_view
-from api.schemas import (
-    BackfillLane,
-    BackfillView,
-    FigurePoint,
-    Lag,
-    Ledger,
-    PlanView,
-    Rates,
-    TaskListed,
-    TaskSummary,
-    TaskView,
-    Validation,
-    VersionView,
-)
+from msgspec import structs
+
+from api.presenting import alike, output_view, plan_view
 from api.services.sampling import TaskFigures
-from mars import ports
+from mars import answers
 from mars.definitions import TaskDefinition, TaskVersion
 from mars.plan import Plan
 
 
-def summary(task: TaskDefinition, state: str) -> TaskSummary:
+def summary(task: TaskDefinition, state: str) -> answers.TaskSummary:
     """A task in a list; `state` as it is shown."""
     current = task.current
-    return TaskSummary(
+    return answers.TaskSummary(
         name=task.name,
         version=current.version,
         state=state,
@@ -45,13 +32,13 @@ def summary(task: TaskDefinition, state: str) -> TaskSummary:
 def listed(
     task: TaskDefinition,
     state: str,
-    plan: PlanView | None,
+    plan: answers.Plan | None,
     figures: TaskFigures | None,
-    point: FigurePoint | None,
-) -> TaskListed:
+    point: answers.FigurePoint | None,
+) -> answers.TaskListed:
     """A task in the list of all, with the figures that were seen last."""
-    return TaskListed(
-        **summary(task, state).model_dump(),
+    return answers.TaskListed(
+        **structs.asdict(summary(task, state)),
         plan=plan,
         rates=_rates(figures),
         lag=None if figures is None else _lag(figures),
@@ -67,10 +54,10 @@ def task_view(
     closed: Collection[int],
     missing: Sequence[str],
     warnings: Sequence[str],
-) -> TaskView:
+) -> answers.Task:
     """A task with everything that is known of it now; `closed` are versions without windows."""
-    return TaskView(
-        **summary(task, figures.state).model_dump(),
+    return answers.Task(
+        **structs.asdict(summary(task, figures.state)),
         plan=None if plan is None else plan_view(plan),
         output=None if plan is None else output_view(plan),
         versions=_versions(task, closed),
@@ -78,18 +65,18 @@ def task_view(
         lag=_lag(figures),
         watermark=figures.watermark_ms,
         backfill=_backfill(figures),
-        ledger=None if figures.ledger is None else ledger_view(figures.ledger),
+        ledger=None if figures.ledger is None else alike(figures.ledger, answers.Ledger),
         log_bytes=figures.log_bytes,
         missing=list(missing),
         warnings=list(warnings),
     )
 
 
-def _versions(task: TaskDefinition, closed: Collection[int]) -> list[VersionView]:
+def _versions(task: TaskDefinition, closed: Collection[int]) -> list[answers.TaskVersion]:
     """All versions that are kept, the oldest first."""
     following = [*task.versions[1:], None]
     return [
-        VersionView(
+        answers.TaskVersion(
             version=version.version,
             sql=version.sql,
             created=version.created_ms,
@@ -110,46 +97,37 @@ def _state_of(
     return "closed" if version.version in closed else "closing"
 
 
-def _rates(figures: TaskFigures | None) -> Rates:
+def _rates(figures: TaskFigures | None) -> answers.Rates:
     if figures is None:
-        return Rates(rows_per_second=None, messages_per_second=None)
-    return Rates(
-        rows_per_second=figures.rows_per_second,
-        messages_per_second=figures.messages_per_second,
-    )
+        return answers.Rates(rows_per_second=None, messages_per_second=None)
+    return alike(figures, answers.Rates)
 
 
-def _lag(figures: TaskFigures) -> Lag | None:
+def _lag(figures: TaskFigures) -> answers.Lag | None:
     if figures.lag is None:
         return None
-    return Lag(
+    return answers.Lag(
         rows=sum(figures.lag.values()),
         partitions={str(partition): rows for partition, rows in figures.lag.items()},
     )
 
 
-def _backfill(figures: TaskFigures) -> BackfillView | None:
+def _backfill(figures: TaskFigures) -> answers.Backfill | None:
     history = figures.history
     if history is None:
         return None
-    return BackfillView(
+    return answers.Backfill(
         rows_done=history.done,
         rows_total=history.total,
         percent=history.percent,
         rows_per_second=figures.history_per_second,
         expected_end=figures.history_end_ms,
-        lanes=[
-            BackfillLane(lane=one.lane, first=one.first, next=one.next, end=one.end)
-            for one in history.lanes
-        ],
+        lanes=[alike(one, answers.BackfillLane) for one in history.lanes],
     )
 
 
-def ledger_view(ledger: ports.Ledger) -> Ledger:
-    """Where rows went."""
-    return Ledger(**asdict(ledger), open=ledger.open)
-
-
-def validation(plan: Plan, warnings: Sequence[str]) -> Validation:
+def validation(plan: Plan, warnings: Sequence[str]) -> answers.Validation:
     """A query that can be registered."""
-    return Validation(plan=plan_view(plan), output=output_view(plan), warnings=list(warnings))
+    return answers.Validation(
+        plan=plan_view(plan), output=output_view(plan), warnings=list(warnings)
+    )

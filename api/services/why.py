@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from api.schemas import Dropped, DroppedSample, HeldBy, PartitionWhy, Why, WindowWhy
 from api.services.compiling import Compiler
 from api.services.context import BucketCount, Ports
 from api.services.logs import (
@@ -19,6 +18,7 @@ from api.services.missing import Away, Missing
 from api.services.progress import ProgressTail
 from api.services.pulse import Pulse
 from api.services.tasks import TaskService
+from mars.answers import Dropped, DroppedSample, HeldBy, PartitionWhy, Why, WindowWhy
 from mars.definitions import TaskDefinition, TaskState
 from mars.machines.evidence import BucketOwner, Evidence, LoggedRows, Reading
 from mars.machines.explaining import (

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from api.audit_schemas import WindowLedger
 from api.services.compiling import Compiler
 from api.services.context import Ports
 from api.services.tasks import TaskService
 from api.services.windows import BucketVersion, WindowService
+from mars.answers import WindowLedger
 from mars.definitions import TaskDefinition
 from mars.errors import NotFound
 from mars.plan import Plan

@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from api.schemas import OpenWindows, WindowRows
 from api.services.compiling import Compiler
 from api.services.context import BucketCount, Ports
 from api.services.logs import LogReader, Portion, check_rebuilt, folded, holds_something
 from api.services.progress import ProgressTail
 from api.services.tasks import TaskService
+from mars.answers import OpenWindow, OpenWindows
 from mars.definitions import TaskDefinition, TaskVersion
 from mars.errors import Conflict, Rejected, TaskLimit
 from mars.finishing import Finished, finish
@@ -127,7 +127,7 @@ class WindowService:
                 for start in folding.open_windows()
             }
         )
-        windows: list[WindowRows] = []
+        windows: list[OpenWindow] = []
         left = LIMIT_MAX
         for start, number in found[:WINDOWS_MAX]:
             windows.append(_rows(versions[number], start, selection, left))
@@ -197,7 +197,7 @@ def _check_order(selection: Selection, plans: Iterable[Plan]) -> None:
         )
 
 
-def _rows(version: _Version, start: int, selection: Selection, left: int) -> WindowRows:
+def _rows(version: _Version, start: int, selection: Selection, left: int) -> OpenWindow:
     plan = version.plan
     end = start + plan.window.size_ms
     bounds = Bounds(version.version.complete_from_ms, version.version.complete_until_ms)
@@ -211,7 +211,7 @@ def _rows(version: _Version, start: int, selection: Selection, left: int) -> Win
         chosen = list(_matching(finished, selection.keys))
         groups, others = len(chosen), finished.others
         rows = _cut(finished, chosen, selection, left)
-    return WindowRows(
+    return OpenWindow(
         window_start=start,
         window_end=end,
         version=plan.version,

@@ -8,7 +8,7 @@ from itertools import islice
 import click
 import msgspec
 
-from mars.audits import DeadRow
+from mars.answers import DeadRow
 from mars.cli.completion import task_argument, task_names
 from mars.cli.shared import (
     Moment,

@@ -6,7 +6,7 @@ import json
 
 import click
 
-from mars.audits import DifferentRow
+from mars.answers import DifferentRow
 from mars.cli.completion import task_argument
 from mars.cli.shared import Moment, api_address, api_option, json_option, output, print_json
 from mars.cli.tables import number, table

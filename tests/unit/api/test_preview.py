@@ -505,6 +505,7 @@ def test_stream_tells_of_a_server_that_goes_away(world: World) -> None:
     break_reading(world)
     (only,) = events(world)
     assert (only[0], only[1]["status"], only[1]["service"]) == ("problem", 503, "kafka")
+    assert (only[1]["line"], only[1]["column"], only[1]["errors"]) == (None, None, None)
 
 
 def test_stream_of_a_wrong_query_is_refused_before_it_begins(world: World) -> None:

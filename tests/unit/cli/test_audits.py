@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 import mars.client
-from mars.audits import DeadRow, DeadRows
+from mars.answers import DeadRow, DeadRows
 from mars.cli import run
 from mars.types import Reason
 
