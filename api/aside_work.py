@@ -86,7 +86,8 @@ def main() -> None:
     try:
         answer.write(msgspec.json.encode(_outcome(kind, sys.stdin.buffer.read())))
         answer.flush()
-    except (MemoryError, ImportError):  # a library that gets no memory cannot be imported
+    except (MemoryError, ImportError, SystemError):
+        # A library that gets no memory cannot be imported, a module not compiled.
         traceback.print_exc()
         code = OVER_MEMORY
     except BaseException:  # noqa: BLE001 -- it is told, and nobody is left to take it
