@@ -38,9 +38,9 @@ from mars.plan import (
     Plan,
     Stream,
     ValueType,
-    WindowShape,
 )
 from mars.types import Lane, Records, TaskName
+from mars.windows import Sliding
 
 GROUPS = 185_000
 START_MS = 1_700_000_000_000 // 60_000 * 60_000
@@ -57,7 +57,7 @@ def mars_query(source: Stream) -> Plan:
         task=TaskName("by_sip"),
         version=1,
         stream=source,
-        window=WindowShape(60_000, 60_000),
+        window=Sliding(60_000, 60_000),
         keys=(Key("k0", sip), Key("k1", kind)),
         aggregates=(count,),
         outputs=(

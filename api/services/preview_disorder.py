@@ -33,8 +33,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from mars.plan import WindowShape
 from mars.types import Lane
+from mars.windows import Sliding
 
 DELAYS_MS = (0, 1_000, 5_000, 30_000, 60_000)
 """The delays that are tried."""
@@ -72,7 +72,7 @@ class Disorder:
 
     def __init__(
         self,
-        window: WindowShape,
+        window: Sliding,
         delays_ms: Iterable[int],
         key_lag_ms: int | None,
         idle_after_ms: int,

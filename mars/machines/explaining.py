@@ -25,9 +25,9 @@ from mars.machines.evidence import (
     level_of,
 )
 from mars.machines.history import HistoryLane
-from mars.plan import Plan, WindowShape
+from mars.plan import Plan
 from mars.types import Bucket, Lane, MemberId, lane_partition, live_lane
-from mars.windows import window_panes, windows_of_panes
+from mars.windows import Sliding, window_panes, windows_of_panes
 
 OPEN_WINDOWS_MAX = 100
 """Open windows explained in one answer, those that close first: more help nobody."""
@@ -124,7 +124,7 @@ def anything_open(evidence: Evidence) -> bool:
     )
 
 
-def _opened(evidence: Evidence, version: int, shape: WindowShape) -> Iterator[Iterator[int]]:
+def _opened(evidence: Evidence, version: int, shape: Sliding) -> Iterator[Iterator[int]]:
     """The open windows of each bucket."""
     for logged, closed_ms in _logged(evidence, version):
         yield windows_of_panes(shape, logged.panes, after_ms=closed_ms)
@@ -141,7 +141,7 @@ def _logged(evidence: Evidence, version: int) -> Iterator[tuple[LoggedRows, int 
 
 
 def _rows_by_bucket(
-    evidence: Evidence, version: int, shape: WindowShape, start_ms: int
+    evidence: Evidence, version: int, shape: Sliding, start_ms: int
 ) -> dict[Bucket, int]:
     """The rows of a window by bucket; a bucket that has closed it is left out."""
     end_ms = start_ms + shape.size_ms

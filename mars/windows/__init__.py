@@ -13,8 +13,9 @@ slices of length gcd(size, slide) of which each window is made; a row belongs to
 from __future__ import annotations
 
 from mars.windows.moments import moment, span
-from mars.windows.panes import (
+from mars.windows.shapes import (
     OPEN_PANES_MAX,
+    Sliding,
     closed_up_to,
     ending_between,
     first_pane_needed,
@@ -29,6 +30,7 @@ from mars.windows.watermarks import Watermark, event_time, find_watermark, highe
 
 __all__ = [
     "OPEN_PANES_MAX",
+    "Sliding",
     "Watermark",
     "closed_up_to",
     "ending_between",

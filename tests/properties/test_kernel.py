@@ -27,10 +27,9 @@ from mars.plan import (
     Literal,
     Plan,
     ValueType,
-    WindowShape,
 )
 from mars.types import Mapped, Records, RowCounts, Sequence64
-from mars.windows import pane_of, window_starts
+from mars.windows import Sliding, pane_of, window_starts
 from tests.unit.codec.samples import COUNT, JSON, NAME, SIZE, plan_of, records
 
 QUICK = settings(max_examples=60)
@@ -89,7 +88,7 @@ def short_keys() -> Iterator[None]:
 @st.composite
 def plans(draw: st.DrawFn) -> Plan:
     slide = draw(st.sampled_from([10, 30, 60]))
-    shape = WindowShape(draw(st.sampled_from([60, 90])), slide)
+    shape = Sliding(draw(st.sampled_from([60, 90])), slide)
     plan = plan_of(
         *draw(st.sampled_from([(), (NAME,), (NAME, SIZE), (SIZE,), (HUGE,), *LONG])),
         aggregates=[COUNT, SUM],

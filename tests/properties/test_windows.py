@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars.plan import WindowShape
 from mars.types import Lane, Mark
 from mars.windows import (
+    Sliding,
     closed_up_to,
     ending_between,
     find_watermark,
@@ -24,19 +24,19 @@ TIMES = st.integers(-10_000, 10_000)
 
 
 @st.composite
-def shapes(draw: st.DrawFn) -> WindowShape:
+def shapes(draw: st.DrawFn) -> Sliding:
     slide = draw(st.integers(1, 60))
-    return WindowShape(draw(st.integers(slide, 300)), slide)
+    return Sliding(draw(st.integers(slide, 300)), slide)
 
 
-def all_starts(shape: WindowShape, around: int) -> list[int]:
+def all_starts(shape: Sliding, around: int) -> list[int]:
     """Starts of every window that begins within 2,000 of a time."""
     first = (around - 2_000) // shape.slide_ms
     return [n * shape.slide_ms for n in range(first, (around + 2_000) // shape.slide_ms)]
 
 
 @given(shapes(), TIMES)
-def test_row_is_in_the_windows_of_its_pane(shape: WindowShape, time_ms: int) -> None:
+def test_row_is_in_the_windows_of_its_pane(shape: Sliding, time_ms: int) -> None:
     # pane        |--*--|
     # windows  |===========|        those that hold * are those that hold the pane
     #             |===========|
@@ -51,7 +51,7 @@ BOUNDS = st.none() | st.integers(-3_000, 3_000)
 
 @given(shapes(), st.sets(st.integers(-2_000, 2_000)), BOUNDS, BOUNDS)
 def test_windows_of_panes_come_in_order_and_once(
-    shape: WindowShape, times: set[int], after: int | None, upto: int | None
+    shape: Sliding, times: set[int], after: int | None, upto: int | None
 ) -> None:
     panes = {pane_of(time_ms, shape.pane_ms) for time_ms in times}
     wanted = {start for pane in panes for start in window_starts(shape, pane)}
@@ -65,7 +65,7 @@ def test_windows_of_panes_come_in_order_and_once(
 
 
 @given(shapes(), TIMES)
-def test_panes_tile_their_window(shape: WindowShape, time_ms: int) -> None:
+def test_panes_tile_their_window(shape: Sliding, time_ms: int) -> None:
     # window  |===============|
     # panes   |---|---|---|---|
     for start in window_starts(shape, pane_of(time_ms, shape.pane_ms)):
@@ -76,7 +76,7 @@ def test_panes_tile_their_window(shape: WindowShape, time_ms: int) -> None:
 
 
 @given(shapes(), TIMES, TIMES)
-def test_each_window_closes_exactly_once(shape: WindowShape, one: int, other: int) -> None:
+def test_each_window_closes_exactly_once(shape: Sliding, one: int, other: int) -> None:
     # closed ----C              W
     # ends     |     |     |     |     those in (C, W]
     closed, watermark = sorted((one, other))
@@ -93,7 +93,7 @@ def test_each_window_closes_exactly_once(shape: WindowShape, one: int, other: in
 
 @given(shapes(), TIMES)
 def test_closed_up_to_is_an_end_and_the_next_one_is_not_passed(
-    shape: WindowShape, watermark: int
+    shape: Sliding, watermark: int
 ) -> None:
     # ends     |     |     |
     #                closed  W  next
@@ -103,9 +103,7 @@ def test_closed_up_to_is_an_end_and_the_next_one_is_not_passed(
 
 
 @given(shapes(), TIMES, TIMES)
-def test_pane_is_late_when_no_window_can_take_it(
-    shape: WindowShape, time_ms: int, closed: int
-) -> None:
+def test_pane_is_late_when_no_window_can_take_it(shape: Sliding, time_ms: int, closed: int) -> None:
     # windows of the pane  |=====C      late when all of them end at or before C
     #                    |=======|
     pane = pane_of(time_ms, shape.pane_ms)

@@ -13,15 +13,7 @@ from mars.codec.dead import (
     dead_result,
     decode_dead,
 )
-from mars.plan import (
-    Field,
-    FieldType,
-    Format,
-    Options,
-    Plan,
-    Stream,
-    WindowShape,
-)
+from mars.plan import Field, FieldType, Format, Options, Plan, Stream
 from mars.types import (
     Lane,
     Range,
@@ -32,6 +24,7 @@ from mars.types import (
     StreamName,
     TaskName,
 )
+from mars.windows import Sliding
 
 PLAN = Plan(
     task=TaskName("by_sip"),
@@ -43,7 +36,7 @@ PLAN = Plan(
         fields=(Field("timestamp", FieldType.TIMESTAMP_MS),),
         event_time="timestamp",
     ),
-    window=WindowShape(60_000, 60_000),
+    window=Sliding(60_000, 60_000),
     keys=(),
     aggregates=(),
     outputs=(),

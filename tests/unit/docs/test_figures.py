@@ -53,7 +53,7 @@ from mars.sql import (
     windowing,
 )
 from mars.tracking import acking, seen
-from mars.windows.panes import OPEN_PANES_MAX
+from mars.windows.shapes import OPEN_PANES_MAX
 
 DOCS = Path(__file__).parents[3] / "docs"
 

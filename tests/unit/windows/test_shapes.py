@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from mars.plan import WindowShape
 from mars.windows import (
+    Sliding,
     closed_up_to,
     ending_between,
     first_pane_needed,
@@ -14,8 +14,8 @@ from mars.windows import (
     window_starts,
 )
 
-TUMBLING = WindowShape(size_ms=60, slide_ms=60)
-SLIDING = WindowShape(size_ms=30, slide_ms=20)
+TUMBLING = Sliding(size_ms=60, slide_ms=60)
+SLIDING = Sliding(size_ms=30, slide_ms=20)
 
 
 def test_tumbling_window_is_its_own_pane() -> None:
