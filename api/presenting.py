@@ -85,12 +85,11 @@ def plan_view(plan: Plan) -> PlanView:
     """A plan for people."""
     slots = _slots(plan)
     hidden = scope_aggregates(plan.stream.event_time)
-    tumbling = plan.window.size_ms == plan.window.slide_ms
     return PlanView(
         stream=plan.stream.name,
         topic=plan.stream.topic,
         window=WindowView(
-            kind="tumbling" if tumbling else "sliding",
+            kind="tumbling" if plan.window.is_tumbling else "sliding",
             size_ms=plan.window.size_ms,
             slide_ms=plan.window.slide_ms,
         ),

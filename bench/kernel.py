@@ -166,8 +166,9 @@ def window_table(seconds: float) -> None:
         frames += [decode_states(partial.states) for partial in mapped.partials]
     states = sum(frame.height for frame in frames)
     merged = merge(plan, frames)
+    window = plan.window.window_of_start(START_MS)
     merging = best_s(lambda: merge(plan, frames), seconds)
-    finishing = best_s(lambda: finish(plan, merged, START_MS), seconds)
+    finishing = best_s(lambda: finish(plan, merged, window), seconds)
     print(
         f"merge of {states} states in {len(frames)} partials: {states / merging / 1e6:.2f} M/s\n"
         f"finish of {merged.height} groups: {finishing * 1e3:.0f} ms"

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from mars.machines.panes import Pane
+from mars.windows import Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,22 +58,22 @@ class OpenPanes(Mapping[int, Pane]):
         """The starts of those that do not start before."""
         return self._starts[bisect_left(self._starts, start_ms) :]
 
-    def within(self, start_ms: int, span_ms: int) -> list[Pane]:
-        """Those of a span of time."""
-        low = bisect_left(self._starts, start_ms)
-        high = bisect_left(self._starts, start_ms + span_ms, low)
+    def within(self, window: Window) -> list[Pane]:
+        """Those of a window."""
+        low = bisect_left(self._starts, window.start_ms)
+        high = bisect_left(self._starts, window.end_ms, low)
         return [self._by_start[start] for start in self._starts[low:high]]
 
-    def sizes(self, starts_ms: Iterable[int], span_ms: int) -> Iterator[Size]:
-        """What each of these spans holds; `starts_ms` come in order.
+    def sizes(self, windows: Iterable[Window]) -> Iterator[Size]:
+        """What each of these windows holds; they come in order, of their starts too.
 
-        The cost grows with the panes and with the spans, not with their product.
+        The cost grows with the panes and with the windows, not with their product.
         """
         low = high = rows = 0
-        for start in starts_ms:
-            until = bisect_left(self._starts, start + span_ms, high)
+        for window in windows:
+            until = bisect_left(self._starts, window.end_ms, high)
             rows += self._rows(high, until)
-            first = bisect_left(self._starts, start, low)
+            first = bisect_left(self._starts, window.start_ms, low)
             rows -= self._rows(low, first)
             low, high = first, until
             yield Size(1, high - low, rows)

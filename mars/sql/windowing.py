@@ -150,10 +150,11 @@ def _checked(
             "the slide is longer than the window, rows would fall between; choose a shorter one",
         )
     shape = Sliding(size_ms, slide_ms)
-    if size_ms // shape.pane_ms > PANES_MAX:
+    panes = shape.panes_in(size_ms)
+    if panes > PANES_MAX:
         raise refuse(
             slide_at,
-            f"the window falls into {size_ms // shape.pane_ms} panes of {shape.pane_ms} ms, at "
+            f"the window falls into {panes} panes of {shape.pane_ms} ms, at "
             f"most {PANES_MAX} are possible; choose a slide that divides it more evenly",
         )
     return shape

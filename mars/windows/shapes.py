@@ -1,21 +1,115 @@
-"""Which pane a time falls into, which windows a pane belongs to, and when those end."""
+"""Which pane a time falls into, which windows hold a pane, and when those end.
+
+All that is known of windows is asked of their shape: nothing outside this package reckons with the
+lengths of which one is made. Panes are named by the moment at which they begin.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
+
+if TYPE_CHECKING:  # a plan is read where neither of them is
+    import numpy as np
+    import numpy.typing as npt
+    import polars as pl
+
+Times = TypeVar("Times", int, "pl.Expr")
+"""A time, or a column of times (Int64, epoch ms)."""
 
 OPEN_PANES_MAX = 50_000
 """Panes with rows that a task may have open in a bucket: about 2 kB of memory each, whatever is in
 them. A year in windows of 11 minutes is as many; what has more is most often a wrong event time."""
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Window:
+    """The time `[start_ms, end_ms)`, of which a window has the rows; in epoch milliseconds.
+
+    Its end comes first, and names it: windows are in the order in which they end, and a shape may
+    have several that begin together. What stands in records, keys and answers is the start.
+    """
+
+    end_ms: int
+    start_ms: int
+
+
+class Shape(Protocol):
+    """What every shape of windows offers."""
+
+    @property
+    def is_tumbling(self) -> bool:
+        """True where no two windows overlap, so that each pane is a window."""
+
+    @property
+    def longest_ms(self) -> int:
+        """How long windows are, the longest if they differ."""
+
+    # ---------------------------------------------------------------------------- panes
+
+    def panes(self, times: Times) -> Times:
+        """The pane that each of these times falls into."""
+
+    def pane_end(self, pane_ms: int) -> int:
+        """The moment at which a pane ends, and the next one begins."""
+
+    def pane_numbers(self, panes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Panes as numbers, one more for each that follows; far apart where they are."""
+
+    def pane_numbered(self, number: int) -> int:
+        """The pane that has this number."""
+
+    def panes_in(self, span_ms: int) -> int:
+        """How many panes a span of time is made of, at most."""
+
+    # -------------------------------------------------------------------------- windows
+
+    def panes_of(self, window: Window) -> Sequence[int]:
+        """The panes of which a window is made, the earliest first."""
+
+    def windows_of(
+        self, panes: Iterable[int], *, after_ms: int | None = None, upto_ms: int | None = None
+    ) -> Iterator[Window]:
+        """The windows that hold any of these panes and end in `(after_ms, upto_ms]`.
+
+        They come in order and each once, though thousands of panes may share one: the cost grows
+        with the panes and with the windows, not with their product.
+        """
+
+    def first_end(self, pane_ms: int) -> int:
+        """End of the earliest window that holds a pane."""
+
+    def last_window(self, pane_ms: int) -> Window:
+        """The latest window that holds a pane."""
+
+    def last_end(self, pane_ms: int) -> int:
+        """Its end: once that is closed, the pane is of no use."""
+
+    def window_of_start(self, start_ms: int) -> Window:
+        """The window that a record, a key or a person names by its start."""
+
+    # -------------------------------------------------------------------------- closing
+
+    def closed_by(self, level_ms: int) -> int:
+        """The largest window end at or before a level of event time."""
+
+    def first_needed(self, closed_ms: int) -> int:
+        """The earliest pane that belongs to a window ending after `closed_ms`."""
+
+    def missed_share(self, behind_ms: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        """How many of its windows a row is too late for, as a share, that comes when event time has
+        gone on so far; on average over where in them it lies. All of them are 1.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class Sliding:
     """Windows `[n * slide, n * slide + size)`, aligned to the epoch; in milliseconds.
 
-    `slide_ms == size_ms` is a tumbling window. The slide is never longer than the size.
+    `slide_ms == size_ms` is a tumbling window: each of them ends where the next begins, and all
+    that is said of sliding ones holds. The slide is never longer than the size.
     """
 
     size_ms: int
@@ -26,72 +120,93 @@ class Sliding:
         """Length of the largest slice of time of which every window is made."""
         return math.gcd(self.size_ms, self.slide_ms)
 
+    @property
+    def is_tumbling(self) -> bool:
+        """See `Shape`."""
+        return self.slide_ms == self.size_ms
 
-def pane_of(time_ms: int, pane_ms: int) -> int:
-    """Start of the pane that holds a time, before 1970 too."""
-    return time_ms // pane_ms * pane_ms
+    @property
+    def longest_ms(self) -> int:
+        """See `Shape`."""
+        return self.size_ms
+
+    # ---------------------------------------------------------------------------- panes
+
+    def panes(self, times: Times) -> Times:
+        """See `Shape`; before 1970 too."""
+        return times // self.pane_ms * self.pane_ms
+
+    def pane_end(self, pane_ms: int) -> int:
+        """See `Shape`."""
+        return pane_ms + self.pane_ms
+
+    def pane_numbers(self, panes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """See `Shape`."""
+        return panes // self.pane_ms
+
+    def pane_numbered(self, number: int) -> int:
+        """See `Shape`."""
+        return number * self.pane_ms
+
+    def panes_in(self, span_ms: int) -> int:
+        """See `Shape`."""
+        return -(-span_ms // self.pane_ms)
+
+    # -------------------------------------------------------------------------- windows
+
+    def panes_of(self, window: Window) -> Sequence[int]:
+        """See `Shape`."""
+        return range(window.start_ms, window.end_ms, self.pane_ms)
+
+    def windows_of(
+        self, panes: Iterable[int], *, after_ms: int | None = None, upto_ms: int | None = None
+    ) -> Iterator[Window]:
+        """See `Shape`."""
+        latest = None if upto_ms is None else self.closed_by(upto_ms)
+        next_end = None if after_ms is None else self.closed_by(after_ms) + self.slide_ms
+        for pane in sorted(panes):
+            first, last = self.first_end(pane), self.last_end(pane)
+            if next_end is not None:
+                first = max(first, next_end)
+            if latest is not None:
+                last = min(last, latest)
+                if first > latest:
+                    return
+            for end in range(first, last + 1, self.slide_ms):
+                yield Window(end, end - self.size_ms)
+            next_end = max(first, last + self.slide_ms)
+
+    def first_end(self, pane_ms: int) -> int:
+        """See `Shape`."""
+        return self.closed_by(self.pane_end(pane_ms) - 1) + self.slide_ms
+
+    def last_window(self, pane_ms: int) -> Window:
+        """See `Shape`."""
+        return self.window_of_start(pane_ms // self.slide_ms * self.slide_ms)
+
+    def last_end(self, pane_ms: int) -> int:
+        """See `Shape`."""
+        return pane_ms // self.slide_ms * self.slide_ms + self.size_ms
+
+    def window_of_start(self, start_ms: int) -> Window:
+        """See `Shape`."""
+        return Window(start_ms + self.size_ms, start_ms)
+
+    # -------------------------------------------------------------------------- closing
+
+    def closed_by(self, level_ms: int) -> int:
+        """See `Shape`."""
+        return (level_ms - self.size_ms) // self.slide_ms * self.slide_ms + self.size_ms
+
+    def first_needed(self, closed_ms: int) -> int:
+        """See `Shape`."""
+        return self.closed_by(closed_ms) + self.slide_ms - self.size_ms
+
+    def missed_share(self, behind_ms: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        """See `Shape`."""
+        still_open_ms = self.size_ms - self.slide_ms
+        return ((behind_ms - still_open_ms) / self.slide_ms).clip(0, 1)
 
 
-def window_starts(shape: Sliding, pane_start_ms: int) -> range:
-    """Starts of all windows that hold a pane, the earliest first; never empty."""
-    pane_end = pane_start_ms + shape.pane_ms
-    earliest = -((shape.size_ms - pane_end) // shape.slide_ms) * shape.slide_ms
-    latest = pane_start_ms // shape.slide_ms * shape.slide_ms
-    return range(earliest, latest + 1, shape.slide_ms)
-
-
-def windows_of_panes(
-    shape: Sliding,
-    panes: Iterable[int],
-    *,
-    after_ms: int | None = None,
-    upto_ms: int | None = None,
-) -> Iterator[int]:
-    """Starts of the windows that hold any of these panes and end in `(after_ms, upto_ms]`.
-
-    They come in order and each once, though thousands of panes may share one: the cost grows with
-    the panes and with the windows, not with their product.
-    """
-    lowest = None if after_ms is None else first_pane_needed(shape, after_ms)
-    for pane in sorted(panes):
-        held = window_starts(shape, pane)
-        if upto_ms is not None and held[0] + shape.size_ms > upto_ms:
-            return
-        first = held[0] if lowest is None else max(held[0], lowest)
-        last = held[-1] if upto_ms is None else min(held[-1], upto_ms - shape.size_ms)
-        starts = range(first, last + 1, shape.slide_ms)
-        yield from starts
-        lowest = starts[-1] + shape.slide_ms if starts else lowest
-        if upto_ms is not None and lowest is not None and lowest + shape.size_ms > upto_ms:
-            return
-
-
-def window_panes(shape: Sliding, window_start_ms: int) -> range:
-    """Starts of the panes of which a window is made, the earliest first."""
-    return range(window_start_ms, window_start_ms + shape.size_ms, shape.pane_ms)
-
-
-def last_window_end(shape: Sliding, pane_start_ms: int) -> int:
-    """End of the latest window that holds a pane: once it is closed, the pane is of no use."""
-    return pane_start_ms // shape.slide_ms * shape.slide_ms + shape.size_ms
-
-
-def is_late(shape: Sliding, pane_start_ms: int, closed_ms: int) -> bool:
-    """True if every window that holds the pane ends at or before `closed_ms`."""
-    return last_window_end(shape, pane_start_ms) <= closed_ms
-
-
-def closed_up_to(shape: Sliding, watermark_ms: int) -> int:
-    """The largest window end at or before a watermark."""
-    return (watermark_ms - shape.size_ms) // shape.slide_ms * shape.slide_ms + shape.size_ms
-
-
-def ending_between(shape: Sliding, closed_ms: int, watermark_ms: int) -> range:
-    """Ends of the windows that end in `(closed_ms, watermark_ms]`, the earliest first."""
-    earliest = closed_up_to(shape, closed_ms) + shape.slide_ms
-    return range(earliest, watermark_ms + 1, shape.slide_ms)
-
-
-def first_pane_needed(shape: Sliding, closed_ms: int) -> int:
-    """Start of the earliest pane that belongs to a window ending after `closed_ms`."""
-    return closed_up_to(shape, closed_ms) + shape.slide_ms - shape.size_ms
+WindowShape: TypeAlias = Sliding
+"""The shapes that there are: who tells them apart names each of these."""

@@ -19,7 +19,7 @@ from mars.aggregates import (
 from mars.errors import TaskLimit
 from mars.evaluate.values import dtype_of
 from mars.plan import Aggregate, AggregateFunction, Column, ValueType
-from mars.windows import Sliding
+from mars.windows import Sliding, Window
 from tests.unit.codec.samples import COUNT, NAME, plan_of
 
 A = AggregateFunction
@@ -177,4 +177,4 @@ def test_window_is_merged_from_its_panes() -> None:
         {"pane": [0, 10, 20, 20, 30], "k0": ["a", "a", "a", "b", "a"], "a0_n": [1, 2, 4, 8, 16]},
         state_schema(plan),
     )
-    assert merge_panes(plan, frame, 10).rows() == [(10, "a", 6), (10, "b", 8)]
+    assert merge_panes(plan, frame, Window(30, 10)).rows() == [(10, "a", 6), (10, "b", 8)]
