@@ -95,6 +95,11 @@ _BUILDERS: Mapping[AggregateFunction, Callable[[Aggregate, ValueType], Aggregato
 )
 
 
+def merges_exactly(plan: Plan) -> bool:
+    """True where states may be merged in any order, and some of them before the others."""
+    return not plan.folds and all(part.exact for part in aggregators(plan.aggregates))
+
+
 def columns(frame: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:
     """Some columns as they are. `select` plans a query, which is what a small batch costs.
 

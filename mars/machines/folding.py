@@ -25,13 +25,13 @@ from itertools import tee
 
 import polars as pl
 
-from mars.aggregates import limited_window
+from mars.aggregates import limited, limited_window
 from mars.codec.dead import dead_late, dead_rejections
 from mars.codec.states import encode_states
 from mars.errors import TaskLimit
 from mars.finishing import Finished, finish, retractions
 from mars.machines.open_panes import OpenPanes, Size
-from mars.machines.panes import states_by_pane
+from mars.machines.panes import lowest_firsts, states_by_pane
 from mars.machines.revising import Revising
 from mars.plan import Plan
 from mars.ports import Head, Ledger
@@ -178,7 +178,7 @@ class Folding:
         self._behind_gaps: dict[Lane, int] = {}
         """Those of them whose next row has just been absorbed, and a time that it is not after."""
         self._ledger = ledger or Ledger()
-        self._panes = OpenPanes()
+        self._panes = OpenPanes(plan.window)
         self._begin()
 
     @property
@@ -440,14 +440,13 @@ class Folding:
 
     def window_states(self, window: Window) -> pl.DataFrame | None:
         """The states of a window, one row per key; None if it has no rows."""
-        parts = [
-            states
-            for pane in self._panes.within(window)
-            if (states := pane.states(self.plan)) is not None
-        ]
+        pieces = self._panes.within(window)
+        parts = [states for piece in pieces for states in piece.frames(self.plan)]
         if not parts:
             return None
-        return parts[0] if len(parts) == 1 else limited_window(self.plan, window, parts)
+        if len(parts) > 1:
+            return limited_window(self.plan, window, parts)
+        return limited(self.plan, parts[0])
 
     def close(self, windows: Sequence[Window]) -> list[ClosedWindow]:
         """The finished rows of these windows; the panes stay until `committed` is called."""
@@ -465,7 +464,7 @@ class Folding:
         return tuple(Contents(one, self.rows_of(one), self._is_complete(one)) for one in windows)
 
     def _closed(self, window: Window, finished: Finished) -> ClosedWindow:
-        complete, firsts = self._is_complete(window), self._firsts(window)
+        complete, firsts = self._is_complete(window), lowest_firsts(self._panes.within(window))
         return ClosedWindow(window, complete, finished.sendable(), firsts, self.rows_of(window))
 
     def revisable(self) -> list[Window]:
@@ -513,14 +512,7 @@ class Folding:
 
     def rows_of(self, window: Window) -> int:
         """How many rows a window has counted so far."""
-        return sum(pane.rows for pane in self._panes.within(window))
-
-    def _firsts(self, window: Window) -> dict[Lane, int]:
-        firsts: dict[Lane, int] = {}
-        for pane in self._panes.within(window):
-            for lane, first in pane.first.items():
-                firsts[lane] = min(first, firsts.get(lane, first))
-        return firsts
+        return sum(piece.rows for piece in self._panes.within(window))
 
     def closed_by(self, watermark_ms: int | None) -> int | None:
         """C after everything that the watermark has passed is closed; it never goes back."""

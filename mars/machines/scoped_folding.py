@@ -244,7 +244,7 @@ class KeyFolding(Folding):
                 continue
             dropped = True
             if parts.open.height:
-                self._panes[start].keep(parts.open, _rows_in(parts.open))
+                self._panes.at(start).keep(parts.open, _rows_in(parts.open))
             else:
                 empty.append(start)
         self._panes.drop(empty)

@@ -18,7 +18,7 @@ WINDOW_MS_MIN: Final = 100
 WINDOW_MS_MAX: Final = 366 * 86_400_000
 """Longest window: its state is held until it closes, and Kafka must keep its rows for replay."""
 PANES_MAX: Final = 10_000
-"""Most panes of a window: each close merges all of them."""
+"""Most panes of a window: an owner that takes it over merges all of them at once."""
 
 _FORMS: Final = (
     "WINDOWING 60 s, WINDOWING 60 s SLIDE 10 s, or in GROUP BY "

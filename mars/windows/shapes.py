@@ -19,6 +19,9 @@ if TYPE_CHECKING:  # a plan is read where neither of them is
 Times = TypeVar("Times", int, "pl.Expr")
 """A time, or a column of times (Int64, epoch ms)."""
 
+Panes = TypeVar("Panes", int, "npt.NDArray[np.int64]")
+"""A pane, or an array of them."""
+
 OPEN_PANES_MAX = 50_000
 """Panes with rows that a task may have open in a bucket: about 2 kB of memory each, whatever is in
 them. A year in windows of 11 minutes is as many; what has more is most often a wrong event time."""
@@ -55,7 +58,7 @@ class Shape(Protocol):
     def pane_end(self, pane_ms: int) -> int:
         """The moment at which a pane ends, and the next one begins."""
 
-    def pane_numbers(self, panes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def pane_numbers(self, panes: Panes) -> Panes:
         """Panes as numbers, one more for each that follows; far apart where they are."""
 
     def pane_numbered(self, number: int) -> int:
@@ -140,7 +143,7 @@ class Sliding:
         """See `Shape`."""
         return pane_ms + self.pane_ms
 
-    def pane_numbers(self, panes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def pane_numbers(self, panes: Panes) -> Panes:
         """See `Shape`."""
         return panes // self.pane_ms
 

@@ -8,14 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mars.machines.open_panes import OpenPanes, Size
-from mars.windows import Window
+from mars.windows import Sliding, Window
+
+EACH_MS = Sliding(1, 1)
 
 STARTS = st.lists(st.integers(-50, 50), max_size=30)
 
 
 def made(starts: list[int]) -> OpenPanes:
     """Each pane has as many states waiting as it was named."""
-    panes = OpenPanes()
+    panes = OpenPanes(EACH_MS)
     for start in starts:
         panes.at(start).waiting_rows += 1
     return panes
