@@ -551,8 +551,7 @@ class Folding:
         """The panes that no window needs which ends after this time."""
         if upto_ms is None:
             return []
-        shape = self.plan.window
-        return [start for start in self._panes if shape.last_end(start) <= upto_ms]
+        return self._panes.before(self.plan.window.first_needed(upto_ms))
 
     @property
     def counted(self) -> Ledger:

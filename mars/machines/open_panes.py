@@ -79,6 +79,10 @@ class OpenPanes(Mapping[int, Pane]):
         """The starts of those that do not start before."""
         return self._starts[self._place(start_ms) :]
 
+    def before(self, start_ms: int) -> list[int]:
+        """The starts of those that start before."""
+        return self._starts[: self._place(start_ms)]
+
     def _change(self, start_ms: int) -> None:
         """Throw the blocks away that hold a pane."""
         if self._blocks:

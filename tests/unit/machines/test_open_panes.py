@@ -34,6 +34,7 @@ def test_panes_come_in_order_of_time_each_once_until_they_are_dropped(
     assert list(panes) == left
     assert all(one < after for one, after in pairwise(panes))
     assert panes.since(0) == [start for start in left if start >= 0]
+    assert panes.before(0) == [start for start in left if start < 0]
     assert len(panes) == len(left)
 
 
