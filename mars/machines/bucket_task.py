@@ -493,7 +493,7 @@ class BucketTask:
             level = folding.reach(self._watermark(plan, folding))
             revisable = folding.revisable() if self.caught_up else []
             revised = folding.revise(revisable)
-            owed = tuple(one for one in folding.revising.pending if one not in revisable)
+            owed = tuple(folding.revising.pending[len(revisable) :])
             closed_ms = folding.closed_by(level)
             ahead = folding.close_ahead(closed_ms) if self.caught_up else Ahead(folding.ahead_ms)
             record, parts = self._record(version, folding, level, owed, ahead)

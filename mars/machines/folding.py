@@ -468,7 +468,7 @@ class Folding:
         return ClosedWindow(window, complete, finished.sendable(), firsts, self.rows_of(window))
 
     def revisable(self) -> list[Window]:
-        """The closed windows that one commit is to revise, in order."""
+        """The closed windows that one commit is to revise: the first of those that are pending."""
         pending = self.revising.pending
         left = self._too_many_from(pending)
         return [window for window in pending if left is None or window < left]
