@@ -90,12 +90,11 @@ def plan_view(plan: Plan) -> answers.Plan:
     """A plan for people."""
     slots = _slots(plan)
     hidden = scope_aggregates(plan.stream.event_time)
-    tumbling = plan.window.size_ms == plan.window.slide_ms
     return answers.Plan(
         stream=plan.stream.name,
         topic=plan.stream.topic,
         window=answers.Window(
-            kind="tumbling" if tumbling else "sliding",
+            kind="tumbling" if plan.window.is_tumbling else "sliding",
             size_ms=plan.window.size_ms,
             slide_ms=plan.window.slide_ms,
         ),

@@ -38,9 +38,9 @@ from mars.plan import (
     Plan,
     Stream,
     ValueType,
-    WindowShape,
 )
 from mars.types import Lane, Records, TaskName
+from mars.windows import Sliding
 
 GROUPS = 185_000
 START_MS = 1_700_000_000_000 // 60_000 * 60_000
@@ -57,7 +57,7 @@ def mars_query(source: Stream) -> Plan:
         task=TaskName("by_sip"),
         version=1,
         stream=source,
-        window=WindowShape(60_000, 60_000),
+        window=Sliding(60_000, 60_000),
         keys=(Key("k0", sip), Key("k1", kind)),
         aggregates=(count,),
         outputs=(
@@ -166,8 +166,9 @@ def window_table(seconds: float) -> None:
         frames += [decode_states(partial.states) for partial in mapped.partials]
     states = sum(frame.height for frame in frames)
     merged = merge(plan, frames)
+    window = plan.window.window_of_start(START_MS)
     merging = best_s(lambda: merge(plan, frames), seconds)
-    finishing = best_s(lambda: finish(plan, merged, START_MS), seconds)
+    finishing = best_s(lambda: finish(plan, merged, window), seconds)
     print(
         f"merge of {states} states in {len(frames)} partials: {states / merging / 1e6:.2f} M/s\n"
         f"finish of {merged.height} groups: {finishing * 1e3:.0f} ms"

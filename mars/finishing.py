@@ -19,6 +19,7 @@ from mars.aggregates import OTHERS, constant, key_names
 from mars.aggregates import finish as finish_states
 from mars.evaluate import to_polars
 from mars.plan import WINDOW_END, WINDOW_START, Column, Expression, Key, Plan, ValueType
+from mars.windows import Window
 
 Value = str | int | float | bool | None
 
@@ -66,7 +67,7 @@ class Finished:
     `withheld` is not among them.
     """
 
-    window_start_ms: int
+    window: Window
     keys: list[bytes]
     values: list[bytes]
     others: int = 0
@@ -82,7 +83,7 @@ class Finished:
         kept = [at for at, size in enumerate(sizes) if size <= RESULT_BYTES_MAX]
         own = len(self.keys) - self.others
         return Finished(
-            self.window_start_ms,
+            self.window,
             [self.keys[at] for at in kept],
             [self.values[at] for at in kept],
             sum(at >= own for at in kept),
@@ -98,7 +99,7 @@ class Finished:
         own = len(self.keys) - self.others
         part = slice(own, None) if others else slice(own)
         count = self.others if others else 0
-        return Finished(self.window_start_ms, self.keys[part], self.values[part], count)
+        return Finished(self.window, self.keys[part], self.values[part], count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +112,7 @@ class ResultRow:
     items: tuple[Value, ...]
 
 
-def finish(
-    plan: Plan, states: pl.DataFrame, window_start_ms: int, *, refused: bool = False
-) -> Finished:
+def finish(plan: Plan, states: pl.DataFrame, window: Window, *, refused: bool = False) -> Finished:
     """The rows of one window.
 
     `states` are merged states of that window, one row per key; a column `pane` is not looked at.
@@ -121,7 +120,7 @@ def finish(
     groups, and it is none. `refused`: the groups that HAVING does not let pass, in place of others.
     """
     groups = finish_states(plan, states)
-    bounds = ((WINDOW_START, window_start_ms), (WINDOW_END, window_start_ms + plan.window.size_ms))
+    bounds = ((WINDOW_START, window.start_ms), (WINDOW_END, window.end_ms))
     groups = groups.hstack([constant(name, at_ms, groups.height) for name, at_ms in bounds])
     others = groups.filter(OTHERS) if plan.folds else groups.clear()
     if plan.folds:
@@ -133,19 +132,18 @@ def finish(
         pl.concat([_ordered(plan, groups), others]) if others.height else _ordered(plan, groups)
     )
     keys, values = _written(plan, groups)
-    return Finished(window_start_ms, keys, values, others.height)
+    return Finished(window, keys, values, others.height)
 
 
-def retractions(plan: Plan, start_ms: int, withheld: Sequence[Withheld]) -> Finished:
+def retractions(plan: Plan, window: Window, withheld: Sequence[Withheld]) -> Finished:
     """Rows in place of what is withheld, for groups that may have been emitted: all items NULL.
 
     A key that is too long by itself was never emitted.
     """
-    members: dict[str, int | None] = {WINDOW_START: start_ms}
-    members[WINDOW_END] = start_ms + plan.window.size_ms
+    members = {WINDOW_START: window.start_ms, WINDOW_END: window.end_ms}
     value = msgspec.json.encode(dict.fromkeys(name for name, _ in _members(plan)) | members)
     keys = [one.key for one in withheld if len(one.key) <= RESULT_BYTES_MAX]
-    return Finished(start_ms, keys, [value] * len(keys))
+    return Finished(window, keys, [value] * len(keys))
 
 
 def rows(plan: Plan, finished: Finished) -> Iterator[ResultRow]:

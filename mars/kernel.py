@@ -125,9 +125,8 @@ def _grouped(plan: Plan, rows: pl.DataFrame) -> pl.DataFrame:
     arguments = [_Argument(one.argument, one.filter) for one in plan.aggregates]
     distinct = [one for one in dict.fromkeys(arguments) if one != _ALL_ROWS]
     names = {one: f"v{at}" for at, one in enumerate(distinct)}
-    pane_ms = plan.window.pane_ms
     wide = rows.with_columns_seq(
-        (pl.col(plan.stream.event_time) // pane_ms * pane_ms).alias(PANE),
+        plan.window.panes(pl.col(plan.stream.event_time)).alias(PANE),
         *key_columns(plan),
         *(_argument_column(one).alias(name) for one, name in names.items()),
     )
@@ -200,10 +199,11 @@ def _panes_by_bucket(
     plan: Plan, owners: npt.NDArray[np.unsignedinteger], groups: pl.DataFrame, records: Records
 ) -> dict[int, list[PaneRows]]:
     """How many rows fall into which pane; the batch's first offset is a safe bound for all."""
-    starts, rows = groups.get_column(PANE).to_numpy(), groups.get_column(ROWS).to_numpy()
-    pane_ms, low = plan.window.pane_ms, int(starts.min())
-    count = (int(starts.max()) - low) // pane_ms + 1
-    cells = owners.astype(np.int64) * count + (starts - low) // pane_ms
+    shape, rows = plan.window, groups.get_column(ROWS).to_numpy()
+    numbers = shape.pane_numbers(groups.get_column(PANE).to_numpy())
+    low = int(numbers.min())
+    count = int(numbers.max()) - low + 1
+    cells = owners.astype(np.int64) * count + (numbers - low)
     # Sums are floats, exact below 2^53 rows.
     if int(cells.max()) < CELLS_MAX:
         sums = np.bincount(cells, weights=rows)
@@ -216,5 +216,6 @@ def _panes_by_bucket(
     panes: dict[int, list[PaneRows]] = {}
     for cell, counted in zip(found.tolist(), sums.tolist(), strict=True):
         bucket, pane = divmod(cell, count)
-        panes.setdefault(bucket, []).append(PaneRows(low + pane * pane_ms, int(counted), first))
+        start_ms = shape.pane_numbered(low + pane)
+        panes.setdefault(bucket, []).append(PaneRows(start_ms, int(counted), first))
     return panes

@@ -11,12 +11,12 @@ A query is cut in two at the aggregation:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from mars.types import StreamName, TaskName
+from mars.windows import Sliding
 
 WINDOW_START = "window_start"
 WINDOW_END = "window_end"
@@ -256,22 +256,6 @@ class Order:
     descending: bool
 
 
-@dataclass(frozen=True, slots=True)
-class WindowShape:
-    """Windows `[n * slide, n * slide + size)`, aligned to the epoch; in milliseconds.
-
-    `slide_ms == size_ms` is a tumbling window. The slide is never longer than the size.
-    """
-
-    size_ms: int
-    slide_ms: int
-
-    @property
-    def pane_ms(self) -> int:
-        """Length of the largest slice of time of which every window is made."""
-        return math.gcd(self.size_ms, self.slide_ms)
-
-
 class LatePolicy(StrEnum):
     """What becomes of a row whose windows are all closed."""
 
@@ -331,7 +315,7 @@ class Plan:
     task: TaskName
     version: int
     stream: Stream
-    window: WindowShape
+    window: Sliding
     keys: tuple[Key, ...]
     aggregates: tuple[Aggregate, ...]
     outputs: tuple[Output, ...]

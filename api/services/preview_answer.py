@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import ceil
 
 from msgspec.structs import replace
 
@@ -111,7 +110,7 @@ def _predictions(
     return Predictions(
         rows_per_second=None if rates is None else round(sum(rates.values(), 0.0), 1),
         groups_per_window=max((window.groups for window in windows), default=None),
-        groups_at_least=trial.event_span_ms < trial.plan.window.size_ms,
+        groups_at_least=trial.event_span_ms < trial.plan.window.longest_ms,
         redis_bytes=None if in_log is None else in_log[0],
         redis_bytes_merged=None if in_log is None else in_log[1],
         redis_bytes_max=log_bytes_max,
@@ -138,8 +137,8 @@ def _log_bytes(trial: Trial, rates: Mapping[Lane, float]) -> tuple[int, int]:
     """Unmerged and merged."""
     plan = trial.plan
     options = plan.options
-    kept_ms = plan.window.size_ms + options.delay_ms + options.lateness_ms + options.key_lag_ms
+    kept_ms = plan.window.longest_ms + options.delay_ms + options.lateness_ms + options.key_lag_ms
     appended = round(trial.log_bytes_per_second(rates) * kept_ms / 1_000)
-    panes = ceil(kept_ms / plan.window.pane_ms)
+    panes = plan.window.panes_in(kept_ms)
     merged = round(trial.bytes_per_group() * trial.groups_per_pane() * panes)
     return max(appended, merged), merged

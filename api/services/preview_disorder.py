@@ -33,8 +33,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from mars.plan import WindowShape
 from mars.types import Lane
+from mars.windows import Shape
 
 DELAYS_MS = (0, 1_000, 5_000, 30_000, 60_000)
 """The delays that are tried."""
@@ -72,7 +72,7 @@ class Disorder:
 
     def __init__(
         self,
-        window: WindowShape,
+        window: Shape,
         delays_ms: Iterable[int],
         key_lag_ms: int | None,
         idle_after_ms: int,
@@ -115,9 +115,7 @@ class Disorder:
         return Lateness(int(disorder.max()), pause_ms if worse else 0, by_partition, by_key)
 
     def _share(self, behind: npt.NDArray[np.int64], delay_ms: int) -> float:
-        missed = self._window.size_ms - self._window.slide_ms
-        parts = (behind - delay_ms - missed) / self._window.slide_ms
-        return float(np.clip(parts, 0, 1).sum()) / self.rows
+        return float(self._window.missed_share(behind - delay_ms).sum()) / self.rows
 
 
 def _behind(frame: pl.DataFrame, keys: Sequence[str]) -> npt.NDArray[np.int64]:

@@ -28,7 +28,7 @@ from mars.plan import Plan
 from mars.sql.options import KEY_LAG_MS_DEFAULT
 from mars.sql.task import scope_clash
 from mars.types import Lane, Mapped, Reason, Records, RejectedRow, RowCounts
-from mars.windows import window_starts
+from mars.windows import Window
 
 WINDOWS_MAX = 20
 """Windows in an answer, the newest."""
@@ -131,30 +131,30 @@ class Trial:
     def windows(self, limit: int) -> tuple[list[TriedWindow], bool]:
         """The newest windows, oldest first, and whether there are more."""
         states = self._states()
-        starts = self._newest_starts(states)
-        newest = sorted(starts)[-WINDOWS_MAX:]
-        shown = [self._window(states, start, limit) for start in newest]
-        return shown, len(starts) > len(newest)
+        windows = self._newest_windows(states)
+        newest = sorted(windows)[-WINDOWS_MAX:]
+        shown = [self._window(states, window, limit) for window in newest]
+        return shown, len(windows) > len(newest)
 
     def _states(self) -> pl.DataFrame:
         self._frames = [merge(self.plan, self._frames)]
         return self._frames[0]
 
-    def _newest_starts(self, states: pl.DataFrame) -> set[int]:
+    def _newest_windows(self, states: pl.DataFrame) -> set[Window]:
         """At least one more than are shown, if there are so many."""
-        starts: set[int] = set()
+        windows: set[Window] = set()
         for pane in states.get_column(PANE).unique().sort(descending=True):
-            starts.update(reversed(window_starts(self.plan.window, pane)))
-            if len(starts) > WINDOWS_MAX:
+            windows.update(self.plan.window.windows_of([pane]))
+            if len(windows) > WINDOWS_MAX:
                 break
-        return starts
+        return windows
 
-    def _window(self, states: pl.DataFrame, start: int, limit: int) -> TriedWindow:
-        merged = merge_panes(self.plan, states, start)
-        values = finish(self.plan, merged, start).values
+    def _window(self, states: pl.DataFrame, window: Window, limit: int) -> TriedWindow:
+        merged = merge_panes(self.plan, states, window)
+        values = finish(self.plan, merged, window).values
         return TriedWindow(
-            start_ms=start,
-            end_ms=start + self.plan.window.size_ms,
+            start_ms=window.start_ms,
+            end_ms=window.end_ms,
             groups=merged.height,
             rows=tuple(msgspec.json.decode(value) for value in values[:limit]),
             rows_all=len(values),

@@ -31,7 +31,7 @@ from mars.machines.verifying import (
 from mars.plan import Plan
 from mars.ports import CommittedRow
 from mars.types import Range, Topic
-from mars.windows import moment
+from mars.windows import Window, moment
 
 RESULT_ROWS_MAX = 100_000
 """Emitted rows of a window: some 100 MB of memory, with those computed again."""
@@ -148,7 +148,7 @@ class VerifyService:
             if plan is None:
                 continue
             spans = spans_of(plan, self._buckets(), own)
-            if not emitted_everywhere(records, plan, spans, start_ms):
+            if not emitted_everywhere(records, plan, spans, plan.window.window_of_start(start_ms)):
                 return False
         return True
 
@@ -181,9 +181,9 @@ class VerifyService:
                     "of their own is decided by the order in which they came, and is not recomputed"
                 )
             self._compare(definition, plan, own, start_ms, outcome)
-        size_ms = plans[max(versions)].window.size_ms
+        window = plans[max(versions)].window.window_of_start(start_ms)
         complete = all(row.complete for row in rows)
-        return _view(definition, start_ms, size_ms, sorted(versions), complete, outcome)
+        return _view(definition, window, sorted(versions), complete, outcome)
 
     def _compare(
         self,
@@ -201,7 +201,7 @@ class VerifyService:
                 "older release wrote them"
             )
         self._check_source(definition, plan, spans)
-        recount = Recount(plan, start_ms)
+        recount = Recount(plan, plan.window.window_of_start(start_ms))
         for piece in pieces_of(spans):
             self._read(definition, plan, piece, recount)
         outcome.rows += len(newest_revisions(rows))
@@ -275,8 +275,7 @@ def _by_version(rows: Sequence[CommittedRow]) -> dict[int, list[CommittedRow]]:
 
 def _view(
     definition: TaskDefinition,
-    start_ms: int,
-    size_ms: int,
+    window: Window,
     versions: list[int],
     complete: bool,
     outcome: _Outcome,
@@ -284,8 +283,8 @@ def _view(
     named = outcome.differences[:NAMED_MAX]
     return Verification(
         task=definition.name,
-        window_start=start_ms,
-        window_end=start_ms + size_ms,
+        window_start=window.start_ms,
+        window_end=window.end_ms,
         versions=versions,
         complete=complete,
         equal=not outcome.differences,
@@ -293,7 +292,7 @@ def _view(
         source_rows=outcome.source_rows,
         differences=[_difference(each) for each in named],
         more=len(outcome.differences) - len(named),
-        summary=_summary(start_ms, start_ms + size_ms, outcome),
+        summary=_summary(window, outcome),
     )
 
 
@@ -315,8 +314,8 @@ def _json(raw: bytes | None) -> object:
         return raw.decode(errors="replace") if raw is not None else None
 
 
-def _summary(start_ms: int, end_ms: int, outcome: _Outcome) -> str:
-    window = f"The window {moment(start_ms)} to {moment(end_ms)}"
+def _summary(verified: Window, outcome: _Outcome) -> str:
+    window = f"The window {moment(verified.start_ms)} to {moment(verified.end_ms)}"
     source = f"{outcome.source_rows} source rows read again"
     if not outcome.differences:
         return f"{window} is equal: {outcome.rows} result rows agree with {source}."

@@ -48,9 +48,10 @@ class WindowLedgerService:
         )
         done = sum(emitted.values())
         plan = plans.get(definition.current.version) or next(iter(plans.values()))
+        window = plan.window.window_of_start(start_ms)
         return WindowLedger(
-            window_start=start_ms,
-            window_end=start_ms + plan.window.size_ms,
+            window_start=window.start_ms,
+            window_end=window.end_ms,
             counted=done + still_open,
             emitted=done,
             open=still_open,

@@ -23,6 +23,7 @@ from mars.machines.folding import Bounds, Folding
 from mars.plan import WINDOW_END, WINDOW_START, Plan
 from mars.ports import Head
 from mars.types import Bucket
+from mars.windows import Window
 
 LIMIT_DEFAULT = 100
 """Rows in an answer that names no limit."""
@@ -121,16 +122,16 @@ class WindowService:
         versions = self._folded(definition, plans)
         found = sorted(
             {
-                (start, number)
+                (window.start_ms, number, window)
                 for number, version in versions.items()
                 for folding in version.foldings
-                for start in folding.open_windows()
+                for window in folding.open_windows()
             }
         )
         windows: list[OpenWindow] = []
         left = LIMIT_MAX
-        for start, number in found[:WINDOWS_MAX]:
-            windows.append(_rows(versions[number], start, selection, left))
+        for _start, number, window in found[:WINDOWS_MAX]:
+            windows.append(_rows(versions[number], window, selection, left))
             left -= len(windows[-1].rows)
         return OpenWindows(
             windows=windows,
@@ -144,10 +145,11 @@ class WindowService:
         """How many rows of an open window each bucket and version holds. Raises Unavailable."""
         versions = self._folded(definition, plans)
         return {
-            (folding.bucket, number): folding.rows_of(start_ms)
+            (folding.bucket, number): folding.rows_of(window)
             for number, version in versions.items()
             for folding in version.foldings
-            if start_ms in folding.open_windows()
+            for window in folding.open_windows()
+            if window.start_ms == start_ms
         }
 
     def _folded(self, definition: TaskDefinition, plans: Mapping[int, Plan]) -> dict[int, _Version]:
@@ -197,25 +199,26 @@ def _check_order(selection: Selection, plans: Iterable[Plan]) -> None:
         )
 
 
-def _rows(version: _Version, start: int, selection: Selection, left: int) -> OpenWindow:
+def _rows(version: _Version, window: Window, selection: Selection, left: int) -> OpenWindow:
     plan = version.plan
-    end = start + plan.window.size_ms
     bounds = Bounds(version.version.complete_from_ms, version.version.complete_until_ms)
     states = [
-        frame for folding in version.foldings if (frame := folding.window_states(start)) is not None
+        frame
+        for folding in version.foldings
+        if (frame := folding.window_states(window)) is not None
     ]
     rows: list[Row] = []
     groups = others = 0
     if states:
-        finished = finish(plan, pl.concat(states), start)
+        finished = finish(plan, pl.concat(states), window)
         chosen = list(_matching(finished, selection.keys))
         groups, others = len(chosen), finished.others
         rows = _cut(finished, chosen, selection, left)
     return OpenWindow(
-        window_start=start,
-        window_end=end,
+        window_start=window.start_ms,
+        window_end=window.end_ms,
         version=plan.version,
-        complete=bounds.holds(start, end),
+        complete=bounds.holds(window),
         groups=groups,
         folded=others > 0,
         rows=rows,

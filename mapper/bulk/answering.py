@@ -27,6 +27,7 @@ from mars.ports.queries import ANSWER_BYTES_MAX
 from mars.process.compiling import compile_request
 from mars.sql import only
 from mars.types import Range, TaskName, Topic, file_lane, live_lane
+from mars.windows import Window
 
 FILES = "q"
 """What the lane of a query's files is called after."""
@@ -141,12 +142,12 @@ def output_rows(
     )
     for key, value in rows:
         start_ms = int(key[1:].partition(b",")[0].rstrip(b"]"))
-        complete = _within(query, start_ms, start_ms + plan.window.size_ms)
+        complete = _within(query, plan.window.window_of_start(start_ms))
         flag = (result_headers.COMPLETE, b"1" if complete else b"0")
         yield OutputRow(key, value, (*common, flag))
 
 
-def _within(query: Query, start_ms: int, end_ms: int) -> bool:
+def _within(query: Query, window: Window) -> bool:
     """Whether the range of time holds the whole window."""
-    after_from = query.from_ms is None or query.from_ms <= start_ms
-    return after_from and (query.until_ms is None or end_ms <= query.until_ms)
+    after_from = query.from_ms is None or query.from_ms <= window.start_ms
+    return after_from and (query.until_ms is None or window.end_ms <= query.until_ms)

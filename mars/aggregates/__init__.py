@@ -32,6 +32,8 @@ from mars.aggregates.states import (
     lift,
     merge,
     merge_panes,
+    merges_exactly,
+    panes_of_window,
     state_schema,
 )
 
@@ -53,6 +55,8 @@ __all__ = [
     "limited_window",
     "merge",
     "merge_panes",
+    "merges_exactly",
+    "panes_of_window",
     "scope_aggregates",
     "state_schema",
 ]

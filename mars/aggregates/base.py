@@ -24,6 +24,10 @@ class Aggregator(Protocol):
     """One aggregate of a plan; its state columns are named after its slot, `a0_sum` and so on."""
 
     @property
+    def exact(self) -> bool:
+        """True where states merge to the same bits in any order."""
+
+    @property
     def state(self) -> pl.Schema:
         """Names and types of the state columns."""
 
@@ -52,6 +56,11 @@ class Plain:
     """The parts that most aggregates leave empty."""
 
     __slots__ = ()
+
+    @property
+    def exact(self) -> bool:
+        """All are but those that add up floats."""
+        return True
 
     def prepare(self, states: pl.DataFrame, groups: list[str]) -> pl.DataFrame:
         """Nothing to add."""

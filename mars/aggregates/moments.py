@@ -29,6 +29,11 @@ class Moments(Plain):
     freedom: int
     root: bool
 
+    @property
+    def exact(self) -> bool:
+        """Each addition is rounded."""
+        return False
+
     def _column(self, part: str) -> str:
         return f"{self.slot}_{part}"
 

@@ -26,7 +26,7 @@ from mars.aggregates.states import OTHERS, PANE, key_names, merge
 from mars.errors import TaskLimit
 from mars.evaluate.values import dtype_of
 from mars.plan import Plan, ValueType
-from mars.windows import moment, window_starts
+from mars.windows import Window, moment
 
 OTHERS_KEY = "__other__"
 """What stands in keys that are text; other keys are NULL."""
@@ -52,13 +52,13 @@ def limited(plan: Plan, states: pl.DataFrame) -> pl.DataFrame:
     return _folded(plan, own.head(keys_max), [others, own.slice(keys_max)])
 
 
-def limited_window(plan: Plan, start_ms: int, panes: Sequence[pl.DataFrame]) -> pl.DataFrame:
+def limited_window(plan: Plan, window: Window, panes: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """The merged states of a window: of its panes, each of them limited, in order of time.
 
     The column `pane` of the result is the window's start. Raises TaskLimit where there are too many
     groups and the task does not fold.
     """
-    start = pl.lit(start_ms, pl.Int64).alias(PANE)
+    start = pl.lit(window.start_ms, pl.Int64).alias(PANE)
     whole = merge(plan, [pl.concat(panes).with_columns(start)])
     folding = [plan.folds and bool(pane.get_column(OTHERS).any()) for pane in panes]
     if any(folding):
@@ -103,9 +103,9 @@ def _others_key(slot: str, kind: ValueType) -> pl.Expr:
 
 
 def _too_many(plan: Plan, states: pl.DataFrame, keys_max: int) -> TaskLimit:
-    start_ms = window_starts(plan.window, states.item(0, PANE))[-1]
+    begun = moment(plan.window.last_window(states.item(0, PANE)).start_ms)
     return TaskLimit(
-        f"the window that begins at {moment(start_ms)} has {states.height} groups so far, and "
+        f"the window that begins at {begun} has {states.height} groups so far, and "
         f"max_keys is {keys_max}: delete the task and register it again with a larger max_keys or "
         "none, with over_max_keys 'fold', with fewer groups or with a shorter window"
     )

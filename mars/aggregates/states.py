@@ -16,7 +16,7 @@ from mars.aggregates.moments import Moments
 from mars.aggregates.sums import SumFloat64, SumInt64, SumInteger
 from mars.evaluate.values import dtype_of
 from mars.plan import Aggregate, AggregateFunction, Plan, ValueType
-from mars.windows import window_panes
+from mars.windows import Window
 
 PANE = "pane"
 """The column that holds the start of a row's pane (Int64, epoch ms)."""
@@ -93,6 +93,11 @@ _BUILDERS: Mapping[AggregateFunction, Callable[[Aggregate, ValueType], Aggregato
         }
     )
 )
+
+
+def merges_exactly(plan: Plan) -> bool:
+    """True where states may be merged in any order, and some of them before the others."""
+    return not plan.folds and all(part.exact for part in aggregators(plan.aggregates))
 
 
 def columns(frame: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:
@@ -177,15 +182,18 @@ def merge(plan: Plan, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     return columns(merged, schema)
 
 
-def merge_panes(plan: Plan, frame: pl.DataFrame, window_start_ms: int) -> pl.DataFrame:
+def panes_of_window(frame: pl.DataFrame, window: Window) -> pl.DataFrame:
+    """The states of the panes of a window."""
+    return frame.filter(pl.col(PANE).is_between(window.start_ms, window.end_ms, closed="left"))
+
+
+def merge_panes(plan: Plan, frame: pl.DataFrame, window: Window) -> pl.DataFrame:
     """The states of one window, one row per key: its panes picked out of a frame and merged.
 
     The column `pane` of the result is the window's start.
     """
-    panes = window_panes(plan.window, window_start_ms)
-    inside = frame.filter(pl.col(PANE).is_between(panes.start, panes.stop, closed="left"))
-    whole = inside.with_columns(pl.lit(window_start_ms, pl.Int64).alias(PANE))
-    return merge(plan, [whole])
+    start = pl.lit(window.start_ms, pl.Int64).alias(PANE)
+    return merge(plan, [panes_of_window(frame, window).with_columns(start)])
 
 
 def _merged(plan: Plan, states: pl.DataFrame, groups: list[str]) -> pl.DataFrame:

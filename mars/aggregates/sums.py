@@ -75,6 +75,11 @@ class SumFloat64(_Summing):
     """Over FLOAT64."""
 
     @property
+    def exact(self) -> bool:
+        """Each addition is rounded."""
+        return False
+
+    @property
     def state(self) -> pl.Schema:
         """A floating-point sum and a count."""
         return pl.Schema({self._column("sum"): pl.Float64(), self._column("n"): pl.Int64()})

@@ -27,6 +27,7 @@ from mars.types import (
     lane_partition,
     live_lane,
 )
+from mars.windows import Window
 
 PAYLOAD_BYTES_MAX = 512
 """How much of a message is kept: enough to see what kind of thing it is."""
@@ -82,7 +83,7 @@ def dead_rejections(plan: Plan, rejections: Rejections) -> list[bytes]:
     return [msgspec.json.encode(record) for record in rows + ranges]
 
 
-def dead_late(plan: Plan, ranges: Sequence[Range], window_start_ms: int, rows: int) -> list[bytes]:
+def dead_late(plan: Plan, ranges: Sequence[Range], window: Window, rows: int) -> list[bytes]:
     """The records for `rows` late rows of one batch, one for each of its ranges.
 
     Which of several ranges holds them is not known: the first record counts them all, so that the
@@ -91,13 +92,13 @@ def dead_late(plan: Plan, ranges: Sequence[Range], window_start_ms: int, rows: i
     records = []
     for part in ranges:
         rejected = RejectedRange(part.lane, part.first, part.next, Reason.LATE, rows)
-        records.append(msgspec.json.encode(_range(plan, rejected, window_start_ms)))
+        records.append(msgspec.json.encode(_range(plan, rejected, window)))
         rows = 0
     return records
 
 
 def dead_result(
-    plan: Plan, ranges: Sequence[Range], window_start_ms: int, key: str, detail: str
+    plan: Plan, ranges: Sequence[Range], window: Window, key: str, detail: str
 ) -> list[bytes]:
     """The records for a result that is withheld, one for each range that its window counts.
 
@@ -106,7 +107,7 @@ def dead_result(
     records = []
     for part in ranges:
         none = RejectedRange(part.lane, part.first, part.next, Reason.TOO_LARGE, 0)
-        record = _range(plan, none, window_start_ms)
+        record = _range(plan, none, window)
         records.append(msgspec.json.encode(replace(record, detail=detail, key=key)))
     return records
 
@@ -133,7 +134,7 @@ def _row(plan: Plan, row: RejectedRow) -> DeadRow:
     )
 
 
-def _range(plan: Plan, rejected: RejectedRange, window_start_ms: int | None = None) -> DeadRange:
+def _range(plan: Plan, rejected: RejectedRange, window: Window | None = None) -> DeadRange:
     return DeadRange(
         task=plan.task,
         version=plan.version,
@@ -143,7 +144,7 @@ def _range(plan: Plan, rejected: RejectedRange, window_start_ms: int | None = No
         next=rejected.next,
         reason=rejected.reason.value,
         rows=rejected.rows,
-        window_start=window_start_ms,
+        window_start=None if window is None else window.start_ms,
         lane=_lane_name(rejected.lane),
     )
 

@@ -27,7 +27,7 @@ from mars.machines.folding import (
 )
 from mars.machines.kept_log import KeptLog
 from mars.machines.open_panes import Size
-from mars.machines.revising import Revising
+from mars.machines.revising import Revising, numbers_of, owed_of
 from mars.machines.runnable import RunnableTask
 from mars.machines.saving import Saving, needed_with
 from mars.machines.scoped_folding import folding_class
@@ -46,7 +46,7 @@ from mars.types import (
     StoreEpoch,
     Topic,
 )
-from mars.windows import moment
+from mars.windows import Window, moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ class BucketTask:
             merged=record.merged,
             closed_ms=record.closed_ms,
             forgotten_ms=record.forgotten_ms,
-            revising=Revising(plan, record.revisions, record.owed),
+            revising=Revising(plan, numbers_of(plan, record), owed_of(plan, record)),
             ledger=record.ledger,
             incomplete_before_ms=record.incomplete_before_ms,
             gaps=record.gaps,
@@ -332,7 +332,7 @@ class BucketTask:
             (folding, folding.due(folding.reach(self._watermark(plan, folding))))
             for _version, plan, folding in self._open()
         ]
-        if not any(starts for _folding, starts in due):
+        if not any(windows for _folding, windows in due):
             waiting = self.waiting
             if not waiting:
                 self._at_rest = self.head
@@ -340,8 +340,8 @@ class BucketTask:
                 return None
         return sum(
             (
-                folding.size(starts) + folding.size_to_revise() + folding.size_ahead()
-                for folding, starts in due
+                folding.size(windows) + folding.size_to_revise() + folding.size_ahead()
+                for folding, windows in due
             ),
             Size(),
         )
@@ -368,9 +368,9 @@ class BucketTask:
         if self.head is self._looked_at:
             return False
         self._looked_at = self.head
-        return any(starts for _version, _plan, _folding, starts in self._soon())
+        return any(windows for _version, _plan, _folding, windows in self._soon())
 
-    def _soon(self) -> Iterator[tuple[TaskVersion, Plan, Folding, list[int]]]:
+    def _soon(self) -> Iterator[tuple[TaskVersion, Plan, Folding, list[Window]]]:
         """The windows that are about to close, by version."""
         for version, plan, folding in self._open():
             level = self._watermark(plan, folding)
@@ -387,12 +387,12 @@ class BucketTask:
         soon = list(self._soon())
         alone = all(
             self.task.output_partitions[Topic(plan.options.output_topic)] >= buckets
-            for _version, plan, _folding, _starts in soon
+            for _version, plan, _folding, _windows in soon
         )
         steady = all(folding.is_steady for _version, _plan, folding in self._open())
         if not (alone and steady):
             return None
-        size = sum((folding.size(starts) for _version, _plan, folding, starts in soon), Size())
+        size = sum((folding.size(windows) for _version, _plan, folding, windows in soon), Size())
         return 0 if takes_long(size) else size.rows
 
     def draft(self) -> tuple[ResultBatch, ...]:
@@ -401,12 +401,12 @@ class BucketTask:
         It is kept: `prepare` takes it where no further row came.
         """
         self._drafts = {}
-        for version, plan, folding, starts in self._soon():
+        for version, plan, folding, windows in self._soon():
             emit = self._next_emit(version)
             merged = self._merged(version, folding)
-            closed = folding.close(starts)
+            closed = folding.close(windows)
             batches = self._batches(plan, emit, merged, closed)
-            contents = folding.contents(starts)
+            contents = folding.contents(windows)
             self._drafts[version.version] = Draft(
                 emit,
                 contents,
@@ -422,7 +422,9 @@ class BucketTask:
             draft.stands(self._foldings[version]) for version, draft in self._drafts.items()
         )
 
-    def _drafted(self, version: TaskVersion, folding: Folding, due: Sequence[int]) -> Draft | None:
+    def _drafted(
+        self, version: TaskVersion, folding: Folding, due: Sequence[Window]
+    ) -> Draft | None:
         """The draft of a version, if it is what these windows have to emit now."""
         draft = self._drafts.get(version.version)
         fits = draft is not None and draft.fits(folding, due, self._next_emit(version))
@@ -489,9 +491,9 @@ class BucketTask:
                 progress += self._again(version)
                 continue
             level = folding.reach(self._watermark(plan, folding))
-            starts = folding.revisable() if self.caught_up else []
-            revised = folding.revise(starts)
-            owed = tuple(one for one in folding.revising.pending if one not in starts)
+            revisable = folding.revisable() if self.caught_up else []
+            revised = folding.revise(revisable)
+            owed = tuple(folding.revising.pending[len(revisable) :])
             closed_ms = folding.closed_by(level)
             ahead = folding.close_ahead(closed_ms) if self.caught_up else Ahead(folding.ahead_ms)
             record, parts = self._record(version, folding, level, owed, ahead)
@@ -535,7 +537,7 @@ class BucketTask:
         version: TaskVersion,
         folding: Folding,
         level: int | None,
-        owed: tuple[int, ...],
+        owed: tuple[Window, ...],
         ahead: Ahead,
     ) -> tuple[Progress, SnapshotParts | None]:
         """The record, and what is new of its snapshot."""
@@ -564,7 +566,7 @@ class BucketTask:
             emission=last.emission if last else None,
             references=last.references if last else None,
             forgotten_ms=forgotten_ms,
-            owed=owed,
+            owed=tuple(window.start_ms for window in owed),
             seen=self._seeing.seen() if self._seeing is not None else None,
             ahead_ms=ahead.upto_ms,
             newest_ms=self._newest_ms(last),
@@ -629,16 +631,16 @@ class BucketTask:
         through = self._counted_through(plan.version, merged)
         return tuple(
             WithheldResult(
-                window.start_ms,
+                each.window,
                 one.detail,
                 tuple(
                     dead_result(
-                        plan, _ranges(window, through), window.start_ms, one.shown_key, one.detail
+                        plan, _ranges(each, through), each.window, one.shown_key, one.detail
                     )
                 ),
             )
-            for window in closed
-            for one in window.finished.withheld
+            for each in closed
+            for one in each.finished.withheld
         )
 
     def _counted_through(self, version: int, merged: Mapping[Lane, int]) -> dict[Lane, int]:
@@ -659,7 +661,7 @@ class BucketTask:
         folding = self._foldings.get(record.version)
         if folding is None:
             return
-        folding.revising.committed(record.revisions, record.owed)
+        folding.revising.committed(record)
         closed_ms, forgotten_ms = record.closed_ms, record.forgotten_ms
         if folding.committed(
             record.merged, closed_ms, record.ledger, forgotten_ms, record.ahead_ms
@@ -771,7 +773,8 @@ def _told(withheld: Sequence[WithheldResult]) -> str:
     first = withheld[0]
     count = f"{len(withheld)} results are" if len(withheld) > 1 else "1 result is"
     return (
-        f"{count} withheld, for example of the window from {moment(first.start_ms)}: {first.detail}"
+        f"{count} withheld, for example of the window from {moment(first.window.start_ms)}: "
+        f"{first.detail}"
     )
 
 
@@ -779,8 +782,11 @@ def _with_revisions(
     record: Progress, folding: Folding, revised: Sequence[ClosedWindow]
 ) -> Progress:
     """The record, with the numbers of the revisions that go with it."""
-    starts = sorted({window.start_ms for window in revised})
-    return replace(record, revisions=folding.revising.numbers_with(starts, record.forgotten_ms))
+    windows = sorted({one.window for one in revised})
+    numbers = folding.revising.numbers_with(windows, record.forgotten_ms)
+    return replace(
+        record, revisions={window.start_ms: number for window, number in numbers.items()}
+    )
 
 
 def _forward(needed: Mapping[Lane, int], last: Progress | None) -> dict[Lane, int]:

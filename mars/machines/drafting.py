@@ -21,6 +21,7 @@ from mars.machines.folding import Contents, Folding, WithheldResult
 from mars.plan import Plan
 from mars.ports import Emission, ResultBatch
 from mars.types import TaskName
+from mars.windows import Window
 
 DRAFT_MS = 500
 """So long before the watermark reaches its end a window is drafted: as long as a mapper lets rows
@@ -76,9 +77,9 @@ class Draft:
 
     def stands(self, folding: Folding) -> bool:
         """True if no row has come since for its windows."""
-        return self.fits(folding, [one.start_ms for one in self.contents], self.emit)
+        return self.fits(folding, [one.window for one in self.contents], self.emit)
 
-    def fits(self, folding: Folding, due: Iterable[int], emit: int) -> bool:
+    def fits(self, folding: Folding, due: Iterable[Window], emit: int) -> bool:
         """True if this is what the version has to emit, with these windows due."""
         return emit == self.emit and folding.contents(due) == self.contents
 

@@ -25,9 +25,9 @@ from mars.machines.evidence import (
     level_of,
 )
 from mars.machines.history import HistoryLane
-from mars.plan import Plan, WindowShape
+from mars.plan import Plan
 from mars.types import Bucket, Lane, MemberId, lane_partition, live_lane
-from mars.windows import window_panes, windows_of_panes
+from mars.windows import Shape, Window
 
 OPEN_WINDOWS_MAX = 100
 """Open windows explained in one answer, those that close first: more help nobody."""
@@ -103,13 +103,13 @@ class Explanation:
 def explain(evidence: Evidence) -> Explanation:
     """Say of every open window who holds it and when it should close."""
     found = sorted(
-        (start + plan.window.size_ms, version, start)
+        (window.end_ms, version, window)
         for version, plan in evidence.plans.items()
-        for start in {start for one in _opened(evidence, version, plan.window) for start in one}
+        for window in {one for opened in _opened(evidence, version, plan.window) for one in opened}
     )
     windows = tuple(
-        _explain_window(evidence, version, start)
-        for _end, version, start in found[:OPEN_WINDOWS_MAX]
+        _explain_window(evidence, version, window)
+        for _end, version, window in found[:OPEN_WINDOWS_MAX]
     )
     return Explanation(windows, max(0, len(found) - OPEN_WINDOWS_MAX))
 
@@ -119,15 +119,15 @@ def anything_open(evidence: Evidence) -> bool:
     return any(
         True
         for version, plan in evidence.plans.items()
-        for starts in _opened(evidence, version, plan.window)
-        for _start in starts
+        for opened in _opened(evidence, version, plan.window)
+        for _window in opened
     )
 
 
-def _opened(evidence: Evidence, version: int, shape: WindowShape) -> Iterator[Iterator[int]]:
+def _opened(evidence: Evidence, version: int, shape: Shape) -> Iterator[Iterator[Window]]:
     """The open windows of each bucket."""
     for logged, closed_ms in _logged(evidence, version):
-        yield windows_of_panes(shape, logged.panes, after_ms=closed_ms)
+        yield shape.windows_of(logged.panes, after_ms=closed_ms)
 
 
 def _logged(evidence: Evidence, version: int) -> Iterator[tuple[LoggedRows, int | None]]:
@@ -141,27 +141,25 @@ def _logged(evidence: Evidence, version: int) -> Iterator[tuple[LoggedRows, int 
 
 
 def _rows_by_bucket(
-    evidence: Evidence, version: int, shape: WindowShape, start_ms: int
+    evidence: Evidence, version: int, shape: Shape, window: Window
 ) -> dict[Bucket, int]:
     """The rows of a window by bucket; a bucket that has closed it is left out."""
-    end_ms = start_ms + shape.size_ms
     rows: dict[Bucket, int] = {}
     for logged, closed_ms in _logged(evidence, version):
-        panes = [pane for pane in window_panes(shape, start_ms) if pane in logged.panes]
-        if panes and (closed_ms is None or end_ms > closed_ms):
+        panes = [pane for pane in shape.panes_of(window) if pane in logged.panes]
+        if panes and (closed_ms is None or window.end_ms > closed_ms):
             rows[logged.bucket] = sum(logged.panes[pane] for pane in panes)
     return rows
 
 
-def _explain_window(evidence: Evidence, version: int, start_ms: int) -> OpenWindow:
-    plan = evidence.plans[version]
-    buckets = _rows_by_bucket(evidence, version, plan.window, start_ms)
-    end_ms = start_ms + plan.window.size_ms
+def _explain_window(evidence: Evidence, version: int, window: Window) -> OpenWindow:
+    plan, end_ms = evidence.plans[version], window.end_ms
+    buckets = _rows_by_bucket(evidence, version, plan.window, window)
     lanes = tuple(lane_views(evidence, plan))
     held_by = _holder(evidence, plan, end_ms, lanes, tuple(buckets))
     return OpenWindow(
         version=version,
-        start_ms=start_ms,
+        start_ms=window.start_ms,
         end_ms=end_ms,
         rows=sum(buckets.values()),
         watermark_ms=level_of(evidence.head, plan) if evidence.head else None,

@@ -25,13 +25,13 @@ from itertools import tee
 
 import polars as pl
 
-from mars.aggregates import limited_window
+from mars.aggregates import limited, limited_window
 from mars.codec.dead import dead_late, dead_rejections
 from mars.codec.states import encode_states
 from mars.errors import TaskLimit
 from mars.finishing import Finished, finish, retractions
 from mars.machines.open_panes import OpenPanes, Size
-from mars.machines.panes import Pane, states_by_pane
+from mars.machines.panes import lowest_firsts, states_by_pane
 from mars.machines.revising import Revising
 from mars.plan import Plan
 from mars.ports import Head, Ledger
@@ -48,15 +48,7 @@ from mars.types import (
     RowCounts,
     Sequence64,
 )
-from mars.windows import (
-    OPEN_PANES_MAX,
-    closed_up_to,
-    first_pane_needed,
-    last_window_end,
-    moment,
-    window_starts,
-    windows_of_panes,
-)
+from mars.windows import OPEN_PANES_MAX, Window, moment
 
 WINDOWS_AT_ONCE = 100
 """Windows that one commit closes: each takes about a millisecond to finish. As long as it lasts all
@@ -91,7 +83,7 @@ class ClosedWindow:
     changed; `deleted` are those of them that are no longer among the results.
     """
 
-    start_ms: int
+    window: Window
     complete: bool
     finished: Finished
     firsts: Mapping[Lane, int]
@@ -104,7 +96,7 @@ class ClosedWindow:
 class WithheldResult:
     """A result of a window that is not sent, `detail` says why; `dead` are its references."""
 
-    start_ms: int
+    window: Window
     detail: str
     dead: tuple[bytes, ...]
 
@@ -113,7 +105,7 @@ class WithheldResult:
 class Contents:
     """How many rows a window has counted so far, and whether it lacks any."""
 
-    start_ms: int
+    window: Window
     rows: int
     complete: bool
 
@@ -138,10 +130,10 @@ class Bounds:
     from_ms: int | None = None
     until_ms: int | None = None
 
-    def holds(self, start_ms: int, end_ms: int) -> bool:
+    def holds(self, window: Window) -> bool:
         """True if a window lies within the bounds."""
-        after_start = self.from_ms is None or start_ms >= self.from_ms
-        return after_start and (self.until_ms is None or end_ms <= self.until_ms)
+        after_start = self.from_ms is None or window.start_ms >= self.from_ms
+        return after_start and (self.until_ms is None or window.end_ms <= self.until_ms)
 
 
 class Folding:
@@ -186,7 +178,7 @@ class Folding:
         self._behind_gaps: dict[Lane, int] = {}
         """Those of them whose next row has just been absorbed, and a time that it is not after."""
         self._ledger = ledger or Ledger()
-        self._panes = OpenPanes()
+        self._panes = OpenPanes(plan.window)
         self._begin()
 
     @property
@@ -243,7 +235,7 @@ class Folding:
             if starts and lane not in self._behind_gaps:
                 # Of merged entries it is not known which rows came next: it may be any of them.
                 pane_ms = max(starts) if entry.merged else min(starts)
-                self._behind_gaps[lane] = pane_ms + self.plan.window.pane_ms - 1
+                self._behind_gaps[lane] = self.plan.window.pane_end(pane_ms) - 1
         gone = {one.lane: one.next for one in _gone_of(entry)}
         self._end_gaps({lane: at for lane, at in self._behind_gaps.items() if lane in gone})
         self.gaps |= gone
@@ -270,10 +262,10 @@ class Folding:
         """Rows that were counted, or are in the base: other buckets may lack them all the same."""
         self.dead += dead_rejections(self.plan, Rejections((), tuple(gone)))
 
-    def _is_complete(self, start_ms: int) -> bool:
+    def _is_complete(self, window: Window) -> bool:
         before = self.incomplete_before_ms
-        whole = not self.gaps and (before is None or start_ms >= before)
-        return whole and self.bounds.holds(start_ms, start_ms + self.plan.window.size_ms)
+        whole = not self.gaps and (before is None or window.start_ms >= before)
+        return whole and self.bounds.holds(window)
 
     def _accounted(self, entry: Entry) -> bool:
         return self._lies_below(self.merged, entry, "what was merged")
@@ -308,12 +300,11 @@ class Folding:
 
     def _is_late(self, pane: PaneRows) -> bool:
         gone = self.forgotten_ms
-        return gone is not None and last_window_end(self.plan.window, pane.start_ms) <= gone
+        return gone is not None and self.plan.window.last_end(pane.start_ms) <= gone
 
     def _is_late_partly(self, pane: PaneRows) -> bool:
-        window = self.plan.window
-        first_end = window_starts(window, pane.start_ms)[0] + window.size_ms
-        return self.forgotten_ms is not None and first_end <= self.forgotten_ms
+        gone = self.forgotten_ms
+        return gone is not None and self.plan.window.first_end(pane.start_ms) <= gone
 
     def _sort_panes(
         self, panes: Sequence[PaneRows]
@@ -327,14 +318,14 @@ class Folding:
     def _drop_late(self, entry: Entry, late: tuple[PaneRows, ...]) -> None:
         rows = sum(pane.rows for pane in late)
         self._add(late=rows, counted=-rows)
-        by_window: Counter[int] = Counter()
+        by_window: Counter[Window] = Counter()
         for pane in late:
-            by_window[window_starts(self.plan.window, pane.start_ms)[-1]] += pane.rows
-        starts = sorted(by_window)
-        for start in starts[LATE_WINDOWS_NAMED_MAX - 1 : -1]:
-            by_window[starts[-1]] += by_window.pop(start)
-        for start, count in sorted(by_window.items()):
-            self.dead += dead_late(self.plan, entry.ranges, start, count)
+            by_window[self.plan.window.last_window(pane.start_ms)] += pane.rows
+        windows = sorted(by_window)
+        for window in windows[LATE_WINDOWS_NAMED_MAX - 1 : -1]:
+            by_window[windows[-1]] += by_window.pop(window)
+        for window, count in sorted(by_window.items()):
+            self.dead += dead_late(self.plan, entry.ranges, window, count)
 
     def _closed_apart(
         self, alive: tuple[PaneRows, ...], states: States
@@ -353,12 +344,12 @@ class Folding:
             if not accounted:
                 self.revising.touch(self._closed_windows_of(pane), part)
 
-    def _closed_windows_of(self, pane: PaneRows) -> Iterator[int]:
+    def _closed_windows_of(self, pane: PaneRows) -> Iterator[Window]:
         """The windows between D and C that hold a pane: each was emitted, if it had rows."""
         if self.closed_ms is None or self.closed_ms == self.forgotten_ms:
             return iter(())
-        return windows_of_panes(
-            self.plan.window, [pane.start_ms], after_ms=self.forgotten_ms, upto_ms=self.closed_ms
+        return self.plan.window.windows_of(
+            [pane.start_ms], after_ms=self.forgotten_ms, upto_ms=self.closed_ms
         )
 
     def _check_open(self, alive: Sequence[PaneRows]) -> None:
@@ -411,18 +402,17 @@ class Folding:
 
     # -------------------------------------------------------------------------------- close
 
-    def due(self, watermark_ms: int | None) -> list[int]:
-        """The starts of the windows that the watermark has passed and that have rows, in order."""
+    def due(self, watermark_ms: int | None) -> list[Window]:
+        """The windows that the watermark has passed and that have rows, in order."""
         return [] if watermark_ms is None else list(self._ending(watermark_ms))
 
-    def _ending(self, upto_ms: int | None) -> Iterator[int]:
-        """The starts of the windows with rows that are not closed and end by then, in order."""
+    def _ending(self, upto_ms: int | None) -> Iterator[Window]:
+        """The windows with rows that are not closed and end by then, in order."""
         shape, closed_ms = self.plan.window, self.closed_ms
         panes: Iterable[int] = self._panes
         if closed_ms is not None and closed_ms != self.forgotten_ms:
-            lowest = first_pane_needed(shape, closed_ms)
-            panes = self._panes.since(lowest)
-        return windows_of_panes(shape, panes, after_ms=closed_ms, upto_ms=upto_ms)
+            panes = self._panes.since(shape.first_needed(closed_ms))
+        return shape.windows_of(panes, after_ms=closed_ms, upto_ms=upto_ms)
 
     def reach(self, watermark_ms: int | None) -> int | None:
         """The watermark, or an earlier time up to which one commit can close windows.
@@ -432,90 +422,79 @@ class Folding:
         if watermark_ms is None:
             return None
         left = self._too_many_from(self._ending(watermark_ms))
-        if left is None:
-            return watermark_ms
-        return left + self.plan.window.size_ms - self.plan.window.slide_ms
+        return watermark_ms if left is None else self.plan.window.closed_by(left.end_ms - 1)
 
-    def _too_many_from(self, starts: Iterable[int]) -> int | None:
+    def _too_many_from(self, windows: Iterable[Window]) -> Window | None:
         """The first of these windows that is to be left to the next commit; None: none is."""
-        all_starts, counted = tee(starts)
+        all_windows, counted = tee(windows)
         size = Size()
-        for start, one in zip(all_starts, self._sizes(counted), strict=True):
+        for window, one in zip(all_windows, self._panes.sizes(counted), strict=True):
             size += one
             if size.windows > 1 and turns(size) > 1:
-                return start
+                return window
         return None
 
-    def size(self, starts: Iterable[int]) -> Size:
+    def size(self, windows: Iterable[Window]) -> Size:
         """What closing these windows takes; they are in order."""
-        return sum(self._sizes(starts), Size())
+        return sum(self._panes.sizes(windows), Size())
 
-    def _sizes(self, starts: Iterable[int]) -> Iterator[Size]:
-        return self._panes.sizes(starts, self.plan.window.size_ms)
-
-    def _window_panes(self, start_ms: int) -> list[Pane]:
-        return self._panes.within(start_ms, self.plan.window.size_ms)
-
-    def window_states(self, start_ms: int) -> pl.DataFrame | None:
+    def window_states(self, window: Window) -> pl.DataFrame | None:
         """The states of a window, one row per key; None if it has no rows."""
-        parts = [
-            states
-            for pane in self._window_panes(start_ms)
-            if (states := pane.states(self.plan)) is not None
-        ]
+        pieces = self._panes.within(window)
+        parts = [states for piece in pieces for states in piece.frames(self.plan)]
         if not parts:
             return None
-        return parts[0] if len(parts) == 1 else limited_window(self.plan, start_ms, parts)
+        if len(parts) > 1:
+            return limited_window(self.plan, window, parts)
+        return limited(self.plan, parts[0])
 
-    def close(self, starts: Sequence[int]) -> list[ClosedWindow]:
+    def close(self, windows: Sequence[Window]) -> list[ClosedWindow]:
         """The finished rows of these windows; the panes stay until `committed` is called."""
         closed = []
-        for start in starts:
-            states = self.window_states(start)
+        for window in windows:
+            states = self.window_states(window)
             if states is not None:
-                closed.append(self._closed(start, finish(self.plan, states, start)))
+                closed.append(self._closed(window, finish(self.plan, states, window)))
         return closed
 
-    def contents(self, starts: Iterable[int]) -> tuple[Contents, ...]:
+    def contents(self, windows: Iterable[Window]) -> tuple[Contents, ...]:
         """What tells that what `close` makes of these windows is still the same: a window gains
         rows, and loses none.
         """
-        return tuple(
-            Contents(start, self.rows_of(start), self._is_complete(start)) for start in starts
-        )
+        return tuple(Contents(one, self.rows_of(one), self._is_complete(one)) for one in windows)
 
-    def _closed(self, start: int, finished: Finished) -> ClosedWindow:
-        complete, firsts = self._is_complete(start), self._firsts(start)
-        return ClosedWindow(start, complete, finished.sendable(), firsts, self.rows_of(start))
+    def _closed(self, window: Window, finished: Finished) -> ClosedWindow:
+        complete, firsts = self._is_complete(window), lowest_firsts(self._panes.within(window))
+        return ClosedWindow(window, complete, finished.sendable(), firsts, self.rows_of(window))
 
-    def revisable(self) -> list[int]:
-        """The starts of the closed windows that one commit is to revise, in order."""
+    def revisable(self) -> list[Window]:
+        """The closed windows that one commit is to revise: the first of those that are pending."""
         pending = self.revising.pending
         left = self._too_many_from(pending)
-        return [start for start in pending if left is None or start < left]
+        return [window for window in pending if left is None or window < left]
 
-    def revise(self, starts: Iterable[int]) -> list[ClosedWindow]:
+    def revise(self, windows: Iterable[Window]) -> list[ClosedWindow]:
         """New revisions of these windows; all rows below M must have been read again."""
-        return [revised for start in starts for revised in self._revised(start)]
+        return [revised for window in windows for revised in self._revised(window)]
 
-    def _revised(self, start: int) -> Iterator[ClosedWindow]:
+    def _revised(self, window: Window) -> Iterator[ClosedWindow]:
         """The groups that late rows have changed; apart those that are no longer among the results:
         HAVING lets them pass no more, or they are withheld.
         """
-        whole = self.window_states(start)
+        whole = self.window_states(window)
         if whole is None:
             return
-        states, number = self.revising.chosen(start, whole), self.revising.next_number(start)
-        revised = self._closed(start, finish(self.plan, states, start))
+        states, number = self.revising.chosen(window, whole), self.revising.next_number(window)
+        revised = self._closed(window, finish(self.plan, states, window))
         yield replace(revised, revision=number)
         withheld = revised.finished.withheld
         if self.plan.having is not None:
-            refused = self._closed(start, finish(self.plan, states, start, refused=True)).finished
+            refused = self._closed(window, finish(self.plan, states, window, refused=True)).finished
             withheld += refused.withheld
             gone = replace(refused, withheld=())
             yield replace(revised, finished=gone, revision=number, deleted=True)
         if withheld:
-            gone = retractions(self.plan, start, withheld)
+            gone = retractions(self.plan, window, withheld)
             yield replace(revised, finished=gone, revision=number, deleted=True)
 
     def size_to_revise(self) -> Size:
@@ -524,33 +503,26 @@ class Folding:
         return sum(
             (
                 one
-                if (touched := self.revising.rows(start)) is None
+                if (touched := self.revising.rows(window)) is None
                 else replace(one, rows=touched)
-                for start, one in zip(pending, self._sizes(pending), strict=True)
+                for window, one in zip(pending, self._panes.sizes(pending), strict=True)
             ),
             Size(),
         )
 
-    def rows_of(self, start_ms: int) -> int:
+    def rows_of(self, window: Window) -> int:
         """How many rows a window has counted so far."""
-        return sum(pane.rows for pane in self._window_panes(start_ms))
-
-    def _firsts(self, start_ms: int) -> dict[Lane, int]:
-        firsts: dict[Lane, int] = {}
-        for pane in self._window_panes(start_ms):
-            for lane, first in pane.first.items():
-                firsts[lane] = min(first, firsts.get(lane, first))
-        return firsts
+        return sum(piece.rows for piece in self._panes.within(window))
 
     def closed_by(self, watermark_ms: int | None) -> int | None:
         """C after everything that the watermark has passed is closed; it never goes back."""
         if watermark_ms is None:
             return self.closed_ms
-        closed = closed_up_to(self.plan.window, watermark_ms)
+        closed = self.plan.window.closed_by(watermark_ms)
         return closed if self.closed_ms is None else max(closed, self.closed_ms)
 
     def forgotten_by(
-        self, watermark_ms: int | None, owed: Collection[int], *, none_to_come: bool
+        self, watermark_ms: int | None, owed: Collection[Window], *, none_to_come: bool
     ) -> int | None:
         """D after a commit at this watermark; it never goes back, nor over a window that is owed.
 
@@ -564,13 +536,13 @@ class Folding:
         if not none_to_come:
             if watermark_ms is None:
                 return self.forgotten_ms
-            wanted = min(closed, closed_up_to(shape, watermark_ms - lateness_ms))
+            wanted = min(closed, shape.closed_by(watermark_ms - lateness_ms))
         if owed:
-            wanted = min(wanted, min(owed) + shape.size_ms - shape.slide_ms)
+            wanted = min(wanted, shape.closed_by(min(owed).end_ms - 1))
         return wanted if self.forgotten_ms is None else max(wanted, self.forgotten_ms)
 
-    def open_windows(self) -> list[int]:
-        """The starts of all windows with rows that are not closed, in order."""
+    def open_windows(self) -> list[Window]:
+        """All windows with rows that are not closed, in order."""
         return list(self._ending(None))
 
     # ------------------------------------------------------------------------------- commit
@@ -579,8 +551,7 @@ class Folding:
         """The panes that no window needs which ends after this time."""
         if upto_ms is None:
             return []
-        shape = self.plan.window
-        return [start for start in self._panes if last_window_end(shape, start) <= upto_ms]
+        return self._panes.before(self.plan.window.first_needed(upto_ms))
 
     @property
     def counted(self) -> Ledger:
@@ -661,7 +632,7 @@ class Folding:
 
     def ends_ms(self, panes: Iterable[PaneRows]) -> int:
         """The end of the last window that any of these panes is part of."""
-        return max(last_window_end(self.plan.window, pane.start_ms) for pane in panes)
+        return max(self.plan.window.last_end(pane.start_ms) for pane in panes)
 
     def _merged_entry(
         self, seq: Sequence64, through: Mapping[Lane, int], forgotten_ms: int | None

@@ -10,71 +10,85 @@ window that is owed it does not know which groups were touched, and emits all of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import polars as pl
 
 from mars.aggregates import key_names
 from mars.plan import Plan
+from mars.ports import Progress
+from mars.windows import Window
 
 
 class Revising:
     """The revisions of the closed windows of one bucket of one task version.
 
-    `numbers`: the newest revision of each window, by its start; one that is not named has none
-    but the first emission. `owed`: windows whose last late rows no revision shows yet.
+    `numbers`: the newest revision of each window; one that is not named has none but the first
+    emission. `owed`: windows whose last late rows no revision shows yet.
     """
 
-    def __init__(self, plan: Plan, numbers: Mapping[int, int], owed: Iterable[int]) -> None:
+    def __init__(self, plan: Plan, numbers: Mapping[Window, int], owed: Iterable[Window]) -> None:
         self._plan = plan
         self._numbers = dict(numbers)
-        self._touched: dict[int, list[pl.DataFrame] | None] = dict.fromkeys(owed)
+        self._touched: dict[Window, list[pl.DataFrame] | None] = dict.fromkeys(owed)
 
-    def touch(self, starts: Iterable[int], states: pl.DataFrame | None) -> None:
+    def touch(self, windows: Iterable[Window], states: pl.DataFrame | None) -> None:
         """Late rows came to these windows; None: to groups of them that are not known."""
-        starts = list(starts)
-        if not starts:
+        windows = list(windows)
+        if not windows:
             return  # as nearly always, and the keys need not be looked at
         keys = None
         if states is not None and self._plan.keys:
             keys = [states.select(key_names(self._plan))]
-        for start in starts:
-            known = self._touched.setdefault(start, [])
-            self._touched[start] = None if known is None or keys is None else [*known, *keys]
+        for window in windows:
+            known = self._touched.setdefault(window, [])
+            self._touched[window] = None if known is None or keys is None else [*known, *keys]
 
     @property
-    def pending(self) -> list[int]:
+    def pending(self) -> list[Window]:
         """The windows that are to be revised, in order."""
         return sorted(self._touched)
 
-    def rows(self, start_ms: int) -> int | None:
+    def rows(self, window: Window) -> int | None:
         """An upper bound of the groups to be emitted again; None: all of the window."""
-        touched = self._touched[start_ms]
+        touched = self._touched[window]
         return None if touched is None else sum(keys.height for keys in touched)
 
-    def chosen(self, start_ms: int, states: pl.DataFrame) -> pl.DataFrame:
+    def chosen(self, window: Window, states: pl.DataFrame) -> pl.DataFrame:
         """The states of those groups of a window that are to be emitted again."""
-        touched = self._touched[start_ms]
+        touched = self._touched[window]
         if touched is None:
             return states
         names = key_names(self._plan)
         return states.join(pl.concat(touched).unique(), on=names, how="semi", nulls_equal=True)
 
-    def next_number(self, start_ms: int) -> int:
+    def next_number(self, window: Window) -> int:
         """The number of a window's next revision."""
-        return self._numbers.get(start_ms, 0) + 1
+        return self._numbers.get(window, 0) + 1
 
-    def numbers_with(self, revised: Sequence[int], after_ms: int | None) -> dict[int, int]:
+    def numbers_with(self, revised: Iterable[Window], after_ms: int | None) -> dict[Window, int]:
         """The newest numbers once these windows are revised, of those that end after a time."""
-        numbers = self._numbers | {start: self.next_number(start) for start in revised}
-        size_ms = self._plan.window.size_ms
+        numbers = self._numbers | {window: self.next_number(window) for window in revised}
         return {
-            start: number
-            for start, number in sorted(numbers.items())
-            if after_ms is None or start + size_ms > after_ms
+            window: number
+            for window, number in sorted(numbers.items())
+            if after_ms is None or window.end_ms > after_ms
         }
 
-    def committed(self, numbers: Mapping[int, int], owed: Iterable[int]) -> None:
-        """The record that says so is durable."""
-        self._numbers = dict(numbers)
-        self._touched = {start: self._touched.get(start) for start in owed}
+    def committed(self, record: Progress) -> None:
+        """The record is durable."""
+        self._numbers = numbers_of(self._plan, record)
+        self._touched = {
+            window: self._touched.get(window) for window in owed_of(self._plan, record)
+        }
+
+
+def numbers_of(plan: Plan, record: Progress) -> dict[Window, int]:
+    """The revisions that a record names."""
+    name = plan.window.window_of_start
+    return {name(start): number for start, number in record.revisions.items()}
+
+
+def owed_of(plan: Plan, record: Progress) -> list[Window]:
+    """The windows that a record owes a revision."""
+    return [plan.window.window_of_start(start) for start in record.owed]

@@ -25,7 +25,7 @@ from mars.machines.open_panes import Size
 from mars.plan import Plan, WatermarkScope
 from mars.ports import Head, Ledger
 from mars.types import Entry, Lane, PaneRows, Reason, Sequence64
-from mars.windows import find_watermark
+from mars.windows import Window, find_watermark
 
 
 class KeyFolding(Folding):
@@ -38,8 +38,8 @@ class KeyFolding(Folding):
         self._marks = KeyMarks(self.plan, self.ahead_ms)
         self._settled = False
         self._aside: list[Entry] = []
-        self._ahead: Mapping[int, int] | None = None
-        """How many groups are due by their keys, by the starts of their windows; None: unknown."""
+        self._ahead: Mapping[Window, int] | None = None
+        """How many groups of which windows are due by their keys; None: unknown."""
         self._some_ahead = False
         if not self._ledger.read:  # nothing lies below M
             self.settle()
@@ -117,7 +117,8 @@ class KeyFolding(Folding):
         self._ahead = None
 
     def _end(self, start_ms: int) -> int:
-        return start_ms + self.plan.window.size_ms
+        """The end of the window that a pane is."""
+        return self.plan.window.last_end(start_ms)
 
     # ------------------------------------------------------------------------------- closing
 
@@ -128,36 +129,36 @@ class KeyFolding(Folding):
         """
         windows: list[ClosedWindow] = []
         upto_ms, rows, groups = self.ahead_ms, 0, 0
-        for start, due in self._due_after(closed_ms):
-            end_ms = self._end(start)
-            further = upto_ms is None or end_ms > upto_ms
+        for window, due in self._due_after(closed_ms):
+            further = upto_ms is None or window.end_ms > upto_ms
             if further and (len(windows) >= limits.WINDOWS_AT_ONCE or groups > limits.ROWS_AT_ONCE):
                 break
-            upto_ms = end_ms if upto_ms is None else max(end_ms, upto_ms)
+            upto_ms = window.end_ms if upto_ms is None else max(window.end_ms, upto_ms)
             counted = _rows_in(due)
-            closed = self._closed(start, finish(self.plan, due, start))
+            closed = self._closed(window, finish(self.plan, due, window))
             windows.append(replace(closed, rows=counted))
             rows += counted
             groups += due.height
         return Ahead(upto_ms, tuple(windows), rows)
 
-    def _due_after(self, closed_ms: int | None) -> Iterator[tuple[int, pl.DataFrame]]:
+    def _due_after(self, closed_ms: int | None) -> Iterator[tuple[Window, pl.DataFrame]]:
         """Windows that end after `closed_ms`, in order, with those of their groups that are due."""
-        for start in self._due():
-            after = closed_ms is None or self._end(start) > closed_ms
-            due = self._due_groups(start) if after else None
+        for window in self._due():
+            after = closed_ms is None or window.end_ms > closed_ms
+            due = self._due_groups(window) if after else None
             if due is not None:
-                yield start, due
+                yield window, due
 
-    def _due(self) -> Mapping[int, int]:
+    def _due(self) -> Mapping[Window, int]:
         """The windows after C that have groups that are due, in order, and how many these are."""
         if self._ahead is None:
-            groups = ((start, self._due_groups(start)) for start in self._reached())
-            self._ahead = {start: due.height for start, due in groups if due is not None}
+            windows = (self.plan.window.last_window(start) for start in self._reached())
+            groups = ((window, self._due_groups(window)) for window in windows)
+            self._ahead = {window: due.height for window, due in groups if due is not None}
         return self._ahead
 
     def _reached(self) -> Iterator[int]:
-        """The windows after C whose end the mark of some key has come to, in order."""
+        """The panes after C whose end the mark of some key has come to, in order."""
         reached_ms = self._marks.reached_ms if self._settled else None
         for start in self._panes:
             end_ms = self._end(start)
@@ -166,10 +167,10 @@ class KeyFolding(Folding):
             if self.closed_ms is None or end_ms > self.closed_ms:
                 yield start
 
-    def _due_groups(self, start: int) -> pl.DataFrame | None:
+    def _due_groups(self, window: Window) -> pl.DataFrame | None:
         """The states of those groups of a window that are due; None if there are none."""
-        states = self.window_states(start)
-        due = None if states is None else self._marks.due(states, self._end(start))
+        states = self.window_states(window)
+        due = None if states is None else self._marks.due(states, window.end_ms)
         return None if due is None or due.is_empty() else due
 
     def behind(self, level_ms: int | None) -> bool:
@@ -235,7 +236,7 @@ class KeyFolding(Folding):
         dropped = False
         empty: list[int] = []
         for start in self._panes:
-            states = self.window_states(start)
+            states = self._panes[start].states(self.plan)
             if states is None:
                 continue
             parts = self._marks.split(states, self._end(start))
@@ -243,7 +244,7 @@ class KeyFolding(Folding):
                 continue
             dropped = True
             if parts.open.height:
-                self._panes[start].keep(parts.open, _rows_in(parts.open))
+                self._panes.at(start).keep(parts.open, _rows_in(parts.open))
             else:
                 empty.append(start)
         self._panes.drop(empty)

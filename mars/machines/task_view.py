@@ -6,10 +6,9 @@ from collections.abc import Iterable
 
 from mars.machines.drafting import early_ms
 from mars.machines.runnable import RunnableTask
-from mars.plan import WindowShape
 from mars.ports import Head
 from mars.types import Lane, StoreEpoch, TaskName, Topic
-from mars.windows import closed_up_to
+from mars.windows import Shape
 
 
 class TaskView:
@@ -124,11 +123,9 @@ class TaskView:
         return self._row_seen_ms.setdefault(lane, now_ms)
 
 
-def _passes_an_end(
-    waits: Iterable[tuple[WindowShape, int]], mark_ms: int, expected_ms: int
-) -> bool:
+def _passes_an_end(waits: Iterable[tuple[Shape, int]], mark_ms: int, expected_ms: int) -> bool:
     """Whether event time comes by the end of a window between two moments, that many ms behind."""
     return any(
-        closed_up_to(shape, mark_ms - wait_ms) < closed_up_to(shape, expected_ms - wait_ms)
+        shape.closed_by(mark_ms - wait_ms) < shape.closed_by(expected_ms - wait_ms)
         for shape, wait_ms in waits
     )

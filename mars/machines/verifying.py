@@ -21,13 +21,14 @@ from itertools import pairwise
 import msgspec
 import polars as pl
 
-from mars.aggregates import PANE, merge_panes
+from mars.aggregates import merge_panes, panes_of_window
 from mars.codec.states import decode_states
 from mars.finishing import finish
+from mars.machines.revising import owed_of
 from mars.plan import LatePolicy, Plan
 from mars.ports import CommittedRow, Progress
 from mars.types import Bucket, Lane, Mapped, Range
-from mars.windows import window_panes
+from mars.windows import Window
 
 NAMED_MAX = 20
 """Differences that are named; more tell a person no more."""
@@ -126,19 +127,18 @@ def pieces_of(spans: Spans) -> list[Piece]:
 
 
 def emitted_everywhere(
-    records: Iterable[Progress], plan: Plan, spans: Spans, window_start_ms: int
+    records: Iterable[Progress], plan: Plan, spans: Spans, window: Window
 ) -> bool:
     """True once no bucket has rows of a window still to emit, by the records of its version.
 
     Where windows are revised, each must have read what the spans hold: revisions come by M.
     """
-    end_ms = window_start_ms + plan.window.size_ms
     revises = plan.options.late is LatePolicy.REVISE
     done = set()
     for record in records:
-        if record.version != plan.version or window_start_ms in record.owed:
+        if record.version != plan.version or window in owed_of(plan, record):
             continue
-        closed = record.closed_ms is not None and record.closed_ms >= end_ms
+        closed = record.closed_ms is not None and record.closed_ms >= window.end_ms
         has_read = _has_read(record, spans.get(record.bucket, {}))
         if (has_read and (closed or record.ledger.open == 0)) or (closed and not revises):
             done.add(record.bucket)
@@ -152,10 +152,9 @@ def _has_read(record: Progress, own: Mapping[Lane, Range]) -> bool:
 class Recount:
     """Takes what the kernel makes of pieces, and finishes the rows of one window."""
 
-    def __init__(self, plan: Plan, window_start_ms: int) -> None:
+    def __init__(self, plan: Plan, window: Window) -> None:
         self._plan = plan
-        self._start_ms = window_start_ms
-        self._panes = window_panes(plan.window, window_start_ms)
+        self._window = window
         self._states: defaultdict[Bucket, list[pl.DataFrame]] = defaultdict(list)
         self._waiting: Counter[Bucket] = Counter()
         self.rows_read = 0
@@ -168,8 +167,7 @@ class Recount:
                 self._keep(partial.bucket, decode_states(partial.states))
 
     def _keep(self, bucket: Bucket, states: pl.DataFrame) -> None:
-        panes = self._panes
-        own = states.filter(pl.col(PANE).is_between(panes.start, panes.stop, closed="left"))
+        own = panes_of_window(states, self._window)
         if own.is_empty():
             return
         self._states[bucket].append(own)
@@ -179,13 +177,13 @@ class Recount:
             self._waiting[bucket] = 0
 
     def _merged(self, bucket: Bucket) -> pl.DataFrame:
-        return merge_panes(self._plan, pl.concat(self._states[bucket]), self._start_ms)
+        return merge_panes(self._plan, pl.concat(self._states[bucket]), self._window)
 
     def rows(self) -> dict[bytes, tuple[Bucket, bytes]]:
         """Bucket and value of each row that is not withheld, by the row's key."""
         found = {}
         for bucket in self._states:
-            finished = finish(self._plan, self._merged(bucket), self._start_ms).sendable()
+            finished = finish(self._plan, self._merged(bucket), self._window).sendable()
             for key, value in zip(finished.keys, finished.values, strict=True):
                 found[key] = (bucket, value)
         return found

@@ -277,7 +277,7 @@ def scope_clash(plan: Plan) -> tuple[str, str] | None:
             "leave them out",
         ),
         (
-            plan.window.slide_ms != plan.window.size_ms,
+            not plan.window.is_tumbling,
             "its windows slide",
             "take windows that do not overlap",
         ),

@@ -8,17 +8,17 @@ from typing import Final
 from sqlglot import Token, TokenType, exp
 
 from mars.errors import SqlError
-from mars.plan import WindowShape
 from mars.sql.durations import duration_ms
 from mars.sql.scopes import Names
 from mars.sql.source import Source
+from mars.windows import Sliding
 
 WINDOW_MS_MIN: Final = 100
 """Shortest window and slide: results are committed a few times a second at most."""
 WINDOW_MS_MAX: Final = 366 * 86_400_000
 """Longest window: its state is held until it closes, and Kafka must keep its rows for replay."""
 PANES_MAX: Final = 10_000
-"""Most panes of a window: each close merges all of them."""
+"""Most panes of a window: an owner that takes it over merges all of them at once."""
 
 _FORMS: Final = (
     "WINDOWING 60 s, WINDOWING 60 s SLIDE 10 s, or in GROUP BY "
@@ -41,7 +41,7 @@ def is_window_call(node: exp.Expr) -> bool:
 
 def window_of(
     names: Names, clause: Sequence[Token], calls: Sequence[exp.Expr], end: Token
-) -> WindowShape:
+) -> Sliding:
     """The one window of a query: its WINDOWING clause or its TUMBLE or HOP.
 
     `end` is the last word of the SELECT, where a missing window is missed.
@@ -58,7 +58,7 @@ def window_of(
     raise source.error(end, f"the window is missing after this; write {_FORMS}")
 
 
-def _windowing(source: Source, clause: Sequence[Token]) -> WindowShape:
+def _windowing(source: Source, clause: Sequence[Token]) -> Sliding:
     for token in clause[1:]:
         if token.text.upper() in _NOT_YET:
             raise source.error(
@@ -91,7 +91,7 @@ def _duration(
     )
 
 
-def _window_call(names: Names, call: exp.Expr) -> WindowShape:
+def _window_call(names: Names, call: exp.Expr) -> Sliding:
     source, arguments = names.source, call.expressions
     is_hop = call.name.upper() == "HOP"
     if len(arguments) != 2 + is_hop:
@@ -136,7 +136,7 @@ def _checked(
     slide_ms: int,
     size_at: Token | exp.Expr,
     slide_at: Token | exp.Expr,
-) -> WindowShape:
+) -> Sliding:
     def refuse(where: Token | exp.Expr, detail: str) -> SqlError:
         return source.error(where, detail)
 
@@ -149,11 +149,12 @@ def _checked(
             slide_at,
             "the slide is longer than the window, rows would fall between; choose a shorter one",
         )
-    shape = WindowShape(size_ms, slide_ms)
-    if size_ms // shape.pane_ms > PANES_MAX:
+    shape = Sliding(size_ms, slide_ms)
+    panes = shape.panes_in(size_ms)
+    if panes > PANES_MAX:
         raise refuse(
             slide_at,
-            f"the window falls into {size_ms // shape.pane_ms} panes of {shape.pane_ms} ms, at "
+            f"the window falls into {panes} panes of {shape.pane_ms} ms, at "
             f"most {PANES_MAX} are possible; choose a slide that divides it more evenly",
         )
     return shape

@@ -13,35 +13,19 @@ slices of length gcd(size, slide) of which each window is made; a row belongs to
 from __future__ import annotations
 
 from mars.windows.moments import moment, span
-from mars.windows.panes import (
-    OPEN_PANES_MAX,
-    closed_up_to,
-    ending_between,
-    first_pane_needed,
-    is_late,
-    last_window_end,
-    pane_of,
-    window_panes,
-    window_starts,
-    windows_of_panes,
-)
+from mars.windows.shapes import OPEN_PANES_MAX, Shape, Sliding, Window, WindowShape
 from mars.windows.watermarks import Watermark, event_time, find_watermark, highest_mark
 
 __all__ = [
     "OPEN_PANES_MAX",
+    "Shape",
+    "Sliding",
     "Watermark",
-    "closed_up_to",
-    "ending_between",
+    "Window",
+    "WindowShape",
     "event_time",
     "find_watermark",
-    "first_pane_needed",
     "highest_mark",
-    "is_late",
-    "last_window_end",
     "moment",
-    "pane_of",
     "span",
-    "window_panes",
-    "window_starts",
-    "windows_of_panes",
 ]

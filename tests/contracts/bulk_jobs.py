@@ -15,7 +15,6 @@ from mars.finishing import finish
 from mars.plan import Field, FieldType, Format, Stream
 from mars.ports import MapJob, QueryJob
 from mars.types import Lane, Mapped, Range, RowCounts, StreamName, TaskName, backfill_lane
-from mars.windows import window_starts
 
 FIELDS = (
     Field("at", FieldType.TIMESTAMP_MS),
@@ -96,11 +95,10 @@ def groups_of(job: MapJob, mapped: Mapped) -> Groups:
     plan = plan_of_map(job)
     states = merge(plan, [decode_states(one.states) for one in mapped.partials if one.states])
     panes = states.get_column("pane").to_list()
-    starts = {start for pane in panes for start in window_starts(plan.window, pane)}
     values = [
         json.loads(value)
-        for start in starts
-        for value in finish(plan, merge_panes(plan, states, start), start).values
+        for window in plan.window.windows_of(panes)
+        for value in finish(plan, merge_panes(plan, states, window), window).values
     ]
     return {(v["window_start"], v["name"]): (v["count"], v["total"]) for v in values}
 

@@ -32,7 +32,6 @@ from mars.kernel import decode, map_batch
 from mars.plan import Field, FieldType, Format, Plan, Stream
 from mars.sql import compile_task
 from mars.types import Bucket, Lane, Mapped, Records, StreamName, TaskName
-from mars.windows import window_starts
 
 HERE = Path(__file__).parent
 Row = dict[str, Any]
@@ -146,12 +145,11 @@ def results(plan: Plan, batches: Iterable[Mapped], *, one_by_one: bool = False) 
 
 def _finished(plan: Plan, merged: Any) -> Iterator[Row]:
     panes = merged.get_column("pane").unique().to_list()
-    windows = {start for pane in panes for start in window_starts(plan.window, pane)}
-    for window_start_ms in sorted(windows):
-        finished = finish(plan, merge_panes(plan, merged, window_start_ms), window_start_ms)
+    for window in plan.window.windows_of(panes):
+        finished = finish(plan, merge_panes(plan, merged, window), window)
         for key, value in zip(finished.keys, finished.values, strict=True):
             row = json.loads(value)
-            assert json.loads(key)[0] == row["window_start"] == window_start_ms
+            assert json.loads(key)[0] == row["window_start"] == window.start_ms
             yield row
 
 

@@ -27,10 +27,9 @@ from mars.plan import (
     Literal,
     Plan,
     ValueType,
-    WindowShape,
 )
 from mars.types import Mapped, Records, RowCounts, Sequence64
-from mars.windows import pane_of, window_starts
+from mars.windows import Sliding
 from tests.unit.codec.samples import COUNT, JSON, NAME, SIZE, plan_of, records
 
 QUICK = settings(max_examples=60)
@@ -89,7 +88,7 @@ def short_keys() -> Iterator[None]:
 @st.composite
 def plans(draw: st.DrawFn) -> Plan:
     slide = draw(st.sampled_from([10, 30, 60]))
-    shape = WindowShape(draw(st.sampled_from([60, 90])), slide)
+    shape = Sliding(draw(st.sampled_from([60, 90])), slide)
     plan = plan_of(
         *draw(st.sampled_from([(), (NAME,), (NAME, SIZE), (SIZE,), (HUGE,), *LONG])),
         aggregates=[COUNT, SUM],
@@ -147,11 +146,12 @@ def fate_of(plan: Plan, one: Sent) -> tuple[str, dict[str, int]]:
 
 def count_row(plan: Plan, row: dict[str, int], out: Expected) -> None:
     key = tuple(key_of(key.expression, row) for key in plan.keys)
-    for start in window_starts(plan.window, pane_of(row["at"], plan.window.pane_ms)):
-        rows, total = out.groups.get((start, *key), (0, None))
+    for window in plan.window.windows_of([plan.window.panes(row["at"])]):
+        place = (window.start_ms, *key)
+        rows, total = out.groups.get(place, (0, None))
         if row["size"] is not None:
             total = (total or 0) + row["size"]
-        out.groups[start, *key] = (rows + 1, total)
+        out.groups[place] = (rows + 1, total)
 
 
 def key_bytes(plan: Plan, row: dict[str, int]) -> int:
@@ -178,13 +178,8 @@ def groups_of(plan: Plan, results: Sequence[Mapped]) -> dict[tuple[int, ...], tu
         decode_states(one.states) for result in results for one in result.partials if one.states
     ]
     states = merge(plan, frames)
-    starts = {
-        start
-        for pane in states.get_column("pane").to_list()
-        for start in window_starts(plan.window, pane)
-    }
     found: dict[tuple[int, ...], tuple[int, int]] = {}
-    for window in starts:
+    for window in plan.window.windows_of(states.get_column("pane").to_list()):
         finished = finish(plan, merge_panes(plan, states, window), window)
         for key, value in zip(finished.keys, finished.values, strict=True):
             members = json.loads(value)

@@ -2,48 +2,58 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars.plan import WindowShape
 from mars.types import Lane, Mark
-from mars.windows import (
-    closed_up_to,
-    ending_between,
-    find_watermark,
-    first_pane_needed,
-    is_late,
-    last_window_end,
-    pane_of,
-    window_panes,
-    window_starts,
-    windows_of_panes,
-)
+from mars.windows import Sliding, Window, find_watermark
 
 TIMES = st.integers(-10_000, 10_000)
 
 
 @st.composite
-def shapes(draw: st.DrawFn) -> WindowShape:
+def shapes(draw: st.DrawFn) -> Sliding:
     slide = draw(st.integers(1, 60))
-    return WindowShape(draw(st.integers(slide, 300)), slide)
+    return Sliding(draw(st.integers(slide, 300)), slide)
 
 
-def all_starts(shape: WindowShape, around: int) -> list[int]:
+def all_starts(shape: Sliding, around: int) -> list[int]:
     """Starts of every window that begins within 2,000 of a time."""
     first = (around - 2_000) // shape.slide_ms
     return [n * shape.slide_ms for n in range(first, (around + 2_000) // shape.slide_ms)]
 
 
+def starts(windows: Iterable[Window]) -> list[int]:
+    return [window.start_ms for window in windows]
+
+
 @given(shapes(), TIMES)
-def test_row_is_in_the_windows_of_its_pane(shape: WindowShape, time_ms: int) -> None:
+def test_row_is_in_the_windows_of_its_pane(shape: Sliding, time_ms: int) -> None:
     # pane        |--*--|
     # windows  |===========|        those that hold * are those that hold the pane
     #             |===========|
-    pane = pane_of(time_ms, shape.pane_ms)
-    assert pane <= time_ms < pane + shape.pane_ms
+    pane = shape.panes(time_ms)
+    assert pane <= time_ms < shape.pane_end(pane)
     holding = [at for at in all_starts(shape, time_ms) if at <= time_ms < at + shape.size_ms]
-    assert list(window_starts(shape, pane)) == holding
+    assert starts(shape.windows_of([pane])) == holding
+    assert shape.first_end(pane) == holding[0] + shape.size_ms
+    assert shape.last_window(pane) == shape.window_of_start(holding[-1])
+    assert shape.last_end(pane) == shape.last_window(pane).end_ms
+
+
+@given(shapes(), st.lists(TIMES, min_size=1))
+def test_columns_of_times_fall_into_the_panes_of_each_and_panes_are_numbered_in_order(
+    shape: Sliding, times: list[int]
+) -> None:
+    column = pl.DataFrame({"at": times}).select(shape.panes(pl.col("at"))).to_series()
+    assert column.to_list() == [shape.panes(time_ms) for time_ms in times]
+    numbers = shape.pane_numbers(column.to_numpy()).tolist()
+    assert [shape.pane_numbered(number) for number in numbers] == column.to_list()
+    following = shape.pane_end(column[0])
+    assert shape.pane_numbered(numbers[0] + 1) == following
 
 
 BOUNDS = st.none() | st.integers(-3_000, 3_000)
@@ -51,68 +61,77 @@ BOUNDS = st.none() | st.integers(-3_000, 3_000)
 
 @given(shapes(), st.sets(st.integers(-2_000, 2_000)), BOUNDS, BOUNDS)
 def test_windows_of_panes_come_in_order_and_once(
-    shape: WindowShape, times: set[int], after: int | None, upto: int | None
+    shape: Sliding, times: set[int], after: int | None, upto: int | None
 ) -> None:
-    panes = {pane_of(time_ms, shape.pane_ms) for time_ms in times}
-    wanted = {start for pane in panes for start in window_starts(shape, pane)}
-    ends = {start: start + shape.size_ms for start in wanted}
+    panes = {shape.panes(time_ms) for time_ms in times}
+    wanted = {
+        Window(at + shape.size_ms, at)
+        for at in {at for pane in panes for at in all_starts(shape, pane)}
+        if any(at <= pane < at + shape.size_ms for pane in panes)
+    }
     kept = [
-        start
-        for start in sorted(wanted)
-        if (after is None or ends[start] > after) and (upto is None or ends[start] <= upto)
+        window
+        for window in sorted(wanted)
+        if (after is None or window.end_ms > after) and (upto is None or window.end_ms <= upto)
     ]
-    assert list(windows_of_panes(shape, panes, after_ms=after, upto_ms=upto)) == kept
+    assert list(shape.windows_of(panes, after_ms=after, upto_ms=upto)) == kept
 
 
 @given(shapes(), TIMES)
-def test_panes_tile_their_window(shape: WindowShape, time_ms: int) -> None:
+def test_panes_tile_their_window(shape: Sliding, time_ms: int) -> None:
     # window  |===============|
     # panes   |---|---|---|---|
-    for start in window_starts(shape, pane_of(time_ms, shape.pane_ms)):
-        panes = list(window_panes(shape, start))
-        assert panes[0] == start
-        assert panes[-1] + shape.pane_ms == start + shape.size_ms
-        assert all(start in window_starts(shape, pane) for pane in panes)
+    held = list(shape.windows_of([shape.panes(time_ms)]))
+    for window in {held[0], held[len(held) // 2], held[-1]}:
+        panes = list(shape.panes_of(window))
+        assert panes[0] == window.start_ms
+        assert [shape.pane_end(pane) for pane in panes] == [*panes[1:], window.end_ms]
+        assert all(shape.first_end(pane) <= window.end_ms for pane in panes)
+        assert all(window.end_ms <= shape.last_end(pane) for pane in panes)
+        assert len(panes) == shape.panes_in(window.end_ms - window.start_ms)
+        assert window.end_ms - window.start_ms == shape.longest_ms
 
 
 @given(shapes(), TIMES, TIMES)
-def test_each_window_closes_exactly_once(shape: WindowShape, one: int, other: int) -> None:
+def test_each_window_closes_exactly_once(shape: Sliding, one: int, other: int) -> None:
     # closed ----C              W
     # ends     |     |     |     |     those in (C, W]
     closed, watermark = sorted((one, other))
     due = [
         start + shape.size_ms
-        for start in all_starts(shape, closed) + all_starts(shape, watermark)
+        for start in all_starts(shape, closed)
         if closed < start + shape.size_ms <= watermark
     ]
-    near = range(closed, closed + 1_000)
-    ends = [end for end in ending_between(shape, closed, watermark) if end in near]
-    assert ends == sorted({end for end in due if end in near})
-    assert list(ending_between(shape, watermark, closed)) == []
+    near = {shape.panes(time_ms) for time_ms in range(closed - 300, closed + 1_300)}
+    ends = [
+        window.end_ms
+        for window in shape.windows_of(near, after_ms=closed, upto_ms=watermark)
+        if window.end_ms < closed + 1_000
+    ]
+    assert ends == [end for end in due if end < closed + 1_000]
+    if closed < watermark:
+        assert list(shape.windows_of(near, after_ms=watermark, upto_ms=closed)) == []
 
 
 @given(shapes(), TIMES)
 def test_closed_up_to_is_an_end_and_the_next_one_is_not_passed(
-    shape: WindowShape, watermark: int
+    shape: Sliding, watermark: int
 ) -> None:
     # ends     |     |     |
     #                closed  W  next
-    closed = closed_up_to(shape, watermark)
+    closed = shape.closed_by(watermark)
     assert (closed - shape.size_ms) % shape.slide_ms == 0
     assert closed <= watermark < closed + shape.slide_ms
 
 
 @given(shapes(), TIMES, TIMES)
-def test_pane_is_late_when_no_window_can_take_it(
-    shape: WindowShape, time_ms: int, closed: int
-) -> None:
+def test_pane_is_late_when_no_window_can_take_it(shape: Sliding, time_ms: int, closed: int) -> None:
     # windows of the pane  |=====C      late when all of them end at or before C
     #                    |=======|
-    pane = pane_of(time_ms, shape.pane_ms)
-    ends = [start + shape.size_ms for start in window_starts(shape, pane)]
-    assert last_window_end(shape, pane) == max(ends)
-    assert is_late(shape, pane, closed) == all(end <= closed for end in ends)
-    assert is_late(shape, pane, closed) == (pane < first_pane_needed(shape, closed))
+    pane = shape.panes(time_ms)
+    late = shape.last_end(pane) <= closed
+    assert late == (list(shape.windows_of([pane], after_ms=closed)) == [])
+    assert late == (pane < shape.first_needed(closed))
 
 
 LANES = [Lane(str(at)) for at in range(4)]

@@ -53,6 +53,7 @@ from mars.types import (
     TaskName,
     live_lane,
 )
+from mars.windows import Window
 from tests.simulation.rows import FILTERED, STREAM, TUMBLING, Query
 
 REMEMBERED = 4_096
@@ -366,22 +367,22 @@ def _merged(folds: bool, rows: Iterable[Group]) -> pl.DataFrame:
     return _frame(folds, [(*place, *each) for place, each in sums.items()])
 
 
-def limited_window(plan: Plan, start_ms: int, parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+def limited_window(plan: Plan, window: Window, parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """`mars.aggregates.limited_window`."""
     if plan.folds or not is_known(plan):
-        return others.limited_window(plan, start_ms, parts)
-    rows = ((start_ms, *row[1:]) for part in parts for row in _rows(False, part))
+        return others.limited_window(plan, window, parts)
+    rows = ((window.start_ms, *row[1:]) for part in parts for row in _rows(False, part))
     return others.limited(plan, _merged(False, rows))
 
 
 # ------------------------------------------------------------------------------------- finish
 
 
-def finish(plan: Plan, merged: pl.DataFrame, start_ms: int, *, refused: bool = False) -> Finished:
+def finish(plan: Plan, merged: pl.DataFrame, window: Window, *, refused: bool = False) -> Finished:
     """`mars.finishing.finish`."""
     if refused or not is_known(plan):
-        return finishing.finish(plan, merged, start_ms, refused=refused)
-    end_ms = start_ms + plan.window.size_ms
+        return finishing.finish(plan, merged, window, refused=refused)
+    start_ms, end_ms = window.start_ms, window.end_ms
     rows = sorted(_rows(plan.folds, merged), key=lambda row: (row[2], row[1]))
     keys = [f'[{start_ms},"{key}"]'.encode() for _pane, key, *_rest in rows]
     values = [
@@ -389,7 +390,7 @@ def finish(plan: Plan, merged: pl.DataFrame, start_ms: int, *, refused: bool = F
         f'"n":{count},"total":{total}}}'.encode()
         for _pane, key, _others, count, total in rows
     ]
-    return Finished(start_ms, keys, values, sum(row[2] for row in rows))
+    return Finished(window, keys, values, sum(row[2] for row in rows))
 
 
 IN_PLACE: Sequence[tuple[ModuleType, str, object]] = (

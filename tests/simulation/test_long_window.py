@@ -11,14 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from mars.kernel import decode, map_batch
-from mars.plan import WindowShape
 from mars.ports import Applied
 from mars.types import Lane, Mapped, Range, Records
+from mars.windows import Sliding
 from tests.unit.machines.reducing_rows import NAME, SAVE_MS, STREAM, RowSpec, make_task, message
 from tests.unit.machines.reducing_world import BUCKETS, Reducer, World
 
 DAY_S = 86_400
-DAY = WindowShape(DAY_S * 1000, DAY_S * 1000)
+DAY = Sliding(DAY_S * 1000, DAY_S * 1000)
 BATCHES_AN_HOUR = 1_000
 BATCH_ROWS = 20
 GROUPS = 60

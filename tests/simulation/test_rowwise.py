@@ -119,10 +119,11 @@ def test_windows_are_finished_to_the_same_bytes(
         frames = [each.with_columns(pl.col("k0").eq("k0").alias(OTHERS)) for each in frames]
     for start in sorted({pane for each in frames for pane in each.get_column(PANE)}):
         parts = [states.merge(plan, [each.filter(pl.col(PANE) == start)]) for each in frames]
-        window = rowwise.limited_window(plan, start, parts)
-        wanted = limited_window(plan, start, parts)
-        assert window.rows() == wanted.rows()
-        assert rowwise.finish(plan, window, start) == finishing.finish(plan, wanted, start)
+        window = plan.window.window_of_start(start)
+        merged = rowwise.limited_window(plan, window, parts)
+        wanted = limited_window(plan, window, parts)
+        assert merged.rows() == wanted.rows()
+        assert rowwise.finish(plan, merged, window) == finishing.finish(plan, wanted, window)
 
 
 def test_rows_are_counted_one_by_one_for_the_usual_queries() -> None:

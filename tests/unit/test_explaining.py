@@ -33,7 +33,6 @@ from mars.plan import (
     RecordTime,
     Stream,
     ValueType,
-    WindowShape,
 )
 from mars.ports import DeadLetter, Head, Ledger, Progress
 from mars.types import (
@@ -49,7 +48,7 @@ from mars.types import (
     Topic,
     live_lane,
 )
-from mars.windows import moment
+from mars.windows import Sliding, moment
 
 MINUTE = 60_000
 TASK = TaskName("by_sip")
@@ -64,7 +63,7 @@ PLAN = Plan(
     task=TASK,
     version=1,
     stream=STREAM,
-    window=WindowShape(MINUTE, MINUTE),
+    window=Sliding(MINUTE, MINUTE),
     keys=(),
     aggregates=(Aggregate("a0", AggregateFunction.COUNT_ALL, None, None, ValueType.INT64),),
     outputs=(),
@@ -170,7 +169,7 @@ def test_window_shows_only_the_buckets_that_have_not_closed_it() -> None:
 
 def test_pane_of_a_sliding_task_opens_every_window_that_holds_it() -> None:
     #  pane [60, 120) of size 60 in windows of 120 s that start every 60 s: [0, 120) and [60, 180)
-    sliding = replace(PLAN, window=WindowShape(2 * MINUTE, MINUTE))
+    sliding = replace(PLAN, window=Sliding(2 * MINUTE, MINUTE))
     logged = (LoggedRows(1, Bucket(0), {MINUTE: 3}),)
     windows = explain(evidence_with(plans={1: sliding}, logged=logged)).windows
     assert [(window.start_ms, window.rows) for window in windows] == [(0, 3), (MINUTE, 3)]

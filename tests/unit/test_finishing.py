@@ -32,16 +32,18 @@ from mars.plan import (
     Plan,
     ValueType,
 )
+from mars.windows import Window
 from tests.unit.codec.samples import LOAD, NAME, OK, SIZE, plan_of
 
 A = AggregateFunction
 V = ValueType
 COUNTS = Column("a0", V.INT64)
+MINUTE = Window(120_000, 60_000)
 
 
 def finished(plan: Plan, *states: tuple[object, ...]) -> Finished:
     frame = pl.DataFrame([(0, *state) for state in states], schema=state_schema(plan), orient="row")
-    return finish(plan, frame, 60_000)
+    return finish(plan, frame, MINUTE)
 
 
 def values_of(result: Finished) -> list[dict[str, object]]:
@@ -51,7 +53,7 @@ def values_of(result: Finished) -> list[dict[str, object]]:
 def test_row_has_the_window_then_the_items() -> None:
     plan = plan_of(NAME)
     result = finished(plan, ("a", 3))
-    assert result.window_start_ms == 60_000
+    assert result.window == MINUTE
     assert result.keys == [b'[60000,"a"]']
     assert result.values == [b'{"window_start":60000,"window_end":120000,"key0":"a","agg0":3}']
 
@@ -164,7 +166,7 @@ def test_items_may_be_expressions_over_aggregates_and_constants() -> None:
 
 
 def test_window_without_groups_has_no_rows() -> None:
-    assert finished(plan_of(NAME)) == Finished(60_000, [], [])
+    assert finished(plan_of(NAME)) == Finished(MINUTE, [], [])
 
 
 def test_rows_are_read_back() -> None:
@@ -213,7 +215,7 @@ def test_having_order_and_limit_choose_among_groups_and_never_hide_the_others() 
 def test_without_groups_over_the_limit_no_row_is_of_the_others() -> None:
     result = finished(folding(plan_of(NAME)), ("a", False, 3))
     assert (len(result.keys), result.others) == (1, 0)
-    assert result.part(others=True) == Finished(60_000, [], [])
+    assert result.part(others=True) == Finished(MINUTE, [], [])
 
 
 # ---------------------------------------------------------------------------- too large for Kafka
@@ -221,7 +223,7 @@ def test_without_groups_over_the_limit_no_row_is_of_the_others() -> None:
 
 def test_rows_that_kafka_does_not_take_are_withheld_and_the_others_sent() -> None:
     fits = b"v" * (RESULT_BYTES_MAX - 1)
-    whole = Finished(0, [b"a", b"b", b"cc", b"d"], [b"1", fits, fits, b"2"], others=1)
+    whole = Finished(MINUTE, [b"a", b"b", b"cc", b"d"], [b"1", fits, fits, b"2"], others=1)
     sent = whole.sendable()
     assert (sent.keys, sent.values, sent.others) == ([b"a", b"b", b"d"], [b"1", fits, b"2"], 1)
     assert sent.withheld == (Withheld(b"cc", RESULT_BYTES_MAX + 1),)
@@ -229,14 +231,14 @@ def test_rows_that_kafka_does_not_take_are_withheld_and_the_others_sent() -> Non
 
 
 def test_the_row_of_all_others_may_be_withheld() -> None:
-    sent = Finished(0, [b"a", b"b"], [b"1", b"v" * RESULT_BYTES_MAX], others=1).sendable()
+    sent = Finished(MINUTE, [b"a", b"b"], [b"1", b"v" * RESULT_BYTES_MAX], others=1).sendable()
     assert (sent.keys, sent.others) == ([b"a"], 0)
 
 
 def test_what_kafka_takes_is_sent_as_it_is() -> None:
-    whole = Finished(0, [b"a", b"b"], [b"1", b"2"])
+    whole = Finished(MINUTE, [b"a", b"b"], [b"1", b"2"])
     assert whole.sendable() is whole
-    assert Finished(0, [], []).sendable().withheld == ()
+    assert Finished(MINUTE, [], []).sendable().withheld == ()
 
 
 def test_a_withheld_result_is_told_with_the_begin_of_its_key() -> None:
@@ -250,7 +252,7 @@ def test_a_withheld_result_is_told_with_the_begin_of_its_key() -> None:
 
 def test_a_retraction_has_the_key_and_no_items() -> None:
     long = (Withheld(b'[60000,"a"]', 2_000_000), Withheld(b"k" * 1_000_000, 2_000_000))
-    taken_back = retractions(plan_of(NAME), 60_000, long)
+    taken_back = retractions(plan_of(NAME), MINUTE, long)
     assert taken_back.keys == [b'[60000,"a"]']
     assert values_of(taken_back) == [
         {"window_start": 60_000, "window_end": 120_000, "key0": None, "agg0": None}

@@ -14,18 +14,9 @@ from mars.codec.canonical import bucket_of_task, buckets_of_keys
 from mars.codec.states import decode_states
 from mars.errors import TaskLimit
 from mars.kernel import CELLS_MAX, Decoded, decode, map_batch
-from mars.plan import (
-    Aggregate,
-    AggregateFunction,
-    Call,
-    Column,
-    Function,
-    Literal,
-    Plan,
-    ValueType,
-    WindowShape,
-)
+from mars.plan import Aggregate, AggregateFunction, Call, Column, Function, Literal, Plan, ValueType
 from mars.types import Bucket, Mapped, Partial, Range, RowCounts
+from mars.windows import Sliding
 from tests.unit.codec.samples import (
     COUNT,
     FIELDS,
@@ -208,7 +199,7 @@ def test_aggregates_with_and_without_filters_read_their_own_rows() -> None:
 def test_sliding_window_has_one_state_per_pane_and_not_per_window() -> None:
     # panes of 10 s     0    10    20    30
     # rows                 *    *     *
-    plan = plan_of(window=WindowShape(60_000, 10_000))
+    plan = plan_of(window=Sliding(60_000, 10_000))
     result = mapped(plan, row(at=5_000), row(at=12_000), row(at=25_000))
     assert states_of(plan, result).get_column("pane").to_list() == [0, 10_000, 20_000]
 

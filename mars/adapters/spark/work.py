@@ -34,7 +34,6 @@ from mars.types import (
     Range,
     RowCounts,
 )
-from mars.windows import windows_of_panes
 
 NO_BUCKET = Bucket(-1)
 """The key of what concerns no bucket."""
@@ -130,10 +129,10 @@ class FinishWork:
         rows: list[tuple[int, bytes, bytes]] = []
         states = decode_states(partial.states)
         panes = states.get_column(PANE).unique().to_list() if states.width else []
-        shape = self.plan.window
-        for start in windows_of_panes(shape, panes):
-            window = finish(self.plan, merge_panes(self.plan, states, start), start)
-            rows += [(start, *row) for row in zip(window.keys, window.values, strict=True)]
+        for window in self.plan.window.windows_of(panes):
+            found = finish(self.plan, merge_panes(self.plan, states, window), window)
+            pairs = zip(found.keys, found.values, strict=True)
+            rows += [(window.start_ms, *pair) for pair in pairs]
             if len(rows) > self.rows_max:
                 break
         return Finished(partial.counts, tuple(rows[: self.rows_max + 1]))

@@ -18,7 +18,8 @@ from mars.aggregates import (
 )
 from mars.errors import TaskLimit
 from mars.evaluate.values import dtype_of
-from mars.plan import Aggregate, AggregateFunction, Column, ValueType, WindowShape
+from mars.plan import Aggregate, AggregateFunction, Column, ValueType
+from mars.windows import Sliding, Window
 from tests.unit.codec.samples import COUNT, NAME, plan_of
 
 A = AggregateFunction
@@ -171,9 +172,9 @@ def test_groups_are_told_apart_by_pane_and_key_and_null_is_a_key() -> None:
 
 def test_window_is_merged_from_its_panes() -> None:
     # panes    0    10    20    30         window [10, 30)
-    plan = plan_of(NAME, window=WindowShape(20, 10))
+    plan = plan_of(NAME, window=Sliding(20, 10))
     frame = pl.DataFrame(
         {"pane": [0, 10, 20, 20, 30], "k0": ["a", "a", "a", "b", "a"], "a0_n": [1, 2, 4, 8, 16]},
         state_schema(plan),
     )
-    assert merge_panes(plan, frame, 10).rows() == [(10, "a", 6), (10, "b", 8)]
+    assert merge_panes(plan, frame, Window(30, 10)).rows() == [(10, "a", 6), (10, "b", 8)]

@@ -38,9 +38,10 @@ def emit(world: World, count: int = 90) -> None:
     plan = world.plan()
     records = Records(LANE, 0, count, values, range(count), [-1] * count)
     mapped = map_batch(plan, BUCKETS, decode(plan.stream, plan.fields, records))
+    window = plan.window.window_of_start(START_MS)
     for partial in mapped.partials:
-        states = merge_panes(plan, decode_states(partial.states), START_MS)
-        finished = finish(plan, states, START_MS)
+        states = merge_panes(plan, decode_states(partial.states), window)
+        finished = finish(plan, states, window)
         for at, (key, value) in enumerate(zip(finished.keys, finished.values, strict=True)):
             world.kafka.rows.append(
                 CommittedRow(

@@ -20,9 +20,9 @@ from mars.plan import (
     Plan,
     Stream,
     ValueType,
-    WindowShape,
 )
 from mars.types import Lane, Records, StreamName, TaskName
+from mars.windows import Sliding
 
 FIELDS = (
     Field("at", FieldType.TIMESTAMP_MS),
@@ -45,7 +45,7 @@ OK = Column("ok", ValueType.BOOL)
 
 COUNT = Aggregate("a0", AggregateFunction.COUNT_ALL, None, None, ValueType.INT64)
 
-MINUTE = WindowShape(60_000, 60_000)
+MINUTE = Sliding(60_000, 60_000)
 
 
 def records(
@@ -70,7 +70,7 @@ def plan_of(
     *keys: Expression,
     aggregates: Sequence[Aggregate] = (COUNT,),
     stream: Stream = JSON,
-    window: WindowShape = MINUTE,
+    window: Sliding = MINUTE,
     fields: Sequence[str] | None = None,
     filter_: Expression | None = None,
     task: str = "task",

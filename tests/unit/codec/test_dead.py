@@ -13,15 +13,7 @@ from mars.codec.dead import (
     dead_result,
     decode_dead,
 )
-from mars.plan import (
-    Field,
-    FieldType,
-    Format,
-    Options,
-    Plan,
-    Stream,
-    WindowShape,
-)
+from mars.plan import Field, FieldType, Format, Options, Plan, Stream
 from mars.types import (
     Lane,
     Range,
@@ -32,7 +24,9 @@ from mars.types import (
     StreamName,
     TaskName,
 )
+from mars.windows import Sliding, Window
 
+WINDOW = Window(120_000, 60_000)
 PLAN = Plan(
     task=TaskName("by_sip"),
     version=2,
@@ -43,7 +37,7 @@ PLAN = Plan(
         fields=(Field("timestamp", FieldType.TIMESTAMP_MS),),
         event_time="timestamp",
     ),
-    window=WindowShape(60_000, 60_000),
+    window=Sliding(60_000, 60_000),
     keys=(),
     aggregates=(),
     outputs=(),
@@ -91,7 +85,7 @@ def test_further_rows_are_ranges() -> None:
 
 
 def test_late_rows_name_their_batch_and_window() -> None:
-    (raw,) = dead_late(PLAN, (Range(Lane("1"), 5, 9),), 60_000, 3)
+    (raw,) = dead_late(PLAN, (Range(Lane("1"), 5, 9),), WINDOW, 3)
     late = decode_dead(raw)
     assert isinstance(late, DeadRange)
     assert (late.partition, late.first, late.next, late.rows) == (1, 5, 9, 3)
@@ -100,13 +94,13 @@ def test_late_rows_name_their_batch_and_window() -> None:
 
 def test_late_rows_of_several_ranges_are_counted_once() -> None:
     ranges = (Range(Lane("1"), 5, 9), Range(Lane("2"), 0, 4))
-    late = [decode_dead(raw) for raw in dead_late(PLAN, ranges, 60_000, 3)]
+    late = [decode_dead(raw) for raw in dead_late(PLAN, ranges, WINDOW, 3)]
     assert [part.rows for part in late if isinstance(part, DeadRange)] == [3, 0]
 
 
 def test_a_withheld_result_is_named_once_a_range_with_its_key() -> None:
     ranges = (Range(Lane("1"), 5, 9), Range(Lane("2@b1"), 0, 4))
-    raws = dead_result(PLAN, ranges, 60_000, '[60000,"a"]', "it is too large")
+    raws = dead_result(PLAN, ranges, WINDOW, '[60000,"a"]', "it is too large")
     assert json.loads(raws[0]) == {
         "task": "by_sip",
         "version": 2,

@@ -34,7 +34,8 @@ from mars.codec import limits as codec_limits
 from mars.codec import nesting as json_nesting
 from mars.evaluate import texts
 from mars.machines import drafting, explaining, folding
-from mars.machines.panes import MERGE_ROWS_MIN
+from mars.machines.open_panes import BLOCK_PANES, BLOCKS_FROM_PANES
+from mars.machines.panes import BLOCK_GAIN, MERGE_ROWS_MIN
 from mars.ports.queries import ANSWER_BYTES_MAX
 from mars.process import scraping
 from mars.process.tracking import NOTES_WAITING_MAX
@@ -53,7 +54,7 @@ from mars.sql import (
     windowing,
 )
 from mars.tracking import acking, seen
-from mars.windows.panes import OPEN_PANES_MAX
+from mars.windows.shapes import OPEN_PANES_MAX
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -216,6 +217,11 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
     ),
     "states of one partial, uncompressed": (mib(states.STATES_BYTES_MAX),),
     "slices of time that are open, or kept for late rows": (OPEN_PANES_MAX,),
+    "states that are kept merged, of panes that long sliding windows share": (
+        BLOCK_PANES,
+        BLOCKS_FROM_PANES,
+        BLOCK_GAIN,
+    ),
     "text that CONCAT makes": (kib(texts.TEXT_BYTES_MAX),),
     "values of one `count(DISTINCT)`": (DISTINCT_VALUES_MAX,),
     "batch": (SETTINGS.mapper.batch_rows_max, mib(SETTINGS.mapper.batch_bytes_max)),

@@ -51,7 +51,6 @@ from mars.plan import (
     Plan,
     Stream,
     ValueType,
-    WindowShape,
 )
 from mars.ports import Applied, Assigned, EndReached, Fetched, Revoked, SourceEvent, TaskStart
 from mars.process.acting import feed
@@ -69,6 +68,7 @@ from mars.types import (
     Topic,
     live_lane,
 )
+from mars.windows import Sliding
 
 BUCKETS = 4
 TOPIC = Topic("flows")
@@ -89,7 +89,7 @@ def make_plan(name: str, version: int = 1, **options: int) -> Plan:
         task=TaskName(name),
         version=version,
         stream=STREAM,
-        window=WindowShape(60_000, 60_000),
+        window=Sliding(60_000, 60_000),
         keys=(Key("k0", Column("sip", ValueType.STRING)),),
         aggregates=(Aggregate("a0", AggregateFunction.COUNT_ALL, None, None, ValueType.INT64),),
         outputs=(

@@ -25,7 +25,6 @@ from mars.plan import (
     Stream,
     ValueType,
     WatermarkScope,
-    WindowShape,
 )
 from mars.ports import Emission, Head, Ledger, LogSlice, Progress
 from mars.types import (
@@ -41,14 +40,15 @@ from mars.types import (
     TaskName,
     Topic,
 )
+from mars.windows import Sliding
 
 E1 = StoreEpoch(1)
 A1 = AssignmentEpoch(1)
 BUCKET = Bucket(0)
 NAME = TaskName("a")
 P0, P1 = Lane("0"), Lane("1")
-TUMBLING = WindowShape(10_000, 10_000)
-SLIDING = WindowShape(20_000, 10_000)
+TUMBLING = Sliding(10_000, 10_000)
+SLIDING = Sliding(20_000, 10_000)
 STREAM = Stream(
     StreamName("flows"),
     "flows",
@@ -66,7 +66,7 @@ SAVE_MS = 900_000
 
 
 def make_plan(
-    name: str = NAME, version: int = 1, window: WindowShape = TUMBLING, **options: object
+    name: str = NAME, version: int = 1, window: Sliding = TUMBLING, **options: object
 ) -> Plan:
     """Rows per key and window."""
     topic = f"mars.results.{name}"
@@ -104,7 +104,7 @@ def make_task(
     *versions: TaskVersion,
     name: str = NAME,
     state: TaskState = TaskState.RUNNING,
-    window: WindowShape = TUMBLING,
+    window: Sliding = TUMBLING,
     first_version: int = 1,
     **options: object,
 ) -> RunnableTask:

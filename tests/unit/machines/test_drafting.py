@@ -34,6 +34,7 @@ from mars.plan import (
 )
 from mars.ports import Head, ResultBatch
 from mars.types import Lane, TaskName, Topic
+from mars.windows import Window
 from tests.unit.machines.owned_bucket import LIMITS, OTHER, Bucket, names, only
 from tests.unit.machines.reducing_rows import (
     NAME,
@@ -385,9 +386,9 @@ def test_a_window_none_of_whose_groups_pass_is_finished_only_once(
     here = owned(replace(made, plans=plans))
     finished: list[int] = []
 
-    def noting(plan: Plan, states: pl.DataFrame, start_ms: int) -> Finished:
-        finished.append(start_ms)
-        return finish(plan, states, start_ms)
+    def noting(plan: Plan, states: pl.DataFrame, window: Window) -> Finished:
+        finished.append(window.start_ms)
+        return finish(plan, states, window)
 
     monkeypatch.setattr("mars.machines.folding.finish", noting)
     here.read(head(1, 13_500), make_entry(1, 0, [(1, "x"), (2, "y")]))

@@ -12,6 +12,7 @@ from mars.machines.folding import Bounds, Folding, StoreWentBack
 from mars.plan import Plan
 from mars.ports import Ledger
 from mars.types import Entry, Lane, Sequence64
+from mars.windows import Window
 from tests.unit.machines.reducing_rows import (
     BUCKET,
     P0,
@@ -100,7 +101,7 @@ def test_a_sliding_window_that_was_closed_is_not_closed_again_though_its_panes_s
     commit(folding, 20, p0=2)
 
     assert closed(folding, 30) == {(10, "x"): 1}
-    assert folding.open_windows() == [10_000]
+    assert folding.open_windows() == [Window(30_000, 10_000)]
 
 
 def test_nothing_is_due_without_a_watermark() -> None:
@@ -123,7 +124,7 @@ def test_windows_outside_of_the_bounds_are_incomplete() -> None:
 
     windows = folding.close(folding.due(40_000))
 
-    assert [(window.start_ms, window.complete) for window in windows] == [
+    assert [(one.window.start_ms, one.complete) for one in windows] == [
         (0, False),
         (10_000, True),
         (20_000, True),
@@ -139,7 +140,7 @@ def test_many_states_are_merged_early_without_a_difference(
     for number in range(6):
         folding.absorb(make_entry(number + 1, 2 * number, [(1, "x"), (2, f"y{number % 2}")]))
 
-    assert folding.size([0]).rows <= 5
+    assert folding.size([Window(10_000, 0)]).rows <= 5
     assert closed(folding, 10) == {(0, "x"): 6, (0, "y0"): 3, (0, "y1"): 3}
 
 
@@ -354,7 +355,7 @@ def completeness(folding: Folding, watermark_s: int) -> dict[int, bool]:
     """By the start of each window that is due, in seconds: whether it is complete."""
     folding.reached({})
     windows = folding.close(folding.due(watermark_s * 1000))
-    return {window.start_ms // 1000: window.complete for window in windows}
+    return {one.window.start_ms // 1000: one.complete for one in windows}
 
 
 def test_windows_up_to_the_first_rows_behind_a_gap_are_not_complete() -> None:

@@ -40,7 +40,7 @@ def completeness(folding: Folding) -> dict[int, bool]:
     """By the start of each window, in seconds: whether it is complete."""
     folding.reached({})
     windows = folding.close(folding.due(60_000))
-    return {window.start_ms // 1000: window.complete for window in windows}
+    return {one.window.start_ms // 1000: one.complete for one in windows}
 
 
 def gap_elsewhere(seq: int, first: int, after: int) -> Entry:

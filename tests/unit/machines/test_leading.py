@@ -28,7 +28,7 @@ from mars.machines.leading_view import (
     View,
 )
 from mars.machines.steering import Loads
-from mars.plan import Field, FieldType, Format, Options, Plan, Stream, WatermarkScope, WindowShape
+from mars.plan import Field, FieldType, Format, Options, Plan, Stream, WatermarkScope
 from mars.ports import (
     Assignment,
     Assisted,
@@ -57,6 +57,7 @@ from mars.types import (
     TaskName,
     Topic,
 )
+from mars.windows import Sliding
 from tests.unit.machines.loads import reducer, reducers
 
 BUCKETS = 2
@@ -72,7 +73,7 @@ PLAN = Plan(
     task=TASK,
     version=1,
     stream=STREAM,
-    window=WindowShape(60_000, 60_000),
+    window=Sliding(60_000, 60_000),
     keys=(),
     aggregates=(),
     outputs=(),

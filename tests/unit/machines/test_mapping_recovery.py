@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from mars.definitions import TaskState, resume_helps
 from mars.machines.mapping_events import CATCH_UP, LIVE, Sourced
-from mars.plan import WindowShape
 from mars.ports import OffsetGone, TaskStart
 from mars.types import Bucket, Lane, Reason, Sequence64, StoreEpoch, TaskName
+from mars.windows import Sliding
 from tests.unit.machines.mapping_world import (
     BUCKETS,
     EPOCH,
@@ -67,7 +67,7 @@ def test_a_batch_that_was_refused_is_mapped_anew_for_the_version_that_has_begun_
     assert 0 < start < 2_000
     assert here.machine.readings()[0].state == "backpressure"
 
-    shorter = replace(make_plan("a", 2), window=WindowShape(30_000, 30_000))
+    shorter = replace(make_plan("a", 2), window=Sliding(30_000, 30_000))
     both = make_task("a", make_version(1, {}), make_version(2, {P0: start}))
     run_id = here.store.identity().run_id
     begun = here.store.begin_version(A, EPOCH, LEADER, run_id, 2, after=1)

@@ -14,8 +14,9 @@ from mars.errors import TaskLimit
 from mars.machines import panes as panes_module
 from mars.machines.bucket_task import BucketTask
 from mars.machines.folding import Folding
-from mars.plan import OverMaxKeys, Plan, WindowShape
+from mars.plan import OverMaxKeys, Plan
 from mars.types import Entry, Sequence64
+from mars.windows import Sliding
 from tests.unit.machines.reducing_rows import (
     BUCKET,
     OWNER,
@@ -39,7 +40,7 @@ OTHERS = "__other__"
 LAST_S = 100
 
 
-def folding_plan(max_keys: int, window: WindowShape = TUMBLING) -> Plan:
+def folding_plan(max_keys: int, window: Sliding = TUMBLING) -> Plan:
     return make_plan(window=window, max_keys=max_keys, over_max_keys=OverMaxKeys.FOLD)
 
 
@@ -168,7 +169,7 @@ def test_a_sliding_window_shows_only_groups_that_have_all_their_rows() -> None:
 @pytest.mark.parametrize("window", [TUMBLING, SLIDING])
 @pytest.mark.parametrize("seed", range(12))
 def test_totals_are_exact_and_so_is_each_group_that_keeps_its_row(
-    seed: int, window: WindowShape
+    seed: int, window: Sliding
 ) -> None:
     chance = random.Random(seed)
     batches = [

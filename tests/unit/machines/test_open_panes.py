@@ -8,13 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mars.machines.open_panes import OpenPanes, Size
+from mars.windows import Sliding, Window
+
+EACH_MS = Sliding(1, 1)
 
 STARTS = st.lists(st.integers(-50, 50), max_size=30)
 
 
 def made(starts: list[int]) -> OpenPanes:
     """Each pane has as many states waiting as it was named."""
-    panes = OpenPanes()
+    panes = OpenPanes(EACH_MS)
     for start in starts:
         panes.at(start).waiting_rows += 1
     return panes
@@ -31,11 +34,12 @@ def test_panes_come_in_order_of_time_each_once_until_they_are_dropped(
     assert list(panes) == left
     assert all(one < after for one, after in pairwise(panes))
     assert panes.since(0) == [start for start in left if start >= 0]
+    assert panes.before(0) == [start for start in left if start < 0]
     assert len(panes) == len(left)
 
 
 @given(STARTS, st.lists(st.integers(-60, 60), max_size=20).map(sorted), st.integers(1, 40))
-def test_sizes_of_spans_are_those_of_the_panes_that_begin_in_them(
+def test_sizes_of_windows_are_those_of_the_panes_that_begin_in_them(
     starts: list[int], spans: list[int], length: int
 ) -> None:
     panes = made(starts)
@@ -44,8 +48,9 @@ def test_sizes_of_spans_are_those_of_the_panes_that_begin_in_them(
         inside = [start for start in starts if begin <= start < begin + length]
         return Size(1, len(set(inside)), len(inside))
 
-    assert list(panes.sizes(spans, length)) == [counted(begin) for begin in spans]
-    for begin in spans:
-        held = panes.within(begin, length)
-        assert len(held) == counted(begin).panes
-        assert sum(pane.groups for pane in held) == counted(begin).rows
+    windows = [Window(begin + length, begin) for begin in spans]
+    assert list(panes.sizes(windows)) == [counted(begin) for begin in spans]
+    for window in windows:
+        held = panes.within(window)
+        assert len(held) == counted(window.start_ms).panes
+        assert sum(pane.groups for pane in held) == counted(window.start_ms).rows

@@ -10,15 +10,16 @@ from dataclasses import replace
 
 import pytest
 
-from mars.plan import WatermarkScope, WindowShape
+from mars.plan import WatermarkScope
 from mars.ports import Ledger
+from mars.windows import Sliding
 from tests.unit.machines.reducing_rows import NAME, RowSpec, balanced, make_task, make_version
 from tests.unit.machines.reducing_world import BUCKETS, Reducer, World, counted
 
 TO_FIRST = dict.fromkeys(range(BUCKETS), "r1")
 AN_HOUR_LATER_S = 3_600
 LONG_S = 600
-LONG = WindowShape(LONG_S * 1000, LONG_S * 1000)
+LONG = Sliding(LONG_S * 1000, LONG_S * 1000)
 IDLE_AFTER_S = 5
 KEYS = 7
 

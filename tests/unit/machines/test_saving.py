@@ -13,9 +13,10 @@ from mars.definitions import TaskState
 from mars.machines.bucket_task import BucketTask, Ownership
 from mars.machines.events import TasksChanged
 from mars.machines.saving import needed_with
-from mars.plan import WatermarkScope, WindowShape
+from mars.plan import WatermarkScope
 from mars.ports import Ledger, Progress, Snapshot
 from mars.types import AssignmentEpoch, Bucket, Lane, StoreEpoch, Topic
+from mars.windows import Sliding
 from tests.unit.machines.reducing_rows import (
     NAME,
     OWNER,
@@ -31,7 +32,7 @@ from tests.unit.machines.reducing_rows import (
 from tests.unit.machines.reducing_world import BUCKETS, Reducer, World, counted
 
 HOUR_S = 3_600
-HOUR = WindowShape(HOUR_S * 1000, HOUR_S * 1000)
+HOUR = Sliding(HOUR_S * 1000, HOUR_S * 1000)
 STATE = Topic("mars.state")
 EVERY_MS = 1_000
 TO_FIRST = dict.fromkeys(range(BUCKETS), "r1")
@@ -46,7 +47,7 @@ def rows(first: int, count: int) -> list[RowSpec]:
     return [(second, f"k{second % KEYS}") for second in range(first, first + count)]
 
 
-def world(window: WindowShape = HOUR, every_ms: int = EVERY_MS) -> World:
+def world(window: Sliding = HOUR, every_ms: int = EVERY_MS) -> World:
     here = World(make_task(window=window), snapshot_every_ms=every_ms)
     here.assign(TO_FIRST)
     return here
@@ -118,7 +119,7 @@ def test_a_window_open_for_long_moves_the_offsets_from_which_a_lost_store_is_rea
 
 
 def test_windows_that_close_in_time_are_never_saved() -> None:
-    here = world(WindowShape(2_000, 2_000), every_ms=5_000)
+    here = world(Sliding(2_000, 2_000), every_ms=5_000)
     run(here, Reducer(here, "r1"), 20)
     assert len(named(here)) <= 1, "only the row of the next hour is open"
     assert not any(log.records for log in here.broker.topics[STATE].partitions)

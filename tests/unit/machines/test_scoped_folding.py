@@ -22,6 +22,7 @@ from mars.machines.scoped_folding import BucketFolding, KeyFolding, folding_clas
 from mars.plan import Plan, WatermarkScope
 from mars.ports import Ledger
 from mars.types import Entry, Lane, Range, Sequence64
+from mars.windows import Window
 from tests.unit.machines.reducing_rows import (
     BUCKET,
     P0,
@@ -125,7 +126,7 @@ def test_a_window_that_the_partitions_close_is_closed_once_though_a_key_has_pass
     take(folding, 1, 0, [(1, "x"), (2, "slow"), (12, "x"), (25, "x")])
     assert folding.size_ahead().rows == 2
 
-    assert [window.start_ms for window in folding.close_ahead(10_000).windows] == [10_000]
+    assert [one.window.start_ms for one in folding.close_ahead(10_000).windows] == [10_000]
     assert commit(folding, closed_s=10, p0=4) == {(0, "x"): 1, (0, "slow"): 1, (10, "x"): 1}
 
 
@@ -154,7 +155,7 @@ def test_rows_of_a_group_that_is_closed_are_late_and_named_and_others_are_not() 
     ledger = folding.ledger(None)
     assert (ledger.late, ledger.counted, ledger.emitted) == (2, 5, 1)
     assert commit(folding, closed_s=10, p0=7) == {(0, "y"): 2}
-    assert folding.rows_of(10_000) == 2
+    assert folding.rows_of(Window(20_000, 10_000)) == 2
 
 
 def test_a_row_is_late_by_the_last_commit_and_not_by_rows_that_came_meanwhile() -> None:

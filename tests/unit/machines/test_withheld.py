@@ -10,8 +10,9 @@ import pytest
 from mars.codec.dead import DeadRange, decode_dead
 from mars.machines.bucket_task import BucketTask, Prepared
 from mars.machines.events import CommitTransaction, Report, WriteDraft
-from mars.plan import Call, Column, Function, LatePolicy, Literal, ValueType, WindowShape
+from mars.plan import Call, Column, Function, LatePolicy, Literal, ValueType
 from mars.ports import ResultBatch
+from mars.windows import Sliding
 from tests.unit.machines.owned_bucket import LIMITS, Bucket, only
 from tests.unit.machines.reducing_rows import (
     BUCKET,
@@ -48,7 +49,7 @@ def size_of(key: str, count: int) -> int:
     return len(json.dumps(value, separators=(",", ":"))) + len(f'[0,"{key}"]')
 
 
-def begin(window: WindowShape = TUMBLING, **options: object) -> BucketTask:
+def begin(window: Sliding = TUMBLING, **options: object) -> BucketTask:
     return BucketTask(make_task(window=window, **options), OWNER, {}, SAVE_MS)
 
 

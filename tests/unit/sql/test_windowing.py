@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from mars.errors import SqlError
-from mars.plan import WindowShape
+from mars.windows import Sliding
 from tests.unit.sql.compiling import compiled
 from tests.unit.sql.test_rejections import refused
 
 
-def shape(tail: str) -> WindowShape:
+def shape(tail: str) -> Sliding:
     return compiled(f"SELECT count(*) FROM S {tail}").window
 
 
@@ -40,7 +40,7 @@ def test_window_has_size_and_slide(tail: str, size_ms: int, slide_ms: int) -> No
         with pytest.raises(SqlError, match="172800 panes"):
             shape(tail)
     else:
-        assert shape(tail) == WindowShape(size_ms, slide_ms)
+        assert shape(tail) == Sliding(size_ms, slide_ms)
 
 
 def test_windowing_is_a_name_where_a_name_stands() -> None:

@@ -1,0 +1,216 @@
+"""Which pane a time falls into, which windows hold a pane, and when those end.
+
+All that is known of windows is asked of their shape: nothing outside this package reckons with the
+lengths of which one is made. Panes are named by the moment at which they begin.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeVar
+
+if TYPE_CHECKING:  # a plan is read where neither of them is
+    import numpy as np
+    import numpy.typing as npt
+    import polars as pl
+
+Times = TypeVar("Times", int, "pl.Expr")
+"""A time, or a column of times (Int64, epoch ms)."""
+
+Panes = TypeVar("Panes", int, "npt.NDArray[np.int64]")
+"""A pane, or an array of them."""
+
+OPEN_PANES_MAX = 50_000
+"""Panes with rows that a task may have open in a bucket: about 2 kB of memory each, whatever is in
+them. A year in windows of 11 minutes is as many; what has more is most often a wrong event time."""
+
+
+class Window(NamedTuple):
+    """The time `[start_ms, end_ms)`, of which a window has the rows; in epoch milliseconds.
+
+    Its end comes first, and names it: windows are in the order in which they end, and a shape may
+    have several that begin together. What stands in records, keys and answers is the start. It is
+    a tuple because thousands may be sorted and looked up at a time, which takes dataclasses ten
+    times as long.
+    """
+
+    end_ms: int
+    start_ms: int
+
+
+class Shape(Protocol):
+    """What every shape of windows offers."""
+
+    @property
+    def is_tumbling(self) -> bool:
+        """True where no two windows overlap, so that each pane is a window."""
+
+    @property
+    def longest_ms(self) -> int:
+        """How long windows are, the longest if they differ."""
+
+    # ---------------------------------------------------------------------------- panes
+
+    def panes(self, times: Times) -> Times:
+        """The pane that each of these times falls into."""
+
+    def pane_end(self, pane_ms: int) -> int:
+        """The moment at which a pane ends, and the next one begins."""
+
+    def pane_numbers(self, panes: Panes) -> Panes:
+        """Panes as numbers, one more for each that follows; far apart where they are."""
+
+    def pane_numbered(self, number: int) -> int:
+        """The pane that has this number."""
+
+    def panes_in(self, span_ms: int) -> int:
+        """How many panes a span of time is made of, at most."""
+
+    # -------------------------------------------------------------------------- windows
+
+    def panes_of(self, window: Window) -> Sequence[int]:
+        """The panes of which a window is made, the earliest first."""
+
+    def windows_of(
+        self, panes: Iterable[int], *, after_ms: int | None = None, upto_ms: int | None = None
+    ) -> Iterator[Window]:
+        """The windows that hold any of these panes and end in `(after_ms, upto_ms]`.
+
+        They come in order and each once, though thousands of panes may share one: the cost grows
+        with the panes and with the windows, not with their product.
+        """
+
+    def first_end(self, pane_ms: int) -> int:
+        """End of the earliest window that holds a pane."""
+
+    def last_window(self, pane_ms: int) -> Window:
+        """The latest window that holds a pane."""
+
+    def last_end(self, pane_ms: int) -> int:
+        """Its end: once that is closed, the pane is of no use."""
+
+    def window_of_start(self, start_ms: int) -> Window:
+        """The window that a record, a key or a person names by its start."""
+
+    # -------------------------------------------------------------------------- closing
+
+    def closed_by(self, level_ms: int) -> int:
+        """The largest window end at or before a level of event time."""
+
+    def first_needed(self, closed_ms: int) -> int:
+        """The earliest pane that belongs to a window ending after `closed_ms`."""
+
+    def missed_share(self, behind_ms: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        """How many of its windows a row is too late for, as a share, that comes when event time has
+        gone on so far; on average over where in them it lies. All of them are 1.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Sliding:
+    """Windows `[n * slide, n * slide + size)`, aligned to the epoch; in milliseconds.
+
+    `slide_ms == size_ms` is a tumbling window: each of them ends where the next begins, and all
+    that is said of sliding ones holds. The slide is never longer than the size.
+    """
+
+    size_ms: int
+    slide_ms: int
+
+    @property
+    def pane_ms(self) -> int:
+        """Length of the largest slice of time of which every window is made."""
+        return math.gcd(self.size_ms, self.slide_ms)
+
+    @property
+    def is_tumbling(self) -> bool:
+        """See `Shape`."""
+        return self.slide_ms == self.size_ms
+
+    @property
+    def longest_ms(self) -> int:
+        """See `Shape`."""
+        return self.size_ms
+
+    # ---------------------------------------------------------------------------- panes
+
+    def panes(self, times: Times) -> Times:
+        """See `Shape`; before 1970 too."""
+        return times // self.pane_ms * self.pane_ms
+
+    def pane_end(self, pane_ms: int) -> int:
+        """See `Shape`."""
+        return pane_ms + self.pane_ms
+
+    def pane_numbers(self, panes: Panes) -> Panes:
+        """See `Shape`."""
+        return panes // self.pane_ms
+
+    def pane_numbered(self, number: int) -> int:
+        """See `Shape`."""
+        return number * self.pane_ms
+
+    def panes_in(self, span_ms: int) -> int:
+        """See `Shape`."""
+        return -(-span_ms // self.pane_ms)
+
+    # -------------------------------------------------------------------------- windows
+
+    def panes_of(self, window: Window) -> Sequence[int]:
+        """See `Shape`."""
+        return range(window.start_ms, window.end_ms, self.pane_ms)
+
+    def windows_of(
+        self, panes: Iterable[int], *, after_ms: int | None = None, upto_ms: int | None = None
+    ) -> Iterator[Window]:
+        """See `Shape`."""
+        latest = None if upto_ms is None else self.closed_by(upto_ms)
+        next_end = None if after_ms is None else self.closed_by(after_ms) + self.slide_ms
+        for pane in sorted(panes):
+            first, last = self.first_end(pane), self.last_end(pane)
+            if next_end is not None:
+                first = max(first, next_end)
+            if latest is not None:
+                last = min(last, latest)
+                if first > latest:
+                    return
+            for end in range(first, last + 1, self.slide_ms):
+                yield Window(end, end - self.size_ms)
+            next_end = max(first, last + self.slide_ms)
+
+    def first_end(self, pane_ms: int) -> int:
+        """See `Shape`."""
+        return self.closed_by(self.pane_end(pane_ms) - 1) + self.slide_ms
+
+    def last_window(self, pane_ms: int) -> Window:
+        """See `Shape`."""
+        return self.window_of_start(pane_ms // self.slide_ms * self.slide_ms)
+
+    def last_end(self, pane_ms: int) -> int:
+        """See `Shape`."""
+        return pane_ms // self.slide_ms * self.slide_ms + self.size_ms
+
+    def window_of_start(self, start_ms: int) -> Window:
+        """See `Shape`."""
+        return Window(start_ms + self.size_ms, start_ms)
+
+    # -------------------------------------------------------------------------- closing
+
+    def closed_by(self, level_ms: int) -> int:
+        """See `Shape`."""
+        return (level_ms - self.size_ms) // self.slide_ms * self.slide_ms + self.size_ms
+
+    def first_needed(self, closed_ms: int) -> int:
+        """See `Shape`."""
+        return self.closed_by(closed_ms) + self.slide_ms - self.size_ms
+
+    def missed_share(self, behind_ms: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        """See `Shape`."""
+        still_open_ms = self.size_ms - self.slide_ms
+        return ((behind_ms - still_open_ms) / self.slide_ms).clip(0, 1)
+
+
+WindowShape: TypeAlias = Sliding
+"""The shapes that there are: who tells them apart names each of these."""
