@@ -20,23 +20,23 @@ import uvicorn
 
 from api.app import create_app
 from api.aside import LISTING, VERIFYING, Aside, ListedAside, VerifiedAside
-from api.connections import bounded
+from api.http.connections import bounded
 from api.routes.inside import Stopping
 from api.services.access import policy_of, warnings_of
 from api.services.all import Services, build
-from api.services.health import Health
-from api.services.sampling import SAMPLE_INTERVAL_S
+from api.services.inside.sampling import SAMPLE_INTERVAL_S
+from api.services.operation.health import Health
 from api.wiring import Servers, cluster_of
 from mars.adapters.kafka.watch import KafkaWatch
 from mars.adapters.zookeeper import ZooKeeperConnection
-from mars.errors import SettingsError, Unavailable
-from mars.garbage import settle_garbage_collection
+from mars.core.errors import SettingsError, Unavailable
+from mars.core.garbage import settle_garbage_collection
+from mars.core.settings import ApiSettings, Settings
 from mars.process import life as living
-from mars.process import logs
 from mars.process.command import settings_from_command_line
-from mars.process.member import REPORT_INTERVAL_S, Reporter, member_id
 from mars.process.outliving import Outliving
-from mars.settings import ApiSettings, Settings
+from mars.process.telemetry import logs
+from mars.process.telemetry.member import REPORT_INTERVAL_S, Reporter, member_id
 
 BACKLOG = 128
 """Connections that wait to be taken."""

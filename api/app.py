@@ -6,10 +6,10 @@ from fastapi import Depends, FastAPI
 from fastapi.telemetry import TelemetryConfig
 from fastapi_offline import FastAPIOffline
 
-from api import documenting, errors
-from api.body import BodyLimit
-from api.gate import Gate
-from api.parameters import known_only
+from api.http import documenting, errors
+from api.http.body import BodyLimit
+from api.http.gate import Gate
+from api.http.parameters import known_only
 from api.routes import (
     audits,
     cluster,

@@ -18,15 +18,15 @@ from threading import BoundedSemaphore, Lock
 
 import msgspec
 
-import mars.errors
+import mars.core.errors
 import mars.local.leash
-from api.answering import Rendered
-from mars.definitions import FileHistory
-from mars.errors import Conflict, MarsError, Rejected, RequestError, TooMany, Unavailable
-from mars.locations import FileRoots
-from mars.plan import Stream
-from mars.process import logs
-from mars.settings import MIB, BulkSettings, Settings
+from api.http.answering import Rendered
+from mars.core.definitions import FileHistory
+from mars.core.errors import Conflict, MarsError, Rejected, RequestError, TooMany, Unavailable
+from mars.core.locations import FileRoots
+from mars.core.plan import Stream
+from mars.core.settings import MIB, BulkSettings, Settings
+from mars.process.telemetry import logs
 
 OVER_MEMORY = 77
 """Exit code of a process that got no more memory, where it could still say so."""
@@ -177,7 +177,7 @@ def failure_of(error: MarsError) -> Failure:
 
 
 def _error_of(failure: Failure) -> MarsError:
-    kind = getattr(mars.errors, failure.kind, Conflict)
+    kind = getattr(mars.core.errors, failure.kind, Conflict)
     error: MarsError = kind(*failure.arguments)
     return error
 

@@ -23,9 +23,9 @@ from api.aside import (
     VerifyQuestion,
     failure_of,
 )
-from mars.definitions import FileHistory
-from mars.errors import MarsError, Rejected
-from mars.plan import Stream
+from mars.core.definitions import FileHistory
+from mars.core.errors import MarsError, Rejected
+from mars.core.plan import Stream
 
 OOM_FIRST = "1000"
 """Where a container has no memory left, the kernel ends this process rather than the API."""
@@ -34,7 +34,7 @@ OOM_FIRST = "1000"
 def list_files(question: bytes) -> bytes:
     """The files of a history."""
     from mars.adapters.spark.files import list_history  # noqa: PLC0415 -- with pyarrow
-    from mars.locations import FileRoots  # noqa: PLC0415
+    from mars.core.locations import FileRoots  # noqa: PLC0415
 
     asked = msgspec.json.decode(question, type=ListQuestion)
     found = list_history(
@@ -51,11 +51,11 @@ def list_files(question: bytes) -> bytes:
 def verify(question: bytes) -> bytes:
     """The verification of a window, by services of our own on clients of our own."""
     from api.services.all import build  # noqa: PLC0415 -- only this work needs clients
-    from api.services.health import Health  # noqa: PLC0415
+    from api.services.operation.health import Health  # noqa: PLC0415
     from api.wiring import Servers, cluster_of  # noqa: PLC0415
     from mars.adapters.zookeeper import ZooKeeperConnection  # noqa: PLC0415
-    from mars.process import logs  # noqa: PLC0415
-    from mars.types import MemberId  # noqa: PLC0415
+    from mars.core.types import MemberId  # noqa: PLC0415
+    from mars.process.telemetry import logs  # noqa: PLC0415
 
     asked = msgspec.json.decode(question, type=VerifyQuestion)
     logs.configure(asked.settings.logging)

@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from mars.access import EVERYTHING, matches
-from mars.errors import Forbidden
-from mars.locations import is_for_files, matches_files
-from mars.ports import KeyId, Role
+from mars.core.errors import Forbidden
+from mars.core.locations import is_for_files, matches_files
+from mars.protocol.ports import KeyId, Role
+from mars.protocol.ports.access import EVERYTHING, matches
 
 PATTERNS_SHOWN = 10
 """Of a key's patterns in a message."""

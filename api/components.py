@@ -1,4 +1,4 @@
-"""The components of /openapi.json that describe answers, from the classes in `mars.answers`."""
+"""The components of /openapi.json that describe answers, from the classes of `client.answers`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from mars import answers
+from mars.client import answers
 
 REFERENCE = "#/components/schemas/{name}"
 REFERENCES = re.compile(REFERENCE.format(name=r"(\w+)"))

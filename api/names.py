@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-from mars.errors import NotFound, Rejected
-from mars.ports import QueryId
-from mars.types import StreamName, TaskName
+from mars.core.errors import NotFound, Rejected
+from mars.core.types import StreamName, TaskName
+from mars.protocol.ports import QueryId
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,62}", re.ASCII)
 

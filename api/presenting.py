@@ -9,9 +9,8 @@ from typing import TypeVar
 
 import msgspec
 
-from mars import answers
-from mars.aggregates import scope_aggregates
-from mars.plan import (
+from mars.client import answers
+from mars.core.plan import (
     RECORD_TIME_FIELD,
     WINDOW_END,
     WINDOW_START,
@@ -26,6 +25,7 @@ from mars.plan import (
     Plan,
     Stream,
 )
+from mars.engine.aggregates import scope_aggregates
 
 INFIX = frozenset(
     {

@@ -11,9 +11,9 @@ from http import HTTPStatus
 from typing import Any, Final, cast
 
 from api.app import create_app
-from api.documenting import KEPT_OUT
-from api.errors import TITLE_OF
-from api.gate import role_needed
+from api.http.documenting import KEPT_OUT
+from api.http.errors import TITLE_OF
+from api.http.gate import role_needed
 from api.services.all import Services
 
 Description = dict[str, Any]

@@ -14,7 +14,7 @@ from mars.adapters.kafka import (
     KafkaReader,
     KafkaTopicAdmin,
 )
-from mars.adapters.kafka.results import KafkaDeadLetters, KafkaResultTail
+from mars.adapters.kafka.read.results import KafkaDeadLetters, KafkaResultTail
 from mars.adapters.redis import RedisPartialLog
 from mars.adapters.source_rows import RowsAgain
 from mars.adapters.zookeeper import (
@@ -24,9 +24,9 @@ from mars.adapters.zookeeper import (
     ZooKeeperQueryRegistry,
     ZooKeeperRegistry,
 )
-from mars.ports import ListHistory
-from mars.settings import Settings
-from mars.types import MemberId
+from mars.core.settings import Settings
+from mars.core.types import MemberId
+from mars.protocol.ports import ListHistory
 
 
 @dataclass(frozen=True, slots=True)

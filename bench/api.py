@@ -29,8 +29,8 @@ from bench.pacing import Pace, paced
 from bench.results import save
 from bench.tables import Grid, markdown
 from bench.topics import Topics
-from mars.client import Client
-from mars.errors import MarsError
+from mars.client.blocking import Client
+from mars.core.errors import MarsError
 from mars.local.cluster import Options
 from mars.local.flows import declaration
 

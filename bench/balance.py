@@ -34,10 +34,10 @@ from bench.simulated_reducers import (
 )
 from bench.tables import Grid
 from bench.wandering import Stage, names_of_keys, shares_of_keys, stages
-from mars.codec.canonical import buckets_of_keys
-from mars.machines.balancing import SpreadLimits
-from mars.machines.steering import SteeringLimits
-from mars.plan import ValueType
+from mars.core.plan import ValueType
+from mars.engine.codec.canonical import buckets_of_keys
+from mars.protocol.balance.placement import SpreadLimits
+from mars.protocol.balance.steering import SteeringLimits
 
 Say = Callable[[str], None]
 

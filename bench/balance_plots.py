@@ -10,7 +10,7 @@ from bench.balance import BalanceReport, Run
 from bench.balance_real import IMBALANCE_MAX, RealBalanceReport, RealRun
 from bench.plots import DOCS, drawn
 from bench.wandering import Stage
-from mars.machines.balancing import SpreadLimits
+from mars.protocol.balance.placement import SpreadLimits
 
 SMOOTH_S = 5
 """Seconds of which one point of a line is the mean."""

@@ -19,8 +19,8 @@ from bench.loaded_reducers import LOOK_S, REDUCERS, Job, Loaded, Say, loaded
 from bench.results import FOLDER, save
 from bench.tables import Grid
 from bench.wandering import Stage, keys_of, stages
-from mars.answers import Move
-from mars.settings import BalanceSettings, Settings
+from mars.client.answers import Move
+from mars.core.settings import BalanceSettings, Settings
 
 NAME = "wandering"
 WINDOW_S = 5

@@ -17,9 +17,9 @@ import numpy as np
 from bench.errors import BenchError
 from bench.simulated_reducers import Moment, Rows, SimulatedReducers
 from bench.tables import Grid
-from mars.machines.steering import SteeringLimits
-from mars.machines.strategies import Strategy
-from mars.types import MemberId
+from mars.core.types import MemberId
+from mars.protocol.balance.steering import SteeringLimits
+from mars.protocol.balance.strategies import Strategy
 
 SEED = 2016
 BUCKETS = 64

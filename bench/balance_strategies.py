@@ -34,18 +34,18 @@ from bench.loaded_reducers import BUCKETS, LOOK_S, RATE, Job, Loaded, Say, loade
 from bench.results import FOLDER, save
 from bench.tables import Grid
 from bench.wandering import KEYS, Keys, names_of_keys
-from mars.answers import Balance
-from mars.codec.canonical import buckets_of_keys
-from mars.plan import ValueType
-from mars.ports.loads import MoveKind
-from mars.settings import (
+from mars.client.answers import Balance
+from mars.core.plan import ValueType
+from mars.core.settings import (
     BalanceSettings,
     ClusterSettings,
     ReducerSettings,
     Settings,
     StrategyName,
 )
-from mars.types import TaskName
+from mars.core.types import TaskName
+from mars.engine.codec.canonical import buckets_of_keys
+from mars.protocol.ports.loads import MoveKind
 
 NAME = "skewed"
 HOT_BUCKET = 0

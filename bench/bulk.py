@@ -31,11 +31,11 @@ from bench.load import DISORDER_MS, LoadPlan
 from bench.processes import PROC, all_stats, descendants, memory_of
 from bench.results import FOLDER, save
 from bench.session import GROUPS_PER_WINDOW, TOPIC, folder_for, groups_for, loaded
-from mars.errors import MarsError
+from mars.core.errors import MarsError
+from mars.core.plan import Format
+from mars.core.settings import BulkSettings
 from mars.local.flows import Flows
 from mars.local.servers import KafkaServer
-from mars.plan import Format
-from mars.settings import BulkSettings
 
 ROWS = {SourceKind.JSON: 8_000_000, SourceKind.NDJSON: 20_000_000, SourceKind.PARQUET: 40_000_000}
 """At least 15 s of the fastest on two cores, beside DuckDB."""

@@ -20,14 +20,14 @@ from mars.adapters.kafka.admin import KafkaTopicAdmin
 from mars.adapters.spark.engine import SparkEngine
 from mars.adapters.spark.files import list_history
 from mars.adapters.spark.session import LOG_SETTINGS as QUIET
-from mars.codec.states import decode_states
-from mars.definitions import Backfill, FileHistory, LaneSpan, TaskVersion
+from mars.core.definitions import Backfill, FileHistory, LaneSpan, TaskVersion
+from mars.core.locations import FileRoots
+from mars.core.settings import BulkSettings, KafkaSettings, Settings
+from mars.core.types import Lane, Mapped, TaskName, Topic, backfill_lane, file_lane
+from mars.engine.codec.states import decode_states
 from mars.local import jars
 from mars.local.flows import stream
-from mars.locations import FileRoots
-from mars.ports import MapJob
-from mars.settings import BulkSettings, KafkaSettings, Settings
-from mars.types import Lane, Mapped, TaskName, Topic, backfill_lane, file_lane
+from mars.protocol.ports import MapJob
 
 WINDOW_S = 60
 WINDOW_MS = WINDOW_S * 1000

@@ -8,7 +8,7 @@ import msgspec
 
 from bench.environment import Environment
 from bench.tables import MIB, Grid
-from mars.plan import Format
+from mars.core.plan import Format
 
 
 class SourceKind(StrEnum):

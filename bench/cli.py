@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mars.cli.shared import json_option, messages, output, print_json
-from mars.stopping import sigterm_interrupts
+from mars.core.stopping import sigterm_interrupts
 
 if TYPE_CHECKING:
     from bench.balance import Finished as Balanced
@@ -115,7 +115,7 @@ def throughput(
         raise click.UsageError("--sweep runs without the tracker; leave --tracker out.")
     from bench.results import FOLDER
     from bench.session import Throughput, throughput_session
-    from mars.plan import Format
+    from mars.core.plan import Format
 
     asked = Throughput(
         format=Format(format_),

@@ -19,13 +19,13 @@ import numpy as np
 import polars as pl
 
 from bench.kernel import mars_query
-from mars.aggregates import state_schema
-from mars.codec.states import encode_states
+from mars.core.plan import Column, Key, Plan, ValueType
+from mars.core.types import Bucket, Entry, Lane, PaneRows, Partial, Range, RowCounts, Sequence64
+from mars.core.windows import Sliding
+from mars.engine.aggregates import state_schema
+from mars.engine.codec.states import encode_states
 from mars.local.flows import stream
-from mars.machines.folding import Folding
-from mars.plan import Column, Key, Plan, ValueType
-from mars.types import Bucket, Entry, Lane, PaneRows, Partial, Range, RowCounts, Sequence64
-from mars.windows import Sliding
+from mars.protocol.windows.folding import Folding
 
 SHAPE = Sliding(1_000_000, 100)
 

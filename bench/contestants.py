@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from bench.processes import Watched
-from mars.plan import Format
+from mars.core.plan import Format
 
 DELAY_S = 1
 """How long every contestant waits for rows that are out of order."""

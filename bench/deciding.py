@@ -10,14 +10,14 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from mars.machines.balancing import ReducerLoad, SpreadLimits
-from mars.machines.leading import Leading
-from mars.machines.leading_view import Decision, KnownProgress, View
-from mars.machines.scaling import Demand
-from mars.machines.steering import Loads, SteeringLimits
-from mars.machines.strategies import Strategy
-from mars.ports import Assignment, BucketLoad, ControlState, Owner, StoreIdentity
-from mars.types import AssignmentEpoch, Bucket, LeaderEpoch, MemberId, StoreEpoch, Topic
+from mars.core.types import AssignmentEpoch, Bucket, LeaderEpoch, MemberId, StoreEpoch, Topic
+from mars.protocol.balance.placement import ReducerLoad, SpreadLimits
+from mars.protocol.balance.scaling import Demand
+from mars.protocol.balance.steering import Loads, SteeringLimits
+from mars.protocol.balance.strategies import Strategy
+from mars.protocol.leader.machine import Leading
+from mars.protocol.leader.view import Decision, KnownProgress, View
+from mars.protocol.ports import Assignment, BucketLoad, ControlState, Owner, StoreIdentity
 
 BUCKETS = 1_000
 MEMBERS = 100

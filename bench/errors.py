@@ -6,7 +6,7 @@ MarsError
 
 from __future__ import annotations
 
-from mars.errors import MarsError
+from mars.core.errors import MarsError
 
 
 class BenchError(MarsError):

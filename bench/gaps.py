@@ -35,8 +35,8 @@ from bench.environment import environment
 from bench.errors import BenchError
 from bench.pacing import Pace, paced
 from bench.topics import Topics, reader
-from mars.client import Client
-from mars.errors import MarsError
+from mars.client.blocking import Client
+from mars.core.errors import MarsError
 from mars.local.cluster import Options
 from mars.local.flows import declaration
 from mars.local.supervisor import Supervisor

@@ -22,12 +22,7 @@ from dataclasses import replace
 import msgspec
 import polars as pl
 
-from mars.aggregates import merge
-from mars.codec.states import decode_states
-from mars.finishing import finish
-from mars.kernel import decode, map_batch
-from mars.local.flows import Flows, stream
-from mars.plan import (
+from mars.core.plan import (
     Aggregate,
     AggregateFunction,
     Column,
@@ -39,8 +34,13 @@ from mars.plan import (
     Stream,
     ValueType,
 )
-from mars.types import Lane, Records, TaskName
-from mars.windows import Sliding
+from mars.core.types import Lane, Records, TaskName
+from mars.core.windows import Sliding
+from mars.engine.aggregates import merge
+from mars.engine.codec.states import decode_states
+from mars.engine.finishing import finish
+from mars.engine.kernel import decode, map_batch
+from mars.local.flows import Flows, stream
 
 GROUPS = 185_000
 START_MS = 1_700_000_000_000 // 60_000 * 60_000

@@ -17,11 +17,11 @@ from statistics import median
 
 from bench.errors import BenchError
 from bench.scopes import SQL, STREAM, WINDOW_MS
-from mars.kernel import decode, map_batch
-from mars.machines.scoped_folding import KeyFolding
-from mars.plan import Plan
+from mars.core.plan import Plan
+from mars.core.types import Bucket, Entry, Lane, Records, Sequence64, TaskName
+from mars.engine.kernel import decode, map_batch
+from mars.protocol.windows.scoped_folding import KeyFolding
 from mars.sql import compile_task
-from mars.types import Bucket, Entry, Lane, Records, Sequence64, TaskName
 
 KEYS = (1_000, 10_000, 100_000, 1_000_000)
 TOUCHED = 500

@@ -25,7 +25,7 @@ from bench.processes import look
 from bench.results import LatencyRun, Percentiles, WindowLatency, percentiles, process_figures
 from bench.rows import by_window, decode_results, window_ends
 from bench.topics import Topics, checked, reader
-from mars.plan import Format
+from mars.core.plan import Format
 
 WARM_UP_S = 20
 """Windows that begin sooner after the first row are not measured: virtual machines warm up."""

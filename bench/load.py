@@ -20,8 +20,8 @@ from confluent_kafka import Producer
 
 from bench.rows import KEY_HASH_SEED, key_hash
 from bench.topics import Topics
+from mars.core.plan import Format
 from mars.local.flows import Flows
-from mars.plan import Format
 
 PARTITIONS = 4
 PRODUCERS = 2

@@ -18,12 +18,12 @@ from bench.processes import Watched, look
 from bench.rows import WindowResult, by_window, decode_results
 from bench.topics import Topics
 from bench.wandering import Keys
-from mars.client import Client
+from mars.client.blocking import Client
+from mars.core.plan import Format
+from mars.core.settings import Settings, to_toml
 from mars.local.cluster import Options
 from mars.local.flows import declaration
 from mars.local.supervisor import Supervisor
-from mars.plan import Format
-from mars.settings import Settings, to_toml
 
 Say = Callable[[str], None]
 

@@ -15,11 +15,8 @@ from bench.errors import BenchError
 from bench.processes import Watched
 from mars.adapters.redis.connection import connect, translated
 from mars.adapters.redis.keys import TaskKeys
-from mars.client import Client
-from mars.local.cluster import Options, running
-from mars.local.flows import declaration
-from mars.local.supervisor import Supervisor
-from mars.settings import (
+from mars.client.blocking import Client
+from mars.core.settings import (
     BulkSettings,
     MapperSettings,
     RedisSettings,
@@ -27,7 +24,10 @@ from mars.settings import (
     TrackerSettings,
     to_toml,
 )
-from mars.types import TaskName
+from mars.core.types import TaskName
+from mars.local.cluster import Options, running
+from mars.local.flows import declaration
+from mars.local.supervisor import Supervisor
 
 STREAM = "S"
 """As in the paper's query."""

@@ -33,10 +33,10 @@ from bench.results import (
     figures,
     save,
 )
-from mars.errors import MarsError
+from mars.core.errors import MarsError
+from mars.core.plan import Format
 from mars.local.flows import SKEW
 from mars.local.servers import KafkaServer
-from mars.plan import Format
 
 TOPIC = "bench.flows"
 GROUPS_PER_WINDOW = 185_000

@@ -15,16 +15,16 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from mars.machines.assisting import SEGMENT_SEQS
-from mars.machines.balancing import ReducerLoad, deviation, mean_use, place
-from mars.machines.load_meter import LoadMeter, ReducerFigures
-from mars.machines.load_view import behind_s, hottest, parts
-from mars.machines.scaling import Demand
-from mars.machines.smoothing import Smoothed
-from mars.machines.splitting import Assistants
-from mars.machines.steering import Loads, Steering, SteeringLimits
-from mars.ports import Move
-from mars.types import Bucket, MemberId, TaskName
+from mars.core.types import Bucket, MemberId, TaskName
+from mars.protocol.balance.helpers import Assistants
+from mars.protocol.balance.load_meter import LoadMeter, ReducerFigures
+from mars.protocol.balance.load_view import behind_s, hottest, parts
+from mars.protocol.balance.placement import ReducerLoad, deviation, mean_use, place
+from mars.protocol.balance.scaling import Demand
+from mars.protocol.balance.smoothing import Smoothed
+from mars.protocol.balance.steering import Loads, Steering, SteeringLimits
+from mars.protocol.ports import Move
+from mars.protocol.reducer.assisting import SEGMENT_SEQS
 
 TASK = TaskName("simulated")
 

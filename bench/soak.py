@@ -29,11 +29,11 @@ from bench.processes import Watched, look
 from bench.results import FOLDER, save
 from bench.tables import MIB, Grid
 from bench.topics import Topics
-from mars.client import Client
+from mars.client.blocking import Client
+from mars.core.plan import Format
 from mars.local.cluster import Options
 from mars.local.flows import declaration
 from mars.local.supervisor import Supervisor
-from mars.plan import Format
 
 NAME = "soak"
 WINDOW_S = 5

@@ -16,7 +16,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from mars.tracking.notes import (
+from mars.core.types import Bucket, Lane, MemberId, Range, Sequence64, StoreEpoch, TaskName
+from mars.protocol.ports.notes import (
     BLOCK_ROOTS,
     LogLife,
     Note,
@@ -26,9 +27,8 @@ from mars.tracking.notes import (
     encode_notes,
     place_of,
 )
-from mars.tracking.records import RECORD_BYTES, Records
-from mars.tracking.ring import HashRing
-from mars.types import Bucket, Lane, MemberId, Range, Sequence64, StoreEpoch, TaskName
+from mars.protocol.tracker.records import RECORD_BYTES, Records
+from mars.protocol.tracker.ring import HashRing
 
 LIFE = LogLife(TaskName("by_sip"), StoreEpoch(1), 1)
 BUCKETS = 8

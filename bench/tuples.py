@@ -38,13 +38,13 @@ from bench.results import SHARED
 from bench.session import GROUPS_PER_WINDOW, groups_for
 from bench.throughput import check
 from bench.topics import Topics
-from mars.client import Client
-from mars.errors import MarsError
+from mars.client.blocking import Client
+from mars.core.errors import MarsError
+from mars.core.plan import Format
+from mars.core.settings import MIB, BulkSettings, Settings, to_toml
 from mars.local.cluster import Options
 from mars.local.flows import declaration
 from mars.local.supervisor import Supervisor
-from mars.plan import Format
-from mars.settings import MIB, BulkSettings, Settings, to_toml
 
 ROWS = 40_000_000
 ROWS_PER_WINDOW = 3_000_000

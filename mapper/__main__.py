@@ -5,14 +5,14 @@ from __future__ import annotations
 from mapper.loop import MapperLoop
 from mars.adapters.kafka import KafkaReader, KafkaTopicAdmin
 from mars.adapters.redis import RedisPartialLog
-from mars.garbage import settle_garbage_collection
-from mars.machines.mapping import Mapping
-from mars.machines.mapping_events import CATCH_UP, LIVE
-from mars.process import logs
+from mars.core.garbage import settle_garbage_collection
+from mars.core.settings import Settings
 from mars.process.command import parser_of, settings_of
 from mars.process.serving import Process, serve
 from mars.process.tasks import TaskSource
-from mars.settings import Settings
+from mars.process.telemetry import logs
+from mars.protocol.mapper.events import CATCH_UP, LIVE
+from mars.protocol.mapper.machine import Mapping
 
 
 def run(settings: Settings) -> int:

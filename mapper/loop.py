@@ -8,10 +8,16 @@ from contextlib import suppress
 from functools import partial
 from typing import assert_never
 
-from mars.errors import Unavailable
-from mars.machines.mapper_meter import MapperMeter, ahead, with_lags
-from mars.machines.mapping import Mapping as MappingMachine
-from mars.machines.mapping_events import (
+from mars.core.errors import Unavailable
+from mars.core.types import TaskName, Topic
+from mars.process.acting import feed
+from mars.process.life import Life, Services
+from mars.process.tasks import TaskSource, fail_task
+from mars.process.telemetry import logs, tracing
+from mars.process.telemetry.member import Reporter
+from mars.process.telemetry.undecodable import UndecodableRows
+from mars.process.tracking import Outbox
+from mars.protocol.mapper.events import (
     CATCH_UP,
     LIVE,
     ConfirmEnd,
@@ -37,16 +43,10 @@ from mars.machines.mapping_events import (
     TasksChanged,
     Ticked,
 )
-from mars.machines.runnable import RunnableTask, topics_with_keys
-from mars.ports import Applied, Coordinator, Fetched, PartialLog, Registry, SourceReader
-from mars.process import logs, tracing
-from mars.process.acting import feed
-from mars.process.life import Life, Services
-from mars.process.member import Reporter
-from mars.process.tasks import TaskSource, fail_task
-from mars.process.tracking import Outbox
-from mars.process.undecodable import UndecodableRows
-from mars.types import TaskName, Topic
+from mars.protocol.mapper.machine import Mapping as MappingMachine
+from mars.protocol.mapper.meter import MapperMeter, ahead, with_lags
+from mars.protocol.ports import Applied, Coordinator, Fetched, PartialLog, Registry, SourceReader
+from mars.protocol.runnable import RunnableTask, topics_with_keys
 
 NEAR_THE_END_MESSAGES = 2_000
 """A reader with less than this ahead of it has caught up: it stops collecting large batches. About

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 import httpx
 
-from mars.answers import ResultEvent
-from mars.client import GIVEN_UP, TIMEOUT_S, Client
-from mars.errors import MarsError
+from mars.client.answers import ResultEvent
+from mars.client.blocking import GIVEN_UP, TIMEOUT_S, Client
+from mars.core.errors import MarsError
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from mars.adapters.kafka.consuming import ConsumedRow, KafkaResultConsumer
+    from mars.adapters.kafka.read.groups import ConsumedRow, KafkaResultConsumer
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -15,26 +15,26 @@ from mars.adapters.kafka import (
 )
 from mars.adapters.kafka.names import Names
 from mars.adapters.redis import RedisNoteBox, RedisPartialLog
-from mars.errors import TopicRefused, Unavailable
-from mars.garbage import settle_garbage_collection
-from mars.machines.balancing import SpreadLimits
-from mars.machines.owning import OwningLimits
-from mars.machines.pressing import PressLimits
-from mars.machines.reducing import Reducing
-from mars.machines.scaling import ScaleLimits
-from mars.machines.steering import SteeringLimits
-from mars.machines.strategies import Strategy
-from mars.ports import TopicInfo
-from mars.process import logs
+from mars.core.errors import TopicRefused, Unavailable
+from mars.core.garbage import settle_garbage_collection
+from mars.core.settings import Settings
+from mars.core.types import Topic
 from mars.process.command import settings_from_command_line
-from mars.process.incidents import IncidentTeller
 from mars.process.life import Life
-from mars.process.member import Reporter
 from mars.process.serving import Process, serve
 from mars.process.tasks import TaskSource
+from mars.process.telemetry import logs
+from mars.process.telemetry.incidents import IncidentTeller
+from mars.process.telemetry.member import Reporter
 from mars.process.tracking import Outbox
-from mars.settings import Settings
-from mars.types import Topic
+from mars.protocol.balance.placement import SpreadLimits
+from mars.protocol.balance.relief import PressLimits
+from mars.protocol.balance.scaling import ScaleLimits
+from mars.protocol.balance.steering import SteeringLimits
+from mars.protocol.balance.strategies import Strategy
+from mars.protocol.ports import TopicInfo
+from mars.protocol.reducer.machine import Reducing
+from mars.protocol.reducer.owner import OwningLimits
 from reducer.assisting import AssistLoop
 from reducer.leader import LeaderLoop
 from reducer.loop import ReducerLoop

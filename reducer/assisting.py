@@ -11,9 +11,14 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from itertools import islice
 
-from mars.codec.entry import CorruptEntry
-from mars.errors import MarsError, TaskLimit, Unavailable
-from mars.machines.assisting import (
+from mars.core.errors import MarsError, TaskLimit, Unavailable
+from mars.core.plan import Plan
+from mars.core.types import Bucket, Entry, Sequence64, TaskName
+from mars.engine.codec.entry import CorruptEntry
+from mars.process.life import Life
+from mars.process.telemetry import logs
+from mars.protocol.ports import Cleared, Head, PartialLog
+from mars.protocol.reducer.assisting import (
     SEGMENTS_AT_ONCE,
     Assist,
     Segment,
@@ -21,12 +26,7 @@ from mars.machines.assisting import (
     merged_entries,
     segments,
 )
-from mars.machines.runnable import RunnableTask
-from mars.plan import Plan
-from mars.ports import Cleared, Head, PartialLog
-from mars.process import logs
-from mars.process.life import Life
-from mars.types import Bucket, Entry, Sequence64, TaskName
+from mars.protocol.runnable import RunnableTask
 
 ASSIST_PAUSE_S = 0.05
 """Between two looks at the logs that are to be merged: a segment takes longer to become whole."""

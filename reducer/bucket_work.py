@@ -6,8 +6,13 @@ import uuid
 from collections.abc import Callable
 from typing import assert_never
 
-from mars.errors import Fenced, MarsError, OutputRefused, Unavailable
-from mars.machines.events import (
+from mars.core.errors import Fenced, MarsError, OutputRefused, Unavailable
+from mars.core.types import MemberId, TaskName
+from mars.process.life import Services
+from mars.process.snapshots import read_snapshots
+from mars.process.telemetry import logs, tracing
+from mars.protocol.ports import Claim, ResultSink
+from mars.protocol.reducer.events import (
     AuditEmissions,
     BucketClaimed,
     BucketCommitted,
@@ -20,11 +25,6 @@ from mars.machines.events import (
     ReleaseBucket,
     WriteDraft,
 )
-from mars.ports import Claim, ResultSink
-from mars.process import logs, tracing
-from mars.process.life import Services
-from mars.process.snapshots import read_snapshots
-from mars.types import MemberId, TaskName
 from reducer.metering import Metering
 from reducer.serial_pool import SerialPool
 

@@ -8,11 +8,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import assert_never
 
-from mars.definitions import TaskDefinition, TaskState
-from mars.errors import MarsError, TopicRefused, Unavailable
-from mars.machines.leading import Leading
-from mars.machines.leading_tasks import begin_version
-from mars.machines.leading_view import (
+from mars.core.definitions import TaskDefinition, TaskState
+from mars.core.errors import MarsError, TopicRefused, Unavailable
+from mars.core.plan import Plan, Stream
+from mars.core.types import Bucket, LeaderEpoch, MemberId, StoreEpoch, StreamName, TaskName, Topic
+from mars.process.compiling import compile_version
+from mars.process.life import Life, Services
+from mars.process.outliving import Outliving
+from mars.process.tasks import fail_task, set_catch_up
+from mars.process.telemetry import incidents, logs
+from mars.process.telemetry.incidents import Tell, untold
+from mars.protocol.balance.load_view import Freshness, loads_of
+from mars.protocol.balance.steering import Loads, SteeringLimits
+from mars.protocol.leader.machine import Leading
+from mars.protocol.leader.tasks import begin_version
+from mars.protocol.leader.view import (
     AddLanes,
     BeginVersion,
     CopyDefinition,
@@ -29,10 +39,7 @@ from mars.machines.leading_view import (
     SetActive,
     View,
 )
-from mars.machines.load_view import Freshness, loads_of
-from mars.machines.steering import Loads, SteeringLimits
-from mars.plan import Plan, Stream
-from mars.ports import (
+from mars.protocol.ports import (
     Assignment,
     Balance,
     ControlLog,
@@ -48,13 +55,6 @@ from mars.ports import (
     TopicAdmin,
     put_copy,
 )
-from mars.process import incidents, logs
-from mars.process.compiling import compile_version
-from mars.process.incidents import Tell, untold
-from mars.process.life import Life, Services
-from mars.process.outliving import Outliving
-from mars.process.tasks import fail_task, set_catch_up
-from mars.types import Bucket, LeaderEpoch, MemberId, StoreEpoch, StreamName, TaskName, Topic
 from reducer.tracking import LOST_EPOCH
 
 LOOK_INTERVAL_S = 0.25

@@ -20,11 +20,30 @@ from dataclasses import replace
 from functools import partial
 from typing import assert_never
 
-from mars.codec.entry import CorruptEntry
-from mars.combining import rejected_for
-from mars.errors import Unavailable
-from mars.machines.assisting import assists_of
-from mars.machines.events import (
+from mars.core.errors import Unavailable
+from mars.core.types import Bucket, MemberId, Reason, TaskName
+from mars.engine.codec.entry import CorruptEntry
+from mars.engine.combining import rejected_for
+from mars.process.life import Life, Services
+from mars.process.outliving import Outliving
+from mars.process.tasks import TaskSource, fail_task
+from mars.process.telemetry import incidents, logs, tracing
+from mars.process.telemetry.incidents import Tell, untold
+from mars.process.telemetry.member import Reporter
+from mars.process.telemetry.reminding import Reminders
+from mars.protocol.ports import (
+    Balance,
+    Clearing,
+    Coordinator,
+    Head,
+    LogSlice,
+    PartialLog,
+    ReadRequest,
+    Registry,
+    ResultSink,
+)
+from mars.protocol.reducer.assisting import assists_of
+from mars.protocol.reducer.events import (
     AssignmentRead,
     AuditEmissions,
     BucketClaimed,
@@ -50,26 +69,7 @@ from mars.machines.events import (
     TrimLog,
     WriteDraft,
 )
-from mars.machines.reducing import Reducing
-from mars.ports import (
-    Balance,
-    Clearing,
-    Coordinator,
-    Head,
-    LogSlice,
-    PartialLog,
-    ReadRequest,
-    Registry,
-    ResultSink,
-)
-from mars.process import incidents, logs, tracing
-from mars.process.incidents import Tell, untold
-from mars.process.life import Life, Services
-from mars.process.member import Reporter
-from mars.process.outliving import Outliving
-from mars.process.reminding import Reminders
-from mars.process.tasks import TaskSource, fail_task
-from mars.types import Bucket, MemberId, Reason, TaskName
+from mars.protocol.reducer.machine import Reducing
 from reducer.assisting import AssistLoop
 from reducer.bucket_work import BucketWork
 from reducer.metering import Metering

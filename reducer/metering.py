@@ -7,11 +7,11 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from mars.codec.states import states_bytes
-from mars.machines.events import ReadLog
-from mars.machines.load_meter import LoadMeter, Log, ReducerFigures
-from mars.ports import LogSlice
-from mars.types import Bucket
+from mars.core.types import Bucket
+from mars.engine.codec.states import states_bytes
+from mars.protocol.balance.load_meter import LoadMeter, Log, ReducerFigures
+from mars.protocol.ports import LogSlice
+from mars.protocol.reducer.events import ReadLog
 
 
 class Metering:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from mars.types import Bucket
+from mars.core.types import Bucket
 
 Work = Callable[[], None]
 

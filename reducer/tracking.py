@@ -5,18 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
-from mars.errors import MarsError, Unavailable
-from mars.machines.leading_view import KnownProgress
-from mars.ports import NoteBox, PartialLog, Progress, ProgressLog
-from mars.process import incidents, logs
-from mars.process.incidents import Tell, untold
+from mars.core.errors import MarsError, Unavailable
+from mars.core.types import Bucket, MemberId, StoreEpoch, TaskName
 from mars.process.life import Life
+from mars.process.telemetry import incidents, logs
+from mars.process.telemetry.incidents import Tell, untold
 from mars.process.tracking import POST_INTERVAL_S, Outbox
-from mars.tracking.acking import Acking
-from mars.tracking.judging import Judgement, RecordKey, Verdict, judge
-from mars.tracking.notes import Note, Root
-from mars.tracking.ring import HashRing
-from mars.types import Bucket, MemberId, StoreEpoch, TaskName
+from mars.protocol.leader.view import KnownProgress
+from mars.protocol.ports import NoteBox, PartialLog, Progress, ProgressLog
+from mars.protocol.ports.notes import Note, Root
+from mars.protocol.tracker.acking import Acking
+from mars.protocol.tracker.judging import Judgement, RecordKey, Verdict, judge
+from mars.protocol.tracker.ring import HashRing
 
 LOST_EPOCH = "tracker_lost_epoch"
 """The figure in a reducer's report by which it says that a partial of this store epoch is lost."""

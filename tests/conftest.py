@@ -16,7 +16,7 @@ from typing import TypeVar
 import pytest
 from hypothesis import HealthCheck, settings
 
-from mars.errors import LocalClusterError
+from mars.core.errors import LocalClusterError
 from mars.local import jars
 from mars.local.child import Child
 from mars.local.java import find_java

@@ -27,13 +27,13 @@ from api.reference import describe
 from mars.adapters.kafka.wire import Epochs
 from mars.adapters.redis.keys import TaskKeys, mailbox_key, store_key
 from mars.cli import cli
-from mars.codec import result_headers
-from mars.codec.dead import DeadRange, DeadRow
-from mars.definitions import TaskDefinition
-from mars.plan import Stream
-from mars.ports import Assignment, Claim, Incident, MemberInfo, Progress
-from mars.settings import Settings
-from mars.types import MemberId, TaskName
+from mars.core.definitions import TaskDefinition
+from mars.core.plan import Stream
+from mars.core.settings import Settings
+from mars.core.types import MemberId, TaskName
+from mars.engine.codec import result_headers
+from mars.engine.codec.dead import DeadRange, DeadRow
+from mars.protocol.ports import Assignment, Claim, Incident, MemberInfo, Progress
 
 ROOT = Path(__file__).parents[1]
 CODE = ("mars", "mapper", "reducer", "api")

@@ -7,12 +7,12 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
 
-from api.answering import rendered, respond
-from api.documenting import gives, problems
+from api.http.answering import rendered, respond
+from api.http.documenting import gives, problems
 from api.routes.inside import TIME_MAX
 from api.routes.streams import AWAY, IN_USE, UNKNOWN
 from api.services.all import Services
-from mars.answers import DeadRows, Incidents, Verification
+from mars.client.answers import DeadRows, Incidents, Verification
 
 WRONG = HTTPStatus.UNPROCESSABLE_ENTITY
 

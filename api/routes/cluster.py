@@ -6,13 +6,13 @@ from http import HTTPStatus
 
 from fastapi import APIRouter, Request, Response
 
-from api.answering import Rendered, rendered, respond
-from api.documenting import EVENT_STREAM, gives, gives_or_streams, problems
+from api.http.answering import Rendered, rendered, respond
+from api.http.documenting import EVENT_STREAM, gives, gives_or_streams, problems
 from api.routes.inside import FIGURES_OR_EVENTS, Stopping, event_stream, gone_of
 from api.routes.streams import AWAY
 from api.services.all import Services
-from api.services.metrics import CONTENT_TYPE
-from mars.answers import Alive, AllFigures, Cluster, Readiness
+from api.services.operation.metrics import CONTENT_TYPE
+from mars.client.answers import Alive, AllFigures, Cluster, Readiness
 
 
 def router(services: Services, stopping: Stopping) -> APIRouter:

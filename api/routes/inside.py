@@ -10,15 +10,15 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-from api.answering import Rendered, rendered
 from api.callers import caller
-from api.documenting import EVENT_STREAM, gives, gives_or_streams, problems
+from api.http.answering import Rendered, rendered
+from api.http.documenting import EVENT_STREAM, gives, gives_or_streams, problems
 from api.presenting import alike
 from api.routes.streams import AWAY, IN_USE, UNKNOWN
 from api.services.access import AccessService
 from api.services.all import Services
-from api.services.windows import LIMIT_DEFAULT, LIMIT_MAX, select
-from mars.answers import FigureList, FinishedWindows, Ledger, OpenWindows, Why, WindowLedger
+from api.services.inside.windows import LIMIT_DEFAULT, LIMIT_MAX, select
+from mars.client.answers import FigureList, FinishedWindows, Ledger, OpenWindows, Why, WindowLedger
 
 FIGURES_OR_EVENTS = (
     "Figures over the last minutes; or, if asked for, events named figures: first those, then each "

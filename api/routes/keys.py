@@ -8,14 +8,14 @@ from typing import Annotated
 import msgspec
 from fastapi import APIRouter, Depends, Response
 
-from api.answering import respond
-from api.body import body_of
-from api.documenting import gives, problems, takes
+from api.http.answering import respond
+from api.http.body import body_of
+from api.http.documenting import gives, problems, takes
 from api.routes.streams import AWAY, BAD_BODY, IN_USE, UNKNOWN
 from api.schemas import NewKeyRequest
 from api.services.all import Services
-from mars.answers import Key, Keys, NewKey
-from mars.ports import ApiKey
+from mars.client.answers import Key, Keys, NewKey
+from mars.protocol.ports import ApiKey
 
 
 def router(services: Services) -> APIRouter:

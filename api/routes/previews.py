@@ -11,17 +11,17 @@ from fastapi import APIRouter, Depends, Request, Response
 from msgspec.structs import asdict, replace
 from starlette.concurrency import run_in_threadpool
 
-from api.answering import event, rendered
-from api.body import body_of
-from api.documenting import EVENT_STREAM, gives_or_streams, problems, takes
-from api.errors import problem_of
+from api.http.answering import event, rendered
+from api.http.body import body_of
+from api.http.documenting import EVENT_STREAM, gives_or_streams, problems, takes
+from api.http.errors import problem_of
 from api.preview_schemas import PreviewRequest
 from api.routes.inside import event_stream
 from api.routes.streams import AWAY, BAD_BODY
 from api.services.all import Services
-from api.services.preview import Steps
-from mars.answers import Preview, PreviewProgress
-from mars.errors import MarsError
+from api.services.previews.service import Steps
+from mars.client.answers import Preview, PreviewProgress
+from mars.core.errors import MarsError
 
 
 def router(services: Services) -> APIRouter:

@@ -8,17 +8,17 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from api.answering import respond
-from api.body import body_of
-from api.documenting import gives, problems, takes
-from api.places import price_of
+from api.http.answering import respond
+from api.http.body import body_of
+from api.http.documenting import gives, problems, takes
+from api.http.places import price_of
 from api.query_schemas import NewQueryRequest
 from api.routes.streams import AWAY, BAD_BODY, IN_USE, UNKNOWN
 from api.services.all import Services
 from api.services.queries import QUERIES_KEPT
 from api.services.query_views import query_view
-from mars import answers
-from mars.ports import QueryRecord
+from mars.client import answers
+from mars.protocol.ports import QueryRecord
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 JSON = "application/json"

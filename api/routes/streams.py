@@ -7,13 +7,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Response
 
-from api.answering import Rendered, rendered, respond
-from api.body import body_of
-from api.documenting import gives, problems, takes
+from api.http.answering import Rendered, rendered, respond
+from api.http.body import body_of
+from api.http.documenting import gives, problems, takes
 from api.presenting import stream_view
 from api.schemas import StreamRequest
 from api.services.all import Services
-from mars.answers import Stream, Streams
+from mars.client.answers import Stream, Streams
 
 AWAY = HTTPStatus.SERVICE_UNAVAILABLE
 UNKNOWN = HTTPStatus.NOT_FOUND

@@ -8,19 +8,19 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query, Response
 
-from api.answering import Rendered, rendered
-from api.body import body_of
-from api.documenting import gives, problems, takes
-from api.errors import ALL_BUT_POST, only_post
+from api.http.answering import Rendered, rendered
+from api.http.body import body_of
+from api.http.documenting import gives, problems, takes
+from api.http.errors import ALL_BUT_POST, only_post
+from api.http.places import price_of
 from api.names import RESERVED_WORDS
-from api.places import price_of
 from api.routes.streams import AWAY, BAD_BODY, IN_USE, UNKNOWN
 from api.schemas import NewTaskRequest, TaskRequest, ValidateRequest
 from api.services.all import Services
 from api.services.views import task_view, validation
-from mars.answers import Task, Tasks, Validation
-from mars.definitions import TaskDefinition
-from mars.types import TaskName
+from mars.client.answers import Task, Tasks, Validation
+from mars.core.definitions import TaskDefinition
+from mars.core.types import TaskName
 
 CHANGED = HTTPStatus.PRECONDITION_FAILED
 BUSY = HTTPStatus.TOO_MANY_REQUESTS

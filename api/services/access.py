@@ -12,13 +12,13 @@ from ipaddress import ip_address
 from threading import Lock
 
 from api.callers import ANYBODY, Caller
-from api.limits import TokenBuckets
+from api.http.limits import TokenBuckets
 from api.schemas import NewKeyRequest
 from api.services.context import Ports
-from mars.access import find_key, make_key, without_secrets
-from mars.errors import Conflict, Forbidden, NotAuthenticated, NotFound, Unavailable
-from mars.ports import ApiKey, KeyId, KeyRegistry, Role
-from mars.settings import ApiSettings
+from mars.core.errors import Conflict, Forbidden, NotAuthenticated, NotFound, Unavailable
+from mars.core.settings import ApiSettings
+from mars.protocol.ports import ApiKey, KeyId, KeyRegistry, Role
+from mars.protocol.ports.access import find_key, make_key, without_secrets
 
 REQUESTS_PER_SECOND = 100
 """Of one key, or of one address that shows none, unless the settings say otherwise."""

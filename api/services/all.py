@@ -5,32 +5,32 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from api.answering import Answering, Rendered, rendered
+from api.http.answering import Answering, Rendered, rendered
+from api.http.turns import AllTurns
 from api.services.access import AccessPolicy, AccessService
-from api.services.cluster import ClusterService
 from api.services.compiling import Compiler
 from api.services.context import BucketCount, Cluster, Ports
-from api.services.dead import DeadService
-from api.services.figures import FigureService
-from api.services.health import Health
-from api.services.incidents import IncidentService
+from api.services.inside.dead import DeadService
+from api.services.inside.progress import ProgressTail
+from api.services.inside.results import ResultService
+from api.services.inside.sampling import Sampler
+from api.services.inside.verifying import VerifyService
+from api.services.inside.why import WhyService
+from api.services.inside.window_ledger import WindowLedgerService
+from api.services.inside.windows import WindowService
 from api.services.listing import ListingService
-from api.services.logs import LogReader
-from api.services.metrics import MetricService
-from api.services.preview import PreviewService
-from api.services.progress import ProgressTail
-from api.services.pulse import Pulse
+from api.services.operation.cluster import ClusterService
+from api.services.operation.figures import FigureService
+from api.services.operation.health import Health
+from api.services.operation.incidents import IncidentService
+from api.services.operation.logs import LogReader
+from api.services.operation.metrics import MetricService
+from api.services.operation.pulse import Pulse
+from api.services.previews.service import PreviewService
 from api.services.queries import QueryService
-from api.services.results import ResultService
-from api.services.sampling import Sampler
 from api.services.shared_topics import SharedTopics
 from api.services.streams import StreamService
 from api.services.tasks import TaskService
-from api.services.verifying import VerifyService
-from api.services.why import WhyService
-from api.services.window_ledger import WindowLedgerService
-from api.services.windows import WindowService
-from api.turns import AllTurns
 
 Verifier = Callable[[str, int | None], Rendered]
 """Computes a window of a task again, as `VerifyService.verify` does."""

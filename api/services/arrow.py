@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from mars.plan import WINDOW_END, WINDOW_START, Plan, ValueType
+from mars.core.plan import WINDOW_END, WINDOW_START, Plan, ValueType
 
 _TYPES: dict[ValueType, pa.DataType] = {
     ValueType.STRING: pa.string(),

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from api.callers import caller
 from api.schemas import HistoryRequest, StartAt
 from api.services.context import Cluster, Ports
-from mars.definitions import Backfill, FileHistory, LaneSpan
-from mars.errors import Rejected
-from mars.locations import canonical
-from mars.plan import Stream
-from mars.types import Lane, Topic, backfill_lane, file_lane, live_lane
+from mars.core.definitions import Backfill, FileHistory, LaneSpan
+from mars.core.errors import Rejected
+from mars.core.locations import canonical
+from mars.core.plan import Stream
+from mars.core.types import Lane, Topic, backfill_lane, file_lane, live_lane
 
 TOPIC_BACKFILL = "b1"
 FILES_BACKFILL = "b2"

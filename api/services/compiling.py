@@ -7,12 +7,12 @@ from dataclasses import replace
 from threading import Lock
 
 from api.callers import caller
-from mars.definitions import TaskDefinition, TaskVersion
-from mars.errors import Rejected, RequestError
-from mars.plan import Plan, Stream
+from mars.core.definitions import TaskDefinition, TaskVersion
+from mars.core.errors import Rejected, RequestError
+from mars.core.plan import Plan, Stream
+from mars.core.topics import namespace_of_results
+from mars.core.types import TaskName
 from mars.process.compiling import StreamOf, compile_request, compile_version, results_topic
-from mars.topics import namespace_of_results
-from mars.types import TaskName
 
 PLANS_KEPT = 1_000
 """Plans of stored versions kept in memory, a few KiB each."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mars.ports import (
+from mars.protocol.ports import (
     ControlLog,
     Coordinator,
     DeadLetters,

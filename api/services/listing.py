@@ -9,14 +9,14 @@ import msgspec
 
 from api.presenting import plan_view
 from api.services.compiling import Compiler
-from api.services.figures import FigureService
-from api.services.sampling import Sampler
+from api.services.inside.sampling import Sampler
+from api.services.operation.figures import FigureService
 from api.services.tasks import TaskService
 from api.services.views import listed
-from mars import answers
-from mars.definitions import TaskDefinition, TaskState
-from mars.plan import Plan
-from mars.types import TaskName
+from mars.client import answers
+from mars.core.definitions import TaskDefinition, TaskState
+from mars.core.plan import Plan
+from mars.core.types import TaskName
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,14 +13,14 @@ from api.services.beginning import Beginnings
 from api.services.compiling import Compiler
 from api.services.context import BucketCount, Cluster, Ports
 from api.services.tasks import ATTEMPTS_MAX, DEFINITION_BYTES_MAX, described
-from mars.definitions import check_in_files
-from mars.errors import Conflict, Rejected, TooMany
-from mars.plan import Plan
-from mars.ports import Query, QueryId, QueryRecord, QueryState
-from mars.ports.queries import encode_query
+from mars.core.definitions import check_in_files
+from mars.core.errors import Conflict, Rejected, TooMany
+from mars.core.plan import Plan
+from mars.core.types import TaskName, Topic
 from mars.process.compiling import compile_request, declared
+from mars.protocol.ports import Query, QueryId, QueryRecord, QueryState
+from mars.protocol.ports.queries import encode_query
 from mars.sql import only
-from mars.types import TaskName, Topic
 
 QUERIES_KEPT = 200
 """Queries that are kept: each is a node of ZooKeeper, and all are read at each change of one."""

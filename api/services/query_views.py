@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from api.presenting import alike
 from api.services.queries import MILLISECONDS_PER_SECOND
-from mars.answers import Query, QueryCounts, QueryProgress
-from mars.definitions import FileHistory
-from mars.ports import QueryRecord, QueryState
+from mars.client.answers import Query, QueryCounts, QueryProgress
+from mars.core.definitions import FileHistory
+from mars.protocol.ports import QueryRecord, QueryState
 
 NOBODY_RUNS_IT = "no process with the role bulk is alive: start one with `mars bulk --config FILE`"
 

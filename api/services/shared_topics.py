@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 from api.presenting import output_view
 from api.services.compiling import Compiler
-from mars.definitions import TaskDefinition, TaskState
-from mars.errors import RequestError
-from mars.plan import Plan, ValueType
-from mars.ports import Registry
-from mars.types import TaskName
+from mars.core.definitions import TaskDefinition, TaskState
+from mars.core.errors import RequestError
+from mars.core.plan import Plan, ValueType
+from mars.core.types import TaskName
+from mars.protocol.ports import Registry
 
 NAMED_MAX = 5
 """Other tasks that are named; the rest are counted."""

@@ -8,10 +8,10 @@ from api.names import known_stream_name, new_stream_name, no_stream
 from api.schemas import FieldRequest, StreamRequest
 from api.services.compiling import Compiler
 from api.services.context import Ports
-from api.services.restoring import check_whole
-from mars.definitions import TaskDefinition, TaskState, encode_stream
-from mars.errors import Conflict, Rejected, RequestError
-from mars.plan import (
+from api.services.operation.restoring import check_whole
+from mars.core.definitions import TaskDefinition, TaskState, encode_stream
+from mars.core.errors import Conflict, Rejected, RequestError
+from mars.core.plan import (
     ORIGIN_TYPES,
     RECORD_TIME_FIELD,
     Field,
@@ -23,8 +23,8 @@ from mars.plan import (
     Stream,
     ValueType,
 )
-from mars.topics import is_internal, namespace_of_results
-from mars.types import StreamName
+from mars.core.topics import is_internal, namespace_of_results
+from mars.core.types import StreamName
 
 STREAMS_MAX = 1_000
 """Streams of a namespace: each is a node of ZooKeeper and a line of every list."""

@@ -19,9 +19,9 @@ from api.schemas import NewTaskRequest, TaskRequest, ValidateRequest
 from api.services.beginning import Beginning, Beginnings
 from api.services.compiling import Compiler
 from api.services.context import BucketCount, Cluster, Ports
-from api.services.progress import ProgressTail
-from api.services.restoring import check_whole
-from mars.definitions import (
+from api.services.inside.progress import ProgressTail
+from api.services.operation.restoring import check_whole
+from mars.core.definitions import (
     RULES,
     Backfill,
     TaskDefinition,
@@ -30,11 +30,11 @@ from mars.definitions import (
     check_in_files,
     encode_definition,
 )
-from mars.errors import Conflict, Rejected, RequestError, VersionMismatch
-from mars.plan import Plan, WatermarkScope
-from mars.ports import TopicInfo, put_copy
+from mars.core.errors import Conflict, Rejected, RequestError, VersionMismatch
+from mars.core.plan import Plan, WatermarkScope
+from mars.core.types import TaskName, Topic
 from mars.process.compiling import declared
-from mars.types import TaskName, Topic
+from mars.protocol.ports import TopicInfo, put_copy
 
 TOPIC_POLL_S = 0.1
 """How often a request looks for the topic of its stream."""

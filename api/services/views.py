@@ -8,10 +8,10 @@ from typing import Literal
 from msgspec import structs
 
 from api.presenting import alike, output_view, plan_view
-from api.services.sampling import TaskFigures
-from mars import answers
-from mars.definitions import TaskDefinition, TaskVersion
-from mars.plan import Plan
+from api.services.inside.sampling import TaskFigures
+from mars.client import answers
+from mars.core.definitions import TaskDefinition, TaskVersion
+from mars.core.plan import Plan
 
 
 def summary(task: TaskDefinition, state: str) -> answers.TaskSummary:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bench.flink.query import MANAGED_MEMORY, MANAGER_HEAP, TASK_HEAP
-from mars.errors import LocalClusterError
+from mars.core.errors import LocalClusterError
 from mars.local import jars
 from mars.local.child import Child
 from mars.local.java import find_java

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from mars.core.plan import Field, FieldType, Format
 from mars.local.flows import FIELDS
-from mars.plan import Field, FieldType, Format
 
 PARALLELISM = 2
 """One subtask of each kind a core."""

@@ -22,7 +22,7 @@ from bench.flink.query import PARALLELISM, TASK_HEAP, Query, Tuning, configurati
 from bench.flink.rest import FlinkJob
 from bench.processes import Watched
 from bench.topics import Topics
-from mars.errors import MarsError
+from mars.core.errors import MarsError
 from mars.local import jars
 from mars.local.child import Child
 from mars.local.network import free_port

@@ -13,12 +13,12 @@ from mars.adapters.kafka import KafkaQueryRows, KafkaTopicAdmin
 from mars.adapters.redis import RedisPartialLog
 from mars.adapters.spark.engine import SparkEngine
 from mars.adapters.zookeeper import ZooKeeperQueryRegistry
-from mars.machines.backfilling import Backfilling, Limits
-from mars.process import logs
+from mars.core.settings import Settings
 from mars.process.command import settings_from_command_line
 from mars.process.serving import Process, serve
 from mars.process.tasks import TaskSource
-from mars.settings import Settings
+from mars.process.telemetry import logs
+from mars.protocol.backfill.machine import Backfilling, Limits
 
 
 def run(settings: Settings) -> int:

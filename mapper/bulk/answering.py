@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from mars.codec import result_headers
-from mars.codec.canonical import bucket_of_task
-from mars.errors import JobFailed
-from mars.plan import Plan
-from mars.ports import (
+from mars.core.errors import JobFailed
+from mars.core.plan import Plan
+from mars.core.types import Range, TaskName, Topic, file_lane, live_lane
+from mars.core.windows import Window
+from mars.engine.codec import result_headers
+from mars.engine.codec.canonical import bucket_of_task
+from mars.process.compiling import compile_request
+from mars.protocol.ports import (
     Answer,
     BulkEngine,
     OutputRow,
@@ -23,11 +26,8 @@ from mars.ports import (
     QueryJob,
     TopicAdmin,
 )
-from mars.ports.queries import ANSWER_BYTES_MAX
-from mars.process.compiling import compile_request
+from mars.protocol.ports.queries import ANSWER_BYTES_MAX
 from mars.sql import only
-from mars.types import Range, TaskName, Topic, file_lane, live_lane
-from mars.windows import Window
 
 FILES = "q"
 """What the lane of a query's files is called after."""

@@ -17,9 +17,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import assert_never
 
-from mars.errors import JobCancelled, JobFailed, MarsError, Unavailable
-from mars.machines.backfilling import Backfilling
-from mars.machines.bulk_events import (
+from mars.core.errors import JobCancelled, JobFailed, MarsError, Unavailable
+from mars.core.types import Lane, MemberId, TaskName, Topic
+from mars.process.acting import feed
+from mars.process.life import Life, Services
+from mars.process.tasks import TaskSource, fail_task, set_catch_up
+from mars.process.telemetry import logs, tracing
+from mars.process.telemetry.member import Reporter
+from mars.process.tracking import Outbox
+from mars.protocol.backfill.events import (
     Append,
     Appended,
     CancelJob,
@@ -37,14 +43,16 @@ from mars.machines.bulk_events import (
     TasksChanged,
     Ticked,
 )
-from mars.ports import Applied, BulkEngine, Coordinator, MapJob, PartialLog, Registry, TopicAdmin
-from mars.process import logs, tracing
-from mars.process.acting import feed
-from mars.process.life import Life, Services
-from mars.process.member import Reporter
-from mars.process.tasks import TaskSource, fail_task, set_catch_up
-from mars.process.tracking import Outbox
-from mars.types import Lane, MemberId, TaskName, Topic
+from mars.protocol.backfill.machine import Backfilling
+from mars.protocol.ports import (
+    Applied,
+    BulkEngine,
+    Coordinator,
+    MapJob,
+    PartialLog,
+    Registry,
+    TopicAdmin,
+)
 
 ROUND_S = 0.1
 """Longest wait for the outcome of a job before the rest is looked at."""

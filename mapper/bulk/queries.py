@@ -16,11 +16,11 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 
 from mapper.bulk.query_run import QueryDesk, QueryRun, Stop
-from mars.ports import QueryId, QueryRecord, QueryState
-from mars.ports.queries import ATTEMPTS_MAX
+from mars.core.types import MemberId
 from mars.process.life import Life
 from mars.process.outliving import Outliving
-from mars.types import MemberId
+from mars.protocol.ports import QueryId, QueryRecord, QueryState
+from mars.protocol.ports.queries import ATTEMPTS_MAX
 
 QUERIES_AT_ONCE = 2
 """So that a long one does not keep all others waiting; Spark shares its cores among them."""

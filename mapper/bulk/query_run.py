@@ -9,10 +9,10 @@ from enum import Enum
 from typing import assert_never
 
 from mapper.bulk.answering import Answering
-from mars.errors import JobCancelled, MarsError, Unavailable
-from mars.ports import Answer, QueryRecord, QueryRegistry, QueryRows, QueryState, Written
-from mars.process import logs
+from mars.core.errors import JobCancelled, MarsError, Unavailable
 from mars.process.life import RETRY_S, Services
+from mars.process.telemetry import logs
+from mars.protocol.ports import Answer, QueryRecord, QueryRegistry, QueryRows, QueryState, Written
 
 LOG = logs.logger("queries")
 

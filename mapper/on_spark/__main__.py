@@ -13,18 +13,18 @@ from mars.adapters.kafka import KafkaTopicAdmin
 from mars.adapters.redis import RedisPartialLog
 from mars.adapters.spark.lane_work import LaneWork
 from mars.adapters.spark.rounds import Rounds
-from mars.errors import MarsError, Unavailable
-from mars.machines.runnable import RunnableTask
-from mars.ports import Coordinator, PartialLog, TopicAdmin
-from mars.process import logs
+from mars.core.errors import MarsError, Unavailable
+from mars.core.settings import Settings
+from mars.core.types import Lane, Range, TaskName, Topic
 from mars.process.command import settings_from_command_line
 from mars.process.life import Life, Services
-from mars.process.member import REPORT_INTERVAL_S, Reporter
 from mars.process.outliving import Outliving
 from mars.process.serving import Process, serve
 from mars.process.tasks import TaskSource
-from mars.settings import Settings
-from mars.types import Lane, Range, TaskName, Topic
+from mars.process.telemetry import logs
+from mars.process.telemetry.member import REPORT_INTERVAL_S, Reporter
+from mars.protocol.ports import Coordinator, PartialLog, TopicAdmin
+from mars.protocol.runnable import RunnableTask
 
 ROLE = "mapper"
 

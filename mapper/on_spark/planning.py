@@ -19,13 +19,8 @@ from mars.adapters.kafka import KafkaTopicAdmin
 from mars.adapters.redis import RedisPartialLog
 from mars.adapters.spark.lane_work import LaneWork, Share
 from mars.adapters.zookeeper import ZooKeeperConnection, ZooKeeperRegistry
-from mars.machines.runnable import RunnableTask
-from mars.ports import Head, PartialLog, TopicAdmin
-from mars.process import logs
-from mars.process.life import Services
-from mars.process.tasks import TaskSource
-from mars.settings import Settings
-from mars.types import (
+from mars.core.settings import Settings
+from mars.core.types import (
     Lane,
     Range,
     StoreEpoch,
@@ -34,6 +29,11 @@ from mars.types import (
     lane_backfill,
     lane_partition,
 )
+from mars.process.life import Services
+from mars.process.tasks import TaskSource
+from mars.process.telemetry import logs
+from mars.protocol.ports import Head, PartialLog, TopicAdmin
+from mars.protocol.runnable import RunnableTask
 
 RETRY_PAUSE_MS = 1_000
 """Before rows that the store did not take (paused, over budget, another version) are mapped again:

@@ -20,9 +20,14 @@ from mars.adapters.spark.lane_work import (
     Unread,
     decode_outcome,
 )
-from mars.errors import Unavailable
-from mars.machines.runnable import RunnableTask
-from mars.ports import (
+from mars.core.errors import Unavailable
+from mars.core.types import Mapped, Range, Reason, Sequence64, TaskName, Topic
+from mars.process.life import Services
+from mars.process.tasks import fail_task
+from mars.process.telemetry import logs
+from mars.process.telemetry.undecodable import UndecodableRows
+from mars.process.tracking import Outbox
+from mars.protocol.ports import (
     AppendOutcome,
     Applied,
     Backpressure,
@@ -35,12 +40,7 @@ from mars.ports import (
     WrongEpoch,
     WrongVersion,
 )
-from mars.process import logs
-from mars.process.life import Services
-from mars.process.tasks import fail_task
-from mars.process.tracking import Outbox
-from mars.process.undecodable import UndecodableRows
-from mars.types import Mapped, Range, Reason, Sequence64, TaskName, Topic
+from mars.protocol.runnable import RunnableTask
 
 MapAgain = Callable[[Topic, Share], Sequence[Outcome]]
 """Reads and maps a share here and now."""

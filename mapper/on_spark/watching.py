@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from mapper.on_spark.planning import Look, lanes_of, topic_of
-from mars.machines.runnable import RunnableTask
-from mars.ports import Backpressure, IdleLease, PartitionReading, TaskPaused
-from mars.types import Lane, Mapped, StoreEpoch, TaskName, Topic, lane_partition, live_lane
+from mars.core.types import Lane, Mapped, StoreEpoch, TaskName, Topic, lane_partition, live_lane
+from mars.protocol.ports import Backpressure, IdleLease, PartitionReading, TaskPaused
+from mars.protocol.runnable import RunnableTask
 
 REFUSED_FOR_MS = 3_000
 """How long a refusal is told of: longer than the pause after which the rows are tried again."""

@@ -1,4 +1,4 @@
-"""The hands of Mars: what `mars.ports` asks for, on Kafka, Redis and ZooKeeper, and in memory.
+"""The hands of Mars: `mars.protocol.ports` on Kafka, Redis, ZooKeeper and Spark, and in memory.
 
     kafka/       SourceReader, ResultSink, ProgressLog, ControlLog, TopicAdmin
     redis/       PartialLog
@@ -6,5 +6,5 @@
     memory/      a twin of each, which can be told to fail
 
 No other room imports a client library. Each adapter maps its library's errors to those of
-`mars.errors` in one table.
+`mars.core.errors` in one table.
 """

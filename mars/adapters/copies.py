@@ -13,8 +13,8 @@ Nothing in this asks for a copy that another one may have replaced when the topi
 
 from __future__ import annotations
 
-from mars.definitions import TaskDefinition
-from mars.types import LeaderEpoch, TaskName
+from mars.core.definitions import TaskDefinition
+from mars.core.types import LeaderEpoch, TaskName
 
 
 class TaskCopies:

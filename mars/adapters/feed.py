@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from mars.adapters.probe import silent
-from mars.errors import Unavailable
+from mars.core.errors import Unavailable
 
 CALL_TIMEOUT_S = 10.0
 """For making a topic, and for the last records to be delivered."""

@@ -19,7 +19,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from redis import exceptions as redis_exceptions
 
 from mars.adapters.redis.connection import connect
-from mars.settings import KafkaSettings, Settings, ZooKeeperSettings
+from mars.core.settings import KafkaSettings, Settings, ZooKeeperSettings
 
 TIMEOUT_S = 5.0
 """How long an answer may take, unless told otherwise."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mars.ports import CommittedRow
+from mars.protocol.ports import CommittedRow
 
 
 def newest_rows(rows: Sequence[CommittedRow], firsts_max: int) -> Sequence[CommittedRow]:

@@ -10,13 +10,13 @@ from mars.adapters.kafka.config import lone_reader_properties
 from mars.adapters.kafka.errors import configured
 from mars.adapters.spark.planning import over_files, until
 from mars.adapters.spark.reading import read_range
-from mars.codec.parts import decode_slices
-from mars.definitions import FileHistory
-from mars.kernel import map_batch
-from mars.locations import FileRoots
-from mars.plan import Plan, reads_keys
-from mars.settings import Settings
-from mars.types import Mapped, Range
+from mars.core.definitions import FileHistory
+from mars.core.locations import FileRoots
+from mars.core.plan import Plan, reads_keys
+from mars.core.settings import Settings
+from mars.core.types import Mapped, Range
+from mars.engine.decode.parts import decode_slices
+from mars.engine.kernel import map_batch
 
 READER = "verifier"
 """What the consumer is called in the broker's log."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from mars.codec.entry import encode_entry, encode_merged
-from mars.codec.states import states_bytes
-from mars.tracking.notes import Note, decode_notes, encode_notes
-from mars.types import Entry, Mapped, Partial, Range
+from mars.core.types import Entry, Mapped, Partial, Range
+from mars.engine.codec.entry import encode_entry, encode_merged
+from mars.engine.codec.states import states_bytes
+from mars.protocol.ports.notes import Note, decode_notes, encode_notes
 
 IDLE_LEASE_MS = 3_000
 """How long a lane is idle once its mapper said so; mappers renew about every second."""

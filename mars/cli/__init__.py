@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import click
 
-from mars.errors import MarsError, NotFound, RequestError, SettingsError
-from mars.printable import LINES, printable
+from mars.core.errors import MarsError, NotFound, RequestError, SettingsError
+from mars.core.printable import LINES, printable
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -33,13 +33,15 @@ class _Place:
 
 
 _COMMANDS = {
-    "up": _Place("mars.cli.cluster", "up", "Start Mars on this machine."),
-    "down": _Place("mars.cli.cluster", "down", "Stop what `mars up --detach` started."),
-    "status": _Place("mars.cli.cluster", "status", "What runs, and how it does."),
-    "mapper": _Place("mars.cli.roles", "mapper", "Run one mapper (for clusters)."),
-    "reducer": _Place("mars.cli.roles", "reducer", "Run one reducer (for clusters)."),
-    "api": _Place("mars.cli.roles", "api", "Run the REST interface (for clusters)."),
-    "bulk": _Place("mars.cli.roles", "bulk", "Run the driver of PySpark jobs (for clusters)."),
+    "up": _Place("mars.cli.running.cluster", "up", "Start Mars on this machine."),
+    "down": _Place("mars.cli.running.cluster", "down", "Stop what `mars up --detach` started."),
+    "status": _Place("mars.cli.running.cluster", "status", "What runs, and how it does."),
+    "mapper": _Place("mars.cli.running.roles", "mapper", "Run one mapper (for clusters)."),
+    "reducer": _Place("mars.cli.running.roles", "reducer", "Run one reducer (for clusters)."),
+    "api": _Place("mars.cli.running.roles", "api", "Run the REST interface (for clusters)."),
+    "bulk": _Place(
+        "mars.cli.running.roles", "bulk", "Run the driver of PySpark jobs (for clusters)."
+    ),
     "stream": _Place("mars.cli.streams", "stream", "Declare, list and remove streams."),
     "task": _Place("mars.cli.tasks", "task", "Register, list and change stat tasks."),
     "key": _Place("mars.cli.keys", "key", "Make, list and remove API keys."),

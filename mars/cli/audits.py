@@ -8,7 +8,6 @@ from itertools import islice
 import click
 import msgspec
 
-from mars.answers import DeadRow
 from mars.cli.completion import task_argument, task_names
 from mars.cli.shared import (
     Moment,
@@ -20,7 +19,8 @@ from mars.cli.shared import (
     say_json,
 )
 from mars.cli.tables import clock, table
-from mars.client import Client
+from mars.client.answers import DeadRow
+from mars.client.blocking import Client
 
 PAGE = 1_000
 """Rows of one request: the most that the API gives at once."""

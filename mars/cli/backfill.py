@@ -10,7 +10,6 @@ import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
-from mars.answers import Backfill, Task
 from mars.cli.completion import task_argument
 from mars.cli.shared import (
     api_address,
@@ -20,8 +19,9 @@ from mars.cli.shared import (
     say_json,
 )
 from mars.cli.tables import number
-from mars.client import Client
-from mars.errors import JobFailed, Unavailable
+from mars.client.answers import Backfill, Task
+from mars.client.blocking import Client
+from mars.core.errors import JobFailed, Unavailable
 
 POLL_S = 1.0
 """Between two looks."""

@@ -10,8 +10,8 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 from mars.cli.shared import api_address
-from mars.client import Client
-from mars.errors import MarsError
+from mars.client.blocking import Client
+from mars.core.errors import MarsError
 
 P = ParamSpec("P")
 R = TypeVar("R")

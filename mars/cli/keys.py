@@ -8,17 +8,17 @@ from pathlib import Path
 import click
 import msgspec
 
-from mars.access import EVERYTHING, make_key
 from mars.adapters.zookeeper import ZooKeeperConnection, ZooKeeperKeyRegistry
-from mars.answers import Key, NewKey
 from mars.cli.completion import key_ids
-from mars.cli.roles import config_option
+from mars.cli.running.roles import config_option
 from mars.cli.shared import api_address, api_option, json_option, messages, output, print_json
 from mars.cli.tables import clock, table
-from mars.client import Client
-from mars.errors import Conflict, Unavailable
-from mars.ports import Role
-from mars.settings import load
+from mars.client.answers import Key, NewKey
+from mars.client.blocking import Client
+from mars.core.errors import Conflict, Unavailable
+from mars.core.settings import load
+from mars.protocol.ports import Role
+from mars.protocol.ports.access import EVERYTHING, make_key
 
 CONNECT_S = 15.0
 """How long ZooKeeper is waited for: a start of a session takes less than one."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from mars.answers import Preview, PreviewWindow
 from mars.cli.shared import output, read_text
 from mars.cli.tables import clock, number, table
-from mars.errors import Rejected
+from mars.client.answers import Preview, PreviewWindow
+from mars.core.errors import Rejected
 
 WINDOWS_SHOWN = 3
 """The newest; --json has all of them."""

@@ -9,7 +9,6 @@ from time import monotonic, sleep
 import click
 from rich.text import Text
 
-from mars.answers import Query, Row
 from mars.cli.completion import queries_under_way
 from mars.cli.shared import (
     Moment,
@@ -25,9 +24,10 @@ from mars.cli.shared import (
     say_json,
 )
 from mars.cli.tables import clock, number, table
-from mars.client import Client, trouble_of
-from mars.errors import JobCancelled, JobFailed, WaitedTooLong
-from mars.stopping import sigterm_interrupts
+from mars.client.answers import Query, Row
+from mars.client.blocking import Client, trouble_of
+from mars.core.errors import JobCancelled, JobFailed, WaitedTooLong
+from mars.core.stopping import sigterm_interrupts
 
 POLL_S = 0.3
 """Between two looks at a query: what an answer is late by at most."""

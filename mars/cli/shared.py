@@ -13,11 +13,11 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from mars.answers import Task
-from mars.cluster_file import DATA, find_api
-from mars.definitions import resume_helps
-from mars.errors import LocalClusterError, Rejected
-from mars.printable import LINES, printable, printable_json
+from mars.client.answers import Task
+from mars.client.cluster_file import DATA, find_api
+from mars.core.definitions import resume_helps
+from mars.core.errors import LocalClusterError, Rejected
+from mars.core.printable import LINES, printable, printable_json
 
 P = ParamSpec("P")
 R = TypeVar("R")

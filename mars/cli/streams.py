@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 import msgspec
 
-from mars.answers import FieldOfRecord
 from mars.cli.completion import stream_argument
 from mars.cli.shared import (
     api_address,
@@ -19,8 +18,9 @@ from mars.cli.shared import (
     read_text,
 )
 from mars.cli.tables import table
-from mars.client import Client
-from mars.errors import Rejected
+from mars.client.answers import FieldOfRecord
+from mars.client.blocking import Client
+from mars.core.errors import Rejected
 
 
 @click.group()

@@ -9,7 +9,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from mars.printable import LINES, printable
+from mars.core.printable import LINES, printable
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import click
 import msgspec
 
-from mars.answers import ResultEvent, Task
 from mars.cli.completion import task_argument
 from mars.cli.shared import (
     HALTED,
@@ -25,8 +24,9 @@ from mars.cli.shared import (
     say_json,
 )
 from mars.cli.tables import clock, table
-from mars.client import Client
-from mars.errors import MarsError, TooMany, Unavailable
+from mars.client.answers import ResultEvent, Task
+from mars.client.blocking import Client
+from mars.core.errors import MarsError, TooMany, Unavailable
 
 ROWS_SHOWN = 20
 """Rows of a window that a table shows; --all and --json show every one."""

@@ -9,10 +9,10 @@ from difflib import unified_diff
 import click
 from rich.text import Text
 
-from mars.answers import Task
 from mars.cli.shared import messages
-from mars.client import Client
-from mars.errors import Conflict, NotFound
+from mars.client.answers import Task
+from mars.client.blocking import Client
+from mars.core.errors import Conflict, NotFound
 
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}
 

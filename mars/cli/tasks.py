@@ -9,7 +9,6 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
-from mars.answers import Task
 from mars.cli.completion import task_argument
 from mars.cli.preview import print_preview, read_lines
 from mars.cli.shared import (
@@ -31,8 +30,9 @@ from mars.cli.shared import (
 from mars.cli.streams import read_object
 from mars.cli.tables import clock, number, table
 from mars.cli.task_changes import change_existing, change_named
-from mars.client import Client
-from mars.errors import Conflict, Rejected
+from mars.client.answers import Task
+from mars.client.blocking import Client
+from mars.core.errors import Conflict, Rejected
 
 
 @click.group()

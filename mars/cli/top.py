@@ -13,7 +13,6 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from mars.answers import Cluster, Member, Task
 from mars.cli.shared import (
     Seconds,
     api_address,
@@ -23,8 +22,9 @@ from mars.cli.shared import (
     say_json,
 )
 from mars.cli.tables import number, table
-from mars.client import Client
-from mars.errors import NotFound, Unavailable
+from mars.client.answers import Cluster, Member, Task
+from mars.client.blocking import Client
+from mars.core.errors import NotFound, Unavailable
 
 INTERVAL_S = 2.0
 """Between two looks: reports are refreshed every second."""

@@ -6,11 +6,11 @@ import json
 
 import click
 
-from mars.answers import DifferentRow
 from mars.cli.completion import task_argument
 from mars.cli.shared import Moment, api_address, api_option, json_option, output, print_json
 from mars.cli.tables import number, table
-from mars.client import Client
+from mars.client.answers import DifferentRow
+from mars.client.blocking import Client
 
 EXIT_EQUAL = 0
 EXIT_DIFFERS = 1

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from mars.answers import HeldBy, WindowWhy
 from mars.cli.completion import task_argument
 from mars.cli.shared import api_address, api_option, json_option, output, print_json
 from mars.cli.tables import clock, number, table
-from mars.client import Client
+from mars.client.answers import HeldBy, WindowWhy
+from mars.client.blocking import Client
 
 
 @click.command()

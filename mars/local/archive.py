@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from mars.errors import LocalClusterError, MarsError
+from mars.core.errors import LocalClusterError, MarsError
 from mars.local.servers import KafkaServer, archive_path, put_whole
 
 READY_S = 120.0

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from mars.errors import LocalClusterError
+from mars.core.errors import LocalClusterError
 
 LOG_BYTES_MAX = 16 * 1024 * 1024
 """Size at which a log is set aside (one older one is kept) when its process starts."""

@@ -10,7 +10,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mars.errors import LocalClusterError
+from mars.core.errors import LocalClusterError
+from mars.core.settings import (
+    KafkaSettings,
+    RedisSettings,
+    Settings,
+    ZooKeeperSettings,
+    load,
+    to_toml,
+)
 from mars.local import jars
 from mars.local.java import find_java
 from mars.local.network import HOST, PortWish, check_ports, free_port
@@ -19,14 +27,6 @@ from mars.local.scaling import Bounds, ScaleAdvice
 from mars.local.servers import KafkaServer, ValkeyServer, ZooKeeperServer, find_valkey
 from mars.local.state import end_leftovers, locked
 from mars.local.supervisor import Addresses, Report, Scaling, Supervisor
-from mars.settings import (
-    KafkaSettings,
-    RedisSettings,
-    Settings,
-    ZooKeeperSettings,
-    load,
-    to_toml,
-)
 
 BYTES_NEEDED = 1024 * 1024 * 1024
 """Free disk below which nothing is started: Kafka stops for good when its disk is full."""

@@ -7,8 +7,8 @@ import os
 import signal
 from pathlib import Path
 
-from mars.cluster_file import is_locked
-from mars.errors import LocalClusterError
+from mars.client.cluster_file import is_locked
+from mars.core.errors import LocalClusterError
 from mars.local.state import end_leftovers, lock_holder, locked, wait_until
 
 STOP_S = 90.0

@@ -10,8 +10,8 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from mars.plan import Field, FieldType, Format, Stream
-from mars.types import StreamName
+from mars.core.plan import Field, FieldType, Format, Stream
+from mars.core.types import StreamName
 
 FIELDS = (
     Field("timestamp", FieldType.TIMESTAMP_MS),

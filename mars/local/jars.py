@@ -21,10 +21,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress
 
-from mars.errors import LocalClusterError, MarsError
+from mars.core.errors import LocalClusterError, MarsError
+from mars.core.settings import surroundings
 from mars.local.child import Child
 from mars.local.java import find_java, pyspark_jar
-from mars.settings import surroundings
 
 LISTS = Path(__file__).parents[2] / "configs" / "jars"
 

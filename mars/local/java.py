@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
-from mars.errors import LocalClusterError
-from mars.java import find_java, java_identity, java_version
+from mars.core.errors import LocalClusterError
+from mars.core.java import find_java, java_identity, java_version
 
 __all__ = ["find_java", "java_identity", "java_version", "pyspark_jar", "pyspark_jars"]
 

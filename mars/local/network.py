@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mars.errors import LocalClusterError
+from mars.core.errors import LocalClusterError
 
 HOST = "127.0.0.1"
 """The embedded cluster is for this machine only: it has no passwords."""

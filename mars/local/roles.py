@@ -7,10 +7,10 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from mars.errors import Unavailable
+from mars.core.errors import Unavailable
+from mars.core.settings import ApiSettings, environment_for_child
 from mars.local.child import Child
 from mars.process.asking import ask
-from mars.settings import ApiSettings, environment_for_child
 
 ANSWER_S = 2.0
 """Longest answer of the API to the question whether it is ready."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
-from mars.client import Client
-from mars.errors import MarsError
+from mars.client.blocking import Client
+from mars.core.errors import MarsError
 
 ASK_EVERY_S = 2.0
 """Between two questions to the API: what it says is smoothed over ten seconds anyway."""

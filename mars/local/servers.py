@@ -19,12 +19,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from mars.adapters.probe import kafka_ready, redis_ready, zookeeper_ready
-from mars.errors import LocalClusterError
+from mars.core.errors import LocalClusterError
+from mars.core.settings import KafkaSettings, RedisSettings, Settings, ZooKeeperSettings
 from mars.local import jars
 from mars.local.child import Child
 from mars.local.java import find_java, java_identity, pyspark_jars
 from mars.local.network import HOST, free_port
-from mars.settings import KafkaSettings, RedisSettings, Settings, ZooKeeperSettings
 
 KAFKA_HEAP = "512m"
 """Enough for some hundred partitions and requests of tens of MB; the default is 1 GiB."""

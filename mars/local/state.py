@@ -14,8 +14,14 @@ from typing import TextIO
 
 import msgspec
 
-from mars.cluster_file import ClusterFile, ProcessEntry, cluster_path, is_locked, read_cluster
-from mars.errors import LocalClusterError
+from mars.client.cluster_file import (
+    ClusterFile,
+    ProcessEntry,
+    cluster_path,
+    is_locked,
+    read_cluster,
+)
+from mars.core.errors import LocalClusterError
 
 POLL_S = 0.1
 """Between two looks at a process that is to end."""

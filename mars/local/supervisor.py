@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mars.cluster_file import ClusterFile, ProcessEntry, cluster_path
-from mars.errors import LocalClusterError
+from mars.client.cluster_file import ClusterFile, ProcessEntry, cluster_path
+from mars.core.errors import LocalClusterError
 from mars.local.child import POLL_S, Child
 from mars.local.scaling import Target
 from mars.local.state import write_cluster

@@ -5,8 +5,8 @@ from __future__ import annotations
 import http.client
 import ssl
 
-from mars.errors import Unavailable
-from mars.settings import ApiSettings
+from mars.core.errors import Unavailable
+from mars.core.settings import ApiSettings
 
 BODY_BYTES_MAX = 1_000
 """Of an answer: what a sentence can show."""

@@ -6,8 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from mars.errors import SettingsError
-from mars.settings import Settings, load
+from mars.core.errors import SettingsError
+from mars.core.settings import Settings, load
 
 
 def settings_from_command_line(role: str) -> Settings:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from mars.definitions import TaskVersion
-from mars.plan import Plan, Stream
-from mars.ports import Registry
+from mars.core.definitions import TaskVersion
+from mars.core.plan import Plan, Stream
+from mars.core.types import StreamName, TaskName
+from mars.protocol.ports import Registry
 from mars.sql import compile_task, find_name, only
-from mars.types import StreamName, TaskName
 
 StreamOf = Callable[[str], Stream | None]
 """Finds a declared stream by its name."""

@@ -16,13 +16,13 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from mars.errors import MarsError, Unavailable
-from mars.machines.cut_off import CutOff
-from mars.ports import Coordinator, MemberInfo
-from mars.process import logs
+from mars.core.errors import MarsError, Unavailable
+from mars.core.types import MemberId
 from mars.process.life import Life, Services
 from mars.process.outliving import Outliving
-from mars.types import MemberId
+from mars.process.telemetry import logs
+from mars.protocol.cut_off import CutOff
+from mars.protocol.ports import Coordinator, MemberInfo
 
 Asks = Mapping[str, Callable[[], object]]
 """How to ask a server for something small; raises Unavailable."""

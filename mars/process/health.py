@@ -18,10 +18,10 @@ from pathlib import Path
 
 from mars.adapters.zookeeper import ZooKeeperConnection
 from mars.adapters.zookeeper.reports import MemberReports, Report
-from mars.errors import SettingsError, Unavailable
+from mars.core.errors import SettingsError, Unavailable
+from mars.core.settings import ApiSettings, Settings, load
+from mars.core.types import MemberId
 from mars.process.asking import ask
-from mars.settings import ApiSettings, Settings, load
-from mars.types import MemberId
 
 PATIENCE_S = 15.0
 """How long a report may stay as it is. They are refreshed every second, but a process that misses

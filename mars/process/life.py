@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from mars.errors import Unavailable
-from mars.process import logs
-from mars.stopping import at_signals
+from mars.core.errors import Unavailable
+from mars.core.stopping import at_signals
+from mars.process.telemetry import logs
 
 Answer = TypeVar("Answer")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 
-from mars.garbage import collect_rarely
+from mars.core.garbage import collect_rarely
 
 JEMALLOC = "narenas:2,dirty_decay_ms:500,muzzy_decay_ms:0"
 """polars' allocator: pages that nothing used for half a second go back to the system, and do so at

@@ -9,8 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from mars.process import logs
 from mars.process.life import REMIND_S, RETRY_S, Life
+from mars.process.telemetry import logs
 
 
 class Outliving:

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 
 from mars.adapters.redis import RedisNoteBox
 from mars.adapters.zookeeper import ZooKeeperConnection, ZooKeeperCoordinator, ZooKeeperRegistry
-from mars.process import cut_off, logs
+from mars.core.settings import Settings
+from mars.core.types import MemberId
+from mars.process import cut_off
 from mars.process.life import Life, Services
-from mars.process.member import Reporter, member_id
-from mars.process.metrics import Exposition, ProcessMetrics
+from mars.process.telemetry import logs
+from mars.process.telemetry.member import Reporter, member_id
+from mars.process.telemetry.metrics import Exposition, ProcessMetrics
 from mars.process.tracking import Outbox
-from mars.settings import Settings
-from mars.types import MemberId
 
 
 @dataclass(frozen=True, slots=True)

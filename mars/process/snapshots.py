@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from mars.codec.entry import CorruptEntry
-from mars.codec.snapshot import decode_snapshot
-from mars.errors import SnapshotLost
-from mars.machines.events import ReadSnapshots, SnapshotsRead
-from mars.ports import ResultSink
-from mars.types import Entry
+from mars.core.errors import SnapshotLost
+from mars.core.types import Entry
+from mars.engine.codec.entry import CorruptEntry
+from mars.engine.codec.snapshot import decode_snapshot
+from mars.protocol.ports import ResultSink
+from mars.protocol.reducer.events import ReadSnapshots, SnapshotsRead
 
 
 def read_snapshots(sink: ResultSink, request: ReadSnapshots) -> SnapshotsRead:

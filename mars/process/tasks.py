@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import chain
 
-from mars.definitions import TaskDefinition, TaskState
-from mars.errors import RequestError, TopicRefused
-from mars.machines.runnable import RunnableTask
-from mars.plan import Plan
-from mars.ports import Leadership, Registry, TopicInfo
-from mars.process import logs
+from mars.core.definitions import TaskDefinition, TaskState
+from mars.core.errors import RequestError, TopicRefused
+from mars.core.plan import Plan
+from mars.core.types import Lane, TaskName, Topic
 from mars.process.compiling import compile_version
-from mars.types import Lane, TaskName, Topic
+from mars.process.telemetry import logs
+from mars.protocol.ports import Leadership, Registry, TopicInfo
+from mars.protocol.runnable import RunnableTask
 
 LOOK_INTERVAL_S = 10.0
 """The registry is read again this often, should a watch ever be missed."""

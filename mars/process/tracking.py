@@ -8,13 +8,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from mars.errors import Unavailable
-from mars.ports import Coordinator, NoteBox
+from mars.core.errors import Unavailable
+from mars.core.types import Bucket, Mapped, MemberId, Sequence64, StoreEpoch, TaskName
 from mars.process.life import Life
 from mars.process.outliving import Outliving
-from mars.tracking.notes import LogLife, Note, Root, counted_note, stored_note
-from mars.tracking.ring import HashRing
-from mars.types import Bucket, Mapped, MemberId, Sequence64, StoreEpoch, TaskName
+from mars.protocol.ports import Coordinator, NoteBox
+from mars.protocol.ports.notes import LogLife, Note, Root, counted_note, stored_note
+from mars.protocol.tracker.ring import HashRing
 
 POST_INTERVAL_S = 0.5
 """Between two letters of a process: notes of one root are added up meanwhile, and half a second is

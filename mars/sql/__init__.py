@@ -4,7 +4,7 @@
 """
 
 from mars.sql.durations import parse_duration
-from mars.sql.naming import find_name, only
+from mars.sql.expressions.naming import find_name, only
 from mars.sql.options import parse_options
 from mars.sql.task import compile_task, source_name
 

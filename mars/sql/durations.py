@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from types import MappingProxyType
 
-from mars.errors import Rejected
+from mars.core.errors import Rejected
 
 UNITS_MS: Mapping[str, int] = MappingProxyType(
     {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}

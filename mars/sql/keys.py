@@ -8,13 +8,13 @@ from typing import Final
 
 from sqlglot import exp
 
-from mars.errors import SqlError
-from mars.plan import Call, Column, Expression, Key
-from mars.sql.expressions import row_compiler
-from mars.sql.naming import find_name
-from mars.sql.operands import strip
+from mars.core.errors import SqlError
+from mars.core.plan import Call, Column, Expression, Key
+from mars.sql.expressions.naming import find_name
+from mars.sql.expressions.operands import strip
+from mars.sql.expressions.scalars import row_compiler
+from mars.sql.expressions.scopes import KeyScope, Names, is_window_column
 from mars.sql.outputs import Item
-from mars.sql.scopes import KeyScope, Names, is_window_column
 from mars.sql.windowing import is_window_call
 
 KEYS_MAX: Final = 64

@@ -7,12 +7,12 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from mars.errors import Rejected
-from mars.plan import LatePolicy, Options, OverMaxKeys, Stream, WatermarkScope
+from mars.core.errors import Rejected
+from mars.core.plan import LatePolicy, Options, OverMaxKeys, Stream, WatermarkScope
+from mars.core.topics import is_internal
+from mars.core.types import TaskName
+from mars.core.windows import span
 from mars.sql.durations import WRITTEN, parse_duration
-from mars.topics import is_internal
-from mars.types import TaskName
-from mars.windows import span
 
 DELAY_MS_MAX: Final = 7 * 86_400_000
 """Longest delay: open windows are held in memory for as long."""

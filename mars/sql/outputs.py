@@ -7,11 +7,11 @@ from typing import Final
 
 from sqlglot import exp
 
-from mars.plan import Expression, Output
-from mars.sql.compiler import Compiler
-from mars.sql.groups import aggregate_call
-from mars.sql.operands import strip
-from mars.sql.scopes import WINDOW_COLUMNS, Names
+from mars.core.plan import Expression, Output
+from mars.sql.expressions.compiler import Compiler
+from mars.sql.expressions.groups import aggregate_call
+from mars.sql.expressions.operands import strip
+from mars.sql.expressions.scopes import WINDOW_COLUMNS, Names
 
 OUTPUTS_MAX: Final = 64
 """Most items of a SELECT list: each is a member of every result row."""

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Final
 
-from mars.evaluate.texts import TEXT_BYTES_MAX
-from mars.plan import (
+from mars.core.plan import (
     Field,
     FieldType,
     Format,
@@ -23,12 +22,15 @@ from mars.plan import (
     Stream,
     WatermarkScope,
 )
+from mars.core.types import StreamName, TaskName
+from mars.core.windows import span
+from mars.engine.evaluate.texts import TEXT_BYTES_MAX
 from mars.sql.examples import AGGREGATES, OPERATORS, SCALARS
-from mars.sql.functions import DIGITS_MAX, TEXTS_MAX
-from mars.sql.groups import AGGREGATES_MAX
+from mars.sql.expressions.functions import DIGITS_MAX, TEXTS_MAX
+from mars.sql.expressions.groups import AGGREGATES_MAX
+from mars.sql.expressions.naming import only
+from mars.sql.expressions.operators import LIST_MAX, PATTERN_CHARACTERS_MAX
 from mars.sql.keys import KEYS_MAX
-from mars.sql.naming import only
-from mars.sql.operators import LIST_MAX, PATTERN_CHARACTERS_MAX
 from mars.sql.options import (
     DELAY_MS_MAX,
     FUTURE_LIMIT_MS_MAX,
@@ -44,8 +46,6 @@ from mars.sql.options import (
 from mars.sql.outputs import OUTPUTS_MAX
 from mars.sql.task import LIMIT_MAX, compile_task
 from mars.sql.windowing import PANES_MAX, WINDOW_MS_MAX, WINDOW_MS_MIN
-from mars.types import StreamName, TaskName
-from mars.windows import span
 
 TASK: Final = TaskName("example")
 STREAM: Final = Stream(

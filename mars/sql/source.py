@@ -11,7 +11,7 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
 
-from mars.errors import SqlError
+from mars.core.errors import SqlError
 
 TEXT_BYTES_MAX: Final = 64 * 1024
 """Longest query in bytes: far beyond what people write, and short enough to parse at once."""

@@ -16,8 +16,8 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.errors import ErrorLevel, ParseError
 from sqlglot.parsers.duckdb import DuckDBParser
 
-from mars.errors import SqlError
-from mars.plan import Stream
+from mars.core.errors import SqlError
+from mars.core.plan import Stream
 from mars.sql.source import DIALECT, GRAMMAR, Source, nesting
 
 DEPTH_MAX: Final = 100

@@ -8,9 +8,8 @@ from typing import Final
 
 from sqlglot import exp
 
-from mars.aggregates import scope_aggregates
-from mars.errors import Rejected
-from mars.plan import (
+from mars.core.errors import Rejected
+from mars.core.plan import (
     Aggregate,
     Call,
     Column,
@@ -21,19 +20,20 @@ from mars.plan import (
     Stream,
     WatermarkScope,
 )
-from mars.sql.compiler import size_of
-from mars.sql.expressions import row_compiler
-from mars.sql.groups import GroupCompiler, Slots
+from mars.core.types import TaskName
+from mars.core.windows import OPEN_PANES_MAX
+from mars.engine.aggregates import scope_aggregates
+from mars.sql.expressions.compiler import size_of
+from mars.sql.expressions.groups import GroupCompiler, Slots
+from mars.sql.expressions.operands import strip
+from mars.sql.expressions.scalars import row_compiler
+from mars.sql.expressions.scopes import GroupScope, Names, RowScope
 from mars.sql.keys import Grouping, grouping_of, ordinal
-from mars.sql.operands import strip
 from mars.sql.options import WINDOWS_KEPT_MAX, parse_options
 from mars.sql.outputs import Item, items_of, outputs_of
-from mars.sql.scopes import GroupScope, Names, RowScope
 from mars.sql.source import tokenize
 from mars.sql.syntax import ONE_STREAM, Statement, cut, parse
 from mars.sql.windowing import window_of
-from mars.types import TaskName
-from mars.windows import OPEN_PANES_MAX
 
 LIMIT_MAX: Final = 100_000
 """Largest LIMIT: such a task lives in one bucket, and its window is one transaction."""

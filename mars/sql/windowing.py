@@ -7,11 +7,11 @@ from typing import Final
 
 from sqlglot import Token, TokenType, exp
 
-from mars.errors import SqlError
+from mars.core.errors import SqlError
+from mars.core.windows import Sliding
 from mars.sql.durations import duration_ms
-from mars.sql.scopes import Names
+from mars.sql.expressions.scopes import Names
 from mars.sql.source import Source
-from mars.windows import Sliding
 
 WINDOW_MS_MIN: Final = 100
 """Shortest window and slide: results are committed a few times a second at most."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from mars.settings import surroundings
+from mars.core.settings import surroundings
 
 SUITE = "trixie"
 """The oldest Debian whose package is the second generation of compose, which reads our file."""

@@ -20,11 +20,11 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from kazoo.client import KazooClient
 
-from mars.client import Client
-from mars.errors import Forbidden, NotAuthenticated
+from mars.client.blocking import Client
+from mars.core.errors import Forbidden, NotAuthenticated
+from mars.core.settings import load
 from mars.local.network import free_port
 from mars.process.health import api_problem
-from mars.settings import load
 from tests.conftest import Servers
 from tests.support.certificates import make_certificate
 from tests.support.cluster import wait_for

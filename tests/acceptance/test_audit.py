@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from mars.answers import Ledger
+from mars.client.answers import Ledger
 from tests.support.cluster import MarsCluster, running_mars, wait_for
 from tests.support.load import PARTITIONS, Load
 from tests.support.rows import Result

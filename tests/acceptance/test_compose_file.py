@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mars.settings import MIB, load
+from mars.core.settings import MIB, load
 from tests.acceptance.compose_stack import ROOT, Stack
 from tests.acceptance.compose_tool import ComposeMissing, compose_command
 from tests.conftest import need

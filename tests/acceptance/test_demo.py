@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from mars.client import Client
-from mars.cluster_file import read_cluster
+from mars.client.blocking import Client
+from mars.client.cluster_file import read_cluster
 from mars.local.state import command_of
 from tests.conftest import missing_java, missing_kafka, missing_valkey, need
 from tests.support.cluster import COMMAND_S, wait_for

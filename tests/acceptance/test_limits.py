@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mars.windows import moment
+from mars.core.windows import moment
 from tests.support.cluster import MarsCluster, running_mars, wait_for
 from tests.support.load import Load
 from tests.support.rows import Result

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mars.answers import Query
-from mars.errors import Conflict, NotFound, Rejected
+from mars.client.answers import Query
+from mars.core.errors import Conflict, NotFound, Rejected
 from tests.conftest import missing_java, need
 from tests.support.cluster import MarsCluster, wait_for
 from tests.support.rows import FIELDS, KEY, Result, assert_exactly_once, expected, flow_rows

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mars.errors import MarsError
+from mars.core.errors import MarsError
 from tests.support.cluster import MarsCluster, wait_for
 from tests.support.keyed import KEY_LAG_S, is_slow, keyed, slowed
 from tests.support.load import PARTITIONS, SUMS, WINDOW_S

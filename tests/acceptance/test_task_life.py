@@ -16,7 +16,7 @@ import httpx
 import pytest
 import redis
 
-from mars.errors import Conflict, NotFound, Rejected, SqlError, VersionMismatch
+from mars.core.errors import Conflict, NotFound, Rejected, SqlError, VersionMismatch
 from tests.support.cluster import MarsCluster, wait_for
 from tests.support.rows import FIELDS, Result, assert_exactly_once, expected, flow_rows, messages
 

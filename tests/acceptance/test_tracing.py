@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mars.codec.result_headers import decode_ranges
+from mars.engine.codec.result_headers import decode_ranges
 from tests.support.cluster import MarsCluster, wait_for
 
 pytestmark = pytest.mark.acceptance

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 import uvicorn
 
-from mars.types import Topic
+from mars.core.types import Topic
 from tests.support.browser import Browser, missing_browser
 from tests.unit.api.twins import World, application
 

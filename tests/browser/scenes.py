@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from mars.ports import CommittedRow
-from mars.types import Topic
+from mars.core.types import Topic
+from mars.protocol.ports import CommittedRow
 from tests.support.browser import TAB, Browser
 from tests.unit.api.twins import World
 

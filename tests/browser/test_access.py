@@ -12,9 +12,9 @@ from collections.abc import Iterator
 import pytest
 
 from api.services.access import AccessPolicy
-from mars.access import make_key
-from mars.ports import Role
-from mars.types import Topic
+from mars.core.types import Topic
+from mars.protocol.ports import Role
+from mars.protocol.ports.access import make_key
 from tests.browser.scenes import press_and_confirm
 from tests.support.browser import ENTER, ESCAPE, PHONE_WIDTH, TAB, Browser
 from tests.unit.api.twins import World

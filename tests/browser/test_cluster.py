@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mars.ports import Balance, BucketLoad, Move, Wanted
-from mars.types import Bucket, MemberId
+from mars.core.types import Bucket, MemberId
+from mars.protocol.ports import Balance, BucketLoad, Move, Wanted
 from tests.support.browser import Browser
 from tests.unit.api.twins import World
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from mars.definitions import TaskState
-from mars.types import Topic, live_lane
+from mars.core.definitions import TaskState
+from mars.core.types import Topic, live_lane
 from tests.browser.scenes import (
     PAGES,
     SQL,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mars.plan import Options
+from mars.core.plan import Options
+from mars.core.types import TaskName
 from mars.sql.options import _NAMES, parse_options
-from mars.types import TaskName
 from tests.browser.scenes import SQL, fill_topic
 from tests.support.browser import ENTER, Browser
 from tests.unit.api.twins import World

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from api.services.figures import FOLLOWERS_MAX
+from api.services.operation.figures import FOLLOWERS_MAX
 from tests.browser.scenes import (
     TASK_PAGE,
     emit,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mars.windows import moment
+from mars.core.windows import moment
 from tests.browser.scenes import (
     TASK_PAGE,
     WINDOW_MS,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mars.ports import Begun, PartialLog, TaskStart
-from mars.types import (
+from mars.core.types import (
     Bucket,
     Entry,
     Lane,
@@ -23,6 +22,7 @@ from mars.types import (
     StoreEpoch,
     TaskName,
 )
+from mars.protocol.ports import Begun, PartialLog, TaskStart
 
 TASK = TaskName("by_sip")
 OTHER_TASK = TaskName("by_dip")

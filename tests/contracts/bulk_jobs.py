@@ -8,13 +8,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from mars.adapters.spark.planning import plan_of_map
-from mars.aggregates import merge, merge_panes
-from mars.codec.states import decode_states
-from mars.definitions import FileHistory, TaskVersion
-from mars.finishing import finish
-from mars.plan import Field, FieldType, Format, Stream
-from mars.ports import MapJob, QueryJob
-from mars.types import Lane, Mapped, Range, RowCounts, StreamName, TaskName, backfill_lane
+from mars.core.definitions import FileHistory, TaskVersion
+from mars.core.plan import Field, FieldType, Format, Stream
+from mars.core.types import Lane, Mapped, Range, RowCounts, StreamName, TaskName, backfill_lane
+from mars.engine.aggregates import merge, merge_panes
+from mars.engine.codec.states import decode_states
+from mars.engine.finishing import finish
+from mars.protocol.ports import MapJob, QueryJob
 
 FIELDS = (
     Field("at", FieldType.TIMESTAMP_MS),

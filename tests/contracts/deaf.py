@@ -1,4 +1,4 @@
-"""A Kafka client that goes deaf, as that of librdkafka may (`mars.adapters.kafka.deafness`)."""
+"""A Kafka client that goes deaf, as that of librdkafka may (`kafka.source.deafness`)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka.admin import ClusterMetadata
 
-from mars.adapters.kafka import consuming, deafness, slices, source
 from mars.adapters.kafka.config import Properties
-from mars.adapters.kafka.reading import SliceConsumer
+from mars.adapters.kafka.read import groups as consuming
+from mars.adapters.kafka.read.consumers import SliceConsumer
+from mars.adapters.kafka.source import deafness, slices
+from mars.adapters.kafka.source import reader as source
 
 
 class GoesDeaf(Consumer):

@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 
 from mars.adapters.kafka import KafkaReader
-from mars.ports import Assigned
-from mars.settings import KafkaSettings, Settings
-from mars.types import MemberId, Topic
+from mars.core.settings import KafkaSettings, Settings
+from mars.core.types import MemberId, Topic
+from mars.protocol.ports import Assigned
 
 
 def main() -> None:

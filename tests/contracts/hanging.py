@@ -17,15 +17,15 @@ from typing import Protocol
 import pytest
 
 from mars.adapters.kafka.names import Names, Place
-from mars.adapters.kafka.transaction import (
+from mars.adapters.kafka.sink.transaction import (
     SETTLING_KEY,
     BucketTransaction,
     Span,
     settling_headers,
 )
 from mars.adapters.memory.broker import Outcome
+from mars.core.types import Topic
 from mars.local.network import HOST
-from mars.types import Topic
 from tests.contracts.kafka_servers import STEP_S, Cluster, KafkaCluster, MemoryCluster
 from tests.contracts.transactions import BUCKET
 from tests.contracts.waiting import eventually

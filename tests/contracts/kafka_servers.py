@@ -28,11 +28,11 @@ from mars.adapters.memory.control import MemoryControlLog
 from mars.adapters.memory.progress import MemoryProgressLog
 from mars.adapters.memory.sink import MemorySink
 from mars.adapters.memory.source import MemorySource
+from mars.core.settings import KafkaSettings, ReducerSettings, Settings
+from mars.core.types import Bucket, MemberId, Topic
 from mars.local.network import HOST, free_port
 from mars.local.servers import KafkaServer
-from mars.ports import ControlLog, ProgressLog, ResultSink, SourceReader, TopicAdmin
-from mars.settings import KafkaSettings, ReducerSettings, Settings
-from mars.types import Bucket, MemberId, Topic
+from mars.protocol.ports import ControlLog, ProgressLog, ResultSink, SourceReader, TopicAdmin
 from tests.conftest import missing_kafka, need
 from tests.contracts.proxy import Proxy
 from tests.contracts.waiting import READY_WITHIN_S, eventually, started

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from mars.ports import Assigned, EndReached, Fetched, OffsetGone, Revoked, SourceReader
-from mars.types import Records, Topic
+from mars.core.types import Records, Topic
+from mars.protocol.ports import Assigned, EndReached, Fetched, OffsetGone, Revoked, SourceReader
 from tests.contracts.waiting import eventually
 
 Place = tuple[Topic, int]

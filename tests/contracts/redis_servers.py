@@ -12,10 +12,10 @@ import redis
 from mars.adapters.memory.partial_log import MemoryPartialLog
 from mars.adapters.redis.keys import TaskKeys
 from mars.adapters.redis.log import RedisPartialLog
+from mars.core.settings import ClusterSettings, RedisSettings, Settings
+from mars.core.types import Bucket, Sequence64
 from mars.local.servers import ValkeyServer
-from mars.ports import PartialLog
-from mars.settings import ClusterSettings, RedisSettings, Settings
-from mars.types import Bucket, Sequence64
+from mars.protocol.ports import PartialLog
 from tests.contracts.batches import BUCKETS, EPOCH, TASK, start
 from tests.contracts.waiting import eventually
 

@@ -10,8 +10,8 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 
 from mars.adapters.kafka import asking
 from mars.adapters.kafka.errors import NO_LEADER
-from mars.errors import SettingsError, TopicRefused, Unavailable
-from mars.types import Topic
+from mars.core.errors import SettingsError, TopicRefused, Unavailable
+from mars.core.types import Topic
 from tests.contracts.kafka_servers import BUCKETS, Cluster, KafkaCluster
 from tests.contracts.waiting import eventually
 

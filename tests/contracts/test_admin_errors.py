@@ -20,11 +20,11 @@ from mars.adapters.kafka import (
     KafkaTopicAdmin,
 )
 from mars.adapters.kafka.errors import configured, translated
-from mars.errors import MarsError, SettingsError, Unavailable
+from mars.core.errors import MarsError, SettingsError, Unavailable
+from mars.core.settings import KafkaSettings, Settings
+from mars.core.types import AssignmentEpoch, LeaderEpoch, MemberId, StoreEpoch, Topic
 from mars.local.network import HOST, free_port
-from mars.ports import Emission
-from mars.settings import KafkaSettings, Settings
-from mars.types import AssignmentEpoch, LeaderEpoch, MemberId, StoreEpoch, Topic
+from mars.protocol.ports import Emission
 from tests.contracts.test_control import definition
 from tests.contracts.transactions import BUCKET, claim
 from tests.contracts.waiting import eventually

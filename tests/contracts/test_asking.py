@@ -10,8 +10,8 @@ from confluent_kafka.admin import AdminClient
 
 from mars.adapters.kafka.asking import Asker, Refusals
 from mars.adapters.kafka.config import admin_properties
+from mars.core.settings import KafkaSettings, Settings
 from mars.local.network import HOST, free_port
-from mars.settings import KafkaSettings, Settings
 
 
 def test_a_client_whom_nobody_asks_any_more_goes_at_once() -> None:

@@ -9,10 +9,10 @@ from contextlib import suppress
 
 import pytest
 
-from mars.adapters.kafka.consuming import KafkaResultConsumer
+from mars.adapters.kafka.read.groups import KafkaResultConsumer
 from mars.aio import AsyncResultConsumer
-from mars.errors import MarsError, NotFound
-from mars.types import Topic
+from mars.core.errors import MarsError, NotFound
+from mars.core.types import Topic
 from tests.contracts.kafka_servers import KafkaCluster
 from tests.contracts.test_result_consumer import SILENCE_S, TASK, write
 

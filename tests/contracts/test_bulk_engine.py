@@ -18,14 +18,14 @@ import pytest
 from mars.adapters.memory.bulk import MemoryBulkEngine
 from mars.adapters.spark.engine import SparkEngine
 from mars.adapters.spark.files import list_history
-from mars.aggregates import DISTINCT_VALUES_MAX
-from mars.definitions import FileHistory, HistoryFile, resume_helps
-from mars.errors import JobCancelled, JobFailed, Unavailable
-from mars.locations import FileRoots
-from mars.plan import Field, FieldType, Origin
-from mars.ports import BulkEngine, QueryJob
-from mars.settings import BulkSettings, KafkaSettings, Settings
-from mars.types import Range, Reason, RowCounts, Topic, file_lane
+from mars.core.definitions import FileHistory, HistoryFile, resume_helps
+from mars.core.errors import JobCancelled, JobFailed, Unavailable
+from mars.core.locations import FileRoots
+from mars.core.plan import Field, FieldType, Origin
+from mars.core.settings import BulkSettings, KafkaSettings, Settings
+from mars.core.types import Range, Reason, RowCounts, Topic, file_lane
+from mars.engine.aggregates import DISTINCT_VALUES_MAX
+from mars.protocol.ports import BulkEngine, QueryJob
 from tests.contracts.bulk_jobs import (
     counts_of,
     expected,

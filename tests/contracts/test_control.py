@@ -4,11 +4,18 @@ from dataclasses import replace
 
 import pytest
 
-from mars.definitions import TaskDefinition, TaskState, TaskVersion
-from mars.errors import MarsError
-from mars.plan import Field, FieldType, Format, Stream
-from mars.ports import ControlState
-from mars.types import AssignmentEpoch, LeaderEpoch, StoreEpoch, StreamName, TaskName, live_lane
+from mars.core.definitions import TaskDefinition, TaskState, TaskVersion
+from mars.core.errors import MarsError
+from mars.core.plan import Field, FieldType, Format, Stream
+from mars.core.types import (
+    AssignmentEpoch,
+    LeaderEpoch,
+    StoreEpoch,
+    StreamName,
+    TaskName,
+    live_lane,
+)
+from mars.protocol.ports import ControlState
 from tests.contracts.kafka_servers import BUCKETS, Cluster, KafkaCluster
 
 

@@ -9,22 +9,22 @@ from dataclasses import replace
 
 import pytest
 
-from mars.errors import Unavailable
-from mars.ports import (
-    Assignment,
-    BucketStatus,
-    Coordinator,
-    MemberInfo,
-    Owner,
-    PartitionReading,
-)
-from mars.types import (
+from mars.core.errors import Unavailable
+from mars.core.types import (
     AssignmentEpoch,
     Bucket,
     LeaderEpoch,
     MemberId,
     StoreEpoch,
     Topic,
+)
+from mars.protocol.ports import (
+    Assignment,
+    BucketStatus,
+    Coordinator,
+    MemberInfo,
+    Owner,
+    PartitionReading,
 )
 from tests.contracts.waiting import Changes, eventually
 from tests.contracts.zookeeper_servers import Ensemble

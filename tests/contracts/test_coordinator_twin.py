@@ -6,9 +6,9 @@ import pytest
 
 from mars.adapters.memory.coordinator import MemoryCoordinator, MemoryEnsemble
 from mars.adapters.memory.registry import MemoryRegistry
-from mars.errors import Unavailable
-from mars.ports import Assignment
-from mars.types import LeaderEpoch, MemberId, StoreEpoch, TaskName
+from mars.core.errors import Unavailable
+from mars.core.types import LeaderEpoch, MemberId, StoreEpoch, TaskName
+from mars.protocol.ports import Assignment
 from tests.contracts.test_registry import definition
 
 ONE, TWO = MemberId("one"), MemberId("two")

@@ -21,13 +21,13 @@ from mars.adapters.zookeeper.connection import (
 from mars.adapters.zookeeper.coordinator import ZooKeeperCoordinator
 from mars.adapters.zookeeper.paths import Paths
 from mars.adapters.zookeeper.registry import DEFINITION_BYTES_MAX, ZooKeeperRegistry
-from mars.definitions import TaskState
-from mars.errors import Rejected, Unavailable
+from mars.core.definitions import TaskState
+from mars.core.errors import Rejected, Unavailable
+from mars.core.settings import ZooKeeperSettings
+from mars.core.types import LeaderEpoch, MemberId, StoreEpoch, StreamName, TaskName
 from mars.local.network import free_port
 from mars.local.servers import ZooKeeperServer
-from mars.ports import Assignment, MemberInfo
-from mars.settings import ZooKeeperSettings
-from mars.types import LeaderEpoch, MemberId, StoreEpoch, StreamName, TaskName
+from mars.protocol.ports import Assignment, MemberInfo
 from tests.contracts.test_registry import definition, stream
 from tests.contracts.waiting import READY_WITHIN_S, Changes, eventually, started
 from tests.contracts.zookeeper_servers import SESSION_S, Process, ZooKeeperUnderTest

@@ -9,10 +9,10 @@ import pytest
 
 from mars.adapters.kafka import KafkaIncidentLog
 from mars.adapters.memory.incidents import MemoryIncidentLog
-from mars.errors import Unavailable
-from mars.ports import Incident, IncidentKind, IncidentLog
-from mars.settings import KafkaSettings, Settings
-from mars.types import Bucket, Lane, TaskName
+from mars.core.errors import Unavailable
+from mars.core.settings import KafkaSettings, Settings
+from mars.core.types import Bucket, Lane, TaskName
+from mars.protocol.ports import Incident, IncidentKind, IncidentLog
 from tests.contracts.kafka_servers import BUCKETS, Cluster, KafkaCluster, MemoryCluster
 
 TASK = TaskName("by_sip")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mars.ports import ApiKey, KeyId, Role
+from mars.protocol.ports import ApiKey, KeyId, Role
 from tests.contracts.waiting import Changes
 from tests.contracts.zookeeper_servers import Ensemble
 

@@ -18,8 +18,10 @@ from mars.adapters.memory.broker import MemoryBroker
 from mars.adapters.memory.control import MemoryControlLog
 from mars.adapters.memory.progress import MemoryProgressLog
 from mars.adapters.memory.sink import MemorySink
-from mars.definitions import TaskDefinition, TaskState, TaskVersion
-from mars.ports import (
+from mars.core.definitions import TaskDefinition, TaskState, TaskVersion
+from mars.core.types import MemberId, Topic
+from mars.process.life import Life, Services
+from mars.protocol.ports import (
     Applied,
     Assignment,
     Claim,
@@ -33,8 +35,6 @@ from mars.ports import (
     Registry,
     Transaction,
 )
-from mars.process.life import Life, Services
-from mars.types import MemberId, Topic
 from reducer.leader import LeaderLoop
 from tests.contracts.batches import BUCKETS, LANE, TASK, batch
 from tests.contracts.redis_servers import Store

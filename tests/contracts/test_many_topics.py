@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from mars.adapters.kafka.results import KafkaResultTail
-from mars.adapters.kafka.slices import SliceReader
-from mars.codec.result_headers import result_headers
-from mars.types import Bucket, TaskName, Topic
+from mars.adapters.kafka.read.results import KafkaResultTail
+from mars.adapters.kafka.source.slices import SliceReader
+from mars.core.types import Bucket, TaskName, Topic
+from mars.engine.codec.result_headers import result_headers
 from tests.contracts.kafka_servers import KafkaCluster
 
 pytestmark = pytest.mark.integration

@@ -11,11 +11,11 @@ from mars.adapters.memory.notes import MemoryNoteBox
 from mars.adapters.redis.keys import mailbox_key
 from mars.adapters.redis.notes import MAILBOX_LIFE_S, RedisNoteBox
 from mars.adapters.store import LETTER_NOTES_MAX, LETTERS_MAX, LETTERS_TAKEN_MAX
+from mars.core.settings import RedisSettings, Settings
+from mars.core.types import Lane, MemberId, Range, Sequence64, StoreEpoch, TaskName
 from mars.local.servers import ValkeyServer
-from mars.ports import NoteBox
-from mars.settings import RedisSettings, Settings
-from mars.tracking.notes import LogLife, Note, Root
-from mars.types import Lane, MemberId, Range, Sequence64, StoreEpoch, TaskName
+from mars.protocol.ports import NoteBox
+from mars.protocol.ports.notes import LogLife, Note, Root
 
 ME, OTHER = MemberId("reducer-1"), MemberId("reducer-2")
 LIFE = LogLife(TaskName("flows"), StoreEpoch(1), 1)

@@ -7,8 +7,9 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
-from mars.codec.states import encode_states, states_bytes
-from mars.ports import (
+from mars.core.types import Bucket, Lane, Mapped, Range, StoreEpoch
+from mars.engine.codec.states import encode_states, states_bytes
+from mars.protocol.ports import (
     AppendOutcome,
     Applied,
     Cut,
@@ -21,7 +22,6 @@ from mars.ports import (
     WrongEpoch,
     WrongVersion,
 )
-from mars.types import Bucket, Lane, Mapped, Range, StoreEpoch
 from tests.contracts.batches import (
     BUCKETS,
     EPOCH,

@@ -10,8 +10,8 @@ Entries here count for some 250 to 300 bytes each, unless they are told to be la
 
 from __future__ import annotations
 
-from mars.ports import AppendOutcome, Applied, Backpressure, Head, IdleLease, PartialLog
-from mars.types import Bucket, Lane, Mapped, Sequence64
+from mars.core.types import Bucket, Lane, Mapped, Sequence64
+from mars.protocol.ports import AppendOutcome, Applied, Backpressure, Head, IdleLease, PartialLog
 from tests.contracts.batches import (
     EPOCH,
     LANE,

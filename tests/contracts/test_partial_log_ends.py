@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mars.ports import (
+from mars.core.types import Lane, StoreEpoch
+from mars.protocol.ports import (
     Applied,
     Cut,
     Head,
@@ -14,7 +15,6 @@ from mars.ports import (
     WrongEpoch,
     WrongVersion,
 )
-from mars.types import Lane, StoreEpoch
 from tests.contracts.batches import (
     EPOCH,
     LANE,

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from mars.ports import (
+from mars.core.types import Bucket, Lane, LeaderEpoch, Sequence64, StoreEpoch, TaskName
+from mars.protocol.ports import (
     Applied,
     Begun,
     Head,
@@ -18,7 +19,6 @@ from mars.ports import (
     TaskPaused,
     WrongVersion,
 )
-from mars.types import Bucket, Lane, LeaderEpoch, Sequence64, StoreEpoch, TaskName
 from tests.contracts.batches import (
     EPOCH,
     FORMER,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mars.adapters.redis.keys import TaskKeys
-from mars.ports import Applied, Head, PartialLog, WrongEpoch
-from mars.types import Mark, StoreEpoch
+from mars.core.types import Mark, StoreEpoch
+from mars.protocol.ports import Applied, Head, PartialLog, WrongEpoch
 from tests.contracts.batches import (
     EPOCH,
     LANE,

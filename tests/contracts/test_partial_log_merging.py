@@ -8,9 +8,7 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
-from mars.codec.states import encode_states, states_bytes
-from mars.ports import Cleared, Clearing, PartialLog, ReadRequest
-from mars.types import (
+from mars.core.types import (
     AssignmentEpoch,
     Bucket,
     Entry,
@@ -21,6 +19,8 @@ from mars.types import (
     Sequence64,
     StoreEpoch,
 )
+from mars.engine.codec.states import encode_states, states_bytes
+from mars.protocol.ports import Cleared, Clearing, PartialLog, ReadRequest
 from tests.contracts.batches import (
     EPOCH,
     LANE,

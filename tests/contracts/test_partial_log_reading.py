@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from mars.ports import Head, LogSlice, PartialLog, ReadRequest
-from mars.types import Bucket, Entry, Sequence64, StoreEpoch, TaskName
+from mars.core.types import Bucket, Entry, Sequence64, StoreEpoch, TaskName
+from mars.protocol.ports import Head, LogSlice, PartialLog, ReadRequest
 from tests.contracts.batches import (
     BUCKETS,
     EPOCH,

@@ -16,12 +16,12 @@ from redis import exceptions
 from mars.adapters.redis.connection import connect, unavailable
 from mars.adapters.redis.keys import TaskKeys, store_key
 from mars.adapters.redis.log import RedisPartialLog
-from mars.errors import SettingsError, Unavailable
+from mars.core.errors import SettingsError, Unavailable
+from mars.core.settings import RedisSettings, Settings
+from mars.core.types import Bucket, Lane, Sequence64, TaskName
 from mars.local.network import free_port
 from mars.local.servers import ValkeyServer
-from mars.ports import Applied, Backpressure, IdleLease, NoTask, Stale
-from mars.settings import RedisSettings, Settings
-from mars.types import Bucket, Lane, Sequence64, TaskName
+from mars.protocol.ports import Applied, Backpressure, IdleLease, NoTask, Stale
 from tests.contracts.batches import (
     BUCKETS,
     EPOCH,

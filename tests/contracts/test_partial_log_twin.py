@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from mars.adapters.memory.partial_log import MemoryPartialLog
-from mars.errors import Unavailable
-from mars.ports import Applied, NoTask, Stale
-from mars.types import StoreEpoch
+from mars.core.errors import Unavailable
+from mars.core.types import StoreEpoch
+from mars.protocol.ports import Applied, NoTask, Stale
 from tests.contracts.batches import (
     EPOCH,
     LANE,

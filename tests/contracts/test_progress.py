@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from mars.adapters.kafka.wire import encode_progress, progress_key
-from mars.errors import MarsError
-from mars.ports import Progress, ProgressRecord, ProgressSlice
-from mars.tracking.seen import Seen
-from mars.types import Bucket
+from mars.core.errors import MarsError
+from mars.core.types import Bucket
+from mars.protocol.ports import Progress, ProgressRecord, ProgressSlice
+from mars.protocol.ports.seen import Seen
 from tests.contracts.kafka_servers import BUCKETS, Cluster, KafkaCluster
 from tests.contracts.transactions import BUCKET, claim, progress
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mars.definitions import FileHistory, HistoryFile
-from mars.plan import Field, FieldType, Format, Stream
-from mars.ports import (
+from mars.core.definitions import FileHistory, HistoryFile
+from mars.core.plan import Field, FieldType, Format, Stream
+from mars.core.types import MemberId, RowCounts, StreamName, Topic
+from mars.protocol.ports import (
     AnswerPlace,
     AnswerSlot,
     Query,
@@ -15,7 +16,6 @@ from mars.ports import (
     QueryRegistry,
     QueryState,
 )
-from mars.types import MemberId, RowCounts, StreamName, Topic
 from tests.contracts.waiting import Changes
 from tests.contracts.zookeeper_servers import Ensemble
 

@@ -8,15 +8,15 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource
 
 from mars.adapters.kafka import KafkaQueryRows
-from mars.adapters.kafka.answers import CHUNK_BYTES
-from mars.adapters.kafka.results import KafkaResultTail
+from mars.adapters.kafka.read.answers import CHUNK_BYTES
+from mars.adapters.kafka.read.results import KafkaResultTail
 from mars.adapters.memory.queries import MemoryQueryRows
 from mars.adapters.memory.results import MemoryResultTail
-from mars.codec import result_headers
-from mars.errors import JobFailed, NotFound, Unavailable
-from mars.ports import Answer, AnswerSlot, OutputRow, OutputRows, QueryId, QueryRows
-from mars.settings import KafkaSettings, Settings
-from mars.types import RowCounts, TaskName, Topic
+from mars.core.errors import JobFailed, NotFound, Unavailable
+from mars.core.settings import KafkaSettings, Settings
+from mars.core.types import RowCounts, TaskName, Topic
+from mars.engine.codec import result_headers
+from mars.protocol.ports import Answer, AnswerSlot, OutputRow, OutputRows, QueryId, QueryRows
 from tests.contracts.kafka_servers import BUCKETS, Cluster, KafkaCluster, MemoryCluster
 
 ID = QueryId("q-1")
@@ -179,7 +179,7 @@ def test_answers_are_kept_for_a_day_in_small_segments(kafka_cluster: KafkaCluste
 def test_no_error_of_the_client_escapes_when_nobody_listens(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("mars.adapters.kafka.queries.INIT_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("mars.adapters.kafka.read.queries.INIT_TIMEOUT_S", 0.5)
     monkeypatch.setattr("mars.adapters.kafka.asking.ASK_TIMEOUT_S", 0.5)
     rows = KafkaQueryRows(Settings(kafka=KafkaSettings(bootstrap="127.0.0.1:1")))
     slot = AnswerSlot(0, 0)

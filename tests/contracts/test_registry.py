@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from mars.definitions import TaskDefinition, TaskState, TaskVersion
-from mars.plan import Field, FieldType, Format, Stream
-from mars.ports import Leadership, Registry
-from mars.types import Lane, StreamName, TaskName
+from mars.core.definitions import TaskDefinition, TaskState, TaskVersion
+from mars.core.plan import Field, FieldType, Format, Stream
+from mars.core.types import Lane, StreamName, TaskName
+from mars.protocol.ports import Leadership, Registry
 from tests.contracts.waiting import Changes, eventually
 from tests.contracts.zookeeper_servers import Ensemble
 

@@ -9,10 +9,10 @@ from threading import Event, Thread
 
 import pytest
 
-from mars.adapters.kafka.consuming import KafkaResultConsumer
-from mars.codec.result_headers import result_headers
-from mars.errors import MarsError, NotFound, Unavailable
-from mars.types import Bucket, TaskName, Topic
+from mars.adapters.kafka.read.groups import KafkaResultConsumer
+from mars.core.errors import MarsError, NotFound, Unavailable
+from mars.core.types import Bucket, TaskName, Topic
+from mars.engine.codec.result_headers import result_headers
 from tests.contracts.deaf import GoesDeaf
 from tests.contracts.kafka_servers import KafkaCluster
 

@@ -8,15 +8,22 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import pytest
 
-from mars.adapters.kafka import recent, results
-from mars.adapters.kafka.results import KafkaDeadLetters, KafkaResultTail
+from mars.adapters.kafka.read import recent, results
+from mars.adapters.kafka.read.results import KafkaDeadLetters, KafkaResultTail
 from mars.adapters.memory.results import MemoryDeadLetters, MemoryResultTail
-from mars.codec.dead import DeadRange, DeadRow
-from mars.codec.result_headers import result_headers
-from mars.errors import Unavailable
-from mars.ports import CommittedRow, DeadLetter, DeadLetters, DeadPage, RecentRows, ResultTail
-from mars.settings import KafkaSettings, Settings
-from mars.types import Bucket, Lane, Range, TaskName, Topic
+from mars.core.errors import Unavailable
+from mars.core.settings import KafkaSettings, Settings
+from mars.core.types import Bucket, Lane, Range, TaskName, Topic
+from mars.engine.codec.dead import DeadRange, DeadRow
+from mars.engine.codec.result_headers import result_headers
+from mars.protocol.ports import (
+    CommittedRow,
+    DeadLetter,
+    DeadLetters,
+    DeadPage,
+    RecentRows,
+    ResultTail,
+)
 from tests.contracts.kafka_servers import Cluster, KafkaCluster, MemoryCluster
 from tests.contracts.waiting import eventually
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from mars.adapters.kafka.wire import encode_progress, progress_key
-from mars.codec.result_headers import result_headers
-from mars.errors import Fenced, Interrupted, OutputRefused, Unavailable
-from mars.ports import Emission, References, Transaction
-from mars.types import Bucket, Topic
+from mars.core.errors import Fenced, Interrupted, OutputRefused, Unavailable
+from mars.core.types import Bucket, Topic
+from mars.engine.codec.result_headers import result_headers
+from mars.protocol.ports import Emission, References, Transaction
 from tests.contracts.kafka_servers import BUCKETS, Cluster
 from tests.contracts.transactions import (
     BUCKET,
@@ -296,7 +296,7 @@ def test_the_audit_does_not_see_rows_that_were_never_committed(
 def test_the_audit_waits_for_a_transaction_that_hides_the_rows(
     cluster: Cluster, output: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mars.adapters.kafka.looking.VISIBLE_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("mars.adapters.kafka.recovery.looking.VISIBLE_TIMEOUT_S", 0.2)
     hiding = cluster.writer()
     hiding.write(output, 0, [b"hides what follows"])
     emission = emitted(cluster, Rows(output, [[b"a"]]))

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from mars.adapters.kafka.wire import encode_progress, progress_key
-from mars.errors import Fenced, Interrupted, OutputRefused
-from mars.types import Bucket, Topic
+from mars.core.errors import Fenced, Interrupted, OutputRefused
+from mars.core.types import Bucket, Topic
 from tests.contracts.kafka_servers import BUCKETS, Cluster, MemoryCluster
 from tests.contracts.transactions import (
     BUCKET,

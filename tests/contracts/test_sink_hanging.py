@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from mars.adapters.kafka.hanging import SETTLES_MAX
+from mars.adapters.kafka.recovery.hanging import SETTLES_MAX
 from mars.adapters.kafka.wire import encode_progress, state_key
-from mars.codec.result_headers import BUCKET as BUCKET_HEADER
-from mars.codec.result_headers import number
-from mars.errors import Interrupted
+from mars.core.errors import Interrupted
+from mars.core.types import Topic
+from mars.engine.codec.result_headers import BUCKET as BUCKET_HEADER
+from mars.engine.codec.result_headers import number
 from mars.local.servers import KafkaServer
-from mars.ports import Progress, ProgressRecord, References, Transaction
-from mars.types import Topic
+from mars.protocol.ports import Progress, ProgressRecord, References, Transaction
 from tests.conftest import missing_kafka, need
 from tests.contracts.hanging import (
     UNVERIFIED,

@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import pytest
 
-from mars.adapters.kafka.sink import KafkaSink, may_hold_foreign
-from mars.adapters.kafka.transaction import BucketTransaction
-from mars.errors import Interrupted, OutputRefused, Unavailable
-from mars.ports import Committed, Progress, Transaction
-from mars.types import Bucket, Topic
+from mars.adapters.kafka.sink.sink import KafkaSink, may_hold_foreign
+from mars.adapters.kafka.sink.transaction import BucketTransaction
+from mars.core.errors import Interrupted, OutputRefused, Unavailable
+from mars.core.types import Bucket, Topic
+from mars.protocol.ports import Committed, Progress, Transaction
 from tests.contracts.kafka_servers import ALL_BUCKETS, BUCKETS, KafkaCluster, ProxiedKafka
 from tests.contracts.transactions import (
     BUCKET,
@@ -197,7 +197,7 @@ class Watched:
 def test_a_large_transaction_is_handed_over_in_many_turns(
     kafka_cluster: KafkaCluster, output: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mars.adapters.kafka.transaction.REQUEST_BYTES", 50_000)
+    monkeypatch.setattr("mars.adapters.kafka.sink.transaction.REQUEST_BYTES", 50_000)
     turn = Watched()
     sink = kafka_cluster.sink(turn)
     position = own(sink).next
@@ -270,7 +270,7 @@ def test_a_transaction_that_outlived_its_time_is_not_committed(
         # As if the process had been stopped between the last record and the commit.
         fenced = threading.Event()
         patch.setattr(
-            "mars.adapters.kafka.transaction.BucketTransaction.commit",
+            "mars.adapters.kafka.sink.transaction.BucketTransaction.commit",
             _after(lambda: _fence(proxied_cluster, fenced)),
         )
         with pytest.raises(Interrupted):
@@ -302,7 +302,7 @@ def test_a_claim_without_brokers_is_unavailable(
     far_output: Topic,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("mars.adapters.kafka.transaction.CONNECT_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("mars.adapters.kafka.sink.transaction.CONNECT_TIMEOUT_S", 0.5)
     sink = proxied_cluster.sink()
     kafka.proxy.cut()
     with pytest.raises(Unavailable):

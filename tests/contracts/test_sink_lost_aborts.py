@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from mars.adapters.kafka.hanging import SETTLES_MAX
 from mars.adapters.kafka.names import Names
-from mars.adapters.kafka.restoring import written_spans
-from mars.adapters.kafka.transaction import Span
+from mars.adapters.kafka.recovery.hanging import SETTLES_MAX
+from mars.adapters.kafka.recovery.restoring import written_spans
+from mars.adapters.kafka.sink.transaction import Span
 from mars.adapters.memory.broker import MemoryProducer, Outcome
 from mars.adapters.memory.sink import Crash, MemorySink
-from mars.errors import Interrupted
-from mars.types import Bucket, Topic
+from mars.core.errors import Interrupted
+from mars.core.types import Bucket, Topic
 from tests.contracts.kafka_servers import MemoryWriter
 from tests.contracts.test_sink_lost_markers import (
     BreakingSink,

@@ -11,12 +11,12 @@ from itertools import combinations, product
 import pytest
 
 from mars.adapters.kafka.names import Place
-from mars.adapters.kafka.restoring import Kept
+from mars.adapters.kafka.recovery.restoring import Kept
 from mars.adapters.memory.broker import MemoryBroker, MemoryPartition, MemoryProducer
 from mars.adapters.memory.sink import Crash, MemoryLook, MemorySink
-from mars.errors import Interrupted, Unavailable
-from mars.ports import Claimed, Progress, ResultBatch, Transaction
-from mars.types import Bucket, Topic
+from mars.core.errors import Interrupted, Unavailable
+from mars.core.types import Bucket, Topic
+from mars.protocol.ports import Claimed, Progress, ResultBatch, Transaction
 from tests.contracts.kafka_servers import BUCKETS, MemoryCluster
 from tests.contracts.transactions import BUCKET, OTHER_TASK, Rows, claim, own, saving, visible
 from tests.contracts.transactions import transaction as emitting

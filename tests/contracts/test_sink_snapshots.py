@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from mars.errors import SnapshotLost
-from mars.ports import Progress, Transaction
+from mars.core.errors import SnapshotLost
+from mars.protocol.ports import Progress, Transaction
 from tests.contracts.kafka_servers import BUCKETS, Cluster
 from tests.contracts.transactions import (
     BUCKET,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from mars.adapters.memory.sink import Crash, MemorySink
-from mars.errors import Interrupted, Unavailable
-from mars.ports import Progress
-from mars.types import Topic
+from mars.core.errors import Interrupted, Unavailable
+from mars.core.types import Topic
+from mars.protocol.ports import Progress
 from tests.contracts.kafka_servers import BUCKETS, MemoryCluster
 from tests.contracts.transactions import BUCKET, Rows, claim, committed, own, transaction, visible
 

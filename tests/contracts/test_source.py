@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from mars.ports import Assigned, Fetched, Revoked, SourceEvent, SourceReader
-from mars.types import Topic
+from mars.core.types import Topic
+from mars.protocol.ports import Assigned, Fetched, Revoked, SourceEvent, SourceReader
 from tests.contracts.kafka_servers import Cluster
 from tests.contracts.reading import Reading
 from tests.contracts.waiting import eventually

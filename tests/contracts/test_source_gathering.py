@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from confluent_kafka import KafkaError, Message
 
-from mars.adapters.kafka.gathering import Gathering
 from mars.adapters.kafka.names import Place
-from mars.codec.limits import MESSAGE_BYTES_MAX, unusable
-from mars.ports import EndReached, Fetched, SourceEvent
-from mars.types import Records, Topic
+from mars.adapters.kafka.source.gathering import Gathering
+from mars.core.types import Records, Topic
+from mars.engine.decode.limits import MESSAGE_BYTES_MAX, unusable
+from mars.protocol.ports import EndReached, Fetched, SourceEvent
 
 T, U = Topic("t"), Topic("u")
 

@@ -12,11 +12,12 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Message
 from confluent_kafka.admin import AdminClient
 
-from mars.adapters.kafka import deafness, slices, source
 from mars.adapters.kafka.config import SESSION_TIMEOUT_MS
-from mars.errors import Unavailable
-from mars.ports import Fetched
-from mars.types import Topic
+from mars.adapters.kafka.source import deafness, slices
+from mars.adapters.kafka.source import reader as source
+from mars.core.errors import Unavailable
+from mars.core.types import Topic
+from mars.protocol.ports import Fetched
 from tests.contracts.deaf import GoesDeaf
 from tests.contracts.kafka_servers import KafkaCluster, ProxiedKafka
 from tests.contracts.reading import Reading

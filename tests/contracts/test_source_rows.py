@@ -10,13 +10,13 @@ import pytest
 
 from mars.adapters.memory.source_rows import MemorySourceRows
 from mars.adapters.source_rows import RowsAgain
-from mars.definitions import FileHistory, HistoryFile
-from mars.errors import JobFailed
-from mars.plan import Field, FieldType, Format, Origin, Plan, Stream
-from mars.ports import SourceRows
-from mars.settings import Settings
+from mars.core.definitions import FileHistory, HistoryFile
+from mars.core.errors import JobFailed
+from mars.core.plan import Field, FieldType, Format, Origin, Plan, Stream
+from mars.core.settings import Settings
+from mars.core.types import Lane, Mapped, Range, StreamName, TaskName, Topic
+from mars.protocol.ports import SourceRows
 from mars.sql import compile_task, only
-from mars.types import Lane, Mapped, Range, StreamName, TaskName, Topic
 from tests.contracts.kafka_servers import Cluster, KafkaCluster, MemoryCluster
 
 BUCKETS = 2

@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 
 from mars.adapters.kafka import config
 from mars.adapters.spark.reading import consumer_of, discard_consumers, read_range
-from mars.types import UNDECODABLE, Lane, Range, Records, Topic
+from mars.core.types import UNDECODABLE, Lane, Range, Records, Topic
 from tests.contracts.kafka_servers import STEP_S, KafkaCluster, delivered
 from tests.contracts.reading import Reading
 from tests.contracts.waiting import eventually

@@ -6,11 +6,21 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from mars.codec.checksum import checksum
-from mars.codec.result_headers import result_headers
-from mars.codec.snapshot import parts_checksum
-from mars.errors import Interrupted
-from mars.ports import (
+from mars.core.errors import Interrupted
+from mars.core.types import (
+    AssignmentEpoch,
+    Bucket,
+    Lane,
+    MemberId,
+    StoreEpoch,
+    TaskName,
+    Topic,
+    live_lane,
+)
+from mars.engine.codec.checksum import checksum
+from mars.engine.codec.result_headers import result_headers
+from mars.engine.codec.snapshot import parts_checksum
+from mars.protocol.ports import (
     Claim,
     Claimed,
     Emission,
@@ -22,16 +32,6 @@ from mars.ports import (
     Snapshot,
     SnapshotParts,
     Transaction,
-)
-from mars.types import (
-    AssignmentEpoch,
-    Bucket,
-    Lane,
-    MemberId,
-    StoreEpoch,
-    TaskName,
-    Topic,
-    live_lane,
 )
 from tests.contracts.kafka_servers import Cluster
 from tests.contracts.reading import Reading

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import pytest
 
-from mars.errors import LocalClusterError
+from mars.core.errors import LocalClusterError
 from mars.local.child import Child
 
 WITHIN_S = 15.0

@@ -20,10 +20,10 @@ from mars.adapters.zookeeper.keys import ZooKeeperKeyRegistry
 from mars.adapters.zookeeper.paths import Paths
 from mars.adapters.zookeeper.queries import ZooKeeperQueryRegistry
 from mars.adapters.zookeeper.registry import ZooKeeperRegistry
+from mars.core.settings import ZooKeeperSettings
+from mars.core.types import MemberId
 from mars.local.servers import ZooKeeperServer
-from mars.ports import Coordinator, KeyRegistry, QueryRegistry, Registry
-from mars.settings import ZooKeeperSettings
-from mars.types import MemberId
+from mars.protocol.ports import Coordinator, KeyRegistry, QueryRegistry, Registry
 from tests.contracts.proxy import Proxy
 from tests.contracts.waiting import READY_WITHIN_S, eventually
 

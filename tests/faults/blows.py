@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
-from mars.errors import MarsError
+from mars.core.errors import MarsError
 from tests.faults.arena import CHILDREN, MAPPERS, REDUCERS, Arena
 from tests.support.bad_rows import JSON
 from tests.support.cluster import wait_for

@@ -33,7 +33,7 @@ from pathlib import Path
 
 import msgspec
 
-from mars.errors import MarsError
+from mars.core.errors import MarsError
 from tests.faults.arena import MAPPERS, Arena, arena
 from tests.faults.blows import Blow, Planned, Scene, plan
 from tests.faults.evidence import keep

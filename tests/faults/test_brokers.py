@@ -12,9 +12,9 @@ from contextlib import contextmanager
 import pytest
 
 from mars.adapters.kafka.admin import KafkaTopicAdmin
+from mars.core.settings import ReducerSettings
+from mars.core.types import Topic
 from mars.local.servers import KafkaServer
-from mars.settings import ReducerSettings
-from mars.types import Topic
 from tests.conftest import READY_S, STOP_S, missing_kafka, missing_valkey, need
 from tests.faults.conftest import DRAFT_ROWS_MIN, PROGRESS_INTERVAL_MS, SNAPSHOT_EVERY_MS
 from tests.support.brokers import ReplicatedCluster
@@ -82,7 +82,7 @@ def _kill(mars: ReplicatedCluster, broker: KafkaServer, load: Load) -> None:
 
 def _ask_to_end(mars: ReplicatedCluster, broker: KafkaServer, load: Load) -> None:
     """As a broker is brought to another version."""
-    admin, topic = KafkaTopicAdmin(mars.settings), Topic(load.name)
+    admin, topic = KafkaTopicAdmin(mars.core.settings), Topic(load.name)
     before = admin.ends(topic)
     broker.stop(STOP_S)
     # What the client has heard before names a leader that is gone.

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from mars.types import Lane
+from mars.core.types import Lane
 from tests.faults.conftest import settings
 from tests.support.cluster import MarsCluster, lent, running_mars, wait_for
 from tests.support.failover import (

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from mars.answers import Assisted
-from mars.types import Bucket
+from mars.client.answers import Assisted
+from mars.core.types import Bucket
 from tests.faults.conftest import three_reducers
 from tests.support.cluster import MarsCluster, wait_for
 from tests.support.load import LONG_S, Load

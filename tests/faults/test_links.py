@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 
 from mars.adapters.redis.scripts import Script
-from mars.settings import Settings
+from mars.core.settings import Settings
 from tests.faults.nemesis import CLAIMS_MAX, members, wait_until_missed
 from tests.support.cluster import MarsCluster, wait_for
 from tests.support.kafka_proxy import END_TXN, Request

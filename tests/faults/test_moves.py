@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from mars.answers import Move
-from mars.errors import MarsError
+from mars.client.answers import Move
+from mars.core.errors import MarsError
 from tests.faults.conftest import three_reducers
 from tests.faults.nemesis import (
     CLAIMS_MAX,

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from mars.answers import Move
+from mars.client.answers import Move
 from tests.support.cluster import MarsCluster, wait_for
 from tests.support.load import LONG_S
 from tests.support.skewed import SkewedLoad

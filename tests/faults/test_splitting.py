@@ -17,8 +17,8 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import BadVersionError
 
 from mars.adapters.zookeeper.paths import Paths
-from mars.ports import Assignment
-from mars.types import MemberId
+from mars.core.types import MemberId
+from mars.protocol.ports import Assignment
 from tests.faults.conftest import REDUCERS, three_reducers
 from tests.support.cluster import MarsCluster, wait_for
 from tests.support.load import LONG_S, Load

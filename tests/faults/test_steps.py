@@ -12,7 +12,7 @@ from enum import Enum
 import pytest
 
 from mars.adapters.redis.scripts import Script
-from mars.settings import Settings
+from mars.core.settings import Settings
 from tests.support.cluster import MarsCluster, wait_for
 from tests.support.kafka_proxy import END_TXN, INIT_PRODUCER_ID, PRODUCE, KafkaLink, Request
 from tests.support.linked import LinkedRole
@@ -72,7 +72,7 @@ STEPS = {
     "R7-commit-is-done": Asked(END_TXN, Arrival.AT_ONCE),
     "R8-next-producer": Asked(INIT_PRODUCER_ID, Arrival.NEVER),
 }
-"""Numbered as in `mars/machines/owning.py`."""
+"""Numbered as in `mars/protocol/reducer/owner.py`."""
 
 COMMANDS = {
     "R5-log-is-read": (b"XRANGE", True),

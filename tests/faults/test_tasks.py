@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from mars.errors import MarsError
+from mars.core.errors import MarsError
 from tests.faults.nemesis import anything
 from tests.support.bad_rows import JSON
 from tests.support.cluster import MarsCluster, wait_for

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import redis
 
-from mars.answers import Incident
+from mars.client.answers import Incident
 from tests.faults.conftest import NO_BULK
 from tests.support.cluster import MarsCluster, running_mars, wait_for
 from tests.support.rows import QUERY, Result, assert_exactly_once, expected, flow_rows, messages

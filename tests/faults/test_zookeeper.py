@@ -11,8 +11,8 @@ import time
 
 import pytest
 
-from mars.answers import Leader
-from mars.errors import MarsError
+from mars.client.answers import Leader
+from mars.core.errors import MarsError
 from tests.faults.nemesis import members, wait_until_missed
 from tests.support.cluster import MarsCluster, wait_for
 from tests.support.load import LONG_S, Load

@@ -25,13 +25,13 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from mars.aggregates import merge, merge_panes
-from mars.codec.states import decode_states
-from mars.finishing import finish
-from mars.kernel import decode, map_batch
-from mars.plan import Field, FieldType, Format, Plan, Stream
+from mars.core.plan import Field, FieldType, Format, Plan, Stream
+from mars.core.types import Bucket, Lane, Mapped, Records, StreamName, TaskName
+from mars.engine.aggregates import merge, merge_panes
+from mars.engine.codec.states import decode_states
+from mars.engine.finishing import finish
+from mars.engine.kernel import decode, map_batch
 from mars.sql import compile_task
-from mars.types import Bucket, Lane, Mapped, Records, StreamName, TaskName
 
 HERE = Path(__file__).parent
 Row = dict[str, Any]

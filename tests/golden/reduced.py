@@ -15,14 +15,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from mars.codec.canonical import bucket_of_task
-from mars.codec.usable import usable_rows
-from mars.definitions import TaskDefinition, TaskState, TaskVersion
-from mars.kernel import decode
-from mars.machines.runnable import RunnableTask
-from mars.plan import Plan
-from mars.ports import Applied, Backpressure, Ledger
-from mars.types import Lane, Mapped, Partial, Range, RowCounts, Topic
+from mars.core.definitions import TaskDefinition, TaskState, TaskVersion
+from mars.core.plan import Plan
+from mars.core.types import Lane, Mapped, Partial, Range, RowCounts, Topic
+from mars.engine.codec.canonical import bucket_of_task
+from mars.engine.decode.usable import usable_rows
+from mars.engine.kernel import decode
+from mars.protocol.ports import Applied, Backpressure, Ledger
+from mars.protocol.runnable import RunnableTask
 from tests.golden.golden_cases import Case, Row, mapped, records_of
 from tests.unit.machines.reducing_world import Reducer, World
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
-from mars.plan import Plan
-from mars.types import Mapped
+from mars.core.plan import Plan
+from mars.core.types import Mapped
 from tests.golden.golden_cases import (
     Case,
     case_names,

@@ -10,13 +10,13 @@ from contextlib import contextmanager
 import pytest
 
 from mars.adapters.zookeeper import ZooKeeperConnection, ZooKeeperCoordinator
+from mars.core.settings import Settings, ZooKeeperSettings
+from mars.core.types import MemberId
 from mars.local.network import free_port
 from mars.local.servers import ZooKeeperServer
-from mars.ports import MemberInfo
 from mars.process import health
 from mars.process.health import problem_of
-from mars.settings import Settings, ZooKeeperSettings
-from mars.types import MemberId
+from mars.protocol.ports import MemberInfo
 
 pytestmark = pytest.mark.integration
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from mars.adapters.kafka.watch import WATCH_S, KafkaWatch
+from mars.core.settings import KafkaSettings, Settings
 from mars.local.network import free_port
 from mars.local.servers import KafkaServer
-from mars.settings import KafkaSettings, Settings
 from tests.conftest import READY_S, missing_kafka, need, running
 from tests.support.cluster import wait_for
 

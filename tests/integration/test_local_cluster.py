@@ -39,7 +39,7 @@ API = """
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from mars.settings import load
+from mars.core.settings import load
 
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self):

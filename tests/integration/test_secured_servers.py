@@ -17,11 +17,11 @@ from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
-from mars.client import Client
-from mars.errors import MarsError
+from mars.client.blocking import Client
+from mars.core.errors import MarsError
+from mars.core.settings import Settings, to_toml
 from mars.local.network import free_port
 from mars.local.roles import RoleProcess
-from mars.settings import Settings, to_toml
 from tests.conftest import READY_S, STOP_S, missing_java, missing_kafka, missing_valkey, need
 from tests.support.certificates import make_certificate
 from tests.support.cluster import MarsCluster, wait_for

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from mars.adapters.spark.engine import SparkEngine
-from mars.errors import Unavailable
+from mars.core.errors import Unavailable
+from mars.core.settings import BulkSettings, KafkaSettings, Settings
+from mars.core.types import Mapped, RowCounts
 from mars.local.servers import KafkaServer
-from mars.ports import MapJob
-from mars.settings import BulkSettings, KafkaSettings, Settings
-from mars.types import Mapped, RowCounts
+from mars.protocol.ports import MapJob
 from tests.conftest import missing_java, need
 from tests.contracts.bulk_jobs import counts_of, expected, flows, groups_of, map_job, whole
 from tests.contracts.kafka_servers import KafkaCluster
@@ -101,7 +101,9 @@ def test_a_killed_worker_and_speculation_change_nothing(on_spark: OnCluster) -> 
 
 def _code_of_executors(engine: SparkEngine) -> str:
     context = engine._session.sparkContext  # type: ignore[union-attr]
-    found = context.parallelize([0], 1).map(lambda _: __import__("mars.kernel").kernel.__file__)
+    found = context.parallelize([0], 1).map(
+        lambda _: __import__("mars.engine.kernel").kernel.__file__
+    )
     return str(found.collect()[0])
 
 

@@ -17,12 +17,8 @@ from typing import Any
 import httpx
 import pytest
 
-from mars.client import Client
-from mars.local.child import Child
-from mars.local.network import free_port
-from mars.local.roles import RoleProcess
-from mars.local.servers import KafkaServer, ValkeyServer, ZooKeeperServer
-from mars.settings import (
+from mars.client.blocking import Client
+from mars.core.settings import (
     ApiSettings,
     KafkaSettings,
     RedisSettings,
@@ -30,6 +26,10 @@ from mars.settings import (
     ZooKeeperSettings,
     to_toml,
 )
+from mars.local.child import Child
+from mars.local.network import free_port
+from mars.local.roles import RoleProcess
+from mars.local.servers import KafkaServer, ValkeyServer, ZooKeeperServer
 from tests.conftest import READY_S, STOP_S, missing_kafka, missing_valkey, need
 from tests.support.cluster import MarsCluster, wait_for
 from tests.support.rows import assert_exactly_once, expected, flow_rows, messages

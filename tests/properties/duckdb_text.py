@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mars.evaluate.values import INTEGER_MAX
-from mars.plan import Call, Column, Expression, Function, Literal, ValueType
+from mars.core.plan import Call, Column, Expression, Function, Literal, ValueType
+from mars.engine.evaluate.values import INTEGER_MAX
 
 SQL_TYPES = {
     ValueType.STRING: "VARCHAR",

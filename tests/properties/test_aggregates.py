@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mars.aggregates import ROWS, finish, lift, merge, state_schema
-from mars.evaluate.values import dtype_of
-from mars.plan import Aggregate, AggregateFunction, Column, Plan, ValueType
+from mars.core.plan import Aggregate, AggregateFunction, Column, Plan, ValueType
+from mars.engine.aggregates import ROWS, finish, lift, merge, state_schema
+from mars.engine.evaluate.values import dtype_of
 from tests.unit.codec.samples import NAME, plan_of
 
 A = AggregateFunction

@@ -10,10 +10,10 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mars.codec.decoded import Decoded
-from mars.codec.messages import decode
-from mars.plan import Field, Stream
-from mars.types import Records
+from mars.core.plan import Field, Stream
+from mars.core.types import Records
+from mars.engine.decode.decoded import Decoded
+from mars.engine.decode.messages import decode
 from tests.unit.codec.samples import ARROW, CSV, CSV_HEADER, FIELDS, JSON, NDJSON, records
 
 QUICK = settings(max_examples=80)

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mars.codec.states import decode_states
-from mars.codec.usable import NAMED_MAX
-from mars.combining import combine
-from mars.kernel import decode, map_batch
-from mars.plan import Plan
-from mars.types import Lane, Mapped, Range, Records, RowCounts
+from mars.core.plan import Plan
+from mars.core.types import Lane, Mapped, Range, Records, RowCounts
+from mars.engine.codec.states import decode_states
+from mars.engine.combining import combine
+from mars.engine.decode.usable import NAMED_MAX
+from mars.engine.kernel import decode, map_batch
 from tests.properties.test_kernel import MESSAGES, Sent, counts_of, groups_of, plans
 from tests.unit.codec.samples import JSON, NAME, plan_of, records, row
 

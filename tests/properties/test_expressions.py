@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mars.evaluate import to_polars
-from mars.evaluate.values import DTYPES, INTEGER_MAX
-from mars.plan import Call, Column, Expression, Function, Literal, ValueType
+from mars.core.plan import Call, Column, Expression, Function, Literal, ValueType
+from mars.engine.evaluate import to_polars
+from mars.engine.evaluate.values import DTYPES, INTEGER_MAX
 from tests.properties.duckdb_text import render
 
 Row = dict[str, Any]

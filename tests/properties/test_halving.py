@@ -7,7 +7,7 @@ from math import log2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars.adapters.kafka.undecodable import Halving
+from mars.adapters.kafka.source.undecodable import Halving
 
 
 @given(data=st.data())

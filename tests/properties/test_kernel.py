@@ -12,12 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mars.aggregates import merge, merge_panes
-from mars.codec.entry import decode_entry, encode_entry
-from mars.codec.states import decode_states
-from mars.finishing import finish
-from mars.kernel import decode, map_batch
-from mars.plan import (
+from mars.core.plan import (
     Aggregate,
     AggregateFunction,
     Call,
@@ -28,8 +23,13 @@ from mars.plan import (
     Plan,
     ValueType,
 )
-from mars.types import Mapped, Records, RowCounts, Sequence64
-from mars.windows import Sliding
+from mars.core.types import Mapped, Records, RowCounts, Sequence64
+from mars.core.windows import Sliding
+from mars.engine.aggregates import merge, merge_panes
+from mars.engine.codec.entry import decode_entry, encode_entry
+from mars.engine.codec.states import decode_states
+from mars.engine.finishing import finish
+from mars.engine.kernel import decode, map_batch
 from tests.unit.codec.samples import COUNT, JSON, NAME, SIZE, plan_of, records
 
 QUICK = settings(max_examples=60)
@@ -81,7 +81,7 @@ def short_keys() -> Iterator[None]:
     """Keys are too long so soon that short ones are, too."""
     with pytest.MonkeyPatch.context() as patch:
         for module in ("long_keys", "usable"):
-            patch.setattr(f"mars.codec.{module}.KEY_BYTES_MAX", KEY_BYTES_MAX)
+            patch.setattr(f"mars.engine.decode.{module}.KEY_BYTES_MAX", KEY_BYTES_MAX)
         yield
 
 

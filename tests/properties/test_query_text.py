@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mars.evaluate import to_polars
-from mars.plan import Field, FieldType, Format, Stream
+from mars.core.plan import Field, FieldType, Format, Stream
+from mars.core.types import StreamName, TaskName
+from mars.engine.evaluate import to_polars
 from mars.sql import compile_task
-from mars.types import StreamName, TaskName
 
 S = Stream(
     name=StreamName("S"),

@@ -14,14 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mars.definitions import TaskDefinition, TaskState, TaskVersion
-from mars.kernel import decode, map_batch
-from mars.machines.bucket_task import BucketTask, Ownership
-from mars.machines.runnable import RunnableTask
-from mars.plan import Field, FieldType, Format, Plan, Stream
-from mars.ports import Head, LogSlice, Progress
-from mars.sql import compile_task
-from mars.types import (
+from mars.core.definitions import TaskDefinition, TaskState, TaskVersion
+from mars.core.plan import Field, FieldType, Format, Plan, Stream
+from mars.core.types import (
     AssignmentEpoch,
     Bucket,
     Entry,
@@ -32,6 +27,11 @@ from mars.types import (
     StreamName,
     TaskName,
 )
+from mars.engine.kernel import decode, map_batch
+from mars.protocol.ports import Head, LogSlice, Progress
+from mars.protocol.reducer.task_in_bucket import BucketTask, Ownership
+from mars.protocol.runnable import RunnableTask
+from mars.sql import compile_task
 
 QUICK = settings(max_examples=25, deadline=None)
 LANE = Lane("0")

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mars.codec import parts
-from mars.codec.decoded import Decoded
-from mars.codec.messages import decode
-from mars.codec.parts import decode_slices
-from mars.combining import combine
-from mars.kernel import map_batch
-from mars.plan import Aggregate, AggregateFunction, Plan, Stream, ValueType
-from mars.types import UNDECODABLE, Mapped, Records
+from mars.core.plan import Aggregate, AggregateFunction, Plan, Stream, ValueType
+from mars.core.types import UNDECODABLE, Mapped, Records
+from mars.engine.combining import combine
+from mars.engine.decode import parts
+from mars.engine.decode.decoded import Decoded
+from mars.engine.decode.messages import decode
+from mars.engine.decode.parts import decode_slices
+from mars.engine.kernel import map_batch
 from tests.properties import test_codec
 from tests.properties.test_kernel import counts_of, groups_of
 from tests.unit.codec.samples import (

@@ -8,8 +8,8 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars.types import Lane, Mark
-from mars.windows import Sliding, Window, find_watermark
+from mars.core.types import Lane, Mark
+from mars.core.windows import Sliding, Window, find_watermark
 
 TIMES = st.integers(-10_000, 10_000)
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from mars.adapters.kafka.wire import decode_progress
-from mars.codec.result_headers import decode_ranges
-from mars.ports import Claim, Ledger, Progress
-from mars.types import Bucket, StoreEpoch, TaskName, Topic, lane_partition, live_lane
+from mars.core.types import Bucket, StoreEpoch, TaskName, Topic, lane_partition, live_lane
+from mars.engine.codec.result_headers import decode_ranges
+from mars.protocol.ports import Claim, Ledger, Progress
 from tests.simulation.cluster import BUCKETS, Servers
 from tests.simulation.gone import Emitted, GoneRows
 from tests.simulation.lateness import Lateness

@@ -19,20 +19,20 @@ from mars.adapters.memory.notes import Mailboxes, MemoryNoteBox
 from mars.adapters.memory.progress import MemoryProgressLog
 from mars.adapters.memory.registry import MemoryRegistry
 from mars.adapters.memory.store import MemoryStore
-from mars.machines.backfilling import Backfilling, Limits
-from mars.machines.balancing import SpreadLimits
-from mars.machines.mapping import Mapping as MappingMachine
-from mars.machines.mapping_events import CATCH_UP, LIVE
-from mars.machines.owning import OwningLimits
-from mars.machines.reducing import Reducing
-from mars.machines.steering import SteeringLimits
-from mars.machines.strategies import Strategy
-from mars.ports import MapJob
+from mars.core.types import Bucket, Entry, MemberId
 from mars.process.life import Services
-from mars.process.member import Reporter
 from mars.process.tasks import TaskSource
+from mars.process.telemetry.member import Reporter
 from mars.process.tracking import Outbox
-from mars.types import Bucket, Entry, MemberId
+from mars.protocol.backfill.machine import Backfilling, Limits
+from mars.protocol.balance.placement import SpreadLimits
+from mars.protocol.balance.steering import SteeringLimits
+from mars.protocol.balance.strategies import Strategy
+from mars.protocol.mapper.events import CATCH_UP, LIVE
+from mars.protocol.mapper.machine import Mapping as MappingMachine
+from mars.protocol.ports import MapJob
+from mars.protocol.reducer.machine import Reducing
+from mars.protocol.reducer.owner import OwningLimits
 from reducer.assisting import AssistLoop
 from reducer.leader import LeaderLoop
 from reducer.loop import ReducerLoop

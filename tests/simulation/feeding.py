@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 
-from mars.types import Topic
+from mars.core.types import Topic
 from tests.simulation.cluster import Servers
 from tests.simulation.rows import (
     EVENT_START_MS,

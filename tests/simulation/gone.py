@@ -8,9 +8,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from mars.codec.dead import DeadRange, decode_dead
-from mars.ports import Ledger
-from mars.types import Lane, Range, Topic, lane_partition, live_lane
+from mars.core.types import Lane, Range, Topic, lane_partition, live_lane
+from mars.engine.codec.dead import DeadRange, decode_dead
+from mars.protocol.ports import Ledger
 from tests.simulation.cluster import Servers
 from tests.simulation.rows import (
     TOPIC,

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 
-from mars.types import Lane, TaskName, lane_partition, live_lane
+from mars.core.types import Lane, TaskName, lane_partition, live_lane
 from tests.simulation.feeding import Appended
 from tests.simulation.rows import Place, Row, Span, Values, Written
 from tests.simulation.watching import Leased, Watch

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from mars.types import Bucket, TaskName, Topic
+from mars.core.types import Bucket, TaskName, Topic
 from tests.simulation.checks import Checks
 from tests.simulation.cluster import Servers
 from tests.simulation.failover import Standby

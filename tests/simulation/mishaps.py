@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 
-from mars.types import MemberId
+from mars.core.types import MemberId
 from tests.simulation.cluster import Process, Servers
 from tests.simulation.strands import Host, Scheduler
 

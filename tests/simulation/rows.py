@@ -8,8 +8,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from mars.plan import Field, FieldType, Format, Stream
-from mars.types import Lane, Range, StreamName, lane_partition, live_lane
+from mars.core.plan import Field, FieldType, Format, Stream
+from mars.core.types import Lane, Range, StreamName, lane_partition, live_lane
 
 TOPIC = "flows"
 STREAM = Stream(

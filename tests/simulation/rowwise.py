@@ -22,24 +22,13 @@ import xxhash
 
 import mars.adapters.memory.bulk
 import mars.adapters.spark.work
-import mars.codec.parts
-import mars.combining
-import mars.machines.folding
-import mars.machines.mapping_batches
-from mars import finishing, kernel
-from mars.aggregates import OTHERS, PANE, others, states
-from mars.codec import messages
-from mars.codec.canonical import bucket_of_lane, bucket_of_task
-from mars.codec.decoded import PAYLOAD_BYTES_MAX
-from mars.codec.states import PLAIN_BYTES_MAX, encode_states
-from mars.codec.too_many import UNLIMITED
-from mars.codec.usable import NAMED_MAX
-from mars.definitions import TaskVersion
-from mars.finishing import Finished
-from mars.machines import panes
-from mars.plan import Expression, Field, Plan, Stream
-from mars.process.compiling import compile_version
-from mars.types import (
+import mars.engine.combining
+import mars.engine.decode.parts
+import mars.protocol.mapper.batches
+import mars.protocol.windows.folding
+from mars.core.definitions import TaskVersion
+from mars.core.plan import Expression, Field, Plan, Stream
+from mars.core.types import (
     Bucket,
     Mapped,
     PaneRows,
@@ -53,7 +42,18 @@ from mars.types import (
     TaskName,
     live_lane,
 )
-from mars.windows import Window
+from mars.core.windows import Window
+from mars.engine import finishing, kernel
+from mars.engine.aggregates import OTHERS, PANE, others, states
+from mars.engine.codec.canonical import bucket_of_lane, bucket_of_task
+from mars.engine.codec.states import PLAIN_BYTES_MAX, encode_states
+from mars.engine.decode import messages
+from mars.engine.decode.decoded import PAYLOAD_BYTES_MAX
+from mars.engine.decode.too_many import UNLIMITED
+from mars.engine.decode.usable import NAMED_MAX
+from mars.engine.finishing import Finished
+from mars.process.compiling import compile_version
+from mars.protocol.windows import panes
 from tests.simulation.rows import FILTERED, STREAM, TUMBLING, Query
 
 REMEMBERED = 4_096
@@ -145,7 +145,7 @@ class Raw:
 def decode(
     stream: Stream, fields: tuple[Field, ...], records: Records, rows_max: int = UNLIMITED
 ) -> Raw:
-    """`mars.codec.messages.decode`; no batch of a run has as many rows as are decoded at once."""
+    """`decode` of messages; no batch of a run has as many rows as are decoded at once."""
     assert len(records.values) <= rows_max
     return Raw(stream, fields, records)
 
@@ -175,7 +175,7 @@ def _refusal(value: bytes) -> tuple[Reason, str]:
 
 
 def map_batch(plan: Plan, buckets: int, raw: Raw) -> Mapped:
-    """`mars.kernel.map_batch`."""
+    """`mars.engine.kernel.map_batch`."""
     if not is_known(plan):
         return kernel.map_batch(plan, buckets, raw.decoded)
     return _Batch(plan, buckets, raw.records).mapped()
@@ -348,12 +348,12 @@ def _by_pane(encoded: bytes, starts: tuple[int, ...]) -> Mapping[int, pl.DataFra
 
 
 def states_by_pane(partial: Partial) -> Mapping[int, pl.DataFrame]:
-    """`mars.machines.panes.states_by_pane`; nobody changes a frame of states."""
+    """`mars.protocol.windows.panes.states_by_pane`; nobody changes a frame of states."""
     return _by_pane(partial.states, tuple(pane.start_ms for pane in partial.panes))
 
 
 def merge(plan: Plan, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """`mars.aggregates.merge`."""
+    """`mars.engine.aggregates.merge`."""
     if not frames or not is_known(plan):
         return states.merge(plan, frames)
     return _merged(plan.folds, (row for frame in frames for row in _rows(plan.folds, frame)))
@@ -368,7 +368,7 @@ def _merged(folds: bool, rows: Iterable[Group]) -> pl.DataFrame:
 
 
 def limited_window(plan: Plan, window: Window, parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """`mars.aggregates.limited_window`."""
+    """`mars.engine.aggregates.limited_window`."""
     if plan.folds or not is_known(plan):
         return others.limited_window(plan, window, parts)
     rows = ((window.start_ms, *row[1:]) for part in parts for row in _rows(False, part))
@@ -379,7 +379,7 @@ def limited_window(plan: Plan, window: Window, parts: Sequence[pl.DataFrame]) ->
 
 
 def finish(plan: Plan, merged: pl.DataFrame, window: Window, *, refused: bool = False) -> Finished:
-    """`mars.finishing.finish`."""
+    """`mars.engine.finishing.finish`."""
     if refused or not is_known(plan):
         return finishing.finish(plan, merged, window, refused=refused)
     start_ms, end_ms = window.start_ms, window.end_ms
@@ -394,14 +394,14 @@ def finish(plan: Plan, merged: pl.DataFrame, window: Window, *, refused: bool = 
 
 
 IN_PLACE: Sequence[tuple[ModuleType, str, object]] = (
-    (mars.codec.parts, "decode", decode),
-    (mars.machines.mapping_batches, "map_batch", map_batch),
+    (mars.engine.decode.parts, "decode", decode),
+    (mars.protocol.mapper.batches, "map_batch", map_batch),
     (mars.adapters.memory.bulk, "decode", decode),
     (mars.adapters.spark.work, "map_batch", map_batch),
-    (mars.combining, "merge", merge),
-    (mars.machines.panes, "merge", merge),
-    (mars.machines.folding, "states_by_pane", states_by_pane),
-    (mars.machines.folding, "limited_window", limited_window),
-    (mars.machines.folding, "finish", finish),
+    (mars.engine.combining, "merge", merge),
+    (mars.protocol.windows.panes, "merge", merge),
+    (mars.protocol.windows.folding, "states_by_pane", states_by_pane),
+    (mars.protocol.windows.folding, "limited_window", limited_window),
+    (mars.protocol.windows.folding, "finish", finish),
 )
 """Where a run takes these for the kernel's."""

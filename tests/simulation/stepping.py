@@ -9,8 +9,9 @@ from mars.adapters.memory.broker import MemoryBroker, MemoryProducer
 from mars.adapters.memory.bulk import MemoryBulkEngine
 from mars.adapters.memory.sink import Crash, MemorySink
 from mars.adapters.memory.source import MemorySource
-from mars.errors import Unavailable
-from mars.ports import (
+from mars.core.errors import Unavailable
+from mars.core.types import Bucket, Mapped
+from mars.protocol.ports import (
     Claim,
     Claimed,
     Committed,
@@ -20,7 +21,6 @@ from mars.ports import (
     SourceEvent,
     Transaction,
 )
-from mars.types import Bucket, Mapped
 from tests.simulation.strands import Host
 from tests.simulation.weather import Fate
 

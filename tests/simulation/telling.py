@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from mars.definitions import TaskDefinition
-from mars.ports import (
+from mars.core.definitions import TaskDefinition
+from mars.core.types import Entry, Mapped, Range
+from mars.protocol.ports import (
     Assignment,
     Claim,
     Head,
@@ -16,7 +17,6 @@ from mars.ports import (
     ReadRequest,
     TaskStart,
 )
-from mars.types import Entry, Mapped, Range
 
 LENGTH_MAX = 400
 

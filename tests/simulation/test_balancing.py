@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from mars.machines.leading import Leading
-from mars.machines.leading_view import PublishAssignment, View
-from mars.machines.strategies import Strategy
-from mars.ports import Balance, Move
-from mars.types import MemberId
+from mars.core.types import MemberId
+from mars.protocol.balance.strategies import Strategy
+from mars.protocol.leader.machine import Leading
+from mars.protocol.leader.view import PublishAssignment, View
+from mars.protocol.ports import Balance, Move
 from reducer.loop import ReducerLoop
 from tests.simulation import cluster
 from tests.simulation.weather import Weather

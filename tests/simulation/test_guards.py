@@ -26,21 +26,18 @@ import pytest
 
 from mars.adapters.memory import partial_log, sink, store
 from mars.adapters.memory.store import StoredTask
-from mars.aggregates import others
-from mars.definitions import Backfill, TaskDefinition
-from mars.machines import leading, leading_tasks, mapping, owning
-from mars.machines.backfilling import Backfilling
-from mars.machines.bucket_task import BucketTask
-from mars.machines.bulk_events import Event, Instruction
-from mars.machines.drafting import Draft
-from mars.machines.events import CommitTransaction, TrimLog
-from mars.machines.folding import Ahead, Folding
-from mars.machines.leading_view import View
-from mars.machines.revising import Revising
-from mars.machines.saving import Saving
-from mars.machines.scoped_folding import KeyFolding
-from mars.plan import Plan
-from mars.ports import (
+from mars.core.definitions import Backfill, TaskDefinition
+from mars.core.plan import Plan
+from mars.core.types import Bucket, Entry, Lane, Range, Sequence64
+from mars.core.windows import watermarks
+from mars.engine.aggregates import others
+from mars.protocol.backfill.events import Event, Instruction
+from mars.protocol.backfill.machine import Backfilling
+from mars.protocol.leader import machine as leading
+from mars.protocol.leader import tasks as leading_tasks
+from mars.protocol.leader.view import View
+from mars.protocol.mapper import machine as mapping
+from mars.protocol.ports import (
     AppendOutcome,
     Claim,
     Cleared,
@@ -50,8 +47,14 @@ from mars.ports import (
     Stale,
     TaskStart,
 )
-from mars.types import Bucket, Entry, Lane, Range, Sequence64
-from mars.windows import watermarks
+from mars.protocol.reducer import owner as owning
+from mars.protocol.reducer.drafting import Draft
+from mars.protocol.reducer.events import CommitTransaction, TrimLog
+from mars.protocol.reducer.snapshots import Saving
+from mars.protocol.reducer.task_in_bucket import BucketTask
+from mars.protocol.windows.folding import Ahead, Folding
+from mars.protocol.windows.revising import Revising
+from mars.protocol.windows.scoped_folding import KeyFolding
 from tests.simulation.conditions import (
     CHANGING,
     FAILING_OVER,

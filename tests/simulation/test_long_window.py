@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from mars.kernel import decode, map_batch
-from mars.ports import Applied
-from mars.types import Lane, Mapped, Range, Records
-from mars.windows import Sliding
+from mars.core.types import Lane, Mapped, Range, Records
+from mars.core.windows import Sliding
+from mars.engine.kernel import decode, map_batch
+from mars.protocol.ports import Applied
 from tests.unit.machines.reducing_rows import NAME, SAVE_MS, STREAM, RowSpec, make_task, message
 from tests.unit.machines.reducing_world import BUCKETS, Reducer, World
 

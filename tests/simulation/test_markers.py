@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from mars.ports import Claim, Claimed
+from mars.protocol.ports import Claim, Claimed
 from tests.simulation.stepping import SteppingSink
 from tests.simulation.weather import Weather
 from tests.simulation.world import World

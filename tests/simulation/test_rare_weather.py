@@ -10,10 +10,17 @@ from dataclasses import fields, replace
 
 import pytest
 
-import mars.ports.control
 import mars.process.tasks
+import mars.protocol.ports.control
 import reducer.leader
-from mars.ports import ControlLog, Coordinator, PartialLog, ProgressLog, Registry, TopicAdmin
+from mars.protocol.ports import (
+    ControlLog,
+    Coordinator,
+    PartialLog,
+    ProgressLog,
+    Registry,
+    TopicAdmin,
+)
 from tests.simulation.conditions import SILENT
 from tests.simulation.mishaps import DECISIVE, LOOKS, OTHER_ACTIONS, OWN
 from tests.simulation.weather import Weather
@@ -91,7 +98,7 @@ def calls_of_a_leader() -> set[str]:
     """What the code of a leader calls on its ports, in what is its own and what it shares."""
     ports = (ControlLog, Coordinator, PartialLog, ProgressLog, Registry, TopicAdmin)
     known = {name for port in ports for name in vars(port) if not name.startswith("_")}
-    parts = (reducer.leader, mars.ports.control, mars.process.tasks)
+    parts = (reducer.leader, mars.protocol.ports.control, mars.process.tasks)
     nodes = (node for part in parts for node in ast.walk(ast.parse(inspect.getsource(part))))
     return known & {
         node.func.attr

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-import mars.machines.steering
-from mars.machines.balancing import SpreadLimits
-from mars.machines.leading import Leading
-from mars.machines.leading_view import PublishAssignment
-from mars.machines.pressing import PressLimits
-from mars.ports import Move
+import mars.protocol.balance.steering
+from mars.protocol.balance.placement import SpreadLimits
+from mars.protocol.balance.relief import PressLimits
+from mars.protocol.leader.machine import Leading
+from mars.protocol.leader.view import PublishAssignment
+from mars.protocol.ports import Move
 from tests.simulation import cluster, world
 from tests.simulation.world import World
 
@@ -50,7 +50,7 @@ def moves(monkeypatch: pytest.MonkeyPatch) -> list[Move]:
     monkeypatch.setattr(cluster, "ROUND_MS_MAX", SLOW_ROUND_MS)
     monkeypatch.setattr(world, "ROWS", ROWS)
     monkeypatch.setattr(world, "BUDGETS_BYTES", SMALL_BUDGETS_BYTES)
-    monkeypatch.setattr(mars.machines.steering, "RELIEF_PAUSE_S", RELIEF_PAUSE_S)
+    monkeypatch.setattr(mars.protocol.balance.steering, "RELIEF_PAUSE_S", RELIEF_PAUSE_S)
     return found
 
 

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mars import finishing, kernel
-from mars.aggregates import OTHERS, PANE, limited_window, states
-from mars.codec import messages
-from mars.codec.states import decode_states, encode_states
-from mars.definitions import TaskVersion
-from mars.machines import panes
-from mars.plan import Plan
+from mars.core.definitions import TaskVersion
+from mars.core.plan import Plan
+from mars.core.types import Mapped, Records, TaskName, live_lane
+from mars.engine import finishing, kernel
+from mars.engine.aggregates import OTHERS, PANE, limited_window, states
+from mars.engine.codec.states import decode_states, encode_states
+from mars.engine.decode import messages
 from mars.process.compiling import compile_version
-from mars.types import Mapped, Records, TaskName, live_lane
+from mars.protocol.windows import panes
 from tests.simulation import rowwise
 from tests.simulation.rows import FILTERED, SLIDING, STREAM, STRICT, TUMBLING, Query, Row, revised
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from mars.tracking.acking import Figures
+from mars.protocol.tracker.acking import Figures
 from tests.simulation.weather import Weather
 from tests.simulation.world import World
 

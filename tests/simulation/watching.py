@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from mars.adapters.memory.partial_log import MemoryPartialLog
 from mars.adapters.memory.store import MemoryStore, StoredTask
 from mars.adapters.store import IDLE_LEASE_MS
-from mars.ports import AppendOutcome, Applied, IdleLease, TaskStart
-from mars.types import (
+from mars.core.types import (
     AssignmentEpoch,
     Bucket,
     Entry,
@@ -20,6 +19,7 @@ from mars.types import (
     StoreEpoch,
     TaskName,
 )
+from mars.protocol.ports import AppendOutcome, Applied, IdleLease, TaskStart
 
 Life = tuple[TaskName, StoreEpoch, int]
 """Task, store epoch, and how many times it was begun in that epoch."""

@@ -15,14 +15,14 @@ from unittest.mock import patch
 import mapper.bulk.loop
 import mapper.loop
 import mars.adapters.memory.bulk
-import mars.machines.assisting
-import mars.machines.drafting
-import mars.machines.folding
-import mars.machines.steering
 import mars.process.life
-import mars.process.member
 import mars.process.tasks
+import mars.process.telemetry.member
 import mars.process.tracking
+import mars.protocol.balance.steering
+import mars.protocol.reducer.assisting
+import mars.protocol.reducer.drafting
+import mars.protocol.windows.folding
 import reducer.assisting
 import reducer.leader
 import reducer.loop
@@ -31,14 +31,14 @@ import reducer.tracking
 from mars.adapters.memory.sink import Crash
 from mars.adapters.spark.planning import plan_of_map
 from mars.adapters.store import IDLE_LEASE_MS
-from mars.definitions import TaskVersion
-from mars.machines.balancing import ReducerLoad
-from mars.machines.scaling import ScaleLimits
-from mars.machines.splitting import Assistants, Help
-from mars.plan import Plan
-from mars.ports import MapJob
+from mars.core.definitions import TaskVersion
+from mars.core.plan import Plan
+from mars.core.types import Bucket, MemberId, TaskName
 from mars.process.compiling import compile_version
-from mars.types import Bucket, MemberId, TaskName
+from mars.protocol.balance.helpers import Assistants, Help
+from mars.protocol.balance.placement import ReducerLoad
+from mars.protocol.balance.scaling import ScaleLimits
+from mars.protocol.ports import MapJob
 from tests.simulation import rowwise
 from tests.simulation.checks import Checks
 from tests.simulation.cluster import Cluster, Process, Servers
@@ -134,9 +134,9 @@ def _everybody_helps(
 
 
 FORCED: tuple[tuple[ModuleType, str, object], ...] = (
-    (mars.machines.steering, "help_wanted", _everybody_helps),
-    (mars.machines.assisting, "SEGMENT_SEQS", 2),
-    (mars.machines.assisting, "SHRINK_MAX", 100.0),
+    (mars.protocol.balance.steering, "help_wanted", _everybody_helps),
+    (mars.protocol.reducer.assisting, "SEGMENT_SEQS", 2),
+    (mars.protocol.reducer.assisting, "SHRINK_MAX", 100.0),
 )
 """In a run with assistants: each bucket has some, who merge what little there is."""
 
@@ -144,10 +144,10 @@ DRAFTED_SHARE = 0.6
 """How often windows are drafted, and output topics have a partition for each bucket."""
 
 DRAFTED: tuple[tuple[ModuleType, str, object], ...] = (
-    (mars.machines.drafting, "DRAFT_MS", 5_000),
-    (mars.machines.drafting, "DRAFT_DELAY_SHARE", 2.5),
-    (mars.machines.drafting, "DRAFT_PAUSE_MS", 300),
-    (mars.machines.drafting, "DRAFT_PAUSE_MS_MAX", 600),
+    (mars.protocol.reducer.drafting, "DRAFT_MS", 5_000),
+    (mars.protocol.reducer.drafting, "DRAFT_DELAY_SHARE", 2.5),
+    (mars.protocol.reducer.drafting, "DRAFT_PAUSE_MS", 300),
+    (mars.protocol.reducer.drafting, "DRAFT_PAUSE_MS_MAX", 600),
 )
 """In such a run: long before windows close, so that rows still come for some."""
 
@@ -370,7 +370,7 @@ class World:
             mapper.loop,
             reducer.loop,
             mars.process.life,
-            mars.process.member,
+            mars.process.telemetry.member,
             mars.process.tasks,
             mars.process.tracking,
             reducer.assisting,
@@ -383,13 +383,17 @@ class World:
                 stack.enter_context(patch.object(module, "time", clock))
             stack.enter_context(patch.object(mars.adapters.memory.bulk, "TASK_OFFSETS", 3))
             at_once = self._limits.windows_at_once
-            stack.enter_context(patch.object(mars.machines.folding, "WINDOWS_AT_ONCE", at_once))
+            stack.enter_context(
+                patch.object(mars.protocol.windows.folding, "WINDOWS_AT_ONCE", at_once)
+            )
             for module in (mars.process.tasks, reducer.leader):
                 stack.enter_context(patch.object(module, "compile_version", _compile))
             stack.enter_context(
                 patch.object(mars.adapters.memory.bulk, "plan_of_map", _compile_job)
             )
-            stack.enter_context(patch.object(mars.process.member, "resident_bytes", lambda: 0))
+            stack.enter_context(
+                patch.object(mars.process.telemetry.member, "resident_bytes", lambda: 0)
+            )
             forced = (*(FORCED if self._split else ()), *(DRAFTED if self._drafted else ()))
             forced += () if self.seed % KERNEL_EVERY == 0 else rowwise.IN_PLACE
             for module, name, value in forced:

@@ -14,11 +14,8 @@ from typing import Any
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from mars.client import Client
-from mars.local.network import HOST, free_port
-from mars.local.roles import ApiProcess, RoleProcess
-from mars.local.servers import KafkaServer, ValkeyServer, ZooKeeperServer, new_kafka_id
-from mars.settings import (
+from mars.client.blocking import Client
+from mars.core.settings import (
     ApiSettings,
     ClusterSettings,
     KafkaSettings,
@@ -28,6 +25,9 @@ from mars.settings import (
     ZooKeeperSettings,
     to_toml,
 )
+from mars.local.network import HOST, free_port
+from mars.local.roles import ApiProcess, RoleProcess
+from mars.local.servers import KafkaServer, ValkeyServer, ZooKeeperServer, new_kafka_id
 from tests.conftest import READY_S, STOP_S
 from tests.support.cluster import MarsCluster, wait_for
 

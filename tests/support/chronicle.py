@@ -13,10 +13,10 @@ from types import TracebackType
 from typing import Self
 
 from mars.adapters.zookeeper import ZooKeeperConnection, ZooKeeperRegistry
-from mars.definitions import TaskDefinition, TaskState, TaskVersion
-from mars.errors import Unavailable
-from mars.settings import load
-from mars.types import Lane, TaskName
+from mars.core.definitions import TaskDefinition, TaskState, TaskVersion
+from mars.core.errors import Unavailable
+from mars.core.settings import load
+from mars.core.types import Lane, TaskName
 from tests.support.cluster import MarsCluster
 from tests.support.queries import Query
 from tests.support.versions import Life, Version

@@ -17,9 +17,9 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from mars.answers import Ledger
-from mars.client import Client
-from mars.errors import MarsError
+from mars.client.answers import Ledger
+from mars.client.blocking import Client
+from mars.core.errors import MarsError
 from tests.conftest import missing_java, missing_kafka, missing_valkey, need
 from tests.support.rows import FIELDS, QUERY, Result
 

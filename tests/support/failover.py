@@ -19,13 +19,13 @@ from typing import Any
 import redis
 
 from mars.adapters.redis import RedisPartialLog
-from mars.answers import Member
-from mars.client import Client
+from mars.client.answers import Member
+from mars.client.blocking import Client
+from mars.core.settings import RedisSettings, Settings
+from mars.core.types import TaskName
 from mars.local.network import free_port
 from mars.local.servers import ValkeyServer
-from mars.ports import Head
-from mars.settings import RedisSettings, Settings
-from mars.types import TaskName
+from mars.protocol.ports import Head
 from tests.support.cluster import MarsCluster, wait_for
 from tests.support.linked import LinkedRole
 from tests.support.proxy import HOST, Link

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from mars.answers import Ledger
+from mars.client.answers import Ledger
 from tests.support.cluster import MarsCluster
 from tests.support.rows import Group, Result
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from mars.core.settings import Settings, load, to_toml
 from mars.local.roles import RoleProcess
-from mars.settings import Settings, load, to_toml
 from tests.support.cluster import MarsCluster
 from tests.support.kafka_proxy import KafkaLink
 from tests.support.proxy import HOST, Link

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 from confluent_kafka import KafkaError, Producer
 
-from mars.codec.limits import MESSAGE_BYTES_MAX
+from mars.engine.decode.limits import MESSAGE_BYTES_MAX
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 SENT_S = 300.0

@@ -9,9 +9,9 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from mars.adapters.kafka.admin import KafkaTopicAdmin
 from mars.adapters.kafka.wire import decode_progress
-from mars.ports import Claim, Ledger, Progress, ProgressRecord
-from mars.settings import KafkaSettings, Settings
-from mars.types import Topic
+from mars.core.settings import KafkaSettings, Settings
+from mars.core.types import Topic
+from mars.protocol.ports import Claim, Ledger, Progress, ProgressRecord
 
 TOPIC = "mars.progress"
 READ_S = 60.0

@@ -32,10 +32,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from mars.adapters.probe import redis_ready
+from mars.core.settings import KafkaSettings, RedisSettings, Settings, ZooKeeperSettings
 from mars.local.child import Child
 from mars.local.network import HOST, free_port
 from mars.local.servers import KafkaServer, ValkeyServer, ZooKeeperServer
-from mars.settings import KafkaSettings, RedisSettings, Settings, ZooKeeperSettings
 from tests.support.cluster import wait_for
 
 USER = "mars"

@@ -9,10 +9,10 @@ from itertools import cycle
 
 import polars as pl
 
-from mars.answers import Move
-from mars.codec.canonical import buckets_of_keys
-from mars.plan import ValueType
-from mars.types import TaskName
+from mars.client.answers import Move
+from mars.core.plan import ValueType
+from mars.core.types import TaskName
+from mars.engine.codec.canonical import buckets_of_keys
 from tests.support.cluster import MarsCluster, wait_for
 from tests.support.load import Load, Row
 

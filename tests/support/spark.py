@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mars.settings import Settings
+from mars.core.settings import Settings
 
 if TYPE_CHECKING:
     from mars.adapters.spark.engine import SparkEngine

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pyspark
 
+from mars.core.settings import BulkSettings
 from mars.local.child import Child
 from mars.local.network import HOST, free_port
-from mars.settings import BulkSettings
 
 SPARK_HOME = Path(pyspark.__file__).parent
 READY_S = 120.0

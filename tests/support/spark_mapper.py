@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mars import settings
-from mars.settings import BulkSettings, environment_for_child
+from mars.core import settings
+from mars.core.settings import BulkSettings, environment_for_child
 from tests.support.cluster import MarsCluster, wait_for
 from tests.support.rows import assert_exactly_once, expected, messages
 

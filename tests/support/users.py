@@ -23,9 +23,9 @@ from typing import Any, Self, assert_never
 
 import msgspec
 
-from mars.answers import Task
-from mars.client import Client
-from mars.errors import (
+from mars.client.answers import Task
+from mars.client.blocking import Client
+from mars.core.errors import (
     Conflict,
     MarsError,
     NotFound,

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from confluent_kafka import Message
 
-from mars.definitions import TaskVersion
-from mars.errors import MarsError
+from mars.core.definitions import TaskVersion
+from mars.core.errors import MarsError
 from tests.support.chronicle import TaskStory
 from tests.support.cluster import wait_for
 from tests.support.load import Load, Row

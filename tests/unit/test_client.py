@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from mars import answers
-from mars.client import SILENCE_S, VERIFY_TIMEOUT_S, Client
-from mars.errors import (
+from mars.client import answers
+from mars.client.blocking import SILENCE_S, VERIFY_TIMEOUT_S, Client
+from mars.core.errors import (
     Conflict,
     NotFound,
     Rejected,

@@ -14,9 +14,9 @@ import httpx
 import polars as pl
 import pytest
 
-from mars.adapters.kafka.consuming import ConsumedRow, KafkaResultConsumer
+from mars.adapters.kafka.read.groups import ConsumedRow, KafkaResultConsumer
 from mars.aio import AsyncClient, AsyncResultConsumer
-from mars.errors import MarsError, NotFound, Unavailable
+from mars.core.errors import MarsError, NotFound, Unavailable
 
 SOON_S = 5.0
 """Far less than the 15 s between two comments of an event stream."""

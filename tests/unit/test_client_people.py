@@ -16,11 +16,12 @@ import pytest
 from msgspec import structs
 
 import mars
-from mars import answers
 from mars.aio import AsyncClient
-from mars.client import Client, trouble_of
-from mars.cluster_file import DATA
-from mars.errors import (
+from mars.client import answers
+from mars.client.blocking import Client, trouble_of
+from mars.client.cluster_file import DATA
+from mars.client.notebook import address
+from mars.core.errors import (
     Forbidden,
     JobCancelled,
     JobFailed,
@@ -32,10 +33,9 @@ from mars.errors import (
     Unavailable,
     WaitedTooLong,
 )
-from mars.frames import frame_of_rows
+from mars.engine.frames import frame_of_rows
 from mars.local.state import locked, write_cluster
-from mars.notebook import address
-from mars.ports import QueryState
+from mars.protocol.ports import QueryState
 from tests.unit.api.test_queries import alter, finish
 from tests.unit.api.twins import BY_SIP, FLOWS, World
 from tests.unit.local.test_state import cluster
@@ -63,7 +63,7 @@ def between_looks(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
         assert steps, "the client waits for something that does not come"
         steps.pop(0)()
 
-    monkeypatch.setattr("mars.client.sleep", sleep)
+    monkeypatch.setattr("mars.client.blocking.sleep", sleep)
     return steps
 
 
@@ -132,7 +132,7 @@ def test_caller_of_a_question_that_nobody_runs_is_warned_once(
     between_looks: list[Callable[[], None]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("mars.client.PATIENCE_S", 0)
+    monkeypatch.setattr("mars.client.blocking.PATIENCE_S", 0)
     between_looks += [lambda: None, lambda: None, lambda: finish(world, newest(world))]
     with pytest.warns(UserWarning, match="no process with the role bulk is alive") as told:
         assert client.ask(BY_SIP).rows
@@ -156,7 +156,7 @@ def test_one_call_asks_the_api_that_is_named(
         assert (url, key) == ("http://mars", None)
         return Client(url, transport=world.transport)
 
-    monkeypatch.setattr("mars.notebook.Client", connect)
+    monkeypatch.setattr("mars.client.notebook.Client", connect)
     monkeypatch.setenv("MARS_API", "http://mars")
     between_looks += [lambda: finish(world, newest(world))]
     assert mars.query(BY_SIP).df().height > 0

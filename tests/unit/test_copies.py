@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mars.adapters.copies import TaskCopies
-from mars.definitions import TaskDefinition, TaskState
-from mars.types import LeaderEpoch, live_lane
+from mars.core.definitions import TaskDefinition, TaskState
+from mars.core.types import LeaderEpoch, live_lane
 from tests.unit.machines.reducing_rows import NAME, make_version
 
 P0 = live_lane(0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mars.definitions import (
+from mars.core.definitions import (
     TaskDefinition,
     TaskState,
     TaskVersion,
@@ -13,8 +13,8 @@ from mars.definitions import (
     encode_definition,
     encode_stream,
 )
-from mars.plan import RECORD_TIME_FIELD, Field, FieldType, Format, Origin, RecordTime, Stream
-from mars.types import StreamName, TaskName
+from mars.core.plan import RECORD_TIME_FIELD, Field, FieldType, Format, Origin, RecordTime, Stream
+from mars.core.types import StreamName, TaskName
 
 PLAIN = Stream(StreamName("s"), "t", Format.CSV, (Field("at", FieldType.TIMESTAMP_MS),), "at")
 RICH = replace(

@@ -8,10 +8,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from mars.evaluate import CASE_BRANCHES_MAX, to_polars
-from mars.evaluate.texts import TEXT_BYTES_MAX
-from mars.evaluate.values import DTYPES, INTEGER_MAX
-from mars.plan import Call, Column, Expression, Function, Literal, ValueType
+from mars.core.plan import Call, Column, Expression, Function, Literal, ValueType
+from mars.engine.evaluate import CASE_BRANCHES_MAX, to_polars
+from mars.engine.evaluate.texts import TEXT_BYTES_MAX
+from mars.engine.evaluate.values import DTYPES, INTEGER_MAX
 
 INT64_MAX, INT64_MIN = 2**63 - 1, -(2**63)
 

@@ -13,14 +13,8 @@ from dataclasses import replace
 
 import pytest
 
-from mars.codec.limits import NOT_UNPACKED
-from mars.codec.usable import OLD_RECORD_TIME, OUTSIDE_CALENDAR
-from mars.definitions import TaskDefinition, TaskState, TaskVersion
-from mars.machines.evidence import BucketOwner, Evidence, HoldReason, LoggedRows, Reading
-from mars.machines.explaining import OPEN_WINDOWS_MAX, Holder, OpenWindow, explain
-from mars.machines.explaining_rows import OLD_RECORD_HINT
-from mars.machines.explaining_words import summarise
-from mars.plan import (
+from mars.core.definitions import TaskDefinition, TaskState, TaskVersion
+from mars.core.plan import (
     RECORD_TIME_FIELD,
     Aggregate,
     AggregateFunction,
@@ -34,8 +28,7 @@ from mars.plan import (
     Stream,
     ValueType,
 )
-from mars.ports import DeadLetter, Head, Ledger, Progress
-from mars.types import (
+from mars.core.types import (
     AssignmentEpoch,
     Bucket,
     Mark,
@@ -48,7 +41,14 @@ from mars.types import (
     Topic,
     live_lane,
 )
-from mars.windows import Sliding, moment
+from mars.core.windows import Sliding, moment
+from mars.engine.decode.limits import NOT_UNPACKED
+from mars.engine.decode.usable import OLD_RECORD_TIME, OUTSIDE_CALENDAR
+from mars.inspect.evidence import BucketOwner, Evidence, HoldReason, LoggedRows, Reading
+from mars.inspect.explaining import OPEN_WINDOWS_MAX, Holder, OpenWindow, explain
+from mars.inspect.explaining_rows import OLD_RECORD_HINT
+from mars.inspect.explaining_words import summarise
+from mars.protocol.ports import DeadLetter, Head, Ledger, Progress
 
 MINUTE = 60_000
 TASK = TaskName("by_sip")

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mars.definitions import Backfill, FileHistory, HistoryFile, LaneSpan, TaskState
-from mars.machines.evidence import Evidence, HoldReason
-from mars.machines.explaining import Holder, explain
-from mars.machines.history import history_of, state_for_people
-from mars.types import Lane, MemberId, backfill_lane, file_lane, live_lane
+from mars.core.definitions import Backfill, FileHistory, HistoryFile, LaneSpan, TaskState
+from mars.core.types import Lane, MemberId, backfill_lane, file_lane, live_lane
+from mars.inspect.evidence import Evidence, HoldReason
+from mars.inspect.explaining import Holder, explain
+from mars.inspect.history import history_of, state_for_people
 from tests.unit.test_explaining import (
     DEFINITION,
     HEAD,

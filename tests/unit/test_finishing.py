@@ -8,17 +8,7 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
-from mars.aggregates import state_schema
-from mars.finishing import (
-    RESULT_BYTES_MAX,
-    Finished,
-    ResultRow,
-    Withheld,
-    finish,
-    retractions,
-    rows,
-)
-from mars.plan import (
+from mars.core.plan import (
     Aggregate,
     AggregateFunction,
     Call,
@@ -32,7 +22,17 @@ from mars.plan import (
     Plan,
     ValueType,
 )
-from mars.windows import Window
+from mars.core.windows import Window
+from mars.engine.aggregates import state_schema
+from mars.engine.finishing import (
+    RESULT_BYTES_MAX,
+    Finished,
+    ResultRow,
+    Withheld,
+    finish,
+    retractions,
+    rows,
+)
 from tests.unit.codec.samples import LOAD, NAME, OK, SIZE, plan_of
 
 A = AggregateFunction

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from mars.adapters.kafka.consuming import ConsumedRow
-from mars.frames import frame_of_stream, holding
+from mars.adapters.kafka.read.groups import ConsumedRow
+from mars.engine.frames import frame_of_stream, holding
 
 
 def row(

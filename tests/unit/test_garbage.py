@@ -9,10 +9,10 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from mars.codec.entry import encode_entry
-from mars.kernel import decode, map_batch
-from mars.machines.folding import Folding
-from mars.types import Entry, Lane, Range, Records, Sequence64
+from mars.core.types import Entry, Lane, Range, Records, Sequence64
+from mars.engine.codec.entry import encode_entry
+from mars.engine.kernel import decode, map_batch
+from mars.protocol.windows.folding import Folding
 from tests.unit.machines.reducing_rows import BUCKET, P0, STREAM, make_plan, message
 
 ROUNDS = 5

@@ -11,12 +11,12 @@ from http import HTTPStatus
 import pytest
 
 from mars.adapters.zookeeper.reports import Report
-from mars.errors import Unavailable
+from mars.core.errors import Unavailable
+from mars.core.settings import ApiSettings
+from mars.core.types import MemberId
 from mars.local.network import HOST, free_port
-from mars.ports import MemberInfo
 from mars.process.health import Look, api_problem, member_problem
-from mars.settings import ApiSettings
-from mars.types import MemberId
+from mars.protocol.ports import MemberInfo
 
 MAPPER = MemberInfo(id=MemberId("mapper-1"), role="mapper", host="here", pid=1, started_ms=0)
 

@@ -8,15 +8,9 @@ import pytest
 
 from mars.adapters.memory.broker import MemoryBroker
 from mars.adapters.memory.incidents import MemoryIncidentLog
-from mars.codec.limits import KAFKA_BATCH_BYTES_MAX
-from mars.definitions import REGISTER_AGAIN, TaskDefinition, TaskState, TaskVersion
-from mars.plan import Field, FieldType, Format, Stream
-from mars.ports import IncidentKind
-from mars.process import incidents
-from mars.process.incidents import IncidentTeller
-from mars.process.life import Life
-from mars.tracking.notes import LogLife, Root
-from mars.types import (
+from mars.core.definitions import REGISTER_AGAIN, TaskDefinition, TaskState, TaskVersion
+from mars.core.plan import Field, FieldType, Format, Stream
+from mars.core.types import (
     Bucket,
     Lane,
     Range,
@@ -28,6 +22,12 @@ from mars.types import (
     TaskName,
     Topic,
 )
+from mars.engine.decode.limits import KAFKA_BATCH_BYTES_MAX
+from mars.process.life import Life
+from mars.process.telemetry import incidents
+from mars.process.telemetry.incidents import IncidentTeller
+from mars.protocol.ports import IncidentKind
+from mars.protocol.ports.notes import LogLife, Root
 from tests.contracts.waiting import eventually
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from mars.evaluate.instants import instants_ms
+from mars.engine.evaluate.instants import instants_ms
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,23 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
-from mars.aggregates import DISTINCT_VALUES_MAX, merge, state_schema
-from mars.codec.canonical import bucket_of_task, buckets_of_keys
-from mars.codec.states import decode_states
-from mars.errors import TaskLimit
-from mars.kernel import CELLS_MAX, Decoded, decode, map_batch
-from mars.plan import Aggregate, AggregateFunction, Call, Column, Function, Literal, Plan, ValueType
-from mars.types import Bucket, Mapped, Partial, Range, RowCounts
-from mars.windows import Sliding
+from mars.core.errors import TaskLimit
+from mars.core.plan import (
+    Aggregate,
+    AggregateFunction,
+    Call,
+    Column,
+    Function,
+    Literal,
+    Plan,
+    ValueType,
+)
+from mars.core.types import Bucket, Mapped, Partial, Range, RowCounts
+from mars.core.windows import Sliding
+from mars.engine.aggregates import DISTINCT_VALUES_MAX, merge, state_schema
+from mars.engine.codec.canonical import bucket_of_task, buckets_of_keys
+from mars.engine.codec.states import decode_states
+from mars.engine.kernel import CELLS_MAX, Decoded, decode, map_batch
 from tests.unit.codec.samples import (
     COUNT,
     FIELDS,

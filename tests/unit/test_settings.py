@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars.errors import SettingsError
-from mars.local.flows import FIELDS
-from mars.settings import (
+from mars.core.errors import SettingsError
+from mars.core.settings import (
     BulkSettings,
     KafkaSettings,
     RedisSettings,
@@ -22,6 +21,7 @@ from mars.settings import (
     surroundings,
     to_toml,
 )
+from mars.local.flows import FIELDS
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 

@@ -7,7 +7,7 @@ import sys
 
 PROGRAM = """
 import signal, threading
-from mars.stopping import at_signals
+from mars.core.stopping import at_signals
 
 asked = threading.Event()
 at_signals([signal.SIGTERM], asked.set)

@@ -30,9 +30,9 @@ from mars.adapters.kafka.admin import KafkaTopicAdmin
 from mars.adapters.kafka.control import KafkaControlLog
 from mars.adapters.kafka.incidents import KafkaIncidentLog
 from mars.adapters.kafka.progress import KafkaProgressLog
-from mars.adapters.kafka.queries import KafkaQueryRows
-from mars.adapters.kafka.sink import KafkaSink
-from mars.adapters.kafka.source import KafkaReader
+from mars.adapters.kafka.read.queries import KafkaQueryRows
+from mars.adapters.kafka.sink.sink import KafkaSink
+from mars.adapters.kafka.source.reader import KafkaReader
 
 __all__ = [
     "KafkaControlLog",

@@ -26,10 +26,10 @@ from mars.adapters.kafka.errors import (
 )
 from mars.adapters.kafka.names import Names, Place
 from mars.adapters.kafka.offsets import BEGINNING, END, KafkaOffsets
-from mars.errors import SettingsError, TopicRefused, Unavailable
-from mars.ports import TopicInfo
-from mars.settings import Settings
-from mars.types import Topic
+from mars.core.errors import SettingsError, TopicRefused, Unavailable
+from mars.core.settings import Settings
+from mars.core.types import Topic
+from mars.protocol.ports import TopicInfo
 
 MAKE_TIMEOUT_S = 30.0
 """Until all partitions of a new topic have a leader."""

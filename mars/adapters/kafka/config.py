@@ -13,10 +13,10 @@ from typing import Any
 
 from mars.adapters.kafka.names import Names
 from mars.adapters.probe import kafka_properties
-from mars.codec.limits import KAFKA_BATCH_BYTES_MAX
-from mars.ports.queries import QueryId
-from mars.settings import Settings
-from mars.types import Bucket
+from mars.core.settings import Settings
+from mars.core.types import Bucket
+from mars.engine.decode.limits import KAFKA_BATCH_BYTES_MAX
+from mars.protocol.ports.queries import QueryId
 
 Properties = dict[str, Any]
 """Strings, numbers and booleans, as librdkafka reads them, and objects of its Python binding."""

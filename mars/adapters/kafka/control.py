@@ -7,7 +7,7 @@ from confluent_kafka import Message
 from mars.adapters.copies import TaskCopies
 from mars.adapters.kafka.admin import KafkaTopicAdmin
 from mars.adapters.kafka.names import Names
-from mars.adapters.kafka.slices import SliceReader
+from mars.adapters.kafka.source.slices import SliceReader
 from mars.adapters.kafka.wire import (
     DELETED_KEY_PREFIX,
     EPOCHS_KEY,
@@ -24,11 +24,11 @@ from mars.adapters.kafka.wire import (
     task_key,
 )
 from mars.adapters.kafka.writing import RecordWriter
-from mars.definitions import TaskDefinition, encode_definition, encode_stream, with_deletions
-from mars.plan import Stream
-from mars.ports import ControlState
-from mars.settings import Settings
-from mars.types import AssignmentEpoch, LeaderEpoch, StoreEpoch, StreamName, TaskName
+from mars.core.definitions import TaskDefinition, encode_definition, encode_stream, with_deletions
+from mars.core.plan import Stream
+from mars.core.settings import Settings
+from mars.core.types import AssignmentEpoch, LeaderEpoch, StoreEpoch, StreamName, TaskName
+from mars.protocol.ports import ControlState
 
 PARTITION = 0
 

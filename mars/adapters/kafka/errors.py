@@ -18,7 +18,7 @@ from confluent_kafka import (
     KafkaException,
 )
 
-from mars.errors import SettingsError, TopicRefused, Unavailable
+from mars.core.errors import SettingsError, TopicRefused, Unavailable
 
 PARTITION_EOF = KafkaError._PARTITION_EOF
 OFFSETS_LOST = frozenset(

@@ -9,12 +9,12 @@ import msgspec
 
 from mars.adapters.kafka.admin import KafkaTopicAdmin
 from mars.adapters.kafka.names import Names
-from mars.adapters.kafka.rows import UNREADABLE
-from mars.adapters.kafka.slices import SliceReader
+from mars.adapters.kafka.read.rows import UNREADABLE
+from mars.adapters.kafka.source.slices import SliceReader
 from mars.adapters.kafka.writing import RecordWriter
-from mars.ports import Incident
-from mars.settings import Settings
-from mars.types import TaskName
+from mars.core.settings import Settings
+from mars.core.types import TaskName
+from mars.protocol.ports import Incident
 
 PARTITION = 0
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mars.ports.queries import QueryId
-from mars.topics import DEFAULT_NAMESPACE
-from mars.types import Bucket, Topic
+from mars.core.topics import DEFAULT_NAMESPACE
+from mars.core.types import Bucket, Topic
+from mars.protocol.ports.queries import QueryId
 
 __all__ = ["DEFAULT_NAMESPACE", "Names", "Place"]
 

@@ -21,9 +21,9 @@ from mars.adapters.kafka.asking import Asker, go_on
 from mars.adapters.kafka.config import slice_reader_properties
 from mars.adapters.kafka.errors import NO_LEADER, kafka_error, translated
 from mars.adapters.kafka.names import Place
-from mars.errors import Unavailable
-from mars.settings import Settings
-from mars.types import Topic
+from mars.core.errors import Unavailable
+from mars.core.settings import Settings
+from mars.core.types import Topic
 
 BEGINNING = -2
 END = -1

@@ -9,11 +9,11 @@ from confluent_kafka import Message
 
 from mars.adapters.kafka.admin import KafkaTopicAdmin
 from mars.adapters.kafka.names import Names
-from mars.adapters.kafka.slices import SliceReader
+from mars.adapters.kafka.source.slices import SliceReader
 from mars.adapters.kafka.wire import decode_progress
-from mars.ports import ProgressRecord, ProgressSlice
-from mars.settings import Settings
-from mars.types import Bucket
+from mars.core.settings import Settings
+from mars.core.types import Bucket
+from mars.protocol.ports import ProgressRecord, ProgressSlice
 
 
 class KafkaProgressLog:

@@ -10,7 +10,7 @@ from mars.adapters.kafka.asking import Refusals
 from mars.adapters.kafka.errors import unavailable
 from mars.adapters.kafka.names import Names
 from mars.adapters.probe import KAFKA_PORT, any_listens, kafka_properties, silent
-from mars.settings import Settings
+from mars.core.settings import Settings
 
 WATCH_S = 2.0
 """How long a broker may keep us waiting: one that lives needs milliseconds, and people

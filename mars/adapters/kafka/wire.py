@@ -3,8 +3,8 @@
     topic      key                          value
     progress   ["<task>", version, bucket]  {"type": "progress", "format": 4, "record": {...}}
     progress   ["claim", bucket]            {"type": "claim", "format": 4, "record": {...}}
-    state      ["<task>", version, bucket, part]   a part of a snapshot, see `mars.codec.snapshot`
-    control    task:<name>                  a task definition, see `mars.definitions`
+    state      ["<task>", version, bucket, part]   see `mars.engine.codec.snapshot`
+    control    task:<name>                  a task definition, see `mars.core.definitions`
     control    leader:<G>:<name>            the same, as the leader of that epoch saw it; which of
                                             them counts: see `mars.adapters.copies`
     control    stream:<name>                a stream, the same; a tombstone where it is gone
@@ -19,11 +19,11 @@ from __future__ import annotations
 
 import msgspec
 
-from mars.definitions import TaskDefinition, decode_definition, decode_stream
-from mars.errors import MarsError
-from mars.plan import Stream
-from mars.ports import Claim, Progress, ProgressRecord
-from mars.types import AssignmentEpoch, Bucket, LeaderEpoch, StoreEpoch, StreamName, TaskName
+from mars.core.definitions import TaskDefinition, decode_definition, decode_stream
+from mars.core.errors import MarsError
+from mars.core.plan import Stream
+from mars.core.types import AssignmentEpoch, Bucket, LeaderEpoch, StoreEpoch, StreamName, TaskName
+from mars.protocol.ports import Claim, Progress, ProgressRecord
 
 FORMAT = 4
 """To be raised with any change that an older release must not pass over. Since 2 a record may name

@@ -8,8 +8,8 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from mars.adapters.kafka.config import control_properties
 from mars.adapters.kafka.errors import TIMED_OUT, configured, translated
-from mars.settings import Settings
-from mars.types import Topic
+from mars.core.settings import Settings
+from mars.core.types import Topic
 
 WRITE_TIMEOUT_S = 15.0
 """Longer than the producer's own time-out for a record, which it reports by then."""

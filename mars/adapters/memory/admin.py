@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from mars.adapters.kafka.names import DEFAULT_NAMESPACE, Names
 from mars.adapters.memory.broker import MemoryBroker
 from mars.adapters.memory.faults import Faults, fallible
-from mars.errors import SettingsError, TopicRefused
-from mars.ports import TopicInfo
-from mars.types import Topic
+from mars.core.errors import SettingsError, TopicRefused
+from mars.core.types import Topic
+from mars.protocol.ports import TopicInfo
 
 
 class MemoryTopicAdmin:

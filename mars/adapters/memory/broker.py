@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from operator import attrgetter
 
-from mars.types import Topic
+from mars.core.types import Topic
 
 Headers = Sequence[tuple[str, bytes]]
 

@@ -19,14 +19,14 @@ from mars.adapters.spark.work import (
     answer_of,
     mapped_of,
 )
-from mars.codec.decoded import Decoded
-from mars.codec.messages import decode
-from mars.definitions import REGISTER_AGAIN, FileHistory
-from mars.errors import JobCancelled, JobFailed, MarsError, TaskLimit, Unavailable
-from mars.locations import FileRoots
-from mars.plan import Plan
-from mars.ports import MapJob, QueryAnswer, QueryJob
-from mars.types import Mapped, Range, Records, Topic, lane_partition
+from mars.core.definitions import REGISTER_AGAIN, FileHistory
+from mars.core.errors import JobCancelled, JobFailed, MarsError, TaskLimit, Unavailable
+from mars.core.locations import FileRoots
+from mars.core.plan import Plan
+from mars.core.types import Mapped, Range, Records, Topic, lane_partition
+from mars.engine.decode.decoded import Decoded
+from mars.engine.decode.messages import decode
+from mars.protocol.ports import MapJob, QueryAnswer, QueryJob
 
 T = TypeVar("T")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from mars.adapters.copies import TaskCopies
 from mars.adapters.memory.faults import Faults, fallible
-from mars.definitions import TaskDefinition, with_deletions
-from mars.plan import Stream
-from mars.ports import ControlState
-from mars.types import AssignmentEpoch, LeaderEpoch, StoreEpoch, StreamName, TaskName
+from mars.core.definitions import TaskDefinition, with_deletions
+from mars.core.plan import Stream
+from mars.core.types import AssignmentEpoch, LeaderEpoch, StoreEpoch, StreamName, TaskName
+from mars.protocol.ports import ControlState
 
 
 class MemoryControlLog:

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from mars.adapters.memory.faults import Faults, fallible
-from mars.errors import Unavailable
-from mars.ports import Assignment, MemberInfo
-from mars.types import LeaderEpoch, MemberId
+from mars.core.errors import Unavailable
+from mars.core.types import LeaderEpoch, MemberId
+from mars.protocol.ports import Assignment, MemberInfo
 
 
 @dataclass(slots=True)

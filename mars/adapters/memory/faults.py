@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
-from mars.errors import Unavailable
+from mars.core.errors import Unavailable
 
 
 class Faults:

@@ -8,9 +8,9 @@ from mars.adapters.kafka.incidents import decoded, newest
 from mars.adapters.kafka.names import DEFAULT_NAMESPACE, Names
 from mars.adapters.memory.broker import MemoryBroker
 from mars.adapters.memory.faults import Faults, fallible
-from mars.errors import Unavailable
-from mars.ports import Incident
-from mars.types import TaskName
+from mars.core.errors import Unavailable
+from mars.core.types import TaskName
+from mars.protocol.ports import Incident
 
 
 class MemoryIncidentLog:

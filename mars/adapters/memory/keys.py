@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from mars.adapters.memory.faults import Faults, fallible
-from mars.ports.keys import ApiKey, KeyId, decode_key, encode_key
+from mars.protocol.ports.keys import ApiKey, KeyId, decode_key, encode_key
 
 
 @dataclass(slots=True)

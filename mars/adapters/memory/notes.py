@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from mars.adapters.memory.faults import Faults, fallible
 from mars.adapters.store import LETTERS_MAX, LETTERS_TAKEN_MAX, letters_of, notes_of
-from mars.ports import NoteBox
-from mars.tracking.notes import Note
-from mars.types import MemberId
+from mars.core.types import MemberId
+from mars.protocol.ports import NoteBox
+from mars.protocol.ports.notes import Note
 
 Mailboxes = dict[MemberId, deque[bytes]]
 

@@ -26,8 +26,20 @@ from mars.adapters.memory.store import (
     write,
 )
 from mars.adapters.store import IDLE_LEASE_MS, check_batch, holder_limit
-from mars.codec.snapshot import BEFORE_THE_LOG
-from mars.ports import (
+from mars.core.types import (
+    AssignmentEpoch,
+    Bucket,
+    Entry,
+    Lane,
+    LeaderEpoch,
+    Mapped,
+    Sequence64,
+    StoreEpoch,
+    TaskName,
+    lane_backfill,
+)
+from mars.engine.codec.snapshot import BEFORE_THE_LOG
+from mars.protocol.ports import (
     AppendOutcome,
     Applied,
     Backpressure,
@@ -41,18 +53,6 @@ from mars.ports import (
     ReadRequest,
     StoreIdentity,
     TaskStart,
-)
-from mars.types import (
-    AssignmentEpoch,
-    Bucket,
-    Entry,
-    Lane,
-    LeaderEpoch,
-    Mapped,
-    Sequence64,
-    StoreEpoch,
-    TaskName,
-    lane_backfill,
 )
 
 BUDGET_BYTES = 256 * 1024 * 1024

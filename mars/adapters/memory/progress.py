@@ -8,8 +8,8 @@ from mars.adapters.kafka.names import DEFAULT_NAMESPACE, Names
 from mars.adapters.kafka.wire import decode_progress
 from mars.adapters.memory.broker import MemoryBroker, StoredRecord
 from mars.adapters.memory.faults import Faults, fallible
-from mars.ports import ProgressRecord, ProgressSlice
-from mars.types import Bucket
+from mars.core.types import Bucket
+from mars.protocol.ports import ProgressRecord, ProgressSlice
 
 
 class MemoryProgressLog:

@@ -10,8 +10,16 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from mars.adapters.kafka.answers import PART, AnswerRecord, found, gone, parts_of, rows_of, size_of
 from mars.adapters.kafka.names import DEFAULT_NAMESPACE, Names
+from mars.adapters.kafka.read.answers import (
+    PART,
+    AnswerRecord,
+    found,
+    gone,
+    parts_of,
+    rows_of,
+    size_of,
+)
 from mars.adapters.memory.broker import (
     MemoryBroker,
     MemoryProducer,
@@ -20,8 +28,8 @@ from mars.adapters.memory.broker import (
     UnknownTopic,
 )
 from mars.adapters.memory.faults import Faults, fallible
-from mars.errors import JobFailed, Unavailable
-from mars.ports.queries import (
+from mars.core.errors import JobFailed, Unavailable
+from mars.protocol.ports.queries import (
     Answer,
     AnswerPlace,
     AnswerSlot,

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 from mars.adapters.memory.coordinator import MemoryLeadership
 from mars.adapters.memory.faults import Faults, fallible
-from mars.definitions import TaskDefinition, decode_definition, encode_definition
-from mars.plan import Stream
-from mars.ports import Leadership
-from mars.types import StreamName, TaskName
+from mars.core.definitions import TaskDefinition, decode_definition, encode_definition
+from mars.core.plan import Stream
+from mars.core.types import StreamName, TaskName
+from mars.protocol.ports import Leadership
 
 
 @dataclass(slots=True)

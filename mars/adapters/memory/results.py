@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mars.adapters.kafka.names import DEFAULT_NAMESPACE, Names
-from mars.adapters.kafka.rows import committed_row, dead_letter, wanted_letter
+from mars.adapters.kafka.read.rows import committed_row, dead_letter, wanted_letter
 from mars.adapters.memory.broker import MemoryBroker, MemoryPartition
 from mars.adapters.memory.faults import Faults, fallible
 from mars.adapters.result_rows import lowest_first, newest_rows
-from mars.errors import Unavailable
-from mars.ports import CommittedRow, DeadLetter, DeadPage, RecentRows
-from mars.types import TaskName, Topic
+from mars.core.errors import Unavailable
+from mars.core.types import TaskName, Topic
+from mars.protocol.ports import CommittedRow, DeadLetter, DeadPage, RecentRows
 
 
 class MemoryResultTail:

@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from mars.adapters.kafka.audit import difference
-from mars.adapters.kafka.hanging import SETTLES_MAX, hanging, refuse_unsettled
-from mars.adapters.kafka.looking import hidden
 from mars.adapters.kafka.names import DEFAULT_NAMESPACE, Names, Place
-from mars.adapters.kafka.restoring import (
+from mars.adapters.kafka.recovery.audit import difference
+from mars.adapters.kafka.recovery.hanging import SETTLES_MAX, hanging, refuse_unsettled
+from mars.adapters.kafka.recovery.looking import hidden
+from mars.adapters.kafka.recovery.restoring import (
     Kept,
     named_places,
     newest,
@@ -22,7 +22,7 @@ from mars.adapters.kafka.restoring import (
     written_places,
     written_spans,
 )
-from mars.adapters.kafka.sink import (
+from mars.adapters.kafka.sink.sink import (
     may_hold_foreign,
     refuse_foreign,
     refuse_hung,
@@ -31,8 +31,8 @@ from mars.adapters.kafka.sink import (
     take_slot,
     with_references,
 )
-from mars.adapters.kafka.state import named_snapshot, parts_of
-from mars.adapters.kafka.transaction import (
+from mars.adapters.kafka.sink.state import named_snapshot, parts_of
+from mars.adapters.kafka.sink.transaction import (
     Span,
     Spans,
     part_spans,
@@ -51,9 +51,10 @@ from mars.adapters.memory.broker import (
 )
 from mars.adapters.memory.faults import Faults, fallible
 from mars.adapters.memory.progress import MemoryProgressLog
-from mars.codec.result_headers import BUCKET, number
-from mars.errors import Interrupted, OutputRefused
-from mars.ports import (
+from mars.core.errors import Interrupted, OutputRefused
+from mars.core.types import AssignmentEpoch, Bucket, TaskName
+from mars.engine.codec.result_headers import BUCKET, number
+from mars.protocol.ports import (
     Claim,
     Claimed,
     Committed,
@@ -64,7 +65,6 @@ from mars.ports import (
     ResultBatch,
     Transaction,
 )
-from mars.types import AssignmentEpoch, Bucket, TaskName
 
 
 class Crash(Enum):

@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 from mars.adapters.memory.broker import MemoryBroker, MemoryMember, Place, UnknownTopic
 from mars.adapters.memory.faults import Faults, fallible
-from mars.ports import Assigned, EndReached, Fetched, OffsetGone, Revoked, SourceEvent
-from mars.types import Records, Topic, live_lane
+from mars.core.types import Records, Topic, live_lane
+from mars.protocol.ports import Assigned, EndReached, Fetched, OffsetGone, Revoked, SourceEvent
 
 
 class MemorySource:

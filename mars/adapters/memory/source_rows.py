@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from mars.adapters.memory.broker import MemoryBroker
 from mars.adapters.memory.faults import Faults, fallible
-from mars.definitions import FileHistory
-from mars.errors import JobFailed
-from mars.kernel import decode, map_batch
-from mars.plan import Plan
-from mars.types import Mapped, Range, Records, Topic, lane_partition
+from mars.core.definitions import FileHistory
+from mars.core.errors import JobFailed
+from mars.core.plan import Plan
+from mars.core.types import Mapped, Range, Records, Topic, lane_partition
+from mars.engine.kernel import decode, map_batch
 
 
 class MemorySourceRows:

@@ -6,20 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from mars.adapters.store import content_of, has_rows, merged_content_of
-from mars.ports import (
-    AppendOutcome,
-    Begun,
-    Cleared,
-    Clearing,
-    Cut,
-    Head,
-    Stale,
-    TaskPaused,
-    TaskStart,
-    WrongEpoch,
-    WrongVersion,
-)
-from mars.types import (
+from mars.core.types import (
     AssignmentEpoch,
     Bucket,
     Entry,
@@ -32,6 +19,19 @@ from mars.types import (
     StoreEpoch,
     TaskName,
     lane_backfill,
+)
+from mars.protocol.ports import (
+    AppendOutcome,
+    Begun,
+    Cleared,
+    Clearing,
+    Cut,
+    Head,
+    Stale,
+    TaskPaused,
+    TaskStart,
+    WrongEpoch,
+    WrongVersion,
 )
 
 

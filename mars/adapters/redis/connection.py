@@ -11,8 +11,8 @@ from redis import exceptions
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from mars.errors import SettingsError, Unavailable
-from mars.settings import RedisSettings
+from mars.core.errors import SettingsError, Unavailable
+from mars.core.settings import RedisSettings
 
 CALL_TIMEOUT_S = 5.0
 """How long a connection or an answer may take. The longest script (compacting a full log) needs

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import redis
 from redis.client import PubSub
 
-from mars.types import TaskName
+from mars.core.types import TaskName
 
 RECONNECT_PAUSE_S = 1.0
 """How often a lost connection is tried again; a try may block for the client's time-outs."""

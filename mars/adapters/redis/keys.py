@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mars.types import Bucket, MemberId, TaskName
+from mars.core.types import Bucket, MemberId, TaskName
 
 DEFAULT_NAMESPACE = "default"
 

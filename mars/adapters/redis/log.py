@@ -37,7 +37,19 @@ from mars.adapters.store import (
     holder_limit,
     merged_content_of,
 )
-from mars.ports import (
+from mars.core.settings import Settings
+from mars.core.types import (
+    AssignmentEpoch,
+    Bucket,
+    Entry,
+    Lane,
+    LeaderEpoch,
+    Mapped,
+    Sequence64,
+    StoreEpoch,
+    TaskName,
+)
+from mars.protocol.ports import (
     AppendOutcome,
     Begun,
     Cleared,
@@ -48,18 +60,6 @@ from mars.ports import (
     ReadRequest,
     StoreIdentity,
     TaskStart,
-)
-from mars.settings import Settings
-from mars.types import (
-    AssignmentEpoch,
-    Bucket,
-    Entry,
-    Lane,
-    LeaderEpoch,
-    Mapped,
-    Sequence64,
-    StoreEpoch,
-    TaskName,
 )
 
 TRIM_SEQS_MAX = 1_000

@@ -10,10 +10,10 @@ import redis
 from mars.adapters.redis.connection import connect, translated
 from mars.adapters.redis.keys import mailbox_key
 from mars.adapters.store import LETTERS_MAX, LETTERS_TAKEN_MAX, letters_of, notes_of
-from mars.ports import NoteBox
-from mars.settings import Settings
-from mars.tracking.notes import Note
-from mars.types import MemberId
+from mars.core.settings import Settings
+from mars.core.types import MemberId
+from mars.protocol.ports import NoteBox
+from mars.protocol.ports.notes import Note
 
 MAILBOX_LIFE_S = 600
 """A mailbox that gets no letter for so long belongs to nobody any more."""

@@ -7,8 +7,18 @@ from typing import Any
 
 from mars.adapters.redis.scripts import Argument
 from mars.adapters.store import content_of, has_rows
-from mars.codec.entry import decode_entry, decode_merged
-from mars.ports import (
+from mars.core.types import (
+    AssignmentEpoch,
+    Entry,
+    Lane,
+    LeaderEpoch,
+    Mapped,
+    Mark,
+    Sequence64,
+    StoreEpoch,
+)
+from mars.engine.codec.entry import decode_entry, decode_merged
+from mars.protocol.ports import (
     AppendOutcome,
     Applied,
     Backpressure,
@@ -22,16 +32,6 @@ from mars.ports import (
     TaskStart,
     WrongEpoch,
     WrongVersion,
-)
-from mars.types import (
-    AssignmentEpoch,
-    Entry,
-    Lane,
-    LeaderEpoch,
-    Mapped,
-    Mark,
-    Sequence64,
-    StoreEpoch,
 )
 
 

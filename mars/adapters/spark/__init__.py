@@ -12,5 +12,5 @@
     lane_work     what a task of a round does for a mapper on Spark  (no Spark in it)
     errors        Spark's errors to ours
 
-Executors read Kafka themselves and run `mars.kernel`: nothing of a row ever passes through Java.
+Executors read Kafka themselves and run the kernel: nothing of a row ever passes through Java.
 """

@@ -13,7 +13,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from mars.adapters.kafka.admin import KafkaTopicAdmin
-from mars.adapters.kafka.slices import SliceReader
+from mars.adapters.kafka.source.slices import SliceReader
 from mars.adapters.spark.errors import SPARK_ERRORS, driver_is_gone, translated
 from mars.adapters.spark.file_reading import FileSource
 from mars.adapters.spark.planning import Task, divide, plan_of_map, plan_of_query
@@ -28,13 +28,13 @@ from mars.adapters.spark.work import (
     answer_of,
     mapped_of,
 )
-from mars.definitions import REGISTER_AGAIN, FileHistory
-from mars.errors import JobCancelled, JobFailed, MarsError, TaskLimit, Unavailable
-from mars.garbage import settle_garbage_collection
-from mars.locations import FileRoots
-from mars.ports import MapJob, QueryAnswer, QueryJob
-from mars.settings import Settings
-from mars.types import Mapped, Range, Topic, lane_partition
+from mars.core.definitions import REGISTER_AGAIN, FileHistory
+from mars.core.errors import JobCancelled, JobFailed, MarsError, TaskLimit, Unavailable
+from mars.core.garbage import settle_garbage_collection
+from mars.core.locations import FileRoots
+from mars.core.settings import Settings
+from mars.core.types import Mapped, Range, Topic, lane_partition
+from mars.protocol.ports import MapJob, QueryAnswer, QueryJob
 
 SAMPLE_MESSAGES = 50
 """Read to learn how large the messages of a topic are: one of them may hold a thousand rows."""

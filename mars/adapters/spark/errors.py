@@ -11,7 +11,7 @@ import re
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
-from mars.errors import JobCancelled, JobFailed, MarsError, Unavailable
+from mars.core.errors import JobCancelled, JobFailed, MarsError, Unavailable
 
 SPARK_ERRORS = (Py4JError, PySparkException, OSError, EOFError)
 """What a call of pyspark raises when a job or the driver fails."""

@@ -18,15 +18,15 @@ import pyarrow as pa
 import pyarrow.fs as arrow_fs
 import pyarrow.parquet as pq
 
-from mars.codec.decoded import Decoded
-from mars.codec.limits import MESSAGE_BYTES_MAX
-from mars.codec.messages import decode
-from mars.codec.parts import decode_slices
-from mars.definitions import REGISTER_AGAIN, FileHistory, HistoryFile
-from mars.errors import JobFailed, Rejected, Unavailable
-from mars.locations import FileRoots, canonical
-from mars.plan import Plan
-from mars.types import Lane, Range, Records
+from mars.core.definitions import REGISTER_AGAIN, FileHistory, HistoryFile
+from mars.core.errors import JobFailed, Rejected, Unavailable
+from mars.core.locations import FileRoots, canonical
+from mars.core.plan import Plan
+from mars.core.types import Lane, Range, Records
+from mars.engine.decode.decoded import Decoded
+from mars.engine.decode.limits import MESSAGE_BYTES_MAX
+from mars.engine.decode.messages import decode
+from mars.engine.decode.parts import decode_slices
 
 BATCH_ROWS = 50_000
 """Rows of a batch of Parquet, as of one of Kafka messages."""

@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 from mars.adapters.spark.file_reading import filesystem_of
 from mars.adapters.spark.planning import FILE_FORMATS
 from mars.adapters.spark.walking import Deadline, Found, look, walk
-from mars.definitions import FileHistory, HistoryFile
-from mars.errors import Rejected
-from mars.locations import WILD, FileRoots, canonical
-from mars.plan import FieldType, Stream, ValueType
+from mars.core.definitions import FileHistory, HistoryFile
+from mars.core.errors import Rejected
+from mars.core.locations import WILD, FileRoots, canonical
+from mars.core.plan import FieldType, Stream, ValueType
 
 FILES_MAX = 2_000
 """Files of one history: their names and sizes are kept in ZooKeeper, in at most a megabyte."""

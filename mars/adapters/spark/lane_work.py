@@ -17,16 +17,16 @@ from dataclasses import dataclass, field
 import msgspec
 
 from mars.adapters.spark.reading import consumer_of, read_range
-from mars.codec.limits import ROWS_MAX, TooManyRows
-from mars.codec.parts import Part, cut
-from mars.codec.shared import SharedDecoding
-from mars.codec.too_many import UNLIMITED
-from mars.combining import combine
-from mars.errors import JobFailed, SettingsError, TaskLimit, Unavailable
-from mars.kernel import map_batch, map_gone
-from mars.plan import Plan, Stream, reads_keys
-from mars.settings import Settings
-from mars.types import Mapped, Range, Records, StoreEpoch, TaskName, Topic
+from mars.core.errors import JobFailed, SettingsError, TaskLimit, Unavailable
+from mars.core.plan import Plan, Stream, reads_keys
+from mars.core.settings import Settings
+from mars.core.types import Mapped, Range, Records, StoreEpoch, TaskName, Topic
+from mars.engine.combining import combine
+from mars.engine.decode.limits import ROWS_MAX, TooManyRows
+from mars.engine.decode.parts import Part, cut
+from mars.engine.decode.shared import SharedDecoding
+from mars.engine.decode.too_many import UNLIMITED
+from mars.engine.kernel import map_batch, map_gone
 
 
 @dataclass(frozen=True, slots=True)

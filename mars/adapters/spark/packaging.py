@@ -14,7 +14,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from mars.errors import Unavailable
+from mars.core.errors import Unavailable
 
 PACKAGE = Path(__file__).parents[2]
 """The folder of the package `mars`: all that runs on executors is in it."""

@@ -6,12 +6,22 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
 
-from mars.definitions import FileHistory, check_in_files
-from mars.errors import JobFailed, Rejected, RequestError
-from mars.plan import Call, Column, Expression, Format, Function, Literal, Plan, Stream, ValueType
-from mars.ports import MapJob, QueryJob
+from mars.core.definitions import FileHistory, check_in_files
+from mars.core.errors import JobFailed, Rejected, RequestError
+from mars.core.plan import (
+    Call,
+    Column,
+    Expression,
+    Format,
+    Function,
+    Literal,
+    Plan,
+    Stream,
+    ValueType,
+)
+from mars.core.types import Range, TaskName
+from mars.protocol.ports import MapJob, QueryJob
 from mars.sql import compile_task, only
-from mars.types import Range, TaskName
 
 Task = tuple[Range, ...]
 """What one Spark task reads, in this order."""

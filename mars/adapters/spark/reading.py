@@ -24,15 +24,15 @@ from mars.adapters.kafka.errors import (
     translated,
     unavailable,
 )
-from mars.adapters.kafka.undecodable import Halving, is_undecodable, undecodable_records
-from mars.codec.decoded import Decoded
-from mars.codec.limits import shortened
-from mars.codec.parts import decode_slices
-from mars.definitions import REGISTER_AGAIN
-from mars.errors import JobFailed, Unavailable
-from mars.plan import Plan, reads_keys
-from mars.settings import Settings
-from mars.types import Lane, Range, Records, lane_partition
+from mars.adapters.kafka.source.undecodable import Halving, is_undecodable, undecodable_records
+from mars.core.definitions import REGISTER_AGAIN
+from mars.core.errors import JobFailed, Unavailable
+from mars.core.plan import Plan, reads_keys
+from mars.core.settings import Settings
+from mars.core.types import Lane, Range, Records, lane_partition
+from mars.engine.decode.decoded import Decoded
+from mars.engine.decode.limits import shortened
+from mars.engine.decode.parts import decode_slices
 
 BATCH_ROWS = 50_000
 """Messages of a batch: larger ones leave the processor's cache, smaller ones shrink keys less."""

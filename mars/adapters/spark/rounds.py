@@ -29,9 +29,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from mars.adapters.spark.errors import SPARK_ERRORS, driver_is_gone, translated
 from mars.adapters.spark.session import close_session, forget_session, open_session
-from mars.errors import MarsError, Unavailable
-from mars.garbage import settle_garbage_collection
-from mars.settings import Settings
+from mars.core.errors import MarsError, Unavailable
+from mars.core.garbage import settle_garbage_collection
+from mars.core.settings import Settings
 
 SOURCE = "mars-rounds"
 COLUMN = "outcome"

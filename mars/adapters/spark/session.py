@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 
 from mars.adapters.spark.errors import spark_away
 from mars.adapters.spark.packaging import archive
-from mars.errors import LocalClusterError, Unavailable
-from mars.java import find_java
-from mars.settings import BulkSettings, Settings
+from mars.core.errors import LocalClusterError, Unavailable
+from mars.core.java import find_java
+from mars.core.settings import BulkSettings, Settings
 
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 """Errors only: what goes wrong with a job is raised by it."""

@@ -19,8 +19,8 @@ from typing import Protocol
 import pyarrow.fs as arrow_fs
 
 from mars.adapters.spark.file_reading import filesystem_of
-from mars.errors import Rejected
-from mars.locations import FileRoots, is_below, is_local
+from mars.core.errors import Rejected
+from mars.core.locations import FileRoots, is_below, is_local
 
 ENTRIES_MAX = 20_000
 """Names that are looked at in one listing: ten times the files of one history."""

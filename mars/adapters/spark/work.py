@@ -17,16 +17,9 @@ from typing import Protocol
 import msgspec
 
 from mars.adapters.spark.planning import Task
-from mars.aggregates import PANE, merge_panes
-from mars.codec.decoded import Decoded
-from mars.codec.states import decode_states
-from mars.combining import Placed, combine, combine_partials, join_marks, join_ranges
-from mars.errors import JobFailed, Unavailable
-from mars.finishing import finish
-from mars.kernel import map_batch, map_gone
-from mars.plan import Plan
-from mars.ports import QueryAnswer
-from mars.types import (
+from mars.core.errors import JobFailed, Unavailable
+from mars.core.plan import Plan
+from mars.core.types import (
     Bucket,
     Lane,
     Mapped,
@@ -34,6 +27,13 @@ from mars.types import (
     Range,
     RowCounts,
 )
+from mars.engine.aggregates import PANE, merge_panes
+from mars.engine.codec.states import decode_states
+from mars.engine.combining import Placed, combine, combine_partials, join_marks, join_ranges
+from mars.engine.decode.decoded import Decoded
+from mars.engine.finishing import finish
+from mars.engine.kernel import map_batch, map_gone
+from mars.protocol.ports import QueryAnswer
 
 NO_BUCKET = Bucket(-1)
 """The key of what concerns no bucket."""

@@ -22,8 +22,8 @@ from kazoo.retry import KazooRetry
 from kazoo.security import make_digest_acl
 
 from mars.adapters.zookeeper.polling import PollingHandler
-from mars.errors import Unavailable
-from mars.settings import ZooKeeperSettings
+from mars.core.errors import Unavailable
+from mars.core.settings import ZooKeeperSettings
 
 CONNECT_WAIT_S = 1.0
 """How long after its loss calls wait for the connection: over a short reconnect. Later ones fail at

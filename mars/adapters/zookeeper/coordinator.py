@@ -12,9 +12,9 @@ from mars.adapters.zookeeper.connection import Reply, ZooKeeperConnection
 from mars.adapters.zookeeper.duties import Membership, Watching
 from mars.adapters.zookeeper.election import Candidacy, Reign
 from mars.adapters.zookeeper.paths import Paths
-from mars.errors import Unavailable
-from mars.ports import Assignment, MemberInfo
-from mars.types import LeaderEpoch, MemberId
+from mars.core.errors import Unavailable
+from mars.core.types import LeaderEpoch, MemberId
+from mars.protocol.ports import Assignment, MemberInfo
 
 
 class _Fixed(msgspec.Struct, frozen=True):

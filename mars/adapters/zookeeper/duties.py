@@ -9,8 +9,8 @@ from kazoo.exceptions import NodeExistsError, NoNodeError
 
 from mars.adapters.zookeeper.connection import Link, ZooKeeperConnection
 from mars.adapters.zookeeper.paths import Paths
-from mars.errors import Unavailable
-from mars.ports import MemberInfo
+from mars.core.errors import Unavailable
+from mars.protocol.ports import MemberInfo
 
 
 class Membership:

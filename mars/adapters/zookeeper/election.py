@@ -16,7 +16,7 @@ from kazoo.protocol.states import ZnodeStat
 
 from mars.adapters.zookeeper.connection import Link, ZooKeeperConnection
 from mars.adapters.zookeeper.paths import CANDIDATE_PREFIX, Paths
-from mars.types import LeaderEpoch, MemberId
+from mars.core.types import LeaderEpoch, MemberId
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from mars.adapters.zookeeper.connection import ZooKeeperConnection
 from mars.adapters.zookeeper.nodes import Nodes
 from mars.adapters.zookeeper.paths import Paths
-from mars.ports.keys import ApiKey, KeyId, decode_key, encode_key
+from mars.protocol.ports.keys import ApiKey, KeyId, decode_key, encode_key
 
 
 class ZooKeeperKeyRegistry:

@@ -14,7 +14,7 @@ from kazoo.protocol.states import ZnodeStat
 
 from mars.adapters.zookeeper.connection import Reply, ZooKeeperConnection
 from mars.adapters.zookeeper.duties import Watching
-from mars.errors import Rejected
+from mars.core.errors import Rejected
 
 DEFINITION_BYTES_MAX = 1_000_000
 """Longest value: over 1 MiB a packet ends the session of a ZooKeeper as it is delivered."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mars.ports import QueryId
-from mars.ports.keys import KeyId
-from mars.types import MemberId, StreamName, TaskName
+from mars.core.types import MemberId, StreamName, TaskName
+from mars.protocol.ports import QueryId
+from mars.protocol.ports.keys import KeyId
 
 CANDIDATE_PREFIX = "candidate-"
 

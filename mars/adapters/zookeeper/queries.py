@@ -7,7 +7,7 @@ from collections.abc import Callable
 from mars.adapters.zookeeper.connection import ZooKeeperConnection
 from mars.adapters.zookeeper.nodes import Nodes
 from mars.adapters.zookeeper.paths import Paths
-from mars.ports.queries import QueryId, QueryRecord, decode_query, encode_query
+from mars.protocol.ports.queries import QueryId, QueryRecord, decode_query, encode_query
 
 
 class ZooKeeperQueryRegistry:

@@ -20,17 +20,17 @@ from mars.adapters.zookeeper.nodes import (
     no_check,
 )
 from mars.adapters.zookeeper.paths import Paths
-from mars.definitions import (
+from mars.core.definitions import (
     TaskDefinition,
     decode_definition,
     decode_stream,
     encode_definition,
     encode_stream,
 )
-from mars.errors import Unavailable
-from mars.plan import Stream
-from mars.ports import Leadership
-from mars.types import StreamName, TaskName
+from mars.core.errors import Unavailable
+from mars.core.plan import Stream
+from mars.core.types import StreamName, TaskName
+from mars.protocol.ports import Leadership
 
 __all__ = ["DEFINITION_BYTES_MAX", "ZooKeeperRegistry"]
 

@@ -9,8 +9,8 @@ from kazoo.protocol.states import ZnodeStat
 
 from mars.adapters.zookeeper.connection import Reply, ZooKeeperConnection
 from mars.adapters.zookeeper.paths import Paths
-from mars.ports import MemberInfo
-from mars.types import MemberId
+from mars.core.types import MemberId
+from mars.protocol.ports import MemberInfo
 
 
 @dataclass(frozen=True, slots=True)

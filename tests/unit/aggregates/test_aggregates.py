@@ -7,7 +7,10 @@ from collections.abc import Sequence
 import polars as pl
 import pytest
 
-from mars.aggregates import (
+from mars.core.errors import TaskLimit
+from mars.core.plan import Aggregate, AggregateFunction, Column, ValueType
+from mars.core.windows import Sliding, Window
+from mars.engine.aggregates import (
     DISTINCT_VALUES_MAX,
     ROWS,
     finish,
@@ -16,10 +19,7 @@ from mars.aggregates import (
     merge_panes,
     state_schema,
 )
-from mars.errors import TaskLimit
-from mars.evaluate.values import dtype_of
-from mars.plan import Aggregate, AggregateFunction, Column, ValueType
-from mars.windows import Sliding, Window
+from mars.engine.evaluate.values import dtype_of
 from tests.unit.codec.samples import COUNT, NAME, plan_of
 
 A = AggregateFunction

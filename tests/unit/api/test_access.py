@@ -16,14 +16,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from api.callers import acting, caller
-from api.gate import Gate, role_needed
-from api.limits import TokenBuckets
+from api.http.gate import Gate, role_needed
+from api.http.limits import TokenBuckets
 from api.services.access import AccessPolicy, policy_of, warnings_of
-from mars.access import find_key, make_key, matches
-from mars.errors import Forbidden, Rejected
-from mars.ports import DeadLetter, KeyId, Role
-from mars.settings import ApiSettings
-from mars.types import TaskName, Topic, file_lane
+from mars.core.errors import Forbidden, Rejected
+from mars.core.settings import ApiSettings
+from mars.core.types import TaskName, Topic, file_lane
+from mars.protocol.ports import DeadLetter, KeyId, Role
+from mars.protocol.ports.access import find_key, make_key, matches
 from tests.support.cluster import wait_for
 from tests.unit.api.twins import BY_SIP, CLUSTER, FLOWS, World, application, problem
 

@@ -12,11 +12,11 @@ import pytest
 
 from api import aside
 from api.aside import LISTING, MIB, Aside, Failure, ListedAside, Work, failure_of
-from api.errors import status_of
-from mars.errors import MarsError, Rejected, SqlError, TooMany, Unavailable
-from mars.plan import Field, FieldType, Format, Stream
-from mars.settings import BulkSettings, Settings
-from mars.types import StreamName
+from api.http.errors import status_of
+from mars.core.errors import MarsError, Rejected, SqlError, TooMany, Unavailable
+from mars.core.plan import Field, FieldType, Format, Stream
+from mars.core.settings import BulkSettings, Settings
+from mars.core.types import StreamName
 
 S = Stream(StreamName("s"), "topic", Format.JSON, (Field("at", FieldType.TIMESTAMP_MS),), "at")
 

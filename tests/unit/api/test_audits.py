@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from mars.adapters.kafka.incidents import decoded
-from mars.adapters.kafka.rows import committed_row, dead_letter
-from mars.ports import CommittedRow, DeadLetter, Incident, IncidentKind
-from mars.types import Bucket, Lane, TaskName, Topic
+from mars.adapters.kafka.read.rows import committed_row, dead_letter
+from mars.core.types import Bucket, Lane, TaskName, Topic
+from mars.protocol.ports import CommittedRow, DeadLetter, Incident, IncidentKind
 from tests.unit.api.twins import World, problem
 
 NAME = TaskName("by_sip")

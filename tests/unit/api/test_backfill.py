@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from mars.definitions import Backfill, LaneSpan, TaskState
-from mars.ports import MemberInfo
-from mars.types import Mapped, MemberId, Range, TaskName, backfill_lane
+from mars.core.definitions import Backfill, LaneSpan, TaskState
+from mars.core.types import Mapped, MemberId, Range, TaskName, backfill_lane
+from mars.protocol.ports import MemberInfo
 from tests.unit.api.twins import EPOCH, World
 
 H0, H1 = backfill_lane(0, "b1"), backfill_lane(1, "b1")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from mars.definitions import LaneSpan
-from mars.types import Lane, Range
+from mars.core.definitions import LaneSpan
+from mars.core.types import Lane, Range
 from tests.unit.api.twins import BY_SIP, FLOWS, World, problem
 
 

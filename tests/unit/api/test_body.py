@@ -11,12 +11,12 @@ import httpx
 import pytest
 from fastapi import FastAPI, Request
 
-from api import body, errors
-from api.body import body_of, parse_object
-from api.errors import NotAnObject, TooLarge
+from api.http import body, errors
+from api.http.body import body_of, parse_object
+from api.http.errors import NotAnObject, TooLarge
 from api.routes import tasks
 from api.schemas import ValidateRequest
-from mars.errors import Rejected
+from mars.core.errors import Rejected
 from tests.unit.api.twins import BODY_BYTES_MAX, BY_SIP, FLOWS, LoopTransport, World, problem
 
 

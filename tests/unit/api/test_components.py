@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from api.components import NAMES, components, name_of
-from mars import answers
+from mars.client import answers
 
 
 def kinds() -> list[type[answers.Answer]]:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import uvicorn
 
-from api import connections
-from api.connections import bounded
+from api.http import connections
+from api.http.connections import bounded
 
 ANSWER_S = 60.0
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from api.errors import problem_of
-from mars.errors import TopicRefused, Unavailable
+from api.http.errors import problem_of
+from mars.core.errors import TopicRefused, Unavailable
 
 
 def test_a_refused_topic_is_wrong_content_and_is_named() -> None:

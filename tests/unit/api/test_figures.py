@@ -9,9 +9,9 @@ from typing import Any
 import anyio
 import pytest
 
-from api.services import figures
-from mars.errors import TooMany
-from mars.types import TaskName
+from api.services.operation import figures
+from mars.core.errors import TooMany
+from mars.core.types import TaskName
 from tests.unit.api.twins import BY_SIP, World, problem
 
 

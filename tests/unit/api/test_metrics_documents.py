@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from prometheus_client.core import Metric
 
-from api.services.metrics import of_tasks
-from mars.definitions import Backfill, LaneSpan
-from mars.errors import Unavailable
-from mars.ports import BucketLoad, BucketStatus, PartitionReading
+from api.services.operation.metrics import of_tasks
+from mars.core.definitions import Backfill, LaneSpan
+from mars.core.errors import Unavailable
+from mars.core.types import AssignmentEpoch, Bucket, LeaderEpoch, MemberId, Topic, file_lane
 from mars.process.life import Services
-from mars.process.member import Reporter
-from mars.process.metrics import ProcessMetrics
-from mars.types import AssignmentEpoch, Bucket, LeaderEpoch, MemberId, Topic, file_lane
+from mars.process.telemetry.member import Reporter
+from mars.process.telemetry.metrics import ProcessMetrics
+from mars.protocol.ports import BucketLoad, BucketStatus, PartitionReading
 from tests.unit.api.test_service import BALANCE
 from tests.unit.api.twins import World
 

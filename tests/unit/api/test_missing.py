@@ -6,8 +6,8 @@ from threading import Event
 
 import pytest
 
-from api.services.missing import Missing
-from mars.errors import Unavailable
+from api.services.inside.missing import Missing
+from mars.core.errors import Unavailable
 
 PATIENCE_S = 30.0
 

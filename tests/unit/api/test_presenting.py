@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from api.presenting import text_of
-from mars.plan import Call, Column, Expression, Function, Literal, ValueType
+from mars.core.plan import Call, Column, Expression, Function, Literal, ValueType
 
 TEXT = ValueType.STRING
 NUMBER = ValueType.INT64

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from api.services import preview, preview_reading, preview_words
-from mars.types import Topic
+from api.services.previews import reading as preview_reading
+from api.services.previews import service as preview
+from api.services.previews import words as preview_words
+from mars.core.types import Topic
 from tests.unit.api.twins import World, problem
 
 SQL = "SELECT sip, count(*), sum(bytes) FROM flows GROUP BY sip WINDOWING 10 s"

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from api.services.pulse import Pulse
-from mars.ports import MemberInfo
-from mars.types import MemberId
+from api.services.operation.pulse import Pulse
+from mars.core.types import MemberId
+from mars.protocol.ports import MemberInfo
 from tests.unit.api.twins import World
 
 NAME = MemberId("mapper-1")

@@ -10,14 +10,14 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from mars.ports import (
+from mars.core.types import MemberId, RowCounts
+from mars.protocol.ports import (
     Answer,
     MemberInfo,
     QueryId,
     QueryRecord,
     QueryState,
 )
-from mars.types import MemberId, RowCounts
 from tests.unit.api.twins import BY_SIP, World, problem
 
 ROWS = (

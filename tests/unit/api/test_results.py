@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from api.services.results import _own
-from mars.adapters.kafka.rows import committed_row
-from mars.errors import TooMany
-from mars.ports import CommittedRow, RecentRows
-from mars.types import Bucket, Lane, Range
+from api.services.inside.results import _own
+from mars.adapters.kafka.read.rows import committed_row
+from mars.core.errors import TooMany
+from mars.core.types import Bucket, Lane, Range
+from mars.protocol.ports import CommittedRow, RecentRows
 from tests.unit.api.twins import World, problem
 
 
@@ -365,13 +365,13 @@ def test_stream_that_is_dropped_half_way_frees_its_consumer(finished: World) -> 
 
 
 def test_silent_stream_sends_a_comment_now_and_then(finished: World, monkeypatch: Any) -> None:
-    monkeypatch.setattr("api.services.results.HEARTBEAT_S", 0.0)
+    monkeypatch.setattr("api.services.inside.results.HEARTBEAT_S", 0.0)
     events = follow(finished, polls=3)
     assert b": nothing new\n\n" in events
 
 
 def test_stream_outlives_a_kafka_that_is_away(finished: World, monkeypatch: Any) -> None:
-    monkeypatch.setattr("api.services.results.POLL_S", 0.0)
+    monkeypatch.setattr("api.services.inside.results.POLL_S", 0.0)
     looks = [0]
 
     async def gone() -> bool:

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from api.services.health import Health
-from mars.definitions import Backfill, LaneSpan
-from mars.ports import (
+from api.services.operation.health import Health
+from mars.core.definitions import Backfill, LaneSpan
+from mars.core.types import Bucket, Mapped, MemberId, Range, TaskName, file_lane, live_lane
+from mars.protocol.ports import (
     Assisted,
     Balance,
     BucketLoad,
@@ -21,7 +22,6 @@ from mars.ports import (
     Wanted,
     WantedKind,
 )
-from mars.types import Bucket, Mapped, MemberId, Range, TaskName, file_lane, live_lane
 from tests.unit.api.twins import BUCKETS, EPOCH, World, problem
 
 

@@ -8,7 +8,7 @@ from threading import Semaphore
 
 import pytest
 
-from api.answering import Answering, Rendered
+from api.http.answering import Answering, Rendered
 from api.services.sharing import Shared
 from tests.contracts.waiting import eventually
 
@@ -160,7 +160,7 @@ def test_an_answer_is_made_for_the_others_when_who_asked_first_has_gone() -> Non
 @pytest.fixture
 def long_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """However slow the machine is, who asks again does so within that time."""
-    monkeypatch.setattr("api.answering.TOGETHER_S", 1.0)
+    monkeypatch.setattr("api.http.answering.TOGETHER_S", 1.0)
 
 
 @pytest.mark.usefixtures("long_together")

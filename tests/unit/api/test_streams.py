@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from mars.definitions import TaskState
-from mars.types import StreamName
+from mars.core.definitions import TaskState
+from mars.core.types import StreamName
 from tests.unit.api.twins import FLOWS, World, problem
 
 

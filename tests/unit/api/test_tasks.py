@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from mars.definitions import TaskState
-from mars.types import StreamName, TaskName, live_lane
+from mars.core.definitions import TaskState
+from mars.core.types import StreamName, TaskName, live_lane
 from tests.unit.api.twins import BUCKETS, BY_SIP, FLOWS, World, problem
 
 COUNT = "SELECT count(*) FROM flows WINDOWING 10 s"

@@ -11,10 +11,10 @@ import anyio
 import pytest
 
 from api.callers import Caller, acting
-from api.places import Places, price_of
-from api.turns import AllTurns, Turns
-from mars.errors import TooMany
-from mars.ports import KeyId, Role
+from api.http.places import Places, price_of
+from api.http.turns import AllTurns, Turns
+from mars.core.errors import TooMany
+from mars.protocol.ports import KeyId, Role
 from tests.support.cluster import wait_for
 from tests.unit.api.twins import World, problem
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from api.services import verifying
-from mars.aggregates import merge_panes
-from mars.codec.states import decode_states
-from mars.finishing import finish
-from mars.kernel import decode, map_batch
-from mars.ports import CommittedRow, TopicInfo
-from mars.types import Lane, Range, Records, Topic
+from api.services.inside import verifying
+from mars.core.types import Lane, Range, Records, Topic
+from mars.engine.aggregates import merge_panes
+from mars.engine.codec.states import decode_states
+from mars.engine.finishing import finish
+from mars.engine.kernel import decode, map_batch
+from mars.protocol.ports import CommittedRow, TopicInfo
 from tests.unit.api.twins import BUCKETS, World, problem
 
 LANE = Lane("0")
@@ -278,6 +278,6 @@ def test_a_result_that_was_withheld_is_not_missed(
     size = len(first.key) + len(first.value)
     longer = [row for row in others if len(row.key) + len(row.value) >= size]
     emitted.kafka.rows = [row for row in others if row not in longer]
-    monkeypatch.setattr("mars.finishing.RESULT_BYTES_MAX", size - 1)
+    monkeypatch.setattr("mars.engine.finishing.RESULT_BYTES_MAX", size - 1)
     answer = verified(emitted, window_start=START_MS)
     assert (answer["equal"], answer["rows"]) == (True, len(emitted.kafka.rows))

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from mars.definitions import TaskState
-from mars.ports import DeadLetter, IdleLease, Incident, IncidentKind
-from mars.types import Bucket, Sequence64, StoreEpoch, TaskName, Topic, live_lane
+from mars.core.definitions import TaskState
+from mars.core.types import Bucket, Sequence64, StoreEpoch, TaskName, Topic, live_lane
+from mars.protocol.ports import DeadLetter, IdleLease, Incident, IncidentKind
 from tests.unit.api.twins import World, problem
 
 ROWS = [

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mars.types import StoreEpoch, TaskName, live_lane
+from mars.core.types import StoreEpoch, TaskName, live_lane
 from tests.unit.api.twins import World, problem
 
 ROWS: list[dict[str, Any]] = [
@@ -102,7 +102,7 @@ def test_limit_is_per_window_and_says_that_rows_were_left_out(busy: World) -> No
 
 
 def test_windows_beyond_the_limit_are_counted(busy: World, monkeypatch: Any) -> None:
-    monkeypatch.setattr("api.services.windows.WINDOWS_MAX", 1)
+    monkeypatch.setattr("api.services.inside.windows.WINDOWS_MAX", 1)
     answer = busy.http.get("/v1/tasks/by_sip/windows").json()
     assert (len(answer["windows"]), answer["more"]) == (1, 1)
 
@@ -171,8 +171,8 @@ def test_store_that_is_still_being_filled_again_answers_503(busy: World) -> None
     busy.start_in_store(epoch=StoreEpoch(2))
     assert windows(busy) == []
     task, plan = TaskName("by_sip"), busy.plan()
-    from mars.kernel import decode, map_batch
-    from mars.types import Records
+    from mars.core.types import Records
+    from mars.engine.kernel import decode, map_batch
 
     record = Records(
         live_lane(0), 0, 1, [b'{"timestamp": 5000, "sip": "b", "bytes": 1}'], [0], [-1]

@@ -22,7 +22,7 @@ from api.routes.inside import Stopping
 from api.services.access import AccessPolicy
 from api.services.all import Services, build
 from api.services.context import Cluster, Ports
-from api.services.health import Health
+from api.services.operation.health import Health
 from mars.adapters.memory.broker import MemoryBroker
 from mars.adapters.memory.coordinator import MemoryCoordinator, MemoryEnsemble
 from mars.adapters.memory.incidents import MemoryIncidentLog
@@ -33,11 +33,24 @@ from mars.adapters.memory.registry import MemoryRegistry
 from mars.adapters.memory.source import MemorySource
 from mars.adapters.memory.source_rows import MemorySourceRows
 from mars.adapters.result_rows import lowest_first, newest_rows
-from mars.definitions import FileHistory, HistoryFile, TaskDefinition
-from mars.errors import Rejected, TopicRefused, Unavailable
-from mars.kernel import decode, map_batch
-from mars.plan import Plan, Stream
-from mars.ports import (
+from mars.core.definitions import FileHistory, HistoryFile, TaskDefinition
+from mars.core.errors import Rejected, TopicRefused, Unavailable
+from mars.core.plan import Plan, Stream
+from mars.core.types import (
+    AssignmentEpoch,
+    Bucket,
+    Lane,
+    LeaderEpoch,
+    MemberId,
+    Records,
+    StoreEpoch,
+    StreamName,
+    TaskName,
+    Topic,
+    live_lane,
+)
+from mars.engine.kernel import decode, map_batch
+from mars.protocol.ports import (
     AppendOutcome,
     Assignment,
     BucketStatus,
@@ -56,19 +69,6 @@ from mars.ports import (
     RecentRows,
     TaskStart,
     TopicInfo,
-)
-from mars.types import (
-    AssignmentEpoch,
-    Bucket,
-    Lane,
-    LeaderEpoch,
-    MemberId,
-    Records,
-    StoreEpoch,
-    StreamName,
-    TaskName,
-    Topic,
-    live_lane,
 )
 
 BUCKETS = 4

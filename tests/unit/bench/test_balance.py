@@ -31,8 +31,8 @@ from bench.loaded_reducers import BUCKETS as REAL_BUCKETS
 from bench.report import section
 from bench.simulated_reducers import Delays, SimulatedReducers
 from bench.wandering import Keyed, keys_of, stages
-from mars.machines.pressing import pressure
-from mars.machines.steering import SteeringLimits
+from mars.protocol.balance.relief import pressure
+from mars.protocol.balance.steering import SteeringLimits
 
 SHORT = 5_000_000
 

@@ -8,7 +8,7 @@ import pytest
 
 from bench.session import Finished, Latency, Throughput
 from mars.cli import EXIT_USAGE, run
-from mars.plan import Format
+from mars.core.plan import Format
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bench.deciding import BUCKETS, MEMBERS, Situation, situations
-from mars.machines.balancing import moved_at_once
-from mars.machines.leading_view import PublishAssignment
+from mars.protocol.balance.placement import moved_at_once
+from mars.protocol.leader.view import PublishAssignment
 
 REASONS = {
     "spread": "use is uneven",

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from bench.flink.parts import CONNECTOR_VERSION, VERSION
 from bench.flink.query import Query, Tuning, configuration, statements
+from mars.core.plan import Format
 from mars.local.flows import FIELDS
 from mars.local.jars import LISTS
-from mars.plan import Format
 
 
 def query(format_: Format, *, earliest: bool = True) -> Query:

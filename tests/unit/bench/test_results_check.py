@@ -9,7 +9,7 @@ import pytest
 from bench.load import Load, LoadPlan, WindowFacts
 from bench.rows import by_window, decode_results, key_hash
 from bench.throughput import problems
-from mars.plan import Format
+from mars.core.plan import Format
 
 MINUTE = 60_000
 ROWS = [("10.0.0.1", "dns", 0, 3), ("10.0.0.2", "web", 0, 2), ("10.0.0.1", "dns", MINUTE, 4)]

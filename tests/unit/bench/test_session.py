@@ -10,7 +10,7 @@ import pytest
 from bench.errors import BenchError
 from bench.load import CHUNK_ROWS, Load, LoadPlan
 from bench.session import Throughput, _order, groups_for, load_plan, loaded
-from mars.plan import Format
+from mars.core.plan import Format
 
 
 def names(asked: Throughput) -> list[tuple[int, str]]:

@@ -25,7 +25,7 @@ from bench.results import (
     save,
 )
 from bench.tables import Grid, grids, markdown
-from mars.plan import Format
+from mars.core.plan import Format
 
 ABOUT = Environment(
     "2026-01-01T00:00:00+00:00", 2, "a cpu", 2**34, "Linux", "3.11", "17", "abc", False, 0.1, {}

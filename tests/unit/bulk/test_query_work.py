@@ -20,10 +20,12 @@ from mapper.bulk.query_run import QueryDesk
 from mars.adapters.memory.admin import MemoryTopicAdmin
 from mars.adapters.memory.broker import MemoryBroker
 from mars.adapters.memory.queries import MemoryQueryRegistry, MemoryQueryRows
-from mars.definitions import FileHistory, HistoryFile
-from mars.errors import JobCancelled, JobFailed, Unavailable
-from mars.plan import Field, FieldType, Format, Stream
-from mars.ports import (
+from mars.core.definitions import FileHistory, HistoryFile
+from mars.core.errors import JobCancelled, JobFailed, Unavailable
+from mars.core.plan import Field, FieldType, Format, Stream
+from mars.core.types import Lane, Mapped, MemberId, Range, RowCounts, StreamName, Topic
+from mars.process.life import Life, Services
+from mars.protocol.ports import (
     Answer,
     MapJob,
     Query,
@@ -33,8 +35,6 @@ from mars.ports import (
     QueryRecord,
     QueryState,
 )
-from mars.process.life import Life, Services
-from mars.types import Lane, Mapped, MemberId, Range, RowCounts, StreamName, Topic
 from tests.contracts.waiting import eventually
 
 FLOWS = Topic("flows")

@@ -9,13 +9,13 @@ from mars.adapters.memory.bulk import MemoryBulkEngine
 from mars.adapters.memory.coordinator import MemoryCoordinator, MemoryEnsemble
 from mars.adapters.memory.partial_log import MemoryPartialLog
 from mars.adapters.memory.registry import MemoryRegistry, MemoryShelf
-from mars.machines.backfilling import Backfilling, Limits
-from mars.machines.bulk_events import Event, Instruction, Ticked
-from mars.ports import MemberInfo
+from mars.core.types import MemberId
 from mars.process.life import Services
-from mars.process.member import Reporter
 from mars.process.tasks import TaskSource
-from mars.types import MemberId
+from mars.process.telemetry.member import Reporter
+from mars.protocol.backfill.events import Event, Instruction, Ticked
+from mars.protocol.backfill.machine import Backfilling, Limits
+from mars.protocol.ports import MemberInfo
 
 EARLIER_MS = 1
 

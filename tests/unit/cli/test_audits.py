@@ -7,10 +7,10 @@ import json
 import pytest
 from msgspec import structs
 
-import mars.client
-from mars.answers import DeadRow, DeadRows
+import mars.client.blocking
 from mars.cli import run
-from mars.types import Reason
+from mars.client.answers import DeadRow, DeadRows
+from mars.core.types import Reason
 
 ROWS = tuple(
     DeadRow(

@@ -10,10 +10,10 @@ from pathlib import Path
 import click
 import pytest
 
-from mars.access import make_key
 from mars.cli import cli, run
-from mars.client import Client
-from mars.ports import Role
+from mars.client.blocking import Client
+from mars.protocol.ports import Role
+from mars.protocol.ports.access import make_key
 from tests.unit.api.test_queries import asked, finish
 from tests.unit.api.twins import BY_SIP, World
 from tests.unit.cli.test_people import Kept

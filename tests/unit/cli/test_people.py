@@ -11,14 +11,14 @@ import httpx
 import pytest
 
 from api.services.access import AccessPolicy
-from mars.access import make_key
-from mars.answers import Task
 from mars.cli import cli, run
 from mars.cli.completion import SHELLS
-from mars.client import Client
-from mars.definitions import TaskState
-from mars.errors import Unavailable
-from mars.ports import ApiKey, Role
+from mars.client.answers import Task
+from mars.client.blocking import Client
+from mars.core.definitions import TaskState
+from mars.core.errors import Unavailable
+from mars.protocol.ports import ApiKey, Role
+from mars.protocol.ports.access import make_key
 from tests.unit.api.twins import BY_SIP, World
 
 API = ["--api", "http://mars"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mars.cli import run
-from mars.client import Client
+from mars.client.blocking import Client
 from tests.unit.api.twins import World
 from tests.unit.cli.test_query import Kept
 

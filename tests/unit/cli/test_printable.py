@@ -12,7 +12,7 @@ from rich.text import Text
 
 from mars.cli.shared import messages, output, print_json, say
 from mars.cli.tables import table
-from mars.printable import LINES, OBEYED, printable, printable_json
+from mars.core.printable import LINES, OBEYED, printable, printable_json
 
 EVIL = "a\x1b[2J\x9b31m\u202eb\u2066\u200f\x07\x7f\U000e0001"
 

@@ -13,10 +13,10 @@ import httpx
 import pytest
 
 from mars.cli import run
-from mars.client import Client
-from mars.definitions import TaskState
-from mars.ports import Applied, QueryId, QueryState
-from mars.types import Lane, Mapped, Range, TaskName, live_lane
+from mars.client.blocking import Client
+from mars.core.definitions import TaskState
+from mars.core.types import Lane, Mapped, Range, TaskName, live_lane
+from mars.protocol.ports import Applied, QueryId, QueryState
 from tests.unit.api.test_queries import alter, asked, finish
 from tests.unit.api.twins import BY_SIP, EPOCH, World
 
@@ -155,7 +155,7 @@ def test_query_that_nobody_runs_says_so_where_there_is_no_terminal(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("mars.client.PATIENCE_S", 0)
+    monkeypatch.setattr("mars.client.blocking.PATIENCE_S", 0)
     between_looks += [lambda: None, lambda: None, lambda: finish(world, newest(world))]
     assert run(["query", BY_SIP, *API]) == 0
     assert capsys.readouterr().err.count("no process with the role bulk is alive") == 1

@@ -11,11 +11,11 @@ import httpx
 import msgspec
 import pytest
 
-from mars.answers import ResultEvent, Task, WindowSource
 from mars.cli import run
-from mars.client import Client
-from mars.definitions import REGISTER_AGAIN
-from mars.errors import Unavailable
+from mars.client.answers import ResultEvent, Task, WindowSource
+from mars.client.blocking import Client
+from mars.core.definitions import REGISTER_AGAIN
+from mars.core.errors import Unavailable
 
 
 def event(start_s: int, page: str, revision: int = 0, *, deleted: bool = False) -> ResultEvent:

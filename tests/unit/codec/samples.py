@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mars.plan import (
+from mars.core.plan import (
     Aggregate,
     AggregateFunction,
     Column,
@@ -21,8 +21,8 @@ from mars.plan import (
     Stream,
     ValueType,
 )
-from mars.types import Lane, Records, StreamName, TaskName
-from mars.windows import Sliding
+from mars.core.types import Lane, Records, StreamName, TaskName
+from mars.core.windows import Sliding
 
 FIELDS = (
     Field("at", FieldType.TIMESTAMP_MS),

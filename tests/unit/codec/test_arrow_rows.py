@@ -10,11 +10,11 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from mars.codec.limits import MESSAGE_BYTES_MAX
-from mars.codec.messages import decode
-from mars.evaluate.values import dtype_of
-from mars.plan import Field, FieldType, Format, Stream
-from mars.types import Reason, StreamName
+from mars.core.plan import Field, FieldType, Format, Stream
+from mars.core.types import Reason, StreamName
+from mars.engine.decode.limits import MESSAGE_BYTES_MAX
+from mars.engine.decode.messages import decode
+from mars.engine.evaluate.values import dtype_of
 from tests.unit.codec.samples import ARROW, FIELDS, records
 
 

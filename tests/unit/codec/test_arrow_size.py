@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from mars.codec import arrow_size
-from mars.codec.arrow_size import MESSAGE_ROWS_MAX, too_large
-from mars.codec.limits import MESSAGE_BYTES_MAX, UNPACKED_BYTES_MAX
-from mars.codec.messages import decode
-from mars.types import Reason
+from mars.core.types import Reason
+from mars.engine.decode.formats import arrow_size
+from mars.engine.decode.formats.arrow_size import MESSAGE_ROWS_MAX, too_large
+from mars.engine.decode.limits import MESSAGE_BYTES_MAX, UNPACKED_BYTES_MAX
+from mars.engine.decode.messages import decode
 from tests.unit.codec.samples import ARROW, FIELDS, records
 
 GOOD = pa.table({"at": [1], "name": ["a"], "size": [5]})

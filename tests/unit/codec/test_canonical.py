@@ -6,14 +6,14 @@ import polars as pl
 import pytest
 import xxhash
 
-from mars.codec.canonical import (
+from mars.core.plan import ValueType
+from mars.core.types import Lane, TaskName
+from mars.engine.codec.canonical import (
     bucket_of_lane,
     bucket_of_task,
     buckets_of_keys,
     canonical_texts,
 )
-from mars.plan import ValueType
-from mars.types import Lane, TaskName
 
 TASK = TaskName("by_sip")
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from mars.codec.columns import convert, convert_numbers
-from mars.plan import FieldType
+from mars.core.plan import FieldType
+from mars.engine.decode.columns import convert, convert_numbers
 
 
 def test_microseconds_round_down() -> None:

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from mars.codec.limits import MESSAGE_BYTES_MAX
-from mars.codec.messages import decode
-from mars.plan import Format, Stream
-from mars.types import Reason, StreamName
+from mars.core.plan import Format, Stream
+from mars.core.types import Reason, StreamName
+from mars.engine.decode.limits import MESSAGE_BYTES_MAX
+from mars.engine.decode.messages import decode
 from tests.unit.codec.samples import CSV, CSV_HEADER, FIELDS, records
 
 

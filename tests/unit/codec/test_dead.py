@@ -5,16 +5,8 @@ import json
 
 import pytest
 
-from mars.codec.dead import (
-    DeadRange,
-    DeadRow,
-    dead_late,
-    dead_rejections,
-    dead_result,
-    decode_dead,
-)
-from mars.plan import Field, FieldType, Format, Options, Plan, Stream
-from mars.types import (
+from mars.core.plan import Field, FieldType, Format, Options, Plan, Stream
+from mars.core.types import (
     Lane,
     Range,
     Reason,
@@ -24,7 +16,15 @@ from mars.types import (
     StreamName,
     TaskName,
 )
-from mars.windows import Sliding, Window
+from mars.core.windows import Sliding, Window
+from mars.engine.codec.dead import (
+    DeadRange,
+    DeadRow,
+    dead_late,
+    dead_rejections,
+    dead_result,
+    decode_dead,
+)
 
 WINDOW = Window(120_000, 60_000)
 PLAN = Plan(

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from mars.codec import texts
-from mars.codec.decoded import PAYLOAD_BYTES_MAX, Decoded
-from mars.codec.messages import decode
-from mars.types import Lane, Records
+from mars.core.types import Lane, Records
+from mars.engine.decode.decoded import PAYLOAD_BYTES_MAX, Decoded
+from mars.engine.decode.formats import texts
+from mars.engine.decode.messages import decode
 from tests.unit.codec.samples import FIELDS, JSON, NDJSON, records, row
 
 

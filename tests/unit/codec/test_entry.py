@@ -5,9 +5,7 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
-from mars.codec.entry import CorruptEntry, decode_entry, encode_entry
-from mars.codec.states import decode_states, encode_states
-from mars.types import (
+from mars.core.types import (
     Bucket,
     Lane,
     PaneRows,
@@ -20,6 +18,8 @@ from mars.types import (
     RowCounts,
     Sequence64,
 )
+from mars.engine.codec.entry import CorruptEntry, decode_entry, encode_entry
+from mars.engine.codec.states import decode_states, encode_states
 
 LANE = Lane("3@b1")
 RANGES = (Range(LANE, 5, 9), Range(Lane("4"), 0, 2**62))

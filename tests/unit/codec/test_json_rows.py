@@ -4,12 +4,12 @@ import sys
 
 import pytest
 
-from mars.codec.json_rows import CHUNK_ROWS, WHOLE_BYTES_MIN
-from mars.codec.limits import MESSAGE_BYTES_MAX
-from mars.codec.messages import decode
-from mars.codec.nesting import NESTING_MAX
-from mars.plan import Field, FieldType, Stream
-from mars.types import Reason
+from mars.core.plan import Field, FieldType, Stream
+from mars.core.types import Reason
+from mars.engine.decode.formats.json_rows import CHUNK_ROWS, WHOLE_BYTES_MIN
+from mars.engine.decode.formats.nesting import NESTING_MAX
+from mars.engine.decode.limits import MESSAGE_BYTES_MAX
+from mars.engine.decode.messages import decode
 from tests.unit.codec.samples import FIELDS, JSON, NDJSON, records, row
 
 

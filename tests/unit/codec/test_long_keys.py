@@ -7,13 +7,13 @@ import sys
 import polars as pl
 import pytest
 
-from mars.codec import long_keys
-from mars.codec.long_keys import CASE_GROWTH, KEY_BYTES_MAX
-from mars.codec.usable import Usable, usable_rows
-from mars.evaluate import to_polars
-from mars.kernel import decode, map_batch
-from mars.plan import Call, Column, Expression, Function, Literal, Plan, ValueType
-from mars.types import Reason, RowCounts
+from mars.core.plan import Call, Column, Expression, Function, Literal, Plan, ValueType
+from mars.core.types import Reason, RowCounts
+from mars.engine.decode import long_keys
+from mars.engine.decode.long_keys import CASE_GROWTH, KEY_BYTES_MAX
+from mars.engine.decode.usable import Usable, usable_rows
+from mars.engine.evaluate import to_polars
+from mars.engine.kernel import decode, map_batch
 from tests.unit.codec.samples import FIELDS, JSON, LOAD, NAME, SIZE, plan_of, records, row
 
 LONG = "x" * (KEY_BYTES_MAX + 1)

@@ -2,7 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from mars.codec.nesting import NESTING_MAX, SHALLOW_BYTES_MAX, is_too_deep, may_be_deep
+from mars.engine.decode.formats.nesting import (
+    NESTING_MAX,
+    SHALLOW_BYTES_MAX,
+    is_too_deep,
+    may_be_deep,
+)
 
 
 @pytest.mark.parametrize("brackets", [b"[]", b"{}"])

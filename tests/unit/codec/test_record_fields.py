@@ -10,11 +10,20 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from mars.codec.messages import decode
-from mars.codec.usable import usable_rows
-from mars.kernel import map_batch
-from mars.plan import RECORD_TIME_FIELD, Column, Field, FieldType, Format, Origin, Stream, ValueType
-from mars.types import Lane, Reason, Records, RowCounts, StreamName
+from mars.core.plan import (
+    RECORD_TIME_FIELD,
+    Column,
+    Field,
+    FieldType,
+    Format,
+    Origin,
+    Stream,
+    ValueType,
+)
+from mars.core.types import Lane, Reason, Records, RowCounts, StreamName
+from mars.engine.decode.messages import decode
+from mars.engine.decode.usable import usable_rows
+from mars.engine.kernel import map_batch
 from tests.unit.codec.samples import plan_of
 
 SIZE = Field("size", FieldType.INT64)

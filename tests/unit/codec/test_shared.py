@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from mars.codec import parts
-from mars.codec.decoded import Decoded
-from mars.codec.parts import Part
-from mars.codec.shared import SharedDecoding
-from mars.plan import Field, FieldType, Plan, Stream
-from mars.types import Records
+from mars.core.plan import Field, FieldType, Plan, Stream
+from mars.core.types import Records
+from mars.engine.decode import parts
+from mars.engine.decode.decoded import Decoded
+from mars.engine.decode.parts import Part
+from mars.engine.decode.shared import SharedDecoding
 from tests.unit.codec.samples import FIELDS, JSON, LOAD, NAME, SIZE, plan_of, records, row
 
 ROWS = [row(at=at, name="a", size=at, load=1.5) for at in range(3)]

@@ -2,9 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from mars.codec.entry import CorruptEntry
-from mars.codec.snapshot import PART_BYTES_MAX, decode_snapshot, encode_snapshot, parts_checksum
-from mars.types import Bucket, Entry, Lane, PaneRows, Partial, Range, RowCounts, Sequence64
+from mars.core.types import Bucket, Entry, Lane, PaneRows, Partial, Range, RowCounts, Sequence64
+from mars.engine.codec.entry import CorruptEntry
+from mars.engine.codec.snapshot import (
+    PART_BYTES_MAX,
+    decode_snapshot,
+    encode_snapshot,
+    parts_checksum,
+)
 
 LANE = Lane("3")
 

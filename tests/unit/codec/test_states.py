@@ -5,10 +5,10 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from mars.codec import states as states_module
-from mars.codec.entry import CorruptEntry
-from mars.codec.states import decode_states, encode_states, states_bytes
-from mars.errors import TaskLimit
+from mars.core.errors import TaskLimit
+from mars.engine.codec import states as states_module
+from mars.engine.codec.entry import CorruptEntry
+from mars.engine.codec.states import decode_states, encode_states, states_bytes
 
 FRAME = pl.DataFrame({"pane": [0, 10], "k0": ["a", None], "a0_n": [1, 2]})
 

@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from mars.codec.limits import NOT_UNPACKED
-from mars.codec.messages import decode
-from mars.codec.usable import (
+from mars.core.plan import RecordTime, Stream
+from mars.core.types import UNDECODABLE, Reason
+from mars.engine.decode.limits import NOT_UNPACKED
+from mars.engine.decode.messages import decode
+from mars.engine.decode.usable import (
     EVENT_TIME_MAX_MS,
     EVENT_TIME_MIN_MS,
     NAMED_MAX,
@@ -14,8 +16,6 @@ from mars.codec.usable import (
     Usable,
     usable_rows,
 )
-from mars.plan import RecordTime, Stream
-from mars.types import UNDECODABLE, Reason
 from tests.unit.codec.samples import (
     ARROW,
     CSV,

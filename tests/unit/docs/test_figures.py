@@ -8,53 +8,42 @@ from pathlib import Path
 
 import pytest
 
-from api import aside, connections, limits, places, preview_schemas, query_schemas
+from api import aside, preview_schemas, query_schemas
+from api.http import connections, limits, places
+from api.http.turns import AllTurns, Turns
 from api.routes import audits
 from api.routes import tasks as task_routes
-from api.services import (
-    access,
-    figures,
-    preview,
-    preview_reading,
-    queries,
-    results,
-    streams,
-    tasks,
-    verifying,
-    windows,
-)
-from api.turns import AllTurns, Turns
-from mars import finishing
-from mars.access import NOTE_CHARACTERS_MAX, PATTERN_CHARACTERS_MAX, PATTERNS_MAX
-from mars.adapters.kafka import recent, wire
+from api.services import access, queries, streams, tasks
+from api.services.inside import results, verifying, windows
+from api.services.operation import figures
+from api.services.previews import reading as preview_reading
+from api.services.previews import service as preview
+from mars.adapters.kafka import wire
+from mars.adapters.kafka.read import recent
 from mars.adapters.spark import files, walking
-from mars.aggregates.distinct import DISTINCT_VALUES_MAX
-from mars.codec import arrow_size, columns, entry, long_keys, states, usable
-from mars.codec import limits as codec_limits
-from mars.codec import nesting as json_nesting
-from mars.evaluate import texts
-from mars.machines import drafting, explaining, folding
-from mars.machines.open_panes import BLOCK_PANES, BLOCKS_FROM_PANES
-from mars.machines.panes import BLOCK_GAIN, MERGE_ROWS_MIN
-from mars.ports.queries import ANSWER_BYTES_MAX
-from mars.process import scraping
+from mars.core.settings import Settings
+from mars.core.windows.shapes import OPEN_PANES_MAX
+from mars.engine import finishing
+from mars.engine.aggregates.distinct import DISTINCT_VALUES_MAX
+from mars.engine.codec import entry, states
+from mars.engine.decode import columns, long_keys, usable
+from mars.engine.decode import limits as codec_limits
+from mars.engine.decode.formats import arrow_size
+from mars.engine.decode.formats import nesting as json_nesting
+from mars.engine.evaluate import texts
+from mars.inspect import explaining
+from mars.process.telemetry import scraping
 from mars.process.tracking import NOTES_WAITING_MAX
-from mars.settings import Settings
-from mars.sql import (
-    compiler,
-    functions,
-    groups,
-    keys,
-    operators,
-    options,
-    outputs,
-    source,
-    syntax,
-    task,
-    windowing,
-)
-from mars.tracking import acking, seen
-from mars.windows.shapes import OPEN_PANES_MAX
+from mars.protocol.ports import seen
+from mars.protocol.ports.access import NOTE_CHARACTERS_MAX, PATTERN_CHARACTERS_MAX, PATTERNS_MAX
+from mars.protocol.ports.queries import ANSWER_BYTES_MAX
+from mars.protocol.reducer import drafting
+from mars.protocol.tracker import acking
+from mars.protocol.windows import folding
+from mars.protocol.windows.open_panes import BLOCK_PANES, BLOCKS_FROM_PANES
+from mars.protocol.windows.panes import BLOCK_GAIN, MERGE_ROWS_MIN
+from mars.sql import keys, options, outputs, source, syntax, task, windowing
+from mars.sql.expressions import compiler, functions, groups, operators
 
 DOCS = Path(__file__).parents[3] / "docs"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from api import reference as rest
-from mars.errors import Rejected
+from mars.core.errors import Rejected
 from mars.sql import reference as sql
 from mars.sql.examples import AGGREGATES, OPERATORS, SCALARS
 from mars.sql.options import parse_options

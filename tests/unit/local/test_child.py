@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from mars.errors import LocalClusterError
+from mars.core.errors import LocalClusterError
 from mars.local import child as child_module
 from mars.local.child import tail
 from tests.unit.local.conftest import Script, eventually, gone

@@ -13,10 +13,11 @@ import click
 import pytest
 
 import mars.cli
-from mars.cli import background, exit_code_of, run
-from mars.cli.report import Message, Report
+from mars.cli import exit_code_of, run
+from mars.cli.running import background
+from mars.cli.running.report import Message, Report
 from mars.cli.shared import api_address
-from mars.errors import (
+from mars.core.errors import (
     Conflict,
     LocalClusterError,
     MarsError,
@@ -140,7 +141,7 @@ def test_a_process_that_the_system_ends_says_where(
 def test_a_role_that_is_not_in_this_version_is_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from mars.cli import roles
+    from mars.cli.running import roles
 
     monkeypatch.setitem(roles._MODULES, "bulk", "mapper.nothing.__main__")
     assert run(["bulk"]) == 1

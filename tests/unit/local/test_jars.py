@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mars.errors import LocalClusterError
+from mars.core.errors import LocalClusterError
 from mars.local import jars
 
 JAR = b"the jar"

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from mars.errors import LocalClusterError
+from mars.core.errors import LocalClusterError
+from mars.core.settings import load
 from mars.local import cluster, jars, network
 from mars.local.cluster import Options, make_folder, running
 from mars.local.java import find_java, java_identity, java_version, pyspark_jar
 from mars.local.network import PORT_MIN, PortWish, check_ports, free_port, is_free
-from mars.settings import load
 
 
 @pytest.mark.parametrize(

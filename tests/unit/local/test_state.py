@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mars.cluster_file import (
+from mars.client.cluster_file import (
     ClusterFile,
     ProcessEntry,
     cluster_path,
@@ -19,7 +19,7 @@ from mars.cluster_file import (
     read_cluster,
     running_cluster,
 )
-from mars.errors import LocalClusterError
+from mars.core.errors import LocalClusterError
 from mars.local.control import stop_cluster
 from mars.local.state import end_leftovers, lock_holder, locked, write_cluster
 from tests.unit.local.conftest import Script, started

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from mars.cluster_file import ClusterFile, read_cluster
-from mars.errors import LocalClusterError
+from mars.client.cluster_file import ClusterFile, read_cluster
+from mars.core.errors import LocalClusterError
 from mars.local import supervisor as supervisor_module
 from mars.local.child import tail
 from mars.local.scaling import Bounds, Target

@@ -9,13 +9,26 @@ from dataclasses import dataclass, field, replace
 import polars as pl
 
 from mars.adapters.memory.partial_log import MemoryPartialLog
-from mars.codec.states import decode_states
-from mars.combining import combine
-from mars.definitions import Backfill, LaneSpan, TaskDefinition, TaskState
-from mars.errors import Unavailable
-from mars.kernel import decode, map_batch
-from mars.machines.backfilling import Backfilling, Limits
-from mars.machines.bulk_events import (
+from mars.core.definitions import Backfill, LaneSpan, TaskDefinition, TaskState
+from mars.core.errors import Unavailable
+from mars.core.types import (
+    Bucket,
+    Lane,
+    Mapped,
+    Range,
+    Records,
+    Sequence64,
+    StoreEpoch,
+    TaskName,
+    backfill_lane,
+    lane_partition,
+    live_lane,
+)
+from mars.engine.codec.states import decode_states
+from mars.engine.combining import combine
+from mars.engine.kernel import decode, map_batch
+from mars.process.acting import feed
+from mars.protocol.backfill.events import (
     Append,
     Appended,
     CancelJob,
@@ -32,22 +45,9 @@ from mars.machines.bulk_events import (
     TasksChanged,
     Ticked,
 )
-from mars.machines.runnable import RunnableTask
-from mars.ports import Applied, MapJob, TaskStart
-from mars.process.acting import feed
-from mars.types import (
-    Bucket,
-    Lane,
-    Mapped,
-    Range,
-    Records,
-    Sequence64,
-    StoreEpoch,
-    TaskName,
-    backfill_lane,
-    lane_partition,
-    live_lane,
-)
+from mars.protocol.backfill.machine import Backfilling, Limits
+from mars.protocol.ports import Applied, MapJob, TaskStart
+from mars.protocol.runnable import RunnableTask
 from tests.unit.machines.mapping_world import BUCKETS, STREAM, TOPIC, make_plan, make_version, row
 
 NAME = TaskName("a")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mars.machines.bucket_task import BucketTask
-from mars.ports import Head, Progress
-from mars.types import Entry
+from mars.core.types import Entry
+from mars.protocol.ports import Head, Progress
+from mars.protocol.reducer.task_in_bucket import BucketTask
 from tests.unit.machines.reducing_rows import (
     OWNER,
     P0,

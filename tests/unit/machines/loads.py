@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mars.machines.balancing import ReducerLoad
-from mars.ports import BucketLoad
-from mars.types import Bucket, MemberId
+from mars.core.types import Bucket, MemberId
+from mars.protocol.balance.placement import ReducerLoad
+from mars.protocol.ports import BucketLoad
 
 
 def bucket_load(number: int, use: float, backlog_bytes: int = 0) -> BucketLoad:

@@ -10,12 +10,40 @@ from dataclasses import dataclass, field, replace
 import polars as pl
 
 from mars.adapters.memory.partial_log import MemoryPartialLog
-from mars.codec.states import decode_states
-from mars.definitions import TaskDefinition, TaskState, TaskVersion
-from mars.errors import Unavailable
-from mars.machines.events import HeadsRead, TasksChanged
-from mars.machines.mapping import Mapping as MappingMachine
-from mars.machines.mapping_events import (
+from mars.core.definitions import TaskDefinition, TaskState, TaskVersion
+from mars.core.errors import Unavailable
+from mars.core.plan import (
+    Aggregate,
+    AggregateFunction,
+    Column,
+    Field,
+    FieldType,
+    Format,
+    Key,
+    Options,
+    Output,
+    Plan,
+    Stream,
+    ValueType,
+)
+from mars.core.types import (
+    Bucket,
+    Lane,
+    LeaderEpoch,
+    Mapped,
+    Range,
+    Records,
+    Sequence64,
+    StoreEpoch,
+    StreamName,
+    TaskName,
+    Topic,
+    live_lane,
+)
+from mars.core.windows import Sliding
+from mars.engine.codec.states import decode_states
+from mars.process.acting import feed
+from mars.protocol.mapper.events import (
     CATCH_UP,
     LIVE,
     ConfirmEnd,
@@ -37,38 +65,18 @@ from mars.machines.mapping_events import (
     Subscribe,
     Ticked,
 )
-from mars.machines.runnable import RunnableTask
-from mars.plan import (
-    Aggregate,
-    AggregateFunction,
-    Column,
-    Field,
-    FieldType,
-    Format,
-    Key,
-    Options,
-    Output,
-    Plan,
-    Stream,
-    ValueType,
+from mars.protocol.mapper.machine import Mapping as MappingMachine
+from mars.protocol.ports import (
+    Applied,
+    Assigned,
+    EndReached,
+    Fetched,
+    Revoked,
+    SourceEvent,
+    TaskStart,
 )
-from mars.ports import Applied, Assigned, EndReached, Fetched, Revoked, SourceEvent, TaskStart
-from mars.process.acting import feed
-from mars.types import (
-    Bucket,
-    Lane,
-    LeaderEpoch,
-    Mapped,
-    Range,
-    Records,
-    Sequence64,
-    StoreEpoch,
-    StreamName,
-    TaskName,
-    Topic,
-    live_lane,
-)
-from mars.windows import Sliding
+from mars.protocol.reducer.events import HeadsRead, TasksChanged
+from mars.protocol.runnable import RunnableTask
 
 BUCKETS = 4
 TOPIC = Topic("flows")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from mars.machines.events import (
+from mars.core.types import AssignmentEpoch, Entry, MemberId, StoreEpoch, TaskName
+from mars.protocol.ports import Claim, Claimed, Committed, Head, Owner, Progress
+from mars.protocol.reducer.events import (
     BucketClaimed,
     BucketCommitted,
     BucketFailed,
@@ -15,10 +17,8 @@ from mars.machines.events import (
     LogRead,
     ReadLog,
 )
-from mars.machines.owning import Owning, OwningLimits, OwnState
-from mars.machines.runnable import RunnableTask
-from mars.ports import Claim, Claimed, Committed, Head, Owner, Progress
-from mars.types import AssignmentEpoch, Entry, MemberId, StoreEpoch, TaskName
+from mars.protocol.reducer.owner import Owning, OwningLimits, OwnState
+from mars.protocol.runnable import RunnableTask
 from tests.unit.machines.reducing_rows import (
     A1,
     BUCKET,

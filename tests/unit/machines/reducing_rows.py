@@ -6,12 +6,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from mars.aggregates import scope_aggregates
-from mars.definitions import TaskDefinition, TaskState, TaskVersion
-from mars.kernel import decode, map_batch, map_gone
-from mars.machines.bucket_task import Ownership
-from mars.machines.runnable import RunnableTask
-from mars.plan import (
+from mars.core.definitions import TaskDefinition, TaskState, TaskVersion
+from mars.core.plan import (
     Aggregate,
     AggregateFunction,
     Column,
@@ -26,8 +22,7 @@ from mars.plan import (
     ValueType,
     WatermarkScope,
 )
-from mars.ports import Emission, Head, Ledger, LogSlice, Progress
-from mars.types import (
+from mars.core.types import (
     AssignmentEpoch,
     Bucket,
     Entry,
@@ -40,7 +35,12 @@ from mars.types import (
     TaskName,
     Topic,
 )
-from mars.windows import Sliding
+from mars.core.windows import Sliding
+from mars.engine.aggregates import scope_aggregates
+from mars.engine.kernel import decode, map_batch, map_gone
+from mars.protocol.ports import Emission, Head, Ledger, LogSlice, Progress
+from mars.protocol.reducer.task_in_bucket import Ownership
+from mars.protocol.runnable import RunnableTask
 
 E1 = StoreEpoch(1)
 A1 = AssignmentEpoch(1)

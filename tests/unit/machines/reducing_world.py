@@ -13,9 +13,35 @@ from mars.adapters.memory.broker import MemoryBroker
 from mars.adapters.memory.partial_log import MemoryPartialLog
 from mars.adapters.memory.progress import MemoryProgressLog
 from mars.adapters.memory.sink import MemorySink
-from mars.errors import Fenced, MarsError, OutputRefused, Unavailable
-from mars.kernel import decode, map_batch
-from mars.machines.events import (
+from mars.core.errors import Fenced, MarsError, OutputRefused, Unavailable
+from mars.core.types import (
+    AssignmentEpoch,
+    Bucket,
+    Lane,
+    LeaderEpoch,
+    MemberId,
+    Records,
+    StoreEpoch,
+    TaskName,
+    Topic,
+)
+from mars.engine.kernel import decode, map_batch
+from mars.process.acting import feed
+from mars.process.snapshots import read_snapshots
+from mars.protocol.leader.tasks import task_start
+from mars.protocol.leader.view import KnownProgress, View
+from mars.protocol.ports import (
+    Applied,
+    Assignment,
+    Claim,
+    ControlState,
+    IdleLease,
+    Owner,
+    Progress,
+    ReadRequest,
+    TaskStart,
+)
+from mars.protocol.reducer.events import (
     AssignmentRead,
     AuditEmissions,
     BucketClaimed,
@@ -42,35 +68,9 @@ from mars.machines.events import (
     TrimLog,
     WriteDraft,
 )
-from mars.machines.leading_tasks import task_start
-from mars.machines.leading_view import KnownProgress, View
-from mars.machines.owning import OwningLimits
-from mars.machines.reducing import Reducing
-from mars.machines.runnable import RunnableTask
-from mars.ports import (
-    Applied,
-    Assignment,
-    Claim,
-    ControlState,
-    IdleLease,
-    Owner,
-    Progress,
-    ReadRequest,
-    TaskStart,
-)
-from mars.process.acting import feed
-from mars.process.snapshots import read_snapshots
-from mars.types import (
-    AssignmentEpoch,
-    Bucket,
-    Lane,
-    LeaderEpoch,
-    MemberId,
-    Records,
-    StoreEpoch,
-    TaskName,
-    Topic,
-)
+from mars.protocol.reducer.machine import Reducing
+from mars.protocol.reducer.owner import OwningLimits
+from mars.protocol.runnable import RunnableTask
 from tests.unit.machines.reducing_rows import E1, STREAM, RowSpec, message
 
 BUCKETS = 3

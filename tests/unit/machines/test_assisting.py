@@ -9,21 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars.machines import assisting
-from mars.machines.assisting import (
-    SEGMENT_SEQS,
-    SHRINKAGE_RUNS_MIN,
-    Assist,
-    Merged,
-    Shrinkage,
-    assists_of,
-    merged_entries,
-    segments,
-)
-from mars.machines.bucket_task import BucketTask
-from mars.plan import OverMaxKeys, Plan
-from mars.ports import Assignment, Owner
-from mars.types import (
+from mars.core.plan import OverMaxKeys, Plan
+from mars.core.types import (
     AssignmentEpoch,
     Bucket,
     Entry,
@@ -36,6 +23,19 @@ from mars.types import (
     Sequence64,
     StoreEpoch,
 )
+from mars.protocol.ports import Assignment, Owner
+from mars.protocol.reducer import assisting
+from mars.protocol.reducer.assisting import (
+    SEGMENT_SEQS,
+    SHRINKAGE_RUNS_MIN,
+    Assist,
+    Merged,
+    Shrinkage,
+    assists_of,
+    merged_entries,
+    segments,
+)
+from mars.protocol.reducer.task_in_bucket import BucketTask
 from tests.unit.machines.reducing_rows import (
     OWNER,
     P0,

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from mars.definitions import FileHistory, HistoryFile, LaneSpan, TaskState
-from mars.machines.bulk_events import TasksChanged
-from mars.machines.task_view import TaskView
-from mars.types import Lane, Range, file_lane, live_lane
+from mars.core.definitions import FileHistory, HistoryFile, LaneSpan, TaskState
+from mars.core.types import Lane, Range, file_lane, live_lane
+from mars.protocol.backfill.events import TasksChanged
+from mars.protocol.mapper.task_view import TaskView
 from tests.unit.machines.backfilling_world import (
     B1,
     NAME,

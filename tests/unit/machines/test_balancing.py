@@ -7,9 +7,9 @@ from statistics import pstdev
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars.machines.balancing import SpreadLimits, Welcome, deviation, place, spread
-from mars.ports import Move
-from mars.types import Bucket, MemberId
+from mars.core.types import Bucket, MemberId
+from mars.protocol.balance.placement import SpreadLimits, Welcome, deviation, place, spread
+from mars.protocol.ports import Move
 from tests.unit.machines.loads import owned_by, reducers
 
 MEMBERS = st.frozensets(

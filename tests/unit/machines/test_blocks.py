@@ -8,12 +8,12 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
-from mars.aggregates import limited_window
-from mars.machines import folding as folding_module
-from mars.machines import open_panes
-from mars.machines.folding import Folding
-from mars.plan import Aggregate, AggregateFunction, Column, Plan, ValueType
-from mars.windows import Sliding, Window
+from mars.core.plan import Aggregate, AggregateFunction, Column, Plan, ValueType
+from mars.core.windows import Sliding, Window
+from mars.engine.aggregates import limited_window
+from mars.protocol.windows import folding as folding_module
+from mars.protocol.windows import open_panes
+from mars.protocol.windows.folding import Folding
 from tests.unit.machines.reducing_rows import BUCKET, P0, RowSpec, counts_of, make_entry, make_plan
 
 LONG = Sliding(60_000, 1_000)

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from mars.codec.checksum import checksum
-from mars.machines.bucket_task import BucketTask
-from mars.machines.folding import StoreWentBack
-from mars.plan import WatermarkScope
-from mars.ports import Ledger
-from mars.types import Bucket, StoreEpoch, Topic
+from mars.core.plan import WatermarkScope
+from mars.core.types import Bucket, StoreEpoch, Topic
+from mars.engine.codec.checksum import checksum
+from mars.protocol.ports import Ledger
+from mars.protocol.reducer.task_in_bucket import BucketTask
+from mars.protocol.windows.folding import StoreWentBack
 from tests.unit.machines.bucket_parts import begin, commit, emitted, read, two_versions
 from tests.unit.machines.reducing_rows import (
     OWNER,

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from mars.machines.bucket_task import BucketTask
-from mars.machines.folding import StoreWentBack
-from mars.ports import Ledger, LogSlice, Progress, Snapshot
-from mars.tracking.seen import Seen
-from mars.types import Lane, Sequence64, StoreEpoch
+from mars.core.types import Lane, Sequence64, StoreEpoch
+from mars.protocol.ports import Ledger, LogSlice, Progress, Snapshot
+from mars.protocol.ports.seen import Seen
+from mars.protocol.reducer.task_in_bucket import BucketTask
+from mars.protocol.windows.folding import StoreWentBack
 from tests.unit.machines.bucket_parts import begin, commit, emitted, read, two_versions
 from tests.unit.machines.reducing_rows import (
     OWNER,

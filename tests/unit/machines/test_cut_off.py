@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 import pytest
 
-from mars.machines.cut_off import CUT_OFF_S, CutOff
-from mars.machines.load_view import STALE_S
-from mars.ports import MemberInfo
-from mars.types import MemberId
+from mars.core.types import MemberId
+from mars.protocol.balance.load_view import STALE_S
+from mars.protocol.cut_off import CUT_OFF_S, CutOff
+from mars.protocol.ports import MemberInfo
 
 LOST = frozenset({"redis"})
 

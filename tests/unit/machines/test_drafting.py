@@ -8,21 +8,7 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
-from mars.codec.checksum import checksum
-from mars.finishing import Finished, finish
-from mars.machines.drafting import (
-    DRAFT_MS,
-    DRAFT_MS_MAX,
-    DRAFT_PAUSE_MS,
-    DRAFT_PAUSE_MS_MAX,
-    DRAFT_TOGETHER_MS,
-    DraftFigures,
-    Drafting,
-    early_ms,
-)
-from mars.machines.events import CommitTransaction, FailTask, WriteDraft
-from mars.machines.runnable import RunnableTask
-from mars.plan import (
+from mars.core.plan import (
     Call,
     Column,
     Function,
@@ -32,9 +18,23 @@ from mars.plan import (
     ValueType,
     WatermarkScope,
 )
-from mars.ports import Head, ResultBatch
-from mars.types import Lane, TaskName, Topic
-from mars.windows import Window
+from mars.core.types import Lane, TaskName, Topic
+from mars.core.windows import Window
+from mars.engine.codec.checksum import checksum
+from mars.engine.finishing import Finished, finish
+from mars.protocol.ports import Head, ResultBatch
+from mars.protocol.reducer.drafting import (
+    DRAFT_MS,
+    DRAFT_MS_MAX,
+    DRAFT_PAUSE_MS,
+    DRAFT_PAUSE_MS_MAX,
+    DRAFT_TOGETHER_MS,
+    DraftFigures,
+    Drafting,
+    early_ms,
+)
+from mars.protocol.reducer.events import CommitTransaction, FailTask, WriteDraft
+from mars.protocol.runnable import RunnableTask
 from tests.unit.machines.owned_bucket import LIMITS, OTHER, Bucket, names, only
 from tests.unit.machines.reducing_rows import (
     NAME,
@@ -390,7 +390,7 @@ def test_a_window_none_of_whose_groups_pass_is_finished_only_once(
         finished.append(window.start_ms)
         return finish(plan, states, window)
 
-    monkeypatch.setattr("mars.machines.folding.finish", noting)
+    monkeypatch.setattr("mars.protocol.windows.folding.finish", noting)
     here.read(head(1, 13_500), make_entry(1, 0, [(1, "x"), (2, "y")]))
     assert here.machine.ticked(1) == []
     here.read(head(1, 13_900))
@@ -450,7 +450,7 @@ def test_drafts_that_are_of_use_make_the_pause_short_again() -> None:
 def test_drafted_or_not_the_same_rows_come_out(
     draft_rows_min: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mars.machines.drafting.DRAFT_MS", 2_000)
+    monkeypatch.setattr("mars.protocol.reducer.drafting.DRAFT_MS", 2_000)
     rows: list[RowSpec] = [(number // 2, f"k{number % 7}") for number in range(80)]
     here = World(task(), draft_rows_min=draft_rows_min, output_partitions=BUCKETS)
     here.assign(dict.fromkeys(range(BUCKETS), "r1"))

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from mars.codec.dead import DeadRange, decode_dead
-from mars.machines import panes as panes_module
-from mars.machines.folding import Bounds, Folding, StoreWentBack
-from mars.plan import Plan
-from mars.ports import Ledger
-from mars.types import Entry, Lane, Sequence64
-from mars.windows import Window
+from mars.core.plan import Plan
+from mars.core.types import Entry, Lane, Sequence64
+from mars.core.windows import Window
+from mars.engine.codec.dead import DeadRange, decode_dead
+from mars.protocol.ports import Ledger
+from mars.protocol.windows import panes as panes_module
+from mars.protocol.windows.folding import Bounds, Folding, StoreWentBack
 from tests.unit.machines.reducing_rows import (
     BUCKET,
     P0,

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from mars.codec.dead import DeadRange, decode_dead
-from mars.kernel import map_gone
-from mars.machines.bucket_task import BucketTask
-from mars.machines.folding import Folding
-from mars.plan import LatePolicy
-from mars.ports import Ledger
-from mars.types import Entry, Range, Sequence64
+from mars.core.plan import LatePolicy
+from mars.core.types import Entry, Range, Sequence64
+from mars.engine.codec.dead import DeadRange, decode_dead
+from mars.engine.kernel import map_gone
+from mars.protocol.ports import Ledger
+from mars.protocol.reducer.task_in_bucket import BucketTask
+from mars.protocol.windows.folding import Folding
 from tests.unit.machines.bucket_parts import begin, commit, read
 from tests.unit.machines.reducing_rows import (
     BUCKET,

@@ -11,12 +11,12 @@ from dataclasses import replace
 
 import pytest
 
-from mars.combining import combine
-from mars.kernel import decode, map_batch
-from mars.machines.bucket_task import BucketTask
-from mars.machines.folding import StoreWentBack
-from mars.ports import Head, Progress
-from mars.types import Entry, Lane, Records, Sequence64
+from mars.core.types import Entry, Lane, Records, Sequence64
+from mars.engine.combining import combine
+from mars.engine.kernel import decode, map_batch
+from mars.protocol.ports import Head, Progress
+from mars.protocol.reducer.task_in_bucket import BucketTask
+from mars.protocol.windows.folding import StoreWentBack
 from tests.unit.machines.reducing_rows import (
     OWNER,
     P0,

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from mars.machines.folding import StoreWentBack
-from mars.machines.kept_log import STORE_OVERHEAD_BYTES, KeptLog
-from mars.types import Bucket, Entry, Lane, Partial, Range, RowCounts, Sequence64
+from mars.core.types import Bucket, Entry, Lane, Partial, Range, RowCounts, Sequence64
+from mars.protocol.reducer.log_index import STORE_OVERHEAD_BYTES, KeptLog
+from mars.protocol.windows.folding import StoreWentBack
 
 LANE = Lane("0")
 

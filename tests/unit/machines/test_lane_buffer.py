@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from mars.machines.lane_buffer import LaneBuffer
-from mars.types import Lane, Records
+from mars.core.types import Lane, Records
+from mars.protocol.mapper.lane_buffer import LaneBuffer
 
 LANE = Lane("0")
 

@@ -7,10 +7,26 @@ from dataclasses import replace
 
 import pytest
 
-from mars.definitions import TaskDefinition, TaskState, TaskVersion, resume_helps
-from mars.machines.leading import Leading
-from mars.machines.leading_tasks import begin_version
-from mars.machines.leading_view import (
+from mars.core.definitions import TaskDefinition, TaskState, TaskVersion, resume_helps
+from mars.core.plan import Field, FieldType, Format, Options, Plan, Stream, WatermarkScope
+from mars.core.types import (
+    AssignmentEpoch,
+    Bucket,
+    Lane,
+    LeaderEpoch,
+    Mark,
+    MemberId,
+    Sequence64,
+    StoreEpoch,
+    StreamName,
+    TaskName,
+    Topic,
+)
+from mars.core.windows import Sliding
+from mars.protocol.balance.steering import Loads
+from mars.protocol.leader.machine import Leading
+from mars.protocol.leader.tasks import begin_version
+from mars.protocol.leader.view import (
     AddLanes,
     BeginVersion,
     CopyDefinition,
@@ -27,9 +43,7 @@ from mars.machines.leading_view import (
     SetActive,
     View,
 )
-from mars.machines.steering import Loads
-from mars.plan import Field, FieldType, Format, Options, Plan, Stream, WatermarkScope
-from mars.ports import (
+from mars.protocol.ports import (
     Assignment,
     Assisted,
     Begun,
@@ -44,20 +58,6 @@ from mars.ports import (
     StoreIdentity,
     TaskStart,
 )
-from mars.types import (
-    AssignmentEpoch,
-    Bucket,
-    Lane,
-    LeaderEpoch,
-    Mark,
-    MemberId,
-    Sequence64,
-    StoreEpoch,
-    StreamName,
-    TaskName,
-    Topic,
-)
-from mars.windows import Sliding
 from tests.unit.machines.loads import reducer, reducers
 
 BUCKETS = 2

@@ -11,18 +11,18 @@ from dataclasses import replace
 
 import pytest
 
-from mars.definitions import Backfill, FileHistory, HistoryFile, LaneSpan, TaskDefinition
-from mars.machines.leading import Leading
-from mars.machines.leading_tasks import begin_version
-from mars.machines.leading_view import (
+from mars.core.definitions import Backfill, FileHistory, HistoryFile, LaneSpan, TaskDefinition
+from mars.core.types import Lane, StoreEpoch, Topic, backfill_lane, file_lane, live_lane
+from mars.protocol.leader.machine import Leading
+from mars.protocol.leader.tasks import begin_version
+from mars.protocol.leader.view import (
     AddLanes,
     BeginVersion,
     InitialiseTask,
     KnownProgress,
     SetActive,
 )
-from mars.ports import Begun, Head, StoreIdentity
-from mars.types import Lane, StoreEpoch, Topic, backfill_lane, file_lane, live_lane
+from mars.protocol.ports import Begun, Head, StoreIdentity
 from tests.unit.machines.test_leading import (
     TASK,
     assignment,

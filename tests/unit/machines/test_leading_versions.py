@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mars.definitions import TaskState
-from mars.machines.leading import Leading
-from mars.machines.leading_view import (
+from mars.core.definitions import TaskState
+from mars.core.types import StoreEpoch
+from mars.protocol.leader.machine import Leading
+from mars.protocol.leader.view import (
     BeginVersion,
     DropTask,
     InitialiseTask,
     KnownProgress,
     SetActive,
 )
-from mars.types import StoreEpoch
 from tests.unit.machines.test_leading import (
     TASK,
     claims,

@@ -8,13 +8,22 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from mars.machines.load_meter import LOADS_REPORTED_MAX, LoadMeter
-from mars.machines.load_view import STALE_S, Freshness, loads_of
-from mars.machines.mapper_meter import MapperMeter, ahead
-from mars.machines.mapping_events import CATCH_UP, LIVE
-from mars.machines.scaling import Demand
-from mars.machines.smoothing import SMOOTHING_S, Growth, Smoothed
-from mars.ports import (
+from mars.core.types import (
+    AssignmentEpoch,
+    Bucket,
+    LeaderEpoch,
+    MemberId,
+    StoreEpoch,
+    TaskName,
+    Topic,
+)
+from mars.protocol.balance.load_meter import LOADS_REPORTED_MAX, LoadMeter
+from mars.protocol.balance.load_view import STALE_S, Freshness, loads_of
+from mars.protocol.balance.scaling import Demand
+from mars.protocol.balance.smoothing import SMOOTHING_S, Growth, Smoothed
+from mars.protocol.mapper.events import CATCH_UP, LIVE
+from mars.protocol.mapper.meter import MapperMeter, ahead
+from mars.protocol.ports import (
     Assignment,
     BucketLoad,
     BucketStatus,
@@ -22,7 +31,6 @@ from mars.ports import (
     Owner,
     PartitionReading,
 )
-from mars.types import AssignmentEpoch, Bucket, LeaderEpoch, MemberId, StoreEpoch, TaskName, Topic
 from tests.unit.machines.loads import bucket_load
 
 TASK, OTHER = TaskName("by_sip"), TaskName("by_type")

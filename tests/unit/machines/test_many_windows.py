@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from mars.codec.dead import DeadRange, decode_dead
-from mars.errors import TaskLimit
-from mars.machines import folding as folding_module
-from mars.machines.bucket_task import BucketTask
-from mars.machines.folding import Folding
-from mars.ports import Head
-from mars.types import Lane, TaskName
-from mars.windows import Sliding
+from mars.core.errors import TaskLimit
+from mars.core.types import Lane, TaskName
+from mars.core.windows import Sliding
+from mars.engine.codec.dead import DeadRange, decode_dead
+from mars.protocol.ports import Head
+from mars.protocol.reducer.task_in_bucket import BucketTask
+from mars.protocol.windows import folding as folding_module
+from mars.protocol.windows.folding import Folding
 from tests.unit.machines.reducing_rows import (
     BUCKET,
     OWNER,

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from mars.definitions import TaskState
-from mars.errors import TaskLimit
-from mars.machines import mapping_batches
-from mars.machines.drafting import DRAFT_MS
-from mars.machines.mapping_events import (
+from mars.core.definitions import TaskState
+from mars.core.errors import TaskLimit
+from mars.core.types import Lane, Records, TaskName
+from mars.protocol.mapper import batches as mapping_batches
+from mars.protocol.mapper.events import (
     CATCH_UP,
     LIVE,
     EndConfirmed,
@@ -22,8 +22,8 @@ from mars.machines.mapping_events import (
     Sourced,
     Ticked,
 )
-from mars.ports import Fetched, IdleLease, Stale
-from mars.types import Lane, Records, TaskName
+from mars.protocol.ports import Fetched, IdleLease, Stale
+from mars.protocol.reducer.drafting import DRAFT_MS
 from tests.unit.machines.mapping_world import (
     EPOCH,
     LEADER,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from mars.definitions import TaskState, resume_helps
-from mars.machines.mapping_events import CATCH_UP, LIVE, Sourced
-from mars.ports import OffsetGone, TaskStart
-from mars.types import Bucket, Lane, Reason, Sequence64, StoreEpoch, TaskName
-from mars.windows import Sliding
+from mars.core.definitions import TaskState, resume_helps
+from mars.core.types import Bucket, Lane, Reason, Sequence64, StoreEpoch, TaskName
+from mars.core.windows import Sliding
+from mars.protocol.mapper.events import CATCH_UP, LIVE, Sourced
+from mars.protocol.ports import OffsetGone, TaskStart
 from tests.unit.machines.mapping_world import (
     BUCKETS,
     EPOCH,

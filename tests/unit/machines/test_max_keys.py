@@ -9,14 +9,14 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from mars.codec import result_headers
-from mars.errors import TaskLimit
-from mars.machines import panes as panes_module
-from mars.machines.bucket_task import BucketTask
-from mars.machines.folding import Folding
-from mars.plan import OverMaxKeys, Plan
-from mars.types import Entry, Sequence64
-from mars.windows import Sliding
+from mars.core.errors import TaskLimit
+from mars.core.plan import OverMaxKeys, Plan
+from mars.core.types import Entry, Sequence64
+from mars.core.windows import Sliding
+from mars.engine.codec import result_headers
+from mars.protocol.reducer.task_in_bucket import BucketTask
+from mars.protocol.windows import panes as panes_module
+from mars.protocol.windows.folding import Folding
 from tests.unit.machines.reducing_rows import (
     BUCKET,
     OWNER,

@@ -7,8 +7,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars.machines.open_panes import OpenPanes, Size
-from mars.windows import Sliding, Window
+from mars.core.windows import Sliding, Window
+from mars.protocol.windows.open_panes import OpenPanes, Size
 
 EACH_MS = Sliding(1, 1)
 

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from mars.definitions import TaskState
-from mars.errors import TaskLimit
-from mars.machines.bucket_task import BucketTask
-from mars.machines.events import (
+from mars.core.definitions import TaskState
+from mars.core.errors import TaskLimit
+from mars.core.types import AssignmentEpoch, MemberId, Sequence64, StoreEpoch
+from mars.protocol.ports import Claim, Claimed, Committed, Head, LogSlice
+from mars.protocol.reducer.events import (
     AuditEmissions,
     BucketClaimed,
     BucketCommitted,
@@ -24,12 +25,11 @@ from mars.machines.events import (
     ReleaseBucket,
     Report,
 )
-from mars.machines.owning import (
+from mars.protocol.reducer.owner import (
     RETRY_PAUSE_MS,
     OwnState,
 )
-from mars.ports import Claim, Claimed, Committed, Head, LogSlice
-from mars.types import AssignmentEpoch, MemberId, Sequence64, StoreEpoch
+from mars.protocol.reducer.task_in_bucket import BucketTask
 from tests.unit.machines.owned_bucket import OTHER, Bucket, names, only, owner
 from tests.unit.machines.reducing_rows import (
     A1,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mars.definitions import TaskState
-from mars.machines.events import CommitTransaction
-from mars.ports import Ledger, Progress
+from mars.core.definitions import TaskState
+from mars.protocol.ports import Ledger, Progress
+from mars.protocol.reducer.events import CommitTransaction
 from tests.unit.machines.owned_bucket import Bucket
 from tests.unit.machines.reducing_rows import (
     P0,

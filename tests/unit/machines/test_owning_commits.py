@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from mars.definitions import TaskState
-from mars.machines import folding
-from mars.machines.events import (
+from mars.core.definitions import TaskState
+from mars.core.types import Sequence64, TaskName
+from mars.protocol.reducer.events import (
     CommitTransaction,
     CompactLog,
     FailTask,
@@ -16,11 +16,11 @@ from mars.machines.events import (
     TellTracker,
     TrimLog,
 )
-from mars.machines.owning import (
+from mars.protocol.reducer.owner import (
     OVER_BUDGET_MS,
     OwnState,
 )
-from mars.types import Sequence64, TaskName
+from mars.protocol.windows import folding
 from tests.unit.machines.owned_bucket import LIMITS, OTHER, Bucket, names, only
 from tests.unit.machines.reducing_rows import (
     BUCKET,

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import pytest
 
-from mars.plan import WatermarkScope
-from mars.ports import Ledger
-from mars.windows import Sliding
+from mars.core.plan import WatermarkScope
+from mars.core.windows import Sliding
+from mars.protocol.ports import Ledger
 from tests.unit.machines.reducing_rows import NAME, RowSpec, balanced, make_task, make_version
 from tests.unit.machines.reducing_world import BUCKETS, Reducer, World, counted
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mars.machines.balancing import ReducerLoad
-from mars.machines.pressing import Loan, PressLimits, pressure, relieve, restore
-from mars.types import Bucket, MemberId
+from mars.core.types import Bucket, MemberId
+from mars.protocol.balance.placement import ReducerLoad
+from mars.protocol.balance.relief import Loan, PressLimits, pressure, relieve, restore
 from tests.unit.machines.loads import bucket_load, reducer
 
 LIMITS = PressLimits(high=0.8, low=0.5, use_high=0.75)

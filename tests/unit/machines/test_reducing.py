@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mars.adapters.memory.sink import Crash
-from mars.machines.events import (
+from mars.core.types import Bucket, TaskName
+from mars.protocol.reducer.events import (
     AssignmentRead,
     ClaimBucket,
     ReadAssignment,
@@ -13,9 +14,8 @@ from mars.machines.events import (
     TasksChanged,
     Ticked,
 )
-from mars.machines.owning import RETRY_PAUSE_MS
-from mars.machines.reducing import Reducing
-from mars.types import Bucket, TaskName
+from mars.protocol.reducer.machine import Reducing
+from mars.protocol.reducer.owner import RETRY_PAUSE_MS
 from tests.unit.machines.reducing_rows import NAME, RowSpec, make_task
 from tests.unit.machines.reducing_world import BUCKETS, Reducer, World, counted
 

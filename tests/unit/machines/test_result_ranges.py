@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from mars.codec.result_headers import decode_ranges, encode_ranges
-from mars.machines.bucket_task import BucketTask
-from mars.ports import Head
-from mars.types import Entry, Lane, Range
+from mars.core.types import Entry, Lane, Range
+from mars.engine.codec.result_headers import decode_ranges, encode_ranges
+from mars.protocol.ports import Head
+from mars.protocol.reducer.task_in_bucket import BucketTask
 from tests.unit.machines.reducing_rows import (
     OWNER,
     P0,

@@ -11,12 +11,12 @@ from dataclasses import replace
 
 import pytest
 
-from mars.machines import folding as folding_module
-from mars.machines.bucket_task import BucketTask, Prepared
-from mars.machines.owning import GATHERING_MS
-from mars.plan import Call, Column, Function, LatePolicy, Literal, Plan, ValueType
-from mars.ports import Head, Ledger, Progress, ResultBatch
-from mars.types import Entry, Lane, Topic
+from mars.core.plan import Call, Column, Function, LatePolicy, Literal, Plan, ValueType
+from mars.core.types import Entry, Lane, Topic
+from mars.protocol.ports import Head, Ledger, Progress, ResultBatch
+from mars.protocol.reducer.owner import GATHERING_MS
+from mars.protocol.reducer.task_in_bucket import BucketTask, Prepared
+from mars.protocol.windows import folding as folding_module
 from tests.unit.machines.reducing_rows import (
     NAME,
     OWNER,

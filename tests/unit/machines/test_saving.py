@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from mars.adapters.kafka.wire import state_key
-from mars.definitions import TaskState
-from mars.machines.bucket_task import BucketTask, Ownership
-from mars.machines.events import TasksChanged
-from mars.machines.saving import needed_with
-from mars.plan import WatermarkScope
-from mars.ports import Ledger, Progress, Snapshot
-from mars.types import AssignmentEpoch, Bucket, Lane, StoreEpoch, Topic
-from mars.windows import Sliding
+from mars.core.definitions import TaskState
+from mars.core.plan import WatermarkScope
+from mars.core.types import AssignmentEpoch, Bucket, Lane, StoreEpoch, Topic
+from mars.core.windows import Sliding
+from mars.protocol.ports import Ledger, Progress, Snapshot
+from mars.protocol.reducer.events import TasksChanged
+from mars.protocol.reducer.snapshots import needed_with
+from mars.protocol.reducer.task_in_bucket import BucketTask, Ownership
 from tests.unit.machines.reducing_rows import (
     NAME,
     OWNER,

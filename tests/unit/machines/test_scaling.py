@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars.machines.scaling import OVERLOAD_MAX, Demand, ScaleLimits, needs, wanted
+from mars.protocol.balance.scaling import OVERLOAD_MAX, Demand, ScaleLimits, needs, wanted
 
 LIMITS = ScaleLimits(low=0.30, high=0.75, target=0.55)
 

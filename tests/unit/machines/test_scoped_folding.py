@@ -12,17 +12,17 @@ from collections.abc import Sequence
 
 import pytest
 
-from mars.codec.dead import DeadRange, decode_dead
-from mars.errors import TaskLimit
-from mars.kernel import map_gone
-from mars.machines import folding as limits
-from mars.machines import key_marks
-from mars.machines.folding import Ahead, Folding
-from mars.machines.scoped_folding import BucketFolding, KeyFolding, folding_class
-from mars.plan import Plan, WatermarkScope
-from mars.ports import Ledger
-from mars.types import Entry, Lane, Range, Sequence64
-from mars.windows import Window
+from mars.core.errors import TaskLimit
+from mars.core.plan import Plan, WatermarkScope
+from mars.core.types import Entry, Lane, Range, Sequence64
+from mars.core.windows import Window
+from mars.engine.codec.dead import DeadRange, decode_dead
+from mars.engine.kernel import map_gone
+from mars.protocol.ports import Ledger
+from mars.protocol.windows import folding as limits
+from mars.protocol.windows import key_marks
+from mars.protocol.windows.folding import Ahead, Folding
+from mars.protocol.windows.scoped_folding import BucketFolding, KeyFolding, folding_class
 from tests.unit.machines.reducing_rows import (
     BUCKET,
     P0,

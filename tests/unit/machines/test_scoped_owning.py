@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from mars.machines.bucket_task import BucketTask
-from mars.machines.owning import GATHERING_MS
-from mars.plan import WatermarkScope
-from mars.ports import Ledger
-from mars.types import Lane
+from mars.core.plan import WatermarkScope
+from mars.core.types import Lane
+from mars.protocol.ports import Ledger
+from mars.protocol.reducer.owner import GATHERING_MS
+from mars.protocol.reducer.task_in_bucket import BucketTask
 from tests.unit.machines.reducing_rows import (
     NAME,
     OWNER,

@@ -9,13 +9,14 @@ from dataclasses import replace
 
 import pytest
 
-from mars.codec import parts
-from mars.errors import TaskLimit
-from mars.machines import mapping_batches, slicing
-from mars.machines.mapping_events import Offer
-from mars.plan import Format
-from mars.ports import Backpressure
-from mars.types import Range, TaskName
+from mars.core.errors import TaskLimit
+from mars.core.plan import Format
+from mars.core.types import Range, TaskName
+from mars.engine.decode import parts
+from mars.protocol.mapper import batches as mapping_batches
+from mars.protocol.mapper import slicing
+from mars.protocol.mapper.events import Offer
+from mars.protocol.ports import Backpressure
 from tests.unit.machines import mapping_world
 from tests.unit.machines.mapping_world import World, make_task
 
@@ -138,7 +139,7 @@ import io, re, sys
 from dataclasses import replace
 from pathlib import Path
 import numpy as np, pyarrow as pa
-from mars.plan import Format
+from mars.core.plan import Format
 from tests.unit.machines import mapping_world
 from tests.unit.machines.mapping_world import World, make_task
 

@@ -6,10 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from mars.machines.assisting import SHRINK_MAX
-from mars.machines.balancing import ReducerLoad, SpreadLimits
-from mars.machines.scaling import Demand, ScaleLimits
-from mars.machines.splitting import (
+from mars.core.types import Bucket, MemberId
+from mars.protocol.balance.helpers import (
     ASSISTANTS_MAX,
     VAIN_REST_S,
     help_wanted,
@@ -19,10 +17,12 @@ from mars.machines.splitting import (
     still_there,
     told,
 )
-from mars.machines.steering import Loads, Steering, SteeringLimits
-from mars.machines.strategies import Strategy, choose
-from mars.ports import Assisted
-from mars.types import Bucket, MemberId
+from mars.protocol.balance.placement import ReducerLoad, SpreadLimits
+from mars.protocol.balance.scaling import Demand, ScaleLimits
+from mars.protocol.balance.steering import Loads, Steering, SteeringLimits
+from mars.protocol.balance.strategies import Strategy, choose
+from mars.protocol.ports import Assisted
+from mars.protocol.reducer.assisting import SHRINK_MAX
 from tests.unit.machines.loads import bucket_load, owned_by, reducer, reducers
 
 A, B, C, D = (MemberId(name) for name in "abcd")

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from mars.machines.balancing import SpreadLimits
-from mars.machines.scaling import Demand
-from mars.machines.steering import Loads, Steering, SteeringLimits
-from mars.machines.strategies import Strategy
-from mars.ports import Lent, Move, MoveKind
-from mars.types import Bucket, MemberId
+from mars.core.types import Bucket, MemberId
+from mars.protocol.balance.placement import SpreadLimits
+from mars.protocol.balance.scaling import Demand
+from mars.protocol.balance.steering import Loads, Steering, SteeringLimits
+from mars.protocol.balance.strategies import Strategy
+from mars.protocol.ports import Lent, Move, MoveKind
 from tests.unit.machines.loads import bucket_load, owned_by, reducer, reducers
 
 LIMITS = SteeringLimits(cooldown_s=30, bucket_rest_s=60, spread=SpreadLimits(0.10, 0.02))

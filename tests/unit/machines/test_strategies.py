@@ -8,11 +8,11 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars.machines.balancing import ReducerLoad, SpreadLimits, deviation, place, spread
-from mars.machines.steering import Loads, Steering, SteeringLimits
-from mars.machines.strategies import Strategy, as_seen, choose, rows_ratio
-from mars.ports import Move
-from mars.types import Bucket, MemberId
+from mars.core.types import Bucket, MemberId
+from mars.protocol.balance.placement import ReducerLoad, SpreadLimits, deviation, place, spread
+from mars.protocol.balance.steering import Loads, Steering, SteeringLimits
+from mars.protocol.balance.strategies import Strategy, as_seen, choose, rows_ratio
+from mars.protocol.ports import Move
 from tests.unit.machines.loads import owned_by, reducer
 
 A, B, C = (MemberId(name) for name in "abc")

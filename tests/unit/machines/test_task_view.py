@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mars.definitions import TaskState
-from mars.machines.task_view import TaskView
+from mars.core.definitions import TaskState
+from mars.protocol.mapper.task_view import TaskView
 from tests.unit.machines.reducing_rows import E1, P0, P1, make_head, make_task, make_version
 
 

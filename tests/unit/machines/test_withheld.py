@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from mars.codec.dead import DeadRange, decode_dead
-from mars.machines.bucket_task import BucketTask, Prepared
-from mars.machines.events import CommitTransaction, Report, WriteDraft
-from mars.plan import Call, Column, Function, LatePolicy, Literal, ValueType
-from mars.ports import ResultBatch
-from mars.windows import Sliding
+from mars.core.plan import Call, Column, Function, LatePolicy, Literal, ValueType
+from mars.core.windows import Sliding
+from mars.engine.codec.dead import DeadRange, decode_dead
+from mars.protocol.ports import ResultBatch
+from mars.protocol.reducer.events import CommitTransaction, Report, WriteDraft
+from mars.protocol.reducer.task_in_bucket import BucketTask, Prepared
 from tests.unit.machines.owned_bucket import LIMITS, Bucket, only
 from tests.unit.machines.reducing_rows import (
     BUCKET,
@@ -41,7 +41,7 @@ Sent = tuple[int, str, int | None, int, bool]
 @pytest.fixture(autouse=True)
 def little_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """A result with a short key and a count of one digit is sent, one with two digits is not."""
-    monkeypatch.setattr("mars.finishing.RESULT_BYTES_MAX", size_of("y", 9))
+    monkeypatch.setattr("mars.engine.finishing.RESULT_BYTES_MAX", size_of("y", 9))
 
 
 def size_of(key: str, count: int) -> int:
@@ -118,7 +118,7 @@ def test_its_key_is_cut_where_it_is_named() -> None:
 def test_every_sliding_window_withholds_its_own_and_the_ledger_balances(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("mars.finishing.RESULT_BYTES_MAX", 200)
+    monkeypatch.setattr("mars.engine.finishing.RESULT_BYTES_MAX", 200)
     part = begin(SLIDING)
     first = feed(part, 1, 0, [(1, LONG), (12, "y")], mark_s=12)
     last = feed(part, 2, 2, [(45, "y")], mark_s=45)

@@ -8,12 +8,12 @@ from typing import Any, cast
 import pytest
 
 from mapper.loop import POLL_RECORDS_MAX, MapperLoop
-from mars.machines.mapping import Mapping
-from mars.machines.mapping_events import CATCH_UP, LIVE, ReaderLane, TasksChanged, Ticked
-from mars.machines.runnable import RunnableTask
-from mars.plan import Field, FieldType, Origin
+from mars.core.plan import Field, FieldType, Origin
+from mars.core.types import TaskName, Topic
 from mars.process.life import Services
-from mars.types import TaskName, Topic
+from mars.protocol.mapper.events import CATCH_UP, LIVE, ReaderLane, TasksChanged, Ticked
+from mars.protocol.mapper.machine import Mapping
+from mars.protocol.runnable import RunnableTask
 from tests.unit.machines.mapping_world import make_task
 
 FLOWS = Topic("flows")

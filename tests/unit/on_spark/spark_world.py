@@ -11,11 +11,11 @@ from mapper.on_spark.watching import Watch
 from mars.adapters.memory.partial_log import MemoryPartialLog
 from mars.adapters.memory.registry import MemoryRegistry
 from mars.adapters.spark.lane_work import LaneWork, Outcome, Share, encode_outcome
-from mars.machines.runnable import RunnableTask
-from mars.ports import TaskStart
+from mars.core.settings import Settings
+from mars.core.types import Range, Records, TaskName, Topic, live_lane
 from mars.process.life import Services
-from mars.settings import Settings
-from mars.types import Range, Records, TaskName, Topic, live_lane
+from mars.protocol.ports import TaskStart
+from mars.protocol.runnable import RunnableTask
 from tests.unit.machines.mapping_world import BUCKETS, EPOCH, TOPIC, World
 
 Batches = Iterator[Records | Range]

@@ -14,12 +14,12 @@ from mapper.on_spark.__main__ import SparkMapperLoop
 from mars.adapters.memory.admin import MemoryTopicAdmin
 from mars.adapters.memory.broker import MemoryBroker
 from mars.adapters.memory.coordinator import MemoryCoordinator, MemoryEnsemble
-from mars.cli.roles import mapper
-from mars.errors import JobFailed, Unavailable
-from mars.machines.runnable import RunnableTask
-from mars.process.member import Reporter
-from mars.settings import Settings
-from mars.types import MemberId, TaskName, live_lane
+from mars.cli.running.roles import mapper
+from mars.core.errors import JobFailed, Unavailable
+from mars.core.settings import Settings
+from mars.core.types import MemberId, TaskName, live_lane
+from mars.process.telemetry.member import Reporter
+from mars.protocol.runnable import RunnableTask
 from tests.unit.machines.mapping_world import TOPIC, make_task
 from tests.unit.on_spark.spark_world import SparkWorld
 

@@ -20,12 +20,12 @@ from mars.adapters.memory.admin import MemoryTopicAdmin
 from mars.adapters.memory.broker import MemoryBroker
 from mars.adapters.memory.partial_log import MemoryPartialLog
 from mars.adapters.spark.lane_work import LaneWork
-from mars.definitions import TaskState
-from mars.machines.runnable import RunnableTask
-from mars.ports import Head, TaskStart
+from mars.core.definitions import TaskState
+from mars.core.settings import Settings
+from mars.core.types import Lane, Range, Sequence64, TaskName, live_lane
 from mars.process.life import Services
-from mars.settings import Settings
-from mars.types import Lane, Range, Sequence64, TaskName, live_lane
+from mars.protocol.ports import Head, TaskStart
+from mars.protocol.runnable import RunnableTask
 from tests.unit.machines.mapping_world import BUCKETS, EPOCH, TOPIC, make_task, make_version
 from tests.unit.on_spark.spark_world import fenced
 

@@ -18,8 +18,8 @@ from mars.adapters.spark.rounds import (
     RoundsReader,
     RoundsSource,
 )
-from mars.errors import MarsError, Unavailable
-from mars.settings import Settings
+from mars.core.errors import MarsError, Unavailable
+from mars.core.settings import Settings
 
 ALL = ReadAllAvailable()
 

@@ -8,13 +8,13 @@ import pytest
 
 from mars.adapters.spark import lane_work
 from mars.adapters.spark.lane_work import Added, LaneWork, Refused, Unread
-from mars.definitions import TaskState
-from mars.errors import JobFailed, TaskLimit, Unavailable
-from mars.kernel import Decoded
-from mars.plan import Plan
-from mars.ports import TaskStart
+from mars.core.definitions import TaskState
+from mars.core.errors import JobFailed, TaskLimit, Unavailable
+from mars.core.plan import Plan
+from mars.core.types import Mapped, Range, Reason, StoreEpoch, TaskName, live_lane
+from mars.engine.kernel import Decoded
 from mars.process.tracking import Outbox
-from mars.types import Mapped, Range, Reason, StoreEpoch, TaskName, live_lane
+from mars.protocol.ports import TaskStart
 from tests.unit.machines.mapping_world import (
     BUCKETS,
     EPOCH,

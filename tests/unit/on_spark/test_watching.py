@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mapper.on_spark.watching import REFUSED_FOR_MS, Watch
-from mars.ports import Backpressure, TaskPaused
-from mars.types import Range, TaskName, live_lane
+from mars.core.types import Range, TaskName, live_lane
+from mars.protocol.ports import Backpressure, TaskPaused
 from tests.unit.machines.mapping_world import EPOCH, TOPIC, Mapped, make_task, row
 from tests.unit.on_spark.spark_world import SparkWorld
 

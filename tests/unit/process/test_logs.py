@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from mars.process import logs
-from mars.settings import LoggingSettings
+from mars.core.settings import LoggingSettings
+from mars.process.telemetry import logs
 
 Written = Callable[[], str]
 

@@ -9,15 +9,15 @@ from contextlib import ExitStack
 
 import pytest
 
-from mars.errors import Unavailable
+from mars.core.errors import Unavailable
+from mars.core.settings import MetricsSettings
+from mars.core.types import MemberId, Topic
 from mars.local.network import free_port
-from mars.ports import PartitionReading
 from mars.process.life import Services
-from mars.process.member import Reporter
-from mars.process.metrics import Exposition, ProcessMetrics
-from mars.process.scraping import CONNECTIONS_MAX
-from mars.settings import MetricsSettings
-from mars.types import MemberId, Topic
+from mars.process.telemetry.member import Reporter
+from mars.process.telemetry.metrics import Exposition, ProcessMetrics
+from mars.process.telemetry.scraping import CONNECTIONS_MAX
+from mars.protocol.ports import PartitionReading
 
 MEMBER = MemberId("mapper-1")
 

@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 import pytest
 
-from api.services.health import Health
-from mars.process.incidents import IncidentTeller, rewound
+from api.services.operation.health import Health
+from mars.core.types import StoreEpoch
 from mars.process.life import REMIND_S, RETRY_S, Life
 from mars.process.outliving import Outliving
-from mars.types import StoreEpoch
+from mars.process.telemetry.incidents import IncidentTeller, rewound
 
 
 def test_a_round_that_fails_is_told_with_its_trace_now_and_then(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mars.adapters.memory.registry import MemoryRegistry
-from mars.definitions import TaskState
-from mars.errors import TopicRefused
-from mars.ports import TopicInfo
+from mars.core.definitions import TaskState
+from mars.core.errors import TopicRefused
+from mars.core.types import TaskName, Topic
 from mars.process.tasks import TaskSource
-from mars.types import TaskName, Topic
+from mars.protocol.ports import TopicInfo
 from tests.contracts.test_registry import definition
 
 REFUSED = "mars.results.refused"

@@ -6,12 +6,12 @@ import logging
 
 import pytest
 
-from mars.codec.messages import decode
-from mars.kernel import map_batch
+from mars.core.types import UNDECODABLE, Mapped, Topic
+from mars.engine.decode.messages import decode
+from mars.engine.kernel import map_batch
 from mars.process.life import REMIND_S
-from mars.process.reminding import Reminders
-from mars.process.undecodable import UndecodableRows
-from mars.types import UNDECODABLE, Mapped, Topic
+from mars.process.telemetry.reminding import Reminders
+from mars.process.telemetry.undecodable import UndecodableRows
 from tests.unit.codec.samples import JSON, NAME, plan_of, records, row
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mars.machines.assisting import SEGMENT_SEQS, SHRINK_MAX, assists_of
-from mars.types import Bucket, MemberId
+from mars.core.types import Bucket, MemberId
+from mars.protocol.reducer.assisting import SEGMENT_SEQS, SHRINK_MAX, assists_of
 from reducer.assisting import AssistLoop
 from tests.unit.machines.reducing_rows import NAME, RowSpec, make_task
 from tests.unit.machines.reducing_world import BUCKETS, Reducer, World, counted

@@ -16,10 +16,8 @@ from mars.adapters.memory.partial_log import MemoryPartialLog
 from mars.adapters.memory.progress import MemoryProgressLog
 from mars.adapters.memory.registry import MemoryRegistry
 from mars.adapters.memory.sink import MemorySink
-from mars.definitions import TaskDefinition, TaskState
-from mars.ports import Claim, MemberInfo, Progress, Transaction
-from mars.process.life import Life, Services
-from mars.types import (
+from mars.core.definitions import TaskDefinition, TaskState
+from mars.core.types import (
     AssignmentEpoch,
     Bucket,
     LeaderEpoch,
@@ -28,6 +26,8 @@ from mars.types import (
     StoreEpoch,
     TaskName,
 )
+from mars.process.life import Life, Services
+from mars.protocol.ports import Claim, MemberInfo, Progress, Transaction
 from reducer.leader import LeaderLoop
 from tests.unit.machines.reducing_rows import P0, STREAM, make_progress, make_version
 

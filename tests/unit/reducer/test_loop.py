@@ -7,11 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from mars.errors import Unavailable
-from mars.machines.events import BucketCommitted, BucketFailed, Event, ReadLog, Ticked
-from mars.ports import Committed, Incident, IncidentKind, LogSlice
-from mars.process.life import Services
-from mars.types import (
+from mars.core.errors import Unavailable
+from mars.core.types import (
     Bucket,
     Entry,
     Lane,
@@ -25,6 +22,9 @@ from mars.types import (
     Sequence64,
     TaskName,
 )
+from mars.process.life import Services
+from mars.protocol.ports import Committed, Incident, IncidentKind, LogSlice
+from mars.protocol.reducer.events import BucketCommitted, BucketFailed, Event, ReadLog, Ticked
 from reducer import loop as loop_module
 from reducer.loop import LOOKS_PAUSE_S_MAX, ReducerLoop
 

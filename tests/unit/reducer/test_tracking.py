@@ -14,11 +14,11 @@ from mars.adapters.memory.coordinator import MemoryCoordinator, MemoryEnsemble
 from mars.adapters.memory.notes import MemoryNoteBox
 from mars.adapters.memory.partial_log import MemoryPartialLog
 from mars.adapters.memory.progress import MemoryProgressLog
-from mars.ports import Incident, IncidentKind, MemberInfo, TaskStart
+from mars.core.types import Bucket, Lane, MemberId, Topic
 from mars.process.tracking import Outbox
-from mars.tracking.notes import Note
-from mars.tracking.seen import Seen
-from mars.types import Bucket, Lane, MemberId, Topic
+from mars.protocol.ports import Incident, IncidentKind, MemberInfo, TaskStart
+from mars.protocol.ports.notes import Note
+from mars.protocol.ports.seen import Seen
 from reducer.tracking import LOST_EPOCH, TrackerLoop
 from tests.unit.machines.reducing_rows import make_progress
 from tests.unit.tracking.samples import LIFE, TASK, counted, stored

@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 from mars.adapters.spark import file_reading
 from mars.adapters.spark.file_reading import FileSource, decode_rows, line_blocks, open_file
 from mars.adapters.spark.planning import over_files
-from mars.codec.decoded import Decoded
-from mars.codec.limits import MESSAGE_BYTES_MAX
-from mars.definitions import FileHistory, HistoryFile
-from mars.errors import JobFailed, Unavailable
-from mars.kernel import map_batch
-from mars.locations import FileRoots
-from mars.plan import Plan
-from mars.types import Mapped, Range, Reason, RowCounts, file_lane
+from mars.core.definitions import FileHistory, HistoryFile
+from mars.core.errors import JobFailed, Unavailable
+from mars.core.locations import FileRoots
+from mars.core.plan import Plan
+from mars.core.types import Mapped, Range, Reason, RowCounts, file_lane
+from mars.engine.decode.decoded import Decoded
+from mars.engine.decode.limits import MESSAGE_BYTES_MAX
+from mars.engine.kernel import map_batch
 from tests.unit.codec.samples import ARROW, CSV, NAME, plan_of
 
 LANE = file_lane("b1")

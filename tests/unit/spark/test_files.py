@@ -12,10 +12,10 @@ import pytest
 from mars.adapters.spark import files as listing
 from mars.adapters.spark import walking
 from mars.adapters.spark.files import list_history
-from mars.errors import Rejected
-from mars.locations import FileRoots
-from mars.plan import Field, FieldType, Format, Stream
-from mars.types import StreamName
+from mars.core.errors import Rejected
+from mars.core.locations import FileRoots
+from mars.core.plan import Field, FieldType, Format, Stream
+from mars.core.types import StreamName
 
 
 def stream_of(kind: FieldType = FieldType.TIMESTAMP_MS) -> Stream:

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mars.adapters.spark.planning import divide, plan_of_map, plan_of_query
-from mars.combining import join_ranges
-from mars.definitions import FileHistory, HistoryFile
-from mars.errors import JobFailed
-from mars.plan import Field, FieldType, Format, Origin
-from mars.types import Lane, Range
+from mars.core.definitions import FileHistory, HistoryFile
+from mars.core.errors import JobFailed
+from mars.core.plan import Field, FieldType, Format, Origin
+from mars.core.types import Lane, Range
+from mars.engine.combining import join_ranges
 from tests.contracts.bulk_jobs import map_job, query_job
 
 RANGES = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 5_000)), max_size=6).map(

@@ -14,8 +14,8 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from mars.adapters.spark.errors import driver_is_gone, translated
 from mars.adapters.spark.packaging import PACKAGE, archive, write_archive
 from mars.adapters.spark.session import LOG_SETTINGS, open_session, properties
-from mars.errors import JobCancelled, JobFailed, MarsError, Unavailable
-from mars.settings import BulkSettings, Settings
+from mars.core.errors import JobCancelled, JobFailed, MarsError, Unavailable
+from mars.core.settings import BulkSettings, Settings
 
 
 def test_memory_and_master_become_properties_and_those_of_the_user_win() -> None:
@@ -54,7 +54,7 @@ def test_the_archive_is_the_same_every_time_and_can_be_imported_from(tmp_path: P
     write_archive(second, package)
     assert first.read_bytes() == second.read_bytes()
     names = zipfile.ZipFile(first).namelist()
-    assert "mars/kernel.py" in names
+    assert "mars/engine/kernel.py" in names
     assert not any("__pycache__" in name for name in names)
     code = (
         f"import sys; sys.path[:] = [{str(first)!r}, *(p for p in sys.path if 'site-packages' in p "

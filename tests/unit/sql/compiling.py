@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from mars.plan import Call, Column, Expression, Field, FieldType, Format, Literal, Plan, Stream
+from mars.core.plan import Call, Column, Expression, Field, FieldType, Format, Literal, Plan, Stream
+from mars.core.types import StreamName, TaskName
 from mars.sql import compile_task
-from mars.types import StreamName, TaskName
 
 FLOWS = Stream(
     name=StreamName("S"),

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlglot import TokenType
 
-from mars.errors import SqlError
+from mars.core.errors import SqlError
 from mars.sql.source import tokenize
 from tests.unit.sql.compiling import INSTEAD, compiled
 

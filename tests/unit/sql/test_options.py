@@ -8,12 +8,12 @@ from typing import get_type_hints
 import pytest
 
 from mars.adapters.kafka.names import DEFAULT_NAMESPACE, Names
-from mars.aggregates import scope_aggregates
-from mars.errors import Rejected
-from mars.plan import LatePolicy, Options, OverMaxKeys, WatermarkScope
+from mars.core.errors import Rejected
+from mars.core.plan import LatePolicy, Options, OverMaxKeys, WatermarkScope
+from mars.core.topics import INTERNAL, is_internal, namespace_of_results
+from mars.core.types import TaskName, Topic
+from mars.engine.aggregates import scope_aggregates
 from mars.sql import parse_duration, parse_options
-from mars.topics import INTERNAL, is_internal, namespace_of_results
-from mars.types import TaskName, Topic
 from tests.unit.sql.compiling import FLOWS, compiled
 
 

@@ -6,10 +6,10 @@ import pickle
 
 import pytest
 
-from mars.errors import SqlError
-from mars.plan import AggregateFunction, Column, ValueType
+from mars.core.errors import SqlError
+from mars.core.plan import AggregateFunction, Column, ValueType
+from mars.core.types import TaskName
 from mars.sql import compile_task, find_name, only, source_name
-from mars.types import TaskName
 from tests.unit.sql.compiling import FLOWS, compiled, flows, shown
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from mars.errors import SqlError
+from mars.core.errors import SqlError
 from mars.sql import source_name
 from tests.unit.sql.compiling import INSTEAD, compiled
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mars.errors import SqlError
-from mars.windows import Sliding
+from mars.core.errors import SqlError
+from mars.core.windows import Sliding
 from tests.unit.sql.compiling import compiled
 from tests.unit.sql.test_rejections import refused
 

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from mars.answers import TaskVersion
-from mars.client import Client
-from mars.errors import Conflict, Rejected, Unavailable, VersionMismatch
+from mars.client.answers import TaskVersion
+from mars.client.blocking import Client
+from mars.core.errors import Conflict, Rejected, Unavailable, VersionMismatch
 from tests.faults.blows import plan
 from tests.support import users
 from tests.support.chronicle import Chronicle

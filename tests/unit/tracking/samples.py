@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from hypothesis import settings
 
-from mars.tracking.notes import LogLife, Note, Root, counted_note, stored_note
-from mars.types import (
+from mars.core.types import (
     Bucket,
     Lane,
     Mapped,
@@ -16,6 +15,7 @@ from mars.types import (
     StoreEpoch,
     TaskName,
 )
+from mars.protocol.ports.notes import LogLife, Note, Root, counted_note, stored_note
 
 UNHURRIED = settings(deadline=None)
 """Properties take as long as the machine makes them take."""

@@ -7,11 +7,11 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars.tracking.acking import JUDGEMENTS_MAX, Acking, Figures
-from mars.tracking.judging import Verdict
-from mars.tracking.notes import BLOCK_ROOTS, Note
-from mars.tracking.ring import HashRing
-from mars.types import MemberId
+from mars.core.types import MemberId
+from mars.protocol.ports.notes import BLOCK_ROOTS, Note
+from mars.protocol.tracker.acking import JUDGEMENTS_MAX, Acking, Figures
+from mars.protocol.tracker.judging import Verdict
+from mars.protocol.tracker.ring import HashRing
 from tests.unit.tracking.samples import UNHURRIED, counted, root, stored
 
 ME, OTHER = MemberId("reducer-1"), MemberId("reducer-2")

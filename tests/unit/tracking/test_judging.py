@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from mars.ports import Head, Ledger, Progress
-from mars.tracking.judging import Judgement, RecordKey, Verdict, judge
-from mars.tracking.seen import KEPT, Seeing, Seen
-from mars.types import AssignmentEpoch, Bucket, Sequence64, StoreEpoch
+from mars.core.types import AssignmentEpoch, Bucket, Sequence64, StoreEpoch
+from mars.protocol.ports import Head, Ledger, Progress
+from mars.protocol.ports.seen import KEPT, Seeing, Seen
+from mars.protocol.tracker.judging import Judgement, RecordKey, Verdict, judge
 from tests.unit.tracking.samples import LIFE, TASK, counted, stored
 
 BUCKETS = 4

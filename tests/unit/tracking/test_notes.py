@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars.tracking.notes import Note, Root, decode_notes, encode_notes, partial_id
-from mars.types import Bucket, Lane, Range, StoreEpoch
+from mars.core.types import Bucket, Lane, Range, StoreEpoch
+from mars.protocol.ports.notes import Note, Root, decode_notes, encode_notes, partial_id
 from tests.unit.tracking.samples import LIFE, UNHURRIED, counted, root, stored
 
 buckets = st.sets(st.integers(0, 4_095), min_size=1, max_size=64)

@@ -6,10 +6,10 @@ import pytest
 
 from mars.adapters.memory.coordinator import MemoryCoordinator, MemoryEnsemble
 from mars.adapters.memory.notes import MemoryNoteBox
-from mars.ports import MemberInfo
+from mars.core.types import Bucket, Mapped, MemberId, Partial, RowCounts, Sequence64
 from mars.process import tracking
 from mars.process.tracking import NOTES_WAITING_MAX, RING_INTERVAL_S, Outbox
-from mars.types import Bucket, Mapped, MemberId, Partial, RowCounts, Sequence64
+from mars.protocol.ports import MemberInfo
 from tests.unit.tracking.samples import LIFE, TASK, counted, ranges, root, stored
 
 ACKER, OTHER = MemberId("reducer-1"), MemberId("reducer-2")

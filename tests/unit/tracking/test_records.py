@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars.tracking.notes import BLOCK_ROOTS, Note
-from mars.tracking.records import RECORD_BYTES, Records
-from mars.types import Lane, Range
+from mars.core.types import Lane, Range
+from mars.protocol.ports.notes import BLOCK_ROOTS, Note
+from mars.protocol.tracker.records import RECORD_BYTES, Records
 from tests.unit.tracking.samples import UNHURRIED, counted, ranges, root, stored
 
 PAIR = (Range(Lane("0@b1"), 0, 50), Range(Lane("1@b1"), 7, 90))

@@ -7,9 +7,9 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars.tracking.notes import LogLife, place_of
-from mars.tracking.ring import HashRing
-from mars.types import MemberId, StoreEpoch, TaskName
+from mars.core.types import MemberId, StoreEpoch, TaskName
+from mars.protocol.ports.notes import LogLife, place_of
+from mars.protocol.tracker.ring import HashRing
 from tests.unit.tracking.samples import UNHURRIED
 
 LIFE = LogLife(TaskName("flows"), StoreEpoch(1), 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars.tracking.seen import KEPT, Seeing, Seen
+from mars.protocol.ports.seen import KEPT, Seeing, Seen
 from tests.unit.tracking.samples import UNHURRIED
 
 

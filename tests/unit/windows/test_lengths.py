@@ -1,4 +1,4 @@
-"""Nothing outside `mars.windows` reckons with the lengths of which a shape is made.
+"""Nothing outside `mars.core.windows` reckons with the lengths of which a shape is made.
 
 A shape that comes later has others: who adds a size to a start has a window that is none.
 """
@@ -18,14 +18,14 @@ LENGTHS = frozenset({"size_ms", "slide_ms", "pane_ms"})
 FOLDERS = ("mars", "mapper", "reducer", "api", "bench")
 
 MAY_RECKON = {
-    "mars/windows/shapes.py": "it is what knows them",
+    "mars/core/windows/shapes.py": "it is what knows them",
     "mars/sql/windowing.py": "it makes a shape of what a person has written, and checks that",
     "mars/sql/reference.py": "the page on SQL shows lengths in seconds",
     "mars/sql/task.py": "it holds options against the lengths that a person has written",
 }
 
 MAY_READ = {
-    "mars/machines/folding.py": "it tells a person how long the slices are that are too many",
+    "mars/protocol/windows/folding.py": "it tells people of slices that are too many",
     "api/presenting.py": "it shows a plan to people",
 }
 
@@ -62,7 +62,7 @@ def test_only_shapes_reckon_with_lengths() -> None:
         if file not in MAY_RECKON
         for node in (operands_in if file in MAY_READ else lengths_in)(parsed(file))
     ]
-    assert found == [], f"ask the shape (mars/windows/shapes.py) instead: {found}"
+    assert found == [], f"ask the shape (mars/core/windows/shapes.py) instead: {found}"
 
 
 @pytest.mark.parametrize("file", [*MAY_RECKON, *MAY_READ])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mars.windows import moment, span
+from mars.core.windows import moment, span
 
 
 @pytest.mark.parametrize(

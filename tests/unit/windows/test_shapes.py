@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from mars.windows import Sliding, Window
+from mars.core.windows import Sliding, Window
 
 TUMBLING = Sliding(size_ms=60, slide_ms=60)
 SLIDING = Sliding(size_ms=30, slide_ms=20)

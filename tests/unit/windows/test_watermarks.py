@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from mars.types import Lane, Mark
-from mars.windows import Watermark, find_watermark
+from mars.core.types import Lane, Mark
+from mars.core.windows import Watermark, find_watermark
 
 A, B, C = Lane("0"), Lane("1"), Lane("2")
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import pytest
 
 from mars.adapters.zookeeper.connection import ZooKeeperConnection
-from mars.settings import ZooKeeperSettings
+from mars.core.settings import ZooKeeperSettings
 from tests.contracts.waiting import eventually
 
 SESSION_S = 1.0

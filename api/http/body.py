@@ -1,0 +1,175 @@
+"""Request bodies: strict JSON objects of a limited size, checked against a schema.
+
+bytes ──limit──▶ text ──strict JSON──▶ object ──schema──▶ model
+      413              400                    422
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import NoReturn, TypeVar
+
+from fastapi import Request
+from pydantic import BaseModel, ValidationError
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api.http.errors import NotAnObject, TooLarge, WrongMembers, member_problems, problem_of, render
+from mars.core.errors import Rejected
+
+INTEGER_DIGITS_MAX = 40
+"""Digits of an integer in a body: no member takes more than 64 bits, and Python's own limit
+(4,300) would end in an error that names no reason."""
+
+INLINE_BYTES_MAX = 16 * 1024
+"""Bodies up to this size are read where they come in, in less than a millisecond; larger ones in a
+thread, so that they do not hold up all others."""
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class BodyLimit:
+    """ASGI middleware: refuse bodies over `bytes_max`, announced or not, without reading on."""
+
+    def __init__(self, app: ASGIApp, bytes_max: int) -> None:
+        self._app = app
+        self._bytes_max = bytes_max
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one connection."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        if self._announced(scope) > self._bytes_max:
+            await render(problem_of(self._too_large()))(scope, receive, send)
+            return
+        await self._app(scope, self._counting(receive), send)
+
+    @staticmethod
+    def _announced(scope: Scope) -> int:
+        for name, value in scope["headers"]:
+            if name == b"content-length" and value.isdigit():
+                return int(value[:INTEGER_DIGITS_MAX])
+        return 0
+
+    def _too_large(self) -> TooLarge:
+        return TooLarge(f"a body may have at most {self._bytes_max} bytes")
+
+    def _counting(self, receive: Receive) -> Receive:
+        seen = 0
+
+        async def counted() -> Message:
+            nonlocal seen
+            message = await receive()
+            seen += len(message.get("body", b""))
+            if seen > self._bytes_max:
+                raise self._too_large()
+            return message
+
+        return counted
+
+
+def body_of(
+    model: type[Model], bytes_max: int | None = None
+) -> Callable[[Request], Awaitable[Model]]:
+    """A dependency that reads the body as `model`; `bytes_max` is below the limit of all bodies.
+
+    Raises NotAnObject, WrongMembers, Rejected, TooLarge.
+    """
+
+    async def read(request: Request) -> Model:
+        try:
+            raw = await request.body()
+        except ClientDisconnect:
+            raise NotAnObject("the client went away before the body was complete") from None
+        if bytes_max is not None and len(raw) > bytes_max:
+            raise TooLarge(f"a body may have at most {bytes_max} bytes here")
+        if len(raw) <= INLINE_BYTES_MAX:
+            return _as(model, raw)
+        return await run_in_threadpool(_as, model, raw)
+
+    return read
+
+
+def _as(model: type[Model], raw: bytes) -> Model:
+    try:
+        return model.model_validate(parse_object(raw))
+    except ValidationError as error:
+        raise WrongMembers(
+            member_problems(error.errors(include_url=False, include_input=False))
+        ) from None
+
+
+def parse_object(raw: bytes) -> dict[str, object]:
+    """Strict JSON (RFC 8259, I-JSON): no NaN, no member twice, no lone surrogates.
+
+    Raises NotAnObject if it is not JSON or not an object, Rejected if it is JSON that means
+    nothing here.
+    """
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise NotAnObject(f"the body is not UTF-8: byte {error.start}") from None
+    try:
+        value = json.loads(
+            text,
+            parse_constant=_refuse_constant,
+            parse_int=_parse_int,
+            parse_float=_parse_float,
+            object_pairs_hook=_unique_members,
+        )
+    except json.JSONDecodeError as error:
+        raise NotAnObject(
+            f"the body is not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
+        ) from None
+    except RecursionError:
+        raise _too_deep(text) from None
+    if not isinstance(value, dict):
+        raise NotAnObject("the body is JSON, but not an object: {...} is expected")
+    _refuse_lone_surrogates(text, value)
+    return value
+
+
+def _too_deep(text: str) -> NotAnObject | Rejected:
+    if text.lstrip().startswith("{"):
+        return Rejected("the body is nested too deep")
+    return NotAnObject("the body is nested too deep, and not an object: {...} is expected")
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise NotAnObject(f"the body is not JSON: {name} is not a JSON value")
+
+
+def _parse_int(digits: str) -> int:
+    if len(digits) > INTEGER_DIGITS_MAX:
+        raise Rejected(f"the integer {digits[:10]}... has more than {INTEGER_DIGITS_MAX} digits")
+    return int(digits)
+
+
+def _parse_float(digits: str) -> float:
+    value = float(digits)
+    if math.isinf(value):
+        raise Rejected(f"the number {digits[:10]}... is too large")
+    return value
+
+
+def _unique_members(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        twice, _times = Counter(name for name, _ in pairs).most_common(1)[0]
+        raise Rejected(f"member {twice[:100]!a} is there twice")
+    return members
+
+
+def _refuse_lone_surrogates(text: str, value: object) -> None:
+    r"""`"\ud800"` is JSON, but no text: it could neither be stored nor be answered."""
+    if "\\u" not in text:
+        return
+    try:
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        raise Rejected("the body holds half of a surrogate pair, which is no character") from None

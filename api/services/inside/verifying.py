@@ -1,0 +1,327 @@
+"""A finished window, computed again from the rows that its results name."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from api.services.compiling import Compiler
+from api.services.context import BucketCount, Ports
+from api.services.inside.progress import ProgressTail
+from api.services.inside.results import newest_revisions
+from api.services.tasks import TaskService
+from mars.client.answers import DifferentRow, Verification
+from mars.core.definitions import TaskDefinition
+from mars.core.errors import Conflict, JobFailed, NotFound
+from mars.core.plan import Plan
+from mars.core.types import Range, Topic
+from mars.core.windows import Window, moment
+from mars.inspect.verifying import (
+    NAMED_MAX,
+    Difference,
+    Kind,
+    Piece,
+    Recount,
+    Spans,
+    compare,
+    emitted_everywhere,
+    pieces_of,
+    spans_of,
+)
+from mars.protocol.ports import CommittedRow
+
+RESULT_ROWS_MAX = 100_000
+"""Emitted rows of a window: some 100 MB of memory, with those computed again."""
+
+SOURCE_OFFSETS_MAX = 5_000_000
+"""Offsets that are read again for one window: about half a minute on one core."""
+
+SOURCE_ROWS_MAX = 10_000_000
+"""Rows that these offsets may hold: a message may hold a thousand of them, or a million."""
+
+TEXT_ROW_BYTES = 100
+"""In text files an offset is a byte; a row has about so many."""
+
+NEWEST_ROWS = 1_000
+"""Rows of each partition in which the last finished window is looked for."""
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """What has been found so far, over all versions that have rows of the window."""
+
+    rows: int = 0
+    source_rows: int = 0
+    differences: list[Difference] = field(default_factory=list)
+
+
+class VerifyService:
+    """What the path /v1/tasks/{name}/verify does."""
+
+    def __init__(
+        self,
+        ports: Ports,
+        compiler: Compiler,
+        buckets: BucketCount,
+        tasks: TaskService,
+        progress: ProgressTail,
+    ) -> None:
+        self._ports = ports
+        self._compiler = compiler
+        self._buckets = buckets
+        self._tasks = tasks
+        self._progress = progress
+
+    def verify(self, name: str, window_start_ms: int | None) -> Verification:
+        """Compute a window again (None: the last finished one) and compare.
+
+        Raises NotFound where there is no such window, Conflict where it cannot be computed again
+        (any more, or not yet), Unavailable.
+        """
+        definition = self._tasks.show(name)
+        plans = self._compiler.plans(definition)
+        if window_start_ms is None:
+            window_start_ms = self._last_finished(definition, plans)
+        rows = self._rows(definition, plans, window_start_ms, RESULT_ROWS_MAX)
+        if not rows:
+            raise NotFound(
+                f"task {name} has no results of a window that starts at {window_start_ms} "
+                f"({moment(window_start_ms)}): name the start of a finished one"
+            )
+        _check_scope(plans[version] for version in {row.version for row in rows} & plans.keys())
+        return self._verified(definition, plans, rows, window_start_ms)
+
+    # ------------------------------------------------------------------------------- results
+
+    def _rows(
+        self,
+        definition: TaskDefinition,
+        plans: Mapping[int, Plan],
+        start_ms: int | None,
+        rows_max: int,
+    ) -> list[CommittedRow]:
+        """Rows from the output topics of all versions that are kept."""
+        topics = sorted({plan.options.output_topic for plan in plans.values()})
+        recent = [
+            self._ports.results.recent(Topic(topic), definition.name, rows_max + 1, start_ms)
+            for topic in topics
+        ]
+        found = [
+            row for one in recent for row in one.rows if row.version >= definition.first_version
+        ]
+        if start_ms is not None and len(found) > rows_max:
+            raise Conflict(
+                f"the window has more than {rows_max} result rows, too many to be verified here: "
+                "compute it with a batch engine over the ranges in the header mars-ranges"
+            )
+        if start_ms is not None and found and not all(one.whole(start_ms) for one in recent):
+            raise Conflict(
+                "so many rows have come to the output topic since that not all of the window can "
+                "be found: verify a newer one"
+            )
+        return found
+
+    def _last_finished(self, definition: TaskDefinition, plans: Mapping[int, Plan]) -> int:
+        rows = self._rows(definition, plans, None, NEWEST_ROWS)
+        by_window: defaultdict[int, list[CommittedRow]] = defaultdict(list)
+        for row in rows:
+            by_window[row.window_start_ms].append(row)
+        for start in sorted(by_window, reverse=True):
+            if self._finished(definition, plans, by_window[start], start):
+                return start
+        raise NotFound(f"task {definition.name} has no finished window yet: try again later")
+
+    def _finished(
+        self,
+        definition: TaskDefinition,
+        plans: Mapping[int, Plan],
+        rows: Sequence[CommittedRow],
+        start_ms: int,
+    ) -> bool:
+        """True once every bucket has emitted what it has of a window."""
+        records = self._progress.records(definition)
+        for version, own in _by_version(rows).items():
+            plan = plans.get(version)
+            if plan is None:
+                continue
+            spans = spans_of(plan, self._buckets(), own)
+            if not emitted_everywhere(records, plan, spans, plan.window.window_of_start(start_ms)):
+                return False
+        return True
+
+    # ----------------------------------------------------------------------------- comparing
+
+    def _verified(
+        self,
+        definition: TaskDefinition,
+        plans: Mapping[int, Plan],
+        rows: Sequence[CommittedRow],
+        start_ms: int,
+    ) -> Verification:
+        if not self._finished(definition, plans, rows, start_ms):
+            raise Conflict(
+                f"the window {moment(start_ms)} of task {definition.name} is not finished in every "
+                "bucket: ask again in some seconds"
+            )
+        outcome = _Outcome()
+        versions = _by_version(rows)
+        for version, own in versions.items():
+            plan = plans.get(version)
+            if plan is None:
+                raise Conflict(
+                    f"version {version} of task {definition.name}, which wrote the window, is not "
+                    "kept any more, so nobody knows its query"
+                )
+            if plan.folds:
+                raise Conflict(
+                    f"task {definition.name} folds groups over its max_keys: which ones have a row "
+                    "of their own is decided by the order in which they came, and is not recomputed"
+                )
+            self._compare(definition, plan, own, start_ms, outcome)
+        window = plans[max(versions)].window.window_of_start(start_ms)
+        complete = all(row.complete for row in rows)
+        return _view(definition, window, sorted(versions), complete, outcome)
+
+    def _compare(
+        self,
+        definition: TaskDefinition,
+        plan: Plan,
+        rows: Sequence[CommittedRow],
+        start_ms: int,
+        outcome: _Outcome,
+    ) -> None:
+        buckets = self._buckets()
+        spans = spans_of(plan, buckets, rows)
+        if not spans:
+            raise Conflict(
+                "the rows of this window do not name the offsets they were counted from: an "
+                "older release wrote them"
+            )
+        self._check_source(definition, plan, spans)
+        recount = Recount(plan, plan.window.window_of_start(start_ms))
+        for piece in pieces_of(spans):
+            self._read(definition, plan, piece, recount)
+        outcome.rows += len(newest_revisions(rows))
+        outcome.source_rows += recount.rows_read
+        outcome.differences += compare(plan.version, rows, recount.rows())
+
+    def _check_source(self, definition: TaskDefinition, plan: Plan, spans: Spans) -> None:
+        offsets = sum(_size(definition, piece.part) for piece in pieces_of(spans))
+        if offsets > SOURCE_OFFSETS_MAX:
+            raise Conflict(
+                f"the window was counted from {offsets} offsets, and at most {SOURCE_OFFSETS_MAX} "
+                "are read again here: compute it with a batch engine over the ranges in the "
+                "header mars-ranges"
+            )
+        topic = Topic(plan.stream.topic)
+        info = self._ports.admin.describe(topic)
+        version = next(each for each in definition.versions if each.version == plan.version)
+        if info is None or info.topic_id != version.topic_id:
+            raise Conflict(
+                f"topic {topic} was deleted or made again since, so the rows are not there any more"
+            )
+
+    def _read(self, definition: TaskDefinition, plan: Plan, piece: Piece, recount: Recount) -> None:
+        files = definition.files_of(piece.part.lane)
+        try:
+            batches = self._ports.source_rows.read(plan, self._buckets(), piece.part, files)
+            for batch in batches:
+                if isinstance(batch, Range):
+                    raise Conflict(
+                        f"Kafka no longer has offsets {batch.first} to {batch.next - 1} of lane "
+                        f"{batch.lane}, from which the window was counted: topic "
+                        f"{plan.stream.topic} keeps rows for too short a time"
+                    )
+                recount.add(batch, piece.buckets)
+                if recount.rows_read > SOURCE_ROWS_MAX:
+                    raise Conflict(
+                        f"the window was counted from more than {SOURCE_ROWS_MAX} rows, too many "
+                        "to be read again here: compute it with a batch engine over the ranges in "
+                        "the header mars-ranges"
+                    )
+        except JobFailed as problem:
+            raise Conflict(f"the rows of the window cannot be read again: {problem}") from problem
+
+
+def _size(definition: TaskDefinition, part: Range) -> int:
+    """About how many messages or rows a range holds."""
+    files = definition.files_of(part.lane)
+    text = files is not None and files.format != "parquet"
+    return (part.next - part.first) // (TEXT_ROW_BYTES if text else 1)
+
+
+def _check_scope(plans: Iterable[Plan]) -> None:
+    """Raise Conflict where the groups of a window were not all counted from the same rows."""
+    if any(plan.closes_by_key for plan in plans):
+        raise Conflict(
+            "the task has watermark: key, so each group of a window was closed at a time of its "
+            "own, and this cannot be verified here: compute groups with a batch engine over the "
+            "ranges in the header mars-ranges of their rows"
+        )
+
+
+def _by_version(rows: Sequence[CommittedRow]) -> dict[int, list[CommittedRow]]:
+    versions: defaultdict[int, list[CommittedRow]] = defaultdict(list)
+    for row in rows:
+        versions[row.version].append(row)
+    return dict(versions)
+
+
+# ------------------------------------------------------------------------------------ answer
+
+
+def _view(
+    definition: TaskDefinition,
+    window: Window,
+    versions: list[int],
+    complete: bool,
+    outcome: _Outcome,
+) -> Verification:
+    named = outcome.differences[:NAMED_MAX]
+    return Verification(
+        task=definition.name,
+        window_start=window.start_ms,
+        window_end=window.end_ms,
+        versions=versions,
+        complete=complete,
+        equal=not outcome.differences,
+        rows=outcome.rows,
+        source_rows=outcome.source_rows,
+        differences=[_difference(each) for each in named],
+        more=len(outcome.differences) - len(named),
+        summary=_summary(window, outcome),
+    )
+
+
+def _difference(one: Difference) -> DifferentRow:
+    return DifferentRow(
+        kind=one.kind.value,
+        version=one.version,
+        bucket=one.bucket,
+        key=_json(one.key),
+        emitted=_json(one.emitted),
+        recounted=_json(one.recounted),
+    )
+
+
+def _json(raw: bytes | None) -> object:
+    try:
+        return None if raw is None else msgspec.json.decode(raw)
+    except (ValueError, RecursionError):
+        return raw.decode(errors="replace") if raw is not None else None
+
+
+def _summary(verified: Window, outcome: _Outcome) -> str:
+    window = f"The window {moment(verified.start_ms)} to {moment(verified.end_ms)}"
+    source = f"{outcome.source_rows} source rows read again"
+    if not outcome.differences:
+        return f"{window} is equal: {outcome.rows} result rows agree with {source}."
+    kinds = [one.kind for one in outcome.differences]
+    counts = [f"{kinds.count(kind)} {kind.value}" for kind in Kind if kind in kinds]
+    return (
+        f"{window} differs: of {outcome.rows} result rows and {source}, {len(kinds)} groups do "
+        f"not agree ({', '.join(counts)})."
+    )

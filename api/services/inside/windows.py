@@ -1,0 +1,255 @@
+"""Open windows with their values as of now: the log folded and finished by the reducers' code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import polars as pl
+
+from api.services.compiling import Compiler
+from api.services.context import BucketCount, Ports
+from api.services.inside.progress import ProgressTail
+from api.services.operation.logs import LogReader, Portion, check_rebuilt, folded, holds_something
+from api.services.tasks import TaskService
+from mars.client.answers import OpenWindow, OpenWindows
+from mars.core.definitions import TaskDefinition, TaskVersion
+from mars.core.errors import Conflict, Rejected, TaskLimit
+from mars.core.plan import WINDOW_END, WINDOW_START, Plan
+from mars.core.types import Bucket
+from mars.core.windows import Window
+from mars.engine.finishing import Finished, finish
+from mars.protocol.ports import Head
+from mars.protocol.windows.folding import Bounds, Folding
+
+LIMIT_DEFAULT = 100
+"""Rows in an answer that names no limit."""
+
+LIMIT_MAX = 10_000
+"""Rows in one answer: some megabytes of JSON."""
+
+WINDOWS_MAX = 20
+"""Windows in one answer, the oldest: composing one of thousands of panes takes a while."""
+
+Row = dict[str, Any]
+
+BucketVersion = tuple[Bucket, int]
+"""A bucket, and a version of a task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which rows of a window to show: those whose first keys are `keys`, the first `limit`.
+
+    `order` is the name of an output, None for the order of the results; NULLs come last.
+    """
+
+    keys: tuple[object, ...] = ()
+    order: str | None = None
+    descending: bool = False
+    limit: int = LIMIT_DEFAULT
+
+
+@dataclass(frozen=True, slots=True)
+class _Version:
+    """One version of the task, and its panes in every bucket that has any."""
+
+    version: TaskVersion
+    plan: Plan
+    foldings: list[Folding]
+
+
+def select(key: str | None, order: str | None, limit: int) -> Selection:
+    """Read the query parameters. Raises Rejected."""
+    descending = order is not None and order.startswith("-")
+    return Selection(
+        keys=() if key is None else _keys(key),
+        order=None if order is None else order.removeprefix("-"),
+        descending=descending,
+        limit=limit,
+    )
+
+
+def _keys(text: str) -> tuple[object, ...]:
+    if not text.startswith("["):
+        return (text,)
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        raise Rejected(
+            "key must be the text of the first key, or a JSON array of the first keys"
+        ) from None
+    return tuple(value)
+
+
+class WindowService:
+    """What the path /v1/tasks/{name}/windows does."""
+
+    def __init__(
+        self,
+        ports: Ports,
+        compiler: Compiler,
+        buckets: BucketCount,
+        tasks: TaskService,
+        progress: ProgressTail,
+        logs: LogReader,
+    ) -> None:
+        self._ports = ports
+        self._compiler = compiler
+        self._buckets = buckets
+        self._tasks = tasks
+        self._progress = progress
+        self._logs = logs
+
+    def open_windows(self, name: str, selection: Selection) -> OpenWindows:
+        """Open windows, oldest first; at most `LIMIT_MAX` rows in all.
+
+        Raises NotFound, Rejected for an unknown order, Unavailable, and Conflict where they cannot
+        be shown because the task is over a limit.
+        """
+        try:
+            return self._open_windows(name, selection)
+        except TaskLimit as problem:
+            raise Conflict(f"the open windows cannot be shown: {problem}") from problem
+
+    def _open_windows(self, name: str, selection: Selection) -> OpenWindows:
+        definition = self._tasks.show(name)
+        plans = self._compiler.plans(definition)
+        _check_order(selection, plans.values())
+        versions = self._folded(definition, plans)
+        found = sorted(
+            {
+                (window.start_ms, number, window)
+                for number, version in versions.items()
+                for folding in version.foldings
+                for window in folding.open_windows()
+            }
+        )
+        windows: list[OpenWindow] = []
+        left = LIMIT_MAX
+        for _start, number, window in found[:WINDOWS_MAX]:
+            windows.append(_rows(versions[number], window, selection, left))
+            left -= len(windows[-1].rows)
+        return OpenWindows(
+            windows=windows,
+            truncated=any(window.groups > len(window.rows) for window in windows),
+            more=len(found) - len(windows),
+        )
+
+    def rows_waiting(
+        self, definition: TaskDefinition, plans: Mapping[int, Plan], start_ms: int
+    ) -> dict[BucketVersion, int]:
+        """How many rows of an open window each bucket and version holds. Raises Unavailable."""
+        versions = self._folded(definition, plans)
+        return {
+            (folding.bucket, number): folding.rows_of(window)
+            for number, version in versions.items()
+            for folding in version.foldings
+            for window in folding.open_windows()
+            if window.start_ms == start_ms
+        }
+
+    def _folded(self, definition: TaskDefinition, plans: Mapping[int, Plan]) -> dict[int, _Version]:
+        versions = {
+            version.version: _Version(version, plans[version.version], [])
+            for version in definition.begun
+            if version.version in plans
+        }
+        head = self._ports.log.head([definition.name]).get(definition.name)
+        if head is None:
+            return versions
+        with self._logs.portions(definition, head, self._buckets()) as portions:
+            for portion in portions:
+                self._fold(definition, head, portion, versions)
+        return versions
+
+    def _fold(
+        self,
+        definition: TaskDefinition,
+        head: Head,
+        portion: Portion,
+        versions: Mapping[int, _Version],
+    ) -> None:
+        """Add the panes of some buckets; what they have committed is read after their logs."""
+        records = self._progress.records(definition)
+        filled = {bucket: piece for bucket, piece in portion.items() if holds_something(piece)}
+        for record in records:
+            # Panes of a snapshot may not be back, and the log empty.
+            if record.snapshot is not None or record.bucket in filled:
+                check_rebuilt(head, record)
+        found = {(record.version, record.bucket): record for record in records}
+        for bucket, piece in filled.items():
+            for number, version in versions.items():
+                own = found.get((number, bucket))
+                version.foldings.append(folded(definition, version.plan, bucket, piece, own))
+
+
+def _check_order(selection: Selection, plans: Iterable[Plan]) -> None:
+    if selection.order is None:
+        return
+    names = {WINDOW_START, WINDOW_END}
+    names |= {output.name for plan in plans for output in plan.outputs}
+    if selection.order not in names:
+        raise Rejected(
+            f"order {selection.order[:80]!a} is not an item of the query; there are "
+            f"{', '.join(sorted(names))}, with - in front for descending"
+        )
+
+
+def _rows(version: _Version, window: Window, selection: Selection, left: int) -> OpenWindow:
+    plan = version.plan
+    bounds = Bounds(version.version.complete_from_ms, version.version.complete_until_ms)
+    states = [
+        frame
+        for folding in version.foldings
+        if (frame := folding.window_states(window)) is not None
+    ]
+    rows: list[Row] = []
+    groups = others = 0
+    if states:
+        finished = finish(plan, pl.concat(states), window)
+        chosen = list(_matching(finished, selection.keys))
+        groups, others = len(chosen), finished.others
+        rows = _cut(finished, chosen, selection, left)
+    return OpenWindow(
+        window_start=window.start_ms,
+        window_end=window.end_ms,
+        version=plan.version,
+        complete=bounds.holds(window),
+        groups=groups,
+        folded=others > 0,
+        rows=rows,
+    )
+
+
+def _matching(finished: Finished, keys: tuple[object, ...]) -> Iterator[int]:
+    """The places of the rows whose first keys are these."""
+    if not keys:
+        yield from range(len(finished.keys))
+        return
+    for place, raw in enumerate(finished.keys):
+        own = msgspec.json.decode(raw)[1:]
+        if len(own) >= len(keys) and all(map(_same, own, keys)):
+            yield place
+
+
+def _same(own: object, wanted: object) -> bool:
+    """Equal as JSON values; text also stands for the number or constant it spells."""
+    if isinstance(own, bool) or isinstance(wanted, bool):
+        return own is wanted or wanted == json.dumps(own)
+    return own == wanted or (not isinstance(own, str) and wanted == json.dumps(own))
+
+
+def _cut(finished: Finished, chosen: list[int], selection: Selection, left: int) -> list[Row]:
+    count = min(selection.limit, left)
+    if selection.order is None:
+        return [msgspec.json.decode(finished.values[place]) for place in chosen[:count]]
+    name = selection.order
+    rows = [msgspec.json.decode(finished.values[place]) for place in chosen]
+    present = [row for row in rows if row.get(name) is not None]
+    absent = [row for row in rows if row.get(name) is None]
+    present.sort(key=lambda row: row[name], reverse=selection.descending)
+    return (present + absent)[:count]

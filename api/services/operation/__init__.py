@@ -1,0 +1,1 @@
+"""What operators look at: members, figures, health, metrics, logs, incidents."""

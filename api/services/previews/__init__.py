@@ -1,0 +1,1 @@
+"""A query tried over the last seconds of its topic: rows, predictions, and what looks wrong."""

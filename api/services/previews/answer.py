@@ -1,0 +1,144 @@
+"""A trial as the answer to a preview, with its predictions.
+
+How the bytes in Redis are estimated: the rows of each lane's last second are mapped as one batch,
+as a mapper under load does; the size of its log entries a row, times rows a second, times the
+length of a window and the delay, because so long its entries lie in the log. Merged: the size of a
+group's merged states, times the most groups of a pane, times the panes that are open at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from api.presenting import alike, output_view
+from api.services.previews.disorder import Lateness, suggested_ms
+from api.services.previews.reading import Source
+from api.services.previews.trial import Trial, TriedWindow
+from api.services.previews.words import Circumstances, notes, sentences
+from mars.client.answers import (
+    LateShare,
+    Predictions,
+    Preview,
+    PreviewCounts,
+    PreviewRejected,
+    PreviewWindow,
+)
+from mars.core.types import Lane, RejectedRow, lane_partition
+
+SAMPLE_CHARACTERS = 200
+"""Of a row that was not counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRows:
+    """What a preview read. `lane_seconds`: in how many seconds each lane's rows came, if known.
+
+    `silent`: the partitions in which there was nothing to read.
+    """
+
+    source: Source
+    seconds: float
+    messages: int
+    bytes: int
+    truncated: bool = False
+    lane_seconds: Mapping[Lane, float] | None = None
+    silent: tuple[int, ...] = ()
+
+
+def preview_view(trial: Trial, read: ReadRows, limit: int, log_bytes_max: int) -> Preview:
+    """The answer."""
+    windows, more = trial.windows(limit)
+    plan = trial.plan
+    around = Circumstances(
+        read.source,
+        plan.stream.topic,
+        read.seconds,
+        read.messages,
+        read.truncated,
+        read.silent,
+    )
+    late = trial.disorder.late()
+    predictions = _predictions(trial, read, windows, late, log_bytes_max)
+    return Preview(
+        source=read.source.value,
+        messages=read.messages,
+        bytes=read.bytes,
+        truncated=read.truncated,
+        counts=alike(trial.counts, PreviewCounts),
+        windows=[_window(window) for window in windows],
+        more_windows=more,
+        rejected=[_rejected(row) for row in trial.rejected],
+        predictions=replace(
+            predictions, sentences=sentences(predictions, plan.options, late.pause_ms)
+        ),
+        notes=notes(trial, windows, around),
+        output=output_view(plan),
+    )
+
+
+def _window(window: TriedWindow) -> PreviewWindow:
+    return PreviewWindow(
+        window_start=window.start_ms,
+        window_end=window.end_ms,
+        groups=window.groups,
+        rows=list(window.rows),
+    )
+
+
+def _rejected(row: RejectedRow) -> PreviewRejected:
+    return PreviewRejected(
+        partition=lane_partition(row.lane) or 0,
+        offset=row.offset,
+        reason=row.reason.value,
+        detail=row.detail.encode(errors="replace").decode(),
+        sample=row.payload.decode(errors="replace")[:SAMPLE_CHARACTERS],
+    )
+
+
+def _predictions(
+    trial: Trial,
+    read: ReadRows,
+    windows: list[TriedWindow],
+    late: Lateness,
+    log_bytes_max: int,
+) -> Predictions:
+    rates = None if read.lane_seconds is None else _rates(trial, read.lane_seconds)
+    in_log = None if rates is None else _log_bytes(trial, rates)
+    return Predictions(
+        rows_per_second=None if rates is None else round(sum(rates.values(), 0.0), 1),
+        groups_per_window=max((window.groups for window in windows), default=None),
+        groups_at_least=trial.event_span_ms < trial.plan.window.longest_ms,
+        redis_bytes=None if in_log is None else in_log[0],
+        redis_bytes_merged=None if in_log is None else in_log[1],
+        redis_bytes_max=log_bytes_max,
+        late=_late(late.by_partition),
+        late_by_key=_late(late.by_key),
+        disorder_max_ms=late.max_ms if trial.disorder.rows else None,
+        suggested_delay_ms=suggested_ms(
+            late.by_key if trial.plan.closes_by_key else late.by_partition
+        ),
+        sentences=[],
+    )
+
+
+def _late(shares: Mapping[int, float]) -> list[LateShare]:
+    return [LateShare(delay_ms=delay, share=round(share, 6)) for delay, share in shares.items()]
+
+
+def _rates(trial: Trial, seconds: Mapping[Lane, float]) -> dict[Lane, float]:
+    """Rows a second by lane."""
+    return {lane: rows / seconds[lane] for lane, rows in trial.lane_rows.items() if seconds[lane]}
+
+
+def _log_bytes(trial: Trial, rates: Mapping[Lane, float]) -> tuple[int, int]:
+    """Unmerged and merged."""
+    plan = trial.plan
+    options = plan.options
+    kept_ms = plan.window.longest_ms + options.delay_ms + options.lateness_ms + options.key_lag_ms
+    appended = round(trial.log_bytes_per_second(rates) * kept_ms / 1_000)
+    panes = plan.window.panes_in(kept_ms)
+    merged = round(trial.bytes_per_group() * trial.groups_per_pane() * panes)
+    return max(appended, merged), merged

@@ -1,0 +1,1 @@
+"""Output topics, read for people and their programs."""

@@ -1,0 +1,205 @@
+"""Output topics and `mars.dead`, read from their ends for people.
+
+Everything here reads `read_committed` and assigns partitions by itself: no consumer group, nothing
+committed. A topic that does not exist (yet) has no rows.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict, deque
+from collections.abc import Mapping
+from contextlib import closing
+
+from confluent_kafka import Consumer, TopicPartition
+
+from mars.adapters.kafka.admin import KafkaTopicAdmin, TopicBounds
+from mars.adapters.kafka.config import lone_reader_properties
+from mars.adapters.kafka.errors import configured, translated
+from mars.adapters.kafka.names import Names
+from mars.adapters.kafka.read.consumers import READER, Readers, SliceConsumer, consume, read
+from mars.adapters.kafka.read.recent import NewestResults, row_of
+from mars.adapters.kafka.read.rows import dead_letter, wanted_letter
+from mars.core.errors import Unavailable
+from mars.core.settings import Settings
+from mars.core.types import TaskName, Topic
+from mars.protocol.ports import CommittedRow, DeadLetter, DeadPage, RecentRows
+
+CALL_TIMEOUT_S = 5.0
+"""For metadata and offsets; a healthy broker needs milliseconds."""
+
+FOLLOW_BATCH_MAX = 1_000
+"""Rows handed on in one poll of a follower."""
+
+DEAD_MESSAGES_MAX = 5_000
+"""How many of the newest references of a partition are looked at when the process starts."""
+
+PAGE_MESSAGES_MAX = 100_000
+"""How many records one page of references looks through: about a second."""
+
+LETTERS_KEPT = 200
+"""References kept in memory per task."""
+
+
+class KafkaResultTail:
+    """`ResultTail` over Kafka; safe for threads."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._newest = NewestResults(KafkaTopicAdmin(settings, CALL_TIMEOUT_S), Readers(settings))
+
+    def recent(
+        self, topic: Topic, task: TaskName, rows_max: int, window_start_ms: int | None
+    ) -> RecentRows:
+        """The newest rows; a window is looked for in the last 200,000 messages of a partition.
+
+        Raises Unavailable.
+        """
+        if window_start_ms is None:
+            return self._newest.of_all(topic, task, rows_max)
+        return self._newest.of_window(topic, task, rows_max, window_start_ms)
+
+    def follow(
+        self, topic: Topic, task: TaskName, after: Mapping[int, int] | None = None
+    ) -> KafkaResultFollower:
+        """Rows committed from now on. Raises Unavailable, also if there is no such topic."""
+        return KafkaResultFollower(self._settings, topic, task, after or {})
+
+
+class KafkaResultFollower:
+    """`ResultFollower` over Kafka; one thread at a time."""
+
+    def __init__(
+        self, settings: Settings, topic: Topic, task: TaskName, after: Mapping[int, int]
+    ) -> None:
+        self._task = task.encode()
+        self.starts: Mapping[int, int] = {}
+        with configured():
+            self._consumer = Consumer(lone_reader_properties(settings, READER))
+        try:
+            with translated():
+                self._start(topic, after)
+        except BaseException:
+            self._consumer.close()
+            raise
+
+    def _start(self, topic: Topic, after: Mapping[int, int]) -> None:
+        starts = {}
+        for partition in _partitions(self._consumer, topic):
+            low, high = _bounds(self._consumer, topic, partition)
+            starts[partition] = min(max(after.get(partition, high), low), high)
+        if not starts:
+            raise Unavailable("kafka", f"there is no topic {topic}")
+        self._consumer.assign([TopicPartition(topic, part, at) for part, at in starts.items()])
+        self.starts = starts
+
+    def poll(self, timeout_s: float) -> list[CommittedRow]:
+        """What was committed since the last call. Raises Unavailable; call it again then."""
+        with translated():
+            # The first message ends the wait; without this the client waits for a full batch.
+            records = consume(self._consumer, 1, timeout_s)
+            if records:
+                records += consume(self._consumer, FOLLOW_BATCH_MAX, 0)
+        return [row for record in records if (row := row_of(record, self._task)) is not None]
+
+    def close(self) -> None:
+        """Free the consumer."""
+        self._consumer.close()
+
+
+class KafkaDeadLetters:
+    """`DeadLetters` over Kafka: each call reads on from where the last one was; safe for threads.
+
+    The first call looks at the last `DEAD_MESSAGES_MAX` references of each partition.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._topic = Names(settings.namespace).dead
+        self._admin = KafkaTopicAdmin(settings, CALL_TIMEOUT_S)
+        self._readers = Readers(settings)
+        self._lock = threading.Lock()
+        self._next: dict[int, int] = {}
+        self._letters: defaultdict[TaskName, deque[DeadLetter]] = defaultdict(
+            lambda: deque(maxlen=LETTERS_KEPT)
+        )
+
+    def recent(self, task: TaskName, limit: int) -> list[DeadLetter]:
+        """The newest references, newest first. Raises Unavailable."""
+        with self._lock:
+            self._read_on(self._admin.ends(self._topic))
+            letters = self._letters.get(task)
+            return list(letters)[::-1][:limit] if letters else []
+
+    def page(
+        self, task: TaskName, reason: str | None, after: Mapping[int, int], limit: int
+    ) -> DeadPage:
+        """References of a task; a call looks through `PAGE_MESSAGES_MAX` records. Raises
+        Unavailable.
+        """
+        bounds = self._admin.bounds(self._topic)
+        if bounds is None:
+            return DeadPage((), None)
+        with self._readers.one() as consumer:
+            return _Pages(consumer, self._topic, bounds, after).read(task, reason, limit)
+
+    def _read_on(self, ends: Mapping[int, int]) -> None:
+        spans = {}
+        for partition, high in ends.items():
+            newest = max(0, high - DEAD_MESSAGES_MAX)
+            spans[partition] = (max(newest, self._next.get(partition, newest)), high)
+        if all(first >= high for first, high in spans.values()):
+            return
+        with self._readers.one() as consumer:
+            records = list(read(consumer, self._topic, spans))
+        self._next = {partition: max(span) for partition, span in spans.items()}
+        for record in sorted(records, key=lambda each: each.timestamp_ms):
+            letter = dead_letter(record.value)
+            if letter is not None:
+                self._letters[letter.task].append(letter)
+
+
+class _Pages:
+    """Reads `mars.dead` one partition after the other."""
+
+    def __init__(
+        self, consumer: SliceConsumer, topic: Topic, bounds: TopicBounds, after: Mapping[int, int]
+    ) -> None:
+        self._consumer = consumer
+        self._topic = topic
+        self._bounds = bounds
+        self._next = dict(after)
+
+    def read(self, task: TaskName, reason: str | None, limit: int) -> DeadPage:
+        found: list[DeadLetter] = []
+        left = PAGE_MESSAGES_MAX
+        for partition, (low, high) in sorted(self._bounds.spans.items()):
+            first = max(low, self._next.get(partition, low))
+            span = {partition: (first, min(high, first + left))}
+            with closing(read(self._consumer, self._topic, span)) as records:
+                for record in records:
+                    if len(found) == limit:
+                        return DeadPage(tuple(found), self._next)
+                    self._next[partition] = record.offset + 1
+                    found += wanted_letter(record.value, task, reason)
+            self._next[partition] = max(first, span[partition][1])
+            left -= span[partition][1] - first
+            if span[partition][1] < high:
+                return DeadPage(tuple(found), self._next)
+        return DeadPage(tuple(found), None)
+
+
+def _partitions(consumer: Consumer, topic: Topic) -> list[int]:
+    """The partitions of a topic; none if there is no such topic."""
+    found = consumer.list_topics(topic, timeout=CALL_TIMEOUT_S).topics.get(topic)
+    if found is None or found.error is not None:
+        return []
+    return sorted(found.partitions)
+
+
+def _bounds(consumer: Consumer, topic: Topic, partition: int) -> tuple[int, int]:
+    """The lowest offset and the one behind the last."""
+    where = TopicPartition(topic, partition)
+    bounds = consumer.get_watermark_offsets(where, timeout=CALL_TIMEOUT_S)
+    if bounds is None:
+        raise Unavailable("kafka", f"no offsets of {topic} within {CALL_TIMEOUT_S} s")
+    return bounds

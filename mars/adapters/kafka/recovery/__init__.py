@@ -1,0 +1,1 @@
+"""What a transaction left behind is found and settled when a bucket is claimed."""

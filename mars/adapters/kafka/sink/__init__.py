@@ -1,0 +1,1 @@
+"""Transactions of the reducers: results, references and progress at once."""

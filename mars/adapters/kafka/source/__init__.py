@@ -1,0 +1,1 @@
+"""Topics as mappers read them, batches that nobody can unpack among them."""

@@ -1,0 +1,1 @@
+"""The commands that start, show and stop the processes of a cluster."""

@@ -1,0 +1,1 @@
+"""Bytes of messages to columns, columns to states, states to result rows: pure, without memory."""

@@ -1,0 +1,62 @@
+"""The states of aggregates: made of rows (lift), merged, finished; and the laws they obey.
+
+A frame of states has one row per (pane, key): the columns `pane` (Int64, ms), `k0`, `k1` ... and
+the state columns of each aggregate (`state_schema`). See `base` for the laws.
+
+    base      what an aggregate is
+    counts    count(*) count(x) count_if
+    sums      sum avg
+    extremes  min max any_value bool_and bool_or
+    moments   var_samp var_pop stddev_samp stddev_pop
+    distinct  count(DISTINCT x)
+
+    others    the groups of a window beyond `max_keys`
+    scoped    what tells when a key's windows close
+"""
+
+from __future__ import annotations
+
+from mars.engine.aggregates.distinct import DISTINCT_VALUES_MAX
+from mars.engine.aggregates.others import limited, limited_window
+from mars.engine.aggregates.scoped import COUNTED, MARK, scope_aggregates
+from mars.engine.aggregates.states import (
+    OTHERS,
+    PANE,
+    ROWS,
+    aggregators,
+    columns,
+    constant,
+    finish,
+    in_panes,
+    key_names,
+    lift,
+    merge,
+    merge_panes,
+    merges_exactly,
+    panes_of_window,
+    state_schema,
+)
+
+__all__ = [
+    "COUNTED",
+    "DISTINCT_VALUES_MAX",
+    "MARK",
+    "OTHERS",
+    "PANE",
+    "ROWS",
+    "aggregators",
+    "columns",
+    "constant",
+    "finish",
+    "in_panes",
+    "key_names",
+    "lift",
+    "limited",
+    "limited_window",
+    "merge",
+    "merge_panes",
+    "merges_exactly",
+    "panes_of_window",
+    "scope_aggregates",
+    "state_schema",
+]

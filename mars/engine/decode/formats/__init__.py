@@ -1,0 +1,1 @@
+"""The formats of messages: json, ndjson, csv and arrow."""

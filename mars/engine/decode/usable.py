@@ -1,0 +1,251 @@
+"""Which of the decoded rows a task can use, and a reference to each that it cannot."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import itemgetter
+
+import polars as pl
+
+from mars.core.plan import Plan, RecordTime
+from mars.core.types import Reason, RejectedRange, RejectedRow, Rejections
+from mars.core.windows import span
+from mars.engine.decode.decoded import Decoded
+from mars.engine.decode.long_keys import KEY_BYTES_MAX, long_keys
+from mars.engine.decode.unreadable import UnreadableRows
+
+NAMED_MAX = 100
+"""Rows of a batch that are referenced one by one, with their first bytes: 50 KB at most."""
+
+OUTSIDE_CALENDAR = "outside the years 1 to 9999"
+"""What is said of such an event time: most often its unit is another one than was declared."""
+
+YEAR_2001_MS = 978_307_200_000
+"""Current times in seconds, or in milliseconds taken for microseconds, lie before it."""
+
+OLD_RECORD_TIME = "the record's own time lies before 2001, as if it counted seconds"
+"""What is said of a row that is in the future for this reason alone."""
+
+EVENT_TIME_MIN_MS = -62_135_596_800_000
+"""The begin of the year 1."""
+
+EVENT_TIME_MAX_MS = 253_402_300_799_999
+"""The end of the year 9999. What lies beyond cannot be written in ISO 8601, and a single row there
+would close every window if it moved the mark."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usable:
+    """The rows of a batch that are neither bad nor future, for one task.
+
+    `mark_ms` is the highest event time among them, None if there are none. `bad` counts unreadable
+    rows too.
+    """
+
+    rows: pl.DataFrame
+    mark_ms: int | None
+    bad: int
+    future: int
+    rejections: Rejections
+
+
+@dataclass(frozen=True, slots=True)
+class _Rejected:
+    """Rows rejected for one reason; `detail` says why for one of them."""
+
+    reason: Reason
+    rows: pl.Series
+    detail: Callable[[int], str]
+
+
+def usable_rows(plan: Plan, decoded: Decoded) -> Usable:
+    """Sort out the rows that the plan cannot use."""
+    rejected = list(_rejected(plan, decoded))
+    rows = decoded.frame
+    if rejected:
+        rows = rows.filter(~reduce(pl.Series.__or__, (one.rows for one in rejected)))
+    mark = rows.get_column(plan.stream.event_time).max()
+    future = sum(int(one.rows.sum()) for one in rejected if one.reason is Reason.FUTURE)
+    bad = decoded.rows - rows.height - future + len(decoded.unreadable)
+    return Usable(
+        rows=rows,
+        mark_ms=mark if isinstance(mark, int) else None,
+        bad=bad,
+        future=future,
+        rejections=_references(decoded, rejected),
+    )
+
+
+def _rejected(plan: Plan, decoded: Decoded) -> Iterator[_Rejected]:
+    """The rows to reject, each under the first reason that holds."""
+    seen: pl.Series | None = None
+    for found in _suspects(plan, decoded):
+        rows = found.rows if seen is None else found.rows & ~seen
+        seen = rows if seen is None else seen | rows
+        if rows.any():
+            yield _Rejected(found.reason, rows, found.detail)
+
+
+def _suspects(plan: Plan, decoded: Decoded) -> Iterator[_Rejected]:
+    """Reasons that may hold for some rows; cheap looks at whole columns say which may not."""
+    mistyped = _mistyped(plan, decoded)
+    if mistyped is not None:
+        yield mistyped
+    name = plan.stream.event_time
+    times = decoded.frame.get_column(name)
+    if times.null_count():
+        yield _Rejected(
+            Reason.NO_EVENT_TIME, times.is_null(), lambda _: f"`{name}` is missing or NULL"
+        )
+    low, high = times.min(), times.max()
+    if not isinstance(low, int) or not isinstance(high, int):
+        return
+    if low < EVENT_TIME_MIN_MS or high > EVENT_TIME_MAX_MS:
+        sane = times.is_between(EVENT_TIME_MIN_MS, EVENT_TIME_MAX_MS).fill_null(False)
+        yield _Rejected(Reason.NO_EVENT_TIME, ~sane, lambda _: f"`{name}` is {OUTSIDE_CALENDAR}")
+    sizes = long_keys(plan, decoded.frame)
+    if sizes is not None:
+        yield _Rejected(Reason.TOO_LARGE, sizes > KEY_BYTES_MAX, lambda row: _too_long(sizes[row]))
+    yield from _future(plan, decoded, times, high)
+
+
+def _mistyped(plan: Plan, decoded: Decoded) -> _Rejected | None:
+    names = [one.name for one in plan.fields if one.name in decoded.invalid.columns]
+    if not names:
+        return None
+    kinds = {one.name: one.type for one in plan.fields}
+
+    def detail(row: int) -> str:
+        name = next(name for name in names if decoded.invalid.get_column(name)[row])
+        return f"`{name}` is no {kinds[name]}"
+
+    marks = (decoded.invalid.get_column(name) for name in names)
+    return _Rejected(Reason.WRONG_TYPE, reduce(pl.Series.__or__, marks), detail)
+
+
+def _too_long(size: int) -> str:
+    return f"the texts it is grouped by have {size} bytes, at most {KEY_BYTES_MAX} are taken"
+
+
+def _future(plan: Plan, decoded: Decoded, times: pl.Series, highest: int) -> Iterator[_Rejected]:
+    """Rows whose event time is too far after their record's own timestamp, where it has one."""
+    if plan.stream.record_time is RecordTime.IGNORE:
+        return
+    limit = plan.options.future_limit_ms
+    stamps = decoded.timestamps_ms
+    earliest = stamps.min()
+    if isinstance(earliest, int) and earliest >= 0 and highest <= earliest + limit:
+        return
+    if decoded.messages is not None:
+        stamps = stamps.gather(decoded.messages)
+    ahead = times - stamps
+    rows = ((ahead > limit) & (stamps >= 0)).fill_null(False)
+    yield _Rejected(Reason.FUTURE, rows, lambda row: _ahead(plan, ahead[row], stamps[row]))
+
+
+def _ahead(plan: Plan, ahead_ms: int, stamp_ms: int) -> str:
+    limit = span(plan.options.future_limit_ms)
+    said = (
+        f"`{plan.stream.event_time}` is {span(ahead_ms)} after Kafka got the row, and future_limit "
+        f"is {limit}"
+    )
+    return f"{said}; {OLD_RECORD_TIME}" if stamp_ms < YEAR_2001_MS else said
+
+
+@dataclass(slots=True)
+class _Unnamed:
+    first: int
+    last: int
+    rows: int
+
+    def widen(self, first: int, last: int, rows: int) -> None:
+        self.first, self.last = min(self.first, first), max(self.last, last)
+        self.rows += rows
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Rows rejected for one reason, in order: the message of each; `line` and `detail` by place."""
+
+    reason: Reason
+    messages: pl.Series
+    line: Callable[[int], int]
+    detail: Callable[[int], str]
+
+    def first(self) -> Iterator[tuple[int, int, int]]:
+        """The first rows: message, line, and place in the group."""
+        for at, message in enumerate(self.messages.head(NAMED_MAX)):
+            yield message, self.line(at), at
+
+
+@dataclass(slots=True)
+class _References:
+    """Collects references: some rows by themselves, the rest in ranges."""
+
+    decoded: Decoded
+    named: list[RejectedRow] = field(default_factory=list)
+    unnamed: dict[Reason, _Unnamed] = field(default_factory=dict)
+
+    def name(self, message: int, line: int, reason: Reason, detail: str) -> None:
+        records = self.decoded.records
+        payload = self.decoded.payload(message, line)
+        self.named.append(
+            RejectedRow(records.lane, records.offsets[message], reason, detail, payload)
+        )
+
+    def count(self, reason: Reason, messages: pl.Series) -> None:
+        """Rows of the messages, which are in order."""
+        if messages.is_empty():
+            return
+        offsets = self.decoded.records.offsets
+        span = (offsets[messages[0]], offsets[messages[-1]], messages.len())
+        if reason in self.unnamed:
+            self.unnamed[reason].widen(*span)
+        else:
+            self.unnamed[reason] = _Unnamed(*span)
+
+    def ranges(self) -> tuple[RejectedRange, ...]:
+        lane = self.decoded.records.lane
+        return tuple(
+            RejectedRange(lane, found.first, found.last + 1, reason, found.rows)
+            for reason, found in sorted(self.unnamed.items())
+        )
+
+
+def _references(decoded: Decoded, rejected: list[_Rejected]) -> Rejections:
+    """The first rows in order of messages and lines, whatever is wrong with them, and the rest."""
+    if not rejected and not decoded.unreadable:
+        return Rejections()
+    groups = [*_unreadable(decoded), *(_group(decoded, one) for one in rejected)]
+    rows = ((*row, number) for number, group in enumerate(groups) for row in group.first())
+    named = sorted(rows, key=itemgetter(0, 1))[:NAMED_MAX]
+    references = _References(decoded)
+    for message, line, at, number in named:
+        group = groups[number]
+        references.name(message, line, group.reason, group.detail(at))
+    of_group = Counter(number for *_row, number in named)
+    for number, group in enumerate(groups):
+        references.count(group.reason, group.messages.slice(of_group[number]))
+    return Rejections(tuple(references.named), references.ranges())
+
+
+def _unreadable(decoded: Decoded) -> list[_Group]:
+    return [_unreadable_group(*found) for found in decoded.unreadable.by_reason()]
+
+
+def _unreadable_group(reason: Reason, rows: UnreadableRows) -> _Group:
+    messages = pl.Series(rows.messages)
+    return _Group(reason, messages, lambda at: rows[at].line, lambda at: rows[at].detail)
+
+
+def _group(decoded: Decoded, one: _Rejected) -> _Group:
+    rows = one.rows.arg_true()
+    return _Group(
+        one.reason,
+        rows if decoded.messages is None else decoded.messages.gather(rows),
+        lambda at: decoded.line_of(rows[at]),
+        lambda at: one.detail(rows[at]),
+    )

@@ -1,0 +1,261 @@
+"""The states of a window's groups to the rows that users see, as the bytes that go to Kafka.
+
+    states ──finish──▶ k*, a* ──▶ HAVING ──▶ outputs ──▶ ORDER BY, LIMIT (else by key) ──▶ JSON
+
+JSON is written in columns: each value becomes its JSON text, and a row is the concatenation of
+texts. Integers of any size are JSON numbers, NaN and infinities are null, floats are written in
+the fewest digits that read back as the same number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import polars as pl
+
+from mars.core.plan import WINDOW_END, WINDOW_START, Column, Expression, Key, Plan, ValueType
+from mars.core.windows import Window
+from mars.engine.aggregates import OTHERS, constant, key_names
+from mars.engine.aggregates import finish as finish_states
+from mars.engine.evaluate import to_polars
+
+Value = str | int | float | bool | None
+
+RESULT_BYTES_MAX = 900 * 1024
+"""Of the key and the value of a result together; a larger one is withheld. What Kafka and its
+client take unless they are told otherwise, 1,000,000 bytes, leaves 76 KiB for the headers: those of
+a window that counts rows of 2,000 lanes. It is a constant, because every reducer, and whoever
+verifies a window, must find the same."""
+
+KEY_BYTES_SHOWN = 256
+"""How much of the key of a withheld result is told to people."""
+
+_ESCAPED = r'["\\\x00-\x1f]'
+"""The characters that JSON texts must escape."""
+
+
+@dataclass(frozen=True, slots=True)
+class Withheld:
+    """A result that is over RESULT_BYTES_MAX: its key, and the bytes of key and value."""
+
+    key: bytes
+    size: int
+
+    @property
+    def shown_key(self) -> str:
+        """The begin of the key, as text."""
+        if len(self.key) <= KEY_BYTES_SHOWN:
+            return self.key.decode()
+        return self.key[:KEY_BYTES_SHOWN].decode(errors="ignore") + "..."
+
+    @property
+    def detail(self) -> str:
+        """What happened, for people."""
+        return (
+            f"the result with the key {self.shown_key} is withheld: it has {self.size} bytes with "
+            f"its key, at most {RESULT_BYTES_MAX} are sent; select less text"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The result rows of one window: Kafka keys and values, in the order in which they are sent.
+
+    The last `others` of them (0 or 1) stand for all groups over the task's `max_keys`. What is
+    `withheld` is not among them.
+    """
+
+    window: Window
+    keys: list[bytes]
+    values: list[bytes]
+    others: int = 0
+    withheld: tuple[Withheld, ...] = ()
+
+    def sendable(self) -> Finished:
+        """The rows that Kafka takes; the others are withheld."""
+        longest = max(map(len, self.keys), default=0) + max(map(len, self.values), default=0)
+        if longest <= RESULT_BYTES_MAX:
+            return self
+        pairs = zip(self.keys, self.values, strict=True)
+        sizes = [len(key) + len(value) for key, value in pairs]
+        kept = [at for at, size in enumerate(sizes) if size <= RESULT_BYTES_MAX]
+        own = len(self.keys) - self.others
+        return Finished(
+            self.window,
+            [self.keys[at] for at in kept],
+            [self.values[at] for at in kept],
+            sum(at >= own for at in kept),
+            tuple(
+                Withheld(self.keys[at], size)
+                for at, size in enumerate(sizes)
+                if size > RESULT_BYTES_MAX
+            ),
+        )
+
+    def part(self, *, others: bool) -> Finished:
+        """The rows of groups alone, or that of the others."""
+        own = len(self.keys) - self.others
+        part = slice(own, None) if others else slice(own)
+        count = self.others if others else 0
+        return Finished(self.window, self.keys[part], self.values[part], count)
+
+
+@dataclass(frozen=True, slots=True)
+class ResultRow:
+    """One result row, read back: the group key without the window's start, and the items."""
+
+    window_start_ms: int
+    window_end_ms: int
+    key: tuple[Value, ...]
+    items: tuple[Value, ...]
+
+
+def finish(plan: Plan, states: pl.DataFrame, window: Window, *, refused: bool = False) -> Finished:
+    """The rows of one window.
+
+    `states` are merged states of that window, one row per key; a column `pane` is not looked at.
+    The group of all groups over `max_keys` comes last: HAVING, ORDER BY and LIMIT choose among
+    groups, and it is none. `refused`: the groups that HAVING does not let pass, in place of others.
+    """
+    groups = finish_states(plan, states)
+    bounds = ((WINDOW_START, window.start_ms), (WINDOW_END, window.end_ms))
+    groups = groups.hstack([constant(name, at_ms, groups.height) for name, at_ms in bounds])
+    others = groups.filter(OTHERS) if plan.folds else groups.clear()
+    if plan.folds:
+        groups = groups.filter(~pl.col(OTHERS))
+    if plan.having is not None:
+        passes = to_polars(plan.having).fill_null(value=False)
+        groups = groups.filter(~passes if refused else passes)
+    groups = (
+        pl.concat([_ordered(plan, groups), others]) if others.height else _ordered(plan, groups)
+    )
+    keys, values = _written(plan, groups)
+    return Finished(window, keys, values, others.height)
+
+
+def retractions(plan: Plan, window: Window, withheld: Sequence[Withheld]) -> Finished:
+    """Rows in place of what is withheld, for groups that may have been emitted: all items NULL.
+
+    A key that is too long by itself was never emitted.
+    """
+    members = {WINDOW_START: window.start_ms, WINDOW_END: window.end_ms}
+    value = msgspec.json.encode(dict.fromkeys(name for name, _ in _members(plan)) | members)
+    keys = [one.key for one in withheld if len(one.key) <= RESULT_BYTES_MAX]
+    return Finished(window, keys, [value] * len(keys))
+
+
+def rows(plan: Plan, finished: Finished) -> Iterator[ResultRow]:
+    """The rows read back, one at a time as they are asked for.
+
+    `items` stand in the order of the plan's outputs.
+    """
+    for key, value in zip(finished.keys, finished.values, strict=True):
+        members = msgspec.json.decode(value)
+        yield ResultRow(
+            members[WINDOW_START],
+            members[WINDOW_END],
+            tuple(msgspec.json.decode(key)[1:]),
+            tuple(members[output.name] for output in plan.outputs),
+        )
+
+
+# -------------------------------------------------------------------------------------- order
+
+
+def _ordered(plan: Plan, groups: pl.DataFrame) -> pl.DataFrame:
+    """The rows that are emitted, in order: as asked, then by key; NULLs last."""
+    asked = [f"__order{at}" for at in range(len(plan.order_by))]
+    if asked:
+        groups = groups.with_columns_seq(
+            to_polars(order.expression).alias(name)
+            for order, name in zip(plan.order_by, asked, strict=True)
+        )
+    by = [*asked, *key_names(plan)]
+    if by and groups.height > 1:
+        descending = [order.descending for order in plan.order_by] + [False] * len(plan.keys)
+        groups = groups.sort(by, descending=descending, nulls_last=True)
+    if asked:
+        groups = groups.drop(asked)
+    return groups if plan.limit is None else groups.head(plan.limit)
+
+
+# --------------------------------------------------------------------------------------- JSON
+
+
+def _key(key: Key) -> Column:
+    return Column(key.slot, key.expression.type)
+
+
+def _quoted(text: str) -> str:
+    return msgspec.json.encode(text).decode()
+
+
+def _members(plan: Plan) -> list[tuple[str, Expression]]:
+    """Names and expressions of a value's members; the window's own come first, and only once."""
+    bounds = [Column(name, ValueType.TIMESTAMP) for name in (WINDOW_START, WINDOW_END)]
+    items = [one for one in plan.outputs if one.name not in {WINDOW_START, WINDOW_END}]
+    return [
+        *((column.name, column) for column in bounds),
+        *((one.name, one.expression) for one in items),
+    ]
+
+
+def _written(plan: Plan, groups: pl.DataFrame) -> tuple[list[bytes], list[bytes]]:
+    """The JSON texts of the keys and of the values, one of each per row."""
+    start = Column(WINDOW_START, ValueType.TIMESTAMP)
+    key = [("", column) for column in (start, *map(_key, plan.keys))]
+    value: list[tuple[str, Column]] = []
+    computed: list[pl.Expr] = []
+    for name, expression in _members(plan):
+        column = expression
+        if not isinstance(column, Column):
+            column = Column(f"__value{len(computed)}", expression.type)
+            computed.append(to_polars(expression).alias(column.name))
+        value.append((_quoted(name) + ":", column))
+    if computed:
+        groups = groups.with_columns_seq(computed)
+    texts = _texts(groups, {one.name: one.type for _, one in key + value})
+    written = texts.select_seq(
+        _joined("[", [(prefix, one.name) for prefix, one in key], "]").alias("key"),
+        _joined("{", [(prefix, one.name) for prefix, one in value], "}").alias("value"),
+    )
+    return written.get_column("key").to_list(), written.get_column("value").to_list()
+
+
+def _joined(opening: str, members: list[tuple[str, str]], closing: str) -> pl.Expr:
+    """The texts in these columns, each after its prefix, between brackets, as bytes."""
+    pieces: list[pl.Expr] = []
+    between = opening
+    for prefix, name in members:
+        pieces += [pl.lit(between + prefix), pl.col(name)]
+        between = ","
+    return pl.concat_str([*pieces, pl.lit(closing)]).cast(pl.Binary)
+
+
+def _texts(groups: pl.DataFrame, types: Mapping[str, ValueType]) -> pl.DataFrame:
+    """The values of these columns as JSON texts."""
+    strings = [name for name, kind in types.items() if kind is ValueType.STRING]
+    found = groups.select_seq(pl.col(strings).str.contains(_ESCAPED).any())
+    to_escape = {name for name in strings if found.item(0, name)}
+    return groups.select_seq(
+        _text(pl.col(name), kind, escape=name in to_escape).alias(name)
+        for name, kind in types.items()
+    )
+
+
+def _text(value: pl.Expr, kind: ValueType, *, escape: bool) -> pl.Expr:
+    if kind is ValueType.STRING:
+        text = pl.concat_str(pl.lit('"'), _escaped(value) if escape else value, pl.lit('"'))
+    elif kind is ValueType.FLOAT64:
+        text = pl.when(value.is_finite()).then(value.cast(pl.String))
+    else:
+        text = value.cast(pl.String)
+    return text.fill_null("null")
+
+
+def _escaped(value: pl.Expr) -> pl.Expr:
+    plain = [*(chr(code) for code in range(0x20)), '"', "\\"]
+    escapes = [_quoted(character)[1:-1] for character in plain]
+    return value.str.replace_many(plain, escapes)

@@ -1,0 +1,1 @@
+"""What a process tells of itself: logs, metrics, traces, incidents, its report as a member."""

@@ -1,0 +1,1 @@
+"""What a bulk process maps next: histories, files and tasks that have fallen behind."""

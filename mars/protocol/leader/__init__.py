@@ -1,0 +1,1 @@
+"""What the leader has to change, given everything that it sees."""

@@ -1,0 +1,188 @@
+"""What the mapping machine is told, and what it asks for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NewType
+
+from mars.core.types import Mapped, StoreEpoch, TaskName, Topic
+from mars.protocol.ports import AppendOutcome, IdleLease, SourceEvent
+from mars.protocol.reducer.events import FailTask, HeadsRead, Report, TasksChanged
+
+ReaderName = NewType("ReaderName", str)
+LIVE: Final = ReaderName("live")
+CATCH_UP: Final = ReaderName("catch_up")
+
+ReaderLane = tuple[ReaderName, Topic, int]
+"""A partition as one of the readers reads it."""
+
+# ------------------------------------------------------------------------------- instructions
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """Read these topics as a member of the group."""
+
+    topics: tuple[Topic, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadHeads:
+    """Read the heads of these tasks."""
+
+    tasks: tuple[TaskName, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SeekLane:
+    """Let a reader go on from `offset`."""
+
+    reader: ReaderName
+    topic: Topic
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class DropLane:
+    """Let a reader stop to read a partition."""
+
+    reader: ReaderName
+    topic: Topic
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class PauseLane:
+    """Let a reader deliver nothing of a partition, and stay in the group."""
+
+    reader: ReaderName
+    topic: Topic
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeLane:
+    """Let a reader deliver a paused partition again, from `offset`."""
+
+    reader: ReaderName
+    topic: Topic
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """Append a batch to a task's log (M3); the answer is an `Offered`."""
+
+    reader: ReaderName
+    topic: Topic
+    partition: int
+    task: TaskName
+    epoch: StoreEpoch
+    version: int
+    mapped: Mapped
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmEnd:
+    """Ask the broker whether nothing committed lies at or after `offset`."""
+
+    topic: Topic
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class RenewIdle:
+    """Lease a lane as idle, for each task that has seen all of it."""
+
+    leases: tuple[IdleLease, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """Commit group offsets, best effort."""
+
+    positions: tuple[tuple[tuple[Topic, int], int], ...]
+
+
+Instruction = (
+    Subscribe
+    | ReadHeads
+    | SeekLane
+    | DropLane
+    | PauseLane
+    | ResumeLane
+    | Offer
+    | ConfirmEnd
+    | RenewIdle
+    | Hint
+    | FailTask
+    | Report
+)
+
+# ------------------------------------------------------------------------------------- events
+
+
+@dataclass(frozen=True, slots=True)
+class Sourced:
+    """A reader delivered something."""
+
+    reader: ReaderName
+    event: SourceEvent
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """The answer to an offer; None: it is not known whether the batch was appended."""
+
+    offer: Offer
+    outcome: AppendOutcome | None
+
+
+@dataclass(frozen=True, slots=True)
+class EndConfirmed:
+    """The answer to `ConfirmEnd`."""
+
+    topic: Topic
+    partition: int
+    offset: int
+    confirmed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ticked:
+    """The process's monotonic clock; `drained` are the readers that are near the end of what is."""
+
+    now_ms: int
+    drained: frozenset[ReaderName]
+
+
+Event = TasksChanged | HeadsRead | Sourced | Offered | EndConfirmed | Ticked
+
+__all__ = [
+    "CATCH_UP",
+    "LIVE",
+    "ConfirmEnd",
+    "DropLane",
+    "EndConfirmed",
+    "Event",
+    "FailTask",
+    "HeadsRead",
+    "Hint",
+    "Instruction",
+    "Offer",
+    "Offered",
+    "PauseLane",
+    "ReadHeads",
+    "ReaderName",
+    "RenewIdle",
+    "Report",
+    "ResumeLane",
+    "SeekLane",
+    "Sourced",
+    "Subscribe",
+    "TasksChanged",
+    "Ticked",
+]

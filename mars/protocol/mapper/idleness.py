@@ -1,0 +1,92 @@
+"""Which lanes of a mapper are idle, and what people are told of its partitions."""
+
+from __future__ import annotations
+
+from mars.protocol.mapper.events import (
+    LIVE,
+    ConfirmEnd,
+    EndConfirmed,
+    Hint,
+    Instruction,
+    RenewIdle,
+)
+from mars.protocol.mapper.lane_buffer import LaneBuffer
+from mars.protocol.mapper.state import MapperState, Partition
+from mars.protocol.ports import IdleLease, PartitionReading
+
+IDLE_RENEWAL_MS = 1_000
+"""An idle lease lasts 3 s; it is renewed this often."""
+
+UNTOLD_MS = 5_000
+"""After so long without records the broker is asked, too, where the reader has not told of an end:
+it tells of each once, and were that lost, the last windows would wait for the next rows."""
+
+HINT_INTERVAL_MS = 5_000
+"""How often group offsets are committed, for lag figures only."""
+
+
+class Idleness:
+    """Leases lanes as idle, with the broker's word that nothing lies ahead."""
+
+    def __init__(self, state: MapperState) -> None:
+        self._state = state
+        self._idle_asked_ms: dict[Partition, int] = {}
+        self._hinted_ms = 0
+
+    def forget(self, key: Partition) -> None:
+        """Another mapper reads the partition now."""
+        self._idle_asked_ms.pop(key, None)
+
+    def confirm_ends(self) -> list[Instruction]:
+        """Ask the broker about silent lanes that seem to be at their end."""
+        instructions: list[Instruction] = []
+        now_ms = self._state.now_ms
+        for key, buffer in self._state.buffers[LIVE].items():
+            told = buffer.end == buffer.next
+            quiet_ms = now_ms - buffer.newest_ms
+            if not buffer.sought or not buffer.empty or not (told or quiet_ms >= UNTOLD_MS):
+                continue
+            asked_ms = self._idle_asked_ms.get(key, 0)
+            if now_ms - asked_ms < IDLE_RENEWAL_MS or not self._state.silent(key, buffer):
+                continue
+            self._idle_asked_ms[key] = now_ms
+            instructions.append(ConfirmEnd(key[0], key[1], buffer.next))
+        return instructions
+
+    def end_confirmed(self, event: EndConfirmed) -> list[Instruction]:
+        """Lease the lane as idle for the tasks that have seen all of it."""
+        key = (event.topic, event.partition)
+        buffer = self._state.buffers[LIVE].get(key)
+        if buffer is None or not event.confirmed or buffer.next != event.offset:
+            return []
+        leases = tuple(
+            IdleLease(view.name, view.epoch, buffer.lane, event.offset)
+            for view in self._state.silent(key, buffer)
+        )
+        return [RenewIdle(leases)] if leases else []
+
+    def hint(self) -> list[Instruction]:
+        """Now and then, the offsets of the slowest tasks, for lag figures."""
+        if self._state.now_ms - self._hinted_ms < HINT_INTERVAL_MS:
+            return []
+        self._hinted_ms = self._state.now_ms
+        positions = {
+            key: min(view.offsets[buffer.lane] for view in ready)
+            for key, buffer in self._state.buffers[LIVE].items()
+            if (ready := self._state.ready(key))
+        }
+        return [Hint(tuple(positions.items()))] if positions else []
+
+    def readings(self) -> tuple[PartitionReading, ...]:
+        """How far each partition is, for the member's report."""
+        return tuple(
+            PartitionReading(key[0], key[1], buffer.first, self._reading_state(key, buffer))
+            for key, buffer in sorted(self._state.buffers[LIVE].items())
+        )
+
+    def _reading_state(self, key: Partition, buffer: LaneBuffer) -> str:
+        if not buffer.sought:
+            return "starting"
+        if buffer.paused:
+            return "backpressure" if self._state.held_back(key, buffer) else "paused"
+        return "idle" if self._state.silent(key, buffer) else "reading"

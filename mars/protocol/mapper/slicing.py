@@ -1,0 +1,91 @@
+"""Rows of a buffer that are more than are to be decoded at once (M2).
+
+Sections of whole messages become a batch each. A message that alone has too many rows is decoded
+and mapped part by part, one at each turn, so that the process reads, answers and serves other
+topics between them; what all of its parts add to a task is one batch, like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from mars.core.plan import Plan, Stream
+from mars.core.types import Mapped, Records, TaskName
+from mars.engine.combining import combine
+from mars.engine.decode.parts import Part, Section, parts, sections
+from mars.engine.decode.shared import SharedDecoding
+from mars.engine.kernel import map_batch
+
+
+@dataclass(slots=True)
+class Slicing:
+    """A message that is decoded and mapped part by part for some tasks."""
+
+    remaining: Iterator[Part]
+    plans: Mapping[TaskName, Plan]
+    buckets: int
+    pieces: dict[TaskName, list[Mapped]] = field(default_factory=dict)
+    failed: dict[TaskName, Exception] = field(default_factory=dict)
+    done: bool = False
+
+    def step(self) -> None:
+        """Decode and map the next part."""
+        part = next(self.remaining)
+        decoded = SharedDecoding()
+        for task, plan in self.plans.items():
+            if task in self.failed:
+                continue
+            try:
+                rows = decoded.of(plan, self.plans.values(), part)
+                self.pieces.setdefault(task, []).append(map_batch(plan, self.buckets, rows))
+            except Exception as problem:  # noqa: BLE001 -- raised where its task asks (I7)
+                self.failed[task] = problem
+        last = part.records.first < part.records.next
+        self.done = last or len(self.failed) == len(self.plans)
+
+    def result(self, task: TaskName) -> Mapped:
+        """What all parts add to a task. Raises what the decoding or mapping of one raised."""
+        if task in self.failed:
+            raise self.failed[task]
+        return combine(self.plans[task], self.pieces[task])
+
+
+class CutBuffer:
+    """The messages of a buffer as one stream reads them, in sections."""
+
+    def __init__(self, stream: Stream, records: Records) -> None:
+        self._stream = stream
+        self._records = records
+        self.decoded = SharedDecoding()
+        self.slicing: Slicing | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self._sections = sections(self._stream, self._records)
+        self._section: Section | None = None
+
+    def at(self, offset: int) -> Section:
+        """The section that holds an offset of the buffer. It is the only one that is kept."""
+        if self._section is not None and offset < self._section.records.first:
+            self._begin()
+        while self._section is None or not self._section.holds(offset):
+            self._section = next(self._sections)
+            self.decoded = SharedDecoding()
+            self.slicing = None
+        return self._section
+
+    def slice(self, section: Section, plans: Mapping[TaskName, Plan], buckets: int) -> Slicing:
+        """Begin with the parts of a section for these tasks, and do the first."""
+        self.slicing = Slicing(parts(self._stream, section), plans, buckets)
+        self.slicing.step()
+        return self.slicing
+
+    def turn(self) -> None:
+        """Go on with the parts of a section; what nobody took when it was done is forgotten."""
+        if self.slicing is None:
+            return
+        if self.slicing.done:
+            self.slicing = None
+        else:
+            self.slicing.step()

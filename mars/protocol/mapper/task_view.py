@@ -1,0 +1,131 @@
+"""What a mapper knows of one task: its head as last seen, and which lanes refuse its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mars.core.types import Lane, StoreEpoch, TaskName, Topic
+from mars.core.windows import Shape
+from mars.protocol.ports import Head
+from mars.protocol.reducer.drafting import early_ms
+from mars.protocol.runnable import RunnableTask
+
+
+class TaskView:
+    """A task in a mapper's eyes. `known` is False until the store has told where the task is.
+
+    What is asked of every task of a topic, at every tick, is made of the definition once.
+    """
+
+    def __init__(self, task: RunnableTask) -> None:
+        self._take(task)
+        self.known = False
+        self.active = False
+        self.epoch = StoreEpoch(0)
+        self.offsets: dict[Lane, int] = {}
+        self.cuts: dict[Lane, int] = {}
+        self.asked_ms = 0
+        self._blocked_ms: dict[Lane, int] = {}
+        self._row_seen_ms: dict[Lane, int] = {}
+        self._marks: dict[Lane, tuple[int, int]] = {}
+
+    @property
+    def name(self) -> TaskName:
+        """The task's name."""
+        return self.task.name
+
+    @property
+    def idle_after_ms(self) -> int:
+        """How long a lane must be silent to be idle."""
+        return self.task.begun()[-1][1].options.idle_after_ms
+
+    def updated(self, task: RunnableTask) -> TaskView:
+        """Take a newer definition; the head is asked for again."""
+        self._take(task)
+        return self
+
+    def _take(self, task: RunnableTask) -> None:
+        self.task = task
+        definition, plans = task.definition, [plan for _version, plan in task.begun()]
+        self.topic = Topic(definition.current.stream.topic)
+        """The topic that the task reads."""
+        self._reads = task.running and bool(definition.begun)
+        self._one_version = len(definition.begun) == len(plans) == 1
+        self._waits = [(plan.window, plan.options.delay_ms) for plan in plans]
+        self._draft_waits = [
+            (plan.window, plan.options.delay_ms - early_ms(plan)) for plan in plans
+        ]
+
+    def learn(self, head: Head | None) -> None:
+        """Take the store's word; a head that is missing or inactive leaves the task unknown."""
+        self.known = head is not None and head.active
+        if head is not None:
+            self.epoch = head.epoch
+            self.offsets = dict(head.offsets)
+            self.cuts = {}
+
+    def unlearn(self) -> None:
+        """What is known may be wrong: ask the store again before anything else."""
+        self.known = False
+
+    def stop(self) -> None:
+        """The task failed: offer it nothing until its definition says that it runs."""
+        self.known = False
+        self.offsets = {}
+
+    def ready(self, lane: Lane) -> bool:
+        """True if rows of the lane may be offered."""
+        if not (self.known and self._reads and lane in self.offsets):
+            return False
+        definition, offset = self.task.definition, self.offsets[lane]
+        if offset < definition.catch_up.get(lane, 0):
+            return False
+        # What a newer release than ours has stored may not compile: a mapper of that takes it.
+        return self._one_version or definition.version_at(lane, offset)[0] in self.task.plans
+
+    def forget_lane(self, lane: Lane) -> None:
+        """Another mapper reads the lane now."""
+        self.cuts.pop(lane, None)
+        self._blocked_ms.pop(lane, None)
+        self._row_seen_ms.pop(lane, None)
+        self._marks.pop(lane, None)
+
+    def block(self, lane: Lane, until_ms: int) -> None:
+        """Offer no rows of the lane before this time."""
+        self._blocked_ms[lane] = until_ms
+
+    def blocked(self, lane: Lane, now_ms: int) -> bool:
+        """True while the lane's rows are not to be offered."""
+        return now_ms < self._blocked_ms.get(lane, 0)
+
+    def saw_rows(self, lane: Lane, now_ms: int) -> None:
+        """Rows with an event time came, or reading began anew."""
+        self._row_seen_ms[lane] = now_ms
+
+    def marked(self, lane: Lane, mark_ms: int, read_ms: int) -> None:
+        """The mark of rows that were read at `read_ms`."""
+        self._marks[lane] = mark_ms, read_ms
+
+    def may_close(self, lane: Lane, read_ms: int, *, drafted: bool) -> bool:
+        """True if rows read at this time may close a window, or let it be `drafted`: event time is
+        taken to go on as time does since the last mark. Without a mark anything may be.
+        """
+        if lane not in self._marks:
+            return True
+        mark_ms, seen_ms = self._marks[lane]
+        expected_ms = mark_ms + read_ms - seen_ms
+        return _passes_an_end(self._waits, mark_ms, expected_ms) or (
+            drafted and _passes_an_end(self._draft_waits, mark_ms, expected_ms)
+        )
+
+    def row_seen_ms(self, lane: Lane, now_ms: int) -> int:
+        """When `saw_rows` was last told so; a silence that nobody knew of begins now."""
+        return self._row_seen_ms.setdefault(lane, now_ms)
+
+
+def _passes_an_end(waits: Iterable[tuple[Shape, int]], mark_ms: int, expected_ms: int) -> bool:
+    """Whether event time comes by the end of a window between two moments, that many ms behind."""
+    return any(
+        shape.closed_by(mark_ms - wait_ms) < shape.closed_by(expected_ms - wait_ms)
+        for shape, wait_ms in waits
+    )

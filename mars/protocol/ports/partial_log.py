@@ -1,0 +1,389 @@
+"""The scratchpad in Redis: what the tasks have seen, and the partials not yet emitted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from mars.core.types import (
+    AssignmentEpoch,
+    Bucket,
+    Entry,
+    Lane,
+    LeaderEpoch,
+    Mapped,
+    Mark,
+    Sequence64,
+    StoreEpoch,
+    TaskName,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The batch is in the log under `seq`."""
+
+    seq: Sequence64
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    """The task's next offset of `lane` is `current`, not the batch's first."""
+
+    lane: Lane
+    current: int
+
+
+@dataclass(frozen=True, slots=True)
+class NoTask:
+    """The store knows no such task (yet, any more, or since it was lost)."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrongEpoch:
+    """The store lives in another epoch than the caller believes."""
+
+    current: StoreEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class WrongVersion:
+    """These offsets belong to another version of the task; `current` is the newest."""
+
+    current: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPaused:
+    """The task takes no rows at the moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The batch straddles `offset` of `lane`: send what lies before it by itself.
+
+    Where `offset` is the lane's end, nothing beyond it is ever taken.
+    """
+
+    lane: Lane
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Backpressure:
+    """The task's log is over its budget and the lane does not hold the watermark, or it is over
+    twice its budget.
+    """
+
+
+AppendOutcome = (
+    Applied | Stale | NoTask | WrongEpoch | WrongVersion | TaskPaused | Cut | Backpressure
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """One consistent look at a task in the store.
+
+    `marks_ms` holds lanes that have one, `taken_ms` when rows with a usable event time were last
+    taken from them, by the store's clock; not of lanes that an older release alone has written.
+    `restored` is what the life before this one had come to, see `TaskStart`. `idle` are the lanes
+    whose idle lease has not expired. `now_ms` is the store's clock. `log_bytes` is the size of the
+    task's logs. `ends` names the lanes that have an end (those of backfills), with the offset at
+    which they are finished. `run_id` is of the server and of its history: another one after each
+    start, and after each time it was a replica. `leader` is the highest leader epoch that this life
+    of the task has heard of. `born` tells this life of the task from any other; it is empty where
+    an older release has begun it.
+    """
+
+    epoch: StoreEpoch
+    version: int
+    active: bool
+    offsets: Mapping[Lane, int]
+    marks_ms: Mapping[Lane, int]
+    idle: frozenset[Lane]
+    seq: Sequence64
+    now_ms: int
+    log_bytes: int
+    ends: Mapping[Lane, int] = field(default_factory=dict)
+    run_id: str = ""
+    leader: LeaderEpoch = LeaderEpoch(0)
+    taken_ms: Mapping[Lane, int] = field(default_factory=dict)
+    restored: Mark | None = None
+    born: str = ""
+
+    @property
+    def finished(self) -> frozenset[Lane]:
+        """The lanes that are read to their end; they no longer hold the watermark."""
+        return frozenset(
+            lane for lane, end in self.ends.items() if self.offsets.get(lane, -1) >= end
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LogSlice:
+    """What was read of one bucket's log: `base` (merged entries, R9), then entries in SEQ order.
+
+    `base` is given only to a reader that starts from nothing (`after == 0`); its `seq` is that of
+    the last entry merged into it. `older` are the same for the versions before the base's that were
+    not yet emitted to the end. `run_id` is that of the server which was read. `vanished`: how many
+    entries the whole log should hold more than it does, by what the store has noted of appends,
+    trims and merges.
+    """
+
+    base: Entry | None
+    entries: tuple[Entry, ...]
+    older: tuple[Entry, ...] = ()
+    run_id: str = ""
+    vanished: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRequest:
+    """Entries `after < seq <= upto` of one bucket's log, and the base where `after` is 0."""
+
+    task: TaskName
+    bucket: Bucket
+    after: Sequence64
+    upto: Sequence64
+
+
+@dataclass(frozen=True, slots=True)
+class IdleLease:
+    """A lane that ends at `offset`, all up to there being in the store of that epoch."""
+
+    task: TaskName
+    epoch: StoreEpoch
+    lane: Lane
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Clearing:
+    """What an owner says of a log at a look: whether assistants may merge what comes after it.
+
+    The owner is that of `owner_epoch`, in the store's life `epoch`.
+    """
+
+    task: TaskName
+    bucket: Bucket
+    epoch: StoreEpoch
+    owner_epoch: AssignmentEpoch
+    opens: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Cleared:
+    """What the last `Clearing` left: entries above `after` may be merged; None: nothing may."""
+
+    owner_epoch: AssignmentEpoch
+    after: Sequence64 | None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStart:
+    """How a task begins a life in the store.
+
+    `version` is the newest one. `bounds`: of each version the first offset per lane; a lane that a
+    version does not name begins at 0 in it, as does every lane of a version that is not there. A
+    version ends where the next one begins. `cuts`: offsets that no batch may straddle
+    (merged-through offsets of all buckets, starts of versions). `ends`: the offset at which a
+    backfill's lane is finished; nothing beyond it is taken. `leader` is who begins it. `restored`
+    is how far event time had come before the store was lost, and when that was written: a mark of
+    no lane, from which event time goes on where all lanes are idle. It is taken no later than now.
+    """
+
+    version: int
+    active: bool
+    offsets: Mapping[Lane, int]
+    bounds: Mapping[int, Mapping[Lane, int]]
+    cuts: Mapping[Lane, tuple[int, ...]]
+    ends: Mapping[Lane, int] = field(default_factory=dict)
+    leader: LeaderEpoch = LeaderEpoch(0)
+    restored: Mark | None = None
+
+    @property
+    def versions(self) -> dict[int, Mapping[Lane, int]]:
+        """The bounds of every version, the oldest one first."""
+        return {each: self.bounds.get(each, {}) for each in sorted({*self.bounds, self.version})}
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """Where a version has begun in the store, and the marks that the lanes had there."""
+
+    starts: Mapping[Lane, int]
+    marks_ms: Mapping[Lane, int]
+
+
+@dataclass(frozen=True, slots=True)
+class StoreIdentity:
+    """Which store answers: its run id (see `Head`), and what the last recovery left in it."""
+
+    run_id: str
+    sealed_run_id: str | None
+    sealed_epoch: StoreEpoch | None
+
+
+class PartialLog(Protocol):
+    """The scratchpad: what the tasks have seen, and the partials not yet emitted.
+
+    Writes are never retried by the adapter. Every write is guarded by the store epoch; a refused
+    write changes nothing. What a leader writes is guarded by its own epoch, too: a life of a task
+    remembers the highest one that it has heard of, and refuses all lower ones.
+    """
+
+    def identity(self) -> StoreIdentity: ...
+
+    def seal(self, epoch: StoreEpoch, leader: LeaderEpoch, run_id: str) -> bool:
+        """Leave the sentinel that says: all tasks of this store are of `epoch`.
+
+        False, and nothing happens, where a later epoch is sealed, or this one by a later leader.
+        """
+
+    def append(
+        self, task: TaskName, epoch: StoreEpoch, version: int, mapped: Mapped
+    ) -> AppendOutcome:
+        """M3: compare-and-set all ranges, number, store the partials, set the marks.
+
+        Of each lane with a mark in the batch it is noted that rows were taken now, whether or not
+        they are newer than those before.
+        """
+
+    def renew_idle(self, leases: Sequence[IdleLease]) -> list[bool]:
+        """Lease lanes as idle for 3 s, each by itself; False where its next offset is another."""
+
+    def head(self, tasks: Sequence[TaskName]) -> dict[TaskName, Head | None]:
+        """One look per task; None where the store does not know it."""
+
+    def head_clearing(
+        self, tasks: Sequence[TaskName], clearings: Sequence[Clearing]
+    ) -> dict[TaskName, Head | None]:
+        """`head`, and at the same moment each log is cleared above that SEQ, or closed.
+
+        Passed over: a clearing of another store epoch, or below the last one's owner epoch.
+        """
+
+    def cleared(self, task: TaskName) -> dict[Bucket, Cleared]:
+        """What the owners of a task's logs said last, those who did in this life of the task."""
+
+    def merge(
+        self,
+        task: TaskName,
+        epoch: StoreEpoch,
+        owner_epoch: AssignmentEpoch,
+        entry: Entry,
+        run_id: str,
+    ) -> bool:
+        """Put an entry of an assistant in place of all of `entry.merged`, at the last one's SEQ.
+
+        `run_id` is that of the server on which they were read. Nothing happens, and the answer is
+        False, unless the log is cleared by an owner of this epoch, all of them lie above that and
+        are there, none of them merged before, and the entry is of the task's current version.
+        """
+
+    def read(self, task: TaskName, bucket: Bucket, after: Sequence64, upto: Sequence64) -> LogSlice:
+        """The entries with `after < seq <= upto`, and the base where `after` is 0.
+
+        Raises CorruptEntry for an entry that cannot be read.
+        """
+
+    def read_many(self, requests: Sequence[ReadRequest]) -> list[LogSlice]:
+        """Several reads at once, answered in the order of the requests."""
+
+    def read_together(
+        self, task: TaskName, buckets: Sequence[Bucket], upto: Sequence64
+    ) -> list[LogSlice]:
+        """The whole logs of several buckets, all of one moment: for logs known to be small.
+
+        For people, who look at the head first: what assistants have merged since then, some of it
+        below `upto` and some above, is there as a whole. Owners close a log before they read it.
+        Raises CorruptEntry for an entry that cannot be read.
+        """
+
+    def trim(
+        self, task: TaskName, epoch: StoreEpoch, bucket: Bucket, seqs: Sequence[Sequence64]
+    ) -> bool:
+        """R9: delete these entries; False if the epoch is another."""
+
+    def compact(
+        self,
+        task: TaskName,
+        epoch: StoreEpoch,
+        bucket: Bucket,
+        base: Entry,
+        older: Sequence[Entry] = (),
+    ) -> bool:
+        """R9: put `base` in place of all entries up to `base.seq` (and of the base before).
+
+        `older` are those of older versions, with the same `seq`: an entry holds one version. A base
+        without rows stands for entries that nobody needs. False if the epoch is another, or if the
+        base that is there has a higher `seq`: the caller is a former owner.
+        """
+
+    def put_base(
+        self, task: TaskName, epoch: StoreEpoch, bucket: Bucket, bases: Sequence[Entry]
+    ) -> bool:
+        """Let a bucket's log begin with saved panes, one entry per version, the newest first.
+
+        They get the SEQ 0: none of the log's entries is in them. A base that is there stays as it
+        is. False if the epoch is another.
+        """
+
+    def heed(self, tasks: Sequence[TaskName], epoch: StoreEpoch, leader: LeaderEpoch) -> None:
+        """Let the lives of this epoch hear of a leader: they refuse the ones before it from now on.
+
+        Best before they are looked at: what is seen then, no leader of before can change any more.
+        """
+
+    def initialise(self, task: TaskName, epoch: StoreEpoch, start: TaskStart) -> bool:
+        """Begin a life: unlink all keys of the task and set them anew.
+
+        Nothing happens, and the answer is False, where the task already is of this epoch or of a
+        later one.
+        """
+
+    def set_active(
+        self, task: TaskName, epoch: StoreEpoch, leader: LeaderEpoch, *, active: bool
+    ) -> bool:
+        """Pause or resume; a resume clears the idle leases.
+
+        False if epoch or task is missing, or a later leader has been heard of.
+        """
+
+    def begin_version(
+        self,
+        task: TaskName,
+        epoch: StoreEpoch,
+        leader: LeaderEpoch,
+        run_id: str,
+        version: int,
+        *,
+        after: int,
+    ) -> Begun | None:
+        """Let `version` follow version `after` where the lanes stand now, and stop the task.
+
+        From then on rows below these offsets are `after`'s and all others `version`'s. Where it has
+        begun already nothing happens, and the answer is the same as the first time. None: refused,
+        because the task is missing, of another epoch or version, a later leader has been heard of,
+        or the server is not that of `run_id`, on which the caller has seen that it is time.
+        """
+
+    def add_lanes(
+        self, task: TaskName, epoch: StoreEpoch, leader: LeaderEpoch, lanes: Mapping[Lane, int]
+    ) -> bool:
+        """Add lanes at these offsets where the task has none of that name; False as above."""
+
+    def drop(self, task: TaskName, epoch: StoreEpoch, leader: LeaderEpoch, version: int) -> bool:
+        """Unlink all keys of a deleted task, whose last version is `version`.
+
+        False, and nothing happens, where they are of a newer version, of a later epoch, or of this
+        one and a later leader has been heard of: then somebody else has gone on since.
+        """
+
+    def listen(self, tasks: Sequence[TaskName]) -> None:
+        """Hear the doorbells of these tasks from now on."""
+
+    def wait(self, timeout_s: float) -> frozenset[TaskName]:
+        """Wait for a doorbell; the tasks whose bells rang. Best effort: callers poll besides."""

@@ -1,0 +1,156 @@
+"""Results and references, read back for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from mars.core.definitions import FileHistory
+from mars.core.plan import Plan
+from mars.core.types import Bucket, Lane, Mapped, Range, TaskName, Topic
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedRow:
+    """One committed result row as it lies in an output topic; `key` and `value` are JSON.
+
+    `version` and all behind it are what its headers say. `ranges` hold the source rows that its
+    window counts in its bucket, `rows` of them; a release that did not write them gives none. Of
+    each group the row of the highest `revision` is what holds; one that is `deleted` is no result.
+    """
+
+    partition: int
+    offset: int
+    key: bytes
+    value: bytes
+    version: int
+    revision: int
+    complete: bool
+    bucket: Bucket = Bucket(0)
+    emit: int = 0
+    ranges: tuple[Range, ...] = ()
+    rows: int = 0
+    deleted: bool = False
+
+    @property
+    def window_start_ms(self) -> int:
+        """The first element of the key `[window_start,...]`, without decoding the rest."""
+        return int(self.key[1:].partition(b",")[0].rstrip(b"]"))
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class RecentRows:
+    """The newest rows of a task, per partition in offset order.
+
+    Of a window that starts after `cut_at_ms` all rows are there; of others some may be missing, the
+    first ones above all, so that only later revisions of theirs are there. None: no row is missing.
+    """
+
+    rows: tuple[CommittedRow, ...] = ()
+    cut_at_ms: int | None = None
+
+    def whole(self, window_start_ms: int) -> bool:
+        """Whether all rows of a window are there."""
+        return self.cut_at_ms is None or window_start_ms > self.cut_at_ms
+
+
+class ResultFollower(Protocol):
+    """Result rows of one task as they are committed, from some offsets on."""
+
+    @property
+    def starts(self) -> Mapping[int, int]:
+        """The offset per partition at which it began."""
+
+    def poll(self, timeout_s: float) -> list[CommittedRow]:
+        """What was committed since the last call; waits up to `timeout_s` for something."""
+
+    def close(self) -> None:
+        """Free everything."""
+
+
+class ResultTail(Protocol):
+    """The output topics, read from their ends; committed rows only."""
+
+    def recent(
+        self, topic: Topic, task: TaskName, rows_max: int, window_start_ms: int | None
+    ) -> RecentRows:
+        """The newest rows of a task (of one window).
+
+        Of each partition as many as hold `rows_max` rows of revision 0; of a window `rows_max`.
+        Nothing if there is no such topic. A window is looked for among the newest rows only: the
+        adapter states among how many. Where nothing has come since the same question was asked
+        before, the answer may be the same object.
+        """
+
+    def follow(
+        self, topic: Topic, task: TaskName, after: Mapping[int, int] | None = None
+    ) -> ResultFollower:
+        """Rows that are committed from now on; in the partitions of `after`, those from there on.
+
+        What Kafka has deleted meanwhile is passed over.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """One reference in `mars.dead`: `rows` rows in `[first, next)` that were not counted.
+
+    `window_start_ms` is set for late rows, `partition` for all that came from Kafka. A row that is
+    named by itself has a `detail` for people and the first bytes of its message. `lane` is None
+    for a live one, which the partition names already.
+
+    One of no rows names a result that was withheld: its window, where the window's rows lie, and
+    in `detail` why.
+    """
+
+    task: TaskName
+    topic: Topic
+    partition: int | None
+    first: int
+    next: int
+    reason: str
+    rows: int
+    window_start_ms: int | None = None
+    version: int = 0
+    lane: Lane | None = None
+    detail: str = ""
+    payload: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadPage:
+    """Some references, and where to read on per partition of `mars.dead`; None: that was all."""
+
+    letters: tuple[DeadLetter, ...]
+    next: Mapping[int, int] | None
+
+
+class DeadLetters(Protocol):
+    """The references in `mars.dead`: the newest, or all of them page by page."""
+
+    def recent(self, task: TaskName, limit: int) -> list[DeadLetter]:
+        """The newest references of a task, newest first; the adapter states how far it looks."""
+
+    def page(
+        self, task: TaskName, reason: str | None, after: Mapping[int, int], limit: int
+    ) -> DeadPage:
+        """References of a task (for one reason), by partition and there the oldest first.
+
+        `after` is the `next` of the page before, or empty. A page may be short, even empty, with
+        more to come: a call looks through so many records as the adapter states.
+        """
+
+
+class SourceRows(Protocol):
+    """The rows of tasks, read again to check a result."""
+
+    def read(
+        self, plan: Plan, buckets: int, part: Range, files: FileHistory | None = None
+    ) -> Iterator[Mapped | Range]:
+        """What a range of a lane adds to a task, in batches that tile it.
+
+        `files` is what a lane of files reads. A Range in place of a batch stands for rows that are
+        no longer there. Besides Unavailable it raises JobFailed for rows that cannot be had any
+        more, and TaskLimit.
+        """

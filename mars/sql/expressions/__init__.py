@@ -1,0 +1,1 @@
+"""Expressions of a query: names, constants, operators, functions, and those over groups."""
