@@ -15,7 +15,7 @@ from mars.protocol.balance.placement import ReducerLoad, SpreadLimits
 from mars.protocol.balance.scaling import Demand
 from mars.protocol.balance.steering import Loads, SteeringLimits
 from mars.protocol.balance.strategies import Strategy
-from mars.protocol.leader.machine import Leading
+from mars.protocol.leader.machine import LeaderMachine
 from mars.protocol.leader.view import Decision, KnownProgress, View
 from mars.protocol.ports import Assignment, BucketLoad, ControlState, Owner, StoreIdentity
 
@@ -43,7 +43,7 @@ class Situation:
     def decided(self) -> tuple[list[Decision], float]:
         """What a leader decides, and the CPU time that takes, ms."""
         spread = SpreadLimits(imbalance_max=0.01, gain_min=0.001)
-        leading = Leading(SteeringLimits(strategy=self.strategy, spread=spread))
+        leading = LeaderMachine(SteeringLimits(strategy=self.strategy, spread=spread))
         leading.decide(self.first)
         begun_s = time.process_time()
         decisions = leading.decide(self.then)

@@ -27,7 +27,7 @@ from mars.core.types import (
 )
 from mars.engine.kernel import decode, map_batch
 from mars.protocol.ports import Head, LogSlice
-from mars.protocol.reducer.task_in_bucket import BucketTask, Ownership
+from mars.protocol.reducer.task_in_bucket import Ownership, TaskInBucket
 from mars.protocol.runnable import RunnableTask
 from mars.sql import compile_task
 
@@ -111,7 +111,7 @@ class Simulation:
         definition = TaskDefinition(NAME, TaskState.RUNNING, (version,))
         task = RunnableTask(definition, {1: self._plan}, {self._plan.options.output_topic: 1})
         self._parts = [
-            BucketTask(task, Ownership(Bucket(number), A1, E1), {}, 10**9)
+            TaskInBucket(task, Ownership(Bucket(number), A1, E1), {}, 10**9)
             for number in range(buckets)
         ]
         self._offsets = {Lane(str(number)): 0 for number in range(PARTITIONS)}
@@ -145,7 +145,7 @@ class Simulation:
             entry = Entry(Sequence64(self._seq), 1, mapped.ranges, partial)
             entries.setdefault(partial.bucket, []).append(entry)
 
-    def _commit(self, part: BucketTask, now_ms: int) -> None:
+    def _commit(self, part: TaskInBucket, now_ms: int) -> None:
         while part.due(waited=True) is not None:
             prepared = part.prepare()
             for batch in prepared.results:

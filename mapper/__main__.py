@@ -12,7 +12,7 @@ from mars.process.serving import Process, serve
 from mars.process.tasks import TaskSource
 from mars.process.telemetry import logs
 from mars.protocol.mapper.events import CATCH_UP, LIVE
-from mars.protocol.mapper.machine import Mapping
+from mars.protocol.mapper.machine import MapperMachine
 
 
 def run(settings: Settings) -> int:
@@ -29,7 +29,7 @@ def _map(process: Process) -> None:
     # Of one that does not reach Kafka the group takes the partitions by itself.
     process.start_over_when_cut_off({"redis": log.identity})
     limits, admin = settings.mapper, KafkaTopicAdmin(settings)
-    machine = Mapping(
+    machine = MapperMachine(
         process.buckets,
         rows_max=limits.batch_rows_max,
         bytes_max=limits.batch_bytes_max,

@@ -43,7 +43,7 @@ from mars.protocol.mapper.events import (
     TasksChanged,
     Ticked,
 )
-from mars.protocol.mapper.machine import Mapping as MappingMachine
+from mars.protocol.mapper.machine import MapperMachine
 from mars.protocol.mapper.meter import MapperMeter, ahead, with_lags
 from mars.protocol.ports import Applied, Coordinator, Fetched, PartialLog, Registry, SourceReader
 from mars.protocol.runnable import RunnableTask, topics_with_keys
@@ -65,7 +65,7 @@ class MapperLoop:
 
     def __init__(  # noqa: PLR0913 -- the ports of a process
         self,
-        machine: MappingMachine,
+        machine: MapperMachine,
         *,
         readers: Mapping[ReaderName, SourceReader],
         log: PartialLog,

@@ -33,8 +33,8 @@ from mars.protocol.balance.scaling import ScaleLimits
 from mars.protocol.balance.steering import SteeringLimits
 from mars.protocol.balance.strategies import Strategy
 from mars.protocol.ports import TopicInfo
-from mars.protocol.reducer.machine import Reducing
-from mars.protocol.reducer.owner import OwningLimits
+from mars.protocol.reducer.machine import ReducerMachine
+from mars.protocol.reducer.owner import OwnerLimits
 from reducer.assisting import AssistLoop
 from reducer.leader import LeaderLoop
 from reducer.loop import ReducerLoop
@@ -150,9 +150,9 @@ class _Reducer:
         assistant: AssistLoop,
     ) -> ReducerLoop:
         limits = self._settings.reducer
-        machine = Reducing(
+        machine = ReducerMachine(
             self._member,
-            OwningLimits(
+            OwnerLimits(
                 progress_interval_ms=limits.progress_interval_ms,
                 large_task_rows=limits.large_task_rows,
                 log_bytes_max=self._settings.cluster.log_bytes_max,

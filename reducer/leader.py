@@ -20,7 +20,7 @@ from mars.process.telemetry import incidents, logs
 from mars.process.telemetry.incidents import Tell, untold
 from mars.protocol.balance.load_view import Freshness, loads_of
 from mars.protocol.balance.steering import Loads, SteeringLimits
-from mars.protocol.leader.machine import Leading
+from mars.protocol.leader.machine import LeaderMachine
 from mars.protocol.leader.tasks import begin_version
 from mars.protocol.leader.view import (
     AddLanes,
@@ -110,7 +110,7 @@ class LeaderLoop:
 
     def _begin_reign(self, epoch: LeaderEpoch | None) -> None:
         self._epoch = epoch
-        self._leading = Leading(self._limits)
+        self._leading = LeaderMachine(self._limits)
         self._freshness = Freshness()
         self._mappers: dict[MemberId, MemberInfo] = {}
         self._balance: Balance | None = None

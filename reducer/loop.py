@@ -69,7 +69,7 @@ from mars.protocol.reducer.events import (
     TrimLog,
     WriteDraft,
 )
-from mars.protocol.reducer.machine import Reducing
+from mars.protocol.reducer.machine import ReducerMachine
 from reducer.assisting import AssistLoop
 from reducer.bucket_work import BucketWork
 from reducer.metering import Metering
@@ -106,7 +106,7 @@ class ReducerLoop:
     def __init__(  # noqa: PLR0913 -- the ports of a process
         self,
         member: MemberId,
-        machine: Reducing,
+        machine: ReducerMachine,
         *,
         log: PartialLog,
         sink: ResultSink,

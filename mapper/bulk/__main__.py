@@ -18,7 +18,7 @@ from mars.process.command import settings_from_command_line
 from mars.process.serving import Process, serve
 from mars.process.tasks import TaskSource
 from mars.process.telemetry import logs
-from mars.protocol.backfill.machine import Backfilling, Limits
+from mars.protocol.backfill.machine import BackfillMachine, Limits
 
 
 def run(settings: Settings) -> int:
@@ -36,7 +36,7 @@ def _work(process: Process) -> None:
     limits = settings.bulk
     loop = BulkLoop(
         member,
-        Backfilling(
+        BackfillMachine(
             Limits(
                 buckets=buckets,
                 chunk_rows=limits.chunk_rows,

@@ -43,7 +43,7 @@ from mars.protocol.backfill.events import (
     TasksChanged,
     Ticked,
 )
-from mars.protocol.backfill.machine import Backfilling
+from mars.protocol.backfill.machine import BackfillMachine
 from mars.protocol.ports import (
     Applied,
     BulkEngine,
@@ -66,7 +66,7 @@ class BulkLoop:
     def __init__(  # noqa: PLR0913 -- the ports of a process
         self,
         member: MemberId,
-        machine: Backfilling,
+        machine: BackfillMachine,
         *,
         engine: BulkEngine,
         log: PartialLog,

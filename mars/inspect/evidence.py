@@ -41,7 +41,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class BucketOwner:
+class KnownOwner:
     """Which live reducer owns a bucket; `state` as in `BucketStatus`, None: not reported yet.
 
     `lacks`: the servers that do not answer it.
@@ -84,7 +84,7 @@ class Evidence:
     store_epoch: StoreEpoch | None = None
     ends: Mapping[int, int] = field(default_factory=dict)
     readings: Mapping[int, Reading] = field(default_factory=dict)
-    owners: Mapping[Bucket, BucketOwner] = field(default_factory=dict)
+    owners: Mapping[Bucket, KnownOwner] = field(default_factory=dict)
     mappers: int = 0
     reducers: int = 0
     bulk: MemberId | None = None

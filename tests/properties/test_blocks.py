@@ -28,7 +28,7 @@ from mars.core.types import (
 from mars.engine.aggregates import merges_exactly
 from mars.engine.kernel import decode, map_batch
 from mars.protocol.ports import Head, LogSlice, Progress
-from mars.protocol.reducer.task_in_bucket import BucketTask, Ownership, Prepared
+from mars.protocol.reducer.task_in_bucket import Ownership, Prepared, TaskInBucket
 from mars.protocol.runnable import RunnableTask
 from mars.protocol.windows import open_panes
 from mars.sql import compile_task
@@ -115,7 +115,7 @@ class Owner:
 
     def take_over(self) -> None:
         with self._patched():
-            self.part = BucketTask(self._task, OWNER, self._records, snapshot_every_ms=NEVER)
+            self.part = TaskInBucket(self._task, OWNER, self._records, snapshot_every_ms=NEVER)
             self.part.absorb(LogSlice(self._base, tuple(self._log)))
             self.part.drained(self._head)
 

@@ -29,7 +29,7 @@ from mars.core.types import (
 )
 from mars.engine.kernel import decode, map_batch
 from mars.protocol.ports import Head, LogSlice, Progress
-from mars.protocol.reducer.task_in_bucket import BucketTask, Ownership
+from mars.protocol.reducer.task_in_bucket import Ownership, TaskInBucket
 from mars.protocol.runnable import RunnableTask
 from mars.sql import compile_task
 
@@ -135,7 +135,7 @@ class Owner:
 
     def take_over(self) -> None:
         """Somebody else goes on, by the records and the log."""
-        self.part = BucketTask(self._task, OWNER, self._records, snapshot_every_ms=900_000)
+        self.part = TaskInBucket(self._task, OWNER, self._records, snapshot_every_ms=900_000)
         self.part.absorb(LogSlice(None, tuple(self._log)))
         self.part.drained(self._head)
 

@@ -24,15 +24,15 @@ from mars.process.life import Services
 from mars.process.tasks import TaskSource
 from mars.process.telemetry.member import Reporter
 from mars.process.tracking import Outbox
-from mars.protocol.backfill.machine import Backfilling, Limits
+from mars.protocol.backfill.machine import BackfillMachine, Limits
 from mars.protocol.balance.placement import SpreadLimits
 from mars.protocol.balance.steering import SteeringLimits
 from mars.protocol.balance.strategies import Strategy
 from mars.protocol.mapper.events import CATCH_UP, LIVE
-from mars.protocol.mapper.machine import Mapping as MappingMachine
+from mars.protocol.mapper.machine import MapperMachine
 from mars.protocol.ports import MapJob
-from mars.protocol.reducer.machine import Reducing
-from mars.protocol.reducer.owner import OwningLimits
+from mars.protocol.reducer.machine import ReducerMachine
+from mars.protocol.reducer.owner import OwnerLimits
 from reducer.assisting import AssistLoop
 from reducer.leader import LeaderLoop
 from reducer.loop import ReducerLoop
@@ -271,7 +271,7 @@ class Cluster:
         coordinator, registry = self._coordinator(member), self._registry(process.host)
         coordinator.join(reporter.report(0, ()))
         loop = MapperLoop(
-            MappingMachine(BUCKETS, rows_max=BATCH_ROWS_MAX, bytes_max=2**20, linger_ms=LINGER_MS),
+            MapperMachine(BUCKETS, rows_max=BATCH_ROWS_MAX, bytes_max=2**20, linger_ms=LINGER_MS),
             readers={LIVE: live, CATCH_UP: SteppingSource(self._world, self._servers.broker, None)},
             log=self._store(),
             registry=registry,
@@ -305,7 +305,7 @@ class Cluster:
         )
         loop = BulkLoop(
             member,
-            Backfilling(limits),
+            BackfillMachine(limits),
             engine=SteppingEngine(self._world, self._servers.broker),
             log=self._store(),
             registry=registry,
@@ -338,7 +338,7 @@ class Cluster:
         registry = self._registry(process.host)
         admin = self._kafka(MemoryTopicAdmin(self._servers.broker))
         coordinator.join(reporter.report(0, ()))
-        limits = OwningLimits(
+        limits = OwnerLimits(
             PROGRESS_INTERVAL_MS,
             LARGE_TASK_ROWS,
             self._log_bytes_max,
@@ -351,7 +351,7 @@ class Cluster:
         assistant = SlowAssistant(store, self._world)
         loop = ReducerLoop(
             member,
-            Reducing(member, limits),
+            ReducerMachine(member, limits),
             log=store,
             sink=SteppingSink(self._world, self._servers.broker),
             registry=registry,

@@ -10,7 +10,7 @@ import pytest
 
 from mars.core.types import MemberId
 from mars.protocol.balance.strategies import Strategy
-from mars.protocol.leader.machine import Leading
+from mars.protocol.leader.machine import LeaderMachine
 from mars.protocol.leader.view import PublishAssignment, View
 from mars.protocol.ports import Balance, Move
 from reducer.loop import ReducerLoop
@@ -18,20 +18,20 @@ from tests.simulation import cluster
 from tests.simulation.weather import Weather
 from tests.simulation.world import World
 
-Published = Callable[[Leading, PublishAssignment, float, int], None]
+Published = Callable[[LeaderMachine, PublishAssignment, float, int], None]
 
 
 @pytest.fixture
 def moves(monkeypatch: pytest.MonkeyPatch) -> list[Move]:
     """All moves that any leader publishes."""
     found: list[Move] = []
-    published: Published = Leading.publishing
+    published: Published = LeaderMachine.publishing
 
-    def noted(self: Leading, decision: PublishAssignment, now_s: float, wall_ms: int) -> None:
+    def noted(self: LeaderMachine, decision: PublishAssignment, now_s: float, wall_ms: int) -> None:
         found.extend(decision.moves)
         published(self, decision, now_s, wall_ms)
 
-    monkeypatch.setattr(Leading, "publishing", noted)
+    monkeypatch.setattr(LeaderMachine, "publishing", noted)
     return found
 
 
@@ -72,9 +72,9 @@ def test_uneven_machines_are_weighed_while_everything_fails_and_nothing_is_lost(
 ) -> None:
     """Every second reducer may use a quarter of what the others may; the strategy changes by it."""
     chosen: set[str] = set()
-    balance = Leading.balance
+    balance = LeaderMachine.balance
 
-    def noted(self: Leading, view: View) -> Balance:
+    def noted(self: LeaderMachine, view: View) -> Balance:
         found = balance(self, view)
         chosen.add(found.strategy)
         return found
@@ -83,7 +83,7 @@ def test_uneven_machines_are_weighed_while_everything_fails_and_nothing_is_lost(
         small = int(member.rpartition("-")[2]) % 2 == 0
         return ReducerLoop(member, *parts, **ports, capacity=0.25 if small else 1.0)
 
-    monkeypatch.setattr(Leading, "balance", noted)
+    monkeypatch.setattr(LeaderMachine, "balance", noted)
     monkeypatch.setattr(cluster, "ReducerLoop", of_uneven_machines)
 
     for seed in range(40, 43):

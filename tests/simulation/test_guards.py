@@ -32,7 +32,7 @@ from mars.core.types import Bucket, Entry, Lane, Range, Sequence64
 from mars.core.windows import watermarks
 from mars.engine.aggregates import others
 from mars.protocol.backfill.events import Event, Instruction
-from mars.protocol.backfill.machine import Backfilling
+from mars.protocol.backfill.machine import BackfillMachine
 from mars.protocol.leader import machine as leading
 from mars.protocol.leader import tasks as leading_tasks
 from mars.protocol.leader.view import View
@@ -50,8 +50,8 @@ from mars.protocol.ports import (
 from mars.protocol.reducer import owner as owning
 from mars.protocol.reducer.drafting import Draft
 from mars.protocol.reducer.events import CommitTransaction, TrimLog
-from mars.protocol.reducer.snapshots import Saving
-from mars.protocol.reducer.task_in_bucket import BucketTask
+from mars.protocol.reducer.snapshots import Snapshots
+from mars.protocol.reducer.task_in_bucket import TaskInBucket
 from mars.protocol.windows.folding import Ahead, Folding
 from mars.protocol.windows.revising import Revising
 from mars.protocol.windows.scoped_folding import KeyFolding
@@ -91,8 +91,8 @@ def accounted_rows_only_rebuild(patch: Patch) -> None:
 
 def catch_up_barrier(patch: Patch) -> None:
     """R6: after a loss a bucket goes on as if it had read again all that it accounted for."""
-    patch.setattr(BucketTask, "caught_up", property(lambda self: self.head is not None))
-    patch.setattr(BucketTask, "_read", lambda self, version, merged: dict(merged))
+    patch.setattr(TaskInBucket, "caught_up", property(lambda self: self.head is not None))
+    patch.setattr(TaskInBucket, "_read", lambda self, version, merged: dict(merged))
 
 
 def claims_read_the_progress(patch: Patch) -> None:
@@ -149,7 +149,7 @@ def rows_in_a_snapshot_are_passed_over(patch: Patch) -> None:
 
 def saved_panes_come_before_the_log(patch: Patch) -> None:
     """After a loss a bucket goes on without the panes that it has saved."""
-    patch.setattr(Saving, "is_of_lost_store", lambda self, record: False)
+    patch.setattr(Snapshots, "is_of_lost_store", lambda self, record: False)
 
 
 def logs_lost_while_they_are_read(patch: Patch) -> None:
@@ -160,8 +160,8 @@ def logs_lost_while_they_are_read(patch: Patch) -> None:
 def lives_of_one_name(patch: Patch) -> None:
     """A task made again goes on in what the deleted one left."""
     patch.setattr(leading, "of_former_task", lambda definition, head: False)
-    patch.setattr(BucketTask, "same_life", lambda self, task: True)
-    patch.setattr(BucketTask, "knows", lambda self, version: True)
+    patch.setattr(TaskInBucket, "same_life", lambda self, task: True)
+    patch.setattr(TaskInBucket, "knows", lambda self, version: True)
 
 
 def versions_begin_behind_what_is_accounted(patch: Patch) -> None:
@@ -193,9 +193,9 @@ def chunks_are_the_same_again(patch: Patch) -> None:
     """Each process takes shares of the lanes of its own: of every second one less at first."""
     powers: dict[int, int] = {}
     current = [1]
-    handle = Backfilling.handle
+    handle = BackfillMachine.handle
 
-    def handled(self: Backfilling, event: Event) -> list[Instruction]:
+    def handled(self: BackfillMachine, event: Event) -> list[Instruction]:
         current[0] = powers.setdefault(id(self), len(powers) % 4 + 1)
         return handle(self, event)
 
@@ -208,15 +208,15 @@ def chunks_are_the_same_again(patch: Patch) -> None:
             ranges += [Range(lane, first, after)] if first < after else []
         return tuple(ranges)
 
-    patch.setattr(Backfilling, "handle", handled)
+    patch.setattr(BackfillMachine, "handle", handled)
     patch.setattr(Backfill, "chunk", chunk)
 
 
 def full_logs_are_merged_while_they_are_read_again(patch: Patch) -> None:
     """R9: a log that is filled anew is merged only once all that was accounted is in it."""
-    real = BucketTask.compactable
+    real = TaskInBucket.compactable
     patch.setattr(
-        BucketTask, "compactable", lambda self, budget: self.caught_up and real(self, budget)
+        TaskInBucket, "compactable", lambda self, budget: self.caught_up and real(self, budget)
     )
 
 
@@ -232,7 +232,7 @@ def a_window_shows_groups_that_no_pane_has_folded(patch: Patch) -> None:
 
 def a_limit_found_while_merging_stops_one_task(patch: Patch) -> None:
     """A limit on groups: what merging a log finds (R9) is not taken for that task's own trouble."""
-    patch.setattr(owning.Owning, "_clean_up", owning.Owning._trim)
+    patch.setattr(owning.BucketOwner, "_clean_up", owning.BucketOwner._trim)
 
 
 def closed_windows_are_kept(patch: Patch) -> None:
@@ -330,7 +330,7 @@ def _beside(self: StoredTask, entry: Entry, replace_all: Callable[..., None]) ->
 
 def servers_are_told_apart_by_reducers(patch: Patch) -> None:
     """After a fail-over: a reducer goes on in the log of another server where it is no shorter."""
-    patch.setattr(BucketTask, "_check_life", lambda self, run_id: None)
+    patch.setattr(TaskInBucket, "_check_life", lambda self, run_id: None)
 
 
 def servers_are_told_apart_by_the_leader(patch: Patch) -> None:
@@ -349,16 +349,16 @@ def batches_fit_their_version(patch: Patch) -> None:
 
 def logs_are_trimmed_after_the_commit(patch: Patch) -> None:
     """R9: what a commit makes superfluous goes before its outcome is known."""
-    real = owning.Owning._commit
+    real = owning.BucketOwner._commit
 
-    def commit(self: owning.Owning, *given: Any) -> list[Any]:
+    def commit(self: owning.BucketOwner, *given: Any) -> list[Any]:
         asked = real(self, *given)
         return [*_trims(self, asked), *asked]
 
-    patch.setattr(owning.Owning, "_commit", commit)
+    patch.setattr(owning.BucketOwner, "_commit", commit)
 
 
-def _trims(own: owning.Owning, asked: Iterable[object]) -> Iterable[TrimLog]:
+def _trims(own: owning.BucketOwner, asked: Iterable[object]) -> Iterable[TrimLog]:
     for one in asked:
         records = one.transaction.progress if isinstance(one, CommitTransaction) else ()
         for name in dict.fromkeys(record.task for record in records if not record.deleted):
@@ -368,7 +368,7 @@ def _trims(own: owning.Owning, asked: Iterable[object]) -> Iterable[TrimLog]:
             yield TrimLog(own.bucket, name, own._store_epoch, gone)
 
 
-def _needed_after(part: BucketTask, records: Mapping[int, Progress]) -> dict[Lane, int]:
+def _needed_after(part: TaskInBucket, records: Mapping[int, Progress]) -> dict[Lane, int]:
     """What the log is needed for once these records are committed."""
     needed = dict(part.through)
     for version, _plan, folding in part._open():
@@ -382,10 +382,10 @@ def _needed_after(part: BucketTask, records: Mapping[int, Progress]) -> dict[Lan
 
 def entries_of_open_windows_are_kept(patch: Patch) -> None:
     """R9: what is accounted leaves the log, its windows closed or not."""
-    patch.setattr(BucketTask, "trim", _trim_accounted)
+    patch.setattr(TaskInBucket, "trim", _trim_accounted)
 
 
-def _trim_accounted(self: BucketTask) -> tuple[Sequence64, ...]:
+def _trim_accounted(self: TaskInBucket) -> tuple[Sequence64, ...]:
     merged = [folding.merged for folding in self._foldings.values()]
     return self._log.trim({lane: min(one.get(lane, 0) for one in merged) for lane in self.through})
 

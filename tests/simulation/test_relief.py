@@ -9,7 +9,7 @@ import pytest
 import mars.protocol.balance.steering
 from mars.protocol.balance.placement import SpreadLimits
 from mars.protocol.balance.relief import PressLimits
-from mars.protocol.leader.machine import Leading
+from mars.protocol.leader.machine import LeaderMachine
 from mars.protocol.leader.view import PublishAssignment
 from mars.protocol.ports import Move
 from tests.simulation import cluster, world
@@ -39,13 +39,13 @@ RELIEF_PAUSE_S = 1.0
 def moves(monkeypatch: pytest.MonkeyPatch) -> list[Move]:
     """Small rooms and slow reducers; all moves because of pressure that any leader publishes."""
     found: list[Move] = []
-    published = Leading.publishing
+    published = LeaderMachine.publishing
 
-    def noted(self: Leading, decision: PublishAssignment, now_s: float, wall_ms: int) -> None:
+    def noted(self: LeaderMachine, decision: PublishAssignment, now_s: float, wall_ms: int) -> None:
         found.extend(move for move in decision.moves if _lends(move) or _gives_back(move))
         published(self, decision, now_s, wall_ms)
 
-    monkeypatch.setattr(Leading, "publishing", noted)
+    monkeypatch.setattr(LeaderMachine, "publishing", noted)
     monkeypatch.setattr(cluster, "BALANCE", PRESSED)
     monkeypatch.setattr(cluster, "ROUND_MS_MAX", SLOW_ROUND_MS)
     monkeypatch.setattr(world, "ROWS", ROWS)

@@ -44,7 +44,7 @@ from mars.core.types import (
 from mars.core.windows import Sliding, moment
 from mars.engine.decode.limits import NOT_UNPACKED
 from mars.engine.decode.usable import OLD_RECORD_TIME, OUTSIDE_CALENDAR
-from mars.inspect.evidence import BucketOwner, Evidence, HoldReason, LoggedRows, Reading
+from mars.inspect.evidence import Evidence, HoldReason, KnownOwner, LoggedRows, Reading
 from mars.inspect.explaining import OPEN_WINDOWS_MAX, Holder, OpenWindow, explain
 from mars.inspect.explaining_rows import OLD_RECORD_HINT
 from mars.inspect.explaining_words import summarise
@@ -96,7 +96,7 @@ REDUCER = MemberId("reducer-1")
 WRONG_TYPE = DeadLetter(
     TASK, Topic("flows"), 1, 17, 18, "wrong_type", 1, detail="`bytes` is no int64"
 )
-OWNED = BucketOwner(REDUCER, "owning")
+OWNED = KnownOwner(REDUCER, "owning")
 
 
 def evidence_with(**changes: object) -> Evidence:
@@ -318,7 +318,7 @@ def test_window_that_the_watermark_has_passed_waits_for_its_reducer() -> None:
 
 
 def test_bucket_that_is_being_taken_over_is_recovering() -> None:
-    taken = {Bucket(0): OWNED, Bucket(1): BucketOwner(REDUCER, "catching_up")}
+    taken = {Bucket(0): OWNED, Bucket(1): KnownOwner(REDUCER, "catching_up")}
     held = holder(evidence_with(head=PASSED, owners=taken))
     assert held == Holder(HoldReason.RECOVERING, bucket=Bucket(1), member=REDUCER)
 
@@ -395,7 +395,7 @@ def test_nobody_can_say_when_a_lane_behind_will_be_done() -> None:
                 "head": PASSED,
                 "owners": {
                     Bucket(0): OWNED,
-                    Bucket(1): BucketOwner(REDUCER, "owning", ("kafka", "redis")),
+                    Bucket(1): KnownOwner(REDUCER, "owning", ("kafka", "redis")),
                 },
             },
             "The window 1970-01-01 00:00:00Z to 1970-01-01 00:01:00Z waits: reducer-1, which owns "

@@ -22,7 +22,7 @@ from mars.client.answers import Dropped, DroppedSample, HeldBy, PartitionWhy, Wh
 from mars.core.definitions import TaskDefinition, TaskState
 from mars.core.types import Bucket, MemberId, Topic
 from mars.core.windows import moment
-from mars.inspect.evidence import BucketOwner, Evidence, LoggedRows, Reading
+from mars.inspect.evidence import Evidence, KnownOwner, LoggedRows, Reading
 from mars.inspect.explaining import (
     Explanation,
     Holder,
@@ -205,12 +205,12 @@ def readings(
 
 def owners(
     assignment: Assignment | None, reducers: Mapping[MemberId, MemberInfo]
-) -> dict[Bucket, BucketOwner]:
+) -> dict[Bucket, KnownOwner]:
     """Which live reducer owns which bucket, and what it says of it."""
     if assignment is None:
         return {}
     return {
-        bucket: BucketOwner(
+        bucket: KnownOwner(
             owner.member,
             next(
                 (

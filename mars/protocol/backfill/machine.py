@@ -105,7 +105,7 @@ class _Piece:
     appending: bool = False
 
 
-class Backfilling:
+class BackfillMachine:
     """The machine of a bulk process; it works for one task at a time, from its first tick on."""
 
     def __init__(self, limits: Limits) -> None:

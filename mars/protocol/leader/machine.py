@@ -41,7 +41,7 @@ from mars.protocol.leader.view import (
 from mars.protocol.ports import Assignment, Balance, Head, Move, Owner, StoreIdentity
 
 
-class Leading:
+class LeaderMachine:
     """The leader's memory: which epoch it raised, and what it initialised in it.
 
     A new leader has an empty memory, and so raises the epoch of a store that is not sealed; so does

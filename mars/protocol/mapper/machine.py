@@ -83,7 +83,7 @@ UNKNOWN_LANE_PAUSE_MS = 1_000
 """Pause before a lane that the task does not have yet is offered again: the leader adds it."""
 
 
-class Mapping:
+class MapperMachine:
     """The machine of a mapper process.
 
     `rows_max` and `bytes_max` bound what one reader holds. While records lie ahead it collects up

@@ -35,7 +35,7 @@ class Seen:
         return byte < len(self.bits) and bool(self.bits[byte] >> bit & 1)
 
 
-class Seeing:
+class SeenWindow:
     """A `Seen` that grows."""
 
     def __init__(self, begun: Seen | None) -> None:

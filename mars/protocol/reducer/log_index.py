@@ -25,7 +25,7 @@ class _Kept:
         return all(part.next <= needed.get(part.lane, 0) for part in self.ranges)
 
 
-class KeptLog:
+class LogIndex:
     """The entries and the base of a log, without their states.
 
     The base is tight if it holds no groups of windows that have been closed since it was merged.

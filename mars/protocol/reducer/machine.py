@@ -23,11 +23,11 @@ from mars.protocol.reducer.events import (
     TasksChanged,
     Ticked,
 )
-from mars.protocol.reducer.owner import Owning, OwningLimits
+from mars.protocol.reducer.owner import BucketOwner, OwnerLimits
 from mars.protocol.runnable import RunnableTask
 
 
-class Reducing:
+class ReducerMachine:
     """The machine of a reducer process.
 
     The loop around it does what it is told and feeds the outcomes back, and in every round reads
@@ -35,10 +35,10 @@ class Reducing:
     is under way before the next is asked.
     """
 
-    def __init__(self, member: MemberId, limits: OwningLimits) -> None:
+    def __init__(self, member: MemberId, limits: OwnerLimits) -> None:
         self._member = member
         self._limits = limits
-        self._buckets: dict[Bucket, Owning] = {}
+        self._buckets: dict[Bucket, BucketOwner] = {}
         self._tasks: Mapping[TaskName, RunnableTask] = {}
 
     def handle(self, event: Event) -> list[Instruction]:  # noqa: PLR0911 -- one way per event
@@ -77,10 +77,10 @@ class Reducing:
         heads = event.heads
         return [given for owning in self._buckets.values() for given in owning.heads_read(heads)]
 
-    def _bucket(self, bucket: Bucket) -> Owning:
+    def _bucket(self, bucket: Bucket) -> BucketOwner:
         owning = self._buckets.get(bucket)
         if owning is None:
-            owning = self._buckets[bucket] = Owning(bucket, self._limits)
+            owning = self._buckets[bucket] = BucketOwner(bucket, self._limits)
             owning.tasks_changed(self._tasks)
         return owning
 

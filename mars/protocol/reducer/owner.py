@@ -53,7 +53,7 @@ from mars.protocol.reducer.events import (
     TrimLog,
     WriteDraft,
 )
-from mars.protocol.reducer.task_in_bucket import BucketTask, Ownership, Prepared
+from mars.protocol.reducer.task_in_bucket import Ownership, Prepared, TaskInBucket
 from mars.protocol.runnable import RunnableTask
 from mars.protocol.windows.folding import StoreWentBack, takes_long
 from mars.protocol.windows.open_panes import Size
@@ -78,7 +78,7 @@ may let rows rest for 500 ms, so the watermark may be further by that."""
 
 
 @dataclass(frozen=True, slots=True)
-class OwningLimits:
+class OwnerLimits:
     """How a bucket commits.
 
     `progress_interval_ms`: M is committed without rows once it is this old, and no later than when
@@ -100,7 +100,7 @@ class OwningLimits:
     draft_rows_min: int = 0
 
 
-class OwnState(StrEnum):
+class OwnerState(StrEnum):
     """Where a bucket stands."""
 
     CLAIMING = "claiming"
@@ -112,12 +112,12 @@ class OwnState(StrEnum):
     WENT_BACK = "store_went_back"
 
 
-class Owning:
+class BucketOwner:
     """The machine of one bucket."""
 
-    def __init__(self, bucket: Bucket, limits: OwningLimits) -> None:
+    def __init__(self, bucket: Bucket, limits: OwnerLimits) -> None:
         self.bucket = bucket
-        self.state = OwnState.LOST
+        self.state = OwnerState.LOST
         self.owner: Owner | None = None
         self.assisted = False
         """The assignment names assistants of this bucket."""
@@ -132,7 +132,7 @@ class Owning:
         """Until then progress waits for a window that is to close."""
         self._position = 0
         self._tasks: Mapping[TaskName, RunnableTask] = {}
-        self._parts: dict[TaskName, BucketTask] = {}
+        self._parts: dict[TaskName, TaskInBucket] = {}
         self._records: dict[TaskName, dict[int, Progress]] = {}
         self._sick: set[TaskName] = set()
         self._any_deleted = True
@@ -153,19 +153,19 @@ class Owning:
     def assigned(self, owner: Owner, store_epoch: StoreEpoch) -> list[Instruction]:
         """The assignment says that this reducer owns the bucket (R1)."""
         known = self.owner is not None and owner.epoch <= self.owner.epoch
-        if known and store_epoch == self._store_epoch and self.state is not OwnState.WAITING:
+        if known and store_epoch == self._store_epoch and self.state is not OwnerState.WAITING:
             return []
-        if self.state is OwnState.WAITING and known and self._now_ms < self._retry_at_ms:
+        if self.state is OwnerState.WAITING and known and self._now_ms < self._retry_at_ms:
             return []
         self.owner, self._epoch, self._store_epoch = owner, owner.epoch, store_epoch
         return self._claim()
 
     def _claim(self) -> list[Instruction]:
-        self._start_over(OwnState.CLAIMING)
+        self._start_over(OwnerState.CLAIMING)
         claim = ClaimBucket(self.bucket, self._term, self._epoch, self._store_epoch)
         return [ReleaseBucket(self.bucket), claim]
 
-    def _start_over(self, state: OwnState) -> None:
+    def _start_over(self, state: OwnerState) -> None:
         self._term += 1
         self.state = state
         self._parts, self._records, self._pending = {}, {}, {}
@@ -178,7 +178,7 @@ class Owning:
         if self.owner is None:
             return []
         self.owner = None
-        self._start_over(OwnState.LOST)
+        self._start_over(OwnerState.LOST)
         return [ReleaseBucket(self.bucket)]
 
     # --------------------------------------------------------------------------------- outcomes
@@ -203,7 +203,7 @@ class Owning:
         )
         if not emissions:
             return told + self._own()
-        self.state = OwnState.AUDITING
+        self.state = OwnerState.AUDITING
         return [*told, AuditEmissions(self.bucket, self._term, emissions)]
 
     def audited(self, event: EmissionsAudited) -> list[Instruction]:
@@ -217,7 +217,7 @@ class Owning:
         return reports + self._own()
 
     def _own(self) -> list[Instruction]:
-        self.state = OwnState.OWNING
+        self.state = OwnerState.OWNING
         self._progress_at_ms = self._now_ms
         return self.tasks_changed(self._tasks)
 
@@ -226,7 +226,7 @@ class Owning:
         if event.term != self._term:
             return []
         self._retry_at_ms = self._now_ms + RETRY_PAUSE_MS
-        self._start_over(OwnState.LOST if event.fenced else OwnState.WAITING)
+        self._start_over(OwnerState.LOST if event.fenced else OwnerState.WAITING)
         kind = "bucket_fenced" if event.fenced else "bucket_interrupted"
         troubles = [] if event.culprit is None else self._fail(event.culprit, event.detail)
         return [
@@ -236,7 +236,7 @@ class Owning:
         ]
 
     def _went_back(self, task: TaskName, problem: StoreWentBack) -> list[Instruction]:
-        self._start_over(OwnState.WENT_BACK)
+        self._start_over(OwnerState.WENT_BACK)
         return [
             ReleaseBucket(self.bucket),
             Report("store_went_back", f"task {task}, bucket {self.bucket}: {problem}"),
@@ -251,7 +251,7 @@ class Owning:
         running = {name for name, task in tasks.items() if not (task.deleted or task.failed)}
         # One that has failed, and runs again, is tried again: its failure may be forgotten.
         self._sick &= running
-        if self.state not in (OwnState.OWNING, OwnState.COMMITTING):
+        if self.state not in (OwnerState.OWNING, OwnerState.COMMITTING):
             return []
         reads: list[Instruction] = []
         for name, task in tasks.items():
@@ -268,14 +268,14 @@ class Owning:
             del self._parts[name]
         return reads
 
-    def _part(self, task: RunnableTask) -> BucketTask:
+    def _part(self, task: RunnableTask) -> TaskInBucket:
         owner = Ownership(self.bucket, self._epoch, self._store_epoch, self._limits.tracked)
         records = {
             version: record
             for version, record in self._records.get(task.name, {}).items()
             if not (record.deleted or _is_dropped(task.definition, version))
         }
-        return BucketTask(task, owner, records, self._limits.snapshot_every_ms)
+        return TaskInBucket(task, owner, records, self._limits.snapshot_every_ms)
 
     # ------------------------------------------------------------------------------- restoring
 
@@ -313,7 +313,7 @@ class Owning:
         once at the beginning, whoever owned the bucket before: until all is read again that was
         accounted, an assistant cannot know which offsets the records name.
         """
-        if self.state is not OwnState.OWNING:
+        if self.state is not OwnerState.OWNING:
             return
         for name, part in self._parts.items():
             opens = self.assisted and part.caught_up
@@ -328,7 +328,7 @@ class Owning:
 
     def heads_read(self, heads: Mapping[TaskName, Head | None]) -> list[Instruction]:
         """R5: what the log may hold more than has been absorbed."""
-        if self.state is not OwnState.OWNING:
+        if self.state is not OwnerState.OWNING:
             return []
         reads: list[Instruction] = []
         for name, part in self._parts.items():
@@ -350,7 +350,7 @@ class Owning:
 
     def left(self, heads: Mapping[TaskName, Head | None]) -> set[TaskName]:
         """The tasks that have more to read, which has to wait for the commit that is under way."""
-        if self.state is not OwnState.COMMITTING:
+        if self.state is not OwnerState.COMMITTING:
             return set()
         return {
             name
@@ -362,7 +362,7 @@ class Owning:
         """Fold what was read, then go forward to the head it was read for."""
         request = event.request
         part = self._parts.get(request.task)
-        if request.term != self._term or part is None or self.state is not OwnState.OWNING:
+        if request.term != self._term or part is None or self.state is not OwnerState.OWNING:
             return []
         head = self._pending.pop(request.task, None)
         if head is None or head.seq != request.upto or part.last_seq != request.after:
@@ -398,9 +398,9 @@ class Owning:
     def ticked(self, now_ms: int, *, in_turn: bool = True) -> list[Instruction]:
         """Retry, or commit what is due; what takes long only where it is the bucket's turn."""
         self._now_ms = now_ms
-        if self.state is OwnState.WAITING and now_ms >= self._retry_at_ms:
+        if self.state is OwnerState.WAITING and now_ms >= self._retry_at_ms:
             return [ReadAssignment()]
-        if self.state is not OwnState.OWNING:
+        if self.state is not OwnerState.OWNING:
             return []
         due = {name: size for name in self._parts if (size := self._due(name)) is not None}
         return (
@@ -585,7 +585,7 @@ class Owning:
             part = self._parts[name]
             troubles += self._guarded(name, partial(_prepare, part, prepared))
         progress = tuple(record for piece in prepared for record in piece.progress) + gone
-        if self.state is not OwnState.OWNING or not progress:
+        if self.state is not OwnerState.OWNING or not progress:
             return troubles
         transaction = Transaction(
             bucket=self.bucket,
@@ -603,7 +603,7 @@ class Owning:
             if piece.withheld
         )
         self._drafting.end(self._now_ms, transaction.results)
-        self.state = OwnState.COMMITTING
+        self.state = OwnerState.COMMITTING
         commit = CommitTransaction(self.bucket, self._term, transaction, self._position)
         return [*troubles, commit]
 
@@ -611,7 +611,7 @@ class Owning:
         """R9: the outcome is known, so what nobody needs any more may go."""
         if event.term != self._term:
             return []
-        self.state = OwnState.OWNING
+        self.state = OwnerState.OWNING
         self._position = event.committed.next
         touched: list[TaskName] = []
         for record in event.committed.progress:
@@ -669,7 +669,7 @@ class Owning:
     @property
     def status(self) -> str:
         """One word for what the bucket is doing."""
-        if self.state is OwnState.OWNING and not all(p.caught_up for p in self._parts.values()):
+        if self.state is OwnerState.OWNING and not all(p.caught_up for p in self._parts.values()):
             return "catching_up"
         return self.state.value
 
@@ -698,15 +698,15 @@ def _needs_more(log_bytes: int, log_bytes_max: int) -> str:
     )
 
 
-def _prepare(part: BucketTask, prepared: list[Prepared]) -> None:
+def _prepare(part: TaskInBucket, prepared: list[Prepared]) -> None:
     prepared.append(part.prepare())
 
 
-def _add_draft(part: BucketTask, results: list[ResultBatch]) -> None:
+def _add_draft(part: TaskInBucket, results: list[ResultBatch]) -> None:
     results += part.draft()
 
 
-def _still_there(part: BucketTask, before: Head, after: Head | None) -> bool:
+def _still_there(part: TaskInBucket, before: Head, after: Head | None) -> bool:
     """Whether the log was, while it was read, that of the head it was read for."""
     if after is None or (after.epoch, after.born) != (before.epoch, before.born):
         return False

@@ -26,7 +26,7 @@ class _Mark:
     merged: Mapping[Lane, int]
 
 
-class Saving:
+class Snapshots:
     """The snapshots of one task in one bucket.
 
     A version is due `every_ms` after its last snapshot, or after this owner has begun, if its open

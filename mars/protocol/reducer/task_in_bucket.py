@@ -29,10 +29,10 @@ from mars.core.windows import Window, moment
 from mars.engine.codec.dead import dead_result
 from mars.engine.codec.result_headers import result_headers
 from mars.protocol.ports import Head, Ledger, LogSlice, Progress, ResultBatch, SnapshotParts
-from mars.protocol.ports.seen import Seeing, Seen
+from mars.protocol.ports.seen import Seen, SeenWindow
 from mars.protocol.reducer.drafting import Draft, early_ms, emission_of
-from mars.protocol.reducer.log_index import KeptLog
-from mars.protocol.reducer.snapshots import Saving, needed_with
+from mars.protocol.reducer.log_index import LogIndex
+from mars.protocol.reducer.snapshots import Snapshots, needed_with
 from mars.protocol.runnable import RunnableTask
 from mars.protocol.watermark import level_of
 from mars.protocol.windows.folding import (
@@ -71,7 +71,7 @@ class Prepared:
     """What to tell people of results that are not in it; empty where all are."""
 
 
-class BucketTask:
+class TaskInBucket:
     """Reads a task's log in one bucket in SEQ order and prepares its commits.
 
     `through` are the merged-through offsets: everything below them was in what has been absorbed.
@@ -97,7 +97,7 @@ class BucketTask:
         """The offsets at which older versions end, by version: those at which the next begins."""
         self._foldings: dict[int, Folding] = {}
         self._caught_up = False
-        self._log = KeptLog()
+        self._log = LogIndex()
         self._seeing = _seeing(owner, records) if owner.tracked else None
         self._accounted: list[tuple[int, Sequence64]] = []
         self.closed_to_assistants = False
@@ -112,7 +112,7 @@ class BucketTask:
         """The head by which `closes_soon` was asked last."""
         self._at_rest: Head | None = None
         """The head by which nothing was due or waiting, if nothing has changed since."""
-        self._saving = Saving(records, owner.store_epoch, snapshot_every_ms)
+        self._saving = Snapshots(records, owner.store_epoch, snapshot_every_ms)
         self.update(task)
 
     def update(self, task: RunnableTask) -> None:
@@ -747,7 +747,7 @@ class BucketTask:
         return {version: record.ledger for version, record in self.records.items()}
 
 
-def _seeing(owner: Ownership, records: Mapping[int, Progress]) -> Seeing:
+def _seeing(owner: Ownership, records: Mapping[int, Progress]) -> SeenWindow:
     """Goes on from what was committed in this life of the store.
 
     The newest version has a part in every commit: its record says what was seen last, or that an
@@ -755,8 +755,8 @@ def _seeing(owner: Ownership, records: Mapping[int, Progress]) -> Seeing:
     """
     alive = [record for record in records.values() if record.store_epoch == owner.store_epoch]
     if not alive:
-        return Seeing(Seen(0, 0))
-    return Seeing(max(alive, key=lambda record: record.version).seen)
+        return SeenWindow(Seen(0, 0))
+    return SeenWindow(max(alive, key=lambda record: record.version).seen)
 
 
 def _named(record: Progress | None) -> tuple[object, ...]:

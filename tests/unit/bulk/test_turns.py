@@ -14,13 +14,13 @@ from mars.process.life import Services
 from mars.process.tasks import TaskSource
 from mars.process.telemetry.member import Reporter
 from mars.protocol.backfill.events import Event, Instruction, Ticked
-from mars.protocol.backfill.machine import Backfilling, Limits
+from mars.protocol.backfill.machine import BackfillMachine, Limits
 from mars.protocol.ports import MemberInfo
 
 EARLIER_MS = 1
 
 
-class WatchedMachine(Backfilling):
+class WatchedMachine(BackfillMachine):
     """Notes whether it works or was stopped, in order."""
 
     def __init__(self) -> None:

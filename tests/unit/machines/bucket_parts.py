@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mars.core.types import Entry
 from mars.protocol.ports import Head, Progress
-from mars.protocol.reducer.task_in_bucket import BucketTask
+from mars.protocol.reducer.task_in_bucket import TaskInBucket
 from tests.unit.machines.reducing_rows import (
     OWNER,
     P0,
@@ -19,20 +19,20 @@ from tests.unit.machines.reducing_rows import (
 )
 
 
-def begin(*records: Progress, **task: object) -> BucketTask:
+def begin(*records: Progress, **task: object) -> TaskInBucket:
     """A task of an owner who has read nothing yet."""
     made = make_task(**task)  # type: ignore[arg-type]
     by_version = {record.version: record for record in records}
-    return BucketTask(made, OWNER, by_version, SAVE_MS)
+    return TaskInBucket(made, OWNER, by_version, SAVE_MS)
 
 
-def read(part: BucketTask, head: Head, *entries: Entry, base: Entry | None = None) -> None:
+def read(part: TaskInBucket, head: Head, *entries: Entry, base: Entry | None = None) -> None:
     """Take entries, then go forward to the head."""
     part.absorb(make_slice(*entries, base=base))
     part.drained(head)
 
 
-def commit(part: BucketTask) -> list[Progress]:
+def commit(part: TaskInBucket) -> list[Progress]:
     """Prepare and take it as durable."""
     records = list(part.prepare().progress)
     for record in records:
@@ -40,14 +40,14 @@ def commit(part: BucketTask) -> list[Progress]:
     return records
 
 
-def emitted(part: BucketTask) -> dict[tuple[int, str], int]:
+def emitted(part: TaskInBucket) -> dict[tuple[int, str], int]:
     """What would be committed now."""
     return counts_of(value for batch in part.prepare().results for value in batch.values)
 
 
-def two_versions() -> BucketTask:
+def two_versions() -> TaskInBucket:
     """Version 2 begins at offset 2; version 1 has rows in the window from 0."""
-    part = BucketTask(make_task(make_version(1), make_version(2, {P0: 2})), OWNER, {}, SAVE_MS)
+    part = TaskInBucket(make_task(make_version(1), make_version(2, {P0: 2})), OWNER, {}, SAVE_MS)
     new = make_plan(version=2)
     entries = (make_entry(1, 0, [(1, "x"), (2, "x")]), make_entry(2, 2, [(3, "x")], plan=new))
     read(part, make_head(2, {P0: 3}, mark_s=5), *entries)

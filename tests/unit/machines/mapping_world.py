@@ -65,7 +65,7 @@ from mars.protocol.mapper.events import (
     Subscribe,
     Ticked,
 )
-from mars.protocol.mapper.machine import Mapping as MappingMachine
+from mars.protocol.mapper.machine import MapperMachine
 from mars.protocol.ports import (
     Applied,
     Assigned,
@@ -162,8 +162,8 @@ class World:
         for bucket in range(BUCKETS):
             self.store.trim(TaskName(name), EPOCH, Bucket(bucket), seqs)
 
-    def new_machine(self) -> MappingMachine:
-        return MappingMachine(
+    def new_machine(self) -> MapperMachine:
+        return MapperMachine(
             BUCKETS,
             rows_max=self.rows_max,
             bytes_max=10**9,

@@ -17,7 +17,7 @@ from mars.protocol.reducer.events import (
     LogRead,
     ReadLog,
 )
-from mars.protocol.reducer.owner import Owning, OwningLimits, OwnState
+from mars.protocol.reducer.owner import BucketOwner, OwnerLimits, OwnerState
 from mars.protocol.runnable import RunnableTask
 from tests.unit.machines.reducing_rows import (
     A1,
@@ -31,7 +31,7 @@ from tests.unit.machines.reducing_rows import (
 )
 
 BUCKETS = 2
-LIMITS = OwningLimits(
+LIMITS = OwnerLimits(
     progress_interval_ms=10_000,
     large_task_rows=3,
     log_bytes_max=1_000,
@@ -55,8 +55,8 @@ def only(instructions: Sequence[Instruction], kind: type[Asked]) -> Asked:
 class Bucket:
     """A bucket's machine, and its outcomes as they come."""
 
-    def __init__(self, *tasks: RunnableTask, limits: OwningLimits = LIMITS) -> None:
-        self.machine = Owning(BUCKET, limits)
+    def __init__(self, *tasks: RunnableTask, limits: OwnerLimits = LIMITS) -> None:
+        self.machine = BucketOwner(BUCKET, limits)
         self.term = 0
         self.position = 0
         self.tasks = {task.name: task for task in tasks or (make_task(),)}
@@ -82,7 +82,7 @@ class Bucket:
     def own(self, *records: Progress) -> None:
         self.assign()
         self.claim(*records)
-        assert self.machine.state is OwnState.OWNING
+        assert self.machine.state is OwnerState.OWNING
 
     def read(self, head: Head, *entries: Entry, name: TaskName = NAME) -> list[Instruction]:
         """Look at one head, read what it asks for."""

@@ -68,8 +68,8 @@ from mars.protocol.reducer.events import (
     TrimLog,
     WriteDraft,
 )
-from mars.protocol.reducer.machine import Reducing
-from mars.protocol.reducer.owner import OwningLimits
+from mars.protocol.reducer.machine import ReducerMachine
+from mars.protocol.reducer.owner import OwnerLimits
 from mars.protocol.runnable import RunnableTask
 from tests.unit.machines.reducing_rows import E1, STREAM, RowSpec, message
 
@@ -97,7 +97,7 @@ class World:
         self.store = MemoryPartialLog(
             lambda: self.now_ms, buckets=buckets, log_bytes_max=log_bytes_max
         )
-        self.limits = OwningLimits(
+        self.limits = OwnerLimits(
             10_000,
             1_000,
             log_bytes_max,
@@ -207,7 +207,7 @@ class Reducer:
     def __init__(self, world: World, name: str) -> None:
         self.world = world
         self.name = MemberId(name)
-        self.machine = Reducing(self.name, world.limits)
+        self.machine = ReducerMachine(self.name, world.limits)
         self.sink = MemorySink(world.broker)
         self.store = world.store.connect()
         self.reports: list[str] = []

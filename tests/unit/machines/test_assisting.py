@@ -35,7 +35,7 @@ from mars.protocol.reducer.assisting import (
     merged_entries,
     segments,
 )
-from mars.protocol.reducer.task_in_bucket import BucketTask
+from mars.protocol.reducer.task_in_bucket import TaskInBucket
 from tests.unit.machines.reducing_rows import (
     OWNER,
     P0,
@@ -129,9 +129,9 @@ def worth_it(plan: Plan, entries: Sequence[Entry]) -> list[Entry]:
     return [merged.entry for merged in merged_entries(plan, entries) if merged.worth_it]
 
 
-def read(*entries: Entry) -> BucketTask:
+def read(*entries: Entry) -> TaskInBucket:
     """What an owner makes of a log."""
-    part = BucketTask(make_task(), OWNER, {}, SAVE_MS)
+    part = TaskInBucket(make_task(), OWNER, {}, SAVE_MS)
     part.absorb(make_slice(*entries))
     part.drained(make_head(entries[-1].seq, {P0: 1_000, P1: 1_000}, mark_s=20))
     return part
@@ -208,7 +208,7 @@ def test_windows_that_may_lack_rows_say_so_though_it_is_not_known_which_came_nex
 
     single, several = read(gone(first), *others), read(gone(first), merged)
 
-    def complete(part: BucketTask) -> int | None:
+    def complete(part: TaskInBucket) -> int | None:
         return part.prepare().progress[0].incomplete_before_ms
 
     assert (complete(several) or 0) >= (complete(single) or 0) > 0
@@ -241,7 +241,7 @@ def test_how_much_remained_is_a_mean_of_the_last_runs_once_there_are_some() -> N
 
 def test_the_tracker_is_told_of_each_entry() -> None:
     (merged,) = worth_it(PLAN, batches(4))
-    tracked = BucketTask(make_task(), replace(OWNER, tracked=True), {}, SAVE_MS)
+    tracked = TaskInBucket(make_task(), replace(OWNER, tracked=True), {}, SAVE_MS)
 
     tracked.absorb(make_slice(merged))
 
@@ -258,7 +258,7 @@ def test_groups_beyond_a_limit_are_the_same_ones(max_keys: int) -> None:
     task = make_task(max_keys=max_keys, over_max_keys=OverMaxKeys.FOLD)
 
     def results(*log: Entry) -> object:
-        part = BucketTask(task, OWNER, {}, SAVE_MS)
+        part = TaskInBucket(task, OWNER, {}, SAVE_MS)
         part.absorb(make_slice(*log))
         part.drained(make_head(8, {P0: 1_000}, mark_s=20))
         return part.prepare().results

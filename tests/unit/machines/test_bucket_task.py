@@ -10,7 +10,7 @@ from mars.core.plan import WatermarkScope
 from mars.core.types import Bucket, StoreEpoch, Topic
 from mars.engine.codec.checksum import checksum
 from mars.protocol.ports import Ledger
-from mars.protocol.reducer.task_in_bucket import BucketTask
+from mars.protocol.reducer.task_in_bucket import TaskInBucket
 from mars.protocol.windows.folding import StoreWentBack
 from tests.unit.machines.bucket_parts import begin, commit, emitted, read, two_versions
 from tests.unit.machines.reducing_rows import (
@@ -194,7 +194,7 @@ def test_references_are_committed_once() -> None:
 
 
 def test_complete_and_incomplete_windows_go_apart_with_their_headers() -> None:
-    part = BucketTask(make_task(make_version(complete_from_ms=10_000)), OWNER, {}, SAVE_MS)
+    part = TaskInBucket(make_task(make_version(complete_from_ms=10_000)), OWNER, {}, SAVE_MS)
     read(part, make_head(1, {P0: 2}, mark_s=20), make_entry(1, 0, [(1, "x"), (11, "x")]))
 
     batches = part.prepare().results
@@ -205,7 +205,7 @@ def test_complete_and_incomplete_windows_go_apart_with_their_headers() -> None:
 
 def test_all_rows_of_a_bucket_go_to_one_output_partition() -> None:
     owner = OWNER.__class__(Bucket(3), OWNER.epoch, OWNER.store_epoch)
-    part = BucketTask(make_task(), owner, {}, SAVE_MS)
+    part = TaskInBucket(make_task(), owner, {}, SAVE_MS)
     read(part, make_head(1, {P0: 2}, mark_s=20), make_entry(1, 0, [(1, "x"), (11, "x")]))
 
     places = {(batch.topic, batch.partition) for batch in part.prepare().results}
@@ -305,7 +305,7 @@ def test_an_older_version_is_done_once_its_rows_are_emitted() -> None:
 
 
 def test_an_older_version_that_never_committed_says_once_that_it_has_nothing() -> None:
-    part = BucketTask(make_task(make_version(1), make_version(2, {P0: 0})), OWNER, {}, SAVE_MS)
+    part = TaskInBucket(make_task(make_version(1), make_version(2, {P0: 0})), OWNER, {}, SAVE_MS)
     part.drained(make_head(0, {P0: 0}))
 
     assert [record.version for record in commit(part)] == [1, 2]

@@ -9,7 +9,7 @@ import pytest
 from mars.core.types import Lane, Sequence64, StoreEpoch
 from mars.protocol.ports import Ledger, LogSlice, Progress, Snapshot
 from mars.protocol.ports.seen import Seen
-from mars.protocol.reducer.task_in_bucket import BucketTask
+from mars.protocol.reducer.task_in_bucket import TaskInBucket
 from mars.protocol.windows.folding import StoreWentBack
 from tests.unit.machines.bucket_parts import begin, commit, emitted, read, two_versions
 from tests.unit.machines.reducing_rows import (
@@ -142,7 +142,7 @@ def test_the_bases_of_two_versions_stand_for_all_entries_of_both() -> None:
     assert [(base.version, base.seq) for base in (newer, older)] == [(2, 2), (1, 2)]
     assert not part.compactable(budget=0)
     task = make_task(make_version(1), make_version(2, {P0: 2}))
-    successor = BucketTask(task, OWNER, {record.version: record for record in records}, SAVE_MS)
+    successor = TaskInBucket(task, OWNER, {record.version: record for record in records}, SAVE_MS)
     successor.absorb(LogSlice(newer, (), (older,)))
     successor.drained(make_head(2, {P0: 3}, mark_s=30))
     part.drained(make_head(2, {P0: 3}, mark_s=30))
@@ -155,7 +155,7 @@ def test_entries_behind_the_bases_of_two_versions_are_read_on() -> None:
     records = commit(part)
     newer, older = part.bases()
     task = make_task(make_version(1), make_version(2, {P0: 2}))
-    successor = BucketTask(task, OWNER, {record.version: record for record in records}, SAVE_MS)
+    successor = TaskInBucket(task, OWNER, {record.version: record for record in records}, SAVE_MS)
     rest = make_entry(3, 3, [(4, "y")], plan=make_plan(version=2))
 
     successor.absorb(LogSlice(newer, (rest,), (older,)))
@@ -165,7 +165,7 @@ def test_entries_behind_the_bases_of_two_versions_are_read_on() -> None:
         successor.absorb(make_slice(make_entry(4, 2, [(4, "y")], plan=make_plan(version=2))))
 
 
-def results_by_version(part: BucketTask) -> dict[int, dict[tuple[int, str], int]]:
+def results_by_version(part: TaskInBucket) -> dict[int, dict[tuple[int, str], int]]:
     """What would be committed now, by version."""
     return {one.version: counts_of(one.values) for one in part.prepare().results}
 
@@ -173,7 +173,7 @@ def results_by_version(part: BucketTask) -> dict[int, dict[tuple[int, str], int]
 # ------------------------------------------------------------------ merging what is read again
 
 
-def lost_store() -> tuple[BucketTask, Progress]:
+def lost_store() -> tuple[TaskInBucket, Progress]:
     """A bucket that had accounted offsets 0 to 4 of both lanes, and has read lane 0 again."""
     record = make_progress(
         {P0: 4, P1: 4}, needed={P0: 0, P1: 0}, ledger=Ledger(read=8, counted=8), emit=7
@@ -228,13 +228,13 @@ def test_what_was_read_again_is_merged_before_all_of_it_is_there() -> None:
 
 
 def test_the_next_owner_does_not_tell_the_tracker_again_what_was_counted_before() -> None:
-    first = BucketTask(make_task(), OWNER_TRACKED, {}, SAVE_MS)
+    first = TaskInBucket(make_task(), OWNER_TRACKED, {}, SAVE_MS)
     entry, later = make_entry(1, 0, [(1, "x")]), make_entry(2, 1, [(1, "x")])
     read(first, make_head(1, {P0: 1}), entry)
     records = {record.version: record for record in commit(first)}
     assert first.take_accounted() == ((1, 1),)
 
-    second = BucketTask(make_task(), OWNER_TRACKED, records, SAVE_MS)
+    second = TaskInBucket(make_task(), OWNER_TRACKED, records, SAVE_MS)
     read(second, make_head(2, {P0: 2}), entry, later)
     (record,) = commit(second)
 
@@ -243,7 +243,7 @@ def test_the_next_owner_does_not_tell_the_tracker_again_what_was_counted_before(
 
 
 def test_an_owner_who_finds_records_without_a_tracker_does_not_claim_to_know_the_log() -> None:
-    part = BucketTask(make_task(), OWNER_TRACKED, {1: make_progress({P0: 0})}, SAVE_MS)
+    part = TaskInBucket(make_task(), OWNER_TRACKED, {1: make_progress({P0: 0})}, SAVE_MS)
     read(part, make_head(3, {P0: 1}), make_entry(2, 0, [(1, "x")]))
     (record,) = commit(part)
 
@@ -257,7 +257,7 @@ def test_what_an_older_version_has_seen_is_not_gone_on_from_after_an_owner_witho
     older = make_progress({P0: 0}, seen=Seen(0, 5, b"\xff"))
     newer = make_progress({P0: 0}, version=2)
     task = make_task(make_version(1), make_version(2, {P0: 0}))
-    part = BucketTask(task, OWNER_TRACKED, {1: older, 2: newer}, SAVE_MS)
+    part = TaskInBucket(task, OWNER_TRACKED, {1: older, 2: newer}, SAVE_MS)
     read(
         part,
         make_head(9, {P0: 1}, version=2),
@@ -271,7 +271,7 @@ def test_what_an_older_version_has_seen_is_not_gone_on_from_after_an_owner_witho
 
 def test_entries_whose_rows_a_saved_base_holds_are_seen_too() -> None:
     older = make_progress({P0: 2}, store_epoch=StoreEpoch(0))
-    part = BucketTask(make_task(), OWNER_TRACKED, {1: older}, SAVE_MS)
+    part = TaskInBucket(make_task(), OWNER_TRACKED, {1: older}, SAVE_MS)
     base = make_entry(0, 0, [(1, "x"), (2, "x")])
     again, new = make_entry(1, 1, [(2, "x")]), make_entry(2, 2, [(3, "x")])
     read(part, make_head(2, {P0: 3}), again, new, base=base)
@@ -283,7 +283,7 @@ def test_entries_whose_rows_a_saved_base_holds_are_seen_too() -> None:
 
 def test_a_new_life_of_the_store_begins_with_nothing_seen() -> None:
     older = make_progress({P0: 0}, store_epoch=StoreEpoch(0), seen=Seen(0, 70, b"\xff"))
-    part = BucketTask(make_task(), OWNER_TRACKED, {1: older}, SAVE_MS)
+    part = TaskInBucket(make_task(), OWNER_TRACKED, {1: older}, SAVE_MS)
     read(part, make_head(1, {P0: 1}), make_entry(1, 0, [(1, "x")]))
     (record,) = commit(part)
 
@@ -292,7 +292,7 @@ def test_a_new_life_of_the_store_begins_with_nothing_seen() -> None:
 
 def test_a_log_of_saved_panes_alone_is_read_though_no_entry_has_come() -> None:
     saved = Snapshot({P0: 2}, until_ms=10_000, parts=1, checksum=0)
-    part = BucketTask(make_task(), OWNER, {1: make_progress({P0: 2}, snapshot=saved)}, SAVE_MS)
+    part = TaskInBucket(make_task(), OWNER, {1: make_progress({P0: 2}, snapshot=saved)}, SAVE_MS)
     assert part.behind(make_head(0, {P0: 2}))
     part.absorb(make_slice())
     assert not part.behind(make_head(0, {P0: 2}))

@@ -12,7 +12,7 @@ from mars.core.types import Entry, Range, Sequence64
 from mars.engine.codec.dead import DeadRange, decode_dead
 from mars.engine.kernel import map_gone
 from mars.protocol.ports import Ledger
-from mars.protocol.reducer.task_in_bucket import BucketTask
+from mars.protocol.reducer.task_in_bucket import TaskInBucket
 from mars.protocol.windows.folding import Folding
 from tests.unit.machines.bucket_parts import begin, commit, read
 from tests.unit.machines.reducing_rows import (
@@ -149,7 +149,7 @@ def test_an_older_version_whose_rows_are_gone_is_done_once_its_record_says_so() 
         {P0: 2, P1: 1}, needed={P0: 0, P1: 0}, ledger=Ledger(read=3, counted=3), emit=1
     )
     task = make_task(make_version(1), make_version(2, {P0: 2, P1: 1}))
-    part = BucketTask(task, OWNER, {1: record}, SAVE_MS)
+    part = TaskInBucket(task, OWNER, {1: record}, SAVE_MS)
     read(part, make_head(1, {P0: 3, P1: 0}, mark_s=30), make_gap(1, 0, 2))
     assert [(one.version, one.ledger.open) for one in commit(part)] == [(1, 3), (2, 0)]
 

@@ -15,7 +15,7 @@ from mars.core.types import Entry, Lane, Records, Sequence64
 from mars.engine.combining import combine
 from mars.engine.kernel import decode, map_batch
 from mars.protocol.ports import Head, Progress
-from mars.protocol.reducer.task_in_bucket import BucketTask
+from mars.protocol.reducer.task_in_bucket import TaskInBucket
 from mars.protocol.windows.folding import StoreWentBack
 from tests.unit.machines.reducing_rows import (
     OWNER,
@@ -60,9 +60,9 @@ CHUNKS = (
 LIVE = make_entry(3, 4, [(31, "x"), (45, "x")])
 
 
-def begin(*records: Progress) -> BucketTask:
+def begin(*records: Progress) -> TaskInBucket:
     task = make_task(make_version(1, STARTS))
-    return BucketTask(task, OWNER, {record.version: record for record in records}, SAVE_MS)
+    return TaskInBucket(task, OWNER, {record.version: record for record in records}, SAVE_MS)
 
 
 def head(seq: int, offsets: Mapping[Lane, int], marks_s: Mapping[Lane, int]) -> Head:
@@ -70,18 +70,18 @@ def head(seq: int, offsets: Mapping[Lane, int], marks_s: Mapping[Lane, int]) -> 
     return replace(made, marks_ms={lane: second * 1_000 for lane, second in marks_s.items()})
 
 
-def read(part: BucketTask, found: Head, *entries: Entry) -> None:
+def read(part: TaskInBucket, found: Head, *entries: Entry) -> None:
     part.absorb(make_slice(*entries))
     part.drained(found)
 
 
-def commit(part: BucketTask) -> Progress:
+def commit(part: TaskInBucket) -> Progress:
     (record,) = part.prepare().progress
     part.committed(record)
     return record
 
 
-def emitted(part: BucketTask) -> dict[tuple[int, str], int]:
+def emitted(part: TaskInBucket) -> dict[tuple[int, str], int]:
     return counts_of(value for batch in part.prepare().results for value in batch.values)
 
 

@@ -24,7 +24,7 @@ from mars.core.types import (
 )
 from mars.core.windows import Sliding
 from mars.protocol.balance.steering import Loads
-from mars.protocol.leader.machine import Leading
+from mars.protocol.leader.machine import LeaderMachine
 from mars.protocol.leader.tasks import begin_version
 from mars.protocol.leader.view import (
     AddLanes,
@@ -184,7 +184,7 @@ def view(**changes: object) -> View:
 
 
 def test_nothing_is_changed_when_everything_is_in_order() -> None:
-    assert Leading().decide(view()) == []
+    assert LeaderMachine().decide(view()) == []
 
 
 def test_the_first_assignment_raises_the_epochs_above_those_in_control() -> None:
@@ -192,7 +192,9 @@ def test_the_first_assignment_raises_the_epochs_above_those_in_control() -> None
         store_epoch=StoreEpoch(4), assignment_epoch=AssignmentEpoch(9), leader_epoch=LeaderEpoch(3)
     )
 
-    (decision,) = Leading().decide(view(assignment=None, floor=floor, identity=None, heads={}))
+    (decision,) = LeaderMachine().decide(
+        view(assignment=None, floor=floor, identity=None, heads={})
+    )
 
     assert isinstance(decision, PublishAssignment)
     assert decision.assignment.store_epoch == 5
@@ -204,8 +206,10 @@ def test_epochs_go_on_above_those_of_claims_that_only_kafka_knows() -> None:
     """ZooKeeper came back from a backup, and mars.control is gone: reducers have claimed since."""
     known = KnownProgress().with_records(claims(5, 9))
 
-    (moved,) = Leading().decide(view(progress=known, leaving=frozenset({MemberId("reducer-2")})))
-    (first,) = Leading().decide(view(progress=known, assignment=None, heads={}))
+    (moved,) = LeaderMachine().decide(
+        view(progress=known, leaving=frozenset({MemberId("reducer-2")}))
+    )
+    (first,) = LeaderMachine().decide(view(progress=known, assignment=None, heads={}))
 
     assert isinstance(moved, PublishAssignment)
     assert moved.assignment.owners[Bucket(1)].epoch == 10
@@ -218,7 +222,7 @@ def test_the_store_epoch_goes_on_above_the_one_of_a_seal_that_nobody_else_knows(
     """A store outlived ZooKeeper and Kafka: what mappers sent it in that epoch may still come."""
     outlived = StoreIdentity("run-1", "run-1", StoreEpoch(7))
 
-    (decision,) = Leading().decide(view(assignment=None, identity=outlived, heads={}))
+    (decision,) = LeaderMachine().decide(view(assignment=None, identity=outlived, heads={}))
 
     assert isinstance(decision, PublishAssignment)
     assert decision.assignment.store_epoch == 8
@@ -228,20 +232,20 @@ def test_an_assignment_older_than_control_is_a_loss_though_the_store_is_of_its_e
     """ZooKeeper and Redis went back together, one from a backup, one to an earlier primary."""
     floor = ControlState(store_epoch=StoreEpoch(4), assignment_epoch=AssignmentEpoch(9))
 
-    decisions = Leading().decide(view(floor=floor))
+    decisions = LeaderMachine().decide(view(floor=floor))
 
     published = [each for each in decisions if isinstance(each, PublishAssignment)]
     assert [each.assignment.store_epoch for each in published] == [5]
 
 
 def test_without_a_reducer_the_leader_only_copies_definitions() -> None:
-    decisions = Leading().decide(view(reducers=frozenset(), copied={}))
+    decisions = LeaderMachine().decide(view(reducers=frozenset(), copied={}))
 
     assert decisions == [CopyDefinition(task())]
 
 
 def test_a_dead_reducers_buckets_move_with_a_higher_epoch_and_the_others_stay() -> None:
-    (decision,) = Leading().decide(view(reducers=frozenset({MemberId("reducer-1")})))
+    (decision,) = LeaderMachine().decide(view(reducers=frozenset({MemberId("reducer-1")})))
 
     assert isinstance(decision, PublishAssignment)
     owners = decision.assignment.owners
@@ -251,7 +255,7 @@ def test_a_dead_reducers_buckets_move_with_a_higher_epoch_and_the_others_stay() 
 
 
 def test_a_leaving_reducers_buckets_move_to_those_who_stay() -> None:
-    (decision,) = Leading().decide(view(leaving=frozenset({MemberId("reducer-2")})))
+    (decision,) = LeaderMachine().decide(view(leaving=frozenset({MemberId("reducer-2")})))
 
     assert isinstance(decision, PublishAssignment)
     assert decision.assignment.owners[Bucket(1)] == Owner(MemberId("reducer-1"), AssignmentEpoch(2))
@@ -260,7 +264,7 @@ def test_a_leaving_reducers_buckets_move_to_those_who_stay() -> None:
 
 
 def test_where_all_leave_nothing_moves() -> None:
-    assert Leading().decide(view(leaving=REDUCERS)) == []
+    assert LeaderMachine().decide(view(leaving=REDUCERS)) == []
 
 
 def test_buckets_move_because_of_load_with_a_higher_epoch_and_a_reason() -> None:
@@ -274,7 +278,7 @@ def test_buckets_move_because_of_load_with_a_higher_epoch_and_a_reason() -> None
         assignment=Assignment(LeaderEpoch(1), StoreEpoch(1), owners),
         loads=Loads(100.0, uneven),
     )
-    leading = Leading()
+    leading = LeaderMachine()
 
     assert leading.decide(look) == []
     (decision,) = leading.decide(replace(look, loads=Loads(131.0, uneven)))
@@ -294,7 +298,7 @@ def test_moves_are_told_and_counted_once_the_assignment_has_them_and_rest_at_any
         assignment=Assignment(LeaderEpoch(1), StoreEpoch(1), owned(3, 1)),
         loads=Loads(0.0, uneven),
     )
-    leading = Leading()
+    leading = LeaderMachine()
 
     def decided(now_s: float) -> list[Decision]:
         return leading.decide(replace(look, loads=Loads(now_s, uneven)))
@@ -334,7 +338,7 @@ def helped() -> View:
 
 
 def test_a_bucket_that_no_move_would_help_gets_an_assistant() -> None:
-    leading, look = Leading(), helped()
+    leading, look = LeaderMachine(), helped()
 
     assert leading.decide(look) == []
     look = replace(look, loads=replace(look.loads, now_s=131.0))
@@ -356,8 +360,8 @@ def test_assistants_who_are_gone_or_leaving_are_dropped_at_once() -> None:
     named = {Bucket(0): (MemberId("reducer-2"), MemberId("reducer-9"))}
     look = replace(look, assignment=replace(look.assignment, assistants=named))
 
-    (gone,) = Leading().decide(look)
-    decisions = Leading().decide(replace(look, leaving=frozenset({MemberId("reducer-2")})))
+    (gone,) = LeaderMachine().decide(look)
+    decisions = LeaderMachine().decide(replace(look, leaving=frozenset({MemberId("reducer-2")})))
 
     assert isinstance(gone, PublishAssignment)
     assert gone.assignment.assistants == {Bucket(0): (MemberId("reducer-2"),)}
@@ -370,7 +374,7 @@ def test_assistants_who_are_gone_or_leaving_are_dropped_at_once() -> None:
 
 
 def test_why_assistants_went_is_told_after_they_have_gone() -> None:
-    leading, look = Leading(), helped()
+    leading, look = LeaderMachine(), helped()
     assert look.assignment is not None
     named = {Bucket(0): (MemberId("reducer-2"),)}
     calm = reducers(**{"reducer-1": {0: 0.2}, "reducer-2": {1: 0.2}, "reducer-3": {2: 0.1}})
@@ -412,7 +416,7 @@ def test_a_newcomer_gets_its_part_by_quarters_each_when_the_one_before_works() -
         loads = Loads(1.0, both)
         return view(buckets=16, assignment=assignment, loads=loads)
 
-    leading, claimed = Leading(), set[Bucket]()
+    leading, claimed = LeaderMachine(), set[Bucket]()
     given = Assignment(LeaderEpoch(1), StoreEpoch(1), owned(16))
 
     (first,) = leading.decide(look(given))
@@ -439,9 +443,9 @@ def test_a_newcomer_leaves_a_hot_bucket_with_its_assistants_where_it_is() -> Non
         loads=Loads(1.0, hot),
     )
 
-    (decision,) = Leading().decide(look)
+    (decision,) = LeaderMachine().decide(look)
     unnamed = Assignment(LeaderEpoch(1), StoreEpoch(1), owned(3, 1))
-    (alone,) = Leading().decide(replace(look, assignment=unnamed))
+    (alone,) = LeaderMachine().decide(replace(look, assignment=unnamed))
 
     assert isinstance(decision, PublishAssignment)
     assert isinstance(alone, PublishAssignment)
@@ -458,7 +462,7 @@ def test_a_new_leader_keeps_the_assistants_that_are_there() -> None:
     look = replace(look, leader_epoch=LeaderEpoch(2))
     look = replace(look, assignment=replace(look.assignment, assistants=named))
 
-    (decision,) = Leading().decide(look)
+    (decision,) = LeaderMachine().decide(look)
 
     assert isinstance(decision, PublishAssignment)
     assert decision.assignment.assistants == named
@@ -473,7 +477,7 @@ def test_a_store_that_is_being_recovered_comes_before_any_load() -> None:
 
 
 def test_a_new_leader_confirms_the_assignment_under_its_own_epoch() -> None:
-    (decision,) = Leading().decide(view(leader_epoch=LeaderEpoch(2)))
+    (decision,) = LeaderMachine().decide(view(leader_epoch=LeaderEpoch(2)))
 
     assert isinstance(decision, PublishAssignment)
     assert decision.assignment == replace(assignment(), leader_epoch=LeaderEpoch(2))
@@ -482,7 +486,7 @@ def test_a_new_leader_confirms_the_assignment_under_its_own_epoch() -> None:
 def test_a_restarted_store_raises_the_epoch_and_reassigns_every_bucket() -> None:
     restarted = StoreIdentity("run-2", None, None)
 
-    (decision,) = Leading().decide(view(identity=restarted, heads={TASK: None}))
+    (decision,) = LeaderMachine().decide(view(identity=restarted, heads={TASK: None}))
 
     assert isinstance(decision, PublishAssignment)
     assert decision.assignment.store_epoch == 2
@@ -492,14 +496,14 @@ def test_a_restarted_store_raises_the_epoch_and_reassigns_every_bucket() -> None
 def test_a_flushed_store_raises_the_epoch_although_its_run_id_is_the_same() -> None:
     flushed = StoreIdentity("run-1", None, None)
 
-    (decision,) = Leading().decide(view(identity=flushed, heads={TASK: None}))
+    (decision,) = LeaderMachine().decide(view(identity=flushed, heads={TASK: None}))
 
     assert isinstance(decision, PublishAssignment)
 
 
-def recovering() -> tuple[Leading, View]:
+def recovering() -> tuple[LeaderMachine, View]:
     """A leader that has just raised the epoch to 2, and what it sees next."""
-    leading = Leading()
+    leading = LeaderMachine()
     lost = StoreIdentity("run-2", None, None)
     (raised,) = leading.decide(view(identity=lost, heads={TASK: None}))
     assert isinstance(raised, PublishAssignment)
@@ -578,13 +582,13 @@ def test_a_store_that_went_back_is_not_trusted_for_the_seal_of_its_last_epoch() 
     """It has been given up, by this leader or one before: nothing goes on in it before all claims
     are there.
     """
-    leading = Leading()
+    leading = LeaderMachine()
     (raised,) = leading.decide(view(went_back=frozenset({Bucket(1)})))
     assert isinstance(raised, PublishAssignment)
     look = view(assignment=raised.assignment)
 
     assert leading.decide(look) == []
-    (again,) = Leading().decide(look)
+    (again,) = LeaderMachine().decide(look)
     assert isinstance(again, PublishAssignment)
     assert again.assignment.store_epoch == 3
 
@@ -661,7 +665,7 @@ def test_a_store_lost_again_right_after_its_tasks_were_initialised_raises_the_ep
 def test_people_are_told_what_store_it_is_that_is_not_trusted(
     identity: StoreIdentity, said: str
 ) -> None:
-    (decision,) = Leading().decide(view(identity=identity))
+    (decision,) = LeaderMachine().decide(view(identity=identity))
 
     assert isinstance(decision, PublishAssignment)
     assert said in decision.reason
@@ -670,7 +674,7 @@ def test_people_are_told_what_store_it_is_that_is_not_trusted(
 def test_a_new_leader_does_not_trust_an_unsealed_store_that_another_one_was_recovering() -> None:
     _old, look = recovering()
 
-    (decision,) = Leading().decide(
+    (decision,) = LeaderMachine().decide(
         replace(look, progress=KnownProgress().with_records(claims(2, 2)))
     )
 
@@ -679,21 +683,21 @@ def test_a_new_leader_does_not_trust_an_unsealed_store_that_another_one_was_reco
 
 
 def test_a_reducer_that_saw_the_log_go_back_raises_the_epoch() -> None:
-    (decision,) = Leading().decide(view(went_back=frozenset({Bucket(1)})))
+    (decision,) = LeaderMachine().decide(view(went_back=frozenset({Bucket(1)})))
 
     assert isinstance(decision, PublishAssignment)
     assert decision.assignment.store_epoch == 2
 
 
 def test_a_tracker_that_misses_a_partial_raises_the_epoch() -> None:
-    (decision,) = Leading().decide(view(partial_lost=True))
+    (decision,) = LeaderMachine().decide(view(partial_lost=True))
 
     assert isinstance(decision, PublishAssignment)
     assert decision.assignment.store_epoch == 2
 
 
 def test_a_new_task_is_initialised_at_its_start_offsets() -> None:
-    (decision,) = Leading().decide(view(heads={TASK: None}))
+    (decision,) = LeaderMachine().decide(view(heads={TASK: None}))
 
     assert isinstance(decision, InitialiseTask)
     assert decision.start.offsets == lanes(p0=10, p1=20)
@@ -703,7 +707,7 @@ def test_a_new_task_is_initialised_at_its_start_offsets() -> None:
 def test_a_task_with_progress_that_is_missing_from_a_sealed_store_raises_the_epoch() -> None:
     known = KnownProgress().with_records([progress(0, lanes(p0=50, p1=70), lanes(p0=50, p1=70))])
 
-    (decision,) = Leading().decide(view(heads={TASK: None}, progress=known))
+    (decision,) = LeaderMachine().decide(view(heads={TASK: None}, progress=known))
 
     assert isinstance(decision, PublishAssignment)
 
@@ -711,8 +715,8 @@ def test_a_task_with_progress_that_is_missing_from_a_sealed_store_raises_the_epo
 def test_pausing_and_resuming_is_carried_into_the_store() -> None:
     paused = {TASK: task(state=TaskState.PAUSED)}
 
-    pause = Leading().decide(view(tasks=paused, copied=paused))
-    resume = Leading().decide(view(heads={TASK: head(active=False)}))
+    pause = LeaderMachine().decide(view(tasks=paused, copied=paused))
+    resume = LeaderMachine().decide(view(heads={TASK: head(active=False)}))
 
     assert pause == [SetActive(TASK, StoreEpoch(1), active=False)]
     assert resume == [SetActive(TASK, StoreEpoch(1), active=True)]
@@ -721,19 +725,19 @@ def test_pausing_and_resuming_is_carried_into_the_store() -> None:
 def test_a_deleted_task_leaves_the_store() -> None:
     deleted = {TASK: task(state=TaskState.DELETED)}
 
-    assert Leading().decide(view(tasks=deleted, copied=deleted)) == [
+    assert LeaderMachine().decide(view(tasks=deleted, copied=deleted)) == [
         DropTask(TASK, StoreEpoch(1), version=1)
     ]
 
 
 def test_new_partitions_are_read_from_their_beginning() -> None:
-    decisions = Leading().decide(view(partitions={Topic("flows"): 4}))
+    decisions = LeaderMachine().decide(view(partitions={Topic("flows"): 4}))
 
     assert decisions == [AddLanes(TASK, StoreEpoch(1), lanes(p2=0, p3=0))]
 
 
 def test_a_definition_that_control_lacks_is_copied() -> None:
-    assert Leading().decide(view(copied={})) == [CopyDefinition(task())]
+    assert LeaderMachine().decide(view(copied={})) == [CopyDefinition(task())]
 
 
 def test_copies_of_streams_are_those_in_zookeeper() -> None:
@@ -743,7 +747,7 @@ def test_copies_of_streams_are_those_in_zookeeper() -> None:
         streams={STREAM.name: STREAM},
         copied_streams={STREAM.name: changed, gone: replace(STREAM, name=gone)},
     )
-    assert Leading().decide(look) == [CopyStream(STREAM), DropStreamCopy(gone)]
+    assert LeaderMachine().decide(look) == [CopyStream(STREAM), DropStreamCopy(gone)]
 
 
 def test_a_new_version_begins_in_the_store_on_the_server_that_was_looked_at() -> None:
@@ -752,7 +756,7 @@ def test_a_new_version_begins_in_the_store_on_the_server_that_was_looked_at() ->
     plans = {TASK: replace(PLAN, options=options)}
     heads = {TASK: head(run_id="run-1")}
 
-    decided = Leading().decide(view(tasks=pending, copied=pending, heads=heads, plans=plans))
+    decided = LeaderMachine().decide(view(tasks=pending, copied=pending, heads=heads, plans=plans))
 
     assert decided == [BeginVersion(TASK, StoreEpoch(1), "run-1", 2, after=1, behind_ms=41_000)]
 
@@ -764,7 +768,7 @@ def test_a_version_that_has_begun_in_the_store_alone_begins_once_more() -> None:
     heads = {TASK: head(version=2, active=False, offsets=lanes(p0=90, p1=95))}
     look = view(tasks=pending, copied=pending, heads=heads, progress=known)
 
-    (decision,) = Leading().decide(look)
+    (decision,) = LeaderMachine().decide(look)
 
     assert isinstance(decision, BeginVersion)
     assert (decision.version, decision.after) == (2, 1)
@@ -795,7 +799,7 @@ def test_rows_of_which_records_alone_know_cut_the_windows_of_the_next_version() 
         heads={TASK: head(offsets=at)},
         progress=KnownProgress().with_records(records),
     )
-    (decision,) = Leading().decide(look)
+    (decision,) = LeaderMachine().decide(look)
     assert isinstance(decision, BeginVersion)
 
     begun = Begun(lanes(p0=90, p1=95), lanes(p0=130_000, p1=121_000))
@@ -808,7 +812,7 @@ def test_a_version_that_has_begun_is_set_going_in_the_store() -> None:
     begun = {TASK: task(version(starts=lanes(p0=10, p1=20)), version(2, lanes(p0=90, p1=95)))}
     heads = {TASK: head(version=2, active=False)}
 
-    decisions = Leading().decide(view(tasks=begun, copied=begun, heads=heads))
+    decisions = LeaderMachine().decide(view(tasks=begun, copied=begun, heads=heads))
 
     assert decisions == [SetActive(TASK, StoreEpoch(1), active=True)]
 
@@ -817,7 +821,7 @@ def test_a_store_that_does_not_know_of_a_version_that_has_begun_is_lost() -> Non
     """It begins there first, so the store went back, or an older release let it begin."""
     begun = {TASK: task(version(starts=lanes(p0=10, p1=20)), version(2, lanes(p0=90, p1=95)))}
 
-    (decision,) = Leading().decide(view(tasks=begun, copied=begun, heads={TASK: head()}))
+    (decision,) = LeaderMachine().decide(view(tasks=begun, copied=begun, heads={TASK: head()}))
 
     assert isinstance(decision, PublishAssignment)
     assert decision.assignment.store_epoch == 2
@@ -919,8 +923,8 @@ def test_a_task_whose_topic_was_deleted_and_made_again_fails_and_says_what_to_do
     there = view(topic_ids={Topic("flows"): "topic-id"})
     again = view(topic_ids={Topic("flows"): "another"})
 
-    assert Leading().decide(there) == Leading().decide(view())
-    (failed,) = [one for one in Leading().decide(again) if isinstance(one, FailTask)]
+    assert LeaderMachine().decide(there) == LeaderMachine().decide(view())
+    (failed,) = [one for one in LeaderMachine().decide(again) if isinstance(one, FailTask)]
     assert failed.task == TASK
     assert "topic flows was deleted and made again" in failed.detail
     assert not resume_helps(failed.detail)
@@ -935,12 +939,12 @@ def test_a_paused_task_is_not_failed_because_of_its_topic() -> None:
         topic_ids={Topic("flows"): "another"},
     )
 
-    assert Leading().decide(again) == []
+    assert LeaderMachine().decide(again) == []
 
 
 def test_lanes_left_to_spark_are_given_back_when_no_bulk_process_is_alive() -> None:
     left = replace(task(), catch_up=lanes(p0=90))
     waiting = view(tasks={TASK: left}, copied={TASK: left})
 
-    assert Leading().decide(waiting) == []
-    assert Leading().decide(replace(waiting, bulk_alive=False)) == [EndCatchUp(TASK)]
+    assert LeaderMachine().decide(waiting) == []
+    assert LeaderMachine().decide(replace(waiting, bulk_alive=False)) == [EndCatchUp(TASK)]

@@ -13,7 +13,7 @@ import pytest
 
 from mars.core.definitions import Backfill, FileHistory, HistoryFile, LaneSpan, TaskDefinition
 from mars.core.types import Lane, StoreEpoch, Topic, backfill_lane, file_lane, live_lane
-from mars.protocol.leader.machine import Leading
+from mars.protocol.leader.machine import LeaderMachine
 from mars.protocol.leader.tasks import begin_version
 from mars.protocol.leader.view import (
     AddLanes,
@@ -56,7 +56,7 @@ def look(definition: TaskDefinition, found: Head | None, **changes: object) -> o
 
 
 def decide(definition: TaskDefinition, found: Head | None, **changes: object) -> list[object]:
-    return list(Leading().decide(look(definition, found, **changes)))  # type: ignore[arg-type]
+    return list(LeaderMachine().decide(look(definition, found, **changes)))  # type: ignore[arg-type]
 
 
 def begin_second(
@@ -115,7 +115,7 @@ def recovered(*merged_and_needed: tuple[dict[Lane, int], dict[Lane, int]]) -> In
     """What a task begins with after a loss, given M and L of its buckets."""
     records = [progress(at, *pair) for at, pair in enumerate(merged_and_needed)]
     known = KnownProgress().with_records([*records, *claims(2, 2)])
-    leading = Leading()
+    leading = LeaderMachine()
     lost = look(with_history(), None, identity=StoreIdentity("run-2", None, None))
     leading.decide(lost)  # type: ignore[arg-type]
     claimed = replace(lost, assignment=assignment(store_epoch=2, epoch=2), progress=known)  # type: ignore[type-var]

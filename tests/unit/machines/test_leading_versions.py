@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from mars.core.definitions import TaskState
 from mars.core.types import StoreEpoch
-from mars.protocol.leader.machine import Leading
+from mars.protocol.leader.machine import LeaderMachine
 from mars.protocol.leader.view import (
     BeginVersion,
     DropTask,
@@ -39,8 +39,8 @@ def look(state: TaskState = TaskState.RUNNING, **changes: object) -> object:
 def test_after_a_recovery_the_version_before_is_first_read_up_to_where_it_was() -> None:
     offsets = lanes(p0=30, p1=40)
 
-    go_on = Leading().decide(look(active=False, offsets=offsets))  # type: ignore[arg-type]
-    wait = Leading().decide(look(active=True, offsets=lanes(p0=50, p1=69)))  # type: ignore[arg-type]
+    go_on = LeaderMachine().decide(look(active=False, offsets=offsets))  # type: ignore[arg-type]
+    wait = LeaderMachine().decide(look(active=True, offsets=lanes(p0=50, p1=69)))  # type: ignore[arg-type]
 
     assert go_on == [SetActive(TASK, StoreEpoch(1), active=True)]
     assert wait == []
@@ -50,7 +50,7 @@ def test_a_version_begins_once_everything_accounted_has_been_read_again() -> Non
     offsets = lanes(p0=52, p1=70)
 
     for active in (True, False):
-        (begin,) = Leading().decide(look(active=active, offsets=offsets))  # type: ignore[arg-type]
+        (begin,) = LeaderMachine().decide(look(active=active, offsets=offsets))  # type: ignore[arg-type]
         assert isinstance(begin, BeginVersion)
         assert (begin.version, begin.after) == (2, 1)
 
@@ -62,18 +62,18 @@ def test_a_version_does_not_begin_before_the_one_before_it_though_nothing_is_acc
     behind = head(version=2, active=False, offsets=lanes(p0=0, p1=0))
     lost = view(tasks=tasks, copied=tasks, heads={TASK: behind})
 
-    assert Leading().decide(lost) == [SetActive(TASK, StoreEpoch(1), active=True)]
+    assert LeaderMachine().decide(lost) == [SetActive(TASK, StoreEpoch(1), active=True)]
 
 
 def test_a_paused_task_is_not_set_going_to_let_a_version_begin() -> None:
     behind = look(TaskState.PAUSED, active=False, offsets=lanes(p0=30, p1=40))
 
-    assert Leading().decide(behind) == []  # type: ignore[arg-type]
+    assert LeaderMachine().decide(behind) == []  # type: ignore[arg-type]
 
 
 def test_what_the_store_holds_of_a_deleted_task_does_not_become_that_of_the_next() -> None:
     again = {TASK: replace(task(version(2, lanes(p0=0, p1=0))), first_version=2)}
-    leading = Leading()
+    leading = LeaderMachine()
     leading.decide(view())
 
     drop = leading.decide(view(tasks=again, copied=again))

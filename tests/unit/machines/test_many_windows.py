@@ -11,7 +11,7 @@ from mars.core.types import Lane, TaskName
 from mars.core.windows import Sliding
 from mars.engine.codec.dead import DeadRange, decode_dead
 from mars.protocol.ports import Head
-from mars.protocol.reducer.task_in_bucket import BucketTask
+from mars.protocol.reducer.task_in_bucket import TaskInBucket
 from mars.protocol.windows import folding as folding_module
 from mars.protocol.windows.folding import Folding
 from tests.unit.machines.reducing_rows import (
@@ -90,10 +90,10 @@ def test_the_task_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 # ------------------------------------------------------------------------------- some at a time
 
 
-def due(**task: object) -> BucketTask:
+def due(**task: object) -> TaskInBucket:
     """A task whose seven windows are all due at once."""
     made = make_task(**task)  # type: ignore[arg-type]
-    part = BucketTask(made, OWNER, {}, SAVE_MS)
+    part = TaskInBucket(made, OWNER, {}, SAVE_MS)
     part.absorb(make_slice(make_entry(1, 0, EACH_WINDOW, plan=made.plans[1])))
     part.drained(make_head(1, {P0: 7}, mark_s=95))
     return part

@@ -14,7 +14,7 @@ from mars.core.plan import OverMaxKeys, Plan
 from mars.core.types import Entry, Sequence64
 from mars.core.windows import Sliding
 from mars.engine.codec import result_headers
-from mars.protocol.reducer.task_in_bucket import BucketTask
+from mars.protocol.reducer.task_in_bucket import TaskInBucket
 from mars.protocol.windows import panes as panes_module
 from mars.protocol.windows.folding import Folding
 from tests.unit.machines.reducing_rows import (
@@ -252,10 +252,10 @@ def test_the_task_fails_alone() -> None:
 # ------------------------------------------------------------------------- one task of a bucket
 
 
-def emitting(*batches: Sequence[RowSpec], max_keys: int) -> BucketTask:
+def emitting(*batches: Sequence[RowSpec], max_keys: int) -> TaskInBucket:
     """A task that has read these batches and whose first window is due."""
     task = make_task(max_keys=max_keys, over_max_keys=OverMaxKeys.FOLD)
-    part = BucketTask(task, OWNER, {}, SAVE_MS)
+    part = TaskInBucket(task, OWNER, {}, SAVE_MS)
     entries = entries_of(task.plans[1], batches)
     offsets = {P0: sum(map(len, batches)), P1: 0}
     part.absorb(make_slice(*entries))

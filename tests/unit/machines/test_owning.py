@@ -27,9 +27,9 @@ from mars.protocol.reducer.events import (
 )
 from mars.protocol.reducer.owner import (
     RETRY_PAUSE_MS,
-    OwnState,
+    OwnerState,
 )
-from mars.protocol.reducer.task_in_bucket import BucketTask
+from mars.protocol.reducer.task_in_bucket import TaskInBucket
 from tests.unit.machines.owned_bucket import OTHER, Bucket, names, only, owner
 from tests.unit.machines.reducing_rows import (
     A1,
@@ -70,7 +70,7 @@ def test_a_higher_assignment_epoch_claims_again_from_any_state() -> None:
     here.own()
 
     assert here.assign(epoch=2).epoch == 2
-    assert here.machine.state is OwnState.CLAIMING
+    assert here.machine.state is OwnerState.CLAIMING
 
 
 def test_an_older_assignment_changes_nothing() -> None:
@@ -79,7 +79,7 @@ def test_an_older_assignment_changes_nothing() -> None:
     here.claim()
 
     assert here.machine.assigned(owner(2), E1) == []
-    assert here.machine.state is OwnState.OWNING
+    assert here.machine.state is OwnerState.OWNING
 
 
 def test_a_claim_knows_the_records_that_it_finds_and_no_others() -> None:
@@ -117,7 +117,7 @@ def test_what_was_restored_at_the_claim_is_reported() -> None:
     given = here.machine.claimed(BucketClaimed(BUCKET, here.term, claimed))
 
     assert given == [Report("restored", "bucket 0: 3 rows were hidden", BUCKET)]
-    assert here.machine.state is OwnState.OWNING
+    assert here.machine.state is OwnerState.OWNING
 
 
 def test_an_audit_mismatch_is_reported_and_the_record_stays_the_truth() -> None:
@@ -128,7 +128,7 @@ def test_an_audit_mismatch_is_reported_and_the_record_stays_the_truth() -> None:
     given = here.machine.audited(EmissionsAudited(BUCKET, here.term, ("2 rows, not 1",)))
 
     assert given == [Report("audit_mismatch", "bucket 0: 2 rows, not 1", BUCKET)]
-    assert here.machine.state is OwnState.OWNING
+    assert here.machine.state is OwnerState.OWNING
 
 
 def test_an_unassigned_bucket_gives_its_producer_back_once() -> None:
@@ -182,7 +182,7 @@ def test_outcomes_of_earlier_terms_are_ignored() -> None:
     request = ReadLog(BUCKET, old, NAME, Sequence64(0), Sequence64(1))
     late = LogRead(request, LogSlice(None, ()), make_head(1, {P0: 1}))
     assert here.machine.log_read(late) == []
-    assert here.machine.state is OwnState.CLAIMING
+    assert here.machine.state is OwnerState.CLAIMING
 
 
 def test_a_task_whose_output_is_refused_fails_alone() -> None:
@@ -207,14 +207,14 @@ def test_a_task_that_cannot_be_folded_fails_alone(
 ) -> None:
     here = Bucket(make_task(), make_task(name=OTHER))
     here.own()
-    real = BucketTask.absorb
+    real = TaskInBucket.absorb
 
-    def absorb(part: BucketTask, piece: LogSlice) -> None:
+    def absorb(part: TaskInBucket, piece: LogSlice) -> None:
         if part.task.name == NAME:
             raise problem
         real(part, piece)
 
-    monkeypatch.setattr(BucketTask, "absorb", absorb)
+    monkeypatch.setattr(TaskInBucket, "absorb", absorb)
     failed = only(here.read(make_head(1, {P0: 1}), make_entry(1, 0, [(1, "x")])), FailTask)
     assert failed.task == NAME
     assert failed.detail.startswith(detail)

@@ -18,7 +18,7 @@ from mars.protocol.reducer.events import (
 )
 from mars.protocol.reducer.owner import (
     OVER_BUDGET_MS,
-    OwnState,
+    OwnerState,
 )
 from mars.protocol.windows import folding
 from tests.unit.machines.owned_bucket import LIMITS, OTHER, Bucket, names, only
@@ -80,7 +80,7 @@ def test_after_a_commit_entries_that_nobody_needs_are_trimmed() -> None:
     given = here.commit(only(here.machine.ticked(1), CommitTransaction))
 
     assert given == [TrimLog(BUCKET, NAME, E1, (Sequence64(1),))]
-    assert here.machine.state is OwnState.OWNING
+    assert here.machine.state is OwnerState.OWNING
 
 
 def test_the_tracker_is_told_of_entries_once_the_commit_that_counts_them_has_succeeded() -> None:

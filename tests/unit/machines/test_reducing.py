@@ -14,7 +14,7 @@ from mars.protocol.reducer.events import (
     TasksChanged,
     Ticked,
 )
-from mars.protocol.reducer.machine import Reducing
+from mars.protocol.reducer.machine import ReducerMachine
 from mars.protocol.reducer.owner import RETRY_PAUSE_MS
 from tests.unit.machines.reducing_rows import NAME, RowSpec, make_task
 from tests.unit.machines.reducing_world import BUCKETS, Reducer, World, counted
@@ -151,7 +151,7 @@ def test_another_task_is_emitted_though_one_topic_is_gone() -> None:
 def test_only_the_buckets_that_are_assigned_are_claimed() -> None:
     here = World(make_task())
     here.assign({0: "r1", 1: "r2", 2: "r1"})
-    machine = Reducing(Reducer(here, "r1").name, here.limits)
+    machine = ReducerMachine(Reducer(here, "r1").name, here.limits)
 
     given = machine.handle(AssignmentRead(here.assignment))
 
@@ -210,7 +210,7 @@ def test_a_task_that_is_new_to_a_running_reducer_is_read_from_its_start() -> Non
 
 def test_nothing_happens_before_there_is_an_assignment() -> None:
     assert (
-        Reducing(Reducer(World(make_task()), "r1").name, world().limits).handle(
+        ReducerMachine(Reducer(World(make_task()), "r1").name, world().limits).handle(
             AssignmentRead(None)
         )
         == []

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from mars.core.types import Entry, Lane, Range
 from mars.engine.codec.result_headers import decode_ranges, encode_ranges
 from mars.protocol.ports import Head
-from mars.protocol.reducer.task_in_bucket import BucketTask
+from mars.protocol.reducer.task_in_bucket import TaskInBucket
 from tests.unit.machines.reducing_rows import (
     OWNER,
     P0,
@@ -31,19 +31,19 @@ from tests.unit.machines.reducing_rows import (
 Spans = dict[Lane, tuple[int, int]]
 
 
-def read(part: BucketTask, head: Head, *entries: Entry, base: Entry | None = None) -> None:
+def read(part: TaskInBucket, head: Head, *entries: Entry, base: Entry | None = None) -> None:
     """Take entries, then go forward to the head."""
     part.absorb(make_slice(*entries, base=base))
     part.drained(head)
 
 
-def commit(part: BucketTask) -> None:
+def commit(part: TaskInBucket) -> None:
     """Take what is prepared as durable."""
     for record in part.prepare().progress:
         part.committed(record)
 
 
-def spans(part: BucketTask) -> list[tuple[int, Spans]]:
+def spans(part: TaskInBucket) -> list[tuple[int, Spans]]:
     """Start in seconds, and what the headers say, of each window that would be committed now."""
     found = []
     for batch in part.prepare().results:
@@ -64,7 +64,7 @@ def test_ranges_are_short_json_by_lane() -> None:
 
 
 def test_rows_name_the_offsets_that_their_window_was_counted_from() -> None:
-    part = BucketTask(make_task(), OWNER, {}, SAVE_MS)
+    part = TaskInBucket(make_task(), OWNER, {}, SAVE_MS)
     entries = (
         make_entry(1, 5, [(1, "x"), (11, "x")]),
         make_entry(2, 7, [(12, "x")]),
@@ -77,7 +77,7 @@ def test_rows_name_the_offsets_that_their_window_was_counted_from() -> None:
 
 
 def test_a_window_names_all_its_panes() -> None:
-    part = BucketTask(make_task(window=SLIDING), OWNER, {}, SAVE_MS)
+    part = TaskInBucket(make_task(window=SLIDING), OWNER, {}, SAVE_MS)
     entries = (make_entry(1, 3, [(1, "x")]), make_entry(2, 4, [(11, "x")]))
     read(part, make_head(2, {P0: 9}, mark_s=40), *entries)
     assert spans(part) == [(-10, {P0: (3, 9)}), (0, {P0: (3, 9)}), (10, {P0: (4, 9)})]
@@ -85,14 +85,14 @@ def test_a_window_names_all_its_panes() -> None:
 
 def test_rows_of_a_former_version_name_no_offset_of_the_next() -> None:
     newer = make_version(2, {P0: 2, P1: 0})
-    part = BucketTask(make_task(make_version(), newer), OWNER, {}, SAVE_MS)
+    part = TaskInBucket(make_task(make_version(), newer), OWNER, {}, SAVE_MS)
     entries = (make_entry(1, 0, [(1, "x"), (2, "x")]), entry_of_second_version(2, 2, [(3, "x")]))
     read(part, make_head(2, {P0: 3, P1: 4}, mark_s=20, version=2), *entries)
     assert spans(part) == [(0, {P0: (0, 2)}), (0, {P0: (2, 3)})]
 
 
 def test_rows_that_came_too_late_are_behind_the_range() -> None:
-    part = BucketTask(make_task(), OWNER, {}, SAVE_MS)
+    part = TaskInBucket(make_task(), OWNER, {}, SAVE_MS)
     read(part, make_head(1, {P0: 2}, mark_s=11), make_entry(1, 0, [(1, "x"), (11, "x")]))
     assert spans(part) == [(0, {P0: (0, 2)})]
     commit(part)
@@ -102,17 +102,17 @@ def test_rows_that_came_too_late_are_behind_the_range() -> None:
 
 def test_a_window_that_is_read_again_names_the_same_rows() -> None:
     record = make_progress({P0: 4}, closed_ms=10_000)
-    part = BucketTask(make_task(), OWNER, {1: record}, SAVE_MS)
+    part = TaskInBucket(make_task(), OWNER, {1: record}, SAVE_MS)
     again = make_entry(1, 2, [(11, "x"), (12, "x")])
     read(part, make_head(2, {P0: 5}, mark_s=20), again, make_entry(2, 4, [(13, "x")]))
     assert spans(part) == [(10, {P0: (2, 5)})]
 
 
 def test_merged_entries_keep_where_a_window_began() -> None:
-    part = BucketTask(make_task(), OWNER, {}, SAVE_MS)
+    part = TaskInBucket(make_task(), OWNER, {}, SAVE_MS)
     read(part, make_head(1, {P0: 3}, mark_s=5), make_entry(1, 1, [(1, "x"), (2, "x")]))
     commit(part)
     (base,) = part.bases()
-    taken_over = BucketTask(make_task(), OWNER, dict(part.records), SAVE_MS)
+    taken_over = TaskInBucket(make_task(), OWNER, dict(part.records), SAVE_MS)
     read(taken_over, make_head(2, {P0: 4}, mark_s=11), make_entry(2, 3, [(11, "x")]), base=base)
     assert spans(taken_over) == [(0, {P0: (1, 4)})]

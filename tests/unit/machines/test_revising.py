@@ -15,7 +15,7 @@ from mars.core.plan import Call, Column, Function, LatePolicy, Literal, Plan, Va
 from mars.core.types import Entry, Lane, Topic
 from mars.protocol.ports import Head, Ledger, Progress, ResultBatch
 from mars.protocol.reducer.owner import GATHERING_MS
-from mars.protocol.reducer.task_in_bucket import BucketTask, Prepared
+from mars.protocol.reducer.task_in_bucket import Prepared, TaskInBucket
 from mars.protocol.windows import folding as folding_module
 from tests.unit.machines.reducing_rows import (
     NAME,
@@ -43,24 +43,24 @@ Row = tuple[int, str, int, int]
 """Window start in seconds, key, count, revision."""
 
 
-def begin(*records: Progress, **task: object) -> BucketTask:
+def begin(*records: Progress, **task: object) -> TaskInBucket:
     """A task that revises, of an owner who has read nothing yet."""
     made = make_task(**{**REVISE, **task})  # type: ignore[arg-type]
-    return BucketTask(made, OWNER, {record.version: record for record in records}, SAVE_MS)
+    return TaskInBucket(made, OWNER, {record.version: record for record in records}, SAVE_MS)
 
 
-def read(part: BucketTask, head: Head, *entries: Entry, base: Entry | None = None) -> None:
+def read(part: TaskInBucket, head: Head, *entries: Entry, base: Entry | None = None) -> None:
     """Take entries, then go forward to the head."""
     part.absorb(make_slice(*entries, base=base))
     part.drained(head)
 
 
-def feed(part: BucketTask, seq: int, first: int, rows: list[RowSpec], mark_s: int) -> None:
+def feed(part: TaskInBucket, seq: int, first: int, rows: list[RowSpec], mark_s: int) -> None:
     """A batch of lane 0, and the head with it."""
     read(part, make_head(seq, {P0: first + len(rows)}, mark_s), make_entry(seq, first, rows))
 
 
-def commit(part: BucketTask) -> Prepared:
+def commit(part: TaskInBucket) -> Prepared:
     """Prepare and take it as durable."""
     prepared = part.prepare()
     for record in prepared.progress:
@@ -79,7 +79,7 @@ def rows_of(batches: tuple[ResultBatch, ...]) -> list[Row]:
     return found
 
 
-def once_closed(**task: object) -> BucketTask:
+def once_closed(**task: object) -> TaskInBucket:
     """The window of seconds 0 to 9 is emitted: x twice, y once."""
     part = begin(**task)
     feed(part, 1, 0, [(1, "x"), (2, "x"), (3, "y"), (15, "x")], mark_s=15)
@@ -145,7 +145,7 @@ def test_a_row_beyond_the_lateness_is_dropped_and_named() -> None:
 
 
 def test_a_task_that_drops_forgets_what_it_closes() -> None:
-    part = BucketTask(make_task(), OWNER, {}, SAVE_MS)
+    part = TaskInBucket(make_task(), OWNER, {}, SAVE_MS)
     feed(part, 1, 0, [(1, "x"), (15, "x")], mark_s=15)
     (record,) = commit(part).progress
     assert record.forgotten_ms == record.closed_ms == 10_000
@@ -157,11 +157,11 @@ def test_a_task_that_drops_forgets_what_it_closes() -> None:
 
 def test_what_an_older_release_has_closed_is_forgotten() -> None:
     rows = [(1, "x"), (15, "x")]
-    part = BucketTask(make_task(), OWNER, {}, SAVE_MS)
+    part = TaskInBucket(make_task(), OWNER, {}, SAVE_MS)
     feed(part, 1, 0, rows, mark_s=15)
     (record,) = commit(part).progress
 
-    new = BucketTask(make_task(), OWNER, {1: replace(record, forgotten_ms=None)}, SAVE_MS)
+    new = TaskInBucket(make_task(), OWNER, {1: replace(record, forgotten_ms=None)}, SAVE_MS)
     read(new, make_head(1, {P0: 2}, 15), make_entry(1, 0, rows))
     feed(new, 2, 2, [(1, "x")], mark_s=15)
 
@@ -213,7 +213,7 @@ def test_a_task_without_keys_has_one_group_to_revise() -> None:
     plan = replace(make_plan(**REVISE), keys=())
     plan = replace(plan, outputs=plan.outputs[1:])
     task = replace(make_task(**REVISE), plans={1: plan})
-    part = BucketTask(task, OWNER, {}, SAVE_MS)
+    part = TaskInBucket(task, OWNER, {}, SAVE_MS)
     for seq, first, rows in ((1, 0, [(1, "x"), (15, "x")]), (2, 2, [(4, "y")])):
         head = make_head(seq, {P0: first + len(rows)}, 15)
         read(part, head, make_entry(seq, first, rows, plan=plan))
@@ -235,7 +235,7 @@ def fewer_than(most: int) -> Plan:
 
 def test_a_group_that_having_lets_pass_no_more_comes_again_marked_as_deleted() -> None:
     plan = fewer_than(3)
-    part = BucketTask(replace(make_task(**REVISE), plans={1: plan}), OWNER, {}, SAVE_MS)
+    part = TaskInBucket(replace(make_task(**REVISE), plans={1: plan}), OWNER, {}, SAVE_MS)
     read(part, make_head(1, {P0: 3}, 15), make_entry(1, 0, [(1, "x"), (2, "x"), (15, "y")]))
     assert rows_of(commit(part).results) == [(0, "x", 2, 0)]
     read(part, make_head(2, {P0: 5}, 15), make_entry(2, 3, [(3, "x"), (4, "y")]))
@@ -249,7 +249,7 @@ def test_a_group_that_having_lets_pass_no_more_comes_again_marked_as_deleted() -
 # ------------------------------------------------------------------------- those who come after
 
 
-def successor(part: BucketTask, **task: object) -> BucketTask:
+def successor(part: TaskInBucket, **task: object) -> TaskInBucket:
     """A new owner, who knows the records alone."""
     return begin(*part.records.values(), **task)
 
@@ -366,7 +366,7 @@ def test_revisions_owed_at_the_end_of_a_version_are_emitted(
 def test_an_older_version_forgets_its_windows_once_all_its_rows_are_accounted() -> None:
     versions = (make_version(1), make_version(2, {P0: 2}))
     task = make_task(*versions, **REVISE)
-    part = BucketTask(task, OWNER, {}, SAVE_MS)
+    part = TaskInBucket(task, OWNER, {}, SAVE_MS)
     first = make_entry(1, 0, [(1, "x"), (2, "x")], plan=task.plans[1])
     second = make_entry(2, 2, [(15, "x")], plan=task.plans[2])
     read(part, make_head(2, {P0: 3}, 15, version=2), first, second)

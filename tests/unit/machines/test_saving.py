@@ -16,7 +16,7 @@ from mars.core.windows import Sliding
 from mars.protocol.ports import Ledger, Progress, Snapshot
 from mars.protocol.reducer.events import TasksChanged
 from mars.protocol.reducer.snapshots import needed_with
-from mars.protocol.reducer.task_in_bucket import BucketTask, Ownership
+from mars.protocol.reducer.task_in_bucket import Ownership, TaskInBucket
 from tests.unit.machines.reducing_rows import (
     NAME,
     OWNER,
@@ -160,9 +160,9 @@ def test_a_snapshot_goes_with_its_task() -> None:
     assert not any(parts_left(here))
 
 
-def open_for_long() -> BucketTask:
+def open_for_long() -> TaskInBucket:
     """A bucket with panes that are open for so long that they are to be saved."""
-    part = BucketTask(make_task(window=HOUR), OWNER, {}, EVERY_MS)
+    part = TaskInBucket(make_task(window=HOUR), OWNER, {}, EVERY_MS)
     part.absorb(make_slice(make_entry(1, 0, rows(0, 4))))
     part.drained(make_head(1, {P0: 4}, mark_s=4))
     assert not part.snapshot_due(0)
@@ -170,7 +170,7 @@ def open_for_long() -> BucketTask:
     return part
 
 
-def commit(part: BucketTask) -> tuple[Progress, bool]:
+def commit(part: TaskInBucket) -> tuple[Progress, bool]:
     """Prepare and take it as durable; the record, and whether parts of a snapshot came with it."""
     prepared = part.prepare()
     (record,) = prepared.progress
@@ -232,7 +232,7 @@ def test_a_snapshot_that_is_gone_is_named_no_more_though_rows_in_it_are_read_aga
     snapshot = Snapshot(merged={P0: 4}, until_ms=HOUR_S * 1000, parts=3, checksum=0)
     ledger = Ledger(read=6, counted=6)
     record = make_progress({P0: 6}, needed={P0: 4}, snapshot=snapshot, ledger=ledger)
-    part = BucketTask(make_task(window=HOUR), NEXT_OWNER, {1: record}, EVERY_MS)
+    part = TaskInBucket(make_task(window=HOUR), NEXT_OWNER, {1: record}, EVERY_MS)
     assert part.saved == (record,)
     part.restored([], [1])
     part.absorb(make_slice(make_entry(1, 2, rows(2, 4))))

@@ -6,7 +6,7 @@ from mars.core.plan import WatermarkScope
 from mars.core.types import Lane
 from mars.protocol.ports import Ledger
 from mars.protocol.reducer.owner import GATHERING_MS
-from mars.protocol.reducer.task_in_bucket import BucketTask
+from mars.protocol.reducer.task_in_bucket import TaskInBucket
 from tests.unit.machines.reducing_rows import (
     NAME,
     OWNER,
@@ -98,7 +98,7 @@ def test_no_group_is_emitted_before_all_that_was_accounted_has_been_read_again()
     """A bucket that has counted no row yet is settled at once, and yet not caught up."""
     scope = {"watermark": WatermarkScope.KEY, "key_lag_ms": 60_000}
     record = make_progress({P0: 0, P1: 3})
-    part = BucketTask(make_task(**scope), OWNER, {1: record}, SAVE_MS)
+    part = TaskInBucket(make_task(**scope), OWNER, {1: record}, SAVE_MS)
     part.absorb(make_slice(make_entry(1, 0, [(1, "x"), (12, "x")], plan=make_plan(**scope))))
     part.drained(make_head(1, {P0: 2, P1: 0}, mark_s=12))
     assert part.prepare().results == ()
@@ -110,7 +110,7 @@ def test_no_group_is_emitted_before_all_that_was_accounted_has_been_read_again()
 def test_a_row_above_m_waits_although_all_of_its_own_lane_is_read_again() -> None:
     scope = {"watermark": WatermarkScope.KEY, "key_lag_ms": 60_000}
     record = make_progress({P0: 2, P1: 0}, ledger=Ledger(read=2, counted=2))
-    part = BucketTask(make_task(**scope), OWNER, {1: record}, SAVE_MS)
+    part = TaskInBucket(make_task(**scope), OWNER, {1: record}, SAVE_MS)
     plan = make_plan(**scope)
     below = make_entry(1, 0, [(1, "x")], plan=plan)
     above = make_entry(2, 0, [(1, "x")], plan=plan, lane=P1)

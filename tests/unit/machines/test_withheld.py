@@ -12,7 +12,7 @@ from mars.core.windows import Sliding
 from mars.engine.codec.dead import DeadRange, decode_dead
 from mars.protocol.ports import ResultBatch
 from mars.protocol.reducer.events import CommitTransaction, Report, WriteDraft
-from mars.protocol.reducer.task_in_bucket import BucketTask, Prepared
+from mars.protocol.reducer.task_in_bucket import Prepared, TaskInBucket
 from tests.unit.machines.owned_bucket import LIMITS, Bucket, only
 from tests.unit.machines.reducing_rows import (
     BUCKET,
@@ -49,11 +49,11 @@ def size_of(key: str, count: int) -> int:
     return len(json.dumps(value, separators=(",", ":"))) + len(f'[0,"{key}"]')
 
 
-def begin(window: Sliding = TUMBLING, **options: object) -> BucketTask:
-    return BucketTask(make_task(window=window, **options), OWNER, {}, SAVE_MS)
+def begin(window: Sliding = TUMBLING, **options: object) -> TaskInBucket:
+    return TaskInBucket(make_task(window=window, **options), OWNER, {}, SAVE_MS)
 
 
-def feed(part: BucketTask, seq: int, first: int, rows: list[RowSpec], mark_s: int) -> Prepared:
+def feed(part: TaskInBucket, seq: int, first: int, rows: list[RowSpec], mark_s: int) -> Prepared:
     """A batch, and the commit after it."""
     part.absorb(make_slice(make_entry(seq, first, rows, plan=part.task.plans[1])))
     part.drained(make_head(seq, {P0: first + len(rows)}, mark_s))
@@ -152,7 +152,7 @@ def test_what_having_refuses_is_taken_back_however_large_and_not_named() -> None
         ValueType.BOOL,
     )
     plan = replace(make_plan(**REVISE), having=few)
-    part = BucketTask(replace(make_task(**REVISE), plans={1: plan}), OWNER, {}, SAVE_MS)
+    part = TaskInBucket(replace(make_task(**REVISE), plans={1: plan}), OWNER, {}, SAVE_MS)
     feed(part, 1, 0, [*[(1, "y")] * 9, (15, "z")], mark_s=15)
 
     revised = feed(part, 2, 10, [(2, "y")], mark_s=15)

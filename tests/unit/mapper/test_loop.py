@@ -12,7 +12,7 @@ from mars.core.plan import Field, FieldType, Origin
 from mars.core.types import TaskName, Topic
 from mars.process.life import Services
 from mars.protocol.mapper.events import CATCH_UP, LIVE, ReaderLane, TasksChanged, Ticked
-from mars.protocol.mapper.machine import Mapping
+from mars.protocol.mapper.machine import MapperMachine
 from mars.protocol.runnable import RunnableTask
 from tests.unit.machines.mapping_world import make_task
 
@@ -72,7 +72,7 @@ class NeverDue:
 def test_a_poll_takes_no_more_than_a_batch_may_hold(batch: int, asked: int) -> None:
     reader, nothing = Reader(), cast(Any, None)
     loop = MapperLoop(
-        Mapping(8, rows_max=batch, bytes_max=10**6, linger_ms=0),
+        MapperMachine(8, rows_max=batch, bytes_max=10**6, linger_ms=0),
         readers={LIVE: cast(Any, reader)},
         log=nothing,
         registry=nothing,

@@ -9,7 +9,7 @@ import pytest
 
 from mars.core.types import AssignmentEpoch, Bucket, Sequence64, StoreEpoch
 from mars.protocol.ports import Head, Ledger, Progress
-from mars.protocol.ports.seen import KEPT, Seeing, Seen
+from mars.protocol.ports.seen import KEPT, Seen, SeenWindow
 from mars.protocol.tracker.judging import Judgement, RecordKey, Verdict, judge
 from tests.unit.tracking.samples import LIFE, TASK, counted, stored
 
@@ -18,7 +18,7 @@ HEAD = Head(LIFE.epoch, 1, True, {}, {}, frozenset(), Sequence64(9), 0, 0)
 
 
 def seen(*seqs: int, through: int = 9) -> Seen | None:
-    seeing = Seeing(Seen(0, 0))
+    seeing = SeenWindow(Seen(0, 0))
     for seq in seqs:
         seeing.take(seq)
     seeing.drained(through)

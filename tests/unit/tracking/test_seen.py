@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars.protocol.ports.seen import KEPT, Seeing, Seen
+from mars.protocol.ports.seen import KEPT, Seen, SeenWindow
 from tests.unit.tracking.samples import UNHURRIED
 
 
 def test_what_was_read_is_held_and_what_was_passed_over_is_not() -> None:
-    seeing = Seeing(Seen(0, 0))
+    seeing = SeenWindow(Seen(0, 0))
     assert seeing.take(1)
     assert seeing.take(3)
     seeing.drained(4)
@@ -21,10 +21,10 @@ def test_what_was_read_is_held_and_what_was_passed_over_is_not() -> None:
 
 
 def test_the_next_owner_goes_on_and_knows_what_was_counted_before() -> None:
-    first = Seeing(Seen(0, 0))
+    first = SeenWindow(Seen(0, 0))
     first.take(1)
     first.drained(2)
-    second = Seeing(first.seen())
+    second = SeenWindow(first.seen())
     assert not second.take(1)
     assert second.take(3)
     second.drained(3)
@@ -32,7 +32,7 @@ def test_the_next_owner_goes_on_and_knows_what_was_counted_before() -> None:
 
 
 def test_an_entry_that_comes_late_says_nothing_of_those_behind_it() -> None:
-    seeing = Seeing(Seen(0, 4, bytes([0b1001])))
+    seeing = SeenWindow(Seen(0, 4, bytes([0b1001])))
     assert seeing.take(2)
     seen = seeing.seen()
     assert seen is not None
@@ -40,13 +40,13 @@ def test_an_entry_that_comes_late_says_nothing_of_those_behind_it() -> None:
 
 
 def test_an_owner_that_reads_from_the_start_does_not_go_back() -> None:
-    seeing = Seeing(Seen(0, 9, bytes([0b1])))
+    seeing = SeenWindow(Seen(0, 9, bytes([0b1])))
     seeing.drained(4)
     assert seeing.seen() == Seen(0, 9, bytes([0b1]))
 
 
 def test_what_was_counted_before_the_tracker_was_switched_on_is_not_known() -> None:
-    seeing = Seeing(None)
+    seeing = SeenWindow(None)
     assert seeing.take(7)
     assert seeing.seen() is None
     seeing.drained(8)
@@ -59,7 +59,7 @@ def test_what_was_counted_before_the_tracker_was_switched_on_is_not_known() -> N
 
 
 def test_old_entries_are_no_longer_known() -> None:
-    seeing = Seeing(Seen(0, 0))
+    seeing = SeenWindow(Seen(0, 0))
     seeing.take(1)
     seeing.take(2)
     seeing.drained(KEPT + 1)
@@ -78,7 +78,7 @@ def test_it_holds_what_a_set_would_through_any_owners(rounds: list[set[int]]) ->
     seen: Seen | None = Seen(0, 0)
     through = 0
     for some in rounds:
-        seeing = Seeing(seen)
+        seeing = SeenWindow(seen)
         for seq in sorted(one for one in some if one > through):
             seeing.take(seq)
             known.add(seq)
