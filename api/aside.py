@@ -86,7 +86,7 @@ class Failure(msgspec.Struct, frozen=True):
     arguments: tuple[str, ...]
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class WorkOutcome(msgspec.Struct, frozen=True):
     """What a process answers."""
 
     answer: msgspec.Raw = msgspec.Raw(b"null")
@@ -161,7 +161,7 @@ class Aside:
 
 
 def _taken(raw: bytes) -> bytes:
-    outcome = msgspec.json.decode(raw, type=Outcome)
+    outcome = msgspec.json.decode(raw, type=WorkOutcome)
     if outcome.failure is not None:
         raise _error_of(outcome.failure)
     return bytes(outcome.answer)

@@ -19,8 +19,8 @@ from api.aside import (
     BROKEN,
     OVER_MEMORY,
     ListQuestion,
-    Outcome,
     VerifyQuestion,
+    WorkOutcome,
     failure_of,
 )
 from mars.core.definitions import FileHistory
@@ -96,11 +96,11 @@ def main() -> None:
     os._exit(code)
 
 
-def _outcome(kind: str, question: bytes) -> Outcome:
+def _outcome(kind: str, question: bytes) -> WorkOutcome:
     try:
-        return Outcome(answer=msgspec.Raw(WORKS[kind](question)))
+        return WorkOutcome(answer=msgspec.Raw(WORKS[kind](question)))
     except MarsError as error:
-        return Outcome(failure=failure_of(error))
+        return WorkOutcome(failure=failure_of(error))
 
 
 def _limit(memory_bytes: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from api.services.context import Cluster, Ports
+from api.services.context import ClusterContext, Ports
 from mars.adapters.kafka import (
     KafkaControlLog,
     KafkaIncidentLog,
@@ -84,9 +84,9 @@ class Servers:
         self.log.close()
 
 
-def cluster_of(settings: Settings) -> Cluster:
+def cluster_of(settings: Settings) -> ClusterContext:
     """What the settings fix for the namespace."""
-    return Cluster(
+    return ClusterContext(
         namespace=settings.namespace,
         buckets_wanted=settings.cluster.buckets,
         results_partitions=settings.kafka.results_partitions,

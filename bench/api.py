@@ -31,7 +31,7 @@ from bench.tables import Grid, markdown
 from bench.topics import Topics
 from mars.client.blocking import Client
 from mars.core.errors import MarsError
-from mars.local.cluster import Options
+from mars.local.cluster import ClusterOptions
 from mars.local.flows import declaration
 
 TASKS = 200
@@ -126,7 +126,7 @@ def measure(seconds: float, show: Show, count: int = TASKS) -> ApiReport:
     where = environment()
     with (
         tempfile.TemporaryDirectory(prefix="mars-api-") as folder,
-        cluster(Options(data=Path(folder), buckets=BUCKETS)) as supervisor,
+        cluster(ClusterOptions(data=Path(folder), buckets=BUCKETS)) as supervisor,
         Client(supervisor.addresses.api) as client,
     ):
         address, kafka = supervisor.addresses.api, supervisor.addresses.kafka

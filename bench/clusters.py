@@ -7,17 +7,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from mars.local.cluster import Options, running
+from mars.local.cluster import ClusterOptions, running
 from mars.local.supervisor import Supervisor
 
 
-def on_free_ports(options: Options) -> Options:
+def on_free_ports(options: ClusterOptions) -> ClusterOptions:
     """The same, beside whatever else runs on this machine."""
     return replace(options, api_port=0, kafka_port=0, zookeeper_port=0, redis_port=0)
 
 
 @contextmanager
-def cluster(options: Options) -> Iterator[Supervisor]:
+def cluster(options: ClusterOptions) -> Iterator[Supervisor]:
     """One which starts again what dies, as `mars up` does."""
     stop = threading.Event()
     with running(on_free_ports(options), lambda _line: None, stop) as supervisor:

@@ -37,7 +37,7 @@ from bench.pacing import Pace, paced
 from bench.topics import Topics, reader
 from mars.client.blocking import Client
 from mars.core.errors import MarsError
-from mars.local.cluster import Options
+from mars.local.cluster import ClusterOptions
 from mars.local.flows import declaration
 from mars.local.supervisor import Supervisor
 
@@ -241,7 +241,7 @@ def measure(
     found: dict[str, list[Gap]] = {}
     with (
         tempfile.TemporaryDirectory(prefix="mars-gaps-") as folder,
-        cluster(Options(data=Path(folder), buckets=BUCKETS)) as supervisor,
+        cluster(ClusterOptions(data=Path(folder), buckets=BUCKETS)) as supervisor,
         Client(supervisor.addresses.api) as client,
         load(supervisor, client),
         Listener(supervisor.addresses.kafka, f"mars.results.{NAME}") as listener,

@@ -21,7 +21,7 @@ from bench.wandering import Keys
 from mars.client.blocking import Client
 from mars.core.plan import Format
 from mars.core.settings import Settings, to_toml
-from mars.local.cluster import Options
+from mars.local.cluster import ClusterOptions
 from mars.local.flows import declaration
 from mars.local.supervisor import Supervisor
 
@@ -54,7 +54,7 @@ def loaded(job: Job, settings: Settings, keys: Sequence[Keys]) -> Iterator[Loade
         folder = Path(name)
         config = folder / "balance.toml"
         config.write_text(to_toml(settings), "utf-8")
-        options = Options(
+        options = ClusterOptions(
             data=folder / "data",
             mappers=MAPPERS,
             reducers=REDUCERS,

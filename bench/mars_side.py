@@ -25,7 +25,7 @@ from mars.core.settings import (
     to_toml,
 )
 from mars.core.types import TaskName
-from mars.local.cluster import Options, running
+from mars.local.cluster import ClusterOptions, running
 from mars.local.flows import declaration
 from mars.local.supervisor import Supervisor
 
@@ -107,7 +107,7 @@ class MarsSide:
             tracker=TrackerSettings(enabled=self.tracked),
         )
         config.write_text(to_toml(settings), "utf-8")
-        options = Options(
+        options = ClusterOptions(
             data=self.data,
             mappers=self.mappers,
             reducers=self.reducers,

@@ -31,7 +31,7 @@ from bench.tables import MIB, Grid
 from bench.topics import Topics
 from mars.client.blocking import Client
 from mars.core.plan import Format
-from mars.local.cluster import Options
+from mars.local.cluster import ClusterOptions
 from mars.local.flows import declaration
 from mars.local.supervisor import Supervisor
 
@@ -117,7 +117,7 @@ def soak_session(rate: int, minutes: int, say: Say, folder: Path = FOLDER) -> So
     """Run it; saves the figures. Raises MarsError."""
     about = environment()
     with tempfile.TemporaryDirectory(prefix="mars-soak-") as data:
-        options = Options(data=Path(data), mappers=2, reducers=2, bulk=1)
+        options = ClusterOptions(data=Path(data), mappers=2, reducers=2, bulk=1)
         with cluster(options) as supervisor:
             samples = _under_load(supervisor, rate, minutes * 60, say)
     report = SoakReport(about, rate, minutes, samples)

@@ -27,7 +27,7 @@ from mars.protocol.ports.notes import (
     encode_notes,
     place_of,
 )
-from mars.protocol.tracker.records import RECORD_BYTES, Records
+from mars.protocol.tracker.records import RECORD_BYTES, RootRecords
 from mars.protocol.tracker.ring import HashRing
 
 LIFE = LogLife(TaskName("by_sip"), StoreEpoch(1), 1)
@@ -56,9 +56,9 @@ def stored(seq: int) -> Note:
     return Note(root(seq), check, check, (offsets(seq),))
 
 
-def packed(roots: int) -> Records:
+def packed(roots: int) -> RootRecords:
     """An acker's records, none of them counted yet. Which bits they hold does not matter here."""
-    records = Records()
+    records = RootRecords()
     for seq in range(roots):
         records.add(Note(root(seq), seq + 1, seq + 1, (offsets(seq),)), 0)
     return records
@@ -150,7 +150,7 @@ def print_rates(roots: int) -> None:
     sent = [stored(seq) for seq in range(roots)]
     made_s = time.process_time() - begun
     notes = [*sent, *(counted_note(root(seq), Bucket(b)) for seq in range(roots) for b in range(8))]
-    records = Records()
+    records = RootRecords()
     begun = time.process_time()
     proven = sum(records.add(note, 0) for note in notes)
     added_s = time.process_time() - begun

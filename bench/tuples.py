@@ -42,7 +42,7 @@ from mars.client.blocking import Client
 from mars.core.errors import MarsError
 from mars.core.plan import Format
 from mars.core.settings import MIB, BulkSettings, Settings, to_toml
-from mars.local.cluster import Options
+from mars.local.cluster import ClusterOptions
 from mars.local.flows import declaration
 from mars.local.supervisor import Supervisor
 
@@ -199,7 +199,9 @@ def run(rows: int, way: str, show: Show) -> bool:
         bulk = ALL_BY_MAPPERS if way == "live" else BulkSettings()
         config.write_text(to_toml(Settings(bulk=bulk)), "utf-8")
         with (
-            cluster(Options(data=folder / "data", buckets=BUCKETS, config=config)) as supervisor,
+            cluster(
+                ClusterOptions(data=folder / "data", buckets=BUCKETS, config=config)
+            ) as supervisor,
             Client(supervisor.addresses.api) as client,
             watching(supervisor) as held,
         ):

@@ -11,7 +11,7 @@ from typing import assert_never
 from mars.core.errors import Unavailable
 from mars.core.types import TaskName, Topic
 from mars.process.acting import feed
-from mars.process.life import Life, Services
+from mars.process.life import Life, ServiceHealth
 from mars.process.tasks import TaskSource, fail_task
 from mars.process.telemetry import logs, tracing
 from mars.process.telemetry.member import Reporter
@@ -73,7 +73,7 @@ class MapperLoop:
         coordinator: Coordinator,
         tasks: TaskSource,
         reporter: Reporter,
-        services: Services,
+        services: ServiceHealth,
         poll_s: float,
         records_max: int = POLL_RECORDS_MAX,
         tracking: Outbox | None = None,

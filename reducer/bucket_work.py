@@ -8,7 +8,7 @@ from typing import assert_never
 
 from mars.core.errors import Fenced, MarsError, OutputRefused, Unavailable
 from mars.core.types import MemberId, TaskName
-from mars.process.life import Services
+from mars.process.life import ServiceHealth
 from mars.process.snapshots import read_snapshots
 from mars.process.telemetry import logs, tracing
 from mars.protocol.ports import Claim, ResultSink
@@ -44,7 +44,7 @@ class BucketWork:
         tell: Callable[[Event], None],
         threads: int,
         metering: Metering,
-        services: Services,
+        services: ServiceHealth,
     ) -> None:
         self._member = member
         self._sink = sink

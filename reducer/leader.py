@@ -13,7 +13,7 @@ from mars.core.errors import MarsError, TopicRefused, Unavailable
 from mars.core.plan import Plan, Stream
 from mars.core.types import Bucket, LeaderEpoch, MemberId, StoreEpoch, StreamName, TaskName, Topic
 from mars.process.compiling import compile_version
-from mars.process.life import Life, Services
+from mars.process.life import Life, ServiceHealth
 from mars.process.outliving import Outliving
 from mars.process.tasks import fail_task, set_catch_up
 from mars.process.telemetry import incidents, logs
@@ -87,7 +87,7 @@ class LeaderLoop:
         coordinator: Coordinator,
         admin: TopicAdmin,
         namespace: str,
-        services: Services,
+        services: ServiceHealth,
         limits: SteeringLimits | None = None,
         tell: Tell = untold,
     ) -> None:

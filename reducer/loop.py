@@ -24,7 +24,7 @@ from mars.core.errors import Unavailable
 from mars.core.types import Bucket, MemberId, Reason, TaskName
 from mars.engine.codec.entry import CorruptEntry
 from mars.engine.combining import rejected_for
-from mars.process.life import Life, Services
+from mars.process.life import Life, ServiceHealth
 from mars.process.outliving import Outliving
 from mars.process.tasks import TaskSource, fail_task
 from mars.process.telemetry import incidents, logs, tracing
@@ -114,7 +114,7 @@ class ReducerLoop:
         coordinator: Coordinator,
         tasks: TaskSource,
         reporter: Reporter,
-        services: Services,
+        services: ServiceHealth,
         poll_s: float,
         threads: int,
         turn: threading.Lock | None = None,

@@ -78,7 +78,7 @@ class _Round:
     asked: int = 0
 
 
-class Answering:
+class Responder:
     """Makes answers in threads. To be used in one event loop."""
 
     def __init__(self) -> None:

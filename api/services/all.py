@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from api.http.answering import Answering, Rendered, rendered
+from api.http.answering import Rendered, Responder, rendered
 from api.http.turns import AllTurns
 from api.services.access import AccessPolicy, AccessService
-from api.services.compiling import Compiler
-from api.services.context import BucketCount, Cluster, Ports
+from api.services.compiling import TaskCompiler
+from api.services.context import BucketCount, ClusterContext, Ports
 from api.services.inside.dead import DeadService
 from api.services.inside.progress import ProgressTail
 from api.services.inside.results import ResultService
@@ -40,7 +40,7 @@ Verifier = Callable[[str, int | None], Rendered]
 class Services:
     """One service per family of paths, and what they share."""
 
-    compiler: Compiler
+    compiler: TaskCompiler
     streams: StreamService
     tasks: TaskService
     shared_topics: SharedTopics
@@ -63,13 +63,13 @@ class Services:
     metrics: MetricService
     health: Health
     access: AccessService
-    answering: Answering
+    answering: Responder
     turns: AllTurns
 
 
 def build(
     ports: Ports,
-    cluster: Cluster,
+    cluster: ClusterContext,
     health: Health,
     version: str,
     access: AccessPolicy | None = None,
@@ -79,7 +79,7 @@ def build(
 
     `verifier` does elsewhere what the service for it would do here.
     """
-    compiler = Compiler(cluster.namespace)
+    compiler = TaskCompiler(cluster.namespace)
     buckets = BucketCount(ports.coordinator, cluster.buckets_wanted)
     progress = ProgressTail(ports.progress, buckets)
     tasks = TaskService(ports, compiler, progress, buckets, cluster)
@@ -114,6 +114,6 @@ def build(
         metrics=MetricService(ports, members, sampler, figures, health, cluster.log_bytes_max),
         health=health,
         access=AccessService(ports, access or AccessPolicy()),
-        answering=Answering(),
+        answering=Responder(),
         turns=AllTurns(),
     )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from api.callers import caller
 from api.schemas import HistoryRequest, StartAt
-from api.services.context import Cluster, Ports
+from api.services.context import ClusterContext, Ports
 from mars.core.definitions import Backfill, FileHistory, LaneSpan
 from mars.core.errors import Rejected
 from mars.core.locations import canonical
@@ -47,7 +47,7 @@ class Beginning:
 class Beginnings:
     """Finds out where a task begins."""
 
-    def __init__(self, ports: Ports, cluster: Cluster) -> None:
+    def __init__(self, ports: Ports, cluster: ClusterContext) -> None:
         self._ports = ports
         self._cluster = cluster
 

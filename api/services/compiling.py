@@ -21,7 +21,7 @@ UNNAMED = TaskName("unnamed")
 """Stands for the task's name where a query is only checked."""
 
 
-class Compiler:
+class TaskCompiler:
     """Compiles requests, and (once each) the versions of stored tasks."""
 
     def __init__(self, namespace: str) -> None:

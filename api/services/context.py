@@ -66,7 +66,7 @@ class BucketCount:
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class ClusterContext:
     """What is fixed for a namespace.
 
     `buckets_wanted` (B) counts only where the namespace is made just now. `results_partitions`:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from api.presenting import plan_view
-from api.services.compiling import Compiler
+from api.services.compiling import TaskCompiler
 from api.services.inside.sampling import Sampler
 from api.services.operation.figures import FigureService
 from api.services.tasks import TaskService
@@ -33,7 +33,7 @@ class ListingService:
     """What the path /v1/tasks answers. Safe for threads: at worst a list is made twice."""
 
     def __init__(
-        self, tasks: TaskService, compiler: Compiler, sampler: Sampler, figures: FigureService
+        self, tasks: TaskService, compiler: TaskCompiler, sampler: Sampler, figures: FigureService
     ) -> None:
         self._tasks = tasks
         self._compiler = compiler

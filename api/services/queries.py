@@ -10,8 +10,8 @@ from api.callers import caller
 from api.names import known_query_id, no_query
 from api.query_schemas import NewQueryRequest
 from api.services.beginning import Beginnings
-from api.services.compiling import Compiler
-from api.services.context import BucketCount, Cluster, Ports
+from api.services.compiling import TaskCompiler
+from api.services.context import BucketCount, ClusterContext, Ports
 from api.services.tasks import ATTEMPTS_MAX, DEFINITION_BYTES_MAX, described
 from mars.core.definitions import check_in_files
 from mars.core.errors import Conflict, Rejected, TooMany
@@ -34,7 +34,7 @@ class QueryService:
     """What the paths under /v1/queries do."""
 
     def __init__(
-        self, ports: Ports, compiler: Compiler, buckets: BucketCount, cluster: Cluster
+        self, ports: Ports, compiler: TaskCompiler, buckets: BucketCount, cluster: ClusterContext
     ) -> None:
         self._ports = ports
         self._compiler = compiler

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from api.presenting import output_view
-from api.services.compiling import Compiler
+from api.services.compiling import TaskCompiler
 from mars.core.definitions import TaskDefinition, TaskState
 from mars.core.errors import RequestError
 from mars.core.plan import Plan, ValueType
@@ -26,7 +26,7 @@ WHOLE_NUMBERS = frozenset({ValueType.INT64, ValueType.INTEGER, ValueType.TIMESTA
 class SharedTopics:
     """Who else writes where a task does."""
 
-    def __init__(self, registry: Registry, compiler: Compiler) -> None:
+    def __init__(self, registry: Registry, compiler: TaskCompiler) -> None:
         self._registry = registry
         self._compiler = compiler
 

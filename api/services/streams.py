@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from api.names import known_stream_name, new_stream_name, no_stream
 from api.schemas import FieldRequest, StreamRequest
-from api.services.compiling import Compiler
+from api.services.compiling import TaskCompiler
 from api.services.context import Ports
 from api.services.operation.restoring import check_whole
 from mars.core.definitions import TaskDefinition, TaskState, encode_stream
@@ -50,7 +50,7 @@ TIMESTAMPS = tuple(kind.value for kind in FieldType if kind.value_type is ValueT
 class StreamService:
     """What the paths under /v1/streams do."""
 
-    def __init__(self, ports: Ports, compiler: Compiler, namespace: str) -> None:
+    def __init__(self, ports: Ports, compiler: TaskCompiler, namespace: str) -> None:
         self._ports = ports
         self._compiler = compiler
         self._namespace = namespace

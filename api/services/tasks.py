@@ -17,8 +17,8 @@ from api.callers import caller
 from api.names import known_task_name, new_task_name, no_task
 from api.schemas import NewTaskRequest, TaskRequest, ValidateRequest
 from api.services.beginning import Beginning, Beginnings
-from api.services.compiling import Compiler
-from api.services.context import BucketCount, Cluster, Ports
+from api.services.compiling import TaskCompiler
+from api.services.context import BucketCount, ClusterContext, Ports
 from api.services.inside.progress import ProgressTail
 from api.services.operation.restoring import check_whole
 from mars.core.definitions import (
@@ -70,10 +70,10 @@ class TaskService:
     def __init__(
         self,
         ports: Ports,
-        compiler: Compiler,
+        compiler: TaskCompiler,
         progress: ProgressTail,
         buckets: BucketCount,
-        cluster: Cluster,
+        cluster: ClusterContext,
     ) -> None:
         self._ports = ports
         self._compiler = compiler

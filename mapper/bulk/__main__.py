@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from mapper.bulk.answering import Answering
+from mapper.bulk.answering import QueryAnswerer
 from mapper.bulk.loop import ROLE, BulkLoop
 from mapper.bulk.queries import QueryWork
 from mapper.bulk.query_run import QueryDesk
@@ -18,7 +18,7 @@ from mars.process.command import settings_from_command_line
 from mars.process.serving import Process, serve
 from mars.process.tasks import TaskSource
 from mars.process.telemetry import logs
-from mars.protocol.backfill.machine import BackfillMachine, Limits
+from mars.protocol.backfill.machine import BackfillLimits, BackfillMachine
 
 
 def run(settings: Settings) -> int:
@@ -37,7 +37,7 @@ def _work(process: Process) -> None:
     loop = BulkLoop(
         member,
         BackfillMachine(
-            Limits(
+            BackfillLimits(
                 buckets=buckets,
                 chunk_rows=limits.chunk_rows,
                 ahead=limits.chunks_ahead,
@@ -58,7 +58,7 @@ def _work(process: Process) -> None:
     queries = QueryWork(
         member,
         QueryDesk(
-            Answering(engine, admin, buckets, settings.namespace),
+            QueryAnswerer(engine, admin, buckets, settings.namespace),
             ZooKeeperQueryRegistry(process.connection, settings.namespace),
             KafkaQueryRows(settings, admin),
             services,

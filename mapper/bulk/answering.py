@@ -36,7 +36,7 @@ FIRST_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Answering:
+class QueryAnswerer:
     """What queries need: Spark, and the topics."""
 
     engine: BulkEngine

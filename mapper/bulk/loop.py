@@ -20,7 +20,7 @@ from typing import assert_never
 from mars.core.errors import JobCancelled, JobFailed, MarsError, Unavailable
 from mars.core.types import Lane, MemberId, TaskName, Topic
 from mars.process.acting import feed
-from mars.process.life import Life, Services
+from mars.process.life import Life, ServiceHealth
 from mars.process.tasks import TaskSource, fail_task, set_catch_up
 from mars.process.telemetry import logs, tracing
 from mars.process.telemetry.member import Reporter
@@ -75,7 +75,7 @@ class BulkLoop:
         admin: TopicAdmin,
         tasks: TaskSource,
         reporter: Reporter,
-        services: Services,
+        services: ServiceHealth,
         jobs: int,
         tracking: Outbox | None = None,
     ) -> None:

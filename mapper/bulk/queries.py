@@ -15,7 +15,7 @@ from collections.abc import Callable, Container
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 
-from mapper.bulk.query_run import QueryDesk, QueryRun, Stop
+from mapper.bulk.query_run import QueryDesk, QueryRun, QueryStop
 from mars.core.types import MemberId
 from mars.process.life import Life
 from mars.process.outliving import Outliving
@@ -88,7 +88,7 @@ class QueryWork:
     def close(self) -> None:
         """Stop what runs, and let others have it."""
         for run, _future in self._runs.values():
-            run.stop(Stop.GIVEN_BACK)
+            run.stop(QueryStop.GIVEN_BACK)
         wait([future for _run, future in self._runs.values()], CLOSE_S)
         self._pool.shutdown(wait=False, cancel_futures=True)
 
@@ -99,9 +99,9 @@ class QueryWork:
 
     def _look_after(self, run: QueryRun, record: QueryRecord | None) -> None:
         if record is None or not run.owns(record):
-            run.stop(Stop.NOT_OURS)
+            run.stop(QueryStop.NOT_OURS)
         elif self._desk.now_ms() >= run.deadline_ms:
-            run.stop(Stop.TIMED_OUT)
+            run.stop(QueryStop.TIMED_OUT)
         elif run.stopped is not None:
             run.stop(run.stopped)
 

@@ -8,16 +8,16 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import assert_never
 
-from mapper.bulk.answering import Answering
+from mapper.bulk.answering import QueryAnswerer
 from mars.core.errors import JobCancelled, MarsError, Unavailable
-from mars.process.life import RETRY_S, Services
+from mars.process.life import RETRY_S, ServiceHealth
 from mars.process.telemetry import logs
 from mars.protocol.ports import Answer, QueryRecord, QueryRegistry, QueryRows, QueryState, Written
 
 LOG = logs.logger("queries")
 
 
-class Stop(Enum):
+class QueryStop(Enum):
     """Why an attempt is not to go on."""
 
     NOT_OURS = "it was cancelled, or another process has it"
@@ -29,10 +29,10 @@ class Stop(Enum):
 class QueryDesk:
     """What attempts work with; `now_ms` is the wall clock."""
 
-    answering: Answering
+    answering: QueryAnswerer
     registry: QueryRegistry
     rows: QueryRows
-    services: Services
+    services: ServiceHealth
     now_ms: Callable[[], int]
 
 
@@ -42,12 +42,12 @@ class QueryRun:
     def __init__(self, desk: QueryDesk, record: QueryRecord) -> None:
         self.record = record
         self._desk = desk
-        self._stop: Stop | None = None
+        self._stop: QueryStop | None = None
         self._stopping = threading.Event()
         self._answer: Answer | None = None
 
     @property
-    def stopped(self) -> Stop | None:
+    def stopped(self) -> QueryStop | None:
         """Why it is to end, if it is."""
         return self._stop
 
@@ -61,7 +61,7 @@ class QueryRun:
         ours = (self.record.attempt, self.record.member)
         return current.state is QueryState.RUNNING and (current.attempt, current.member) == ours
 
-    def stop(self, why: Stop) -> None:
+    def stop(self, why: QueryStop) -> None:
         """End it soon; to be called again and again, as its Spark job may not have begun yet."""
         self._stop = self._stop or why
         self._stopping.set()
@@ -74,7 +74,7 @@ class QueryRun:
         try:
             written = self._insisted()
         except JobCancelled:
-            self._settle_stopped(self._stop or Stop.GIVEN_BACK)
+            self._settle_stopped(self._stop or QueryStop.GIVEN_BACK)
         except MarsError as problem:
             self._settle(QueryState.FAILED, detail=str(problem))
         except Exception as problem:  # noqa: BLE001 -- whatever it is, only this query fails
@@ -125,18 +125,18 @@ class QueryRun:
 
     # ------------------------------------------------------------------------------- settling
 
-    def _settle_stopped(self, why: Stop) -> None:
+    def _settle_stopped(self, why: QueryStop) -> None:
         match why:
-            case Stop.NOT_OURS:
+            case QueryStop.NOT_OURS:
                 logs.info(LOG, "query given up", query=self.record.query.id, because=why.value)
-            case Stop.TIMED_OUT:
+            case QueryStop.TIMED_OUT:
                 limit_s = self.record.query.timeout_ms / 1_000
                 detail = (
                     f"it took longer than its time-out of {limit_s:g} s: ask for a shorter time, "
                     "or raise timeout"
                 )
                 self._settle(QueryState.FAILED, detail=detail)
-            case Stop.GIVEN_BACK:
+            case QueryStop.GIVEN_BACK:
                 self._settle(QueryState.WAITING)
             case _:
                 assert_never(why)
@@ -163,7 +163,7 @@ class QueryRun:
                 ours = self._update(settled)
             except Unavailable as problem:
                 self._desk.services.lost(problem)
-                if self._stop is Stop.GIVEN_BACK:
+                if self._stop is QueryStop.GIVEN_BACK:
                     return  # the next process finds out that this one is dead
                 self._stopping.wait(RETRY_S)
                 continue

@@ -17,7 +17,7 @@ from mars.core.errors import MarsError, Unavailable
 from mars.core.settings import Settings
 from mars.core.types import Lane, Range, TaskName, Topic
 from mars.process.command import settings_from_command_line
-from mars.process.life import Life, Services
+from mars.process.life import Life, ServiceHealth
 from mars.process.outliving import Outliving
 from mars.process.serving import Process, serve
 from mars.process.tasks import TaskSource
@@ -48,7 +48,7 @@ class SparkMapperLoop:
         coordinator: Coordinator,
         tasks: TaskSource,
         reporter: Reporter,
-        services: Services,
+        services: ServiceHealth,
     ) -> None:
         self._watch = watch
         self._partial_log = log

@@ -29,7 +29,7 @@ from mars.core.types import (
     lane_backfill,
     lane_partition,
 )
-from mars.process.life import Services
+from mars.process.life import ServiceHealth
 from mars.process.tasks import TaskSource
 from mars.process.telemetry import logs
 from mars.protocol.ports import Head, PartialLog, TopicAdmin
@@ -44,7 +44,7 @@ LOOK_WITHOUT_SERVERS_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class RoundLook:
     """One look at all that decides what is read: tasks, where they are, where topics end."""
 
     tasks: Mapping[TaskName, RunnableTask]
@@ -74,7 +74,7 @@ def lanes_of(task: RunnableTask, head: Head | None) -> dict[int, int]:
     return found
 
 
-def shares_of(look: Look, rows_max: int) -> Iterator[Share]:
+def shares_of(look: RoundLook, rows_max: int) -> Iterator[Share]:
     """For each task and lane with rows: from its next offset, at most `rows_max` messages.
 
     A share ends where the next version begins.
@@ -123,7 +123,7 @@ def _until(share: Share, end: int) -> Share:
 
 
 @dataclass(slots=True)
-class Refusals:
+class RoundRefusals:
     """Which rows were planned last; the same once more means that the store did not take them."""
 
     _tried: dict[tuple[TaskName, Lane], tuple[StoreEpoch, int, int]] = field(default_factory=dict)
@@ -144,7 +144,7 @@ class Refusals:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RoundLimits:
     """How much a work reads at the most, and who it is for."""
 
     rows_max: int
@@ -153,7 +153,7 @@ class Limits:
 
 
 def works_of(
-    settings: Settings, limits: Limits, look: Look, shares: Sequence[Share]
+    settings: Settings, limits: RoundLimits, look: RoundLook, shares: Sequence[Share]
 ) -> list[LaneWork]:
     """The works that read these shares."""
     by_topic: defaultdict[Topic, list[Share]] = defaultdict(list)
@@ -172,11 +172,11 @@ def works_of(
 
 
 def look_at(
-    services: Services,
+    services: ServiceHealth,
     tasks: Mapping[TaskName, RunnableTask],
     log: PartialLog,
     admin: TopicAdmin,
-) -> Look | None:
+) -> RoundLook | None:
     """Ask the store, then Kafka; None if one of them does not answer.
 
     So where an offset is at its end, it was there before the end was.
@@ -187,7 +187,7 @@ def look_at(
         return None
     topics = {topic_of(running[name]) for name, head in heads.items() if head is not None}
     ends = services.attempt("kafka", lambda: {topic: admin.ends(topic) for topic in sorted(topics)})
-    return None if ends is None else Look(running, heads, ends)
+    return None if ends is None else RoundLook(running, heads, ends)
 
 
 class RangePlanner:
@@ -196,12 +196,12 @@ class RangePlanner:
     def __init__(self, settings: Settings, buckets: int) -> None:
         logs.configure(settings.logging)
         self._poll_s = settings.mapper.poll_ms / 1000
-        self._limits = Limits(
+        self._limits = RoundLimits(
             settings.mapper.batch_rows_max, settings.mapper.batch_bytes_max, buckets
         )
         # Executors read Kafka, and nothing else: they are told nothing else.
         self._kafka = Settings(namespace=settings.namespace, kafka=settings.kafka)
-        self._services = Services("planner")
+        self._services = ServiceHealth("planner")
         self._connection = ZooKeeperConnection.open(settings.zookeeper)
         self._source = TaskSource(
             ZooKeeperRegistry(self._connection, settings.namespace), settings.namespace
@@ -209,7 +209,7 @@ class RangePlanner:
         self._log = RedisPartialLog.open(settings, buckets)
         self._admin = KafkaTopicAdmin(settings)
         self._tasks: Mapping[TaskName, RunnableTask] = {}
-        self._refusals = Refusals()
+        self._refusals = RoundRefusals()
         self._works: list[LaneWork] = []
 
     def pending(self) -> bool:

@@ -22,7 +22,7 @@ from mars.adapters.spark.lane_work import (
 )
 from mars.core.errors import Unavailable
 from mars.core.types import Mapped, Range, Reason, Sequence64, TaskName, Topic
-from mars.process.life import Services
+from mars.process.life import ServiceHealth
 from mars.process.tasks import fail_task
 from mars.process.telemetry import logs
 from mars.process.telemetry.undecodable import UndecodableRows
@@ -53,7 +53,7 @@ class Taking:
         self,
         log: PartialLog,
         registry: Registry,
-        services: Services,
+        services: ServiceHealth,
         watch: Watch,
         tasks: Callable[[], Mapping[TaskName, RunnableTask]],
         map_again: MapAgain,

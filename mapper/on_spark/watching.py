@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mapper.on_spark.planning import Look, lanes_of, topic_of
+from mapper.on_spark.planning import RoundLook, lanes_of, topic_of
 from mars.core.types import Lane, Mapped, StoreEpoch, TaskName, Topic, lane_partition, live_lane
 from mars.protocol.ports import Backpressure, IdleLease, PartitionReading, TaskPaused
 from mars.protocol.runnable import RunnableTask
@@ -72,7 +72,7 @@ class Watch:
 
     # ------------------------------------------------------------------------------- looking
 
-    def looked(self, look: Look) -> list[IdleLease]:
+    def looked(self, look: RoundLook) -> list[IdleLease]:
         """Take a look in; the leases that may be renewed by it.
 
         An offset of `look.heads` that has reached the end of `look.ends` was there first, so the
@@ -90,7 +90,9 @@ class Watch:
             self._readings = tuple(self._read(look, idle, now))
         return leases
 
-    def _silent(self, name: TaskName, task: RunnableTask, look: Look, now: int) -> list[IdleLease]:
+    def _silent(
+        self, name: TaskName, task: RunnableTask, look: RoundLook, now: int
+    ) -> list[IdleLease]:
         head = look.heads.get(name)
         if head is None or not task.begun():
             return []
@@ -127,7 +129,7 @@ class Watch:
         return self._readings
 
     def _read(
-        self, look: Look, idle: set[tuple[TaskName, Lane]], now: int
+        self, look: RoundLook, idle: set[tuple[TaskName, Lane]], now: int
     ) -> list[PartitionReading]:
         positions: dict[tuple[Topic, int], int] = {}
         quiet: set[tuple[Topic, int]] = set()

@@ -37,7 +37,7 @@ MIB = 1024 * 1024
 _URGENCY = {"failed": 0, "backfilling": 2, "running": 2, "paused": 3}
 
 
-class Look(msgspec.Struct, frozen=True):
+class ScreenLook(msgspec.Struct, frozen=True):
     """What is printed with `--json`: `tasks` are at most `TASKS_SHOWN` of `tasks_total`."""
 
     cluster: Cluster
@@ -49,7 +49,7 @@ class Look(msgspec.Struct, frozen=True):
 class _Moment:
     """A look, and when it was taken, to tell shares of CPU from the one before."""
 
-    look: Look
+    look: ScreenLook
     at_s: float
 
 
@@ -100,7 +100,7 @@ def _moments(client: Client, interval: float, *, once: bool) -> Iterator[_Moment
         sleep(interval)
 
 
-def _look(client: Client) -> Look:
+def _look(client: Client) -> ScreenLook:
     cluster, tasks = client.cluster(), client.tasks()
     lags = {each.task: each.lag for each in cluster.backlog.tasks}
     urgent = sorted(
@@ -113,7 +113,7 @@ def _look(client: Client) -> Look:
             found.append(client.task(task.name))
         except NotFound:
             continue  # deleted just now
-    return Look(cluster, found, len(tasks))
+    return ScreenLook(cluster, found, len(tasks))
 
 
 def _shares(before: _Moment | None, now: _Moment) -> Mapping[str, float]:
@@ -133,7 +133,7 @@ def _cpu(member: Member) -> float:
     return member.load.get("cpu_seconds_total", 0.0)
 
 
-def shown(look: Look, shares: Mapping[str, float]) -> RenderableType:
+def shown(look: ScreenLook, shares: Mapping[str, float]) -> RenderableType:
     """The page; `shares` are cores by member."""
     cluster = look.cluster
     leader = cluster.leader.member if cluster.leader and cluster.leader.member else "nobody"

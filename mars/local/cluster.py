@@ -23,7 +23,7 @@ from mars.local import jars
 from mars.local.java import find_java
 from mars.local.network import HOST, PortWish, check_ports, free_port
 from mars.local.roles import ApiProcess, RoleCommand, RoleProcess, role_command
-from mars.local.scaling import Bounds, ScaleAdvice
+from mars.local.scaling import ScaleAdvice, ScaleBounds
 from mars.local.servers import KafkaServer, ValkeyServer, ZooKeeperServer, find_valkey
 from mars.local.state import end_leftovers, locked
 from mars.local.supervisor import Addresses, Report, Scaling, Supervisor
@@ -36,7 +36,7 @@ PROCESSES_MAX = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ClusterOptions:
     """What `mars up` was asked for. A port of 0 takes a free one.
 
     None leaves `buckets` and `api_port` to the configuration (and buckets to the folder's own).
@@ -52,12 +52,12 @@ class Options:
     zookeeper_port: int = 2181
     redis_port: int = 6379
     config: Path | None = None
-    autoscale: Bounds | None = None
+    autoscale: ScaleBounds | None = None
 
 
 @contextmanager
 def running(
-    options: Options,
+    options: ClusterOptions,
     report: Report,
     stop_asked: threading.Event,
     *,
@@ -87,7 +87,9 @@ def running(
 
 
 @contextmanager
-def _scaled(supervisor: Supervisor, options: Options, command: RoleCommand) -> Iterator[None]:
+def _scaled(
+    supervisor: Supervisor, options: ClusterOptions, command: RoleCommand
+) -> Iterator[None]:
     """With as many mappers and reducers as the leader wants, if that was asked for."""
     if options.autoscale is None:
         yield
@@ -144,7 +146,7 @@ def _disk_errors(data: Path) -> Iterator[None]:
         ) from error
 
 
-def _choose(options: Options, data: Path) -> tuple[Options, Settings]:
+def _choose(options: ClusterOptions, data: Path) -> tuple[ClusterOptions, Settings]:
     """The options with an absolute folder and free ports, and the settings that follow."""
     base = load(options.config)
     api_port = base.api.port if options.api_port is None else options.api_port
@@ -168,7 +170,7 @@ def _choose(options: Options, data: Path) -> tuple[Options, Settings]:
     return chosen, settings
 
 
-def _settings(options: Options, base: Settings) -> Settings:
+def _settings(options: ClusterOptions, base: Settings) -> Settings:
     """Those of `--config`, with the addresses of the servers that are about to start."""
     return replace(
         base,
@@ -188,7 +190,7 @@ def _settings(options: Options, base: Settings) -> Settings:
     )
 
 
-def _buckets(options: Options, base: Settings) -> int:
+def _buckets(options: ClusterOptions, base: Settings) -> int:
     """B is fixed when a namespace is made: that of the folder's last run, if it had one."""
     written = options.data / "mars.toml"
     if not written.exists():
@@ -203,7 +205,7 @@ def _buckets(options: Options, base: Settings) -> int:
 
 
 def _supervisor(
-    options: Options,
+    options: ClusterOptions,
     settings: Settings,
     report: Report,
     stop_asked: threading.Event,

@@ -16,7 +16,7 @@ ROLES = ("mapper", "reducer")
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class ScaleBounds:
     """Of each of the roles at least `low` and at most `high` processes."""
 
     low: int
@@ -42,7 +42,7 @@ class Target:
 class ScaleAdvice:
     """What the leader wants, asked for in the background: the supervisor must not wait for it."""
 
-    def __init__(self, api: str, bounds: Bounds) -> None:
+    def __init__(self, api: str, bounds: ScaleBounds) -> None:
         self.bounds = bounds
         self._api = api
         self._targets: dict[str, Target] = {}

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from mars.core.errors import MarsError, Unavailable
 from mars.core.types import MemberId
-from mars.process.life import Life, Services
+from mars.process.life import Life, ServiceHealth
 from mars.process.outliving import Outliving
 from mars.process.telemetry import logs
 from mars.protocol.cut_off import CutOff
@@ -42,7 +42,7 @@ def watch(
     member: MemberId,
     role: str,
     coordinator: Coordinator,
-    services: Services,
+    services: ServiceHealth,
     life: Life,
     asks: Asks,
 ) -> None:
@@ -62,7 +62,11 @@ def _others(member: MemberId, role: str, coordinator: Coordinator) -> list[Membe
 
 
 def _watch(
-    role: str, others: Callable[[], list[MemberInfo]], services: Services, life: Life, asks: Asks
+    role: str,
+    others: Callable[[], list[MemberInfo]],
+    services: ServiceHealth,
+    life: Life,
+    asks: Asks,
 ) -> None:
     cut_off = CutOff()
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from mars.adapters.zookeeper import ZooKeeperConnection
-from mars.adapters.zookeeper.reports import MemberReports, Report
+from mars.adapters.zookeeper.reports import MemberReport, MemberReports
 from mars.core.errors import SettingsError, Unavailable
 from mars.core.settings import ApiSettings, Settings, load
 from mars.core.types import MemberId
@@ -33,7 +33,7 @@ PAUSE_S = 0.5
 ANSWER_S = 5.0
 """Longest answer of the API; `/readyz` answers from memory."""
 
-Look = Callable[[], Sequence[Report]]
+Look = Callable[[], Sequence[MemberReport]]
 """The reports of this machine's members of the role. May raise Unavailable."""
 
 
@@ -55,7 +55,7 @@ def member_problem(look: Look, patience_s: float = PATIENCE_S, pause_s: float = 
         time.sleep(pause_s)
 
 
-def _verdict(reports: Sequence[Report], before: dict[MemberId, tuple[int, int]]) -> str:
+def _verdict(reports: Sequence[MemberReport], before: dict[MemberId, tuple[int, int]]) -> str:
     if not reports:
         return "no such process is registered in ZooKeeper; its log says what it waits for"
     for report in reports:
@@ -90,7 +90,7 @@ def problem_of(role: str, settings: Settings) -> str:
         connection.close()
 
 
-def _is_here(report: Report, member: str) -> bool:
+def _is_here(report: MemberReport, member: str) -> bool:
     return report.info.id == member if member else report.info.host == socket.gethostname()
 
 

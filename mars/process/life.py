@@ -1,7 +1,7 @@
 """The life of a process: it stops when asked, and waits for servers that are not there.
 
-`Services` remembers which server does not answer at the moment, logs each change once, and is what
-the member's report and `/readyz` say.
+`ServiceHealth` remembers which server does not answer at the moment, logs each change once, and is
+what the member's report and `/readyz` say.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Life:
         return self._stop.wait(timeout_s)
 
 
-class Services:
+class ServiceHealth:
     """Which servers are missing, told apart by name."""
 
     def __init__(self, log_name: str) -> None:

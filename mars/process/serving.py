@@ -12,7 +12,7 @@ from mars.adapters.zookeeper import ZooKeeperConnection, ZooKeeperCoordinator, Z
 from mars.core.settings import Settings
 from mars.core.types import MemberId
 from mars.process import cut_off
-from mars.process.life import Life, Services
+from mars.process.life import Life, ServiceHealth
 from mars.process.telemetry import logs
 from mars.process.telemetry.member import Reporter, member_id
 from mars.process.telemetry.metrics import Exposition, ProcessMetrics
@@ -26,7 +26,7 @@ class Process:
     settings: Settings
     role: str
     life: Life
-    services: Services
+    services: ServiceHealth
     connection: ZooKeeperConnection
     coordinator: ZooKeeperCoordinator
     member: MemberId
@@ -70,7 +70,7 @@ def serve(settings: Settings, role: str, work: Callable[[Process], None]) -> int
     """
     faulthandler.enable()
     logs.configure(settings.logging)
-    life, services = Life(), Services(role)
+    life, services = Life(), ServiceHealth(role)
     life.stop_on_signals()
     member = member_id(settings, role)
     metrics = ProcessMetrics(member, role, services)

@@ -13,7 +13,7 @@ from mars.core.plan import Call, Column, Expression, Key
 from mars.sql.expressions.naming import find_name
 from mars.sql.expressions.operands import strip
 from mars.sql.expressions.scalars import row_compiler
-from mars.sql.expressions.scopes import KeyScope, Names, is_window_column
+from mars.sql.expressions.scopes import KeyScope, ScopeNames, is_window_column
 from mars.sql.outputs import Item
 from mars.sql.windowing import is_window_call
 
@@ -31,7 +31,7 @@ class Grouping:
     window_calls: tuple[exp.Expr, ...]
 
 
-def grouping_of(names: Names, group: exp.Expr | None, items: Sequence[Item]) -> Grouping:
+def grouping_of(names: ScopeNames, group: exp.Expr | None, items: Sequence[Item]) -> Grouping:
     """The keys of a GROUP BY clause: those selected, in SELECT order, then the rest."""
     compiler = row_compiler(names.source, KeyScope(names))
     calls: list[exp.Expr] = []
@@ -54,7 +54,7 @@ def grouping_of(names: Names, group: exp.Expr | None, items: Sequence[Item]) -> 
     return Grouping(ordered, tuple(calls))
 
 
-def _written(names: Names, group: exp.Expr | None, check_parts: PartsCheck) -> list[exp.Expr]:
+def _written(names: ScopeNames, group: exp.Expr | None, check_parts: PartsCheck) -> list[exp.Expr]:
     """The items of a GROUP BY clause as they stand there."""
     if group is None:
         return []
@@ -64,7 +64,7 @@ def _written(names: Names, group: exp.Expr | None, check_parts: PartsCheck) -> l
     return group.expressions
 
 
-def _meant(names: Names, node: exp.Expr, items: Sequence[Item]) -> exp.Expr:
+def _meant(names: ScopeNames, node: exp.Expr, items: Sequence[Item]) -> exp.Expr:
     """What a GROUP BY item stands for: itself, or the SELECT item it counts off or names."""
     bare = strip(node)
     if isinstance(bare, exp.Literal) and not bare.is_string:
@@ -78,7 +78,7 @@ def _meant(names: Names, node: exp.Expr, items: Sequence[Item]) -> exp.Expr:
     return bare
 
 
-def ordinal(names: Names, literal: exp.Literal, items: Sequence[Item]) -> Item:
+def ordinal(names: ScopeNames, literal: exp.Literal, items: Sequence[Item]) -> Item:
     """The SELECT item that a number in GROUP BY or ORDER BY counts off, from 1."""
     text = literal.name
     position = int(text) if text.isdecimal() and len(text) < 4 else 0

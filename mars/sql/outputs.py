@@ -11,7 +11,7 @@ from mars.core.plan import Expression, Output
 from mars.sql.expressions.compiler import Compiler
 from mars.sql.expressions.groups import aggregate_call
 from mars.sql.expressions.operands import strip
-from mars.sql.expressions.scopes import WINDOW_COLUMNS, Names
+from mars.sql.expressions.scopes import WINDOW_COLUMNS, ScopeNames
 
 OUTPUTS_MAX: Final = 64
 """Most items of a SELECT list: each is a member of every result row."""
@@ -28,7 +28,7 @@ class Item:
     named_at: exp.Expr
 
 
-def items_of(names: Names, select: exp.Select) -> list[Item]:
+def items_of(names: ScopeNames, select: exp.Select) -> list[Item]:
     """The items of a SELECT list with their names."""
     nodes = select.expressions
     if not nodes:
@@ -40,7 +40,7 @@ def items_of(names: Names, select: exp.Select) -> list[Item]:
     return [_item(names, node) for node in nodes]
 
 
-def _item(names: Names, node: exp.Expr) -> Item:
+def _item(names: ScopeNames, node: exp.Expr) -> Item:
     if not isinstance(node, exp.Alias):
         return Item(node, _default_name(names, node), node)
     name = node.alias
@@ -51,7 +51,7 @@ def _item(names: Names, node: exp.Expr) -> Item:
     return Item(node.this, name, node.args["alias"])
 
 
-def _default_name(names: Names, node: exp.Expr) -> str | None:
+def _default_name(names: ScopeNames, node: exp.Expr) -> str | None:
     """A column's name; `count`, `sum_bytes`, `count_distinct_sip` for an aggregate of one."""
     bare = strip(node)
     if isinstance(bare, exp.Column) and not isinstance(bare.this, exp.Star):
@@ -62,7 +62,7 @@ def _default_name(names: Names, node: exp.Expr) -> str | None:
     return None if call is None else _aggregate_name(names, call)
 
 
-def _column_name(names: Names, column: exp.Column) -> str:
+def _column_name(names: ScopeNames, column: exp.Column) -> str:
     found = names.field_of(column)
     if found:
         return found.name
@@ -70,7 +70,7 @@ def _column_name(names: Names, column: exp.Column) -> str:
     return lowered if lowered in WINDOW_COLUMNS else column.name
 
 
-def _aggregate_name(names: Names, call: exp.Expr) -> str | None:
+def _aggregate_name(names: ScopeNames, call: exp.Expr) -> str | None:
     function = names.source.called(call).lower() or call.key
     inner = call.this
     if isinstance(inner, exp.Star | exp.Literal) and isinstance(call, exp.Count):
@@ -84,7 +84,7 @@ def _aggregate_name(names: Names, call: exp.Expr) -> str | None:
 
 
 def outputs_of(
-    names: Names, items: list[Item], compiler: Compiler
+    names: ScopeNames, items: list[Item], compiler: Compiler
 ) -> tuple[tuple[Output, ...], dict[str, Expression]]:
     """The outputs of a plan, and every item's expression by its name.
 

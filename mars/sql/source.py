@@ -37,7 +37,7 @@ _UNCLOSED = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class QueryText:
     """A query's text with its tokens; makes errors that know line and column."""
 
     text: str
@@ -118,12 +118,12 @@ _LEADING: Final[dict[type[exp.Expr], Sequence[tuple[str, ...]]]] = {
 }
 
 
-def tokenize(text: str) -> Source:
+def tokenize(text: str) -> QueryText:
     """A query as tokens; comments are gone, places are true.
 
     Raises `SqlError` for text that is too long, too deep, or not closed.
     """
-    empty = Source(text, (), {})
+    empty = QueryText(text, (), {})
     _check_text(empty)
     try:
         tokens = DIALECT.tokenize(text)
@@ -135,7 +135,7 @@ def tokenize(text: str) -> Source:
         raise empty.error(
             len(text), f"the text cannot be cut into words; write {GRAMMAR}"
         ) from error
-    source = Source(text, tuple(tokens), {token.start: at for at, token in enumerate(tokens)})
+    source = QueryText(text, tuple(tokens), {token.start: at for at, token in enumerate(tokens)})
     if not tokens:
         raise source.error(0, f"the query is empty; write {GRAMMAR}")
     if len(tokens) > TOKENS_MAX:
@@ -144,7 +144,7 @@ def tokenize(text: str) -> Source:
     return source
 
 
-def _check_text(source: Source) -> None:
+def _check_text(source: QueryText) -> None:
     try:
         size = len(source.text.encode())
     except UnicodeEncodeError as error:
@@ -155,7 +155,7 @@ def _check_text(source: Source) -> None:
         raise source.error(0, f"a query has at most {TEXT_BYTES_MAX} bytes, this has {size}")
 
 
-def _check_nesting(source: Source) -> None:
+def _check_nesting(source: QueryText) -> None:
     for token, depth in nesting(source.tokens):
         if depth > NESTING_MAX:
             raise source.error(

@@ -18,7 +18,7 @@ from sqlglot.parsers.duckdb import DuckDBParser
 
 from mars.core.errors import SqlError
 from mars.core.plan import Stream
-from mars.sql.source import DIALECT, GRAMMAR, Source, nesting
+from mars.sql.source import DIALECT, GRAMMAR, QueryText, nesting
 
 DEPTH_MAX: Final = 100
 """Deepest tree, operator chains included: each level costs a few of Python's stack frames, here
@@ -92,7 +92,7 @@ _TEXT_TYPES: Final = frozenset(
 class Statement:
     """A query cut in two: the SELECT, and what follows it from the word WINDOWING on."""
 
-    source: Source
+    source: QueryText
     select: tuple[Token, ...]
     windowing: tuple[Token, ...]
 
@@ -120,7 +120,7 @@ class Statement:
         return token
 
 
-def cut(source: Source) -> Statement:
+def cut(source: QueryText) -> Statement:
     """The SELECT and the WINDOWING clause of a query, as tokens."""
     tokens = list(source.tokens)
     if tokens[-1].token_type is TokenType.SEMICOLON and len(tokens) > 1:
@@ -276,7 +276,7 @@ def _renamed(token: Token) -> Token:
     )
 
 
-def _check_tokens(source: Source, tokens: Sequence[Token]) -> None:
+def _check_tokens(source: QueryText, tokens: Sequence[Token]) -> None:
     for at, token in enumerate(tokens):
         before = tokens[at - 1] if at else None
         following = tokens[at + 1] if at + 1 < len(tokens) else None
@@ -335,7 +335,7 @@ def _complaint_of_pair(token: Token, following: Token | None) -> str | None:
     return None
 
 
-def _syntax_error(source: Source, error: ParseError) -> SqlError:
+def _syntax_error(source: QueryText, error: ParseError) -> SqlError:
     """sqlglot's complaint in words for people, at the place it means."""
     first = error.errors[0]
     offset = len(first.get("start_context") or "")
@@ -356,7 +356,7 @@ def _syntax_error(source: Source, error: ParseError) -> SqlError:
     return source.error(offset, f"{shown!r} is not understood here; write {GRAMMAR} ({hint})")
 
 
-def _check_depth(source: Source, tree: exp.Expr) -> None:
+def _check_depth(source: QueryText, tree: exp.Expr) -> None:
     pending: list[tuple[exp.Expr, int]] = [(tree, 0)]
     while pending:
         node, depth = pending.pop()

@@ -27,7 +27,7 @@ from mars.sql.expressions.compiler import size_of
 from mars.sql.expressions.groups import GroupCompiler, Slots
 from mars.sql.expressions.operands import strip
 from mars.sql.expressions.scalars import row_compiler
-from mars.sql.expressions.scopes import GroupScope, Names, RowScope
+from mars.sql.expressions.scopes import GroupScope, RowScope, ScopeNames
 from mars.sql.keys import Grouping, grouping_of, ordinal
 from mars.sql.options import WINDOWS_KEPT_MAX, parse_options
 from mars.sql.outputs import Item, items_of, outputs_of
@@ -97,7 +97,7 @@ def compile_task(
 class _Query:
     """A query on its way: its tree, and what its clauses share."""
 
-    names: Names
+    names: ScopeNames
     tree: exp.Select
     items: list[Item]
     grouping: Grouping
@@ -117,7 +117,7 @@ class _Query:
 def _read(statement: Statement, stream: Stream) -> _Query:
     tree = parse(statement, stream)
     table = _table(statement, tree)
-    names = Names(
+    names = ScopeNames(
         statement.source,
         stream,
         frozenset([stream.name, table.alias_or_name]),

@@ -10,8 +10,8 @@ from sqlglot import Token, TokenType, exp
 from mars.core.errors import SqlError
 from mars.core.windows import Sliding
 from mars.sql.durations import duration_ms
-from mars.sql.expressions.scopes import Names
-from mars.sql.source import Source
+from mars.sql.expressions.scopes import ScopeNames
+from mars.sql.source import QueryText
 
 WINDOW_MS_MIN: Final = 100
 """Shortest window and slide: results are committed a few times a second at most."""
@@ -40,7 +40,7 @@ def is_window_call(node: exp.Expr) -> bool:
 
 
 def window_of(
-    names: Names, clause: Sequence[Token], calls: Sequence[exp.Expr], end: Token
+    names: ScopeNames, clause: Sequence[Token], calls: Sequence[exp.Expr], end: Token
 ) -> Sliding:
     """The one window of a query: its WINDOWING clause or its TUMBLE or HOP.
 
@@ -58,7 +58,7 @@ def window_of(
     raise source.error(end, f"the window is missing after this; write {_FORMS}")
 
 
-def _windowing(source: Source, clause: Sequence[Token]) -> Sliding:
+def _windowing(source: QueryText, clause: Sequence[Token]) -> Sliding:
     for token in clause[1:]:
         if token.text.upper() in _NOT_YET:
             raise source.error(
@@ -77,7 +77,7 @@ def _windowing(source: Source, clause: Sequence[Token]) -> Sliding:
 
 
 def _duration(
-    source: Source, word: Token, following: Sequence[Token]
+    source: QueryText, word: Token, following: Sequence[Token]
 ) -> tuple[int, Sequence[Token]]:
     """The duration after a word, and what follows it."""
     where = following[0] if following else word
@@ -91,7 +91,7 @@ def _duration(
     )
 
 
-def _window_call(names: Names, call: exp.Expr) -> Sliding:
+def _window_call(names: ScopeNames, call: exp.Expr) -> Sliding:
     source, arguments = names.source, call.expressions
     is_hop = call.name.upper() == "HOP"
     if len(arguments) != 2 + is_hop:
@@ -107,7 +107,7 @@ def _window_call(names: Names, call: exp.Expr) -> Sliding:
     return _checked(source, size_ms, slide_ms, places[-1], places[1])
 
 
-def _places(source: Source, call: exp.Expr) -> list[Token | exp.Expr]:
+def _places(source: QueryText, call: exp.Expr) -> list[Token | exp.Expr]:
     """Where the arguments of a call stand; the parser forgets it of `INTERVAL 60 SECOND`."""
     begin = source.index_of(call) or 0
     following = source.tokens[begin:]
@@ -118,7 +118,7 @@ def _places(source: Source, call: exp.Expr) -> list[Token | exp.Expr]:
     ]
 
 
-def _interval(source: Source, node: exp.Expr, where: Token | exp.Expr) -> int:
+def _interval(source: QueryText, node: exp.Expr, where: Token | exp.Expr) -> int:
     if isinstance(node, exp.Interval) and isinstance(node.this, exp.Literal):
         unit = node.args.get("unit")
         written = unit.name.upper().removesuffix("S") if isinstance(unit, exp.Var) else ""
@@ -131,7 +131,7 @@ def _interval(source: Source, node: exp.Expr, where: Token | exp.Expr) -> int:
 
 
 def _checked(
-    source: Source,
+    source: QueryText,
     size_ms: int,
     slide_ms: int,
     size_at: Token | exp.Expr,

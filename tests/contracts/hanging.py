@@ -20,7 +20,7 @@ from mars.adapters.kafka.names import Names, Place
 from mars.adapters.kafka.sink.transaction import (
     SETTLING_KEY,
     BucketTransaction,
-    Span,
+    WrittenSpan,
     settling_headers,
 )
 from mars.adapters.memory.broker import Outcome
@@ -103,7 +103,7 @@ def lose_settling_aborts(
     admin = cluster.admin()
     settle, left = BucketTransaction.settle, itertools.count(times, -1)
 
-    def settling(self: BucketTransaction, places: Iterable[Place]) -> dict[Place, Span]:
+    def settling(self: BucketTransaction, places: Iterable[Place]) -> dict[Place, WrittenSpan]:
         if next(left) <= 0:
             return settle(self, places)
         written = {}
@@ -111,7 +111,7 @@ def lose_settling_aborts(
             hang(topic, partition, [Row(b"", SETTLING_KEY, settling_headers(BUCKET))])
             # That is the last record there: in these tests nobody else writes.
             offset = admin.written_end(topic, partition) - 1
-            written[topic, partition] = Span(offset, offset)
+            written[topic, partition] = WrittenSpan(offset, offset)
         return written
 
     patch.setattr(BucketTransaction, "settle", settling)

@@ -20,7 +20,7 @@ from mars.adapters.memory.progress import MemoryProgressLog
 from mars.adapters.memory.sink import MemorySink
 from mars.core.definitions import TaskDefinition, TaskState, TaskVersion
 from mars.core.types import MemberId, Topic
-from mars.process.life import Life, Services
+from mars.process.life import Life, ServiceHealth
 from mars.protocol.ports import (
     Applied,
     Assignment,
@@ -84,7 +84,7 @@ class Leader:
             coordinator=self.coordinator,
             admin=MemoryTopicAdmin(here.broker),
             namespace="default",
-            services=Services("leader"),
+            services=ServiceHealth("leader"),
         )
         self.coordinator.campaign()
         # Each look runs the loop, which would stand anew, behind the others.

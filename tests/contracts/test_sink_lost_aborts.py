@@ -9,7 +9,7 @@ import pytest
 from mars.adapters.kafka.names import Names
 from mars.adapters.kafka.recovery.hanging import SETTLES_MAX
 from mars.adapters.kafka.recovery.restoring import written_spans
-from mars.adapters.kafka.sink.transaction import Span
+from mars.adapters.kafka.sink.transaction import WrittenSpan
 from mars.adapters.memory.broker import MemoryProducer, Outcome
 from mars.adapters.memory.sink import Crash, MemorySink
 from mars.core.errors import Interrupted
@@ -207,7 +207,7 @@ def test_a_partition_is_watched_for_all_that_a_transaction_wrote_there() -> None
         replace(first, emission=replace(first.emission, first=7, last=9)),
         replace(second, emission=replace(second.emission, first=4, last=5)),
     )
-    assert written_spans(due, written, names) == {(output, 0): Span(4, 9)}
+    assert written_spans(due, written, names) == {(output, 0): WrittenSpan(4, 9)}
 
 
 @pytest.mark.parametrize("where", ["results", "others"])

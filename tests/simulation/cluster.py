@@ -20,11 +20,11 @@ from mars.adapters.memory.progress import MemoryProgressLog
 from mars.adapters.memory.registry import MemoryRegistry
 from mars.adapters.memory.store import MemoryStore
 from mars.core.types import Bucket, Entry, MemberId
-from mars.process.life import Services
+from mars.process.life import ServiceHealth
 from mars.process.tasks import TaskSource
 from mars.process.telemetry.member import Reporter
 from mars.process.tracking import Outbox
-from mars.protocol.backfill.machine import BackfillMachine, Limits
+from mars.protocol.backfill.machine import BackfillLimits, BackfillMachine
 from mars.protocol.balance.placement import SpreadLimits
 from mars.protocol.balance.steering import SteeringLimits
 from mars.protocol.balance.strategies import Strategy
@@ -278,7 +278,7 @@ class Cluster:
             coordinator=coordinator,
             tasks=TaskSource(registry, "default"),
             reporter=reporter,
-            services=Services("mapper"),
+            services=ServiceHealth("mapper"),
             poll_s=0.0,
             tracking=self._posting(process, coordinator),
         )
@@ -300,7 +300,7 @@ class Cluster:
         reporter = Reporter(member, "bulk")
         coordinator, registry = self._coordinator(member), self._registry(process.host)
         coordinator.join(reporter.report(0, ()))
-        limits = Limits(
+        limits = BackfillLimits(
             BUCKETS, CATCH_UP_ROWS, JOBS_AHEAD, self._world.draw(CATCH_UP_ROWS_MIN, 100)
         )
         loop = BulkLoop(
@@ -313,7 +313,7 @@ class Cluster:
             admin=self._kafka(MemoryTopicAdmin(self._servers.broker)),
             tasks=TaskSource(registry, "default"),
             reporter=reporter,
-            services=Services("bulk"),
+            services=ServiceHealth("bulk"),
             jobs=JOBS_AHEAD,
             tracking=self._posting(process, coordinator),
         )
@@ -362,7 +362,7 @@ class Cluster:
                 lambda topics: admin.ensure_outputs(topics, self._output_partitions),
             ),
             reporter=reporter,
-            services=Services("reducer"),
+            services=ServiceHealth("reducer"),
             poll_s=0.0,
             threads=1,
             balance=lambda: leader.balance,
@@ -379,7 +379,7 @@ class Cluster:
             coordinator=coordinator,
             admin=admin,
             namespace="default",
-            services=Services("leader"),
+            services=ServiceHealth("leader"),
             limits=replace(self._steering, room_bytes=self._log_bytes_max),
         )
         process.parts["loop"], process.parts["leader"] = loop, leader

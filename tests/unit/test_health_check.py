@@ -10,7 +10,7 @@ from http import HTTPStatus
 
 import pytest
 
-from mars.adapters.zookeeper.reports import Report
+from mars.adapters.zookeeper.reports import MemberReport
 from mars.core.errors import Unavailable
 from mars.core.settings import ApiSettings
 from mars.core.types import MemberId
@@ -21,11 +21,11 @@ from mars.protocol.ports import MemberInfo
 MAPPER = MemberInfo(id=MemberId("mapper-1"), role="mapper", host="here", pid=1, started_ms=0)
 
 
-def looks(*answers: list[Report] | Unavailable) -> Look:
+def looks(*answers: list[MemberReport] | Unavailable) -> Look:
     """One answer after another, the last one for ever."""
     left = list(answers)
 
-    def look() -> list[Report]:
+    def look() -> list[MemberReport]:
         answer = left.pop(0) if len(left) > 1 else left[0]
         if isinstance(answer, Unavailable):
             raise answer
@@ -34,8 +34,8 @@ def looks(*answers: list[Report] | Unavailable) -> Look:
     return look
 
 
-def written(times: int, *missing: str) -> list[Report]:
-    return [Report(replace(MAPPER, missing=missing), (7, times))]
+def written(times: int, *missing: str) -> list[MemberReport]:
+    return [MemberReport(replace(MAPPER, missing=missing), (7, times))]
 
 
 def problem(look: Look, patience_s: float = 0.05) -> str:
@@ -47,7 +47,7 @@ def test_a_member_that_writes_again_and_misses_nothing_is_well() -> None:
 
 
 def test_a_member_that_was_made_again_counts_as_written() -> None:
-    again = [Report(MAPPER, (9, 1))]
+    again = [MemberReport(MAPPER, (9, 1))]
     assert problem(looks(written(1), again), patience_s=5) == ""
 
 
@@ -76,7 +76,7 @@ def test_a_zookeeper_that_is_away_is_named_and_waited_for() -> None:
 
 def test_one_member_that_hangs_among_others_is_noticed() -> None:
     other = MemberId("mapper-2")
-    hanging = Report(replace(MAPPER, id=other), (8, 1))
+    hanging = MemberReport(replace(MAPPER, id=other), (8, 1))
     look = looks([*written(1), hanging], [*written(2), hanging])
     assert problem(look).startswith("mapper-2 does not")
 

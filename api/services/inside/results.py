@@ -13,7 +13,7 @@ import msgspec
 
 from api.http.answering import event
 from api.http.places import Places
-from api.services.compiling import Compiler
+from api.services.compiling import TaskCompiler
 from api.services.context import Ports
 from api.services.tasks import TaskService
 from mars.client.answers import FinishedWindow, FinishedWindows, RevisedWindow, WindowSource
@@ -71,7 +71,7 @@ class _Made:
 class ResultService:
     """What the path /v1/tasks/{name}/results does."""
 
-    def __init__(self, ports: Ports, compiler: Compiler, tasks: TaskService) -> None:
+    def __init__(self, ports: Ports, compiler: TaskCompiler, tasks: TaskService) -> None:
         self._ports = ports
         self._compiler = compiler
         self._tasks = tasks

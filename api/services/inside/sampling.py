@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
 
-from api.services.compiling import Compiler
+from api.services.compiling import TaskCompiler
 from api.services.context import Ports
 from api.services.inside.missing import Away, Missing
 from api.services.inside.progress import Closing, ProgressTail
@@ -84,7 +84,7 @@ class Sampler:
     def __init__(
         self,
         ports: Ports,
-        compiler: Compiler,
+        compiler: TaskCompiler,
         progress: ProgressTail,
         away: Away,
         monotonic_s: Callable[[], float] = time.monotonic,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from api.services.compiling import Compiler
+from api.services.compiling import TaskCompiler
 from api.services.context import BucketCount, Ports
 from api.services.inside.progress import ProgressTail
 from api.services.inside.results import newest_revisions
@@ -64,7 +64,7 @@ class VerifyService:
     def __init__(
         self,
         ports: Ports,
-        compiler: Compiler,
+        compiler: TaskCompiler,
         buckets: BucketCount,
         tasks: TaskService,
         progress: ProgressTail,

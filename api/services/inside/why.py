@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from api.services.compiling import Compiler
+from api.services.compiling import TaskCompiler
 from api.services.context import BucketCount, Ports
 from api.services.inside.missing import Away, Missing
 from api.services.inside.progress import ProgressTail
@@ -64,7 +64,7 @@ class WhyService:
     def __init__(
         self,
         ports: Ports,
-        compiler: Compiler,
+        compiler: TaskCompiler,
         buckets: BucketCount,
         tasks: TaskService,
         progress: ProgressTail,

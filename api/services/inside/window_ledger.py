@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from api.services.compiling import Compiler
+from api.services.compiling import TaskCompiler
 from api.services.context import Ports
 from api.services.inside.windows import BucketVersion, WindowService
 from api.services.tasks import TaskService
@@ -25,7 +25,7 @@ class WindowLedgerService:
     """What the path /v1/tasks/{name}/ledger does when it is asked for a window."""
 
     def __init__(
-        self, ports: Ports, compiler: Compiler, tasks: TaskService, windows: WindowService
+        self, ports: Ports, compiler: TaskCompiler, tasks: TaskService, windows: WindowService
     ) -> None:
         self._ports = ports
         self._compiler = compiler

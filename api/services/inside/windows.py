@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from api.services.compiling import Compiler
+from api.services.compiling import TaskCompiler
 from api.services.context import BucketCount, Ports
 from api.services.inside.progress import ProgressTail
 from api.services.operation.logs import LogReader, Portion, check_rebuilt, folded, holds_something
@@ -23,7 +23,7 @@ from mars.core.types import Bucket
 from mars.core.windows import Window
 from mars.engine.finishing import Finished, finish
 from mars.protocol.ports import Head
-from mars.protocol.windows.folding import Bounds, Folding
+from mars.protocol.windows.folding import Folding, WholeSpan
 
 LIMIT_DEFAULT = 100
 """Rows in an answer that names no limit."""
@@ -91,7 +91,7 @@ class WindowService:
     def __init__(
         self,
         ports: Ports,
-        compiler: Compiler,
+        compiler: TaskCompiler,
         buckets: BucketCount,
         tasks: TaskService,
         progress: ProgressTail,
@@ -201,7 +201,7 @@ def _check_order(selection: Selection, plans: Iterable[Plan]) -> None:
 
 def _rows(version: _Version, window: Window, selection: Selection, left: int) -> OpenWindow:
     plan = version.plan
-    bounds = Bounds(version.version.complete_from_ms, version.version.complete_until_ms)
+    bounds = WholeSpan(version.version.complete_from_ms, version.version.complete_until_ms)
     states = [
         frame
         for folding in version.foldings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from api.presenting import alike
-from api.services.context import BucketCount, Cluster, Ports
+from api.services.context import BucketCount, ClusterContext, Ports
 from api.services.inside.missing import Away, Missing
 from api.services.inside.sampling import Sample, Sampler
 from mars.client import answers
@@ -27,7 +27,7 @@ class ClusterService:
     def __init__(
         self,
         ports: Ports,
-        cluster: Cluster,
+        cluster: ClusterContext,
         buckets: BucketCount,
         sampler: Sampler,
         away: Away,

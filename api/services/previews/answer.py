@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from api.presenting import alike, output_view
 from api.services.previews.disorder import Lateness, suggested_ms
-from api.services.previews.reading import Source
+from api.services.previews.reading import PreviewSource
 from api.services.previews.trial import Trial, TriedWindow
 from api.services.previews.words import Circumstances, notes, sentences
 from mars.client.answers import (
@@ -39,7 +39,7 @@ class ReadRows:
     `silent`: the partitions in which there was nothing to read.
     """
 
-    source: Source
+    source: PreviewSource
     seconds: float
     messages: int
     bytes: int

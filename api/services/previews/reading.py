@@ -43,7 +43,7 @@ YOUNG_S_MIN = 1.0
 of them: what one program writes at once says nothing of how much will come."""
 
 
-class Source(Enum):
+class PreviewSource(Enum):
     """Where the rows of a preview come from."""
 
     LAST_SECONDS = "last_seconds"
@@ -52,7 +52,7 @@ class Source(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class PreviewSpan:
     """Offsets `[first, end)` of a partition.
 
     `cut`: older ones of the last seconds are left out. `young`: there is none from before those.
@@ -68,8 +68,8 @@ class Span:
 class ToRead:
     """What there is to read of a topic; `silent` are the partitions with nothing."""
 
-    source: Source
-    spans: dict[int, Span]
+    source: PreviewSource
+    spans: dict[int, PreviewSpan]
     silent: tuple[int, ...]
 
 
@@ -77,9 +77,9 @@ def to_read(admin: TopicAdmin, topic: Topic, since_ms: int) -> ToRead:
     """The last messages of a topic; no spans if it is empty. Raises Unavailable."""
     firsts, ends = admin.offsets_at(topic, since_ms), admin.ends(topic)
     starts = admin.starts(topic)
-    source = Source.LAST_SECONDS
+    source = PreviewSource.LAST_SECONDS
     if all(first >= ends.get(partition, 0) for partition, first in firsts.items()):
-        source = Source.NEWEST
+        source = PreviewSource.NEWEST
         firsts = {
             partition: max(starts.get(partition, 0), end - NEWEST_MESSAGES)
             for partition, end in ends.items()
@@ -90,7 +90,7 @@ def to_read(admin: TopicAdmin, topic: Topic, since_ms: int) -> ToRead:
         end = ends.get(partition, 0)
         if first < end:
             cut, oldest = end - first > most, starts.get(partition, 0)
-            spans[partition] = Span(max(first, end - most), end, cut, first <= oldest)
+            spans[partition] = PreviewSpan(max(first, end - most), end, cut, first <= oldest)
     return ToRead(source, spans, tuple(sorted(firsts.keys() - spans.keys())))
 
 
@@ -101,7 +101,7 @@ class TopicReading:
         self,
         reader: SourceReader,
         topic: Topic,
-        spans: dict[int, Span],
+        spans: dict[int, PreviewSpan],
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._reader = reader

@@ -11,10 +11,10 @@ from dataclasses import replace
 
 from api.http.places import Places
 from api.preview_schemas import PreviewRequest
-from api.services.compiling import Compiler
-from api.services.context import BucketCount, Cluster, Ports
+from api.services.compiling import TaskCompiler
+from api.services.context import BucketCount, ClusterContext, Ports
 from api.services.previews.answer import ReadRows, preview_view
-from api.services.previews.reading import Source, TopicReading, to_read
+from api.services.previews.reading import PreviewSource, TopicReading, to_read
 from api.services.previews.trial import Trial
 from api.services.tasks import described
 from mars.client.answers import Preview, PreviewProgress
@@ -38,7 +38,7 @@ class PreviewService:
     """What the path /v1/tasks/preview does."""
 
     def __init__(
-        self, ports: Ports, compiler: Compiler, buckets: BucketCount, cluster: Cluster
+        self, ports: Ports, compiler: TaskCompiler, buckets: BucketCount, cluster: ClusterContext
     ) -> None:
         self._ports = ports
         self._compiler = compiler
@@ -130,7 +130,9 @@ class PreviewService:
             reading.messages,
             reading.bytes,
             reading.truncated,
-            reading.seconds(seconds, now_ms) if found.source is Source.LAST_SECONDS else None,
+            reading.seconds(seconds, now_ms)
+            if found.source is PreviewSource.LAST_SECONDS
+            else None,
             found.silent,
         )
 
@@ -140,4 +142,4 @@ def _take_rows(rows: Sequence[object], trial: Trial, stamp_ms: int) -> ReadRows:
     count = len(values)
     stamps, keys = [stamp_ms] * count, [None] * count
     trial.add(Records(live_lane(0), 0, count, values, range(count), stamps, keys))
-    return ReadRows(Source.ROWS, 0.0, count, sum(map(len, values)))
+    return ReadRows(PreviewSource.ROWS, 0.0, count, sum(map(len, values)))

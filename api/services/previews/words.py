@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from api.services.previews.disorder import LATE_SHARE_MAX
-from api.services.previews.reading import Source
+from api.services.previews.reading import PreviewSource
 from api.services.previews.trial import Trial, TriedWindow
 from mars.client.answers import LateShare, Predictions
 from mars.core.plan import Options, OverMaxKeys, RecordTime, WatermarkScope
@@ -32,7 +32,7 @@ PARTITIONS_NAMED = 5
 class Circumstances:
     """Where the rows of a preview came from; `silent` are the partitions that had none."""
 
-    source: Source
+    source: PreviewSource
     topic: str
     seconds: float
     messages: int
@@ -52,12 +52,12 @@ def notes(trial: Trial, windows: list[TriedWindow], around: Circumstances) -> li
 
 
 def _about_source(around: Circumstances) -> Iterator[str]:
-    if around.source is Source.ROWS:
+    if around.source is PreviewSource.ROWS:
         if not around.messages:
             yield "No rows were given."
     elif not around.messages:
         yield (f"Topic {around.topic} has no messages: send some, or give rows with the preview.")
-    elif around.source is Source.NEWEST:
+    elif around.source is PreviewSource.NEWEST:
         yield (
             f"No message came in the last {around.seconds:g} s; these are the newest "
             f"{around.messages:,} of topic {around.topic}."
@@ -75,7 +75,7 @@ def _about_silent(around: Circumstances, options: Options) -> Iterator[str]:
     if not silent:
         return
     had = f"had no message in the last {around.seconds:g} s"
-    if around.source is Source.NEWEST:
+    if around.source is PreviewSource.NEWEST:
         had = "never had a message, or none that is kept"
     names, them, they = (
         (f"Partition {silent[0]}", "it", "it has")
@@ -90,7 +90,7 @@ def _about_silent(around: Circumstances, options: Options) -> Iterator[str]:
 
 def _about_last(trial: Trial, around: Circumstances) -> Iterator[str]:
     """Where no row comes any more the last windows stay open for a while."""
-    if around.source is Source.NEWEST and trial.mark_ms is not None:
+    if around.source is PreviewSource.NEWEST and trial.mark_ms is not None:
         yield (
             f"If no further one comes, event time goes on from the newest row, of "
             f"{moment(trial.mark_ms)}, as the clock does from when the task has read it: windows "

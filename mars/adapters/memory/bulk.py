@@ -15,7 +15,7 @@ from mars.adapters.spark.work import (
     MapWork,
     MergeWork,
     Sent,
-    Source,
+    WorkSource,
     answer_of,
     mapped_of,
 )
@@ -35,8 +35,8 @@ TASK_OFFSETS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class MemorySource:
-    """`Source` of a topic of the memory broker."""
+class MemoryBulkSource:
+    """`WorkSource` of a topic of the memory broker."""
 
     broker: MemoryBroker
     topic: Topic
@@ -131,14 +131,14 @@ class MemoryBulkEngine:
 
     # ------------------------------------------------------------------------------- the work
 
-    def _source(self, plan: Plan, files: FileHistory | None) -> Source:
+    def _source(self, plan: Plan, files: FileHistory | None) -> WorkSource:
         if files is not None:
             source = FileSource(files, self._roots)
             source.check()
             return source
         topic = Topic(plan.stream.topic)
         self._topic_id(topic)
-        return MemorySource(self._broker, topic)
+        return MemoryBulkSource(self._broker, topic)
 
     def _topic_id(self, topic: str) -> str:
         found = self._broker.topics.get(Topic(topic))

@@ -33,8 +33,8 @@ from mars.adapters.kafka.sink.sink import (
 )
 from mars.adapters.kafka.sink.state import named_snapshot, parts_of
 from mars.adapters.kafka.sink.transaction import (
-    Span,
     Spans,
+    WrittenSpan,
     part_spans,
     settling_headers,
     with_parts,
@@ -219,7 +219,7 @@ class MemorySink:
 
     def _settle(
         self, bucket: Bucket, producer: MemoryProducer, places: Iterable[Place]
-    ) -> dict[Place, Span]:
+    ) -> dict[Place, WrittenSpan]:
         """End as aborted whatever of the bucket hangs there; where that was written."""
         headers = settling_headers(bucket)
         try:
@@ -227,7 +227,7 @@ class MemorySink:
             self._abort(producer, bucket)
         except ProducerFenced as error:
             raise _unknown(bucket, error) from error
-        return {place: Span(offset, offset) for place, offset in offsets.items()}
+        return {place: WrittenSpan(offset, offset) for place, offset in offsets.items()}
 
     def _refuse(
         self, bucket: Bucket, slot: _Slot, known: int, settling: Collection[Place] = ()
@@ -337,7 +337,7 @@ class MemorySink:
                 if (batch.task, batch.version) == version:
                     offsets.setdefault(version, []).extend(_write_batch(producer, batch))
         return {
-            version: Span(written[0], written[-1])
+            version: WrittenSpan(written[0], written[-1])
             for version, written in offsets.items()
             if written
         }
@@ -396,7 +396,7 @@ class MemorySink:
         bucket: Bucket,
         epoch: AssignmentEpoch,
         marker: int,
-        written: Mapping[Place, Span],
+        written: Mapping[Place, WrittenSpan],
         settled: set[Place],
     ) -> _Slot:
         """Make the next producer; then the last transaction has ended, or hangs."""

@@ -24,7 +24,7 @@ from mars.adapters.spark.work import (
     MapWork,
     MergeWork,
     Sent,
-    Source,
+    WorkSource,
     answer_of,
     mapped_of,
 )
@@ -211,7 +211,7 @@ class SparkEngine:
             raise Unavailable("kafka", f"there is no topic {topic}, make it again")
         return found.topic_id
 
-    def _source(self, topic: Topic | None, files: FileHistory | None) -> Source:
+    def _source(self, topic: Topic | None, files: FileHistory | None) -> WorkSource:
         if files is not None:
             source = FileSource(files, self._roots)
             source.check()

@@ -53,7 +53,7 @@ ROUNDS_KEPT = 10
 """Rounds whose files Spark keeps in the checkpoint; none is ever read again."""
 
 
-class Work(Protocol):
+class RoundWork(Protocol):
     """What one task of a round does; it travels to an executor with all that it holds."""
 
     def __call__(self) -> Iterator[bytes]:
@@ -66,7 +66,7 @@ class Planner(Protocol):
     def pending(self) -> bool:
         """Whether a round is due. Asked a hundred times a second: wait here if there is nothing."""
 
-    def plan(self) -> Sequence[Work]:
+    def plan(self) -> Sequence[RoundWork]:
         """The works of the next round; may be asked more than once for a round."""
 
     def close(self) -> None:
@@ -94,7 +94,7 @@ class Stop(Protocol):
 class RoundsPartition(InputPartition):
     """One work of a round, as Spark carries it."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: RoundWork) -> None:
         super().__init__(work)
 
 
@@ -180,7 +180,7 @@ class _LazyPlanner:
     def pending(self) -> bool:
         return self._planner().pending()
 
-    def plan(self) -> Sequence[Work]:
+    def plan(self) -> Sequence[RoundWork]:
         return self._planner().plan()
 
     def close(self) -> None:

@@ -42,7 +42,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FolderEntry:
     """What a folder holds; `size` is None for folders."""
 
     name: str
@@ -70,14 +70,14 @@ class Deadline:
 class _Tree(Protocol):
     """Files as one file system has them, by their places. Raises OSError, ArrowException."""
 
-    def look(self, place: str) -> Entry | None:
+    def look(self, place: str) -> FolderEntry | None:
         """What lies there; None for nothing, and for what is neither file nor folder."""
 
-    def children(self, place: str) -> Iterator[Entry]:
+    def children(self, place: str) -> Iterator[FolderEntry]:
         """What a folder holds, in any order."""
 
 
-def look(place: str) -> Entry | None:
+def look(place: str) -> FolderEntry | None:
     """What lies at a place; None for nothing, and for what is neither file nor folder."""
     return _tree_of(place).look(place)
 
@@ -135,7 +135,7 @@ class _Walk:
                 place = self._place(folder, entry)
                 self._found.setdefault(place, Found(name, place, entry.size))
 
-    def _folder(self, folder: _Folder, entry: Entry, name: str) -> Iterator[_Folder]:
+    def _folder(self, folder: _Folder, entry: FolderEntry, name: str) -> Iterator[_Folder]:
         place, above = self._place(folder, entry), (*folder.above, folder.place)
         if any(is_below(each, place) for each in above):
             return  # a link back to where we come from
@@ -146,7 +146,7 @@ class _Walk:
             )
         yield _Folder(f"{name}/", place, above)
 
-    def _place(self, folder: _Folder, entry: Entry) -> str:
+    def _place(self, folder: _Folder, entry: FolderEntry) -> str:
         location = f"{folder.place.rstrip('/')}/{entry.name}"
         return self._roots.place(location) if entry.is_link else location
 
@@ -169,13 +169,13 @@ def _tree_of(place: str) -> _Tree:
 class _LocalTree:
     """Files of this machine."""
 
-    def look(self, place: str) -> Entry | None:
+    def look(self, place: str) -> FolderEntry | None:
         try:
             return _entry(Path(place).name, Path(place).stat())
         except (FileNotFoundError, NotADirectoryError):
             return None
 
-    def children(self, place: str) -> Iterator[Entry]:
+    def children(self, place: str) -> Iterator[FolderEntry]:
         with os.scandir(place) as listing:
             for each in listing:
                 try:
@@ -186,10 +186,10 @@ class _LocalTree:
                     yield found
 
 
-def _entry(name: str, found: os.stat_result, *, is_link: bool = False) -> Entry | None:
+def _entry(name: str, found: os.stat_result, *, is_link: bool = False) -> FolderEntry | None:
     if stat.S_ISDIR(found.st_mode):
-        return Entry(name, None, is_link)
-    return Entry(name, found.st_size, is_link) if stat.S_ISREG(found.st_mode) else None
+        return FolderEntry(name, None, is_link)
+    return FolderEntry(name, found.st_size, is_link) if stat.S_ISREG(found.st_mode) else None
 
 
 class _StoreTree:
@@ -199,10 +199,10 @@ class _StoreTree:
         self._system, inside = filesystem_of(place)
         self._outside = place.removesuffix(inside)
 
-    def look(self, place: str) -> Entry | None:
+    def look(self, place: str) -> FolderEntry | None:
         return _stored(self._system.get_file_info(self._inside(place)))
 
-    def children(self, place: str) -> Iterator[Entry]:
+    def children(self, place: str) -> Iterator[FolderEntry]:
         selector = arrow_fs.FileSelector(self._inside(place), allow_not_found=True)
         for info in self._system.get_file_info(selector):
             found = _stored(info)
@@ -213,7 +213,7 @@ class _StoreTree:
         return place.removeprefix(self._outside)
 
 
-def _stored(info: arrow_fs.FileInfo) -> Entry | None:
+def _stored(info: arrow_fs.FileInfo) -> FolderEntry | None:
     if info.type == arrow_fs.FileType.Directory:
-        return Entry(info.base_name, None)
-    return Entry(info.base_name, info.size) if info.type == arrow_fs.FileType.File else None
+        return FolderEntry(info.base_name, None)
+    return FolderEntry(info.base_name, info.size) if info.type == arrow_fs.FileType.File else None

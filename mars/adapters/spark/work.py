@@ -39,7 +39,7 @@ NO_BUCKET = Bucket(-1)
 """The key of what concerns no bucket."""
 
 
-class Source(Protocol):
+class WorkSource(Protocol):
     """Where rows are; it travels to the executors."""
 
     def batches(self, plan: Plan, part: Range) -> Iterator[Decoded | Range]:
@@ -58,7 +58,7 @@ class Accounted:
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class FinishedRows:
     """The result rows of one bucket: start of the window, key, value; in order within a window.
 
     There are at most one more than the query may have. `counts` are the bucket's.
@@ -78,7 +78,7 @@ class MapWork:
 
     plan: Plan
     buckets: int
-    source: Source
+    source: WorkSource
 
     def __call__(self, tasks: Iterable[Task]) -> Iterator[Sent]:
         """What some tasks add. Raises TaskLimit, and what the source raises."""
@@ -118,14 +118,14 @@ class FinishWork:
     plan: Plan
     rows_max: int
 
-    def __call__(self, sent: Iterable[Sent]) -> Iterator[Finished | Accounted]:
+    def __call__(self, sent: Iterable[Sent]) -> Iterator[FinishedRows | Accounted]:
         """The rows of each bucket among those sent. Raises TaskLimit."""
         accounted, by_bucket = sort_out(sent)
         yield from accounted
         for bucket in sorted(by_bucket):
             yield self._finished(combine_partials(self.plan, by_bucket.pop(bucket)))
 
-    def _finished(self, partial: Partial) -> Finished:
+    def _finished(self, partial: Partial) -> FinishedRows:
         rows: list[tuple[int, bytes, bytes]] = []
         states = decode_states(partial.states)
         panes = states.get_column(PANE).unique().to_list() if states.width else []
@@ -135,7 +135,7 @@ class FinishWork:
             rows += [(window.start_ms, *pair) for pair in pairs]
             if len(rows) > self.rows_max:
                 break
-        return Finished(partial.counts, tuple(rows[: self.rows_max + 1]))
+        return FinishedRows(partial.counts, tuple(rows[: self.rows_max + 1]))
 
 
 def sort_out(sent: Iterable[Sent]) -> tuple[list[Accounted], dict[Bucket, list[Placed]]]:
@@ -170,13 +170,13 @@ def mapped_of(ranges: Iterable[Range], results: Iterable[Partial | Accounted]) -
 
 
 def answer_of(
-    plan: Plan, rows_max: int, ranges: Iterable[Range], results: Iterable[Finished | Accounted]
+    plan: Plan, rows_max: int, ranges: Iterable[Range], results: Iterable[FinishedRows | Accounted]
 ) -> QueryAnswer:
     """The results of a query's tasks, put together. Raises JobFailed for more than `rows_max`."""
-    finished: list[Finished] = []
+    finished: list[FinishedRows] = []
     accounted: list[Accounted] = []
     for result in results:
-        if isinstance(result, Finished):
+        if isinstance(result, FinishedRows):
             finished.append(result)
         else:
             accounted.append(result)

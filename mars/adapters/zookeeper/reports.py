@@ -14,7 +14,7 @@ from mars.protocol.ports import MemberInfo
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class MemberReport:
     """What a member last said of itself; `write` differs whenever it has said so again."""
 
     info: MemberInfo
@@ -29,7 +29,7 @@ class MemberReports:
         self._paths = Paths(namespace)
         self._role = role
 
-    def read(self) -> list[Report]:
+    def read(self) -> list[MemberReport]:
         """All of the role that are alive. Raises Unavailable."""
         parent = self._paths.role(self._role)
         asked = self._connection.send(lambda client: client.get_children_async(parent))
@@ -42,6 +42,6 @@ class MemberReports:
         return self._connection.send(lambda client: client.get_async(path))
 
 
-def _report(value: bytes, stat: ZnodeStat) -> Report:
+def _report(value: bytes, stat: ZnodeStat) -> MemberReport:
     # The transaction that made the node, and the number of writes to it since.
-    return Report(msgspec.json.decode(value, type=MemberInfo), (stat.czxid, stat.version))
+    return MemberReport(msgspec.json.decode(value, type=MemberInfo), (stat.czxid, stat.version))

@@ -11,18 +11,18 @@ from pathlib import Path
 import click
 import msgspec
 
-from mars.cli.running.report import Message, Report
+from mars.cli.running.report import Message, StartReport
 from mars.cli.shared import print_json
 from mars.client.cluster_file import read_cluster
 from mars.core.errors import LocalClusterError
 from mars.core.stopping import sigterm_interrupts
-from mars.local.cluster import Options
+from mars.local.cluster import ClusterOptions
 
 END_S = 60.0
 """Longest end of a `mars up` that failed: it stops what it has started before."""
 
 
-def start(options: Options, report: Report) -> None:
+def start(options: ClusterOptions, report: StartReport) -> None:
     """Return when everything is ready. Raises LocalClusterError with what it says itself.
 
     Ctrl-C and SIGTERM stop what has been started, and raise KeyboardInterrupt.
@@ -36,7 +36,7 @@ def start(options: Options, report: Report) -> None:
         click.echo(f"It runs on in the background; `mars down --data {options.data}` stops it.")
 
 
-def _start(options: Options, data: Path, report: Report) -> None:
+def _start(options: ClusterOptions, data: Path, report: StartReport) -> None:
     log = data / "logs" / "supervisor.log"
     read_end, write_end = os.pipe()
     with log.open("wb") as output:
@@ -62,7 +62,7 @@ def _start(options: Options, data: Path, report: Report) -> None:
     process.returncode = 0
 
 
-def _relay(read_end: int, report: Report) -> Message:
+def _relay(read_end: int, report: StartReport) -> Message:
     """Pass lines on until everything is ready, or has failed, or the other side has ended."""
     with os.fdopen(read_end, "rb") as lines:
         for line in lines:
@@ -73,7 +73,7 @@ def _relay(read_end: int, report: Report) -> Message:
     return Message("failed")
 
 
-def _command(options: Options, data: Path, pipe: int) -> Sequence[str]:
+def _command(options: ClusterOptions, data: Path, pipe: int) -> Sequence[str]:
     given = {
         "--data": data,
         "--mappers": options.mappers,

@@ -14,7 +14,7 @@ PROCESSES = click.IntRange(0, 64)
 PORT = click.IntRange(0, 65_535)
 
 
-class Range(click.ParamType[tuple[int, int]]):
+class CountRange(click.ParamType[tuple[int, int]]):
     """Two counts, written MIN:MAX."""
 
     name = "min:max"
@@ -58,7 +58,7 @@ class Range(click.ParamType[tuple[int, int]]):
 )
 @click.option(
     "--autoscale",
-    type=Range(),
+    type=CountRange(),
     default=None,
     help="Keep as many mappers, and as many reducers, as the load asks for.",
 )
@@ -88,14 +88,14 @@ def up(
     Ports of 0 take free ones. What dies is started again. Ctrl-C stops everything; the data stays.
     """
     from mars.cli.running import background, foreground
-    from mars.cli.running.report import Report
-    from mars.local.cluster import Options, check_machine, fetch_jars, make_folder
+    from mars.cli.running.report import StartReport
+    from mars.local.cluster import ClusterOptions, check_machine, fetch_jars, make_folder
     from mars.local.jars import shown
-    from mars.local.scaling import Bounds
+    from mars.local.scaling import ScaleBounds
 
     if demo and detach:
         raise click.UsageError("--demo shows results as they come, so it cannot --detach.")
-    options = Options(
+    options = ClusterOptions(
         data=data,
         mappers=mappers,
         reducers=reducers,
@@ -106,13 +106,13 @@ def up(
         zookeeper_port=zookeeper_port,
         redis_port=redis_port,
         config=config,
-        autoscale=None if autoscale is None else Bounds(*autoscale),
+        autoscale=None if autoscale is None else ScaleBounds(*autoscale),
     )
     check_machine()
     make_folder(data)
     with shown("Fetching Kafka (once)", messages()) as show:
         fetch_jars(show)
-    report = Report(as_json=as_json, pipe=report_fd)
+    report = StartReport(as_json=as_json, pipe=report_fd)
     if detach:
         background.start(options, report)
     elif demo:

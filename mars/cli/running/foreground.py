@@ -5,12 +5,12 @@ from __future__ import annotations
 import signal
 import threading
 
-from mars.cli.running.report import Report
+from mars.cli.running.report import StartReport
 from mars.client.cluster_file import ClusterFile, read_cluster
 from mars.core.errors import LocalClusterError, MarsError
 from mars.core.settings import surroundings
 from mars.core.stopping import at_signals
-from mars.local.cluster import Options, running
+from mars.local.cluster import ClusterOptions, running
 from mars.local.supervisor import StopAsked, Supervisor
 
 
@@ -34,7 +34,7 @@ class Stopper:
         self.asked.set()
 
 
-def run(options: Options, report: Report) -> None:
+def run(options: ClusterOptions, report: StartReport) -> None:
     """Start everything, keep it running, stop it when asked to."""
     stopper = Stopper()
     stopper.install()
@@ -51,7 +51,7 @@ def run(options: Options, report: Report) -> None:
         raise
 
 
-def run_demo(options: Options, report: Report) -> int:
+def run_demo(options: ClusterOptions, report: StartReport) -> int:
     """The same with `mars.cli.running.demo` in front; returns its exit code."""
     stopper = Stopper()
     stopper.install()
@@ -76,7 +76,7 @@ def _demo(supervisor: Supervisor, cluster: ClusterFile) -> int:
         watcher.join()
 
 
-def _announce(supervisor: Supervisor, report: Report) -> ClusterFile:
+def _announce(supervisor: Supervisor, report: StartReport) -> ClusterFile:
     cluster = read_cluster(supervisor.data)
     if cluster is None:
         raise LocalClusterError(f"{supervisor.data}/cluster.json is gone; run `mars up` again.")

@@ -24,7 +24,7 @@ class Message(msgspec.Struct, frozen=True):
 
 
 @dataclass(slots=True)
-class Report:
+class StartReport:
     """Lines for a person on standard output (with `as_json` on standard error).
 
     `pipe` is the descriptor, if any, on which another `mars up` waits for the same lines and for

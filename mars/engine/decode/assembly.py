@@ -20,7 +20,7 @@ from mars.engine.decode.unreadable import NONE_UNREADABLE, Problem, UnreadableRo
 
 
 @dataclass(slots=True)
-class Faults:
+class ColumnFaults:
     """What was wrong, by the number of the row: with the whole row, or with one of its fields.
 
     `invalid` is keyed by the place of the field among the decoded ones. `unreadable` are numbers of
@@ -56,7 +56,7 @@ def assemble(
     records: Records,
     lines: np.typing.NDArray[np.int64],
     columns: Sequence[pl.Series],
-    faults: Faults,
+    faults: ColumnFaults,
 ) -> Decoded:
     """The decoded rows; `columns` have the final types, `lines` says how many each message has."""
     frame = pl.DataFrame(
@@ -89,7 +89,9 @@ def _marks(name: str, height: int, rows: array[int]) -> pl.Series:
     return pl.Series(name, marks)
 
 
-def _unreadable(lines: np.typing.NDArray[np.int64], faults: Faults, skipped: int) -> UnreadableRows:
+def _unreadable(
+    lines: np.typing.NDArray[np.int64], faults: ColumnFaults, skipped: int
+) -> UnreadableRows:
     """In the order of the rows; `skipped` lines of each message are no rows."""
     if not faults.unreadable:
         return NONE_UNREADABLE

@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 
 from mars.core.settings import MetricsSettings
 from mars.core.types import MemberId
-from mars.process.life import Services
+from mars.process.life import ServiceHealth
 from mars.process.telemetry import logs
 from mars.process.telemetry.member import resident_bytes
 from mars.process.telemetry.scraping import ScrapeServer
@@ -32,7 +32,7 @@ LEADS = "leader_epoch"
 class ProcessMetrics(Collector):
     """Figures of one process; `clock_s` never goes back."""
 
-    def __init__(self, member: MemberId, role: str, services: Services) -> None:
+    def __init__(self, member: MemberId, role: str, services: ServiceHealth) -> None:
         self._member = member
         self._role = role
         self._services = services

@@ -68,7 +68,7 @@ Ranges = tuple[Range, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BackfillLimits:
     """How a bulk process divides its work.
 
     `chunk_rows`: messages of a batch of a task that fell behind. `ahead`: jobs at a time.
@@ -108,7 +108,7 @@ class _Piece:
 class BackfillMachine:
     """The machine of a bulk process; it works for one task at a time, from its first tick on."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: BackfillLimits) -> None:
         self._limits = limits
         self._working = False
         self._now_ms = 0
@@ -338,7 +338,12 @@ def _unfinished(definition: TaskDefinition, head: Head) -> bool:
 
 
 def _steps(
-    task: RunnableTask, head: Head, cuts: Mapping[Lane, int], limits: Limits, *, pressed: bool
+    task: RunnableTask,
+    head: Head,
+    cuts: Mapping[Lane, int],
+    limits: BackfillLimits,
+    *,
+    pressed: bool,
 ) -> Iterator[Step]:
     """What is to be appended next, and after that, and so on.
 
@@ -371,7 +376,7 @@ def _level_in(head: Head) -> Level:
 
 
 def _ranges(
-    definition: TaskDefinition, head: Head, limits: Limits, level: Level
+    definition: TaskDefinition, head: Head, limits: BackfillLimits, level: Level
 ) -> Iterator[tuple[Ranges, Backfill | None]]:
     """History first, then what a task is behind; where levels count, whatever is earlier."""
     history = next(_chunks(definition, head, level), None)
@@ -420,7 +425,7 @@ def _above(ranges: Ranges, head: Head) -> Ranges:
 
 
 def _behind(
-    definition: TaskDefinition, head: Head, limits: Limits, level: Level
+    definition: TaskDefinition, head: Head, limits: BackfillLimits, level: Level
 ) -> Iterator[tuple[Ranges, Backfill | None]]:
     """Pieces of the lanes that are caught up, in turn."""
     fences = definition.catch_up

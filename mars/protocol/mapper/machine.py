@@ -49,7 +49,7 @@ from mars.protocol.mapper.events import (
 from mars.protocol.mapper.idleness import Idleness
 from mars.protocol.mapper.lane_buffer import LaneBuffer
 from mars.protocol.mapper.state import RETRY_PAUSE_MS, MapperState, Partition
-from mars.protocol.mapper.steering import Steering
+from mars.protocol.mapper.steering import LaneSteering
 from mars.protocol.mapper.task_view import TaskView
 from mars.protocol.ports import (
     AppendOutcome,
@@ -99,7 +99,7 @@ class MapperMachine:
         self._linger_ms = linger_ms
         self._rest_ms = rest_ms
         self._state = MapperState()
-        self._steering = Steering(self._state)
+        self._steering = LaneSteering(self._state)
         self._idleness = Idleness(self._state)
         self._batches = Batches(buckets)
         self._topics: frozenset[Topic] = frozenset()

@@ -19,7 +19,7 @@ from mars.protocol.mapper.state import RETRY_PAUSE_MS, MapperState, Partition
 from mars.protocol.mapper.task_view import TaskView
 
 
-class Steering:
+class LaneSteering:
     """Puts the readers where the tasks are, and holds them where nobody takes what they read."""
 
     def __init__(self, state: MapperState) -> None:

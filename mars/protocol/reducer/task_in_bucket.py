@@ -37,10 +37,10 @@ from mars.protocol.runnable import RunnableTask
 from mars.protocol.watermark import level_of
 from mars.protocol.windows.folding import (
     Ahead,
-    Bounds,
     ClosedWindow,
     Folding,
     StoreWentBack,
+    WholeSpan,
     WithheldResult,
     takes_long,
 )
@@ -128,7 +128,7 @@ class TaskInBucket:
             if folding is None:
                 folding = self._begin(version, plan)
                 self._foldings[version.version] = folding
-            folding.bounds = Bounds(version.complete_from_ms, version.complete_until_ms)
+            folding.bounds = WholeSpan(version.complete_from_ms, version.complete_until_ms)
         self._drafts = {}
         kept = {version.version for version, _ in self._begun}
         self._foldings = {key: value for key, value in self._foldings.items() if key in kept}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mars.core.types import MemberId
 from mars.protocol.ports.notes import Note, Root
 from mars.protocol.tracker.judging import Verdict
-from mars.protocol.tracker.records import Records
+from mars.protocol.tracker.records import RootRecords
 from mars.protocol.tracker.ring import HashRing
 
 ROOTS_MAX = 1_000_000
@@ -44,7 +44,7 @@ class Acking:
         self._member = member
         self._deadline_ms = deadline_ms
         self._roots_max = roots_max
-        self._records = Records()
+        self._records = RootRecords()
         self._ring = HashRing([member])
         self._judged: dict[Root, int] = {}
         self._proven = self._unproven = self._lost = 0

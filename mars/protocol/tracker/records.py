@@ -42,7 +42,7 @@ class _Block:
     cells: bytearray = field(default_factory=lambda: bytearray(BLOCK_ROOTS * RECORD_BYTES))
 
 
-class Records:
+class RootRecords:
     """What an acker knows of its roots."""
 
     def __init__(self) -> None:

@@ -124,7 +124,7 @@ class Ahead:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class WholeSpan:
     """Where a version's windows are complete: those that begin and end within these times."""
 
     from_ms: int | None = None
@@ -155,7 +155,7 @@ class Folding:
         forgotten_ms: int | None = None,
         revising: Revising | None = None,
         ledger: Ledger | None = None,
-        bounds: Bounds | None = None,
+        bounds: WholeSpan | None = None,
         incomplete_before_ms: int | None = None,
         gaps: Mapping[Lane, int] | None = None,
         ahead_ms: int | None = None,
@@ -167,7 +167,7 @@ class Folding:
         self.forgotten_ms = closed_ms if forgotten_ms is None else forgotten_ms
         self.ahead_ms = ahead_ms
         self.revising = revising or Revising(plan, {}, ())
-        self.bounds = bounds or Bounds()
+        self.bounds = bounds or WholeSpan()
         self.dead: list[bytes] = []
         self.incomplete_before_ms = incomplete_before_ms
         """Windows that begin before this may lack rows that Kafka no longer had."""

@@ -18,7 +18,7 @@ from mars.core.plan import Expression, ValueType
 from mars.sql.examples import AGGREGATES, SCALARS, written
 from mars.sql.expressions.operands import Operand, Rules
 from mars.sql.expressions.scopes import Scope
-from mars.sql.source import GRAMMAR, Source
+from mars.sql.source import GRAMMAR, QueryText
 
 EXPRESSION_NODES_MAX: Final = 10_000
 """Largest expression after BETWEEN, CASE x WHEN and || have repeated their operands."""
@@ -51,7 +51,7 @@ class Compiler:
     key_chains: frozenset[int] = frozenset()
     """How many parts those group keys have that are chains of `||`."""
 
-    def __init__(self, source: Source, scope: Scope, forms: Forms) -> None:
+    def __init__(self, source: QueryText, scope: Scope, forms: Forms) -> None:
         self.source = source
         self.scope = scope
         self.rules = Rules(source)

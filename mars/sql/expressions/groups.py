@@ -23,7 +23,7 @@ from mars.sql.examples import AGGREGATES
 from mars.sql.expressions.compiler import Compiler
 from mars.sql.expressions.operands import NUMBERS, Operand
 from mars.sql.expressions.scalars import FORMS, row_compiler
-from mars.sql.expressions.scopes import GroupScope, KeyScope, Names, RowScope
+from mars.sql.expressions.scopes import GroupScope, KeyScope, RowScope, ScopeNames
 
 AGGREGATES_MAX: Final = 64
 """Most different aggregates of a task: each is a column or more of every partial."""
@@ -98,7 +98,7 @@ class GroupCompiler(Compiler):
     """Compiles SELECT, HAVING and ORDER BY."""
 
     def __init__(
-        self, names: Names, scope: GroupScope, keys: tuple[Key, ...], slots: Slots
+        self, names: ScopeNames, scope: GroupScope, keys: tuple[Key, ...], slots: Slots
     ) -> None:
         super().__init__(names.source, scope, FORMS)
         self._names = names

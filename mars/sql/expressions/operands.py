@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from mars.core.errors import SqlError
 from mars.core.plan import Call, Expression, Function, Literal, ValueType
-from mars.sql.source import Source
+from mars.sql.source import QueryText
 
 NUMBERS: Final = (ValueType.INT64, ValueType.INTEGER, ValueType.FLOAT64)
 """From narrow to wide."""
@@ -60,7 +60,7 @@ class Operand:
 class Rules:
     """The rules, with the source in which complaints are placed."""
 
-    source: Source
+    source: QueryText
 
     def mismatch(self, operand: Operand, what: str, wanted: ValueType) -> SqlError:
         """The error for an operand of a wrong type."""

@@ -8,12 +8,12 @@ from typing import Final
 from mars.sql.expressions import constants, functions, operators
 from mars.sql.expressions.compiler import Compiler, Forms
 from mars.sql.expressions.scopes import Scope
-from mars.sql.source import Source
+from mars.sql.source import QueryText
 
 FORMS: Final[Forms] = MappingProxyType({**constants.FORMS, **operators.FORMS, **functions.FORMS})
 """All that may stand in an expression, aggregates aside."""
 
 
-def row_compiler(source: Source, scope: Scope) -> Compiler:
+def row_compiler(source: QueryText, scope: Scope) -> Compiler:
     """A compiler of expressions over single rows."""
     return Compiler(source, scope, FORMS)

@@ -12,7 +12,7 @@ from sqlglot import exp
 from mars.core.errors import SqlError
 from mars.core.plan import WINDOW_END, WINDOW_START, Column, Expression, Field, Stream, ValueType
 from mars.sql.expressions.naming import find_name
-from mars.sql.source import Source
+from mars.sql.source import QueryText
 
 WINDOW_COLUMNS: Mapping[str, Column] = {
     name: Column(name, ValueType.TIMESTAMP) for name in (WINDOW_START, WINDOW_END)
@@ -31,10 +31,10 @@ class Scope(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class ScopeNames:
     """The fields of the stream, by the names a query may use for them."""
 
-    source: Source
+    source: QueryText
     stream: Stream
     qualifiers: frozenset[str]
     fields: Mapping[str, Field]
@@ -71,7 +71,7 @@ class Names:
 class RowScope:
     """WHERE, FILTER and what stands inside an aggregate: the fields of one row."""
 
-    names: Names
+    names: ScopeNames
     clause: str
 
     def resolve(self, column: exp.Column) -> Expression:
@@ -92,7 +92,7 @@ class RowScope:
 class KeyScope:
     """GROUP BY: the fields of one row, but for its time, which is the window's here."""
 
-    names: Names
+    names: ScopeNames
     clause: str = "GROUP BY"
 
     def resolve(self, column: exp.Column) -> Expression:
@@ -106,7 +106,7 @@ class KeyScope:
         return RowScope(self.names, self.clause).resolve(column)
 
 
-def is_window_column(names: Names, column: exp.Column) -> bool:
+def is_window_column(names: ScopeNames, column: exp.Column) -> bool:
     """Whether a column of SELECT or GROUP BY means the window: its time, start or end."""
     if names.is_event_time(column):
         return True
@@ -120,7 +120,7 @@ class GroupScope:
     Group keys are no names but expressions; they are found before a name is looked up.
     """
 
-    names: Names
+    names: ScopeNames
     clause: str
     aliases: Mapping[str, Expression] = field(default_factory=dict)
 

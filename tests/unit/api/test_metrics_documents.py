@@ -15,7 +15,7 @@ from api.services.operation.metrics import of_tasks
 from mars.core.definitions import Backfill, LaneSpan
 from mars.core.errors import Unavailable
 from mars.core.types import AssignmentEpoch, Bucket, LeaderEpoch, MemberId, Topic, file_lane
-from mars.process.life import Services
+from mars.process.life import ServiceHealth
 from mars.process.telemetry.member import Reporter
 from mars.process.telemetry.metrics import ProcessMetrics
 from mars.protocol.ports import BucketLoad, BucketStatus, PartitionReading
@@ -80,7 +80,7 @@ def of_the_api(world: World) -> dict[str, Line]:
 def of_processes() -> dict[str, Line]:
     found: dict[str, Line] = {}
     for role in ("mapper", "reducer"):
-        services = Services(role)
+        services = ServiceHealth(role)
         services.lost(Unavailable("kafka", "away"))
         metrics = ProcessMetrics(MemberId(f"{role}-1"), role, services)
         Reporter(MemberId(f"{role}-1"), role, metrics.reported).report(

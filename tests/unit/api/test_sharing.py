@@ -8,7 +8,7 @@ from threading import Semaphore
 
 import pytest
 
-from api.http.answering import Answering, Rendered
+from api.http.answering import Rendered, Responder
 from api.services.sharing import Shared
 from tests.contracts.waiting import eventually
 
@@ -86,12 +86,12 @@ async def until_begun(work: Work, times: int) -> None:
             await asyncio.sleep(0.001)
 
 
-async def asked(answering: Answering, work: Work, question: str, times: int) -> list[bytes]:
+async def asked(answering: Responder, work: Work, question: str, times: int) -> list[bytes]:
     answers = [answering.answer(question, lambda: body(work)) for _ in range(times)]
     return [bytes(one.body) for one in await asyncio.gather(*answers)]
 
 
-async def until_forgotten(answering: Answering) -> None:
+async def until_forgotten(answering: Responder) -> None:
     async with asyncio.timeout(30):
         while answering._next or answering._last:
             await asyncio.sleep(0.001)
@@ -99,7 +99,7 @@ async def until_forgotten(answering: Answering) -> None:
 
 def test_equal_requests_get_one_answer_that_is_made_after_they_came() -> None:
     async def run() -> tuple[list[bytes], list[bytes]]:
-        answering, work = Answering(), Work()
+        answering, work = Responder(), Work()
         first = asyncio.create_task(asked(answering, work, "a", 2))
         await until_begun(work, 1)
         second = asyncio.create_task(asked(answering, work, "a", ASKING))
@@ -114,7 +114,7 @@ def test_equal_requests_get_one_answer_that_is_made_after_they_came() -> None:
 
 def test_other_requests_do_not_wait() -> None:
     async def run() -> list[bytes]:
-        answering, slow, quick = Answering(), Work(), Work()
+        answering, slow, quick = Responder(), Work(), Work()
         waiting = asyncio.create_task(asked(answering, slow, "a", 1))
         await until_begun(slow, 1)
         quick.go_on.release()
@@ -128,7 +128,7 @@ def test_other_requests_do_not_wait() -> None:
 
 def test_an_error_goes_to_all_who_asked_and_the_next_one_is_answered() -> None:
     async def run() -> list[object]:
-        answering, work = Answering(), Work()
+        answering, work = Responder(), Work()
         work.problem = ZeroDivisionError()
         work.go_on.release()
         answers = [answering.answer("a", lambda: body(work)) for _ in range(2)]
@@ -144,7 +144,7 @@ def test_an_error_goes_to_all_who_asked_and_the_next_one_is_answered() -> None:
 
 def test_an_answer_is_made_for_the_others_when_who_asked_first_has_gone() -> None:
     async def run() -> bytes:
-        answering, work = Answering(), Work()
+        answering, work = Responder(), Work()
         first = asyncio.create_task(asked(answering, work, "a", 1))
         second = asyncio.create_task(asked(answering, work, "a", 1))
         await until_begun(work, 1)
@@ -166,7 +166,7 @@ def long_together(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("long_together")
 def test_who_were_answered_together_and_ask_again_one_by_one_are_answered_together() -> None:
     async def run() -> list[bytes]:
-        answering, work = Answering(), Work()
+        answering, work = Responder(), Work()
         work.go_on.release(2 * ASKING)
         await asked(answering, work, "a", ASKING)
         again = [asyncio.create_task(asked(answering, work, "a", 1))]
@@ -181,7 +181,7 @@ def test_who_were_answered_together_and_ask_again_one_by_one_are_answered_togeth
 @pytest.mark.usefixtures("long_together")
 def test_who_asks_alone_again_and_again_waits_for_nobody() -> None:
     async def run() -> None:
-        answering, work = Answering(), Work()
+        answering, work = Responder(), Work()
         work.go_on.release(2)
         await asked(answering, work, "a", 1)
         again = asyncio.create_task(asked(answering, work, "a", 1))

@@ -21,7 +21,7 @@ from api.app import create_app
 from api.routes.inside import Stopping
 from api.services.access import AccessPolicy
 from api.services.all import Services, build
-from api.services.context import Cluster, Ports
+from api.services.context import ClusterContext, Ports
 from api.services.operation.health import Health
 from mars.adapters.memory.broker import MemoryBroker
 from mars.adapters.memory.coordinator import MemoryCoordinator, MemoryEnsemble
@@ -73,7 +73,7 @@ from mars.protocol.ports import (
 
 BUCKETS = 4
 BODY_BYTES_MAX = 100_000
-CLUSTER = Cluster("default", BUCKETS, history_rows_min=1_000, chunk_rows=400)
+CLUSTER = ClusterContext("default", BUCKETS, history_rows_min=1_000, chunk_rows=400)
 EPOCH = StoreEpoch(1)
 
 FLOWS: dict[str, Any] = {
@@ -363,7 +363,9 @@ def application() -> Any:
 class World:
     """Everything around one API process. `now_ms` is the clock of all of it."""
 
-    def __init__(self, access: AccessPolicy | None = None, cluster: Cluster = CLUSTER) -> None:
+    def __init__(
+        self, access: AccessPolicy | None = None, cluster: ClusterContext = CLUSTER
+    ) -> None:
         self.now_ms = 1_000_000
         self.slept_s: list[float] = []
         self.on_sleep: Callable[[float], None] = self.slept_s.append
@@ -395,7 +397,9 @@ class World:
         self.http.close()
         self.transport.close()
 
-    def _services(self, access: AccessPolicy | None = None, cluster: Cluster = CLUSTER) -> Services:
+    def _services(
+        self, access: AccessPolicy | None = None, cluster: ClusterContext = CLUSTER
+    ) -> Services:
         ports = Ports(
             registry=self.registry,
             coordinator=self.coordinator("api-1"),

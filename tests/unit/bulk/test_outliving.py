@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from mapper.bulk.queries import QueryWork
-from mars.process.life import Life, Services
+from mars.process.life import Life, ServiceHealth
 
 
 def test_queries_are_looked_at_again_after_an_error(
@@ -23,7 +23,7 @@ def test_queries_are_looked_at_again_after_an_error(
         life.stop()
 
     class Desk:
-        services = Services("bulk")
+        services = ServiceHealth("bulk")
 
         class registry:  # noqa: N801 -- stands for an attribute
             @staticmethod

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from mapper.bulk.answering import Answering
+from mapper.bulk.answering import QueryAnswerer
 from mapper.bulk.queries import QUERIES_AT_ONCE, QueryWork
 from mapper.bulk.query_run import QueryDesk
 from mars.adapters.memory.admin import MemoryTopicAdmin
@@ -24,7 +24,7 @@ from mars.core.definitions import FileHistory, HistoryFile
 from mars.core.errors import JobCancelled, JobFailed, Unavailable
 from mars.core.plan import Field, FieldType, Format, Stream
 from mars.core.types import Lane, Mapped, MemberId, Range, RowCounts, StreamName, Topic
-from mars.process.life import Life, Services
+from mars.process.life import Life, ServiceHealth
 from mars.protocol.ports import (
     Answer,
     MapJob,
@@ -93,10 +93,10 @@ class Process:
         self.engine = ScriptedEngine()
         self.registry = world.registry.connect()
         self.rows = MemoryQueryRows(world.broker)
-        self.services = Services("queries")
+        self.services = ServiceHealth("queries")
         self.working = True
         desk = QueryDesk(
-            Answering(self.engine, MemoryTopicAdmin(world.broker), 4, "default"),
+            QueryAnswerer(self.engine, MemoryTopicAdmin(world.broker), 4, "default"),
             self.registry,
             self.rows,
             self.services,

@@ -10,11 +10,11 @@ from mars.adapters.memory.coordinator import MemoryCoordinator, MemoryEnsemble
 from mars.adapters.memory.partial_log import MemoryPartialLog
 from mars.adapters.memory.registry import MemoryRegistry, MemoryShelf
 from mars.core.types import MemberId
-from mars.process.life import Services
+from mars.process.life import ServiceHealth
 from mars.process.tasks import TaskSource
 from mars.process.telemetry.member import Reporter
 from mars.protocol.backfill.events import Event, Instruction, Ticked
-from mars.protocol.backfill.machine import BackfillMachine, Limits
+from mars.protocol.backfill.machine import BackfillLimits, BackfillMachine
 from mars.protocol.ports import MemberInfo
 
 EARLIER_MS = 1
@@ -24,7 +24,7 @@ class WatchedMachine(BackfillMachine):
     """Notes whether it works or was stopped, in order."""
 
     def __init__(self) -> None:
-        super().__init__(Limits(buckets=2, chunk_rows=100, ahead=1, catch_up_rows_min=100))
+        super().__init__(BackfillLimits(buckets=2, chunk_rows=100, ahead=1, catch_up_rows_min=100))
         self.calls: list[str] = []
 
     def handle(self, event: Event) -> list[Instruction]:
@@ -61,7 +61,7 @@ def test_the_machine_is_stopped_once_when_the_turn_passes_to_another_process() -
         admin=MemoryTopicAdmin(broker),
         tasks=TaskSource(registry, "default"),
         reporter=reporter,
-        services=Services("bulk"),
+        services=ServiceHealth("bulk"),
         jobs=1,
     )
 

@@ -254,7 +254,7 @@ def test_top_on_a_terminal_goes_on_while_the_api_is_away(
     looks = [Unavailable("api", "gone for a moment"), None]
     real = top._look
 
-    def look(client: Client) -> top.Look:
+    def look(client: Client) -> top.ScreenLook:
         problem = looks.pop(0)
         if problem is not None:
             raise problem

@@ -15,7 +15,7 @@ import pytest
 import mars.cli
 from mars.cli import exit_code_of, run
 from mars.cli.running import background
-from mars.cli.running.report import Message, Report
+from mars.cli.running.report import Message, StartReport
 from mars.cli.shared import api_address
 from mars.core.errors import (
     Conflict,
@@ -26,7 +26,7 @@ from mars.core.errors import (
     SettingsError,
     Unavailable,
 )
-from mars.local.cluster import Options
+from mars.local.cluster import ClusterOptions
 from mars.local.state import locked, write_cluster
 from tests.unit.local.test_state import cluster
 
@@ -206,7 +206,7 @@ def test_the_api_is_named_by_option_then_variable_then_folder(
 
 def test_a_report_whose_reader_has_gone_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
     read_end, write_end = os.pipe()
-    report = Report(pipe=write_end)
+    report = StartReport(pipe=write_end)
     report.line("one")
     assert os.read(read_end, 1000) == b'{"kind":"line","text":"one"}\n'
     os.close(read_end)
@@ -231,19 +231,19 @@ def test_a_signal_while_it_waits_stops_what_up_has_started(
 ) -> None:
     pids: list[int] = []
 
-    class Signalled(Report):
+    class Signalled(StartReport):
         def line(self, text: str) -> None:
             pids.append(int(text))
             signal.raise_signal(number)
 
-    def command(_options: Options, _data: Path, pipe: int) -> list[str]:
+    def command(_options: ClusterOptions, _data: Path, pipe: int) -> list[str]:
         return [sys.executable, "-c", STARTING, str(pipe)]
 
     monkeypatch.setattr(background, "_command", command)
     before = signal.getsignal(signal.SIGTERM)
     (tmp_path / "logs").mkdir()
     with pytest.raises(KeyboardInterrupt):
-        background.start(Options(data=tmp_path), Signalled())
+        background.start(ClusterOptions(data=tmp_path), Signalled())
     (pid,) = pids
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)

@@ -13,7 +13,7 @@ import pytest
 from mars.core.errors import LocalClusterError
 from mars.core.settings import load
 from mars.local import cluster, jars, network
-from mars.local.cluster import Options, make_folder, running
+from mars.local.cluster import ClusterOptions, make_folder, running
 from mars.local.java import find_java, java_identity, java_version, pyspark_jar
 from mars.local.network import PORT_MIN, PortWish, check_ports, free_port, is_free
 
@@ -110,7 +110,7 @@ def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         make_folder(tmp_path)
 
 
-def start(options: Options) -> None:
+def start(options: ClusterOptions) -> None:
     """A start whose children cannot be run: it ends with them, or with what is wrong before."""
 
     def nothing(_role: str, _config: Path) -> Sequence[str]:
@@ -144,7 +144,7 @@ def test_the_settings_of_the_children_name_our_servers(
     data = tmp_path / "data"
     ports = {"kafka_port": free_port(), "zookeeper_port": 0, "redis_port": 0, "api_port": 0}
     with pytest.raises(LocalClusterError, match="that far"):
-        start(Options(data, buckets=5, config=config, **ports))
+        start(ClusterOptions(data, buckets=5, config=config, **ports))
     settings = load(data / "mars.toml", {})
     assert settings.kafka.bootstrap == f"127.0.0.1:{ports['kafka_port']}"
     assert settings.kafka.security_protocol == "plaintext"
@@ -161,7 +161,7 @@ def test_buckets_stay_what_they_were(tmp_path: Path, fake_java: Callable[..., Pa
     ports = {"kafka_port": 0, "zookeeper_port": 0, "redis_port": 0, "api_port": 0}
     for wanted, outcome in [(5, "that far"), (None, "that far"), (6, "made with 5 buckets")]:
         with pytest.raises(LocalClusterError, match=outcome):
-            start(Options(tmp_path, buckets=wanted, **ports))
+            start(ClusterOptions(tmp_path, buckets=wanted, **ports))
     assert load(tmp_path / "mars.toml", {}).cluster.buckets == 5
 
 

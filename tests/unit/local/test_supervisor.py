@@ -13,7 +13,7 @@ from mars.client.cluster_file import ClusterFile, read_cluster
 from mars.core.errors import LocalClusterError
 from mars.local import supervisor as supervisor_module
 from mars.local.child import tail
-from mars.local.scaling import Bounds, Target
+from mars.local.scaling import ScaleBounds, Target
 from mars.local.supervisor import Addresses, Scaling, StopAsked, Supervisor
 from tests.unit.local.conftest import SLEEP, Script, eventually
 
@@ -214,4 +214,4 @@ def test_advice_about_another_number_than_there_is_changes_nothing(
 
 
 def test_bounds_hold_whatever_is_wanted() -> None:
-    assert [Bounds(2, 4).within(count) for count in (0, 2, 3, 9)] == [2, 2, 3, 4]
+    assert [ScaleBounds(2, 4).within(count) for count in (0, 2, 3, 9)] == [2, 2, 3, 4]

@@ -45,7 +45,7 @@ from mars.protocol.backfill.events import (
     TasksChanged,
     Ticked,
 )
-from mars.protocol.backfill.machine import BackfillMachine, Limits
+from mars.protocol.backfill.machine import BackfillLimits, BackfillMachine
 from mars.protocol.ports import Applied, MapJob, TaskStart
 from mars.protocol.runnable import RunnableTask
 from tests.unit.machines.mapping_world import BUCKETS, STREAM, TOPIC, make_plan, make_version, row
@@ -96,7 +96,9 @@ class Bulk:
     def __init__(self, world: World) -> None:
         self.world = world
         self.machine = BackfillMachine(
-            Limits(BUCKETS, chunk_rows=50, ahead=2, catch_up_rows_min=world.catch_up_rows_min)
+            BackfillLimits(
+                BUCKETS, chunk_rows=50, ahead=2, catch_up_rows_min=world.catch_up_rows_min
+            )
         )
         self.jobs: dict[str, MapJob] = {}
         self.feed(TasksChanged(world.tasks))

@@ -12,7 +12,7 @@ from mars.core.windows import Window
 from mars.engine.codec.dead import DeadRange, decode_dead
 from mars.protocol.ports import Ledger
 from mars.protocol.windows import panes as panes_module
-from mars.protocol.windows.folding import Bounds, Folding, StoreWentBack
+from mars.protocol.windows.folding import Folding, StoreWentBack, WholeSpan
 from tests.unit.machines.reducing_rows import (
     BUCKET,
     P0,
@@ -119,7 +119,7 @@ def test_closed_up_to_never_goes_back() -> None:
 
 def test_windows_outside_of_the_bounds_are_incomplete() -> None:
     folding = fold()
-    folding.bounds = Bounds(from_ms=10_000, until_ms=30_000)
+    folding.bounds = WholeSpan(from_ms=10_000, until_ms=30_000)
     folding.absorb(make_entry(1, 0, [(5, "x"), (15, "x"), (25, "x"), (35, "x")]))
 
     windows = folding.close(folding.due(40_000))

@@ -10,7 +10,7 @@ import pytest
 from mapper.loop import POLL_RECORDS_MAX, MapperLoop
 from mars.core.plan import Field, FieldType, Origin
 from mars.core.types import TaskName, Topic
-from mars.process.life import Services
+from mars.process.life import ServiceHealth
 from mars.protocol.mapper.events import CATCH_UP, LIVE, ReaderLane, TasksChanged, Ticked
 from mars.protocol.mapper.machine import MapperMachine
 from mars.protocol.runnable import RunnableTask
@@ -79,7 +79,7 @@ def test_a_poll_takes_no_more_than_a_batch_may_hold(batch: int, asked: int) -> N
         coordinator=nothing,
         tasks=cast(Any, NoTasks()),
         reporter=cast(Any, NeverDue()),
-        services=Services("mapper"),
+        services=ServiceHealth("mapper"),
         poll_s=0.0,
         records_max=batch,
     )
@@ -103,7 +103,7 @@ def test_keys_are_asked_for_before_a_task_that_reads_them_is_known() -> None:
         coordinator=nothing,
         tasks=cast(Any, SomeTasks({name: plain}, {name: keyed}, {name: keyed}, {})),
         reporter=cast(Any, NeverDue()),
-        services=Services("mapper"),
+        services=ServiceHealth("mapper"),
         poll_s=0.0,
     )
     for _ in range(5):
@@ -178,7 +178,7 @@ def test_a_report_tells_of_lanes_that_were_held_back_since_the_last_one_and_of_b
         coordinator=cast(Any, Heard()),
         tasks=cast(Any, NoTasks()),
         reporter=cast(Any, reports),
-        services=Services("mapper"),
+        services=ServiceHealth("mapper"),
         poll_s=0.0,
         capacity=0.5,
     )

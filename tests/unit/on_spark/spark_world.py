@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from mapper.on_spark.planning import Limits, Look, Refusals, shares_of, works_of
+from mapper.on_spark.planning import RoundLimits, RoundLook, RoundRefusals, shares_of, works_of
 from mapper.on_spark.taking import Taking
 from mapper.on_spark.watching import Watch
 from mars.adapters.memory.partial_log import MemoryPartialLog
@@ -13,7 +13,7 @@ from mars.adapters.memory.registry import MemoryRegistry
 from mars.adapters.spark.lane_work import LaneWork, Outcome, Share, encode_outcome
 from mars.core.settings import Settings
 from mars.core.types import Range, Records, TaskName, Topic, live_lane
-from mars.process.life import Services
+from mars.process.life import ServiceHealth
 from mars.protocol.ports import TaskStart
 from mars.protocol.runnable import RunnableTask
 from tests.unit.machines.mapping_world import BUCKETS, EPOCH, TOPIC, World
@@ -37,9 +37,9 @@ class SparkWorld:
         self.world = World(self.partitions, log_bytes_max=self.log_bytes_max)
         self.store: MemoryPartialLog = self.world.store
         self.registry = MemoryRegistry()
-        self.services = Services("test")
+        self.services = ServiceHealth("test")
         self.watch = Watch(lambda: self.now_ms)
-        self.refusals = Refusals()
+        self.refusals = RoundRefusals()
         self.mapped_again: list[Range] = []
         self.planned: list[LaneWork] = []
         self.taking = Taking(
@@ -61,16 +61,16 @@ class SparkWorld:
         self.registry.create_task(task.definition)
         self.tasks[task.name] = task
 
-    def look(self) -> Look:
+    def look(self) -> RoundLook:
         """What there is now."""
         ends = {number: len(rows) for number, rows in self.partitions.items()}
-        return Look(self.tasks, self.store.head(sorted(self.tasks)), {TOPIC: ends})
+        return RoundLook(self.tasks, self.store.head(sorted(self.tasks)), {TOPIC: ends})
 
     def plan(self) -> list[LaneWork]:
         """The next round."""
         shares = self.refusals.due(shares_of(self.look(), self.rows_max), self.now_ms)
         self.refusals.planned(shares, self.now_ms)
-        limits = Limits(self.rows_max, self.bytes_max, BUCKETS)
+        limits = RoundLimits(self.rows_max, self.bytes_max, BUCKETS)
         return works_of(Settings(), limits, self.look(), shares)
 
     def round(self) -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from mapper.on_spark.planning import (
     RETRY_PAUSE_MS,
-    Limits,
-    Look,
-    Refusals,
+    RoundLimits,
+    RoundLook,
+    RoundRefusals,
     look_at,
     shares_of,
     works_of,
@@ -23,7 +23,7 @@ from mars.adapters.spark.lane_work import LaneWork
 from mars.core.definitions import TaskState
 from mars.core.settings import Settings
 from mars.core.types import Lane, Range, Sequence64, TaskName, live_lane
-from mars.process.life import Services
+from mars.process.life import ServiceHealth
 from mars.protocol.ports import Head, TaskStart
 from mars.protocol.runnable import RunnableTask
 from tests.unit.machines.mapping_world import BUCKETS, EPOCH, TOPIC, make_task, make_version
@@ -39,20 +39,20 @@ def head(*, active: bool = True, **offsets: int) -> Head:
     return Head(EPOCH, 1, active, lanes, {}, frozenset(), Sequence64(0), 0, 0)
 
 
-def look(ends: Mapping[int, int], *pairs: tuple[RunnableTask, Head | None]) -> Look:
-    return Look(
+def look(ends: Mapping[int, int], *pairs: tuple[RunnableTask, Head | None]) -> RoundLook:
+    return RoundLook(
         {task.name: task for task, _head in pairs},
         {task.name: found for task, found in pairs},
         {TOPIC: ends},
     )
 
 
-def works(seen: Look) -> list[LaneWork]:
-    limits = Limits(ROWS_MAX, 10**9, BUCKETS)
+def works(seen: RoundLook) -> list[LaneWork]:
+    limits = RoundLimits(ROWS_MAX, 10**9, BUCKETS)
     return works_of(Settings(), limits, seen, list(shares_of(seen, ROWS_MAX)))
 
 
-def parts(seen: Look) -> dict[tuple[str, str], tuple[int, int]]:
+def parts(seen: RoundLook) -> dict[tuple[str, str], tuple[int, int]]:
     """(task, lane) -> the offsets planned."""
     return {
         (share.task, share.part.lane): (share.part.first, share.part.next)
@@ -77,7 +77,7 @@ def test_nothing_is_planned_where_nothing_is_new() -> None:
 
 def test_a_topic_that_is_gone_or_begun_anew_is_left_alone() -> None:
     task = make_task("a")
-    assert works(Look({A: task}, {A: head(p0=50)}, {TOPIC: {}})) == []
+    assert works(RoundLook({A: task}, {A: head(p0=50)}, {TOPIC: {}})) == []
     assert works(look({0: 20}, (task, head(p0=50)))) == []
 
 
@@ -138,7 +138,7 @@ def test_a_task_that_the_store_does_not_know_or_has_paused_is_left_alone() -> No
 
 def test_rows_that_were_not_taken_rest_before_they_are_mapped_again() -> None:
     seen = look({0: 50, 1: 50}, (make_task("a"), head(p0=10, p1=10)))
-    shares, refusals = list(shares_of(seen, ROWS_MAX)), Refusals()
+    shares, refusals = list(shares_of(seen, ROWS_MAX)), RoundRefusals()
     assert refusals.due(shares, 5_000) == shares
     refusals.planned(shares, 5_000)
 
@@ -147,7 +147,7 @@ def test_rows_that_were_not_taken_rest_before_they_are_mapped_again() -> None:
 
 
 def test_rows_behind_those_that_were_taken_do_not_rest() -> None:
-    task, refusals = make_task("a"), Refusals()
+    task, refusals = make_task("a"), RoundRefusals()
     refusals.planned(shares_of(look({0: 50}, (task, head(p0=10))), ROWS_MAX), 5_000)
 
     further = list(shares_of(look({0: 90}, (task, head(p0=50))), ROWS_MAX))
@@ -155,7 +155,7 @@ def test_rows_behind_those_that_were_taken_do_not_rest() -> None:
 
 
 def test_the_same_rows_in_another_life_of_the_store_do_not_rest() -> None:
-    task, refusals = make_task("a"), Refusals()
+    task, refusals = make_task("a"), RoundRefusals()
     refusals.planned(shares_of(look({0: 50}, (task, head(p0=10))), ROWS_MAX), 5_000)
 
     again = replace(head(p0=10), epoch=EPOCH + 1)
@@ -168,7 +168,7 @@ def test_a_look_asks_for_the_heads_of_running_tasks_and_the_ends_of_their_topics
     log = MemoryPartialLog(lambda: 0, buckets=BUCKETS)
     log.initialise(A, EPOCH, TaskStart(1, True, {P0: 0}, {}, {}))
     tasks = {A: make_task("a"), B: make_task("b", state=TaskState.PAUSED), C: make_task("c")}
-    services = Services("test")
+    services = ServiceHealth("test")
 
     seen = look_at(services, tasks, log, MemoryTopicAdmin(broker))
     assert seen is not None
@@ -181,7 +181,7 @@ def test_there_is_no_look_while_a_server_does_not_answer() -> None:
     broker.create_topic(TOPIC, 2)
     log, admin = MemoryPartialLog(lambda: 0, buckets=BUCKETS), MemoryTopicAdmin(broker)
     log.initialise(A, EPOCH, TaskStart(1, True, {P0: 0}, {}, {}))
-    services, tasks = Services("test"), {A: make_task("a")}
+    services, tasks = ServiceHealth("test"), {A: make_task("a")}
 
     log.fail_next("head")
     assert look_at(services, tasks, log, admin) is None

@@ -13,7 +13,7 @@ from mars.core.errors import Unavailable
 from mars.core.settings import MetricsSettings
 from mars.core.types import MemberId, Topic
 from mars.local.network import free_port
-from mars.process.life import Services
+from mars.process.life import ServiceHealth
 from mars.process.telemetry.member import Reporter
 from mars.process.telemetry.metrics import Exposition, ProcessMetrics
 from mars.process.telemetry.scraping import CONNECTIONS_MAX
@@ -28,7 +28,7 @@ def scraped(port: int) -> set[str]:
 
 
 def test_process_answers_before_it_has_reported_and_after() -> None:
-    services = Services("mapper")
+    services = ServiceHealth("mapper")
     metrics = ProcessMetrics(MEMBER, "mapper", services)
     settings = MetricsSettings(port=free_port())
     exposition = Exposition(settings, metrics)
@@ -55,7 +55,7 @@ def test_process_answers_before_it_has_reported_and_after() -> None:
 
 
 def test_port_in_use_is_said_and_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    metrics = ProcessMetrics(MEMBER, "mapper", Services("mapper"))
+    metrics = ProcessMetrics(MEMBER, "mapper", ServiceHealth("mapper"))
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         Exposition(MetricsSettings(port=port), metrics).close()
@@ -64,13 +64,13 @@ def test_port_in_use_is_said_and_stops_nothing(caplog: pytest.LogCaptureFixture)
 
 def test_nothing_is_served_unless_a_port_is_named(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    Exposition(MetricsSettings(), ProcessMetrics(MEMBER, "bulk", Services("bulk"))).close()
+    Exposition(MetricsSettings(), ProcessMetrics(MEMBER, "bulk", ServiceHealth("bulk"))).close()
     assert caplog.text == ""
 
 
 def test_half_requests_are_cut_off_the_oldest_first_and_a_scrape_is_answered() -> None:
     settings = MetricsSettings(port=free_port())
-    exposition = Exposition(settings, ProcessMetrics(MEMBER, "mapper", Services("mapper")))
+    exposition = Exposition(settings, ProcessMetrics(MEMBER, "mapper", ServiceHealth("mapper")))
     with ExitStack() as halves:
         halves.callback(exposition.close)
         sockets = []

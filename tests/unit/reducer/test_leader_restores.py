@@ -26,7 +26,7 @@ from mars.core.types import (
     StoreEpoch,
     TaskName,
 )
-from mars.process.life import Life, Services
+from mars.process.life import Life, ServiceHealth
 from mars.protocol.ports import Claim, MemberInfo, Progress, Transaction
 from reducer.leader import LeaderLoop
 from tests.unit.machines.reducing_rows import P0, STREAM, make_progress, make_version
@@ -71,7 +71,7 @@ class World:
             coordinator=self.coordinator,
             admin=MemoryTopicAdmin(self.broker),
             namespace="default",
-            services=Services("leader"),
+            services=ServiceHealth("leader"),
         )
 
     def claim(self, records: Mapping[Bucket, Progress]) -> None:

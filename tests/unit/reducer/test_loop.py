@@ -22,7 +22,7 @@ from mars.core.types import (
     Sequence64,
     TaskName,
 )
-from mars.process.life import Services
+from mars.process.life import ServiceHealth
 from mars.protocol.ports import Committed, Incident, IncidentKind, LogSlice
 from mars.protocol.reducer.events import BucketCommitted, BucketFailed, Event, ReadLog, Ticked
 from reducer import loop as loop_module
@@ -92,7 +92,7 @@ def made(log: Log, machine: Machine | None = None) -> ReducerLoop:
         coordinator=nothing,
         tasks=cast(Any, NoTasks()),
         reporter=cast(Any, NeverDue()),
-        services=Services("reducer"),
+        services=ServiceHealth("reducer"),
         poll_s=HOUR_S,
         threads=1,
     )

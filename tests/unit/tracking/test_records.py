@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 
 from mars.core.types import Lane, Range
 from mars.protocol.ports.notes import BLOCK_ROOTS, Note
-from mars.protocol.tracker.records import RECORD_BYTES, Records
+from mars.protocol.tracker.records import RECORD_BYTES, RootRecords
 from tests.unit.tracking.samples import UNHURRIED, counted, ranges, root, stored
 
 PAIR = (Range(Lane("0@b1"), 0, 50), Range(Lane("1@b1"), 7, 90))
 
 
-def held(records: Records) -> dict[int, Note]:
+def held(records: RootRecords) -> dict[int, Note]:
     """All records; asking for them makes them due again at once."""
     return {note.root.seq: note for note in records.overdue(2**40, 0)}
 
@@ -23,7 +23,7 @@ def test_a_record_is_34_bytes() -> None:
 
 
 def test_a_root_is_done_and_forgotten_when_everything_stored_is_counted() -> None:
-    records = Records()
+    records = RootRecords()
     assert not records.add(stored(5, 1, 2), 0)
     assert not records.add(counted(5, 2), 0)
     assert records.add(counted(5, 1), 0)
@@ -32,21 +32,21 @@ def test_a_root_is_done_and_forgotten_when_everything_stored_is_counted() -> Non
 
 
 def test_what_was_counted_may_be_heard_of_first() -> None:
-    records = Records()
+    records = RootRecords()
     assert not records.add(counted(5, 1), 0)
     assert records.add(stored(5, 1), 0)
     assert len(records) == 0
 
 
 def test_a_doubled_count_completes_nothing() -> None:
-    records = Records()
+    records = RootRecords()
     records.add(counted(5, 1), 0)
     assert not records.add(counted(5, 1), 0)
     assert len(records) == 0
 
 
 def test_overdue_records_come_with_their_offsets_and_again_later() -> None:
-    records = Records()
+    records = RootRecords()
     records.add(stored(5, 1), 1_000)
     records.add(stored(6, 1), 3_000)
     assert records.overdue(900, 5_000) == []
@@ -56,7 +56,7 @@ def test_overdue_records_come_with_their_offsets_and_again_later() -> None:
 
 
 def test_a_batch_of_several_lanes_keeps_them_all() -> None:
-    records = Records()
+    records = RootRecords()
     records.add(stored(5, 1, 2, parts=PAIR), 0)
     records.add(counted(5, 1), 0)
     assert held(records)[5].ranges == PAIR
@@ -66,7 +66,7 @@ def test_a_batch_of_several_lanes_keeps_them_all() -> None:
 
 
 def test_records_of_unwanted_blocks_are_handed_over_whole() -> None:
-    records = Records()
+    records = RootRecords()
     other = BLOCK_ROOTS + 1
     for seq in (1, 2, other):
         records.add(stored(seq, 1, 2), 0)
@@ -85,7 +85,7 @@ steps = st.lists(
 @UNHURRIED
 @given(steps)
 def test_records_hold_what_a_dictionary_would(given_steps: list[tuple[int, int | None]]) -> None:
-    records, plain = Records(), {}
+    records, plain = RootRecords(), {}
     for seq, bucket in given_steps:
         note = stored(seq, 0, 1, 2) if bucket is None else counted(seq, bucket)
         records.add(note, 0)

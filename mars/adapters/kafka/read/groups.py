@@ -24,7 +24,7 @@ from mars.adapters.kafka.errors import (
 )
 from mars.adapters.kafka.names import Place
 from mars.adapters.kafka.read.rows import UNREADABLE, bytes_of, committed_row, headers_of
-from mars.adapters.kafka.source.deafness import CutOff, Deafness, named
+from mars.adapters.kafka.source.deafness import Deafness, Stalled, named
 from mars.core.errors import MarsError, NotFound, Unavailable
 from mars.core.settings import Settings
 from mars.core.types import TaskName, Topic
@@ -96,7 +96,7 @@ class KafkaResultConsumer:
         self._kept_by_group = begin is None
         self._reached: dict[Place, int] = {}
         self._deafness = Deafness(KafkaTopicAdmin(settings))
-        self._cut_off = CutOff()
+        self._cut_off = Stalled()
         with configured():
             self._consumer = Consumer(consumer_properties(settings, group))
         try:

@@ -23,8 +23,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from mars.adapters.kafka.names import Place
-from mars.adapters.kafka.recovery.restoring import Look
-from mars.adapters.kafka.sink.transaction import Span
+from mars.adapters.kafka.recovery.restoring import PartitionLook
+from mars.adapters.kafka.sink.transaction import WrittenSpan
 from mars.core.errors import Interrupted
 from mars.core.types import Bucket
 from mars.engine.codec.result_headers import BUCKET, number
@@ -35,7 +35,10 @@ that is in vain takes a broker that dies within the milliseconds before its mark
 
 
 def hanging(
-    written: Mapping[Place, Span], stable: Mapping[Place, int], bucket: Bucket, look: Look
+    written: Mapping[Place, WrittenSpan],
+    stable: Mapping[Place, int],
+    bucket: Bucket,
+    look: PartitionLook,
 ) -> tuple[Place, ...]:
     """Where the bucket's last transaction, which is over, hangs.
 
@@ -49,7 +52,9 @@ def hanging(
     )
 
 
-def _hangs(place: Place, span: Span, stable: int, bucket: Bucket, look: Look) -> bool:
+def _hangs(
+    place: Place, span: WrittenSpan, stable: int, bucket: Bucket, look: PartitionLook
+) -> bool:
     if stable >= span.first:
         return stable == span.first
     ours = (BUCKET, number(bucket))

@@ -23,7 +23,7 @@ from typing import Protocol
 from mars.adapters.kafka.names import Names, Place
 from mars.adapters.kafka.recovery.audit import difference
 from mars.adapters.kafka.sink.state import parts_of
-from mars.adapters.kafka.sink.transaction import Span
+from mars.adapters.kafka.sink.transaction import WrittenSpan
 from mars.adapters.kafka.wire import state_key
 from mars.core.errors import SnapshotLost
 from mars.core.types import Bucket, TaskName
@@ -55,7 +55,7 @@ class Kept:
     headers: Sequence[tuple[str, bytes]]
 
 
-class Look(Protocol):
+class PartitionLook(Protocol):
     """Reads stretches of partitions, `first` and `last` inclusive. Raises Unavailable."""
 
     def start(self, place: Place) -> int | None:
@@ -170,14 +170,14 @@ def result_places(results: Iterable[ResultBatch]) -> set[Place]:
 
 def written_spans(
     transaction: Transaction, progress: Iterable[Progress], names: Names
-) -> dict[Place, Span]:
+) -> dict[Place, WrittenSpan]:
     """Where a transaction's records lie, progress aside; `progress` is its own, as written.
 
     Tombstones alone are left out: what they take away is named by nobody any more.
     """
     rows = {(batch.task, batch.version) for batch in transaction.results if batch.values}
     parts = {(one.task, one.version) for one in transaction.snapshots if one.parts}
-    spans: dict[Place, Span] = {}
+    spans: dict[Place, WrittenSpan] = {}
     for record in progress:
         name = record.task, record.version
         emission, snapshot, references = record.emission, record.snapshot, record.references
@@ -190,10 +190,12 @@ def written_spans(
     return spans
 
 
-def _widen(spans: dict[Place, Span], place: Place, by: Emission | Snapshot | References) -> None:
+def _widen(
+    spans: dict[Place, WrittenSpan], place: Place, by: Emission | Snapshot | References
+) -> None:
     """Versions of a task, and tasks, may share a partition."""
-    known = spans.get(place, Span(by.first, by.last))
-    spans[place] = Span(min(known.first, by.first), max(known.last, by.last))
+    known = spans.get(place, WrittenSpan(by.first, by.last))
+    spans[place] = WrittenSpan(min(known.first, by.first), max(known.last, by.last))
 
 
 # ------------------------------------------------------------------------------------- restoring
@@ -223,7 +225,7 @@ class _Found:
 
 
 def restoration(
-    claim: Claim, records: Sequence[ProgressRecord], names: Names, look: Look
+    claim: Claim, records: Sequence[ProgressRecord], names: Names, look: PartitionLook
 ) -> Restoration:
     """What the newest record of each task version names and nobody can see, ready to be written.
 
@@ -252,7 +254,7 @@ def restoration(
     return Restoration(wanted if progress else None, sound, told)
 
 
-def _look_at_rows(record: Progress, look: Look, found: _Found) -> bool:
+def _look_at_rows(record: Progress, look: PartitionLook, found: _Found) -> bool:
     emission = record.emission
     if emission is None:
         return False
@@ -277,7 +279,7 @@ def _look_at_rows(record: Progress, look: Look, found: _Found) -> bool:
     return True
 
 
-def _is_gone(look: Look, place: Place, first: int) -> bool:
+def _is_gone(look: PartitionLook, place: Place, first: int) -> bool:
     """Whether retention took what began there, or somebody the whole topic."""
     start = look.start(place)
     return start is None or start > first
@@ -305,7 +307,7 @@ def _batches(record: Progress, emission: Emission, rows: Sequence[Kept]) -> Iter
 
 
 def _look_at_parts(
-    record: Progress, earlier: Progress | None, names: Names, look: Look, found: _Found
+    record: Progress, earlier: Progress | None, names: Names, look: PartitionLook, found: _Found
 ) -> bool:
     snapshot = record.snapshot
     if snapshot is None or (earlier is not None and earlier.snapshot == snapshot):
@@ -326,7 +328,7 @@ def _look_at_parts(
     return True
 
 
-def _is_shown(record: Progress, snapshot: Snapshot, names: Names, look: Look) -> bool:
+def _is_shown(record: Progress, snapshot: Snapshot, names: Names, look: PartitionLook) -> bool:
     """The last part stands for all: one marker shows all of them or none."""
     place, last = (names.state, record.bucket), snapshot.last
     key = state_key(record.task, record.version, record.bucket, snapshot.parts - 1)
@@ -334,7 +336,7 @@ def _is_shown(record: Progress, snapshot: Snapshot, names: Names, look: Look) ->
 
 
 def _look_at_references(
-    record: Progress, earlier: Progress | None, names: Names, look: Look, found: _Found
+    record: Progress, earlier: Progress | None, names: Names, look: PartitionLook, found: _Found
 ) -> bool:
     references, bucket = record.references, record.bucket
     if references is None or (earlier is not None and earlier.references == references):

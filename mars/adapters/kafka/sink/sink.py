@@ -36,8 +36,8 @@ from mars.adapters.kafka.recovery.restoring import (
 from mars.adapters.kafka.sink.state import named_snapshot, parts_of
 from mars.adapters.kafka.sink.transaction import (
     BucketTransaction,
-    Span,
     Spans,
+    WrittenSpan,
     with_parts,
     with_span,
 )
@@ -122,7 +122,7 @@ class _Slot:
 
     own: _Own
     marker: int
-    written: Mapping[Place, Span]
+    written: Mapping[Place, WrittenSpan]
     ready: Future[_Ready]
     draft: _Draft | None = None
 
@@ -411,16 +411,16 @@ class KafkaSink:
 
     # -------------------------------------------------------------------------------- producers
 
-    def _keep(self, own: _Own, marker: int, written: Mapping[Place, Span]) -> None:
+    def _keep(self, own: _Own, marker: int, written: Mapping[Place, WrittenSpan]) -> None:
         """The bucket is ours, and its last transaction is over."""
         self._slots[own.bucket] = self._slot(own, marker, written)
 
-    def _slot(self, own: _Own, marker: int, written: Mapping[Place, Span]) -> _Slot:
+    def _slot(self, own: _Own, marker: int, written: Mapping[Place, WrittenSpan]) -> _Slot:
         """Make the next producer, in the background."""
         ready = self._preparing[own.bucket] = self._pool.submit(self._prepare, own, written)
         return _Slot(own, marker, written, ready)
 
-    def _prepare(self, own: _Own, written: Mapping[Place, Span]) -> _Ready:
+    def _prepare(self, own: _Own, written: Mapping[Place, WrittenSpan]) -> _Ready:
         """A producer; once it is initialised the last transaction has ended, or hangs."""
         settled = time.monotonic() + SETTLE_S
         producer = self._new_producer(own.bucket, own.abandoned)

@@ -62,14 +62,14 @@ Report = Callable[[KafkaError | None, Message], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class WrittenSpan:
     """Where records of one transaction lie: offsets, inclusive."""
 
     first: int
     last: int
 
 
-Spans = Mapping[tuple[TaskName, int], Span]
+Spans = Mapping[tuple[TaskName, int], WrittenSpan]
 
 
 class _Delivery:
@@ -238,7 +238,7 @@ class BucketTransaction:
         self._await_delivery(reports)
         return [report.offset for report in reports]
 
-    def settle(self, places: Iterable[Place]) -> dict[Place, Span]:
+    def settle(self, places: Iterable[Place]) -> dict[Place, WrittenSpan]:
         """End as aborted whatever of the bucket hangs in these partitions; where that was written.
 
         One record in each, which nobody sees, and an abort: its markers end what lies before, too,
@@ -256,7 +256,7 @@ class BucketTransaction:
         except CALL_FAILED as error:
             raise self._interrupted(kafka_error(error)) from error
         self.abort()
-        return {place: Span(one.offset, one.offset) for place, one in reports.items()}
+        return {place: WrittenSpan(one.offset, one.offset) for place, one in reports.items()}
 
     # ------------------------------------------------------------------------------------ commit
 
@@ -395,11 +395,11 @@ def _version_of(batch: ResultBatch) -> tuple[TaskName, int]:
 
 
 def _spans(written: Iterable[_Written]) -> Spans:
-    spans: dict[tuple[TaskName, int], Span] = {}
+    spans: dict[tuple[TaskName, int], WrittenSpan] = {}
     for part in written:
         key = _version_of(part.batch)
         first = spans[key].first if key in spans else part.first.offset
-        spans[key] = Span(first, part.last.offset)
+        spans[key] = WrittenSpan(first, part.last.offset)
     return spans
 
 
@@ -418,7 +418,7 @@ def part_spans(
 ) -> Spans:
     """Where the parts of each new snapshot lie, tombstones aside."""
     return {
-        (one.task, one.version): Span(at[0], at[len(one.parts) - 1])
+        (one.task, one.version): WrittenSpan(at[0], at[len(one.parts) - 1])
         for one in snapshots
         if one.parts
         for at in (offsets[one.task, one.version],)

@@ -75,7 +75,7 @@ class Deafness:
         self._behind = {one: at for one, at in self._behind.items() if one != place}
 
 
-class CutOff:
+class Stalled:
     """Asks whether a client that hears nothing still has a broker."""
 
     def __init__(self) -> None:

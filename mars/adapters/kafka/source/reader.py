@@ -24,7 +24,7 @@ from mars.adapters.kafka.errors import (
     unavailable,
 )
 from mars.adapters.kafka.names import Place
-from mars.adapters.kafka.source.deafness import CutOff, Deafness, named
+from mars.adapters.kafka.source.deafness import Deafness, Stalled, named
 from mars.adapters.kafka.source.gathering import Gathering
 from mars.adapters.kafka.source.undecodable import Search, Searches
 from mars.core.errors import Unavailable
@@ -74,7 +74,7 @@ class KafkaReader:
         self._refusal: Unavailable | None = None
         """What else is wrong, to be said once."""
         self._deafness = Deafness(self._admin)
-        self._cut_off = CutOff()
+        self._cut_off = Stalled()
         self._consumer = self._connected()
 
     def _connected(self) -> Consumer:

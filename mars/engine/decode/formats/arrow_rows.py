@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from mars.core.plan import Field, FieldType, Stream, ValueType
 from mars.core.types import Reason, Records
-from mars.engine.decode.assembly import Faults, assemble
+from mars.engine.decode.assembly import ColumnFaults, assemble
 from mars.engine.decode.columns import RAW_TYPES, Typed, convert, convert_floats, either
 from mars.engine.decode.decoded import Decoded
 from mars.engine.decode.formats.arrow_size import (
@@ -96,7 +96,7 @@ def decode_unpacked(
     stream: Stream, fields: tuple[Field, ...], records: Records, messages: list[Unpacked]
 ) -> Decoded:
     """Decode messages that are unpacked."""
-    faults = Faults()
+    faults = ColumnFaults()
     lines = np.array([message.rows for message in messages], dtype=np.int64)
     for first, message in zip((np.cumsum(lines) - lines).tolist(), messages, strict=True):
         if message.problem is not None:
@@ -124,7 +124,7 @@ def _runs(tables: list[pa.Table | None]) -> Iterator[_Run]:
             first += run.rows
 
 
-def _typed(at: int, one: Field, runs: list[_Run], faults: Faults) -> pl.Series:
+def _typed(at: int, one: Field, runs: list[_Run], faults: ColumnFaults) -> pl.Series:
     """One field of all rows."""
     pieces = [pl.Series(dtype=dtype_of(one.type.value_type))]
     for run in runs:

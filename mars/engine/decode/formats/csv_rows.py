@@ -21,7 +21,7 @@ import pyarrow.csv as arrow_csv
 
 from mars.core.plan import Field, FieldType, Stream
 from mars.core.types import Reason, Records
-from mars.engine.decode.assembly import Faults, assemble
+from mars.engine.decode.assembly import ColumnFaults, assemble
 from mars.engine.decode.columns import convert, convert_numbers, texts_of
 from mars.engine.decode.decoded import Decoded
 from mars.engine.decode.formats.texts import MARK, without_mark
@@ -84,7 +84,7 @@ def decode_csv(
 
     Raises TooManyRows.
     """
-    faults = Faults()
+    faults = ColumnFaults()
     lines = np.ones(len(records.values), dtype=np.int64)
     blocks, total = _blocks(stream, records, lines, faults, rows_max, parts=parts)
     parsed = [_parse(block, fields, faults) for block in blocks]
@@ -96,7 +96,7 @@ def _blocks(
     stream: Stream,
     records: Records,
     lines: np.typing.NDArray[np.int64],
-    faults: Faults,
+    faults: ColumnFaults,
     rows_max: int,
     *,
     parts: bool,
@@ -155,7 +155,7 @@ def _columns(header: bytes, dialect: _Dialect) -> tuple[tuple[str, ...], tuple[R
     return columns, None
 
 
-def _parse(block: _Block, fields: tuple[Field, ...], faults: Faults) -> _Cells:
+def _parse(block: _Block, fields: tuple[Field, ...], faults: ColumnFaults) -> _Cells:
     """The cells of a block's rows; rows that are no rows become faults."""
     text = b"\n".join(block.bodies)
     numbers = np.concatenate([np.arange(part.start, part.stop) for part in block.numbers])
@@ -179,7 +179,7 @@ def _without_broken_lines(
     numbers: np.typing.NDArray[np.int64],
     dialect: _Dialect,
     columns: int,
-    faults: Faults,
+    faults: ColumnFaults,
 ) -> tuple[bytes, np.typing.NDArray[np.int64]]:
     rows = [row.removesuffix(b"\r") for row in text.split(b"\n")]
     kept = []
@@ -210,7 +210,7 @@ def _cut_to_fit(
     numbers: np.typing.NDArray[np.int64],
     dialect: _Dialect,
     columns: int,
-    faults: Faults,
+    faults: ColumnFaults,
 ) -> tuple[bytes, np.typing.NDArray[np.int64]]:
     """The lines that have a cell for each column, without further cells."""
     rows, kept = text.split(b"\n"), []
@@ -273,7 +273,9 @@ def _cells(table: pa.Table, columns: tuple[str, ...], name: str) -> pl.Series:
     return pl.Series(table.column(_place(columns, name)))
 
 
-def _typed(at: int, one: Field, parsed: list[_Cells], total: int, faults: Faults) -> pl.Series:
+def _typed(
+    at: int, one: Field, parsed: list[_Cells], total: int, faults: ColumnFaults
+) -> pl.Series:
     """One field of all rows, NULL for those that are unreadable."""
     found = [(cells.numbers, cells.by_field[at]) for cells in parsed]
     present = [(numbers, series) for numbers, series in found if series is not None]

@@ -19,7 +19,7 @@ import polars as pl
 
 from mars.core.plan import Field, FieldType, Format, Stream
 from mars.core.types import Reason, Records
-from mars.engine.decode.assembly import Faults, assemble
+from mars.engine.decode.assembly import ColumnFaults, assemble
 from mars.engine.decode.columns import RAW_TYPES, Typed, convert, convert_numbers, either
 from mars.engine.decode.decoded import Decoded
 from mars.engine.decode.formats.nesting import (
@@ -132,7 +132,7 @@ def decode_json(
     stream: Stream, fields: tuple[Field, ...], records: Records, rows_max: int
 ) -> Decoded:
     """Decode messages of the formats json and ndjson. Raises TooManyRows."""
-    parser, faults = _parser(fields), Faults()
+    parser, faults = _parser(fields), ColumnFaults()
     columns = _Columns(fields, parser.readers, faults)
     lines = np.ones(len(records.values), dtype=np.int64)
     if stream.format is Format.JSON:
@@ -152,7 +152,7 @@ class _Columns:
     """
 
     def __init__(
-        self, fields: tuple[Field, ...], readers: tuple[_Reader, ...], faults: Faults
+        self, fields: tuple[Field, ...], readers: tuple[_Reader, ...], faults: ColumnFaults
     ) -> None:
         self._fields = fields
         self._readers = readers
@@ -207,7 +207,7 @@ def _messages(
     values: Sequence[bytes | None],
     rows_of: np.typing.NDArray[np.int64],
     parser: _Parser,
-    faults: Faults,
+    faults: ColumnFaults,
     rows_max: int,
 ) -> Iterator[list[msgspec.Struct]]:
     """An object a message, or an array of objects, in chunks.
@@ -227,7 +227,7 @@ def _lines(
     values: Sequence[bytes | None],
     lines: np.typing.NDArray[np.int64],
     parser: _Parser,
-    faults: Faults,
+    faults: ColumnFaults,
     rows_max: int,
 ) -> Iterator[list[msgspec.Struct]]:
     """One object a line, in chunks; how many rows each message has is written into `lines`.
@@ -311,7 +311,7 @@ def _parse(
     parser: _Parser,
     chunk: Sequence[bytes | None],
     first: int,
-    faults: Faults,
+    faults: ColumnFaults,
     rows_of: np.typing.NDArray[np.int64] | None = None,
     rows_max: int = 0,
 ) -> list[msgspec.Struct]:
@@ -341,7 +341,7 @@ def _parse(
 
 
 def _rescue_message(
-    parser: _Parser, message: bytes | None, at: int, faults: Faults, rows_max: int
+    parser: _Parser, message: bytes | None, at: int, faults: ColumnFaults, rows_max: int
 ) -> list[msgspec.Struct]:
     """The rows of a message that is not just an object: behind a mark, of an array, or bad."""
     text = without_mark(message or b"")
@@ -369,7 +369,7 @@ def _screened(chunk: Sequence[bytes | None]) -> Sequence[bytes]:
     return [b"" if len(row) > MESSAGE_BYTES_MAX or is_too_deep(row) else row for row in present]
 
 
-def _rescue(parser: _Parser, row: bytes | None, at: int, faults: Faults) -> msgspec.Struct:
+def _rescue(parser: _Parser, row: bytes | None, at: int, faults: ColumnFaults) -> msgspec.Struct:
     """Read each field of a bad row by itself."""
     fault = barred(row) or _no_object(row or b"")
     if fault is not None:
