@@ -444,6 +444,7 @@ class Folding:
         parts = [states for piece in pieces for states in piece.frames(self.plan)]
         if not parts:
             return None
+        self._panes.has_merged(window, len(parts), sum(part.height for part in parts))
         if len(parts) > 1:
             return limited_window(self.plan, window, parts)
         return limited(self.plan, parts[0])

@@ -21,13 +21,16 @@ BLOCK_PANES = 64
 """Panes of a block, and blocks of a larger one: a window of 10,000 panes has some 130 pieces. With
 fewer, later windows take a little less, and the first one, for which all are made, much longer."""
 
+FRAME_PANES = 2
+"""A frame of a block takes as long as so many panes: it has more states."""
+
 BLOCKS_FROM_PANES = 128
 """Windows of fewer panes are made of the panes themselves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What closing windows takes: `rows` are states that are to be merged, those of all panes."""
+    """What closing windows takes: `panes` and `rows` (their states) that are to be merged."""
 
     windows: int = 0
     panes: int = 0
@@ -48,6 +51,8 @@ class OpenPanes(Mapping[int, Pane]):
         self._spans = list(_spans(shape))
         self._blocks: dict[tuple[int, int], Block] = {}
         """By the number of panes that they span, and the number of the first of them."""
+        self._merged: Size | None = None
+        """What was merged of the last window that was made of blocks."""
 
     def __getitem__(self, start_ms: int) -> Pane:
         return self._by_start[start_ms]
@@ -98,6 +103,11 @@ class OpenPanes(Mapping[int, Pane]):
         number = self._shape.pane_numbers
         return list(self._pieces(number(window.start_ms), number(window.end_ms)))
 
+    def has_merged(self, window: Window, frames: int, rows: int) -> None:
+        """Of how many frames, with how many states, what `within` gave for a window was made."""
+        if self._place(window.end_ms) - self._place(window.start_ms) >= BLOCKS_FROM_PANES:
+            self._merged = Size(1, frames, rows)
+
     def _place(self, start_ms: int) -> int:
         return bisect_left(self._starts, start_ms)
 
@@ -124,9 +134,10 @@ class OpenPanes(Mapping[int, Pane]):
             yield self._blocks[place]
 
     def sizes(self, windows: Iterable[Window]) -> Iterator[Size]:
-        """What each of these windows holds; they come in order, of their starts too.
+        """What each of these windows takes; they come in order, of their starts too.
 
-        The cost grows with the panes and with the windows, not with their product.
+        Those that are made of blocks take about what the last one of them did, which was more for
+        the first. The cost grows with the panes and with the windows, not with their product.
         """
         low = high = rows = 0
         for window in windows:
@@ -135,7 +146,17 @@ class OpenPanes(Mapping[int, Pane]):
             first = bisect_left(self._starts, window.start_ms, low)
             rows -= self._rows(low, first)
             low, high = first, until
-            yield Size(1, high - low, rows)
+            yield self._expected(Size(1, high - low, rows))
+
+    def _expected(self, all_panes: Size) -> Size:
+        last = self._merged
+        if last is None or all_panes.panes < BLOCKS_FROM_PANES:
+            return all_panes
+        return Size(
+            1,
+            min(all_panes.panes, FRAME_PANES * last.panes + BLOCK_PANES),
+            min(all_panes.rows, 2 * last.rows),
+        )
 
     def _rows(self, low: int, high: int) -> int:
         return sum(self._by_start[start].groups for start in self._starts[low:high])

@@ -111,3 +111,16 @@ def test_floats_are_added_up_in_the_order_of_their_panes_in_each_window(
     plan = replace(plan, aggregates=(*plan.aggregates, total))
     assert closed(fold(plan), FIRST) == 60
     assert merged == [60]
+
+
+def test_windows_that_share_blocks_are_closed_many_at_once(
+    monkeypatch: pytest.MonkeyPatch, merged: list[int]
+) -> None:
+    monkeypatch.setattr(folding_module, "PANES_AT_ONCE", 100)
+    folding = fold()
+    assert folding.reach((FIRST + 20) * 1000) == FIRST * 1000, "each has 60 panes"
+
+    closed(folding, FIRST)
+    at_once = 100 // (2 * merged[0] + 4)
+    assert at_once > 1
+    assert folding.reach((FIRST + 20) * 1000) == (FIRST + at_once) * 1000
