@@ -262,7 +262,7 @@ def revisions_are_numbered_in_the_record(patch: Patch) -> None:
 def revisions_that_are_owed_come_later(patch: Patch) -> None:
     """Late rows: what one commit does not revise is taken for revised."""
     real = Revising.committed
-    patch.setattr(Revising, "committed", lambda self, numbers, owed: real(self, numbers, ()))
+    patch.setattr(Revising, "committed", lambda self, record: real(self, replace(record, owed=())))
 
 
 def closed_groups_are_known_again(patch: Patch) -> None:
