@@ -101,7 +101,7 @@ def nowhere(monkeypatch: pytest.MonkeyPatch) -> Settings:
     """A cluster that nobody listens for, and little patience."""
     for name in (
         "asking.ASK_TIMEOUT_S",
-        "transaction.CONNECT_TIMEOUT_S",
+        "sink.transaction.CONNECT_TIMEOUT_S",
     ):
         monkeypatch.setattr(f"mars.adapters.kafka.{name}", 0.3)
     return Settings(kafka=KafkaSettings(bootstrap=f"{HOST}:{free_port()}"))

@@ -82,7 +82,7 @@ def _kill(mars: ReplicatedCluster, broker: KafkaServer, load: Load) -> None:
 
 def _ask_to_end(mars: ReplicatedCluster, broker: KafkaServer, load: Load) -> None:
     """As a broker is brought to another version."""
-    admin, topic = KafkaTopicAdmin(mars.core.settings), Topic(load.name)
+    admin, topic = KafkaTopicAdmin(mars.settings), Topic(load.name)
     before = admin.ends(topic)
     broker.stop(STOP_S)
     # What the client has heard before names a leader that is gone.

@@ -86,7 +86,7 @@ def test_a_killed_worker_and_speculation_change_nothing(on_spark: OnCluster) -> 
     assert groups_of(job, calm) == expected(range(ROWS))
     assert counts_of(calm) == RowCounts(counted=ROWS)
     eventually(lambda: on_spark.executors() == 2, JOB_WITHIN_S)
-    assert _code_of_executors(on_spark.engine).endswith("/mars/kernel.py")
+    assert _code_of_executors(on_spark.engine).endswith("/mars/engine/kernel.py")
     assert ".zip/" in _code_of_executors(on_spark.engine)
 
     results: list[Mapped] = []
@@ -102,7 +102,7 @@ def test_a_killed_worker_and_speculation_change_nothing(on_spark: OnCluster) -> 
 def _code_of_executors(engine: SparkEngine) -> str:
     context = engine._session.sparkContext  # type: ignore[union-attr]
     found = context.parallelize([0], 1).map(
-        lambda _: __import__("mars.engine.kernel").kernel.__file__
+        lambda _: __import__("mars.engine.kernel").engine.kernel.__file__
     )
     return str(found.collect()[0])
 
