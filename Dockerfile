@@ -61,7 +61,6 @@ COPY mars ./mars
 COPY mapper ./mapper
 COPY reducer ./reducer
 COPY api ./api
-COPY bench ./bench
 # The import proves that nothing was left out that a process needs.
 RUN /opt/builder/bin/hatchling build -t wheel -d dist \
  && /opt/mars/bin/pip install --quiet --no-deps --no-index dist/*.whl \
