@@ -93,7 +93,10 @@ class _Lazy(click.Group):
 
 
 def _exists(module: str) -> bool:
-    return importlib.util.find_spec(module) is not None
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # nor does its package
+        return False
 
 
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Iterator
 from functools import partial
@@ -291,3 +292,21 @@ def test_what_stands_before_a_host_is_not_told(
     said = told(capsys)
     assert "http://127.0.0.1:9" in said
     assert "secret" not in said
+
+
+def test_without_a_clone_there_is_no_bench(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    found = importlib.util.find_spec
+
+    def of_a_wheel(name: str) -> object:
+        if name.startswith("bench"):
+            raise ModuleNotFoundError(name)
+        return found(name)
+
+    monkeypatch.setattr(importlib.util, "find_spec", of_a_wheel)
+
+    assert run(["--help"]) == 0
+    assert "bench" not in capfd.readouterr().out
+    assert run(["bench", "throughput"]) == 2
+    assert "No such command 'bench'" in capfd.readouterr().err
