@@ -34,8 +34,13 @@ class Source:
     """A file of the product."""
 
     path: Path
-    lines: int
+    text: tuple[str, ...]
     tree: ast.Module
+
+    @property
+    def lines(self) -> int:
+        """How many there are."""
+        return len(self.text)
 
     @property
     def name(self) -> str:
@@ -49,7 +54,7 @@ def sources(packages: Sequence[str] = PRODUCT) -> list[Source]:
     for package in packages:
         for path in sorted((ROOT / package).rglob("*.py")):
             text = path.read_text("utf-8")
-            found.append(Source(path, text.count("\n"), ast.parse(text)))
+            found.append(Source(path, tuple(text.splitlines()), ast.parse(text)))
     return found
 
 
@@ -89,7 +94,7 @@ def names_used_again(files: Sequence[Source]) -> dict[str, list[str]]:
 def bodies(files: Sequence[Source]) -> list[int]:
     """Lines of the body of each function, in order of size."""
     return sorted(
-        _body(node, one.path.read_text("utf-8").splitlines())
+        _body(node, one.text)
         for one in files
         for node in ast.walk(one.tree)
         if isinstance(node, Function)

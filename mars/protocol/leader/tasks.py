@@ -252,10 +252,7 @@ def _least_behind_ms(options: Options) -> int:
 def _lanes(definition: TaskDefinition, view: View) -> set[Lane]:
     """All lanes of a task; those of a deleted one that bore its name are not among them."""
     lanes = {lane for version in definition.begun for lane in version.starts or {}}
-    versions = {version.version for version in definition.begun}
-    for (name, number, _bucket), record in view.progress.records.items():
-        if name == definition.name and number in versions:
-            lanes |= set(record.merged)
+    lanes |= {lane for record in _records(view, definition) for lane in record.merged}
     count = view.partitions.get(Topic(definition.current.stream.topic), 0)
     return lanes | {live_lane(number) for number in range(count)}
 
