@@ -25,6 +25,7 @@ from mars.core.windows import Sliding
 from mars.engine.aggregates import state_schema
 from mars.engine.codec.states import encode_states
 from mars.local.flows import stream
+from mars.protocol.ports import Frontier, Ledger
 from mars.protocol.windows.folding import Folding
 
 SHAPE = Sliding(1_000_000, 100)
@@ -62,20 +63,25 @@ def entries(plan: Plan, groups: int, first: int, count: int) -> Iterator[Entry]:
         yield Entry(Sequence64(low + 1), plan.version, ranges, partial)
 
 
+def commit(folding: Folding, merged: int, closed_ms: int, ledger: Ledger) -> None:
+    """What a durable record does."""
+    folding.committed(Frontier({Lane("0"): merged}, closed_ms, closed_ms), ledger)
+
+
 def measure(groups: int, windows: int) -> list[float]:
     """CPU milliseconds to close each of some windows that follow each other."""
     plan = plan_of()
-    folding = Folding(plan, Bucket(0), merged={})
+    folding = Folding(plan, Bucket(0), {})
     for entry in entries(plan, groups, 0, PANES):
         folding.absorb(entry)
-    folding.committed({Lane("0"): PANES}, PANES * 100 - 100, folding.ledger(None))
+    commit(folding, PANES, PANES * 100 - 100, folding.ledger(None))
     taken_ms = []
     for number in range(PANES, PANES + windows):
         begun_s = time.process_time()
-        closed = folding.close(folding.due(number * 100))
+        closed = folding.state.close(folding.state.due(number * 100))
         taken_ms.append((time.process_time() - begun_s) * 1000)
         assert [one.rows for one in closed] == [groups * PANES]
-        folding.committed({Lane("0"): number + 1}, number * 100, folding.ledger(number * 100))
+        commit(folding, number + 1, number * 100, folding.ledger(number * 100))
         for entry in entries(plan, groups, number, 1):
             folding.absorb(entry)
     return taken_ms

@@ -20,7 +20,8 @@ from bench.scopes import SQL, STREAM, WINDOW_MS
 from mars.core.plan import Plan
 from mars.core.types import Bucket, Entry, Lane, Records, Sequence64, TaskName
 from mars.engine.kernel import decode, map_batch
-from mars.protocol.windows.scoped_folding import KeyFolding
+from mars.protocol.ports import Frontier
+from mars.protocol.windows.folding import Folding
 from mars.sql import compile_task
 
 KEYS = (1_000, 10_000, 100_000, 1_000_000)
@@ -45,13 +46,14 @@ class Bench:
         self._plan: Plan = compile_task(
             SQL, task=NAME, version=1, stream_of=lambda _name: STREAM, options=options
         )
-        self._folding = KeyFolding(self._plan, Bucket(0), merged={})
+        self._folding = Folding(self._plan, Bucket(0), {})
+        self._closer = self._folding.state.closer
         self._chance = random.Random(SEED)
         self._keys = keys
         self._next = 0
         self._seq = 0
         self._folding.absorb(self._entry(list(self._open_rows())))
-        self._folding.has_ahead()
+        self._closer.has_ahead()
         self.commit_ms()
 
     def _open_rows(self) -> Iterator[Row]:
@@ -76,16 +78,16 @@ class Bench:
         )
         begun_s = time.process_time()
         self._folding.absorb(entry)
-        if self._folding.has_ahead() is not due:
+        if self._closer.has_ahead() is not due:
             raise BenchError("What is due is not what the rows have made due.")
         return (time.process_time() - begun_s) * 1_000
 
     def commit_ms(self) -> float:
         """The CPU time of a commit that closes all that is due, ms."""
         begun_s = time.process_time()
-        ahead = self._folding.close_ahead(None)
+        ahead = self._closer.close_ahead(None)
         ledger = self._folding.ledger(None, ahead.rows)
-        self._folding.committed({LANE: self._next}, None, ledger, None, ahead.upto_ms)
+        self._folding.committed(Frontier({LANE: self._next}, ahead_ms=ahead.upto_ms), ledger)
         return (time.process_time() - begun_s) * 1_000
 
 

@@ -28,7 +28,9 @@ from mars.core.types import (
 from mars.engine.aggregates import merges_exactly
 from mars.engine.kernel import decode, map_batch
 from mars.protocol.ports import Head, LogSlice, Progress
-from mars.protocol.reducer.task_in_bucket import Ownership, Prepared, TaskInBucket
+from mars.protocol.reducer.preparation import Prepared
+from mars.protocol.reducer.task_in_bucket import TaskInBucket
+from mars.protocol.reducer.version import Ownership
 from mars.protocol.runnable import RunnableTask
 from mars.protocol.windows import open_panes
 from mars.sql import compile_task
@@ -153,7 +155,7 @@ class Owner:
         """What is accounted is one entry, which the next owner reads in place of all others."""
         with self._patched():
             self.commit()
-            bases = self.part.bases()
+            bases = self.part.upkeep.bases()
         if bases:
             (self._base,), self._log = bases, []
         return bases
@@ -193,8 +195,8 @@ def test_blocks_together_hold_no_more_states_than_panes(block_panes: int) -> Non
     for first in range(0, 60_000, 500):
         owner.feed([{"ts": first, "k": f"{first % 3}", "f": None, "v": 1}])
         owner.commit()
-        (folding,) = owner.part._foldings.values()
-        panes = folding._panes
+        (version,) = owner.part._versions.values()
+        panes = version.state.panes.open
         own = {id(pane.merged) for pane in panes.values()}
         frames = [frame for block in panes._blocks.values() for frame in block._frames or ()]
         merged = {id(frame): frame.height for frame in frames if id(frame) not in own}

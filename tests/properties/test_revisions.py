@@ -29,7 +29,8 @@ from mars.core.types import (
 )
 from mars.engine.kernel import decode, map_batch
 from mars.protocol.ports import Head, LogSlice, Progress
-from mars.protocol.reducer.task_in_bucket import Ownership, TaskInBucket
+from mars.protocol.reducer.task_in_bucket import TaskInBucket
+from mars.protocol.reducer.version import Ownership
 from mars.protocol.runnable import RunnableTask
 from mars.sql import compile_task
 

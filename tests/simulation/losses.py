@@ -110,7 +110,7 @@ class Losses:
         """By its owner, or by one before it that has committed what it read."""
         reducers = [one.parts["loop"]._machine._buckets for one in self._mishaps.living("reducer")]
         parts = [own[bucket]._parts.get(name) for own in reducers if bucket in own]
-        read = [part.last_seq for part in parts if part is not None]
+        read = [part.position.last_seq for part in parts if part is not None]
         epoch = self._servers.store.tasks[name].epoch
         return max([*read, self._checks.counted_up_to(name, bucket, epoch)])
 

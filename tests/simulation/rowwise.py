@@ -25,7 +25,7 @@ import mars.adapters.spark.work
 import mars.engine.combining
 import mars.engine.decode.parts
 import mars.protocol.mapper.batches
-import mars.protocol.windows.folding
+import mars.protocol.windows.pane_state
 from mars.core.definitions import TaskVersion
 from mars.core.plan import Expression, Field, Plan, Stream
 from mars.core.types import (
@@ -400,8 +400,8 @@ IN_PLACE: Sequence[tuple[ModuleType, str, object]] = (
     (mars.adapters.spark.work, "map_batch", map_batch),
     (mars.engine.combining, "merge", merge),
     (mars.protocol.windows.panes, "merge", merge),
-    (mars.protocol.windows.folding, "states_by_pane", states_by_pane),
-    (mars.protocol.windows.folding, "limited_window", limited_window),
-    (mars.protocol.windows.folding, "finish", finish),
+    (mars.protocol.windows.pane_state, "states_by_pane", states_by_pane),
+    (mars.protocol.windows.window_panes, "limited_window", limited_window),
+    (mars.protocol.windows.pane_state, "finish", finish),
 )
 """Where a run takes these for the kernel's."""

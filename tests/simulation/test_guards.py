@@ -48,13 +48,21 @@ from mars.protocol.ports import (
     TaskStart,
 )
 from mars.protocol.reducer import owner as owning
+from mars.protocol.reducer import snapshots
+from mars.protocol.reducer import version as version_in_bucket
 from mars.protocol.reducer.drafting import Draft
 from mars.protocol.reducer.events import CommitTransaction, TrimLog
-from mars.protocol.reducer.snapshots import Snapshots
+from mars.protocol.reducer.log_upkeep import LogUpkeep
+from mars.protocol.reducer.position import LogPosition
 from mars.protocol.reducer.task_in_bucket import TaskInBucket
-from mars.protocol.windows.folding import Ahead, Folding
+from mars.protocol.reducer.version import VersionInBucket
+from mars.protocol.windows.closing import Ahead
+from mars.protocol.windows.folding import Folding
+from mars.protocol.windows.input import Input
+from mars.protocol.windows.key_closer import KeyCloser
+from mars.protocol.windows.pane_state import PaneState
 from mars.protocol.windows.revising import Revising
-from mars.protocol.windows.scoped_folding import KeyFolding
+from mars.protocol.windows.window_panes import WindowPanes
 from tests.simulation.conditions import (
     CHANGING,
     FAILING_OVER,
@@ -86,13 +94,14 @@ def offsets_compared_and_set(patch: Patch) -> None:
 
 def accounted_rows_only_rebuild(patch: Patch) -> None:
     """R5: what lies below M is counted again."""
-    patch.setattr(Folding, "_accounted", lambda self, entry: False)
+    patch.setattr(Input, "accounts_for", lambda self, entry: False)
 
 
 def catch_up_barrier(patch: Patch) -> None:
     """R6: after a loss a bucket goes on as if it had read again all that it accounted for."""
-    patch.setattr(TaskInBucket, "caught_up", property(lambda self: self.head is not None))
-    patch.setattr(TaskInBucket, "_read", lambda self, version, merged: dict(merged))
+    always = property(lambda self: self.head is not None, lambda self, value: None)
+    patch.setattr(LogPosition, "caught_up", always, raising=False)
+    patch.setattr(VersionInBucket, "_read", lambda self, merged: dict(merged))
 
 
 def claims_read_the_progress(patch: Patch) -> None:
@@ -144,12 +153,13 @@ def cuts_at_snapshots(patch: Patch) -> None:
 
 def rows_in_a_snapshot_are_passed_over(patch: Patch) -> None:
     """What other buckets have read again is added to panes that hold it already."""
-    patch.setattr(Folding, "contains", lambda self, entry: False)
+    patch.setattr(Input, "contains", lambda self, entry: False)
 
 
 def saved_panes_come_before_the_log(patch: Patch) -> None:
     """After a loss a bucket goes on without the panes that it has saved."""
-    patch.setattr(Snapshots, "is_of_lost_store", lambda self, record: False)
+    for module in (snapshots, version_in_bucket):
+        patch.setattr(module, "is_of_lost_store", lambda record, store_epoch: False)
 
 
 def logs_lost_while_they_are_read(patch: Patch) -> None:
@@ -214,9 +224,11 @@ def chunks_are_the_same_again(patch: Patch) -> None:
 
 def full_logs_are_merged_while_they_are_read_again(patch: Patch) -> None:
     """R9: a log that is filled anew is merged only once all that was accounted is in it."""
-    real = TaskInBucket.compactable
+    real = LogUpkeep.is_compactable
     patch.setattr(
-        TaskInBucket, "compactable", lambda self, budget: self.caught_up and real(self, budget)
+        LogUpkeep,
+        "is_compactable",
+        lambda self, budget: self._position.caught_up and real(self, budget),
     )
 
 
@@ -237,16 +249,19 @@ def a_limit_found_while_merging_stops_one_task(patch: Patch) -> None:
 
 def closed_windows_are_kept(patch: Patch) -> None:
     """Late rows: what is closed is needed no more, as if it took none."""
-    real = Folding.needed
+    real_needed, real_state = WindowPanes.needed, PaneState.__init__
+    states: dict[WindowPanes, PaneState] = {}
 
-    def needed(self: Folding, through: Mapping[Lane, int], forgotten_ms: int | None) -> object:
-        return real(self, through, _later(self, forgotten_ms))
+    def begin(self: PaneState, *given: Any) -> None:
+        real_state(self, *given)
+        states[self.panes] = self
 
-    patch.setattr(Folding, "needed", needed)
+    def needed(self: WindowPanes, through: Mapping[Lane, int], upto_ms: int | None) -> object:
+        closed_ms = states[self].frontier.closed_ms
+        return real_needed(self, through, upto_ms if closed_ms is None else closed_ms)
 
-
-def _later(folding: Folding, forgotten_ms: int | None) -> int | None:
-    return folding.closed_ms if folding.closed_ms is not None else forgotten_ms
+    patch.setattr(PaneState, "__init__", begin)
+    patch.setattr(WindowPanes, "needed", needed)
 
 
 def revisions_are_numbered_in_the_record(patch: Patch) -> None:
@@ -268,41 +283,48 @@ def revisions_that_are_owed_come_later(patch: Patch) -> None:
 def closed_groups_are_known_again(patch: Patch) -> None:
     """Windows by key: an owner takes all groups that it has read again for open ones."""
 
-    def settle(self: KeyFolding) -> None:
-        self._settled = True
-        aside, self._aside = self._aside, []
-        for entry in aside:
-            self.absorb(entry)
+    def settle(self: KeyCloser) -> None:
+        self.settled = True
 
-    patch.setattr(KeyFolding, "settle", settle)
+    patch.setattr(KeyCloser, "settle", settle)
 
 
 def rows_above_wait_for_those_below(patch: Patch) -> None:
     """Windows by key: what lies above M is decided before all below it is read again."""
-    patch.setattr(KeyFolding, "absorb", Folding.absorb)
+    real = Folding.absorb
+
+    def absorb(self: Folding, entry: Entry) -> None:
+        closer: Any = self.state.closer
+        settled, closer.settled = closer.settled, True
+        try:
+            real(self, entry)
+        finally:
+            closer.settled = settled
+
+    patch.setattr(Folding, "absorb", absorb)
 
 
 def what_is_due_is_closed_with_every_commit(patch: Patch) -> None:
     """Windows by key: every other commit leaves some of it to the next one."""
-    real, turns = KeyFolding.close_ahead, count()
+    real, turns = KeyCloser.close_ahead, count()
 
-    def close(self: KeyFolding, closed_ms: int | None) -> Ahead:
+    def close(self: KeyCloser, closed_ms: int | None) -> Ahead:
         whole = real(self, closed_ms)
         return Ahead(whole.upto_ms) if next(turns) % 2 else whole
 
-    patch.setattr(KeyFolding, "close_ahead", close)
+    patch.setattr(KeyCloser, "close_ahead", close)
 
 
 def how_far_groups_are_closed_is_in_the_record(patch: Patch) -> None:
     """Windows by key: an owner takes all that is due by the marks for closed, X or not."""
-    real = KeyFolding.settle
+    real = KeyCloser.settle
 
-    def settle(self: KeyFolding) -> None:
-        if not self._settled:
-            self.ahead_ms = self._marks.reached_ms
+    def settle(self: KeyCloser) -> None:
+        self._frontier = replace(self._frontier, ahead_ms=self._marks.reached_ms)
+        self._marks.ahead_ms = self._marks.reached_ms
         real(self)
 
-    patch.setattr(KeyFolding, "settle", settle)
+    patch.setattr(KeyCloser, "settle", settle)
 
 
 def entries_are_counted(patch: Patch) -> None:
@@ -330,7 +352,7 @@ def _beside(self: StoredTask, entry: Entry, replace_all: Callable[..., None]) ->
 
 def servers_are_told_apart_by_reducers(patch: Patch) -> None:
     """After a fail-over: a reducer goes on in the log of another server where it is no shorter."""
-    patch.setattr(TaskInBucket, "_check_life", lambda self, run_id: None)
+    patch.setattr(LogPosition, "check_life", lambda self, run_id: None)
 
 
 def servers_are_told_apart_by_the_leader(patch: Patch) -> None:
@@ -364,30 +386,31 @@ def _trims(own: owning.BucketOwner, asked: Iterable[object]) -> Iterable[TrimLog
         for name in dict.fromkeys(record.task for record in records if not record.deleted):
             part = own._parts[name]
             alive = {one.version: one for one in records if one.task == name}
-            gone = part._log.trim(_needed_after(part, alive))
+            gone = part.log.trim(_needed_after(part, alive))
             yield TrimLog(own.bucket, name, own._store_epoch, gone)
 
 
 def _needed_after(part: TaskInBucket, records: Mapping[int, Progress]) -> dict[Lane, int]:
     """What the log is needed for once these records are committed."""
-    needed = dict(part.through)
-    for version, _plan, folding in part._open():
-        record = records.get(version.version)
-        merged = folding.merged if record is None else record.merged
-        forgotten_ms = folding.forgotten_ms if record is None else record.forgotten_ms
-        low = folding.needed(part._read(version, merged), forgotten_ms)
+    needed = dict(part.position.through)
+    for version in part._open():
+        record = records.get(version.plan.version)
+        frontier = version.state.frontier if record is None else record.frontier
+        read = version._read(frontier.merged)
+        low = version.state.panes.needed(read, frontier.forgotten_ms)
         needed = {lane: min(offset, low.get(lane, 0)) for lane, offset in needed.items()}
     return needed
 
 
 def entries_of_open_windows_are_kept(patch: Patch) -> None:
     """R9: what is accounted leaves the log, its windows closed or not."""
-    patch.setattr(TaskInBucket, "trim", _trim_accounted)
+    patch.setattr(LogUpkeep, "trim", _trim_accounted)
 
 
-def _trim_accounted(self: TaskInBucket) -> tuple[Sequence64, ...]:
-    merged = [folding.merged for folding in self._foldings.values()]
-    return self._log.trim({lane: min(one.get(lane, 0) for one in merged) for lane in self.through})
+def _trim_accounted(self: LogUpkeep) -> tuple[Sequence64, ...]:
+    merged = [version.folding.input.merged for version in self._versions.values()]
+    lanes = self._position.through
+    return self._log.trim({lane: min(one.get(lane, 0) for one in merged) for lane in lanes})
 
 
 def each_transaction_has_a_producer_of_its_own(patch: Patch) -> None:
@@ -410,7 +433,7 @@ def each_transaction_has_a_producer_of_its_own(patch: Patch) -> None:
 
 def drafts_stand_while_no_row_comes(patch: Patch) -> None:
     """R7: a draft is committed whatever came for its windows since, and whatever is due."""
-    patch.setattr(Draft, "fits", lambda self, folding, due, emit: emit == self.emit)
+    patch.setattr(Draft, "fits", lambda self, panes, due, emit: emit == self.emit)
 
 
 def the_sink_compares_what_it_has_drafted(patch: Patch) -> None:

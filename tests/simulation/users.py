@@ -10,7 +10,7 @@ from enum import StrEnum
 from mars.core.definitions import Backfill, LaneSpan, TaskDefinition, TaskState, TaskVersion
 from mars.core.types import Lane, TaskName, Topic, backfill_lane, lane_partition, live_lane
 from mars.protocol.ports import put_copy
-from mars.protocol.windows.folding import WINDOWS_AT_ONCE
+from mars.protocol.windows.turns import WINDOWS_AT_ONCE
 from tests.simulation.cluster import Servers
 from tests.simulation.rows import (
     DELAY_MS,

@@ -22,7 +22,7 @@ import mars.process.tracking
 import mars.protocol.balance.steering
 import mars.protocol.reducer.assisting
 import mars.protocol.reducer.drafting
-import mars.protocol.windows.folding
+import mars.protocol.windows.turns
 import reducer.assisting
 import reducer.leader
 import reducer.loop
@@ -384,7 +384,7 @@ class World:
             stack.enter_context(patch.object(mars.adapters.memory.bulk, "TASK_OFFSETS", 3))
             at_once = self._limits.windows_at_once
             stack.enter_context(
-                patch.object(mars.protocol.windows.folding, "WINDOWS_AT_ONCE", at_once)
+                patch.object(mars.protocol.windows.turns, "WINDOWS_AT_ONCE", at_once)
             )
             for module in (mars.process.tasks, reducer.leader):
                 stack.enter_context(patch.object(module, "compile_version", _compile))

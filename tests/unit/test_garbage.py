@@ -13,7 +13,14 @@ from mars.core.types import Entry, Lane, Range, Records, Sequence64
 from mars.engine.codec.entry import encode_entry
 from mars.engine.kernel import decode, map_batch
 from mars.protocol.windows.folding import Folding
-from tests.unit.machines.reducing_rows import BUCKET, P0, STREAM, make_plan, message
+from tests.unit.machines.reducing_rows import (
+    P0,
+    STREAM,
+    make_folding,
+    make_frontier,
+    make_plan,
+    message,
+)
 
 ROUNDS = 5
 LANE = Lane("0")
@@ -42,13 +49,13 @@ def one_round(folding: Folding, number: int) -> None:
         encode_entry(plan.version, ranges, partial)
         folding.absorb(Entry(Sequence64(number + 1), plan.version, ranges, partial))
     watermark_ms = 10_000 * number
-    folding.close(folding.due(watermark_ms))
-    closed_ms = folding.closed_by(watermark_ms)
-    folding.committed({P0: first + 10}, closed_ms, folding.ledger(closed_ms))
+    folding.state.close(folding.state.due(watermark_ms))
+    closed_ms = folding.state.closed_by(watermark_ms)
+    folding.committed(make_frontier({P0: first + 10}, closed_ms), folding.ledger(closed_ms))
 
 
 def test_mapping_and_closing_leave_no_cycles() -> None:
-    folding = Folding(make_plan(), BUCKET, merged={})
+    folding = make_folding(make_plan(), merged={})
     one_round(folding, 0)  # imports, caches
     with uncollected() as found:
         for number in range(1, ROUNDS + 1):

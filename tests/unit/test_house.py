@@ -25,8 +25,6 @@ LARGE_CLASSES = {
     "MemorySink": 27,
     "RedisPartialLog": 34,
     "Client": 48,
-    "TaskInBucket": 53,
-    "Folding": 58,
     "MapperMachine": 27,
     "BucketOwner": 46,
     "ReducerLoop": 29,

@@ -23,7 +23,8 @@ from mars.core.types import Bucket
 from mars.core.windows import Window
 from mars.engine.finishing import Finished, finish
 from mars.protocol.ports import Head
-from mars.protocol.windows.folding import Folding, WholeSpan
+from mars.protocol.windows.closing import WholeSpan
+from mars.protocol.windows.folding import Folding
 
 LIMIT_DEFAULT = 100
 """Rows in an answer that names no limit."""
@@ -125,7 +126,7 @@ class WindowService:
                 (window.start_ms, number, window)
                 for number, version in versions.items()
                 for folding in version.foldings
-                for window in folding.open_windows()
+                for window in folding.state.open_windows()
             }
         )
         windows: list[OpenWindow] = []
@@ -145,10 +146,10 @@ class WindowService:
         """How many rows of an open window each bucket and version holds. Raises Unavailable."""
         versions = self._folded(definition, plans)
         return {
-            (folding.bucket, number): folding.rows_of(window)
+            (folding.bucket, number): folding.state.panes.rows(window)
             for number, version in versions.items()
             for folding in version.foldings
-            for window in folding.open_windows()
+            for window in folding.state.open_windows()
             if window.start_ms == start_ms
         }
 
@@ -205,7 +206,7 @@ def _rows(version: _Version, window: Window, selection: Selection, left: int) ->
     states = [
         frame
         for folding in version.foldings
-        if (frame := folding.window_states(window)) is not None
+        if (frame := folding.state.panes.states(window)) is not None
     ]
     rows: list[Row] = []
     groups = others = 0

@@ -12,8 +12,8 @@ from mars.core.plan import Plan
 from mars.core.types import Bucket, Entry, Lane, RowCounts, Sequence64, TaskName
 from mars.inspect.evidence import LoggedRows
 from mars.protocol.ports import Head, LogSlice, PartialLog, Progress
-from mars.protocol.windows.folding import Folding, StoreWentBack
-from mars.protocol.windows.scoped_folding import folding_class
+from mars.protocol.windows.folding import Folding
+from mars.protocol.windows.input import StoreWentBack
 
 TOGETHER_BYTES_MAX = 4 * 1024 * 1024
 """Logs of a task up to this size are read in one round trip: it keeps the server busy for some
@@ -126,13 +126,8 @@ def folded(
     `record` must have been read after the log: a log that is read later has lost what the record
     does not yet call closed.
     """
-    folding = folding_class(plan)(
-        plan,
-        bucket,
-        merged=merged_through(definition, plan.version, record),
-        closed_ms=None if record is None else record.closed_ms,
-        ahead_ms=None if record is None else record.ahead_ms,
-    )
+    starts = merged_through(definition, plan.version, record)
+    folding = Folding(plan, bucket, starts, record)
     try:
         for base in bases_of(piece):
             if base.version == plan.version:

@@ -31,6 +31,36 @@ class Ledger:
         """Counted rows of which some window is still to be emitted."""
         return self.counted - self.emitted
 
+    def __add__(self, other: Ledger) -> Ledger:
+        """Of both together."""
+        return Ledger(
+            self.read + other.read,
+            self.filtered + other.filtered,
+            self.bad + other.bad,
+            self.future + other.future,
+            self.late + other.late,
+            self.counted + other.counted,
+            self.emitted + other.emitted,
+            self.late_partly + other.late_partly,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Frontier:
+    """How far a bucket of a task version has come: what decides about each further row.
+
+    `merged` (M): rows below these offsets are accounted; a lane that is not named is accounted
+    below 0 only. `closed_ms` (C): windows that end at or before it are closed. `forgotten_ms`
+    (D <= C): those that end at or before it are never revised; between D and C lie windows that
+    take late rows, none unless a task revises. `ahead_ms` (X): up to it windows are closed key by
+    key. Times are ends of windows, in epoch milliseconds; None: of no window yet.
+    """
+
+    merged: Mapping[Lane, int]
+    closed_ms: int | None = None
+    forgotten_ms: int | None = None
+    ahead_ms: int | None = None
+
 
 @dataclass(frozen=True, slots=True)
 class Emission:
@@ -128,6 +158,12 @@ class Progress:
     ahead_ms: int | None = None
     gaps: Mapping[Lane, int] = field(default_factory=dict)
     newest_ms: int | None = None
+
+    @property
+    def frontier(self) -> Frontier:
+        """M, C, D and X; a record that does not name D means all up to C."""
+        forgotten_ms = self.closed_ms if self.forgotten_ms is None else self.forgotten_ms
+        return Frontier(self.merged, self.closed_ms, forgotten_ms, self.ahead_ms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,10 @@ from typing import Protocol
 from mars.core.plan import Plan
 from mars.core.types import TaskName
 from mars.core.windows import Window
-from mars.engine.codec.checksum import checksum
-from mars.protocol.ports import Emission, ResultBatch
-from mars.protocol.windows.folding import Contents, Folding, WithheldResult
+from mars.protocol.ports import ResultBatch
+from mars.protocol.reducer.emission import Emitted
+from mars.protocol.windows.closing import Contents
+from mars.protocol.windows.window_panes import WindowPanes
 
 DRAFT_MS = 500
 """So long before the watermark reaches its end a window is drafted: as long as a mapper lets rows
@@ -50,38 +51,21 @@ def early_ms(plan: Plan) -> int:
     return min(DRAFT_MS, int(plan.options.delay_ms * DRAFT_DELAY_SHARE))
 
 
-def emission_of(batches: Sequence[ResultBatch], emit: int) -> Emission | None:
-    """What a record says of these rows; the offsets are filled in by the sink. None without any."""
-    if not batches:
-        return None
-    return Emission(
-        topic=batches[0].topic,
-        partition=batches[0].partition,
-        emit=emit,
-        first=-1,
-        last=-1,
-        count=sum(len(batch.values) for batch in batches),
-        checksum=checksum(value for batch in batches for value in batch.values),
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What one task version would emit, and withhold, under which number, and of which windows."""
+    """What one task version would emit, under which number, and of which windows."""
 
     emit: int
     contents: tuple[Contents, ...]
-    batches: list[ResultBatch]
-    emission: Emission | None
-    withheld: tuple[WithheldResult, ...] = ()
+    rows: Emitted
 
-    def stands(self, folding: Folding) -> bool:
+    def stands(self, panes: WindowPanes) -> bool:
         """True if no row has come since for its windows."""
-        return self.fits(folding, [one.window for one in self.contents], self.emit)
+        return self.fits(panes, [one.window for one in self.contents], self.emit)
 
-    def fits(self, folding: Folding, due: Iterable[Window], emit: int) -> bool:
+    def fits(self, panes: WindowPanes, due: Iterable[Window], emit: int) -> bool:
         """True if this is what the version has to emit, with these windows due."""
-        return emit == self.emit and folding.contents(due) == self.contents
+        return emit == self.emit and panes.contents(due) == self.contents
 
 
 class Drafted(Protocol):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mars.core.types import Entry, Lane, Range, Sequence64
 from mars.engine.codec.entry import encode_entry
 from mars.engine.codec.states import states_bytes
-from mars.protocol.windows.folding import StoreWentBack
+from mars.protocol.windows.input import StoreWentBack
 
 STORE_OVERHEAD_BYTES = 256
 """At least what a store counts for an entry besides its content."""

@@ -53,10 +53,13 @@ from mars.protocol.reducer.events import (
     TrimLog,
     WriteDraft,
 )
-from mars.protocol.reducer.task_in_bucket import Ownership, Prepared, TaskInBucket
+from mars.protocol.reducer.preparation import Prepared
+from mars.protocol.reducer.task_in_bucket import TaskInBucket
+from mars.protocol.reducer.version import Ownership
 from mars.protocol.runnable import RunnableTask
-from mars.protocol.windows.folding import StoreWentBack, takes_long
+from mars.protocol.windows.input import StoreWentBack
 from mars.protocol.windows.open_panes import Size
+from mars.protocol.windows.turns import takes_long
 
 RETRY_PAUSE_MS = 500
 """Pause before a bucket whose outcome is unknown goes through R1 again: lets a broker that is
@@ -262,8 +265,10 @@ class BucketOwner:
             elif task.begun():
                 self._pending.pop(name, None)
                 part = self._parts[name] = self._part(task)
-                if part.saved:
-                    reads.append(ReadSnapshots(self.bucket, self._term, name, part.saved))
+                if part.restoring.wanted:
+                    reads.append(
+                        ReadSnapshots(self.bucket, self._term, name, part.restoring.wanted)
+                    )
         for name in [name for name in self._parts if name not in tasks]:
             del self._parts[name]
         return reads
@@ -283,7 +288,7 @@ class BucketOwner:
         """The panes of a lost store are known again; the next look at the head puts them there."""
         request = event.request
         part = self._parts.get(request.task)
-        if request.term != self._term or part is None or part.saved != request.records:
+        if request.term != self._term or part is None or part.restoring.wanted != request.records:
             return []
         trouble = self._guarded(request.task, partial(part.restored, event.found, event.lost))
         return trouble or [
@@ -300,8 +305,12 @@ class BucketOwner:
         """Now the log can be read."""
         request = event.request
         part = self._parts.get(request.task)
-        if request.term == self._term and part is not None and part.to_restore == request.bases:
-            part.put_back()
+        if (
+            request.term == self._term
+            and part is not None
+            and part.restoring.found == request.bases
+        ):
+            part.restoring.put_back()
         return []
 
     # -------------------------------------------------------------------------------- reading
@@ -316,7 +325,7 @@ class BucketOwner:
         if self.state is not OwnerState.OWNING:
             return
         for name, part in self._parts.items():
-            opens = self.assisted and part.caught_up
+            opens = self.assisted and part.position.caught_up
             if opens or not part.closed_to_assistants:
                 yield Clearing(name, self.bucket, self._store_epoch, self._epoch, opens)
 
@@ -335,13 +344,15 @@ class BucketOwner:
             head = heads.get(name)
             if head is None or head.epoch != self._store_epoch or not part.knows(head.version):
                 continue
-            if part.saved:
+            if part.restoring.wanted:
                 continue
-            if bases := part.to_restore:
+            if bases := part.restoring.found:
                 reads.append(RestoreLog(self.bucket, self._term, name, head.epoch, bases))
-            elif part.behind(head):
+            elif part.position.is_behind(head):
                 self._pending[name] = head
-                reads.append(ReadLog(self.bucket, self._term, name, part.last_seq, head.seq))
+                reads.append(
+                    ReadLog(self.bucket, self._term, name, part.position.last_seq, head.seq)
+                )
             else:
                 trouble = self._guarded(name, partial(part.drained, head))
                 if trouble:
@@ -355,7 +366,7 @@ class BucketOwner:
         return {
             name
             for name, part in self._parts.items()
-            if (head := heads.get(name)) is not None and part.behind(head)
+            if (head := heads.get(name)) is not None and part.position.is_behind(head)
         }
 
     def log_read(self, event: LogRead) -> list[Instruction]:
@@ -365,7 +376,7 @@ class BucketOwner:
         if request.term != self._term or part is None or self.state is not OwnerState.OWNING:
             return []
         head = self._pending.pop(request.task, None)
-        if head is None or head.seq != request.upto or part.last_seq != request.after:
+        if head is None or head.seq != request.upto or part.position.last_seq != request.after:
             return []
         if not _still_there(part, head, event.after):
             return []
@@ -520,21 +531,25 @@ class BucketOwner:
         return {
             name
             for name, part in self._parts.items()
-            if part.head is not None
-            and part.head.log_bytes > budget // 2
-            and part.compactable(budget)
+            if part.position.head is not None
+            and part.position.head.log_bytes > budget // 2
+            and part.upkeep.is_compactable(budget)
         }
 
     def _fail_overfull(self) -> list[Instruction]:
         """R9: a task whose merged states do not fit into its budget will not go on by itself."""
         limits, failed = self._limits, []
         for name, part in list(self._parts.items()):
-            if part.head is None or not part.overfull(limits.log_bytes_max, limits.buckets):
+            if part.position.head is None or not part.upkeep.is_overfull(
+                limits.log_bytes_max, limits.buckets
+            ):
                 self._over_since_ms.pop(name, None)
                 continue
             since_ms = self._over_since_ms.setdefault(name, self._now_ms)
             if self._now_ms - since_ms >= OVER_BUDGET_MS:
-                failed += self._fail(name, _needs_more(part.head.log_bytes, limits.log_bytes_max))
+                failed += self._fail(
+                    name, _needs_more(part.position.head.log_bytes, limits.log_bytes_max)
+                )
         return failed
 
     def _deleted_records(self) -> tuple[Progress, ...]:
@@ -636,12 +651,13 @@ class BucketOwner:
 
     def _trim(self, name: TaskName) -> list[Instruction]:
         part = self._parts[name]
-        gone = part.trim()
+        gone = part.upkeep.trim()
         instructions: list[Instruction] = []
         if gone:
             instructions.append(TrimLog(self.bucket, name, self._store_epoch, gone))
-        bases = part.bases() if name in self._compacting else ()
-        base, *older = bases or (part.empty_base(),)
+        bases = part.upkeep.bases() if name in self._compacting else ()
+        current = part.task.definition.current.version
+        base, *older = bases or (part.upkeep.empty_base(current),)
         if base is not None:
             compact = CompactLog(self.bucket, name, self._store_epoch, base, tuple(older))
             instructions.append(compact)
@@ -656,9 +672,9 @@ class BucketOwner:
     def unread(self, heads: Mapping[TaskName, Head | None]) -> dict[TaskName, int]:
         """How many batches of each task are there and not absorbed."""
         return {
-            name: head.seq - part.last_seq
+            name: head.seq - part.position.last_seq
             for name, part in self._parts.items()
-            if (head := heads.get(name)) is not None and head.seq > part.last_seq > 0
+            if (head := heads.get(name)) is not None and head.seq > part.position.last_seq > 0
         }
 
     @property
@@ -669,7 +685,9 @@ class BucketOwner:
     @property
     def status(self) -> str:
         """One word for what the bucket is doing."""
-        if self.state is OwnerState.OWNING and not all(p.caught_up for p in self._parts.values()):
+        if self.state is OwnerState.OWNING and not all(
+            p.position.caught_up for p in self._parts.values()
+        ):
             return "catching_up"
         return self.state.value
 

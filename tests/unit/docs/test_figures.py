@@ -39,7 +39,8 @@ from mars.protocol.ports.access import NOTE_CHARACTERS_MAX, PATTERN_CHARACTERS_M
 from mars.protocol.ports.queries import ANSWER_BYTES_MAX
 from mars.protocol.reducer import drafting
 from mars.protocol.tracker import acking
-from mars.protocol.windows import folding
+from mars.protocol.windows import input as input_module
+from mars.protocol.windows import turns as closing_turns
 from mars.protocol.windows.open_panes import BLOCK_PANES, BLOCKS_FROM_PANES
 from mars.protocol.windows.panes import BLOCK_GAIN, MERGE_ROWS_MIN
 from mars.sql import keys, options, outputs, source, syntax, task, windowing
@@ -199,7 +200,7 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
         kib(long_keys.KEY_BYTES_MAX),
     ),
     "result: its key and its value in Kafka, together": (kib(finishing.RESULT_BYTES_MAX),),
-    "rows named one by one": (usable.NAMED_MAX, folding.LATE_WINDOWS_NAMED_MAX),
+    "rows named one by one": (usable.NAMED_MAX, input_module.LATE_WINDOWS_NAMED_MAX),
     "partials in Redis, uncompressed": (
         mib(SETTINGS.cluster.log_bytes_max),
         mib(2 * SETTINGS.cluster.log_bytes_max),
@@ -219,9 +220,9 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
         mib(codec_limits.UNPACKED_BYTES_MAX),
     ),
     "windows that one commit closes, and as many that it revises": (
-        folding.WINDOWS_AT_ONCE,
-        folding.PANES_AT_ONCE,
-        folding.ROWS_AT_ONCE,
+        closing_turns.WINDOWS_AT_ONCE,
+        closing_turns.PANES_AT_ONCE,
+        closing_turns.ROWS_AT_ONCE,
     ),
     "rows of a commit that others share": (SETTINGS.reducer.large_task_rows,),
     "a draft of rows whose window is about to close": (

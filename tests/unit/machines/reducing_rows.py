@@ -38,9 +38,10 @@ from mars.core.types import (
 from mars.core.windows import Sliding
 from mars.engine.aggregates import scope_aggregates
 from mars.engine.kernel import decode, map_batch, map_gone
-from mars.protocol.ports import Emission, Head, Ledger, LogSlice, Progress
-from mars.protocol.reducer.task_in_bucket import Ownership
+from mars.protocol.ports import Emission, Frontier, Head, Ledger, LogSlice, Progress
+from mars.protocol.reducer.version import Ownership
 from mars.protocol.runnable import RunnableTask
+from mars.protocol.windows.folding import Folding
 
 E1 = StoreEpoch(1)
 A1 = AssignmentEpoch(1)
@@ -172,6 +173,24 @@ def make_progress(
         ledger=Ledger(),
     )
     return replace(record, **changes)  # type: ignore[arg-type]
+
+
+def make_folding(plan: Plan, **said: object) -> Folding:
+    """A folding that begins after a record that says this; without any, at the beginning."""
+    record = replace(make_progress({}, plan.task, plan.version), **said) if said else None  # type: ignore[arg-type]
+    return Folding(plan, BUCKET, {}, record)
+
+
+def make_frontier(
+    merged: Mapping[Lane, int],
+    closed_ms: int | None = None,
+    forgotten_ms: int | None = None,
+    ahead_ms: int | None = None,
+) -> Frontier:
+    """What a commit comes to; nothing is revised unless D is named."""
+    return Frontier(
+        merged, closed_ms, closed_ms if forgotten_ms is None else forgotten_ms, ahead_ms
+    )
 
 
 def make_emission(name: str = NAME, emit: int = 1) -> Emission:

@@ -143,7 +143,7 @@ def test_a_merged_entry_is_worth_what_it_stands_for() -> None:
     (merged,) = worth_it(PLAN, entries)
 
     single, several = read(*entries), read(merged)
-    assert several.last_seq == single.last_seq == 8
+    assert several.position.last_seq == single.position.last_seq == 8
     one, other = single.prepare(), several.prepare()
     assert other.results == one.results
     assert other.dead == one.dead

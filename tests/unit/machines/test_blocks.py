@@ -11,10 +11,17 @@ import pytest
 from mars.core.plan import Aggregate, AggregateFunction, Column, Plan, ValueType
 from mars.core.windows import Sliding, Window
 from mars.engine.aggregates import limited_window
-from mars.protocol.windows import folding as folding_module
-from mars.protocol.windows import open_panes
+from mars.protocol.windows import open_panes, turns, window_panes
 from mars.protocol.windows.folding import Folding
-from tests.unit.machines.reducing_rows import BUCKET, P0, RowSpec, counts_of, make_entry, make_plan
+from tests.unit.machines.reducing_rows import (
+    P0,
+    RowSpec,
+    counts_of,
+    make_entry,
+    make_folding,
+    make_frontier,
+    make_plan,
+)
 
 LONG = Sliding(60_000, 1_000)
 FIRST = 60
@@ -36,14 +43,14 @@ def merged(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         counts.append(len(parts))
         return limited_window(plan, window, parts)
 
-    monkeypatch.setattr(folding_module, "limited_window", noting)
+    monkeypatch.setattr(window_panes, "limited_window", noting)
     return counts
 
 
 def fold(plan: Plan | None = None) -> Folding:
     """A row of a key in each second; the windows that lack some of the seconds are closed."""
     plan = plan or make_plan(window=LONG)
-    folding = Folding(plan, BUCKET, merged={}, closed_ms=FIRST * 1000 - 1000)
+    folding = make_folding(plan, merged={}, closed_ms=FIRST * 1000 - 1000)
     take(folding, 1, 0, [(second, "x") for second in range(2 * FIRST)])
     return folding
 
@@ -54,10 +61,10 @@ def take(folding: Folding, seq: int, first: int, rows: Sequence[RowSpec]) -> Non
 
 def closed(folding: Folding, end_s: int) -> int:
     """Close and commit the window that ends then; how many rows it has by its result."""
-    (window,) = folding.close([LONG.window_of_start(end_s * 1000 - 60_000)])
+    (window,) = folding.state.close([LONG.window_of_start(end_s * 1000 - 60_000)])
     (count,) = counts_of(window.finished.values).values()
     assert window.rows == count
-    folding.committed({P0: 0}, end_s * 1000, folding.ledger(end_s * 1000))
+    folding.committed(make_frontier({P0: 0}, end_s * 1000), folding.ledger(end_s * 1000))
     return count
 
 
@@ -79,26 +86,26 @@ def test_a_row_that_comes_to_a_block_is_in_the_windows_that_follow() -> None:
 
 def test_a_block_of_many_groups_is_not_merged(merged: list[int]) -> None:
     plan = make_plan(window=LONG)
-    folding = Folding(plan, BUCKET, merged={}, closed_ms=FIRST * 1000 - 1000)
+    folding = make_folding(plan, merged={}, closed_ms=FIRST * 1000 - 1000)
     take(folding, 1, 0, [(second, f"{second}") for second in range(FIRST)])
-    (window,) = folding.close([LONG.window_of_start(0)])
+    (window,) = folding.state.close([LONG.window_of_start(0)])
     assert len(window.finished.keys) == merged[0] == FIRST
 
 
 def test_what_is_forgotten_leaves_no_block_behind() -> None:
     folding = fold()
     for end_s in range(FIRST, 4 * FIRST):
-        windows = folding.due(end_s * 1000)
-        folding.close(windows)
-        folding.committed({P0: 0}, end_s * 1000, folding.ledger(end_s * 1000))
-    assert not folding._panes._blocks
+        windows = folding.state.due(end_s * 1000)
+        folding.state.close(windows)
+        folding.committed(make_frontier({P0: 0}, end_s * 1000), folding.ledger(end_s * 1000))
+    assert not folding.state.panes.open._blocks
 
 
 def test_the_lowest_offsets_of_blocks_are_those_of_their_panes() -> None:
-    folding = Folding(make_plan(window=LONG), BUCKET, merged={})
+    folding = make_folding(make_plan(window=LONG), merged={})
     for second in range(2 * FIRST):
         take(folding, second + 1, second, [(second, "x")])
-    (window,) = folding.close([LONG.window_of_start(20_000)])
+    (window,) = folding.state.close([LONG.window_of_start(20_000)])
     assert dict(window.firsts) == {P0: 20}
 
 
@@ -116,11 +123,11 @@ def test_floats_are_added_up_in_the_order_of_their_panes_in_each_window(
 def test_windows_that_share_blocks_are_closed_many_at_once(
     monkeypatch: pytest.MonkeyPatch, merged: list[int]
 ) -> None:
-    monkeypatch.setattr(folding_module, "PANES_AT_ONCE", 100)
+    monkeypatch.setattr(turns, "PANES_AT_ONCE", 100)
     folding = fold()
-    assert folding.reach((FIRST + 20) * 1000) == FIRST * 1000, "each has 60 panes"
+    assert folding.state.reach((FIRST + 20) * 1000) == FIRST * 1000, "each has 60 panes"
 
     closed(folding, FIRST)
     at_once = 100 // (2 * merged[0] + 4)
     assert at_once > 1
-    assert folding.reach((FIRST + 20) * 1000) == (FIRST + at_once) * 1000
+    assert folding.state.reach((FIRST + 20) * 1000) == (FIRST + at_once) * 1000

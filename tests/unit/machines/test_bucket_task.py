@@ -11,7 +11,7 @@ from mars.core.types import Bucket, StoreEpoch, Topic
 from mars.engine.codec.checksum import checksum
 from mars.protocol.ports import Ledger
 from mars.protocol.reducer.task_in_bucket import TaskInBucket
-from mars.protocol.windows.folding import StoreWentBack
+from mars.protocol.windows.input import StoreWentBack
 from tests.unit.machines.bucket_parts import begin, commit, emitted, read, two_versions
 from tests.unit.machines.reducing_rows import (
     OWNER,
@@ -36,7 +36,7 @@ def test_a_log_from_which_entries_have_vanished_is_not_read() -> None:
 
     with pytest.raises(StoreWentBack, match="lacks 1 of the entries"):
         part.absorb(lacking)
-    assert part.last_seq == 0
+    assert part.position.last_seq == 0
 
 
 # -------------------------------------------------------------------------------- what is due
@@ -97,13 +97,13 @@ def test_a_paused_task_closes_nothing_though_its_marks_have_passed() -> None:
 def test_nothing_is_due_before_all_that_was_accounted_has_been_read_again() -> None:
     part = begin(make_progress({P0: 2, P1: 3}, needed={P0: 0, P1: 0}))
     read(part, make_head(1, {P0: 2, P1: 2}, mark_s=60), make_entry(1, 0, [(1, "x"), (2, "x")]))
-    assert not part.caught_up
+    assert not part.position.caught_up
     assert part.due() is None
     assert not part.stale()
 
     rest = make_entry(2, 0, [(3, "x"), (4, "x"), (5, "x")], lane=P1)
     read(part, make_head(2, {P0: 2, P1: 3}, mark_s=60), rest)
-    assert part.caught_up
+    assert part.position.caught_up
     assert emitted(part) == {(0, "x"): 5}
 
 

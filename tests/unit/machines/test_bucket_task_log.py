@@ -10,7 +10,7 @@ from mars.core.types import Lane, Sequence64, StoreEpoch
 from mars.protocol.ports import Ledger, LogSlice, Progress, Snapshot
 from mars.protocol.ports.seen import Seen
 from mars.protocol.reducer.task_in_bucket import TaskInBucket
-from mars.protocol.windows.folding import StoreWentBack
+from mars.protocol.windows.input import StoreWentBack
 from tests.unit.machines.bucket_parts import begin, commit, emitted, read, two_versions
 from tests.unit.machines.reducing_rows import (
     OWNER,
@@ -37,21 +37,21 @@ def test_entries_are_trimmed_after_the_commit_that_closes_their_windows_and_not_
     part = begin()
     entries = make_entry(1, 0, [(1, "x")]), make_entry(2, 1, [(12, "x")])
     read(part, make_head(2, {P0: 2}, mark_s=12), *entries)
-    assert part.trim() == ()
+    assert part.upkeep.trim() == ()
 
     commit(part)
-    assert part.trim() == (1,)
-    assert part.trim() == ()
+    assert part.upkeep.trim() == (1,)
+    assert part.upkeep.trim() == ()
 
 
 def test_an_entry_stays_while_an_older_version_needs_it() -> None:
     part = two_versions()
     commit(part)
 
-    assert part.trim() == ()
+    assert part.upkeep.trim() == ()
     part.drained(make_head(2, {P0: 3}, mark_s=10))
     commit(part)
-    assert part.trim() == (1, 2)
+    assert part.upkeep.trim() == (1, 2)
 
 
 def test_a_base_stands_for_all_entries_of_an_only_version() -> None:
@@ -60,12 +60,12 @@ def test_a_base_stands_for_all_entries_of_an_only_version() -> None:
     read(part, make_head(2, {P0: 2}, mark_s=5), *entries)
     commit(part)
 
-    (base,) = part.bases()
+    (base,) = part.upkeep.bases()
 
     assert (base.seq, [pane.start_ms for pane in base.partial.panes]) == (2, [0, 10_000])
-    assert not part.compactable(budget=0)
-    assert part.bases() == ()
-    assert part.empty_base() is None
+    assert not part.upkeep.is_compactable(budget=0)
+    assert part.upkeep.bases() == ()
+    assert part.upkeep.empty_base(1) is None
 
 
 def test_a_base_that_nobody_needs_any_more_is_replaced_by_an_empty_one() -> None:
@@ -73,15 +73,15 @@ def test_a_base_that_nobody_needs_any_more_is_replaced_by_an_empty_one() -> None
     entries = make_entry(1, 0, [(1, "x")]), make_entry(2, 1, [(2, "x")])
     read(part, make_head(2, {P0: 2}, mark_s=5), *entries)
     commit(part)
-    assert part.bases()
+    assert part.upkeep.bases()
     part.drained(make_head(2, {P0: 2}, mark_s=10))
     commit(part)
 
-    empty = part.empty_base()
+    empty = part.upkeep.empty_base(1)
 
     assert empty is not None
     assert (empty.seq, empty.partial.panes, empty.partial.states) == (2, (), b"")
-    assert part.empty_base() is None
+    assert part.upkeep.empty_base(1) is None
 
 
 def test_over_the_budget_any_entry_is_merged_and_a_base_again_once_it_holds_what_is_closed() -> (
@@ -91,21 +91,21 @@ def test_over_the_budget_any_entry_is_merged_and_a_base_again_once_it_holds_what
     entries = make_entry(1, 0, [(1, "x")]), make_entry(2, 1, [(12, "x")])
     read(part, make_head(2, {P0: 2}, mark_s=5, log_bytes=900), entries[0])
     commit(part)
-    assert not part.compactable(budget=900)
-    assert part.compactable(budget=899)
+    assert not part.upkeep.is_compactable(budget=900)
+    assert part.upkeep.is_compactable(budget=899)
 
-    assert part.bases()
+    assert part.upkeep.bases()
     part.absorb(make_slice(entries[1]))
     part.drained(make_head(2, {P0: 2}, mark_s=10, log_bytes=900))
     commit(part)
-    (both,) = part.bases()
+    (both,) = part.upkeep.bases()
     assert [pane.start_ms for pane in both.partial.panes] == [10_000]
-    assert not part.compactable(budget=899)
+    assert not part.upkeep.is_compactable(budget=899)
 
     part.drained(make_head(2, {P0: 2}, mark_s=20, log_bytes=900))
     commit(part)
-    assert part.compactable(budget=899)
-    assert not part.compactable(budget=900)
+    assert part.upkeep.is_compactable(budget=899)
+    assert not part.upkeep.is_compactable(budget=900)
 
 
 def test_a_new_owner_goes_on_from_a_base_and_the_entries_behind_it() -> None:
@@ -113,7 +113,7 @@ def test_a_new_owner_goes_on_from_a_base_and_the_entries_behind_it() -> None:
     entries = make_entry(1, 0, [(1, "x")]), make_entry(2, 1, [(12, "x")])
     read(first, make_head(2, {P0: 2}, mark_s=5), *entries)
     (record,) = commit(first)
-    (base,) = first.bases()
+    (base,) = first.upkeep.bases()
 
     part = begin(record)
     rest = make_entry(3, 2, [(4, "x"), (13, "y")])
@@ -129,18 +129,18 @@ def test_reading_goes_on_behind_the_last_entry_or_the_head_if_that_is_further() 
     part = begin()
     read(part, make_head(7, {P0: 3}), make_entry(1, 0, [(1, "x")] * 3))
 
-    assert part.last_seq == Sequence64(7)
-    assert part.through == {Lane("0"): 3}
+    assert part.position.last_seq == Sequence64(7)
+    assert part.position.through == {Lane("0"): 3}
 
 
 def test_the_bases_of_two_versions_stand_for_all_entries_of_both() -> None:
     part = two_versions()
     records = commit(part)
 
-    newer, older = part.bases()
+    newer, older = part.upkeep.bases()
 
     assert [(base.version, base.seq) for base in (newer, older)] == [(2, 2), (1, 2)]
-    assert not part.compactable(budget=0)
+    assert not part.upkeep.is_compactable(budget=0)
     task = make_task(make_version(1), make_version(2, {P0: 2}))
     successor = TaskInBucket(task, OWNER, {record.version: record for record in records}, SAVE_MS)
     successor.absorb(LogSlice(newer, (), (older,)))
@@ -153,14 +153,14 @@ def test_the_bases_of_two_versions_stand_for_all_entries_of_both() -> None:
 def test_entries_behind_the_bases_of_two_versions_are_read_on() -> None:
     part = two_versions()
     records = commit(part)
-    newer, older = part.bases()
+    newer, older = part.upkeep.bases()
     task = make_task(make_version(1), make_version(2, {P0: 2}))
     successor = TaskInBucket(task, OWNER, {record.version: record for record in records}, SAVE_MS)
     rest = make_entry(3, 3, [(4, "y")], plan=make_plan(version=2))
 
     successor.absorb(LogSlice(newer, (rest,), (older,)))
 
-    assert successor.last_seq == 3
+    assert successor.position.last_seq == 3
     with pytest.raises(StoreWentBack, match="below 4"):
         successor.absorb(make_slice(make_entry(4, 2, [(4, "y")], plan=make_plan(version=2))))
 
@@ -187,7 +187,7 @@ def lost_store() -> tuple[TaskInBucket, Progress]:
 
 def test_a_task_that_is_not_caught_up_commits_progress_and_no_rows() -> None:
     part, _record = lost_store()
-    assert not part.caught_up
+    assert not part.position.caught_up
 
     prepared = part.prepare()
     (record,) = prepared.progress
@@ -200,10 +200,10 @@ def test_a_task_that_is_not_caught_up_commits_progress_and_no_rows() -> None:
 
 def test_what_was_read_again_is_merged_before_all_of_it_is_there() -> None:
     part, _record = lost_store()
-    assert part.compactable(budget=0)
+    assert part.upkeep.is_compactable(budget=0)
     (record,) = commit(part)
 
-    (base,) = part.bases()
+    (base,) = part.upkeep.bases()
 
     assert {one.lane: (one.first, one.next) for one in base.ranges} == {P0: (0, 5), P1: (0, 0)}
     rest = make_entry(4, 0, [(5, "y"), (6, "y"), (7, "y"), (15, "y")], lane=P1)
@@ -211,7 +211,7 @@ def test_what_was_read_again_is_merged_before_all_of_it_is_there() -> None:
     head = make_head(4, {P0: 5, P1: 4}, mark_s=60)
     read(successor, head, rest, base=base)
     read(part, head, rest)
-    assert successor.caught_up
+    assert successor.position.caught_up
     assert (
         emitted(successor)
         == emitted(part)
@@ -293,6 +293,6 @@ def test_a_new_life_of_the_store_begins_with_nothing_seen() -> None:
 def test_a_log_of_saved_panes_alone_is_read_though_no_entry_has_come() -> None:
     saved = Snapshot({P0: 2}, until_ms=10_000, parts=1, checksum=0)
     part = TaskInBucket(make_task(), OWNER, {1: make_progress({P0: 2}, snapshot=saved)}, SAVE_MS)
-    assert part.behind(make_head(0, {P0: 2}))
+    assert part.position.is_behind(make_head(0, {P0: 2}))
     part.absorb(make_slice())
-    assert not part.behind(make_head(0, {P0: 2}))
+    assert not part.position.is_behind(make_head(0, {P0: 2}))

@@ -390,7 +390,7 @@ def test_a_window_none_of_whose_groups_pass_is_finished_only_once(
         finished.append(window.start_ms)
         return finish(plan, states, window)
 
-    monkeypatch.setattr("mars.protocol.windows.folding.finish", noting)
+    monkeypatch.setattr("mars.protocol.windows.pane_state.finish", noting)
     here.read(head(1, 13_500), make_entry(1, 0, [(1, "x"), (2, "y")]))
     assert here.machine.ticked(1) == []
     here.read(head(1, 13_900))

@@ -12,15 +12,18 @@ from mars.core.windows import Window
 from mars.engine.codec.dead import DeadRange, decode_dead
 from mars.protocol.ports import Ledger
 from mars.protocol.windows import panes as panes_module
-from mars.protocol.windows.folding import Folding, StoreWentBack, WholeSpan
+from mars.protocol.windows.closing import WholeSpan
+from mars.protocol.windows.folding import Folding
+from mars.protocol.windows.input import StoreWentBack
 from tests.unit.machines.reducing_rows import (
-    BUCKET,
     P0,
     P1,
     SLIDING,
     balanced,
     counts_of,
     make_entry,
+    make_folding,
+    make_frontier,
     make_gap,
     make_plan,
 )
@@ -30,21 +33,21 @@ def fold(plan: Plan | None = None, closed_s: int | None = None, **merged: int) -
     """A folding whose last commit had these merged-through offsets (`p0=5`)."""
     closed_ms = None if closed_s is None else closed_s * 1000
     lanes = {Lane(name[1:]): offset for name, offset in merged.items()}
-    return Folding(plan or make_plan(), BUCKET, merged=lanes, closed_ms=closed_ms)
+    return make_folding(plan or make_plan(), merged=lanes, closed_ms=closed_ms)
 
 
 def closed(folding: Folding, watermark_s: int) -> dict[tuple[int, str], int]:
     """The rows of the windows that are due."""
-    windows = folding.close(folding.due(watermark_s * 1000))
+    windows = folding.state.close(folding.state.due(watermark_s * 1000))
     return counts_of(value for window in windows for value in window.finished.values)
 
 
 def commit(folding: Folding, watermark_s: int, **through: int) -> Ledger:
     """Close and commit, as an owner does."""
     merged = {Lane(name[1:]): offset for name, offset in through.items()}
-    closed_ms = folding.closed_by(watermark_s * 1000)
+    closed_ms = folding.state.closed_by(watermark_s * 1000)
     ledger = folding.ledger(closed_ms)
-    folding.committed(merged, closed_ms, ledger)
+    folding.committed(make_frontier(merged, closed_ms), ledger)
     return ledger
 
 
@@ -101,28 +104,28 @@ def test_a_sliding_window_that_was_closed_is_not_closed_again_though_its_panes_s
     commit(folding, 20, p0=2)
 
     assert closed(folding, 30) == {(10, "x"): 1}
-    assert folding.open_windows() == [Window(30_000, 10_000)]
+    assert folding.state.open_windows() == [Window(30_000, 10_000)]
 
 
 def test_nothing_is_due_without_a_watermark() -> None:
     folding = fold(closed_s=0)
     folding.absorb(make_entry(1, 0, [(1, "x")]))
 
-    assert folding.due(None) == []
-    assert folding.closed_by(None) == 0
+    assert folding.state.due(None) == []
+    assert folding.state.closed_by(None) == 0
 
 
 def test_closed_up_to_never_goes_back() -> None:
-    assert fold(closed_s=30).closed_by(12_000) == 30_000
-    assert fold(closed_s=30).closed_by(47_000) == 40_000
+    assert fold(closed_s=30).state.closed_by(12_000) == 30_000
+    assert fold(closed_s=30).state.closed_by(47_000) == 40_000
 
 
 def test_windows_outside_of_the_bounds_are_incomplete() -> None:
     folding = fold()
-    folding.bounds = WholeSpan(from_ms=10_000, until_ms=30_000)
+    folding.input.bounds = WholeSpan(from_ms=10_000, until_ms=30_000)
     folding.absorb(make_entry(1, 0, [(5, "x"), (15, "x"), (25, "x"), (35, "x")]))
 
-    windows = folding.close(folding.due(40_000))
+    windows = folding.state.close(folding.state.due(40_000))
 
     assert [(one.window.start_ms, one.complete) for one in windows] == [
         (0, False),
@@ -140,7 +143,7 @@ def test_many_states_are_merged_early_without_a_difference(
     for number in range(6):
         folding.absorb(make_entry(number + 1, 2 * number, [(1, "x"), (2, f"y{number % 2}")]))
 
-    assert folding.size([Window(10_000, 0)]).rows <= 5
+    assert folding.state.panes.size([Window(10_000, 0)]).rows <= 5
     assert closed(folding, 10) == {(0, "x"): 6, (0, "y0"): 3, (0, "y1"): 3}
 
 
@@ -151,8 +154,8 @@ def test_late_rows_are_dropped_counted_and_referenced() -> None:
     folding = fold(closed_s=20, p0=5)
     folding.absorb(make_entry(7, 5, [(12, "x"), (13, "y"), (21, "x")]))
 
-    ledger = folding.ledger(folding.closed_ms)
-    (reference,) = [decode_dead(raw) for raw in folding.dead]
+    ledger = folding.ledger(folding.state.frontier.closed_ms)
+    (reference,) = [decode_dead(raw) for raw in folding.input.dead]
 
     assert (ledger.read, ledger.late, ledger.counted) == (3, 2, 1)
     assert balanced(ledger)
@@ -165,7 +168,7 @@ def test_a_row_is_late_only_when_no_sliding_window_takes_it() -> None:
     folding = fold(make_plan(window=SLIDING), closed_s=20, p0=5)
     folding.absorb(make_entry(7, 5, [(5, "x"), (15, "y"), (25, "z")], plan=folding.plan))
 
-    ledger = folding.ledger(folding.closed_ms)
+    ledger = folding.ledger(folding.state.frontier.closed_ms)
 
     assert (ledger.read, ledger.late, ledger.counted, ledger.late_partly) == (3, 1, 2, 1)
     assert balanced(ledger)
@@ -176,7 +179,7 @@ def test_rows_that_cannot_be_read_are_counted_and_named() -> None:
     folding = fold()
     folding.absorb(make_entry(1, 0, [(1, "x"), (0, "")]))
 
-    (reference,) = [decode_dead(raw) for raw in folding.dead]
+    (reference,) = [decode_dead(raw) for raw in folding.input.dead]
     ledger = folding.ledger(None)
 
     assert (ledger.read, ledger.bad, ledger.counted) == (2, 1, 1)
@@ -188,11 +191,11 @@ def test_rows_that_cannot_be_read_are_counted_and_named() -> None:
 
 def test_accounted_entries_build_panes_again_and_touch_nothing_else() -> None:
     before = Ledger(read=4, bad=1, counted=3)
-    folding = Folding(make_plan(), BUCKET, merged={P0: 4}, closed_ms=0, ledger=before)
+    folding = make_folding(make_plan(), merged={P0: 4}, closed_ms=0, ledger=before)
     folding.absorb(make_entry(1, 0, [(1, "x"), (2, "x"), (0, ""), (12, "y")]))
 
     assert folding.ledger(0) == before
-    assert folding.dead == []
+    assert folding.input.dead == []
     assert closed(folding, 20) == {(0, "x"): 2, (10, "y"): 1}
 
 
@@ -256,9 +259,9 @@ def test_what_is_needed_is_the_first_offset_of_the_panes_that_stay_open() -> Non
     folding.absorb(make_entry(3, 0, [(12, "x")], lane=P1))
     through = {P0: 3, P1: 1}
 
-    assert folding.needed(through, None) == {P0: 0, P1: 0}
-    assert folding.needed(through, 10_000) == {P0: 2, P1: 0}
-    assert folding.needed(through, 20_000) == through
+    assert folding.state.panes.needed(through, None) == {P0: 0, P1: 0}
+    assert folding.state.panes.needed(through, 10_000) == {P0: 2, P1: 0}
+    assert folding.state.panes.needed(through, 20_000) == through
 
 
 def test_a_window_that_many_batches_filled_needs_the_first_of_them_again() -> None:
@@ -266,7 +269,7 @@ def test_a_window_that_many_batches_filled_needs_the_first_of_them_again() -> No
     folding.absorb(make_entry(1, 0, [(1, "x")]))
     folding.absorb(make_entry(2, 1, [(2, "x")]))
 
-    assert folding.needed({P0: 2}, None) == {P0: 0}
+    assert folding.state.panes.needed({P0: 2}, None) == {P0: 0}
 
 
 # ----------------------------------------------------------------------------------- the base
@@ -278,18 +281,20 @@ def merged_entries() -> tuple[Folding, Entry]:
     folding.absorb(make_entry(1, 0, [(1, "x"), (12, "x"), (13, "y")]))
     folding.absorb(make_entry(2, 0, [(22, "x")], lane=P1))
     commit(folding, 10, p0=3, p1=1)
-    return folding, folding.base(Sequence64(2), folding.merged)
+    return folding, folding.bases(Sequence64(2), folding.input.merged)[0]
 
 
 def test_a_new_owner_builds_the_same_panes_from_a_base() -> None:
     folding, base = merged_entries()
     ledger = folding.ledger(10_000)
-    other = Folding(make_plan(), BUCKET, merged={P0: 3, P1: 1}, closed_ms=10_000, ledger=ledger)
+    other = make_folding(make_plan(), merged={P0: 3, P1: 1}, closed_ms=10_000, ledger=ledger)
     other.absorb(base)
 
     assert closed(other, 30) == closed(folding, 30) == {(10, "x"): 1, (10, "y"): 1, (20, "x"): 1}
     assert other.ledger(10_000) == ledger == Ledger(read=4, counted=4, emitted=1)
-    assert other.needed({P0: 3, P1: 1}, 10_000) == folding.needed({P0: 3, P1: 1}, 10_000)
+    assert other.state.panes.needed({P0: 3, P1: 1}, 10_000) == folding.state.panes.needed(
+        {P0: 3, P1: 1}, 10_000
+    )
 
 
 def test_a_new_owner_goes_on_behind_a_base() -> None:
@@ -325,7 +330,7 @@ def test_an_owner_that_has_closed_more_since_takes_from_a_base_what_is_open() ->
 
 def test_a_base_of_nothing_holds_no_panes() -> None:
     folding = fold(p0=3)
-    base = folding.base(Sequence64(2), folding.merged)
+    base = folding.bases(Sequence64(2), folding.input.merged)[0]
 
     assert base.partial.panes == ()
     assert base.partial.states == b""
@@ -336,12 +341,12 @@ def test_a_log_that_is_merged_while_saved_rows_come_again_holds_each_of_them_onc
     rows = [(1, "x")] * 8
     first, owner, successor = fold(), fold(p0=8), fold(p0=8)
     first.absorb(make_entry(1, 0, rows[:6]))
-    saved = first.snapshot({P0: 6}, None)
+    saved = first.snapshot(make_frontier({P0: 6}))
     assert saved is not None
     owner.absorb_base(saved)
     owner.absorb(make_entry(1, 2, rows[2:4]))
 
-    successor.absorb_base(owner.base(Sequence64(1), {P0: 4}))
+    successor.absorb_base(owner.bases(Sequence64(1), {P0: 4})[0])
     successor.absorb(make_entry(2, 4, rows[4:6]))
     successor.absorb(make_entry(3, 6, rows[6:]))
 
@@ -353,8 +358,8 @@ def test_a_log_that_is_merged_while_saved_rows_come_again_holds_each_of_them_onc
 
 def completeness(folding: Folding, watermark_s: int) -> dict[int, bool]:
     """By the start of each window that is due, in seconds: whether it is complete."""
-    folding.reached({})
-    windows = folding.close(folding.due(watermark_s * 1000))
+    folding.input.reached({})
+    windows = folding.state.close(folding.state.due(watermark_s * 1000))
     return {one.window.start_ms // 1000: one.complete for one in windows}
 
 
@@ -366,7 +371,7 @@ def test_windows_up_to_the_first_rows_behind_a_gap_are_not_complete() -> None:
     folding.absorb(make_entry(4, 9, [(12, "a"), (25, "a")]))
 
     assert completeness(folding, 60) == {0: False, 10: False, 20: True}
-    assert [decode_dead(record).reason for record in folding.dead] == ["gone"]
+    assert [decode_dead(record).reason for record in folding.input.dead] == ["gone"]
 
 
 def test_of_merged_entries_behind_a_gap_any_may_have_come_next() -> None:
@@ -404,7 +409,7 @@ def test_rows_that_are_gone_when_a_window_is_built_again_are_missed_though_they_
     folding.absorb(make_entry(2, 6, [(8, "a"), (9, "a"), (12, "a")]))
 
     assert completeness(folding, 60) == {0: False, 10: True}
-    (record,) = folding.dead
+    (record,) = folding.input.dead
     named = decode_dead(record)
     assert isinstance(named, DeadRange)
     assert (named.first, named.next, named.rows, named.reason) == (0, 6, 6, "gone")
@@ -414,11 +419,9 @@ def test_a_successor_knows_which_windows_lack_rows() -> None:
     folding = fold()
     folding.absorb(make_gap(1, 0, 5))
     folding.absorb(make_entry(2, 5, [(12, "a"), (22, "a")]))
-    folding.reached({})
+    folding.input.reached({})
 
-    successor = Folding(
-        make_plan(), BUCKET, merged={}, incomplete_before_ms=folding.incomplete_before_ms
-    )
+    successor = make_folding(make_plan(), incomplete_before_ms=folding.input.incomplete_before_ms)
     successor.absorb(make_entry(2, 5, [(12, "a"), (22, "a")]))
 
     assert completeness(successor, 60) == {10: False, 20: True}
@@ -428,8 +431,8 @@ def test_panes_are_not_saved_while_a_lane_that_lost_rows_has_no_new_ones() -> No
     folding = fold()
     folding.absorb(make_entry(1, 0, [(1, "a")]))
     folding.absorb(make_gap(2, 1, 9))
-    assert folding.snapshot({P0: 9}, None) is None
+    assert folding.snapshot(make_frontier({P0: 9})) is None
 
     folding.absorb(make_entry(3, 9, [(12, "a")]))
-    folding.reached({})
-    assert folding.snapshot({P0: 10}, None) is not None
+    folding.input.reached({})
+    assert folding.snapshot(make_frontier({P0: 10})) is not None

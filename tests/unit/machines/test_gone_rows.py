@@ -16,12 +16,12 @@ from mars.protocol.reducer.task_in_bucket import TaskInBucket
 from mars.protocol.windows.folding import Folding
 from tests.unit.machines.bucket_parts import begin, commit, read
 from tests.unit.machines.reducing_rows import (
-    BUCKET,
     OWNER,
     P0,
     P1,
     SAVE_MS,
     make_entry,
+    make_folding,
     make_gap,
     make_head,
     make_plan,
@@ -33,13 +33,13 @@ from tests.unit.machines.reducing_rows import (
 
 def fold(merged: int = 0) -> Folding:
     """A folding whose last commit had accounted for so much of lane 0."""
-    return Folding(make_plan(), BUCKET, merged={P0: merged})
+    return make_folding(make_plan(), merged={P0: merged})
 
 
 def completeness(folding: Folding) -> dict[int, bool]:
     """By the start of each window, in seconds: whether it is complete."""
-    folding.reached({})
-    windows = folding.close(folding.due(60_000))
+    folding.input.reached({})
+    windows = folding.state.close(folding.state.due(60_000))
     return {one.window.start_ms // 1000: one.complete for one in windows}
 
 
@@ -52,7 +52,7 @@ def gap_elsewhere(seq: int, first: int, after: int) -> Entry:
 
 def named(folding: Folding) -> list[tuple[int, int, int]]:
     """First, next and number of the rows that are named."""
-    dead = [decode_dead(raw) for raw in folding.dead]
+    dead = [decode_dead(raw) for raw in folding.input.dead]
     return [(one.first, one.next, one.rows) for one in dead if isinstance(one, DeadRange)]
 
 
@@ -64,7 +64,7 @@ def test_a_successor_knows_of_which_lanes_no_row_has_come_since_some_were_gone()
     folding.absorb(make_entry(1, 0, [(1, "a")]))
     folding.absorb(make_gap(2, 1, 9))
 
-    successor = Folding(make_plan(), BUCKET, merged={P0: 9}, gaps=folding.gaps)
+    successor = make_folding(make_plan(), merged={P0: 9}, gaps=folding.input.gaps)
     successor.absorb(make_entry(1, 0, [(1, "a")]))
     successor.absorb(make_entry(3, 0, [(25, "b")], lane=P1))
     assert completeness(successor) == {0: False, 20: False}
@@ -89,10 +89,10 @@ def test_rows_that_are_gone_may_be_newer_than_the_next_one_by_what_rows_may_be_o
     options: dict[str, Any], next_s: int, known: bool, spoilt: set[int]
 ) -> None:
     plan = make_plan(**options)
-    folding = Folding(plan, BUCKET, merged={P0: 0})
+    folding = make_folding(plan, merged={P0: 0})
     folding.absorb(make_gap(1, 0, 9))
     folding.absorb(make_entry(2, 9, [(next_s, "a")], plan=plan))
-    folding.reached({P0: next_s * 1000} if known else {})
+    folding.input.reached({P0: next_s * 1000} if known else {})
     folding.absorb(make_entry(3, 10, [(25, "a"), (35, "a"), (45, "a")], plan=plan))
 
     assert completeness(folding) == {start: start not in spoilt for start in (10, 20, 30, 40)}
@@ -134,7 +134,7 @@ def test_rows_that_are_gone_are_named_for_the_others_though_saved_panes_hold_the
     saved = fold(9)
     saved.absorb(make_entry(1, 0, [(1, "a")] * 9))
     folding = fold(9)
-    folding.absorb_base(saved.base(Sequence64(0), {P0: 9}))
+    folding.absorb_base(saved.bases(Sequence64(0), {P0: 9})[0])
     folding.absorb(make_gap(1, 0, 9))
 
     assert named(folding) == [(0, 9, 9)]

@@ -16,7 +16,7 @@ from mars.engine.combining import combine
 from mars.engine.kernel import decode, map_batch
 from mars.protocol.ports import Head, Progress
 from mars.protocol.reducer.task_in_bucket import TaskInBucket
-from mars.protocol.windows.folding import StoreWentBack
+from mars.protocol.windows.input import StoreWentBack
 from tests.unit.machines.reducing_rows import (
     OWNER,
     P0,
@@ -208,15 +208,15 @@ def test_an_entry_is_trimmed_once_no_lane_of_it_is_needed() -> None:
     part = begin()
     read(part, head(1, FIRST, {H0: 10, H1: 12, P0: 45}), CHUNKS[0])
     commit(part)
-    assert part.trim() == ()
+    assert part.upkeep.trim() == ()
 
     read(part, head(2, SECOND, {P0: 22}), CHUNKS[1])
     commit(part)
-    assert part.trim() == (1,)
+    assert part.upkeep.trim() == (1,)
 
     part.drained(head(2, SECOND, {P0: 45}))
     commit(part)
-    assert part.trim() == (2,)
+    assert part.upkeep.trim() == (2,)
 
 
 def test_a_base_of_chunks_carries_each_panes_first_offset_of_every_lane() -> None:
@@ -224,7 +224,7 @@ def test_a_base_of_chunks_carries_each_panes_first_offset_of_every_lane() -> Non
     read(part, head(2, SECOND, {P0: 10}), *CHUNKS)
     record = commit(part)
 
-    (base,) = part.bases()
+    (base,) = part.upkeep.bases()
 
     firsts = {pane.start_ms: dict(pane.first) for pane in base.partial.panes}
     assert firsts == {10_000: {H0: 2, H1: 0}, 20_000: {H0: 2, H1: 2}}

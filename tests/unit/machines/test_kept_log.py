@@ -4,7 +4,7 @@ import pytest
 
 from mars.core.types import Bucket, Entry, Lane, Partial, Range, RowCounts, Sequence64
 from mars.protocol.reducer.log_index import STORE_OVERHEAD_BYTES, LogIndex
-from mars.protocol.windows.folding import StoreWentBack
+from mars.protocol.windows.input import StoreWentBack
 
 LANE = Lane("0")
 

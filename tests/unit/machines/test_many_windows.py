@@ -12,10 +12,9 @@ from mars.core.windows import Sliding
 from mars.engine.codec.dead import DeadRange, decode_dead
 from mars.protocol.ports import Head
 from mars.protocol.reducer.task_in_bucket import TaskInBucket
-from mars.protocol.windows import folding as folding_module
-from mars.protocol.windows.folding import Folding
+from mars.protocol.windows import input as input_module
+from mars.protocol.windows import turns, window_panes
 from tests.unit.machines.reducing_rows import (
-    BUCKET,
     OWNER,
     P0,
     SAVE_MS,
@@ -24,6 +23,8 @@ from tests.unit.machines.reducing_rows import (
     balanced,
     counts_of,
     make_entry,
+    make_folding,
+    make_frontier,
     make_head,
     make_plan,
     make_slice,
@@ -41,8 +42,8 @@ EACH_WINDOW: list[RowSpec] = [(10 * number, "x") for number in range(7)]
 def test_rows_in_too_many_slices_of_time_fail_the_task_before_they_are_taken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(folding_module, "OPEN_PANES_MAX", 7)
-    folding = Folding(make_plan(), BUCKET, merged={})
+    monkeypatch.setattr(window_panes, "OPEN_PANES_MAX", 7)
+    folding = make_folding(make_plan(), merged={})
     folding.absorb(make_entry(1, 0, EACH_WINDOW))
     folding.absorb(make_entry(2, 7, EACH_WINDOW))
 
@@ -56,23 +57,23 @@ def test_rows_in_too_many_slices_of_time_fail_the_task_before_they_are_taken(
         "longer windows",
     ):
         assert part in str(caught.value)
-    assert len(folding.open_windows()) == 7
+    assert len(folding.state.open_windows()) == 7
 
 
 def test_windows_that_are_closed_make_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folding_module, "OPEN_PANES_MAX", 7)
-    folding = Folding(make_plan(), BUCKET, merged={})
+    monkeypatch.setattr(window_panes, "OPEN_PANES_MAX", 7)
+    folding = make_folding(make_plan(), merged={})
     folding.absorb(make_entry(1, 0, EACH_WINDOW))
-    folding.committed({P0: 7}, 20_000, folding.ledger(20_000))
+    folding.committed(make_frontier({P0: 7}, 20_000), folding.ledger(20_000))
 
     folding.absorb(make_entry(2, 7, [(70, "x"), (80, "x"), (5, "late")]))
 
-    starts = [window.start_ms for window in folding.open_windows()]
+    starts = [window.start_ms for window in folding.state.open_windows()]
     assert starts == list(range(20_000, 90_000, 10_000))
 
 
 def test_the_task_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folding_module, "OPEN_PANES_MAX", 5)
+    monkeypatch.setattr(window_panes, "OPEN_PANES_MAX", 5)
     world = World(make_task(name="wild"), make_task(name="calm"))
     world.assign(dict.fromkeys(range(BUCKETS), "r1"))
     for lane in ("0", "1"):
@@ -103,7 +104,7 @@ def due(**task: object) -> TaskInBucket:
 def test_a_commit_closes_only_so_many_windows_and_the_next_one_goes_on(
     monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
-    monkeypatch.setattr(folding_module, limit, 3)
+    monkeypatch.setattr(turns, limit, 3)
     part = due()
     found: list[list[int]] = []
     while part.due() is not None:
@@ -122,13 +123,13 @@ def test_a_commit_closes_only_so_many_windows_and_the_next_one_goes_on(
 
 
 def test_one_window_is_closed_however_large_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folding_module, "ROWS_AT_ONCE", 0.5)
+    monkeypatch.setattr(turns, "ROWS_AT_ONCE", 0.5)
 
     assert counts_of(due().prepare().results[0].values) == {(0, "x"): 1}
 
 
 def test_sliding_windows_are_closed_some_at_a_time_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folding_module, "WINDOWS_AT_ONCE", 2)
+    monkeypatch.setattr(turns, "WINDOWS_AT_ONCE", 2)
     part = due(window=SLIDING)
     values: list[bytes] = []
     while part.due() is not None:
@@ -141,7 +142,7 @@ def test_sliding_windows_are_closed_some_at_a_time_too(monkeypatch: pytest.Monke
 
 
 def test_between_two_such_commits_the_logs_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folding_module, "WINDOWS_AT_ONCE", 2)
+    monkeypatch.setattr(turns, "WINDOWS_AT_ONCE", 2)
     world = World(make_task())
     world.assign(dict.fromkeys(range(BUCKETS), "r1"))
     for lane in ("0", "1"):
@@ -166,11 +167,11 @@ def test_between_two_such_commits_the_logs_are_read(monkeypatch: pytest.MonkeyPa
 def test_late_rows_of_very_many_windows_are_all_counted_though_some_are_named_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(folding_module, "LATE_WINDOWS_NAMED_MAX", 3)
-    folding = Folding(make_plan(), BUCKET, merged={}, closed_ms=60_000)
+    monkeypatch.setattr(input_module, "LATE_WINDOWS_NAMED_MAX", 3)
+    folding = make_folding(make_plan(), merged={}, closed_ms=60_000)
     folding.absorb(make_entry(1, 0, EACH_WINDOW))
 
-    named = [decode_dead(raw) for raw in folding.dead]
+    named = [decode_dead(raw) for raw in folding.input.dead]
     assert [(one.window_start, one.rows) for one in named if isinstance(one, DeadRange)] == [
         (0, 1),
         (10_000, 1),
@@ -181,9 +182,9 @@ def test_late_rows_of_very_many_windows_are_all_counted_though_some_are_named_to
 
 def test_late_panes_of_one_window_are_named_together() -> None:
     plan = make_plan(window=Sliding(30_000, 20_000))
-    folding = Folding(plan, BUCKET, merged={Lane("0"): 0}, closed_ms=110_000)
+    folding = make_folding(plan, merged={Lane("0"): 0}, closed_ms=110_000)
     folding.absorb(make_entry(1, 0, [(41, "x"), (52, "x")], plan=plan))
 
-    (named,) = [decode_dead(raw) for raw in folding.dead]
+    (named,) = [decode_dead(raw) for raw in folding.input.dead]
     assert isinstance(named, DeadRange)
     assert (named.window_start, named.rows) == (40_000, 2)

@@ -18,7 +18,6 @@ from mars.protocol.reducer.task_in_bucket import TaskInBucket
 from mars.protocol.windows import panes as panes_module
 from mars.protocol.windows.folding import Folding
 from tests.unit.machines.reducing_rows import (
-    BUCKET,
     OWNER,
     P0,
     P1,
@@ -29,6 +28,8 @@ from tests.unit.machines.reducing_rows import (
     balanced,
     counts_of,
     make_entry,
+    make_folding,
+    make_frontier,
     make_head,
     make_plan,
     make_slice,
@@ -46,7 +47,7 @@ def folding_plan(max_keys: int, window: Sliding = TUMBLING) -> Plan:
 
 def fold(plan: Plan, *batches: Sequence[RowSpec]) -> Folding:
     """A folding that has read these batches, in this order."""
-    folding = Folding(plan, BUCKET, merged={})
+    folding = make_folding(plan, merged={})
     for entry in entries_of(plan, batches):
         folding.absorb(entry)
     return folding
@@ -61,7 +62,7 @@ def entries_of(plan: Plan, batches: Iterable[Sequence[RowSpec]]) -> list[Entry]:
 
 
 def closed(folding: Folding, watermark_s: int = LAST_S) -> dict[tuple[int, str], int]:
-    windows = folding.close(folding.due(watermark_s * 1000))
+    windows = folding.state.close(folding.state.due(watermark_s * 1000))
     return counts_of(value for window in windows for value in window.finished.values)
 
 
@@ -113,13 +114,13 @@ def test_it_makes_no_difference_how_often_states_are_merged(
 def test_a_group_that_was_folded_stays_folded_in_the_entry_that_stands_for_all() -> None:
     plan = folding_plan(2)
     entries = entries_of(plan, [keys("a b c"), keys("c d"), keys("d c b a")])
-    owner = Folding(plan, BUCKET, merged={})
+    owner = make_folding(plan, merged={})
     for entry in entries[:2]:
         owner.absorb(entry)
-    owner.committed({P0: 5}, None, owner.ledger(None))
+    owner.committed(make_frontier({P0: 5}, None), owner.ledger(None))
 
-    successor = Folding(plan, BUCKET, merged={P0: 5})
-    successor.absorb(owner.base(Sequence64(2), {P0: 5}))
+    successor = make_folding(plan, merged={P0: 5})
+    successor.absorb(owner.bases(Sequence64(2), {P0: 5})[0])
     successor.absorb(entries[2])
 
     assert closed(successor) == {(0, "a"): 2, (0, "b"): 2, (0, OTHERS): 5}
@@ -135,7 +136,7 @@ def test_a_successor_that_reads_the_same_log_folds_the_same_groups() -> None:
 def test_a_key_that_is_spelt_like_the_others_is_a_group_of_its_own() -> None:
     folding = fold(folding_plan(1), [(1, OTHERS), (1, "a"), (1, OTHERS)])
 
-    (window,) = folding.close(folding.due(LAST_S * 1000))
+    (window,) = folding.state.close(folding.state.due(LAST_S * 1000))
     rows = [json.loads(value) for value in window.finished.values]
     assert [(row["k"], row["n"]) for row in rows] == [(OTHERS, 2), (OTHERS, 1)]
     assert window.finished.others == 1

@@ -20,7 +20,7 @@ from mars.protocol.reducer.owner import (
     OVER_BUDGET_MS,
     OwnerState,
 )
-from mars.protocol.windows import folding
+from mars.protocol.windows import turns
 from tests.unit.machines.owned_bucket import LIMITS, OTHER, Bucket, names, only
 from tests.unit.machines.reducing_rows import (
     BUCKET,
@@ -194,7 +194,7 @@ def test_a_large_task_gets_a_transaction_of_its_own_after_the_small_ones() -> No
 
 def _with_slow_ones(monkeypatch: pytest.MonkeyPatch, *slow: TaskName) -> Bucket:
     """Of these seven windows are due, which is long; nothing is of OTHER yet."""
-    monkeypatch.setattr(folding, "PANES_AT_ONCE", 4)
+    monkeypatch.setattr(turns, "PANES_AT_ONCE", 4)
     here = Bucket(*(make_task(name=name) for name in {OTHER: 0, **dict.fromkeys(slow)}))
     here.own()
     for name in slow:

@@ -112,7 +112,7 @@ def test_merged_entries_keep_where_a_window_began() -> None:
     part = TaskInBucket(make_task(), OWNER, {}, SAVE_MS)
     read(part, make_head(1, {P0: 3}, mark_s=5), make_entry(1, 1, [(1, "x"), (2, "x")]))
     commit(part)
-    (base,) = part.bases()
+    (base,) = part.upkeep.bases()
     taken_over = TaskInBucket(make_task(), OWNER, dict(part.records), SAVE_MS)
     read(taken_over, make_head(2, {P0: 4}, mark_s=11), make_entry(2, 3, [(11, "x")]), base=base)
     assert spans(taken_over) == [(0, {P0: (1, 4)})]

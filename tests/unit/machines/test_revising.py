@@ -15,8 +15,9 @@ from mars.core.plan import Call, Column, Function, LatePolicy, Literal, Plan, Va
 from mars.core.types import Entry, Lane, Topic
 from mars.protocol.ports import Head, Ledger, Progress, ResultBatch
 from mars.protocol.reducer.owner import GATHERING_MS
-from mars.protocol.reducer.task_in_bucket import Prepared, TaskInBucket
-from mars.protocol.windows import folding as folding_module
+from mars.protocol.reducer.preparation import Prepared
+from mars.protocol.reducer.task_in_bucket import TaskInBucket
+from mars.protocol.windows import turns
 from tests.unit.machines.reducing_rows import (
     NAME,
     OWNER,
@@ -176,7 +177,7 @@ def test_windows_are_needed_until_they_are_forgotten() -> None:
     assert part.records[1].needed == {P0: 0}
     feed(part, 2, 4, [(29, "x")], mark_s=29)
     assert commit(part).progress[0].needed == {P0: 0}
-    assert part.trim() == ()
+    assert part.upkeep.trim() == ()
 
     feed(part, 3, 5, [(30, "x")], mark_s=30)
     (record,) = commit(part).progress
@@ -185,7 +186,7 @@ def test_windows_are_needed_until_they_are_forgotten() -> None:
 
     feed(part, 4, 6, [(45, "x")], mark_s=45)
     assert commit(part).progress[0].needed == {P0: 4}
-    assert part.trim() == (1,)
+    assert part.upkeep.trim() == (1,)
 
 
 def test_what_is_forgotten_has_no_number_any_more() -> None:
@@ -274,7 +275,7 @@ def test_a_successor_goes_on_with_the_numbers_and_emits_no_revision_again() -> N
 
 def test_the_merged_log_has_the_closed_windows_that_are_kept() -> None:
     part = once_closed()
-    (base,) = part.bases()
+    (base,) = part.upkeep.bases()
     assert [pane.start_ms for pane in base.partial.panes] == [0, 10_000]
 
     new = successor(part)
@@ -288,7 +289,7 @@ def test_before_all_is_read_again_revisions_are_owed_and_then_show_every_row() -
     part = begin(record)
     again = make_entry(1, 0, [(1, "x"), (2, "x")])
     read(part, make_head(2, {P0: 3, P1: 0}, 15), again, make_entry(2, 2, [(3, "x")]))
-    assert not part.caught_up
+    assert not part.position.caught_up
     prepared = commit(part)
     assert not prepared.results
     (owing,) = prepared.progress
@@ -317,7 +318,7 @@ def test_one_commit_revises_only_so_many_windows_and_owes_the_others(
     commit(part)
     late = [(second, "x") for second in range(0, 50, 10)]
     feed(part, 2, 6, [*late, (155, "x")], mark_s=155)
-    monkeypatch.setattr(folding_module, "WINDOWS_AT_ONCE", 2)
+    monkeypatch.setattr(turns, "WINDOWS_AT_ONCE", 2)
 
     first = commit(part)
     assert [row[0] for row in rows_of(first.results)] == [0, 10, 50], "and one that closes"
@@ -347,7 +348,7 @@ def test_a_row_that_comes_while_its_window_is_owed_does_not_narrow_the_revision(
 def test_revisions_owed_at_the_end_of_a_version_are_emitted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(folding_module, "WINDOWS_AT_ONCE", 1)
+    monkeypatch.setattr(turns, "WINDOWS_AT_ONCE", 1)
     part = begin(lateness_ms=100_000)
     feed(part, 1, 0, [(1, "x")], mark_s=10)
     commit(part)

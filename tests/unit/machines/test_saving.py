@@ -16,7 +16,8 @@ from mars.core.windows import Sliding
 from mars.protocol.ports import Ledger, Progress, Snapshot
 from mars.protocol.reducer.events import TasksChanged
 from mars.protocol.reducer.snapshots import needed_with
-from mars.protocol.reducer.task_in_bucket import Ownership, TaskInBucket
+from mars.protocol.reducer.task_in_bucket import TaskInBucket
+from mars.protocol.reducer.version import Ownership
 from tests.unit.machines.reducing_rows import (
     NAME,
     OWNER,
@@ -233,7 +234,7 @@ def test_a_snapshot_that_is_gone_is_named_no_more_though_rows_in_it_are_read_aga
     ledger = Ledger(read=6, counted=6)
     record = make_progress({P0: 6}, needed={P0: 4}, snapshot=snapshot, ledger=ledger)
     part = TaskInBucket(make_task(window=HOUR), NEXT_OWNER, {1: record}, EVERY_MS)
-    assert part.saved == (record,)
+    assert part.restoring.wanted == (record,)
     part.restored([], [1])
     part.absorb(make_slice(make_entry(1, 2, rows(2, 4))))
     part.drained(make_head(1, {P0: 6}, mark_s=6, epoch=NEXT_OWNER.store_epoch))

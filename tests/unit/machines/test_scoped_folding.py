@@ -19,18 +19,21 @@ from mars.core.windows import Window
 from mars.engine.codec.dead import DeadRange, decode_dead
 from mars.engine.kernel import map_gone
 from mars.protocol.ports import Ledger
-from mars.protocol.windows import folding as limits
 from mars.protocol.windows import key_marks
-from mars.protocol.windows.folding import Ahead, Folding
-from mars.protocol.windows.scoped_folding import BucketFolding, KeyFolding, folding_class
+from mars.protocol.windows import turns as limits
+from mars.protocol.windows.closers import BucketCloser, PartitionCloser
+from mars.protocol.windows.closing import Ahead
+from mars.protocol.windows.folding import Folding
+from mars.protocol.windows.key_closer import KeyCloser
 from tests.unit.machines.reducing_rows import (
-    BUCKET,
     P0,
     P1,
     RowSpec,
     balanced,
     counts_of,
     make_entry,
+    make_folding,
+    make_frontier,
     make_head,
     make_plan,
 )
@@ -42,9 +45,9 @@ def plan_of(scope: WatermarkScope = WatermarkScope.KEY, **options: object) -> Pl
     return make_plan(watermark=scope, key_lag_ms=KEY_LAG_MS, **options)
 
 
-def fold(plan: Plan | None = None, **said: object) -> KeyFolding:
+def fold(plan: Plan | None = None, **said: object) -> Folding:
     """A folding that has read again all that was accounted, unless `merged` says otherwise."""
-    folding = KeyFolding(plan or plan_of(), BUCKET, **{"merged": {}, **said})  # type: ignore[arg-type]
+    folding = make_folding(plan or plan_of(), **said)
     if "merged" not in said:
         folding.settle()
     return folding
@@ -59,23 +62,23 @@ def commit(
 ) -> dict[tuple[int, str], int]:
     """Close what is due and commit, as an owner does; the rows that were emitted."""
     closed_ms = None if closed_s is None else closed_s * 1000
-    windows = folding.close(folding.due(closed_ms))
-    ahead = folding.close_ahead(closed_ms)
+    windows = folding.state.close(folding.state.due(closed_ms))
+    ahead = folding.state.closer.close_ahead(closed_ms)
     ledger = folding.ledger(closed_ms, ahead.rows)
     merged = {Lane(name[1:]): offset for name, offset in through.items()}
-    folding.committed(merged, closed_ms, ledger, closed_ms, ahead.upto_ms)
+    folding.committed(make_frontier(merged, closed_ms, closed_ms, ahead.upto_ms), ledger)
     assert balanced(ledger), ledger
     return counts_of(value for one in (*windows, *ahead.windows) for value in one.finished.values)
 
 
-def successor(folding: Folding, ledger: Ledger | None = None) -> KeyFolding:
+def successor(folding: Folding, ledger: Ledger | None = None) -> Folding:
     """Who begins where a folding has committed."""
     return fold(
         folding.plan,
-        merged=folding.merged,
-        closed_ms=folding.closed_ms,
-        ahead_ms=folding.ahead_ms,
-        ledger=ledger or folding.ledger(folding.closed_ms),
+        merged=folding.input.merged,
+        closed_ms=folding.state.frontier.closed_ms,
+        ahead_ms=folding.state.frontier.ahead_ms,
+        ledger=ledger or folding.ledger(folding.state.frontier.closed_ms),
     )
 
 
@@ -86,9 +89,9 @@ def test_a_window_closes_for_a_key_once_rows_of_that_key_have_passed_it() -> Non
     folding = fold()
     take(folding, 1, 0, [(1, "x"), (2, "x"), (3, "y"), (12, "x")])
 
-    assert folding.size_ahead().rows == 1
+    assert folding.state.closer.size_ahead().rows == 1
     assert commit(folding, p0=4) == {(0, "x"): 2}
-    assert folding.size_ahead().rows == 0
+    assert folding.state.closer.size_ahead().rows == 0
 
     take(folding, 2, 4, [(11, "y"), (25, "x")])
     assert commit(folding, p0=6) == {(0, "y"): 1, (10, "x"): 1}
@@ -124,9 +127,11 @@ def test_the_windows_of_a_silent_key_close_by_the_partitions() -> None:
 def test_a_window_that_the_partitions_close_is_closed_once_though_a_key_has_passed_it() -> None:
     folding = fold()
     take(folding, 1, 0, [(1, "x"), (2, "slow"), (12, "x"), (25, "x")])
-    assert folding.size_ahead().rows == 2
+    assert folding.state.closer.size_ahead().rows == 2
 
-    assert [one.window.start_ms for one in folding.close_ahead(10_000).windows] == [10_000]
+    assert [one.window.start_ms for one in folding.state.closer.close_ahead(10_000).windows] == [
+        10_000
+    ]
     assert commit(folding, closed_s=10, p0=4) == {(0, "x"): 1, (0, "slow"): 1, (10, "x"): 1}
 
 
@@ -149,13 +154,13 @@ def test_rows_of_a_group_that_is_closed_are_late_and_named_and_others_are_not() 
 
     take(folding, 2, 3, [(4, "x"), (5, "x"), (5, "y"), (13, "x")])
 
-    (dead,) = (decode_dead(raw) for raw in folding.dead)
+    (dead,) = (decode_dead(raw) for raw in folding.input.dead)
     assert isinstance(dead, DeadRange)
     assert (dead.reason, dead.rows, dead.window_start) == ("late", 2, 0)
     ledger = folding.ledger(None)
     assert (ledger.late, ledger.counted, ledger.emitted) == (2, 5, 1)
     assert commit(folding, closed_s=10, p0=7) == {(0, "y"): 2}
-    assert folding.rows_of(Window(20_000, 10_000)) == 2
+    assert folding.state.panes.rows(Window(20_000, 10_000)) == 2
 
 
 def test_a_row_is_late_by_the_last_commit_and_not_by_rows_that_came_meanwhile() -> None:
@@ -194,7 +199,7 @@ def test_a_successor_knows_what_is_closed_from_the_rows_below_m_alone() -> None:
         take(new, seq, first, rows)
     new.settle()
 
-    assert new.size_ahead().rows == 0
+    assert new.state.closer.size_ahead().rows == 0
     assert new.ledger(None) == folding.ledger(None)
     take(new, 3, 5, [(4, "x"), (4, "y")])
     assert new.ledger(None).late == 1
@@ -206,7 +211,7 @@ def test_a_successor_needs_no_order_of_entries_and_no_rows_that_were_emitted() -
     take(folding, 1, 0, [(1, "x"), (12, "x"), (13, "y")])
     take(folding, 2, 0, [(14, "x"), (1, "y")], lane=P1)
     commit(folding, p0=3, p1=2)
-    base = folding.base(Sequence64(2), folding.merged)
+    base = folding.bases(Sequence64(2), folding.input.merged)[0]
     assert {pane.start_ms: pane.rows for pane in base.partial.panes} == {10_000: 3}
     new = successor(folding)
 
@@ -279,11 +284,11 @@ def test_c_goes_on_where_all_windows_below_it_were_closed_ahead(
     take(folding, 1, 0, [(1, "x"), (11, "x"), (25, "x")])
     commit(folding, p0=3)
     commit(folding, p0=3)
-    assert (folding.closed_ms, folding.ahead_ms) == (None, 20_000)
+    assert (folding.state.frontier.closed_ms, folding.state.frontier.ahead_ms) == (None, 20_000)
 
-    assert folding.behind(10_000)
+    assert folding.state.behind(10_000)
     commit(folding, closed_s=20, p0=3)
-    assert not folding.behind(90_000)
+    assert not folding.state.behind(90_000)
 
 
 def test_one_commit_closes_so_many_windows_and_says_how_far(
@@ -294,7 +299,7 @@ def test_one_commit_closes_so_many_windows_and_says_how_far(
     take(folding, 1, 0, [(1, "x"), (11, "x"), (21, "x"), (2, "y")])
 
     assert commit(folding, p0=4) == {(0, "x"): 1}
-    assert folding.ahead_ms == 10_000
+    assert folding.state.frontier.ahead_ms == 10_000
     new = successor(folding)
     take(new, 1, 0, [(1, "x"), (11, "x"), (21, "x"), (2, "y")])
     new.settle()
@@ -303,7 +308,7 @@ def test_one_commit_closes_so_many_windows_and_says_how_far(
     assert new.ledger(None).late == 0, "10 to 20 s is beyond what is closed"
     assert commit(new, p0=6) == {(0, "y"): 1}
     assert commit(new, p0=6) == {(10, "x"): 2}
-    assert new.close_ahead(None) == Ahead(20_000)
+    assert new.state.closer.close_ahead(None) == Ahead(20_000)
 
 
 def test_what_a_slow_key_comes_to_below_x_is_closed_whatever_the_bound(
@@ -314,7 +319,7 @@ def test_what_a_slow_key_comes_to_below_x_is_closed_whatever_the_bound(
     commit(folding, p0=4)
     take(folding, 2, 4, [(22, "z"), (13, "z"), (32, "y"), (33, "z"), (41, "x")])
     monkeypatch.setattr(limits, "WINDOWS_AT_ONCE", 1)
-    folding.ahead_ms = 30_000
+    folding.state.closer._frontier = make_frontier({P0: 4}, ahead_ms=30_000)  # type: ignore[attr-defined]
 
     assert commit(folding, p0=9) == {(10, "y"): 1, (10, "z"): 1, (20, "z"): 1}
 
@@ -331,36 +336,41 @@ def test_rows_that_are_gone_below_m_fail_the_task() -> None:
 
 
 def test_a_bucket_goes_by_the_slowest_lane_of_its_own_rows() -> None:
-    folding = BucketFolding(plan_of(WatermarkScope.BUCKET), BUCKET, merged={})
+    folding = make_folding(plan_of(WatermarkScope.BUCKET), merged={})
     head = make_head(2, {P0: 2, P1: 1}, mark_s=50)
     take(folding, 1, 0, [(1, "x"), (23, "x")])
-    assert folding.level(head, 20_000) == 20_000, "a lane without rows of the bucket holds it"
+    assert folding.state.closer.level(head, 20_000) == 20_000, (
+        "a lane without rows of the bucket holds it"
+    )
 
     take(folding, 2, 0, [(12, "y")], lane=P1)
-    assert folding.level(head, None) == 12_000
-    assert folding.level(head, 20_000) == 20_000
-    assert folding.level(make_head(2, {P0: 2, P1: 1}, idle=frozenset({P1})), 1_000) == 23_000
+    assert folding.state.closer.level(head, None) == 12_000
+    assert folding.state.closer.level(head, 20_000) == 20_000
+    assert (
+        folding.state.closer.level(make_head(2, {P0: 2, P1: 1}, idle=frozenset({P1})), 1_000)
+        == 23_000
+    )
 
 
 def test_a_bucket_that_was_taken_over_begins_with_the_starts_of_its_open_panes() -> None:
-    folding = BucketFolding(plan_of(WatermarkScope.BUCKET), BUCKET, merged={})
+    folding = make_folding(plan_of(WatermarkScope.BUCKET), merged={})
     take(folding, 1, 0, [(23, "x")])
     take(folding, 2, 0, [(24, "x")], lane=P1)
-    folding.committed({P0: 1, P1: 1}, None, folding.ledger(None))
-    new = BucketFolding(folding.plan, BUCKET, merged=folding.merged)
+    folding.committed(make_frontier({P0: 1, P1: 1}, None), folding.ledger(None))
+    new = make_folding(folding.plan, merged=folding.input.merged)
 
-    new.absorb_base(folding.base(Sequence64(2), folding.merged))
+    new.absorb_base(folding.bases(Sequence64(2), folding.input.merged)[0])
 
-    assert new.level(make_head(2, {P0: 1, P1: 1}, mark_s=50), None) == 20_000
+    assert new.state.closer.level(make_head(2, {P0: 1, P1: 1}, mark_s=50), None) == 20_000
 
 
-def test_each_scope_has_its_folding() -> None:
-    kinds = {scope: folding_class(plan_of(scope)) for scope in WatermarkScope}
+def test_each_kind_of_watermark_has_its_scope() -> None:
+    scopes = {kind: type(make_folding(plan_of(kind)).state.closer) for kind in WatermarkScope}
 
-    assert kinds == {
-        WatermarkScope.PARTITION: Folding,
-        WatermarkScope.BUCKET: BucketFolding,
-        WatermarkScope.KEY: KeyFolding,
+    assert scopes == {
+        WatermarkScope.PARTITION: PartitionCloser,
+        WatermarkScope.BUCKET: BucketCloser,
+        WatermarkScope.KEY: KeyCloser,
     }
 
 
@@ -381,11 +391,11 @@ def test_it_is_known_after_each_entry_whether_groups_are_due(
         rows = [(chance.randrange(seq // 3, seq // 3 + 20), chance.choice("abcdef"))]
         take(folding, seq, seq - 1, rows)
         if chance.random() < 0.7:
-            seen.add(folding.has_ahead())
-            assert folding.has_ahead() == (folding.size_ahead().rows > 0)
+            seen.add(folding.state.closer.has_ahead())
+            assert folding.state.closer.has_ahead() == (folding.state.closer.size_ahead().rows > 0)
         if chance.random() < 0.2:
             commit(folding, closed_s=max(0, seq // 3 - 30) // 10 * 10 or None, p0=seq)
-            assert folding.has_ahead() == (folding.size_ahead().rows > 0)
+            assert folding.state.closer.has_ahead() == (folding.state.closer.size_ahead().rows > 0)
 
     assert seen == {True, False}
 
@@ -396,10 +406,10 @@ def test_an_entry_that_makes_nothing_due_takes_no_look_at_all_keys(
     folding = fold()
     take(folding, 1, 0, [(1, "slow"), (2, "x"), (12, "x")])
     commit(folding, p0=3)
-    assert not folding.has_ahead()
+    assert not folding.state.closer.has_ahead()
     monkeypatch.setattr(key_marks.KeyMarks, "_seen", None)
 
     take(folding, 2, 3, [(3, "slow"), (13, "x")])
-    assert not folding.has_ahead()
+    assert not folding.state.closer.has_ahead()
     take(folding, 3, 5, [(11, "slow")])
-    assert folding.has_ahead()
+    assert folding.state.closer.has_ahead()

@@ -12,7 +12,8 @@ from mars.core.windows import Sliding
 from mars.engine.codec.dead import DeadRange, decode_dead
 from mars.protocol.ports import ResultBatch
 from mars.protocol.reducer.events import CommitTransaction, Report, WriteDraft
-from mars.protocol.reducer.task_in_bucket import Prepared, TaskInBucket
+from mars.protocol.reducer.preparation import Prepared
+from mars.protocol.reducer.task_in_bucket import TaskInBucket
 from tests.unit.machines.owned_bucket import LIMITS, Bucket, only
 from tests.unit.machines.reducing_rows import (
     BUCKET,

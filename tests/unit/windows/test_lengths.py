@@ -25,7 +25,7 @@ MAY_RECKON = {
 }
 
 MAY_READ = {
-    "mars/protocol/windows/folding.py": "it tells people of slices that are too many",
+    "mars/protocol/windows/window_panes.py": "it tells people of slices that are too many",
     "api/presenting.py": "it shows a plan to people",
 }
 

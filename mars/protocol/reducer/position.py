@@ -1,0 +1,65 @@
+"""How far a task's log was read in a bucket, and whether it is still the same log."""
+
+from __future__ import annotations
+
+from mars.core.types import Lane, Sequence64
+from mars.protocol.ports import Head
+from mars.protocol.windows.input import StoreWentBack
+
+
+class LogPosition:
+    """The position of one reader of a log.
+
+    `through` are the merged-through offsets: everything below them was in what has been read.
+    """
+
+    def __init__(self) -> None:
+        self.last_seq = Sequence64(0)
+        self.through: dict[Lane, int] = {}
+        self.head: Head | None = None
+        self.caught_up = False
+        """R6: everything that the last commits account for has been read again."""
+        self.looks = 0
+        """Heads that were news."""
+        self.changes = 0
+        """Goes up with them, and with all else by which something may be due that was not."""
+        self.has_unread_base = False
+        """Nothing has been read of a log that may begin with one."""
+        self._run_id: str | None = None
+        self._born: str | None = None
+
+    def is_behind(self, head: Head) -> bool:
+        """True if the log holds what has not been read: entries, or at least its base."""
+        return head.seq > self.last_seq or self.has_unread_base
+
+    def check_life(self, run_id: str) -> None:
+        """A server that was started again may be ahead of what it held, with other entries.
+
+        Raises StoreWentBack.
+        """
+        if self._run_id not in {None, run_id}:
+            raise StoreWentBack(f"the store was started anew: its run id is {run_id}")
+        self._run_id = run_id
+
+    def reach(self, head: Head) -> None:
+        """Everything up to `head.seq` was read: go forward to the head's offsets.
+
+        Raises StoreWentBack if the head lies behind them, or is of another life of the log.
+        """
+        self.check_life(head.run_id)
+        if self._born not in {None, head.born}:
+            raise StoreWentBack("the store was emptied, and the task begun anew in the same epoch")
+        self._born = head.born
+        if head.seq < self.last_seq:
+            raise StoreWentBack(f"the store's SEQ is {head.seq}, was {self.last_seq}")
+        for lane, offset in self.through.items():
+            if head.offsets.get(lane, -1) < offset:
+                raise StoreWentBack(
+                    f"lane {lane}: the store's offset is {head.offsets.get(lane)}, was {offset}"
+                )
+        self.through = dict(head.offsets)
+        self.last_seq = Sequence64(max(self.last_seq, head.seq))
+        if head is not self.head:  # a head that is not news is the same object
+            self.looks += 1
+            self.changes += 1
+        self.head = head

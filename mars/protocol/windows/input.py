@@ -1,0 +1,201 @@
+"""Where the rows of one version went in one bucket: read again, counted, named, late or gone.
+
+What lies below the merged-through offsets M only rebuilds state: its rows were counted, its
+references emitted, by whoever committed the last record (R5). What lies at or above M is counted
+once.
+
+A log may begin with a base, which holds the states of all rows below its offsets. Where it was
+restored from a snapshot, rows below them come again, for buckets whose own snapshot is older:
+
+    lane  ──────┬──────────────┬────────────────────┬──────────▶
+             lowest L          S                    M
+                 in the base: skip   states only       count
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from mars.core.plan import Plan
+from mars.core.types import Entry, Lane, PaneRows, Reason, RejectedRange, Rejections
+from mars.core.windows import Window
+from mars.engine.codec.dead import dead_late, dead_rejections
+from mars.protocol.ports import Ledger, Progress
+from mars.protocol.windows.closing import WholeSpan
+
+LATE_WINDOWS_NAMED_MAX = 1_000
+"""Windows of one batch whose late rows are named apart; the newest stands for those beyond."""
+
+
+class StoreWentBack(Exception):
+    """The log contradicts what was read before: the store has lost or rewound something."""
+
+
+class Input:
+    """The reading of one version's entries in one bucket.
+
+    It begins at M of the last `record`; before the first one, at the offsets at which the version
+    starts. `dead` are the references that the next commit is to emit.
+    """
+
+    def __init__(
+        self, plan: Plan, merged: Mapping[Lane, int], record: Progress | None = None
+    ) -> None:
+        self.merged: dict[Lane, int] = dict(merged)
+        """M: rows below were accounted by the last commit; of a lane without one, none."""
+        self.bounds = WholeSpan()
+        self.dead: list[bytes] = []
+        self.incomplete_before_ms = None if record is None else record.incomplete_before_ms
+        """Windows that begin before this may lack rows that Kafka no longer had."""
+        self.gaps: dict[Lane, int] = {} if record is None else dict(record.gaps)
+        """Lanes that have lost rows and of which no row has come since, and the offsets behind."""
+        self._behind_gaps: dict[Lane, int] = {}
+        """Those of them whose next row has just been absorbed, and a time that it is not after."""
+        self._plan = plan
+        self._contained: dict[Lane, int] = {}
+        """Rows below these offsets are in the base."""
+        self._ledger = Ledger() if record is None else record.ledger
+
+    # ------------------------------------------------------------------------------ entries
+
+    def contains(self, entry: Entry) -> bool:
+        """True if the rows of an entry are in the base. Raises StoreWentBack for some of them."""
+        contained = self._contained
+        return bool(contained) and _lies_below(contained, entry, "what the log's base holds")
+
+    def accounts_for(self, entry: Entry) -> bool:
+        """True if an entry lies below M. Raises StoreWentBack if it lies on both sides."""
+        return _lies_below(self.merged, entry, "what was merged")
+
+    def has_base(self, base: Entry) -> None:
+        """No row below the base's offsets is missing."""
+        for part in base.ranges:
+            self._contained[part.lane] = max(part.next, self._contained.get(part.lane, 0))
+
+    def pass_over(self, entry: Entry) -> None:
+        """The base contains it. Its rows may be gone for other buckets all the same."""
+        self._name(one for one in gone_of(entry) if one.rows)
+
+    def take(self, entry: Entry, *, accounted: bool) -> None:
+        """Count the rows of an entry, or only look for those that are gone if they were counted."""
+        self._look_for_gaps(entry, accounted=accounted)
+        if accounted:
+            return
+        counts = entry.partial.counts
+        self._ledger += Ledger(
+            read=counts.read,
+            filtered=counts.filtered,
+            bad=counts.bad,
+            future=counts.future,
+            counted=counts.counted,
+        )
+        self.dead += dead_rejections(self._plan, entry.partial.rejections)
+
+    def drop_late(self, entry: Entry, late: Sequence[PaneRows]) -> None:
+        """The rows of these panes of an entry came too late: they are named, window by window."""
+        rows = sum(pane.rows for pane in late)
+        self._ledger += Ledger(late=rows, counted=-rows)
+        by_window: Counter[Window] = Counter()
+        for pane in late:
+            by_window[self._plan.window.last_window(pane.start_ms)] += pane.rows
+        windows = sorted(by_window)
+        for window in windows[LATE_WINDOWS_NAMED_MAX - 1 : -1]:
+            by_window[windows[-1]] += by_window.pop(window)
+        for window, count in sorted(by_window.items()):
+            self.dead += dead_late(self._plan, entry.ranges, window, count)
+
+    def late_partly(self, rows: int) -> None:
+        """So many of the counted rows missed some of their windows."""
+        self._ledger += Ledger(late_partly=rows)
+
+    # ---------------------------------------------------------------------------- rows gone
+
+    def _look_for_gaps(self, entry: Entry, *, accounted: bool) -> None:
+        """Whether rows of lanes that have lost some have come, and which of them are lost now.
+
+        They are named below M too: they had been counted, but now their windows lack them.
+        """
+        gone = gone_of(entry)
+        if accounted:
+            self._name(gone)
+        for lane, behind in self.gaps.items():
+            starts = [pane.start_ms for pane in entry.partial.panes if _after(pane, lane, behind)]
+            if starts and lane not in self._behind_gaps:
+                # Of merged entries it is not known which rows came next: it may be any of them.
+                pane_ms = max(starts) if entry.merged else min(starts)
+                self._behind_gaps[lane] = self._plan.window.pane_end(pane_ms) - 1
+        ends = {one.lane: one.next for one in gone}
+        self._end_gaps({lane: at for lane, at in self._behind_gaps.items() if lane in ends})
+        self.gaps |= ends
+
+    def reached(self, marks_ms: Mapping[Lane, int]) -> None:
+        """The marks of the lanes, no older than the last entry that was absorbed: the next row of a
+        lane that has lost some is not after its mark, either.
+        """
+        ends = self._behind_gaps.items()
+        self._end_gaps({lane: min(at, marks_ms.get(lane, at)) for lane, at in ends})
+
+    def _end_gaps(self, next_ms: Mapping[Lane, int]) -> None:
+        """Rows that are gone belong to windows up to those of the next row of their lane, and
+        as far beyond as that row may be out of order.
+        """
+        options = self._plan.options
+        disorder_ms = options.delay_ms + options.key_lag_ms + options.lateness_ms
+        for lane, at in next_ms.items():
+            del self.gaps[lane], self._behind_gaps[lane]
+            self.incomplete_until(at + disorder_ms + 1)
+
+    def incomplete_until(self, before_ms: int) -> None:
+        """Windows that begin before this time may lack rows."""
+        self.incomplete_before_ms = max(before_ms, self.incomplete_before_ms or before_ms)
+
+    def _name(self, gone: Iterable[RejectedRange]) -> None:
+        self.dead += dead_rejections(self._plan, Rejections((), tuple(gone)))
+
+    def is_complete(self, window: Window) -> bool:
+        """False where a window may lack rows that it should have had."""
+        before = self.incomplete_before_ms
+        whole = not self.gaps and (before is None or window.start_ms >= before)
+        return whole and self.bounds.holds(window)
+
+    # ------------------------------------------------------------------------------- commit
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger as it stands as long as no more is emitted than what is committed."""
+        return self._ledger
+
+    def committed(self, merged: Mapping[Lane, int], ledger: Ledger) -> None:
+        """A record with this M is durable, and the references with it."""
+        self.merged = dict(merged)
+        self._ledger = ledger
+        self.dead = []
+
+    def covered(self, through: Mapping[Lane, int]) -> dict[Lane, int]:
+        """The offsets below which all that is accounted is in memory, once the log was read
+        `through` these: what lies between them and M is still to come again.
+        """
+        return {
+            lane: max(min(at, through.get(lane, at)), self._contained.get(lane, 0))
+            for lane, at in self.merged.items()
+        }
+
+
+def gone_of(entry: Entry) -> tuple[RejectedRange, ...]:
+    """The ranges of an entry whose rows Kafka no longer had."""
+    return tuple(one for one in entry.partial.rejections.ranges if one.reason is Reason.GONE)
+
+
+def _lies_below(offsets: Mapping[Lane, int], entry: Entry, what: str) -> bool:
+    if all(part.next <= offsets.get(part.lane, 0) for part in entry.ranges):
+        return True
+    if all(part.first >= offsets.get(part.lane, 0) for part in entry.ranges):
+        return False
+    raise StoreWentBack(f"entry {entry.seq} straddles {what}: {entry.ranges}")
+
+
+def _after(pane: PaneRows, lane: Lane, offset: int) -> bool:
+    """Whether rows of a pane lie in a lane, and all of them at or above an offset."""
+    first = pane.first.get(lane)
+    return first is not None and first >= offset

@@ -1,0 +1,235 @@
+"""What windows made of panes do with rows: which are late, which windows are due, what goes out.
+
+rows ──▶ panes by start ──close(watermark)──▶ rows of due windows, and revisions of closed ones
+             │
+             └──▶ how far back rows are still needed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
+
+from mars.core.plan import Plan, WatermarkScope
+from mars.core.types import PaneRows, Partial
+from mars.core.windows import Window
+from mars.engine.finishing import finish, retractions
+from mars.protocol.ports import Frontier, Progress
+from mars.protocol.windows.closers import Arrived, BucketCloser, Closer, PartitionCloser
+from mars.protocol.windows.closing import ClosedWindow
+from mars.protocol.windows.input import Input
+from mars.protocol.windows.key_closer import KeyCloser
+from mars.protocol.windows.open_panes import Size
+from mars.protocol.windows.panes import states_by_pane
+from mars.protocol.windows.revising import Revising, numbers_of, owed_of
+from mars.protocol.windows.window_panes import WindowPanes
+
+
+class PaneState:
+    """Tumbling and sliding windows of one version in one bucket.
+
+    `frontier` is that of the last commit, `closer` what the task's watermark adds; `revising` knows
+    the windows between D and C that got late rows.
+    """
+
+    def __init__(
+        self, plan: Plan, source: Input, frontier: Frontier, record: Progress | None
+    ) -> None:
+        self.plan = plan
+        self.frontier = frontier
+        self.panes = WindowPanes(plan, source)
+        self.closer = _closer(self.panes, frontier)
+        numbers = {} if record is None else numbers_of(plan, record)
+        self.revising = Revising(plan, numbers, () if record is None else owed_of(plan, record))
+
+    @property
+    def is_steady(self) -> bool:
+        """True if windows close as a whole, and no revision of a closed one is to come."""
+        return self.closer.is_steady and not self.revising.pending
+
+    # ------------------------------------------------------------------------------- absorb
+
+    def judge(self, partial: Partial, *, accounted: bool) -> Arrived:
+        """Which rows of an entry come too late. Those below M were judged by who counted them; a
+        pane that no window needs any more is passed over all the same.
+        """
+        late: list[PaneRows] = []
+        alive: list[PaneRows] = []
+        for pane in partial.panes:
+            (late if self._is_late(pane) else alive).append(pane)
+        states = states_by_pane(partial) if alive else {}
+        if accounted:
+            return Arrived(tuple(late), tuple(alive), states)
+        apart = self.closer.late_apart(tuple(alive), states)
+        return replace(apart, late=(*late, *apart.late))
+
+    def _is_late(self, pane: PaneRows) -> bool:
+        gone = self.frontier.forgotten_ms
+        return gone is not None and self.plan.window.last_end(pane.start_ms) <= gone
+
+    def late_partly(self, panes: Iterable[PaneRows]) -> int:
+        """How many rows of these panes miss windows that are never revised."""
+        gone = self.frontier.forgotten_ms
+        if gone is None:
+            return 0
+        first_end = self.plan.window.first_end
+        return sum(pane.rows for pane in panes if first_end(pane.start_ms) <= gone)
+
+    def keep(self, arrived: Arrived, *, accounted: bool) -> None:
+        """Take rows that are not late. Raises TaskLimit for too many panes, or groups."""
+        self.panes.add(arrived.panes, arrived.states)
+        if not accounted:
+            for pane in arrived.panes:
+                part = arrived.states.get(pane.start_ms)
+                self.revising.touch(self._closed_windows_of(pane), part)
+        self.closer.see(arrived.panes, arrived.states)
+
+    def _closed_windows_of(self, pane: PaneRows) -> Iterator[Window]:
+        """The windows between D and C that hold a pane: each was emitted, if it had rows."""
+        closed_ms, forgotten_ms = self.frontier.closed_ms, self.frontier.forgotten_ms
+        if closed_ms is None or closed_ms == forgotten_ms:
+            return iter(())
+        return self.plan.window.windows_of(
+            [pane.start_ms], after_ms=forgotten_ms, upto_ms=closed_ms
+        )
+
+    # -------------------------------------------------------------------------------- close
+
+    def due(self, watermark_ms: int | None) -> list[Window]:
+        """The windows that the watermark has passed and that have rows, in order."""
+        return [] if watermark_ms is None else list(self._ending(watermark_ms))
+
+    def open_windows(self) -> list[Window]:
+        """All windows with rows that are not closed, in order."""
+        return list(self._ending(None))
+
+    def _ending(self, upto_ms: int | None) -> Iterator[Window]:
+        """The windows with rows that are not closed and end by then, in order."""
+        closed_ms, forgotten_ms = self.frontier.closed_ms, self.frontier.forgotten_ms
+        return self.panes.ending(closed_ms, upto_ms, all_needed=closed_ms == forgotten_ms)
+
+    def reach(self, watermark_ms: int | None) -> int | None:
+        """The watermark, or an earlier time up to which one commit can close windows.
+
+        So the task never keeps the others waiting for long: what is left is due at once again.
+        """
+        if watermark_ms is None:
+            return None
+        left = self.panes.too_many_from(self._ending(watermark_ms))
+        return watermark_ms if left is None else self.plan.window.closed_by(left.end_ms - 1)
+
+    def close(self, windows: Iterable[Window]) -> list[ClosedWindow]:
+        """The finished rows of these windows; the panes stay until `committed` is called."""
+        closed = []
+        for window in windows:
+            states = self.panes.states(window)
+            if states is not None:
+                closed.append(self.panes.closed(window, finish(self.plan, states, window)))
+        return closed
+
+    def closed_by(self, watermark_ms: int | None) -> int | None:
+        """C after everything that the watermark has passed is closed; it never goes back."""
+        closed_ms = self.frontier.closed_ms
+        if watermark_ms is None:
+            return closed_ms
+        closed = self.plan.window.closed_by(watermark_ms)
+        return closed if closed_ms is None else max(closed, closed_ms)
+
+    def behind(self, level_ms: int | None) -> bool:
+        """True if C could go on although no window is due, and nothing else may say so.
+
+        So it is where nothing is left to read but marks, such as those of a lane that is read again
+        for other buckets.
+        """
+        closed_ms, reached_ms = self.frontier.closed_ms, self.closed_by(level_ms)
+        if reached_ms is None:
+            return False
+        return closed_ms is None or closed_ms < self.closer.held(reached_ms)
+
+    # ------------------------------------------------------------------------------- revise
+
+    def revisable(self) -> list[Window]:
+        """The closed windows that one commit is to revise: the first of those that are pending."""
+        pending = self.revising.pending
+        left = self.panes.too_many_from(pending)
+        return [window for window in pending if left is None or window < left]
+
+    def revise(self, windows: Iterable[Window]) -> list[ClosedWindow]:
+        """New revisions of these windows; all rows below M must have been read again."""
+        return [revised for window in windows for revised in self._revised(window)]
+
+    def _revised(self, window: Window) -> Iterator[ClosedWindow]:
+        """The groups that late rows have changed; apart those that are no longer among the results:
+        HAVING lets them pass no more, or they are withheld.
+        """
+        whole = self.panes.states(window)
+        if whole is None:
+            return
+        states, number = self.revising.chosen(window, whole), self.revising.next_number(window)
+        revised = self.panes.closed(window, finish(self.plan, states, window))
+        yield replace(revised, revision=number)
+        withheld = revised.finished.withheld
+        if self.plan.having is not None:
+            refused = finish(self.plan, states, window, refused=True).sendable()
+            withheld += refused.withheld
+            gone = replace(refused, withheld=())
+            yield replace(revised, finished=gone, revision=number, deleted=True)
+        if withheld:
+            gone = retractions(self.plan, window, withheld)
+            yield replace(revised, finished=gone, revision=number, deleted=True)
+
+    def size_to_revise(self) -> Size:
+        """What all revisions that are to come take; of their groups those alone that change."""
+        pending = self.revising.pending
+        return sum(
+            (
+                one
+                if (touched := self.revising.rows(window)) is None
+                else replace(one, rows=touched)
+                for window, one in zip(pending, self.panes.open.sizes(pending), strict=True)
+            ),
+            Size(),
+        )
+
+    def forgotten_by(
+        self, watermark_ms: int | None, owed: Collection[Window], *, none_to_come: bool
+    ) -> int | None:
+        """D after a commit at this watermark; it never goes back, nor over a window that is owed.
+
+        `none_to_come`: no further row of this version will be read, so none can be late.
+        """
+        closed, shape = self.closed_by(watermark_ms), self.plan.window
+        forgotten_ms, lateness_ms = self.frontier.forgotten_ms, self.plan.options.lateness_ms
+        if closed is None or not lateness_ms:
+            return closed
+        wanted = closed
+        if not none_to_come:
+            if watermark_ms is None:
+                return forgotten_ms
+            wanted = min(closed, shape.closed_by(watermark_ms - lateness_ms))
+        if owed:
+            wanted = min(wanted, shape.closed_by(min(owed).end_ms - 1))
+        return wanted if forgotten_ms is None else max(wanted, forgotten_ms)
+
+    # ------------------------------------------------------------------------------- commit
+
+    def committed(self, frontier: Frontier) -> bool:
+        """A record with this frontier is durable: forget what it closed for good.
+
+        True if that was anything.
+        """
+        self.frontier = frontier
+        gone = self.panes.gone(frontier.forgotten_ms)
+        self.panes.open.drop(gone)
+        return self.closer.committed(frontier) or bool(gone)
+
+
+def _closer(panes: WindowPanes, frontier: Frontier) -> Closer:
+    """What the watermark of a plan adds."""
+    match panes.plan.options.watermark:
+        case WatermarkScope.PARTITION:
+            return PartitionCloser(frontier.ahead_ms)
+        case WatermarkScope.BUCKET:
+            return BucketCloser(panes.plan, frontier.ahead_ms)
+        case WatermarkScope.KEY:
+            return KeyCloser(panes, frontier)

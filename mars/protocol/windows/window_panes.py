@@ -1,0 +1,154 @@
+"""The open panes of a plan, and the windows made of them: states, sizes, and what is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import tee
+
+import polars as pl
+
+from mars.core.errors import TaskLimit
+from mars.core.plan import Plan
+from mars.core.types import Bucket, Entry, Lane, PaneRows, Partial, Range, RowCounts, Sequence64
+from mars.core.windows import OPEN_PANES_MAX, Window, moment
+from mars.engine.aggregates import limited, limited_window
+from mars.engine.codec.states import encode_states
+from mars.engine.finishing import Finished
+from mars.protocol.windows.closing import ClosedWindow, Contents
+from mars.protocol.windows.input import Input
+from mars.protocol.windows.open_panes import OpenPanes, Size
+from mars.protocol.windows.panes import lowest_firsts
+from mars.protocol.windows.turns import turns
+
+States = Mapping[int, pl.DataFrame]
+"""States by the start of their pane."""
+
+
+class WindowPanes:
+    """The panes of one version in one bucket; whether their windows are whole, `input` knows."""
+
+    def __init__(self, plan: Plan, source: Input) -> None:
+        self.plan = plan
+        self.open = OpenPanes(plan.window)
+        self._input = source
+
+    def add(self, panes: Sequence[PaneRows], states: States) -> None:
+        """Take rows into these panes. Raises TaskLimit if too many would be open."""
+        if len(self.open) + len(panes) > OPEN_PANES_MAX:
+            self._check_open(panes)
+        for pane in panes:
+            self.open.at(pane.start_ms).add(self.plan, pane, states.get(pane.start_ms))
+
+    def _check_open(self, panes: Sequence[PaneRows]) -> None:
+        starts = self.open.keys() | {pane.start_ms for pane in panes}
+        if len(starts) <= OPEN_PANES_MAX:
+            return
+        raise TaskLimit(
+            f"its rows lie in {len(starts)} slices of {self.plan.window.pane_ms} ms that are not "
+            f"closed yet, from {moment(min(starts))} to {moment(max(starts))}, and "
+            f"{OPEN_PANES_MAX} may be open at a time: see whether the event times are right; if "
+            "so, delete the task and register it again with longer windows, a longer slide, a "
+            "shorter delay or lateness"
+        )
+
+    # ------------------------------------------------------------------------------ windows
+
+    def ending(
+        self, after_ms: int | None, upto_ms: int | None, *, all_needed: bool
+    ) -> Iterator[Window]:
+        """The windows with rows that end after one time and by another, in order.
+
+        `all_needed`: no pane is kept for windows alone that end by `after_ms`.
+        """
+        shape = self.plan.window
+        panes: Iterable[int] = self.open
+        if after_ms is not None and not all_needed:
+            panes = self.open.since(shape.first_needed(after_ms))
+        return shape.windows_of(panes, after_ms=after_ms, upto_ms=upto_ms)
+
+    def too_many_from(self, windows: Iterable[Window]) -> Window | None:
+        """The first of these windows that is to be left to the next commit; None: none is."""
+        all_windows, counted = tee(windows)
+        size = Size()
+        for window, one in zip(all_windows, self.open.sizes(counted), strict=True):
+            size += one
+            if size.windows > 1 and turns(size) > 1:
+                return window
+        return None
+
+    def size(self, windows: Iterable[Window]) -> Size:
+        """What closing these windows takes; they are in order."""
+        return sum(self.open.sizes(windows), Size())
+
+    def states(self, window: Window) -> pl.DataFrame | None:
+        """The states of a window, one row per key; None if it has no rows."""
+        pieces = self.open.within(window)
+        parts = [states for piece in pieces for states in piece.frames(self.plan)]
+        if not parts:
+            return None
+        self.open.has_merged(window, len(parts), sum(part.height for part in parts))
+        if len(parts) > 1:
+            return limited_window(self.plan, window, parts)
+        return limited(self.plan, parts[0])
+
+    def closed(self, window: Window, finished: Finished) -> ClosedWindow:
+        """A window whose rows are finished; what is withheld of them aside."""
+        complete, firsts = self._input.is_complete(window), lowest_firsts(self.open.within(window))
+        return ClosedWindow(window, complete, finished.sendable(), firsts, self.rows(window))
+
+    def rows(self, window: Window) -> int:
+        """How many rows a window has counted so far."""
+        return sum(piece.rows for piece in self.open.within(window))
+
+    def contents(self, windows: Iterable[Window]) -> tuple[Contents, ...]:
+        """What tells that what closing makes of these windows is still the same: a window gains
+        rows, and loses none.
+        """
+        complete = self._input.is_complete
+        return tuple(Contents(one, self.rows(one), complete(one)) for one in windows)
+
+    # ------------------------------------------------------------------------------- commit
+
+    def gone(self, upto_ms: int | None) -> list[int]:
+        """The panes that no window needs which ends after this time."""
+        if upto_ms is None:
+            return []
+        return self.open.before(self.plan.window.first_needed(upto_ms))
+
+    def rows_after(self, upto_ms: int | None) -> int:
+        """The rows of panes that windows need which end after this time."""
+        gone = set(self.gone(upto_ms))
+        return sum(pane.rows for start, pane in self.open.items() if start not in gone)
+
+    def needed(self, through: Mapping[Lane, int], upto_ms: int | None) -> dict[Lane, int]:
+        """Below these offsets nothing is needed of windows that end after this time."""
+        gone = set(self.gone(upto_ms))
+        needed = dict(through)
+        for start, pane in self.open.items():
+            if start in gone:
+                continue
+            for lane, first in pane.first.items():
+                needed[lane] = min(first, needed.get(lane, first))
+        return needed
+
+    def ends_ms(self, panes: Iterable[PaneRows]) -> int:
+        """The end of the last window that any of these panes is part of."""
+        return max(self.plan.window.last_end(pane.start_ms) for pane in panes)
+
+    def merged_entry(
+        self, bucket: Bucket, seq: Sequence64, through: Mapping[Lane, int], upto_ms: int | None
+    ) -> Entry:
+        """One entry that stands for all rows below `through` of windows that end after a time."""
+        gone = set(self.gone(upto_ms))
+        staying = {start: pane for start, pane in self.open.items() if start not in gone}
+        parts = [
+            states for pane in staying.values() if (states := pane.states(self.plan)) is not None
+        ]
+        panes = tuple(
+            PaneRows(start, pane.rows, dict(pane.first)) for start, pane in staying.items()
+        )
+        needed = self.needed(through, upto_ms)
+        ranges = tuple(Range(lane, min(needed[lane], at), at) for lane, at in through.items())
+        encoded = encode_states(pl.concat(parts)) if parts else b""
+        partial = Partial(bucket, RowCounts(), panes, encoded)
+        return Entry(seq, self.plan.version, ranges, partial)
