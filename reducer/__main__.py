@@ -33,8 +33,8 @@ from mars.protocol.balance.scaling import ScaleLimits
 from mars.protocol.balance.steering import SteeringLimits
 from mars.protocol.balance.strategies import Strategy
 from mars.protocol.ports import TopicInfo
+from mars.protocol.reducer.commit_plan import OwnerLimits
 from mars.protocol.reducer.machine import ReducerMachine
-from mars.protocol.reducer.owner import OwnerLimits
 from reducer.assisting import AssistLoop
 from reducer.leader import LeaderLoop
 from reducer.loop import ReducerLoop

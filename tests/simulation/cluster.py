@@ -31,8 +31,8 @@ from mars.protocol.balance.strategies import Strategy
 from mars.protocol.mapper.events import CATCH_UP, LIVE
 from mars.protocol.mapper.machine import MapperMachine
 from mars.protocol.ports import MapJob
+from mars.protocol.reducer.commit_plan import OwnerLimits
 from mars.protocol.reducer.machine import ReducerMachine
-from mars.protocol.reducer.owner import OwnerLimits
 from reducer.assisting import AssistLoop
 from reducer.leader import LeaderLoop
 from reducer.loop import ReducerLoop

@@ -109,7 +109,7 @@ class Losses:
     def _read_up_to(self, name: TaskName, bucket: Bucket) -> int:
         """By its owner, or by one before it that has committed what it read."""
         reducers = [one.parts["loop"]._machine._buckets for one in self._mishaps.living("reducer")]
-        parts = [own[bucket]._parts.get(name) for own in reducers if bucket in own]
+        parts = [own[bucket].term.parts.get(name) for own in reducers if bucket in own]
         read = [part.position.last_seq for part in parts if part is not None]
         epoch = self._servers.store.tasks[name].epoch
         return max([*read, self._checks.counted_up_to(name, bucket, epoch)])

@@ -48,13 +48,14 @@ from mars.protocol.ports import (
     TaskStart,
 )
 from mars.protocol.reducer import owner as owning
-from mars.protocol.reducer import snapshots
+from mars.protocol.reducer import snapshots, term
 from mars.protocol.reducer import version as version_in_bucket
 from mars.protocol.reducer.drafting import Draft
 from mars.protocol.reducer.events import CommitTransaction, TrimLog
 from mars.protocol.reducer.log_upkeep import LogUpkeep
 from mars.protocol.reducer.position import LogPosition
 from mars.protocol.reducer.task_in_bucket import TaskInBucket
+from mars.protocol.reducer.term import Term
 from mars.protocol.reducer.version import VersionInBucket
 from mars.protocol.windows.closing import Ahead
 from mars.protocol.windows.folding import Folding
@@ -164,7 +165,7 @@ def saved_panes_come_before_the_log(patch: Patch) -> None:
 
 def logs_lost_while_they_are_read(patch: Patch) -> None:
     """R5: the answer of a store that was just emptied is taken for a log without entries."""
-    patch.setattr(owning, "_still_there", lambda part, before, after: True)
+    patch.setattr(term, "_still_there", lambda part, before, after: True)
 
 
 def lives_of_one_name(patch: Patch) -> None:
@@ -244,7 +245,7 @@ def a_window_shows_groups_that_no_pane_has_folded(patch: Patch) -> None:
 
 def a_limit_found_while_merging_stops_one_task(patch: Patch) -> None:
     """A limit on groups: what merging a log finds (R9) is not taken for that task's own trouble."""
-    patch.setattr(owning.BucketOwner, "_clean_up", owning.BucketOwner._trim)
+    patch.setattr(Term, "clean_up", Term._trim)
 
 
 def closed_windows_are_kept(patch: Patch) -> None:
@@ -384,7 +385,7 @@ def _trims(own: owning.BucketOwner, asked: Iterable[object]) -> Iterable[TrimLog
     for one in asked:
         records = one.transaction.progress if isinstance(one, CommitTransaction) else ()
         for name in dict.fromkeys(record.task for record in records if not record.deleted):
-            part = own._parts[name]
+            part = own.term.parts[name]
             alive = {one.version: one for one in records if one.task == name}
             gone = part.log.trim(_needed_after(part, alive))
             yield TrimLog(own.bucket, name, own._store_epoch, gone)

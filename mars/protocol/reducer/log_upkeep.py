@@ -60,7 +60,9 @@ class LogUpkeep:
         """
         if not all(version.is_known for version in self._versions.values()):
             return False
-        return self._log.is_worth_merging or (self._is_over(budget) and not self._log.is_merged)
+        return self._log.is_worth_merging or (
+            self._position.log_bytes > budget and not self._log.is_merged
+        )
 
     def is_overfull(self, budget: int, buckets: int) -> bool:
         """True if the task's log is over its budget although this bucket's part of it is merged.
@@ -68,11 +70,7 @@ class LogUpkeep:
         Other buckets may not have merged theirs: only one that holds more than its share can tell.
         If the merged logs of all buckets are over the budget, there is such a bucket.
         """
-        return self._is_over(budget) and self._log.exceeds(budget / buckets)
-
-    def _is_over(self, budget: int) -> bool:
-        head = self._position.head
-        return head is not None and head.log_bytes > budget
+        return self._position.log_bytes > budget and self._log.exceeds(budget / buckets)
 
     def bases(self) -> tuple[Entry, ...]:
         """Entries in place of all absorbed ones, right after a commit; none if they are no use.

@@ -7,6 +7,7 @@ from typing import assert_never
 
 from mars.core.types import AssignmentEpoch, Bucket, MemberId, TaskName
 from mars.protocol.ports import Assignment, BucketStatus, Clearing, Head
+from mars.protocol.reducer.commit_plan import OwnerLimits
 from mars.protocol.reducer.drafting import DraftFigures
 from mars.protocol.reducer.events import (
     AssignmentRead,
@@ -23,7 +24,7 @@ from mars.protocol.reducer.events import (
     TasksChanged,
     Ticked,
 )
-from mars.protocol.reducer.owner import BucketOwner, OwnerLimits
+from mars.protocol.reducer.owner import BucketOwner
 from mars.protocol.runnable import RunnableTask
 
 
@@ -73,7 +74,7 @@ class ReducerMachine:
         for said in event.clearings:
             head = event.heads.get(said.task)
             if head is not None and head.epoch == said.epoch:
-                self._bucket(said.bucket).cleared(said)
+                self._bucket(said.bucket).term.cleared(said)
         heads = event.heads
         return [given for owning in self._buckets.values() for given in owning.heads_read(heads)]
 
@@ -119,7 +120,7 @@ class ReducerMachine:
         return {
             (task, bucket): batches
             for bucket, owning in self._buckets.items()
-            for task, batches in owning.unread(heads).items()
+            for task, batches in owning.term.unread(heads).items()
         }
 
     def left(self, heads: Mapping[TaskName, Head | None]) -> set[TaskName]:
@@ -128,7 +129,7 @@ class ReducerMachine:
 
     def drafts(self) -> DraftFigures:
         """What became of the drafts of all buckets that it ever had."""
-        return sum((owning.drafts for owning in self._buckets.values()), DraftFigures())
+        return sum((owning.drafting.figures for owning in self._buckets.values()), DraftFigures())
 
     def statuses(self) -> tuple[BucketStatus, ...]:
         """What each owned bucket is doing."""

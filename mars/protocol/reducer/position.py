@@ -28,6 +28,11 @@ class LogPosition:
         self._run_id: str | None = None
         self._born: str | None = None
 
+    @property
+    def log_bytes(self) -> int:
+        """What the task's log takes in the store, as the last head said; 0 before the first."""
+        return 0 if self.head is None else self.head.log_bytes
+
     def is_behind(self, head: Head) -> bool:
         """True if the log holds what has not been read: entries, or at least its base."""
         return head.seq > self.last_seq or self.has_unread_base

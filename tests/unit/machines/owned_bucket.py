@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from mars.core.types import AssignmentEpoch, Entry, MemberId, StoreEpoch, TaskName
 from mars.protocol.ports import Claim, Claimed, Committed, Head, Owner, Progress
+from mars.protocol.reducer.commit_plan import OwnerLimits
 from mars.protocol.reducer.events import (
     BucketClaimed,
     BucketCommitted,
@@ -17,7 +18,7 @@ from mars.protocol.reducer.events import (
     LogRead,
     ReadLog,
 )
-from mars.protocol.reducer.owner import BucketOwner, OwnerLimits, OwnerState
+from mars.protocol.reducer.owner import BucketOwner, OwnerState
 from mars.protocol.runnable import RunnableTask
 from tests.unit.machines.reducing_rows import (
     A1,

@@ -41,6 +41,7 @@ from mars.protocol.ports import (
     ReadRequest,
     TaskStart,
 )
+from mars.protocol.reducer.commit_plan import OwnerLimits
 from mars.protocol.reducer.events import (
     AssignmentRead,
     AuditEmissions,
@@ -69,7 +70,6 @@ from mars.protocol.reducer.events import (
     WriteDraft,
 )
 from mars.protocol.reducer.machine import ReducerMachine
-from mars.protocol.reducer.owner import OwnerLimits
 from mars.protocol.runnable import RunnableTask
 from tests.unit.machines.reducing_rows import E1, STREAM, RowSpec, message
 

@@ -185,6 +185,18 @@ def lost_store() -> tuple[TaskInBucket, Progress]:
     return part, record
 
 
+def test_a_task_is_caught_up_once_each_of_its_versions_is() -> None:
+    task = make_task(make_version(1), make_version(2, {P0: 2}))
+    records = {1: make_progress({P0: 2}), 2: make_progress({P0: 5}, version=2)}
+    part = TaskInBucket(task, OWNER, records, SAVE_MS)
+    new = make_plan(version=2)
+    read(part, make_head(2, {P0: 3}), make_entry(1, 0, [(1, "x")] * 2))
+    assert not part.position.caught_up
+
+    read(part, make_head(3, {P0: 5}), make_entry(3, 3, [(3, "x")] * 2, plan=new))
+    assert part.position.caught_up
+
+
 def test_a_task_that_is_not_caught_up_commits_progress_and_no_rows() -> None:
     part, _record = lost_store()
     assert not part.position.caught_up

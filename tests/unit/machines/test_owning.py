@@ -25,10 +25,7 @@ from mars.protocol.reducer.events import (
     ReleaseBucket,
     Report,
 )
-from mars.protocol.reducer.owner import (
-    RETRY_PAUSE_MS,
-    OwnerState,
-)
+from mars.protocol.reducer.owner import RETRY_PAUSE_MS, OwnerState
 from mars.protocol.reducer.task_in_bucket import TaskInBucket
 from tests.unit.machines.owned_bucket import OTHER, Bucket, names, only, owner
 from tests.unit.machines.reducing_rows import (

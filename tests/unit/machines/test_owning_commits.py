@@ -8,6 +8,7 @@ import pytest
 
 from mars.core.definitions import TaskState
 from mars.core.types import Sequence64, TaskName
+from mars.protocol.reducer.commit_plan import OVER_BUDGET_MS
 from mars.protocol.reducer.events import (
     CommitTransaction,
     CompactLog,
@@ -16,10 +17,7 @@ from mars.protocol.reducer.events import (
     TellTracker,
     TrimLog,
 )
-from mars.protocol.reducer.owner import (
-    OVER_BUDGET_MS,
-    OwnerState,
-)
+from mars.protocol.reducer.owner import OwnerState
 from mars.protocol.windows import turns
 from tests.unit.machines.owned_bucket import LIMITS, OTHER, Bucket, names, only
 from tests.unit.machines.reducing_rows import (

@@ -14,7 +14,7 @@ import pytest
 from mars.core.plan import Call, Column, Function, LatePolicy, Literal, Plan, ValueType
 from mars.core.types import Entry, Lane, Topic
 from mars.protocol.ports import Head, Ledger, Progress, ResultBatch
-from mars.protocol.reducer.owner import GATHERING_MS
+from mars.protocol.reducer.commit_plan import GATHERING_MS
 from mars.protocol.reducer.preparation import Prepared
 from mars.protocol.reducer.task_in_bucket import TaskInBucket
 from mars.protocol.windows import turns

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mars.core.plan import WatermarkScope
 from mars.core.types import Lane
 from mars.protocol.ports import Ledger
-from mars.protocol.reducer.owner import GATHERING_MS
+from mars.protocol.reducer.commit_plan import GATHERING_MS
 from mars.protocol.reducer.task_in_bucket import TaskInBucket
 from tests.unit.machines.reducing_rows import (
     NAME,
