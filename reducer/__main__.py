@@ -37,6 +37,7 @@ from mars.protocol.reducer.commit_plan import OwnerLimits
 from mars.protocol.reducer.machine import ReducerMachine
 from reducer.assisting import AssistLoop
 from reducer.leader import LeaderLoop
+from reducer.lookout import LeaderPorts
 from reducer.loop import ReducerLoop
 from reducer.tracking import TrackerLoop
 
@@ -128,17 +129,19 @@ class _Reducer:
 
     def _leader(self, log: RedisPartialLog) -> LeaderLoop:
         return LeaderLoop(
-            self._buckets,
-            log=log,
-            progress=KafkaProgressLog(self._settings, self._admin),
-            control=KafkaControlLog(self._settings, self._admin),
-            registry=self._registry,
-            coordinator=self._coordinator,
-            admin=self._admin,
-            namespace=self._settings.namespace,
-            services=self._services,
-            limits=_steering(self._settings),
-            tell=self._teller.tell,
+            LeaderPorts(
+                self._buckets,
+                log=log,
+                progress=KafkaProgressLog(self._settings, self._admin),
+                control=KafkaControlLog(self._settings, self._admin),
+                registry=self._registry,
+                coordinator=self._coordinator,
+                admin=self._admin,
+                namespace=self._settings.namespace,
+                services=self._services,
+                limits=_steering(self._settings),
+                tell=self._teller.tell,
+            )
         )
 
     def _loop(

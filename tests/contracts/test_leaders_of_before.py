@@ -36,6 +36,7 @@ from mars.protocol.ports import (
     Transaction,
 )
 from reducer.leader import LeaderLoop
+from reducer.lookout import LeaderPorts
 from tests.contracts.batches import BUCKETS, LANE, TASK, batch
 from tests.contracts.redis_servers import Store
 from tests.contracts.waiting import eventually
@@ -76,15 +77,17 @@ class Leader:
         self.control = Own(here.control)
         self.coordinator.join(MemberInfo(MemberId(name), "reducer", "host", 1, 0, {}, ()))
         self.loop = LeaderLoop(
-            BUCKETS,
-            log=self.log,
-            progress=MemoryProgressLog(here.broker),
-            control=cast(ControlLog, self.control),
-            registry=self.registry,
-            coordinator=self.coordinator,
-            admin=MemoryTopicAdmin(here.broker),
-            namespace="default",
-            services=ServiceHealth("leader"),
+            LeaderPorts(
+                BUCKETS,
+                log=self.log,
+                progress=MemoryProgressLog(here.broker),
+                control=cast(ControlLog, self.control),
+                registry=self.registry,
+                coordinator=self.coordinator,
+                admin=MemoryTopicAdmin(here.broker),
+                namespace="default",
+                services=ServiceHealth("leader"),
+            )
         )
         self.coordinator.campaign()
         # Each look runs the loop, which would stand anew, behind the others.
@@ -93,8 +96,14 @@ class Leader:
     def look(self, count: int = 1) -> None:
         """Look, decide and act so often, each time at the tasks as they are by then."""
         for _ in range(count):
-            self.loop._tasks_changed.set()  # a watch tells of changes, but some time after them
+            self.loop._known.changed.set()  # a watch tells of changes, but some time after them
             self.loop.run(cast(Life, Looks(1)))
+
+    def forget_partitions(self) -> None:
+        """The next look counts the partitions of all topics again."""
+        reign = self.loop._reign
+        assert reign is not None
+        reign._lookout._partitions.clear()
 
     def stand_still_before(self, call: str, meanwhile: Callable[[], object]) -> None:
         """The first time that this leader makes a call, all the rest happens before it.
@@ -422,7 +431,7 @@ def test_a_late_failure_does_not_fail_the_task_that_bears_the_name_now(here: Wor
     z = here.begin()
     here.broker.topics.pop(Topic("flows"))
     here.broker.create_topic(Topic("flows"), 1)
-    z.loop._partitions.clear()
+    z.forget_partitions()
 
     def meanwhile() -> None:
         n = here.next_leader()

@@ -35,6 +35,7 @@ from mars.protocol.reducer.commit_plan import OwnerLimits
 from mars.protocol.reducer.machine import ReducerMachine
 from reducer.assisting import AssistLoop
 from reducer.leader import LeaderLoop
+from reducer.lookout import LeaderPorts
 from reducer.loop import ReducerLoop
 from reducer.tracking import TrackerLoop
 from tests.simulation.stepping import (
@@ -371,16 +372,18 @@ class Cluster:
         )
         loop._work._pool = StrandPool(self._scheduler, process.host)
         leader = LeaderLoop(
-            BUCKETS,
-            log=store,
-            progress=self._kafka(MemoryProgressLog(self._servers.broker)),
-            control=self._kafka(self._servers.control),
-            registry=registry,
-            coordinator=coordinator,
-            admin=admin,
-            namespace="default",
-            services=ServiceHealth("leader"),
-            limits=replace(self._steering, room_bytes=self._log_bytes_max),
+            LeaderPorts(
+                BUCKETS,
+                log=store,
+                progress=self._kafka(MemoryProgressLog(self._servers.broker)),
+                control=self._kafka(self._servers.control),
+                registry=registry,
+                coordinator=coordinator,
+                admin=admin,
+                namespace="default",
+                services=ServiceHealth("leader"),
+                limits=replace(self._steering, room_bytes=self._log_bytes_max),
+            )
         )
         process.parts["loop"], process.parts["leader"] = loop, leader
         self._scheduler.start(process.host, "main", lambda: self._reduce(loop, process))

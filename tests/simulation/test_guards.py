@@ -102,7 +102,7 @@ def catch_up_barrier(patch: Patch) -> None:
     """R6: after a loss a bucket goes on as if it had read again all that it accounted for."""
     always = property(lambda self: self.head is not None, lambda self, value: None)
     patch.setattr(LogPosition, "caught_up", always, raising=False)
-    patch.setattr(VersionInBucket, "_read", lambda self, merged: dict(merged))
+    patch.setattr(VersionInBucket, "read_again", lambda self, merged: dict(merged))
 
 
 def claims_read_the_progress(patch: Patch) -> None:
@@ -397,7 +397,7 @@ def _needed_after(part: TaskInBucket, records: Mapping[int, Progress]) -> dict[L
     for version in part._open():
         record = records.get(version.plan.version)
         frontier = version.state.frontier if record is None else record.frontier
-        read = version._read(frontier.merged)
+        read = version.read_again(frontier.merged)
         low = version.state.panes.needed(read, frontier.forgotten_ms)
         needed = {lane: min(offset, low.get(lane, 0)) for lane, offset in needed.items()}
     return needed

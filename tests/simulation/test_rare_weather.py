@@ -13,6 +13,8 @@ import pytest
 import mars.process.tasks
 import mars.protocol.ports.control
 import reducer.leader
+import reducer.lookout
+import reducer.reign
 from mars.protocol.ports import (
     ControlLog,
     Coordinator,
@@ -98,7 +100,13 @@ def calls_of_a_leader() -> set[str]:
     """What the code of a leader calls on its ports, in what is its own and what it shares."""
     ports = (ControlLog, Coordinator, PartialLog, ProgressLog, Registry, TopicAdmin)
     known = {name for port in ports for name in vars(port) if not name.startswith("_")}
-    parts = (reducer.leader, mars.protocol.ports.control, mars.process.tasks)
+    parts = (
+        reducer.leader,
+        reducer.lookout,
+        reducer.reign,
+        mars.protocol.ports.control,
+        mars.process.tasks,
+    )
     nodes = (node for part in parts for node in ast.walk(ast.parse(inspect.getsource(part))))
     return known & {
         node.func.attr

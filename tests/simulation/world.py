@@ -24,9 +24,10 @@ import mars.protocol.reducer.assisting
 import mars.protocol.reducer.drafting
 import mars.protocol.windows.turns
 import reducer.assisting
-import reducer.leader
+import reducer.lookout
 import reducer.loop
 import reducer.metering
+import reducer.reign
 import reducer.tracking
 from mars.adapters.memory.sink import Crash
 from mars.adapters.spark.planning import plan_of_map
@@ -374,8 +375,9 @@ class World:
             mars.process.tasks,
             mars.process.tracking,
             reducer.assisting,
-            reducer.leader,
+            reducer.lookout,
             reducer.metering,
+            reducer.reign,
             reducer.tracking,
         )
         with ExitStack() as stack:
@@ -386,7 +388,7 @@ class World:
             stack.enter_context(
                 patch.object(mars.protocol.windows.turns, "WINDOWS_AT_ONCE", at_once)
             )
-            for module in (mars.process.tasks, reducer.leader):
+            for module in (mars.process.tasks, reducer.lookout):
                 stack.enter_context(patch.object(module, "compile_version", _compile))
             stack.enter_context(
                 patch.object(mars.adapters.memory.bulk, "plan_of_map", _compile_job)

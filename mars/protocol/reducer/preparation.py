@@ -96,10 +96,10 @@ class _Preparation:
     def prepared(self, seen: Seen | None) -> Prepared:
         """Rows, references, the record, and the snapshot that it names."""
         version, last, frontier = self._version, self._version.record, self.frontier
-        rows = self._rows()
         read = version.read_again(frontier.merged)
         needed = version.state.panes.needed(read, frontier.forgotten_ms)
         snapshot, parts = version.snapshots.of_commit(version.folding, last, frontier, needed)
+        rows = self._rows()
         record = replace(
             self._record(),
             needed=_forward(needed_with(snapshot, needed), last),

@@ -29,6 +29,7 @@ from mars.core.types import (
 from mars.process.life import Life, ServiceHealth
 from mars.protocol.ports import Claim, MemberInfo, Progress, Transaction
 from reducer.leader import LeaderLoop
+from reducer.lookout import LeaderPorts
 from tests.unit.machines.reducing_rows import P0, STREAM, make_progress, make_version
 
 MEMBER = MemberId("reducer-1")
@@ -63,15 +64,17 @@ class World:
         self.coordinator.join(MemberInfo(MEMBER, "reducer", "host", 1, 0, {}, ()))
         self.store = MemoryPartialLog(lambda: STORE_MS, buckets=BUCKETS)
         self.leader = LeaderLoop(
-            BUCKETS,
-            log=self.store.connect(),
-            progress=MemoryProgressLog(self.broker),
-            control=self.control,
-            registry=self.registry,
-            coordinator=self.coordinator,
-            admin=MemoryTopicAdmin(self.broker),
-            namespace="default",
-            services=ServiceHealth("leader"),
+            LeaderPorts(
+                BUCKETS,
+                log=self.store.connect(),
+                progress=MemoryProgressLog(self.broker),
+                control=self.control,
+                registry=self.registry,
+                coordinator=self.coordinator,
+                admin=MemoryTopicAdmin(self.broker),
+                namespace="default",
+                services=ServiceHealth("leader"),
+            )
         )
 
     def claim(self, records: Mapping[Bucket, Progress]) -> None:
