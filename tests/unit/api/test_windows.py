@@ -113,6 +113,20 @@ def test_closed_windows_are_left_out(busy: World) -> None:
     assert [window["window_start"] for window in windows(busy)] == [60_000]
 
 
+def test_groups_that_were_emitted_ahead_of_the_others_are_left_out(world: World) -> None:
+    options = {"watermark": "key", "key_lag": "1h", "delay": "1s"}
+    assert world.register(start="earliest", options=options).status_code == 201
+    world.start_in_store()
+    world.run_batch(ROWS)
+    assert sips(windows(world)[0]) == ["a", "b", "c"]
+
+    for bucket in range(4):
+        world.commit(bucket, ahead_ms=60_000, merged={live_lane(0): 5}, read=5, counted=5)
+    assert sips(windows(world)[0]) == ["b", "c"], (
+        "a has had a row from behind the window and the delay"
+    )
+
+
 def test_window_from_before_the_task_is_not_complete(world: World) -> None:
     world.now_ms = 30_000
     assert world.register(start="latest").status_code == 201
