@@ -38,8 +38,13 @@ def long_keys(plan: Plan, rows: pl.DataFrame) -> pl.Series | None:
         found = rows.get_column(name).str.len_bytes().max()
         return found if isinstance(found, int) else 0
 
-    if sum(_bound(text, longest) for text in texts) <= KEY_BYTES_MAX:
-        return None
+    def held(name: str) -> int:
+        return int(rows.get_column(name).estimated_size())
+
+    # All texts of a column together are a bound that costs nothing; for small batches it will do.
+    for bound in (held, longest):
+        if sum(_bound(text, bound) for text in texts) <= KEY_BYTES_MAX:
+            return None
     names = [f"__bytes{at}" for at in range(len(texts))]
     sizes = rows.with_columns_seq(
         to_polars(text).str.len_bytes().cast(pl.Int64).fill_null(0).alias(name)
