@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import assert_never
 
 from mars.core.errors import Unavailable
 from mars.core.types import TaskName, Topic
-from mars.process.acting import feed
 from mars.process.life import Life, ServiceHealth
 from mars.process.tasks import TaskSource, fail_task
 from mars.process.telemetry import logs, tracing
@@ -20,6 +20,7 @@ from mars.process.tracking import Outbox
 from mars.protocol.mapper.events import (
     CATCH_UP,
     LIVE,
+    Alone,
     ConfirmEnd,
     DropLane,
     EndConfirmed,
@@ -45,7 +46,16 @@ from mars.protocol.mapper.events import (
 )
 from mars.protocol.mapper.machine import MapperMachine
 from mars.protocol.mapper.meter import MapperMeter, ahead, with_lags
-from mars.protocol.ports import Applied, Coordinator, Fetched, PartialLog, Registry, SourceReader
+from mars.protocol.ports import (
+    AppendOutcome,
+    Applied,
+    Batch,
+    Coordinator,
+    Fetched,
+    PartialLog,
+    Registry,
+    SourceReader,
+)
 from mars.protocol.runnable import RunnableTask, topics_with_keys
 
 NEAR_THE_END_MESSAGES = 2_000
@@ -184,11 +194,49 @@ class MapperLoop:
     # --------------------------------------------------------------------------------- acting
 
     def _feed(self, event: Event) -> None:
-        feed(self._machine.handle, self._act, event)
+        """Give an event to the machine and carry out all that follows from it, outcomes included.
 
-    def _act(self, instruction: Instruction) -> Event | None:
+        Offers that follow each other, such as those of a batch to all its tasks, go together.
+        """
+        waiting = deque(self._machine.handle(event))
+        while waiting:
+            for outcome in self._act(waiting.popleft(), waiting):
+                waiting.extend(self._machine.handle(outcome))
+
+    def _offer(self, offers: Sequence[Offer]) -> list[Event]:
+        batches = [Batch(one.task, one.epoch, one.version, one.mapped) for one in offers]
+        store = self._partial_log
+        outcomes = self._services.attempt("redis", lambda: store.append_together(batches))
+        if outcomes is None:
+            return [self._offered(offer, None) for offer in offers]
+        told: list[Event] = []
+        for offer, outcome in zip(offers, outcomes, strict=True):
+            if isinstance(outcome, Unavailable):
+                self._services.lost(outcome)
+                told.append(self._offered(offer, None))
+            else:
+                told.append(self._offered(offer, outcome))
+        return told
+
+    def _offered(self, offer: Offer, outcome: AppendOutcome | None) -> Offered:
+        """Tell of what became of an offer; None: that is not known."""
+        task, epoch, version, mapped = offer.task, offer.epoch, offer.version, offer.mapped
+        self._undecodable.tell(offer.topic, mapped)
+        tracing.appended(self._log, task, epoch, version, mapped, outcome)
+        if self._tracking is not None and isinstance(outcome, Applied):
+            self._tracking.stored(task, epoch, version, outcome.seq, mapped)
+        return Offered(offer, outcome)
+
+    def _act(self, instruction: Instruction, waiting: deque[Instruction]) -> list[Event]:
+        """Carry out an instruction, with those of `waiting` that go together with it."""
+        if isinstance(instruction, Offer):
+            return self._offer([instruction, *_offers_of(waiting)])
+        outcome = self._act_alone(instruction)
+        return [] if outcome is None else [outcome]
+
+    def _act_alone(self, instruction: Alone) -> Event | None:
         match instruction:
-            case Offer() | ReadHeads() | RenewIdle():
+            case ReadHeads() | RenewIdle():
                 return self._act_on_store(instruction)
             case (
                 SeekLane()
@@ -218,18 +266,9 @@ class MapperLoop:
     def _attempt(self, service: str, call: Callable[[], None]) -> None:
         self._services.attempt(service, call)
 
-    def _act_on_store(self, instruction: Offer | ReadHeads | RenewIdle) -> Event | None:
-        store, tracking = self._partial_log, self._tracking
+    def _act_on_store(self, instruction: ReadHeads | RenewIdle) -> Event | None:
+        store = self._partial_log
         match instruction:
-            case Offer(task=task, epoch=epoch, version=version, mapped=mapped):
-                outcome = self._services.attempt(
-                    "redis", lambda: store.append(task, epoch, version, mapped)
-                )
-                self._undecodable.tell(instruction.topic, mapped)
-                tracing.appended(self._log, task, epoch, version, mapped, outcome)
-                if tracking is not None and isinstance(outcome, Applied):
-                    tracking.stored(task, epoch, version, outcome.seq, mapped)
-                return Offered(instruction, outcome)
             case ReadHeads(tasks=names):
                 heads = self._services.attempt("redis", lambda: store.head(names))
                 return None if heads is None else HeadsRead(heads)
@@ -274,3 +313,10 @@ class MapperLoop:
             case _:
                 assert_never(instruction)
         return None
+
+
+def _offers_of(waiting: deque[Instruction]) -> Iterator[Offer]:
+    """Take the offers with which it begins."""
+    while waiting and isinstance(first := waiting[0], Offer):
+        waiting.popleft()
+        yield first

@@ -7,11 +7,12 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
-from mars.core.types import Bucket, Lane, Mapped, Range, StoreEpoch
+from mars.core.types import Bucket, Lane, Mapped, Range, StoreEpoch, TaskName
 from mars.engine.codec.states import encode_states, states_bytes
 from mars.protocol.ports import (
     AppendOutcome,
     Applied,
+    Batch,
     Cut,
     Head,
     IdleLease,
@@ -385,3 +386,36 @@ def test_batch_that_no_mapper_may_send_is_an_error_of_the_caller(
     with pytest.raises(ValueError, match=r"."):
         log.append(TASK, EPOCH, 1, wrong)
     assert store.dump() == before
+
+
+# ------------------------------------------------------------------------------- together
+
+
+def test_batches_of_several_tasks_are_stored_together_each_by_itself(log: PartialLog) -> None:
+    log.initialise(OTHER_TASK, EPOCH, start())
+    unknown = TaskName("nobody")
+    sent = [
+        Batch(TASK, EPOCH, 1, batch(0, 10, mark_ms=500)),
+        Batch(OTHER_TASK, EPOCH, 1, batch(0, 10)),
+        Batch(unknown, EPOCH, 1, batch(0, 10)),
+        Batch(OTHER_TASK, EPOCH, 1, batch(5, 20)),
+        Batch(TASK, EPOCH, 1, batch(10, 20)),
+        Batch(TASK, StoreEpoch(EPOCH + 1), 1, batch(20, 30)),
+    ]
+
+    assert log.append_together(sent) == [
+        Applied(1), Applied(1), NoTask(), Stale(LANE, 10), Applied(2), WrongEpoch(EPOCH)
+    ]  # fmt: skip
+    assert (head_of(log).offsets[LANE], head_of(log).seq) == (20, 2)
+    assert log.append_together([]) == []
+    assert log.append_together([Batch(TASK, EPOCH, 1, batch(20, 30))]) == [Applied(3)]
+
+
+def test_more_batches_than_fit_into_one_round_trip_are_stored_in_order(log: PartialLog) -> None:
+    many = [Batch(TASK, EPOCH, 1, batch(10 * at, 10 * at + 10)) for at in range(130)]
+    assert log.append_together(many) == [Applied(at + 1) for at in range(130)]
+    large = [
+        Batch(TASK, EPOCH, 1, batch(1300 + 10 * at, 1310 + 10 * at, size=100)) for at in range(3)
+    ]
+    assert log.append_together(large) == [Applied(131 + at) for at in range(3)]
+    assert head_of(log).offsets[LANE] == 1330

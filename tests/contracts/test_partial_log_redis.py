@@ -21,7 +21,7 @@ from mars.core.settings import RedisSettings, Settings
 from mars.core.types import Bucket, Lane, Sequence64, TaskName
 from mars.local.network import free_port
 from mars.local.servers import ValkeyServer
-from mars.protocol.ports import Applied, Backpressure, IdleLease, NoTask, Stale
+from mars.protocol.ports import Applied, Backpressure, Batch, IdleLease, NoTask, Stale
 from tests.contracts.batches import (
     BUCKETS,
     EPOCH,
@@ -46,6 +46,7 @@ CALLS: list[Callable[[RedisPartialLog], object]] = [
     lambda log: log.identity(),
     lambda log: log.seal(EPOCH, LEADER, "run"),
     lambda log: log.append(TASK, EPOCH, 1, batch(0, 10)),
+    lambda log: log.append_together([Batch(TASK, EPOCH, 1, batch(0, 10))] * 2),
     lambda log: log.renew_idle([IdleLease(TASK, EPOCH, LANE, 0)]),
     lambda log: log.head([TASK]),
     lambda log: log.read(TASK, Bucket(0), Sequence64(0), Sequence64(9)),
@@ -216,6 +217,11 @@ def test_server_without_memory_takes_rows_of_the_watermark_holder_only(
     assert own_log.append(TASK, EPOCH, 1, batch(0, 20)) == Stale(LANE, 10)
     ahead = batch(10, 20, lane=OTHER_LANE, mark_ms=150)
     assert own_log.append(TASK, EPOCH, 1, ahead) == Applied(3)
+    both = [
+        Batch(TASK, EPOCH, 1, batch(10, 20, mark_ms=200)),
+        Batch(TASK, EPOCH, 1, batch(20, 30, mark_ms=300)),
+    ]
+    assert own_log.append_together(both) == [Applied(4), Backpressure()]
     admin.close()
 
 
@@ -260,6 +266,25 @@ def test_scripts_that_the_server_forgot_are_sent_again_and_run_once(
     redis_store.client.script_flush()
     leases = [IdleLease(TASK, EPOCH, LANE, 30), IdleLease(TASK, EPOCH, OTHER_LANE, 0)]
     assert redis_log.renew_idle(leases) == [True, True]
+    redis_store.client.script_flush()
+    sent_together = [Batch(TASK, EPOCH, 1, batch(at, at + 10)) for at in (30, 40, 50)]
+    assert redis_log.append_together(sent_together) == [Applied(4), Applied(5), Applied(6)]
+
+
+@pytest.mark.integration
+def test_a_task_whose_keys_are_broken_does_not_keep_the_batches_of_others_away(
+    redis_store: RedisStoreUnderTest, redis_log: RedisPartialLog
+) -> None:
+    redis_log.initialise(OTHER_TASK, EPOCH, start())
+    offsets = TaskKeys.of(redis_store.namespace, TASK).offsets
+    redis_store.client.delete(offsets)
+    redis_store.client.set(offsets, "no hash")
+
+    sent = [Batch(name, EPOCH, 1, batch(0, 10)) for name in (TASK, OTHER_TASK)]
+    broken, whole = redis_log.append_together(sent)
+
+    assert isinstance(broken, Unavailable)
+    assert whole == Applied(1)
 
 
 @pytest.mark.integration

@@ -41,6 +41,7 @@ from reducer.tracking import TrackerLoop
 from tests.simulation.stepping import (
     Stepping,
     SteppingEngine,
+    SteppingLog,
     SteppingSink,
     SteppingSource,
     Steps,
@@ -238,7 +239,7 @@ class Cluster:
 
     def _store(self) -> Stepping:
         log = WatchedLog(self._servers.store, self._servers.watch)
-        return Stepping(self._world, "redis", log, frozenset({"listen", "wait"}))
+        return SteppingLog(self._world, "redis", log, frozenset({"listen", "wait"}))
 
     def _kafka(self, port: object) -> Stepping:
         return Stepping(self._world, "kafka", port)

@@ -12,6 +12,7 @@ from mars.adapters.memory.source import MemorySource
 from mars.core.errors import Unavailable
 from mars.core.types import Bucket, Mapped
 from mars.protocol.ports import (
+    Batch,
     Claim,
     Claimed,
     Committed,
@@ -109,6 +110,14 @@ class Stepping:
             return answer
 
         return call
+
+
+class SteppingLog(Stepping):
+    """The partial log; what is stored together arrives one by one, or not at all from some on."""
+
+    def append_together(self, batches: Sequence[Batch]) -> list[Any]:
+        append = self.append
+        return [append(one.task, one.epoch, one.version, one.mapped) for one in batches]
 
 
 class SteppingSource(MemorySource):

@@ -26,6 +26,7 @@ from mars.adapters.memory.store import (
     write,
 )
 from mars.adapters.store import IDLE_LEASE_MS, check_batch, holder_limit
+from mars.core.errors import Unavailable
 from mars.core.types import (
     AssignmentEpoch,
     Bucket,
@@ -43,6 +44,7 @@ from mars.protocol.ports import (
     AppendOutcome,
     Applied,
     Backpressure,
+    Batch,
     Begun,
     Cleared,
     Clearing,
@@ -158,16 +160,14 @@ class MemoryPartialLog:
         return Applied(Sequence64(found.seq))
 
     @fallible
+    def append_together(self, batches: Sequence[Batch]) -> list[AppendOutcome | Unavailable]:
+        """Each as by `append`."""
+        return [_attempted(self, batch) for batch in batches]
+
+    @fallible
     def renew_idle(self, leases: Sequence[IdleLease]) -> list[bool]:
         """Lease lanes as idle for `IDLE_LEASE_MS`, where the next offset still is the lease's."""
-        return [self._renew_idle(lease) for lease in leases]
-
-    def _renew_idle(self, lease: IdleLease) -> bool:
-        found = self._store.task(lease.task, lease.epoch)
-        if found is None or not found.active or found.offsets.get(lease.lane) != lease.offset:
-            return False
-        found.leases_ms[lease.lane] = self._store.clock() + IDLE_LEASE_MS
-        return True
+        return [_renewed(self._store, lease) for lease in leases]
 
     # ------------------------------------------------------------------------- the reducers
 
@@ -414,3 +414,18 @@ class MemoryPartialLog:
             self._store.run_id,
             vanished=len(found.vanished.get(request.bucket, ())),
         )
+
+
+def _attempted(log: MemoryPartialLog, batch: Batch) -> AppendOutcome | Unavailable:
+    try:
+        return log.append(batch.task, batch.epoch, batch.version, batch.mapped)
+    except Unavailable as problem:
+        return problem
+
+
+def _renewed(store: MemoryStore, lease: IdleLease) -> bool:
+    found = store.task(lease.task, lease.epoch)
+    if found is None or not found.active or found.offsets.get(lease.lane) != lease.offset:
+        return False
+    found.leases_ms[lease.lane] = store.clock() + IDLE_LEASE_MS
+    return True

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import redis
-from redis.exceptions import OutOfMemoryError
 
+from mars.adapters.redis.appending import Appender
 from mars.adapters.redis.connection import (
     BELL_TIMEOUT_S,
     RUN_SECTIONS,
@@ -20,8 +20,6 @@ from mars.adapters.redis.doorbell import Doorbell
 from mars.adapters.redis.keys import TaskKeys, store_key
 from mars.adapters.redis.scripts import CALLS_AT_ONCE_MAX, Argument, Call, Script
 from mars.adapters.redis.wire import (
-    append_arguments,
-    append_outcome,
     base_entries,
     initialise_arguments,
     log_entries,
@@ -32,11 +30,10 @@ from mars.adapters.redis.wire import (
 )
 from mars.adapters.store import (
     IDLE_LEASE_MS,
-    check_batch,
     content_of,
-    holder_limit,
     merged_content_of,
 )
+from mars.core.errors import Unavailable
 from mars.core.settings import Settings
 from mars.core.types import (
     AssignmentEpoch,
@@ -51,6 +48,7 @@ from mars.core.types import (
 )
 from mars.protocol.ports import (
     AppendOutcome,
+    Batch,
     Begun,
     Cleared,
     Clearing,
@@ -65,8 +63,9 @@ from mars.protocol.ports import (
 TRIM_SEQS_MAX = 1_000
 """Entries deleted by one script: it keeps the server busy for about a millisecond."""
 
-_APPEND = Script.load("append")
-_APPEND_WITHOUT_MEMORY = _APPEND.without_memory()
+APPEND_BYTES_AT_ONCE = 4 * 1024 * 1024
+"""Of states in one round trip, unless a single batch has more."""
+
 _RENEW_IDLE = Script.load("renew_idle")
 _HEAD = Script.load("head")
 _RUN_ID = Script.load("run_id")
@@ -101,6 +100,7 @@ class RedisPartialLog:
         self._namespace = namespace
         self._buckets = buckets
         self._budget = budget
+        self._appender = Appender(client, namespace, buckets, budget)
 
     @classmethod
     def open(cls, settings: Settings, buckets: int) -> RedisPartialLog:
@@ -158,18 +158,11 @@ class RedisPartialLog:
         Where the server's memory is full, only lanes that hold the watermark are let in, as if
         the task were over its budget. Raises ValueError for a batch that no mapper may send.
         """
-        check_batch(mapped, self._buckets)
-        keys, budget = self._append_keys(task, mapped), self._budget
-        limit = holder_limit(budget)
-        with translated():
-            try:
-                arguments = append_arguments(epoch, version, mapped, budget, limit)
-                answer = _APPEND.run(self._client, keys, arguments)
-            except OutOfMemoryError:
-                # The server ran nothing. Without any budget, only holders get past the check.
-                arguments = append_arguments(epoch, version, mapped, 0, limit)
-                answer = _APPEND_WITHOUT_MEMORY.run(self._client, keys, arguments)
-        return append_outcome(answer)
+        return self._appender.append(Batch(task, epoch, version, mapped))
+
+    def append_together(self, batches: Sequence[Batch]) -> list[AppendOutcome | Unavailable]:
+        """One round trip for some dozen tasks, which the server runs one by one."""
+        return self._appender.append_together(batches)
 
     def renew_idle(self, leases: Sequence[IdleLease]) -> list[bool]:
         """Lease lanes as idle for `IDLE_LEASE_MS`, where the next offset still is the lease's.
@@ -374,14 +367,6 @@ class RedisPartialLog:
     def _done(self, script: Script, keys: Sequence[str], arguments: Sequence[Argument]) -> bool:
         with translated():
             return bool(script.run(self._client, keys, arguments) == 1)
-
-    def _append_keys(self, task: TaskName, mapped: Mapped) -> list[str]:
-        keys = self._keys(task)
-        found = [keys.meta, keys.offsets, keys.marks, keys.idle, keys.seq, keys.bytes]
-        found += [keys.bounds, keys.cuts, keys.ends, keys.bell, keys.taken]
-        for partial in mapped.partials:
-            found += [keys.log(partial.bucket), keys.sizes(partial.bucket)]
-        return found
 
     def _head_keys(self, task: TaskName) -> list[str]:
         keys = self._keys(task)

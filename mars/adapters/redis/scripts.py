@@ -59,6 +59,19 @@ class Script:
         ]
 
     @staticmethod
+    def answers_of(client: redis.Redis, calls: Sequence[Call]) -> list[Any]:
+        """Run scripts in one round trip; what the server refuses is an exception among the answers.
+
+        A script that it does not know has not run either. Raises what the client raises where the
+        connection fails.
+        """
+        with client.pipeline(transaction=False) as pipeline:
+            for script, keys, arguments in calls:
+                _execute(pipeline, "EVALSHA", *_call(script.digest, keys, arguments))
+            answers: list[Any] = pipeline.execute(raise_on_error=False)
+        return answers
+
+    @staticmethod
     def run_together(client: redis.Redis, calls: Sequence[Call]) -> list[Any]:
         """As `run_each`, in one transaction: all at one moment, which holds up the server."""
         return _many(client, calls, transaction=True)

@@ -107,20 +107,22 @@ class Hint:
     positions: tuple[tuple[tuple[Topic, int], int], ...]
 
 
-Instruction = (
+Alone = (
     Subscribe
     | ReadHeads
     | SeekLane
     | DropLane
     | PauseLane
     | ResumeLane
-    | Offer
     | ConfirmEnd
     | RenewIdle
     | Hint
     | FailTask
     | Report
 )
+"""What is carried out by itself; offers that follow each other go together."""
+
+Instruction = Alone | Offer
 
 # ------------------------------------------------------------------------------------- events
 

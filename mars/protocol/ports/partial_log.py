@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from mars.core.errors import Unavailable
 from mars.core.types import (
     AssignmentEpoch,
     Bucket,
@@ -18,6 +19,16 @@ from mars.core.types import (
     StoreEpoch,
     TaskName,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What a mapper has made of some rows for a task, to be stored."""
+
+    task: TaskName
+    epoch: StoreEpoch
+    version: int
+    mapped: Mapped
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +260,13 @@ class PartialLog(Protocol):
 
         Of each lane with a mark in the batch it is noted that rows were taken now, whether or not
         they are newer than those before.
+        """
+
+    def append_together(self, batches: Sequence[Batch]) -> list[AppendOutcome | Unavailable]:
+        """`append` of each, in order and each by itself, in few round trips.
+
+        Unavailable in place of an outcome: it is not known what became of this batch. It is raised
+        where the store does not answer: nothing is known of any, and some may be stored.
         """
 
     def renew_idle(self, leases: Sequence[IdleLease]) -> list[bool]:

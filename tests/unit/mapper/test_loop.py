@@ -8,11 +8,21 @@ from typing import Any, cast
 import pytest
 
 from mapper.loop import POLL_RECORDS_MAX, MapperLoop
+from mars.core.errors import Unavailable
 from mars.core.plan import Field, FieldType, Origin
-from mars.core.types import TaskName, Topic
+from mars.core.types import Lane, Mapped, Range, StoreEpoch, TaskName, Topic
 from mars.process.life import ServiceHealth
-from mars.protocol.mapper.events import CATCH_UP, LIVE, ReaderLane, TasksChanged, Ticked
+from mars.protocol.mapper.events import (
+    CATCH_UP,
+    LIVE,
+    Offer,
+    Offered,
+    ReaderLane,
+    TasksChanged,
+    Ticked,
+)
 from mars.protocol.mapper.machine import MapperMachine
+from mars.protocol.ports import Applied, Batch, NoTask
 from mars.protocol.runnable import RunnableTask
 from tests.unit.machines.mapping_world import make_task
 
@@ -197,3 +207,66 @@ def test_a_report_tells_of_lanes_that_were_held_back_since_the_last_one_and_of_b
     assert held["capacity"] == 0.5
     assert held["lag_growth_messages_per_second"] == free["lag_growth_messages_per_second"] == 0
     assert machine.drained == {CATCH_UP}
+
+
+class Offering(Standing):
+    """Offers three batches, and then something to an outcome; notes what it hears."""
+
+    def __init__(self, offers: list[Offer]) -> None:
+        super().__init__()
+        self.offers = offers
+        self.heard: list[tuple[str, object]] = []
+
+    def handle(self, event: object) -> list[object]:
+        if isinstance(event, Offered):
+            self.heard.append((event.offer.task, event.outcome))
+            return []
+        return list(self.offers) if isinstance(event, Ticked) else []
+
+
+class Store:
+    """Answers batches that come together, or does not."""
+
+    def __init__(self, answers: list[object] | None) -> None:
+        self.answers = answers
+        self.asked: list[list[str]] = []
+
+    def append_together(self, batches: list[Batch]) -> list[object]:
+        self.asked.append([batch.task for batch in batches])
+        if self.answers is None:
+            raise Unavailable("redis", "no answer")
+        return self.answers
+
+
+@pytest.mark.parametrize(
+    ("answers", "heard"),
+    [
+        ([Applied(1), Unavailable("redis", "broken"), NoTask()], [Applied(1), None, NoTask()]),
+        (None, [None, None, None]),
+    ],
+)
+def test_a_batch_goes_to_all_its_tasks_together_and_each_hears_of_its_own(
+    answers: list[object] | None, heard: list[object]
+) -> None:
+    names = [TaskName(name) for name in "abc"]
+    offers = [
+        Offer(LIVE, FLOWS, 0, name, StoreEpoch(1), 1, Mapped((Range(Lane("0"), 0, 1),), {}, ()))
+        for name in names
+    ]
+    machine, store, nothing = Offering(offers), Store(answers), cast(Any, None)
+    services = ServiceHealth("mapper")
+    loop = MapperLoop(
+        cast(Any, machine),
+        readers={reader: cast(Any, Reader()) for reader in (LIVE, CATCH_UP)},
+        log=cast(Any, store),
+        registry=nothing,
+        coordinator=nothing,
+        tasks=cast(Any, NoTasks()),
+        reporter=cast(Any, NeverDue()),
+        services=services,
+        poll_s=0.0,
+    )
+    loop.round()
+    assert store.asked == [["a", "b", "c"]]
+    assert machine.heard == list(zip(names, heard, strict=True))
+    assert list(services.missing) == ["redis"]
