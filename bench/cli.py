@@ -299,6 +299,45 @@ def soak(minutes: int, rate: int, results: Path | None, as_json: bool) -> int:
     return 1 if soaking.grown(done.report) else 0
 
 
+@bench.command()
+@click.option(
+    "--tasks", "counts", type=click.IntRange(1), multiple=True, help="[default: 1 20 100]"
+)
+@click.option(
+    "--partitions", type=click.IntRange(1), multiple=True, help="Of the stream [default: 4]."
+)
+@click.option("--rate", type=click.IntRange(10, 1_000_000), default=2_000, show_default=True)
+@click.option("--seconds", type=click.IntRange(10), default=60, show_default=True)
+@results_option
+@json_option
+def tasks(
+    counts: tuple[int, ...],
+    partitions: tuple[int, ...],
+    rate: int,
+    seconds: int,
+    results: Path | None,
+    as_json: bool,
+) -> int:
+    """What each process takes for so many tasks over one stream, or over so many partitions.
+
+    Each number of tasks over each number of partitions is a run on a cluster of its own.
+    """
+    from bench import tasks as many
+    from bench.results import FOLDER
+    from bench.tables import on_terminal
+
+    usual = many.Asked()
+    asked = many.Asked(counts or usual.tasks, partitions or usual.partitions, rate, seconds=seconds)
+    done = many.tasks_session(asked, messages().print, results or FOLDER)
+    if as_json:
+        print_json(done.report)
+    else:
+        for grid in many.grids(done.report):
+            output().print(on_terminal(grid))
+    messages().print(f"Saved: {done.path}")
+    return 0
+
+
 def _tell(
     finished: Balanced | BalancedForReal | Tried,
     grids: list[Grid],

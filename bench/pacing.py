@@ -14,6 +14,7 @@ import msgspec
 from confluent_kafka import Producer
 
 from bench.errors import BenchError
+from bench.narrow import NarrowFlows
 from bench.wandering import Keyed, Keys
 from mars.local.flows import Flows
 
@@ -46,6 +47,8 @@ class Pace(msgspec.Struct, frozen=True):
     window_ms: int
     rows_per_message: int = 1
     keys: tuple[Keys, ...] = ()
+    narrow: bool = False
+    """Fields have few values, as in `NarrowFlows`."""
 
 
 class Sent(msgspec.Struct, frozen=True):
@@ -112,6 +115,8 @@ def _send(pace: Pace, parent: Connection) -> None:
         {"bootstrap.servers": pace.bootstrap, "linger.ms": 1, "compression.type": "lz4"}
     )
     flows: Flows | Keyed = Flows(groups=pace.groups, disorder_ms=DISORDER_MS)
+    if pace.narrow:
+        flows = NarrowFlows(disorder_ms=DISORDER_MS)
     if pace.keys:
         flows = Keyed(pace.keys)
     windows: Counter[int] = Counter()
