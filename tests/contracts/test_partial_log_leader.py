@@ -80,6 +80,11 @@ def test_two_lives_of_one_epoch_are_told_apart(store: Store, log: PartialLog) ->
     assert first.born != second.born
 
 
+def test_life_says_on_which_server_it_was_begun(log: PartialLog) -> None:
+    head = head_of(log)
+    assert head.begun_on == head.run_id == log.identity().run_id != ""
+
+
 def test_task_of_this_or_a_later_epoch_is_left_as_it_is(store: Store, log: PartialLog) -> None:
     log.append(TASK, EPOCH, 1, batch(0, 10))
     before = store.dump()

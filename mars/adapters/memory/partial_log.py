@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from mars.adapters.memory.faults import Faults, fallible
 from mars.adapters.memory.store import (
+    EMPTY_STORE,
     Bell,
     MemoryStore,
     Seal,
@@ -90,9 +91,11 @@ class MemoryPartialLog:
         self._store.tasks.clear()
         self._store.sealed = None
 
-    def restart(self) -> None:
-        """The server starts again: everything is gone, the run id is another."""
-        self.flush()
+    def restart(self, held: StoreSnapshot = EMPTY_STORE) -> None:
+        """The server starts again, or a replica in its place, with what that held: the run id is
+        another.
+        """
+        self.restore(held)
         self._store.starts += 1
 
     def snapshot(self) -> StoreSnapshot:
@@ -101,7 +104,7 @@ class MemoryPartialLog:
         return StoreSnapshot(tasks, self._store.sealed)
 
     def restore(self, snapshot: StoreSnapshot) -> None:
-        """Silently go back to what the store once was, as a stale fail-over does."""
+        """Silently go back to what the store once was."""
         self._store.tasks = {name: task.copy() for name, task in snapshot.tasks.items()}
         self._store.sealed = snapshot.sealed
 
@@ -304,8 +307,8 @@ class MemoryPartialLog:
         found = self._store.tasks.get(task)
         if found is not None and found.epoch >= epoch:
             return False
-        born = self._store.next_life()
-        self._store.tasks[task] = StoredTask.begin(epoch, start, self._store.clock(), born)
+        born, run_id = self._store.next_life(), self._store.run_id
+        self._store.tasks[task] = StoredTask.begin(epoch, start, self._store.clock(), born, run_id)
         return True
 
     @fallible

@@ -58,6 +58,7 @@ class StoredTask:
     taken_ms: dict[Lane, int] = field(default_factory=dict)
     restored: Mark | None = None
     born: str = ""
+    begun_on: str = ""
     leases_ms: dict[Lane, int] = field(default_factory=dict)
     seq: int = 0
     logs: dict[Bucket, dict[Sequence64, Stored]] = field(default_factory=dict)
@@ -67,7 +68,9 @@ class StoredTask:
     cleared: dict[Bucket, Cleared] = field(default_factory=dict)
 
     @classmethod
-    def begin(cls, epoch: StoreEpoch, start: TaskStart, now_ms: int, born: str) -> StoredTask:
+    def begin(
+        cls, epoch: StoreEpoch, start: TaskStart, now_ms: int, born: str, begun_on: str
+    ) -> StoredTask:
         """What `lua/initialise.lua` leaves."""
         return cls(
             epoch=epoch,
@@ -79,6 +82,7 @@ class StoredTask:
             ends=dict(start.ends),
             restored=_taken_by(start.restored, now_ms),
             born=born,
+            begun_on=begun_on,
         )
 
     @property
@@ -180,6 +184,9 @@ class StoreSnapshot:
 
     tasks: Mapping[TaskName, StoredTask]
     sealed: Seal | None
+
+
+EMPTY_STORE = StoreSnapshot({}, None)
 
 
 @dataclass(slots=True)
@@ -329,4 +336,5 @@ def head_of(found: StoredTask | None, now_ms: int, run_id: str) -> Head | None:
         taken_ms=dict(found.taken_ms),
         restored=found.restored,
         born=found.born,
+        begun_on=found.begun_on,
     )

@@ -93,8 +93,8 @@ class Head:
     task's logs. `ends` names the lanes that have an end (those of backfills), with the offset at
     which they are finished. `run_id` is of the server and of its history: another one after each
     start, and after each time it was a replica. `leader` is the highest leader epoch that this life
-    of the task has heard of. `born` tells this life of the task from any other; it is empty where
-    an older release has begun it.
+    of the task has heard of. `born` tells this life of the task from any other, `begun_on` is the
+    run id of the server on which it was begun; they are empty where an older release has begun it.
     """
 
     epoch: StoreEpoch
@@ -112,6 +112,7 @@ class Head:
     taken_ms: Mapping[Lane, int] = field(default_factory=dict)
     restored: Mark | None = None
     born: str = ""
+    begun_on: str = ""
 
     @property
     def finished(self) -> frozenset[Lane]:

@@ -344,6 +344,9 @@ class BucketOwner:
             head = heads.get(name)
             if head is None or head.epoch != self._store_epoch or not part.knows(head.version):
                 continue
+            trouble = self._guarded(name, partial(part.position.look, head))
+            if trouble:
+                return trouble
             if part.restoring.wanted:
                 continue
             if bases := part.restoring.found:
