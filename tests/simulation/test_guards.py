@@ -387,7 +387,7 @@ def _trims(own: owning.BucketOwner, asked: Iterable[object]) -> Iterable[TrimLog
             part = own._parts[name]
             alive = {one.version: one for one in records if one.task == name}
             gone = part.log.trim(_needed_after(part, alive))
-            yield TrimLog(own.bucket, name, own._store_epoch, gone)
+            yield TrimLog(own.bucket, name, own._store_epoch, part.position.born, gone)
 
 
 def _needed_after(part: TaskInBucket, records: Mapping[int, Progress]) -> dict[Lane, int]:

@@ -240,10 +240,15 @@ class MemoryPartialLog:
 
     @fallible
     def trim(
-        self, task: TaskName, epoch: StoreEpoch, bucket: Bucket, seqs: Sequence[Sequence64]
+        self,
+        task: TaskName,
+        epoch: StoreEpoch,
+        born: str,
+        bucket: Bucket,
+        seqs: Sequence[Sequence64],
     ) -> bool:
         """R9: delete these entries."""
-        found = self._store.task(task, epoch)
+        found = self._store.life(task, epoch, born)
         if found is None:
             return False
         for seq in seqs:
@@ -256,12 +261,13 @@ class MemoryPartialLog:
         self,
         task: TaskName,
         epoch: StoreEpoch,
+        born: str,
         bucket: Bucket,
         base: Entry | None,
         older: Sequence[Entry] = (),
     ) -> bool:
         """R9. Also False if a base of a higher `seq` is there: the bucket has a newer owner."""
-        found = self._store.task(task, epoch)
+        found = self._store.life(task, epoch, born)
         if found is None:
             return False
         if base is None:
@@ -281,10 +287,10 @@ class MemoryPartialLog:
 
     @fallible
     def put_base(
-        self, task: TaskName, epoch: StoreEpoch, bucket: Bucket, bases: Sequence[Entry]
+        self, task: TaskName, epoch: StoreEpoch, born: str, bucket: Bucket, bases: Sequence[Entry]
     ) -> bool:
         """Let a bucket's log begin with saved panes; a base that is there stays as it is."""
-        found = self._store.task(task, epoch)
+        found = self._store.life(task, epoch, born)
         if found is None:
             return False
         if bucket not in found.bases:

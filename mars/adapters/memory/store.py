@@ -230,6 +230,11 @@ class MemoryStore:
         found = self.tasks.get(name)
         return found if found is not None and found.epoch == epoch else None
 
+    def life(self, name: TaskName, epoch: StoreEpoch, born: str) -> StoredTask | None:
+        """The task, if it is in this life of this epoch."""
+        found = self.task(name, epoch)
+        return found if found is not None and found.born == born else None
+
     def led(self, name: TaskName, epoch: StoreEpoch, leader: LeaderEpoch) -> StoredTask | None:
         """The task, if it is of this epoch and has not heard of a later leader; now of this one."""
         found = self.task(name, epoch)

@@ -232,7 +232,9 @@ class PartialLog(Protocol):
 
     Writes are never retried by the adapter. Every write is guarded by the store epoch; a refused
     write changes nothing. What a leader writes is guarded by its own epoch, too: a life of a task
-    remembers the highest one that it has heard of, and refuses all lower ones.
+    remembers the highest one that it has heard of, and refuses all lower ones. An owner's writes
+    are guarded by the name of the life whose log it has read (`born`, see `Head`): a deleted task
+    of the same name had other entries of the same SEQs in the same epoch.
     """
 
     def identity(self) -> StoreIdentity: ...
@@ -304,14 +306,20 @@ class PartialLog(Protocol):
         """
 
     def trim(
-        self, task: TaskName, epoch: StoreEpoch, bucket: Bucket, seqs: Sequence[Sequence64]
+        self,
+        task: TaskName,
+        epoch: StoreEpoch,
+        born: str,
+        bucket: Bucket,
+        seqs: Sequence[Sequence64],
     ) -> bool:
-        """R9: delete these entries; False if the epoch is another."""
+        """R9: delete these entries; False if the epoch is another, or the life of the task."""
 
     def compact(
         self,
         task: TaskName,
         epoch: StoreEpoch,
+        born: str,
         bucket: Bucket,
         base: Entry,
         older: Sequence[Entry] = (),
@@ -319,17 +327,17 @@ class PartialLog(Protocol):
         """R9: put `base` in place of all entries up to `base.seq` (and of the base before).
 
         `older` are those of older versions, with the same `seq`: an entry holds one version. A base
-        without rows stands for entries that nobody needs. False if the epoch is another, or if the
-        base that is there has a higher `seq`: the caller is a former owner.
+        without rows stands for entries that nobody needs. False if the epoch is another, or the
+        life, or if the base that is there has a higher `seq`: the caller is a former owner.
         """
 
     def put_base(
-        self, task: TaskName, epoch: StoreEpoch, bucket: Bucket, bases: Sequence[Entry]
+        self, task: TaskName, epoch: StoreEpoch, born: str, bucket: Bucket, bases: Sequence[Entry]
     ) -> bool:
         """Let a bucket's log begin with saved panes, one entry per version, the newest first.
 
         They get the SEQ 0: none of the log's entries is in them. A base that is there stays as it
-        is. False if the epoch is another.
+        is. False if the epoch is another, or the life of the task.
         """
 
     def heed(self, tasks: Sequence[TaskName], epoch: StoreEpoch, leader: LeaderEpoch) -> None:

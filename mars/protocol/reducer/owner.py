@@ -350,7 +350,9 @@ class BucketOwner:
             if part.restoring.wanted:
                 continue
             if bases := part.restoring.found:
-                reads.append(RestoreLog(self.bucket, self._term, name, head.epoch, bases))
+                reads.append(
+                    RestoreLog(self.bucket, self._term, name, head.epoch, head.born, bases)
+                )
             elif part.position.is_behind(head):
                 self._pending[name] = head
                 reads.append(
@@ -654,16 +656,17 @@ class BucketOwner:
 
     def _trim(self, name: TaskName) -> list[Instruction]:
         part = self._parts[name]
-        gone = part.upkeep.trim()
+        gone, born = part.upkeep.trim(), part.position.born
         instructions: list[Instruction] = []
         if gone:
-            instructions.append(TrimLog(self.bucket, name, self._store_epoch, gone))
+            instructions.append(TrimLog(self.bucket, name, self._store_epoch, born, gone))
         bases = part.upkeep.bases() if name in self._compacting else ()
         current = part.task.definition.current.version
         base, *older = bases or (part.upkeep.empty_base(current),)
         if base is not None:
-            compact = CompactLog(self.bucket, name, self._store_epoch, base, tuple(older))
-            instructions.append(compact)
+            instructions.append(
+                CompactLog(self.bucket, name, self._store_epoch, born, base, tuple(older))
+            )
         return instructions
 
     def _tell_tracker(self, name: TaskName) -> list[Instruction]:

@@ -28,6 +28,11 @@ class LogPosition:
         self._run_id: str | None = None
         self._born: str | None = None
 
+    @property
+    def born(self) -> str:
+        """The life of the task whose log it is; empty where an older release has begun it."""
+        return self._born or ""
+
     def is_behind(self, head: Head) -> bool:
         """True if the log holds what has not been read: entries, or at least its base."""
         return head.seq > self.last_seq or self.has_unread_base
