@@ -396,7 +396,7 @@ def _needed_after(part: TaskInBucket, records: Mapping[int, Progress]) -> dict[L
     for version in part._open():
         record = records.get(version.plan.version)
         frontier = version.state.frontier if record is None else record.frontier
-        read = version._read(frontier.merged)
+        read = version.read_again(frontier.merged)
         low = version.state.panes.needed(read, frontier.forgotten_ms)
         needed = {lane: min(offset, low.get(lane, 0)) for lane, offset in needed.items()}
     return needed
