@@ -432,7 +432,7 @@ class ReducerLoop:
         done = self._services.attempt(
             "redis",
             lambda: self._store.put_base(
-                wanted.task, wanted.store_epoch, wanted.bucket, wanted.bases
+                wanted.task, wanted.store_epoch, wanted.born, wanted.bucket, wanted.bases
             ),
         )
         if done:
@@ -472,10 +472,10 @@ class ReducerLoop:
 
     def _clean_up_now(self, instruction: TrimLog | CompactLog | FailTask) -> None:
         match instruction:
-            case TrimLog(bucket=bucket, task=task, store_epoch=epoch, seqs=seqs):
-                self._store.trim(task, epoch, bucket, seqs)
-            case CompactLog(bucket=bucket, task=task, store_epoch=epoch, base=base, older=older):
-                self._store.compact(task, epoch, bucket, base, older)
+            case TrimLog(bucket, task, epoch, born, seqs):
+                self._store.trim(task, epoch, born, bucket, seqs)
+            case CompactLog(bucket, task, epoch, born, base, older):
+                self._store.compact(task, epoch, born, bucket, base, older)
             case FailTask(task=task, detail=detail):
                 logs.error(self._log, "a task failed", task=task, detail=detail)
                 fail_task(self._registry, task, detail)

@@ -114,6 +114,12 @@ def drop(log: PartialLog) -> None:
     assert log.drop(TASK, EPOCH, LEADER, 99)
 
 
+def born(log: PartialLog, task: TaskName = TASK) -> str:
+    """The task's life; of one that is not there, none."""
+    head = log.head([task])[task]
+    return "" if head is None else head.born
+
+
 def entries(log: PartialLog, bucket: int = 0, after: int = 0, upto: int = 1_000) -> list[Entry]:
     """What a reader of one bucket gets besides the base."""
     slice_ = log.read(TASK, Bucket(bucket), Sequence64(after), Sequence64(upto))

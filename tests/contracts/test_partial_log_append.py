@@ -33,6 +33,7 @@ from tests.contracts.batches import (
     TASK,
     base,
     batch,
+    born,
     both_lanes,
     entries,
     gap,
@@ -114,11 +115,11 @@ def test_states_count_for_what_they_are_uncompressed(log: PartialLog) -> None:
     assert plain < head_of(log).log_bytes < plain + 500
     merged = base(1)
     merged = replace(merged, partial=replace(merged.partial, states=states))
-    assert log.compact(TASK, EPOCH, Bucket(0), merged, (merged,))
+    assert log.compact(TASK, EPOCH, born(log), Bucket(0), merged, (merged,))
     assert 2 * plain < head_of(log).log_bytes < 2 * plain + 500
-    assert log.put_base(TASK, EPOCH, Bucket(1), (merged,))
+    assert log.put_base(TASK, EPOCH, born(log), Bucket(1), (merged,))
     assert 3 * plain < head_of(log).log_bytes < 3 * plain + 1_000
-    assert log.compact(TASK, EPOCH, Bucket(0), None)
+    assert log.compact(TASK, EPOCH, born(log), Bucket(0), None)
     assert plain < head_of(log).log_bytes < plain + 500
 
 

@@ -19,6 +19,7 @@ from tests.contracts.batches import (
     TASK,
     base,
     batch,
+    born,
     both_lanes,
     drop,
     start,
@@ -110,7 +111,7 @@ def test_log_stays_bounded_while_no_reducer_empties_it(store: Store) -> None:
     seq = head_of(log).seq
     assert refused(store, log, batch(seq, seq + 1, mark_ms=500, size=100))
 
-    log.trim(TASK, EPOCH, Bucket(0), [Sequence64(number + 1) for number in range(seq)])
+    log.trim(TASK, EPOCH, born(log), Bucket(0), [Sequence64(number + 1) for number in range(seq)])
     assert log.append(TASK, EPOCH, 1, batch(seq, seq + 1, mark_ms=500)) == Applied(seq + 1)
 
 
@@ -119,7 +120,7 @@ def test_merging_makes_room_for_the_holder_again(store: Store) -> None:
     while not refused(store, log, batch(at := head_of(log).offsets[LANE], at + 10)):
         pass
     seq = head_of(log).seq
-    log.compact(TASK, EPOCH, Bucket(0), base(seq))
+    log.compact(TASK, EPOCH, born(log), Bucket(0), base(seq))
     assert log.append(TASK, EPOCH, 1, batch(seq * 10, seq * 10 + 10)) == Applied(seq + 1)
 
 

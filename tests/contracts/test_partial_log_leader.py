@@ -31,6 +31,7 @@ from tests.contracts.batches import (
     base,
     batch,
     begin,
+    born,
     entries,
     gap,
     start,
@@ -54,7 +55,7 @@ def head_of(log: PartialLog) -> Head:
 def test_new_life_leaves_nothing_of_the_one_before(store: Store, log: PartialLog) -> None:
     log.append(TASK, EPOCH, 1, batch(0, 10, mark_ms=5, buckets=(0, 1, 2, 3)))
     log.append(TASK, EPOCH, 1, batch(10, 20, buckets=(0, 1)))
-    log.compact(TASK, EPOCH, Bucket(0), base(1))
+    log.compact(TASK, EPOCH, born(log), Bucket(0), base(1))
     log.renew_idle([IdleLease(TASK, EPOCH, OTHER_LANE, 0)])
     again = start({LANE: 4}, version=2, bounds={1: {}, 2: {LANE: 4}})
     assert log.initialise(TASK, NEXT_EPOCH, again)
@@ -78,6 +79,34 @@ def test_two_lives_of_one_epoch_are_told_apart(store: Store, log: PartialLog) ->
     assert (first.epoch, first.run_id) == (second.epoch, second.run_id)
     assert first.born
     assert first.born != second.born
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        lambda log, life: log.trim(TASK, EPOCH, life, Bucket(0), [Sequence64(1)]),
+        lambda log, life: log.compact(TASK, EPOCH, life, Bucket(0), base(1)),
+        lambda log, life: log.put_base(TASK, EPOCH, life, Bucket(0), (base(0),)),
+    ],
+    ids=["trim", "compact", "put_base"],
+)
+def test_what_an_owner_does_late_to_the_log_of_a_deleted_task_is_refused_by_its_namesake(
+    store: Store, log: PartialLog, late: Callable[[PartialLog, str], bool]
+) -> None:
+    former = born(log)
+    log.drop(TASK, EPOCH, LEADER, 1)
+    store.let_time_pass()
+    assert log.initialise(TASK, EPOCH, start(version=2))
+    log.append(TASK, EPOCH, 2, batch(0, 10))
+    before = store.dump()
+    assert not late(log, former)
+    assert store.dump() == before
+    assert late(log, born(log))
+
+
+def test_life_says_on_which_server_it_was_begun(log: PartialLog) -> None:
+    head = head_of(log)
+    assert head.begun_on == head.run_id == log.identity().run_id != ""
 
 
 def test_task_of_this_or_a_later_epoch_is_left_as_it_is(store: Store, log: PartialLog) -> None:
@@ -301,15 +330,15 @@ def test_dropped_task_leaves_nothing_and_no_late_call_brings_it_back(store: Stor
     before = store.dump()
     log.initialise(TASK, EPOCH, start(bounds={1: {LANE: 0}}, cuts={LANE: (5,)}))
     log.append(TASK, EPOCH, 1, batch(0, 5, mark_ms=5, buckets=(0, 1, 2, 3)))
-    log.compact(TASK, EPOCH, Bucket(0), base(1))
+    log.compact(TASK, EPOCH, born(log), Bucket(0), base(1))
     log.renew_idle([IdleLease(TASK, EPOCH, LANE, 5)])
     assert log.drop(TASK, EPOCH, LEADER, 1)
     assert store.dump() == before
 
     assert log.append(TASK, EPOCH, 1, batch(5, 9)) == NoTask()
     assert log.renew_idle([IdleLease(TASK, EPOCH, LANE, 5)]) == [False]
-    assert not log.trim(TASK, EPOCH, Bucket(1), [Sequence64(1)])
-    assert not log.compact(TASK, EPOCH, Bucket(1), base(1, bucket=1))
+    assert not log.trim(TASK, EPOCH, born(log), Bucket(1), [Sequence64(1)])
+    assert not log.compact(TASK, EPOCH, born(log), Bucket(1), base(1, bucket=1))
     assert not log.set_active(TASK, EPOCH, LEADER, active=True)
     assert begin(log, 2) is None
     assert not log.add_lanes(TASK, EPOCH, LEADER, {Lane("2"): 0})

@@ -28,6 +28,7 @@ from tests.contracts.batches import (
     TASK,
     base,
     batch,
+    born,
     entries,
     start,
 )
@@ -162,7 +163,7 @@ def test_log_bytes_are_those_of_what_is_left(log: PartialLog) -> None:
     fill(log, 2, first=1)
     assert merge(log, of_several(1, 2, 3, size=1_000))
     larger = log_bytes(log) - 3 * one
-    log.trim(TASK, EPOCH, BUCKET, [Sequence64(3)])
+    log.trim(TASK, EPOCH, born(log), BUCKET, [Sequence64(3)])
     assert log_bytes(log) == 3 * one
     assert 1_000 < larger < 1_500
 
@@ -175,7 +176,7 @@ def test_states_that_are_merged_count_for_what_they_are_uncompressed(log: Partia
     before, plain = log_bytes(log), states_bytes(states)
     assert merge(log, replace(merged, partial=replace(merged.partial, states=states)))
     assert plain < log_bytes(log) < plain + before
-    log.trim(TASK, EPOCH, BUCKET, [Sequence64(2)])
+    log.trim(TASK, EPOCH, born(log), BUCKET, [Sequence64(2)])
     assert 0 < log_bytes(log) < before
 
 
@@ -185,9 +186,9 @@ def test_a_merged_entry_is_trimmed_and_put_into_a_base_like_any_other(log: Parti
     assert merge(log, of_several(1, 2))
     assert merge(log, of_several(3, 4))
     assert merge(log, of_several(6, 7))
-    assert log.trim(TASK, EPOCH, BUCKET, [Sequence64(2)])
+    assert log.trim(TASK, EPOCH, born(log), BUCKET, [Sequence64(2)])
     assert seqs(entries(log)) == [4, 5, 7, 8]
-    assert log.compact(TASK, EPOCH, BUCKET, base(5))
+    assert log.compact(TASK, EPOCH, born(log), BUCKET, base(5))
     fresh = log.read(TASK, BUCKET, Sequence64(0), ALL)
     assert fresh.base is not None
     assert (seqs(fresh.entries), fresh.vanished) == ([7, 8], 0)
@@ -199,7 +200,7 @@ def test_a_base_takes_the_place_of_what_was_merged_up_to_its_own_seq(
     clear(log)
     fill(log, 4)
     assert merge(log, of_several(2, 3))
-    assert log.compact(TASK, EPOCH, BUCKET, base(3))
+    assert log.compact(TASK, EPOCH, born(log), BUCKET, base(3))
     assert seqs(entries(log)) == [4]
     store.lose_entry(BUCKET, 4)
     assert log.read(TASK, BUCKET, Sequence64(3), ALL).vanished == 1
@@ -221,7 +222,7 @@ def test_what_is_merged_is_not_merged_again(
 def test_nothing_is_replaced_where_an_entry_is_gone(store: Store, log: PartialLog) -> None:
     clear(log)
     fill(log, 4)
-    log.trim(TASK, EPOCH, BUCKET, [Sequence64(3)])
+    log.trim(TASK, EPOCH, born(log), BUCKET, [Sequence64(3)])
     before = store.dump()
     assert not merge(log, of_several(2, 3, 4))
     assert not merge(log, of_several(4, 5))

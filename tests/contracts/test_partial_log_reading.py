@@ -17,6 +17,7 @@ from tests.contracts.batches import (
     TASK,
     base,
     batch,
+    born,
     entries,
     start,
 )
@@ -102,7 +103,7 @@ def test_many_reads_are_answered_in_the_order_of_the_requests(log: PartialLog) -
     fill(log, 3)
     log.initialise(OTHER_TASK, EPOCH, start())
     log.append(OTHER_TASK, EPOCH, 1, batch(0, 7, buckets=(1,)))
-    log.compact(TASK, EPOCH, Bucket(1), base(2, bucket=1))
+    log.compact(TASK, EPOCH, born(log), Bucket(1), base(2, bucket=1))
     slices = log.read_many(
         [
             ReadRequest(TASK, BUCKET, Sequence64(2), ALL),
@@ -134,10 +135,10 @@ def test_entries_that_were_trimmed_or_merged_have_not_vanished(
     store: Store, log: PartialLog
 ) -> None:
     fill(log, 4)
-    log.trim(TASK, EPOCH, BUCKET, [Sequence64(1)])
+    log.trim(TASK, EPOCH, born(log), BUCKET, [Sequence64(1)])
     store.lose_entry(BUCKET, 2)
     assert log.read(TASK, BUCKET, NOTHING_YET, ALL).vanished == 1
-    log.compact(TASK, EPOCH, BUCKET, base(3))
+    log.compact(TASK, EPOCH, born(log), BUCKET, base(3))
     assert log.read(TASK, BUCKET, NOTHING_YET, ALL).vanished == 0
     assert log.read(TASK, BUCKET, Sequence64(3), ALL).vanished == 0
 
@@ -145,13 +146,13 @@ def test_entries_that_were_trimmed_or_merged_have_not_vanished(
 def test_a_base_hides_no_entry_that_has_vanished_above_it(store: Store, log: PartialLog) -> None:
     fill(log, 4)
     store.lose_entry(BUCKET, 4)
-    log.compact(TASK, EPOCH, BUCKET, base(3))
+    log.compact(TASK, EPOCH, born(log), BUCKET, base(3))
     assert log.read(TASK, BUCKET, Sequence64(3), ALL).vanished == 1
 
 
 def test_whole_logs_of_several_buckets_are_read_together(log: PartialLog) -> None:
     fill(log, 3)
-    log.compact(TASK, EPOCH, Bucket(1), base(2, bucket=1))
+    log.compact(TASK, EPOCH, born(log), Bucket(1), base(2, bucket=1))
     buckets = [Bucket(1), Bucket(2), BUCKET]
     one, empty, other = log.read_together(TASK, buckets, Sequence64(3))
     assert (one.base and one.base.seq, seqs(list(one.entries))) == (2, [3])
@@ -168,7 +169,7 @@ def test_whole_logs_of_several_buckets_are_read_together(log: PartialLog) -> Non
 
 def test_trimmed_entries_are_gone_from_their_bucket_alone(log: PartialLog) -> None:
     fill(log, 4)
-    assert log.trim(TASK, EPOCH, BUCKET, [Sequence64(1), Sequence64(3)])
+    assert log.trim(TASK, EPOCH, born(log), BUCKET, [Sequence64(1), Sequence64(3)])
     assert seqs(entries(log, 0)) == [2, 4]
     assert seqs(entries(log, 1)) == [1, 2, 3, 4]
 
@@ -177,39 +178,39 @@ def test_log_bytes_return_to_zero_when_all_is_trimmed(log: PartialLog) -> None:
     fill(log, 4)
     full = head_of(log).log_bytes
     every = [Sequence64(seq) for seq in range(1, 5)]
-    log.trim(TASK, EPOCH, BUCKET, every)
+    log.trim(TASK, EPOCH, born(log), BUCKET, every)
     assert head_of(log).log_bytes == full // 2
-    log.trim(TASK, EPOCH, Bucket(1), every)
+    log.trim(TASK, EPOCH, born(log), Bucket(1), every)
     assert head_of(log).log_bytes == 0
 
 
 def test_trimming_again_or_nothing_changes_nothing(store: Store, log: PartialLog) -> None:
     fill(log, 3)
-    log.trim(TASK, EPOCH, BUCKET, [Sequence64(1)])
+    log.trim(TASK, EPOCH, born(log), BUCKET, [Sequence64(1)])
     before = store.dump()
-    assert log.trim(TASK, EPOCH, BUCKET, [Sequence64(1), Sequence64(99)])
-    assert log.trim(TASK, EPOCH, BUCKET, [])
+    assert log.trim(TASK, EPOCH, born(log), BUCKET, [Sequence64(1), Sequence64(99)])
+    assert log.trim(TASK, EPOCH, born(log), BUCKET, [])
     assert store.dump() == before
 
 
 def test_trim_of_another_epoch_is_refused(store: Store, log: PartialLog) -> None:
     fill(log, 3)
     before = store.dump()
-    assert not log.trim(TASK, StoreEpoch(EPOCH - 1), BUCKET, [Sequence64(1)])
-    assert not log.trim(TASK, StoreEpoch(EPOCH + 1), BUCKET, [])
-    assert not log.trim(OTHER_TASK, EPOCH, BUCKET, [Sequence64(1)])
+    assert not log.trim(TASK, StoreEpoch(EPOCH - 1), born(log), BUCKET, [Sequence64(1)])
+    assert not log.trim(TASK, StoreEpoch(EPOCH + 1), born(log), BUCKET, [])
+    assert not log.trim(OTHER_TASK, EPOCH, born(log), BUCKET, [Sequence64(1)])
     assert store.dump() == before
 
 
 def test_more_entries_than_one_script_takes_are_trimmed(log: PartialLog) -> None:
     fill(log, 5)
-    assert log.trim(TASK, EPOCH, BUCKET, [Sequence64(seq) for seq in range(1, 2_500)])
+    assert log.trim(TASK, EPOCH, born(log), BUCKET, [Sequence64(seq) for seq in range(1, 2_500)])
     assert entries(log) == []
 
 
 def test_numbers_go_on_after_everything_was_trimmed(log: PartialLog) -> None:
     fill(log, 3, buckets=(0,))
-    log.trim(TASK, EPOCH, BUCKET, [Sequence64(seq) for seq in (1, 2, 3)])
+    log.trim(TASK, EPOCH, born(log), BUCKET, [Sequence64(seq) for seq in (1, 2, 3)])
     log.append(TASK, EPOCH, 1, batch(30, 40))
     assert seqs(entries(log)) == [4]
 
@@ -220,7 +221,7 @@ def test_numbers_go_on_after_everything_was_trimmed(log: PartialLog) -> None:
 def test_base_takes_the_place_of_the_entries_up_to_it(log: PartialLog) -> None:
     fill(log, 5)
     merged = base(3)
-    assert log.compact(TASK, EPOCH, BUCKET, merged)
+    assert log.compact(TASK, EPOCH, born(log), BUCKET, merged)
     fresh = log.read(TASK, BUCKET, NOTHING_YET, ALL)
     assert fresh.base == merged
     assert seqs(list(fresh.entries)) == [4, 5]
@@ -229,16 +230,16 @@ def test_base_takes_the_place_of_the_entries_up_to_it(log: PartialLog) -> None:
 
 def test_base_is_for_fresh_readers_only(log: PartialLog) -> None:
     fill(log, 5)
-    log.compact(TASK, EPOCH, BUCKET, base(3))
+    log.compact(TASK, EPOCH, born(log), BUCKET, base(3))
     assert log.read(TASK, BUCKET, Sequence64(1), ALL).base is None
     assert seqs(entries(log, after=4)) == [5]
 
 
 def test_newer_base_takes_the_place_of_the_older_one(log: PartialLog) -> None:
     fill(log, 5)
-    log.compact(TASK, EPOCH, BUCKET, base(3))
+    log.compact(TASK, EPOCH, born(log), BUCKET, base(3))
     newer = base(4, size=50)
-    assert log.compact(TASK, EPOCH, BUCKET, newer)
+    assert log.compact(TASK, EPOCH, born(log), BUCKET, newer)
     fresh = log.read(TASK, BUCKET, NOTHING_YET, ALL)
     assert fresh.base == newer
     assert seqs(list(fresh.entries)) == [5]
@@ -246,17 +247,17 @@ def test_newer_base_takes_the_place_of_the_older_one(log: PartialLog) -> None:
 
 def test_base_of_the_same_number_may_be_written_again_and_emptied(log: PartialLog) -> None:
     fill(log, 3)
-    log.compact(TASK, EPOCH, BUCKET, base(3))
+    log.compact(TASK, EPOCH, born(log), BUCKET, base(3))
     full = head_of(log).log_bytes
-    assert log.compact(TASK, EPOCH, BUCKET, base(3, size=0))
+    assert log.compact(TASK, EPOCH, born(log), BUCKET, base(3, size=0))
     assert head_of(log).log_bytes == full - 30
 
 
 def test_base_below_the_present_one_is_refused(store: Store, log: PartialLog) -> None:
     fill(log, 5)
-    log.compact(TASK, EPOCH, BUCKET, base(4))
+    log.compact(TASK, EPOCH, born(log), BUCKET, base(4))
     before = store.dump()
-    assert not log.compact(TASK, EPOCH, BUCKET, base(3))
+    assert not log.compact(TASK, EPOCH, born(log), BUCKET, base(3))
     assert store.dump() == before
 
 
@@ -265,24 +266,24 @@ def test_log_bytes_are_those_of_base_and_entries(log: PartialLog) -> None:
     one_entry = head_of(log).log_bytes
     for number in range(1, 4):
         log.append(TASK, EPOCH, 1, batch(number * 10, number * 10 + 10))
-    log.compact(TASK, EPOCH, BUCKET, base(3))
+    log.compact(TASK, EPOCH, born(log), BUCKET, base(3))
     with_base = head_of(log).log_bytes
-    assert log.compact(TASK, EPOCH, BUCKET, None)
+    assert log.compact(TASK, EPOCH, born(log), BUCKET, None)
     assert head_of(log).log_bytes == one_entry
     assert with_base > one_entry
     assert log.read(TASK, BUCKET, NOTHING_YET, ALL).base is None
-    assert log.compact(TASK, EPOCH, BUCKET, None)
+    assert log.compact(TASK, EPOCH, born(log), BUCKET, None)
     assert head_of(log).log_bytes == one_entry
 
 
 def test_compaction_of_another_epoch_is_refused(store: Store, log: PartialLog) -> None:
     fill(log, 3)
-    log.compact(TASK, EPOCH, BUCKET, base(1))
+    log.compact(TASK, EPOCH, born(log), BUCKET, base(1))
     before = store.dump()
     for epoch in (StoreEpoch(EPOCH - 1), StoreEpoch(EPOCH + 1)):
-        assert not log.compact(TASK, epoch, BUCKET, base(2))
-        assert not log.compact(TASK, epoch, BUCKET, None)
-    assert not log.compact(OTHER_TASK, EPOCH, BUCKET, base(2))
+        assert not log.compact(TASK, epoch, born(log), BUCKET, base(2))
+        assert not log.compact(TASK, epoch, born(log), BUCKET, None)
+    assert not log.compact(OTHER_TASK, EPOCH, born(log), BUCKET, base(2))
     assert store.dump() == before
 
 
@@ -292,13 +293,13 @@ def test_compaction_makes_room_for_lanes_that_were_refused(store: Store) -> None
     for number in range(BUCKETS):
         log.append(TASK, EPOCH, 1, batch(number * 10, number * 10 + 10, mark_ms=9, size=900))
     full = head_of(log).log_bytes
-    log.compact(TASK, EPOCH, BUCKET, base(BUCKETS))
+    log.compact(TASK, EPOCH, born(log), BUCKET, base(BUCKETS))
     assert head_of(log).log_bytes < 2_000 < full
 
 
 def test_second_process_reads_what_the_first_wrote(store: Store, log: PartialLog) -> None:
     fill(log, 3)
-    log.compact(TASK, EPOCH, BUCKET, base(2))
+    log.compact(TASK, EPOCH, born(log), BUCKET, base(2))
     fresh = store.open().read(TASK, BUCKET, NOTHING_YET, ALL)
     assert fresh.base == base(2)
     assert seqs(list(fresh.entries)) == [3]
@@ -312,10 +313,10 @@ def test_bases_of_older_versions_are_read_with_the_newest_and_count_as_well(
 ) -> None:
     log.append(TASK, EPOCH, 1, batch(0, 10))
     newest, older, oldest = (replace(base(1), version=number) for number in (3, 2, 1))
-    log.compact(TASK, EPOCH, BUCKET, newest)
+    log.compact(TASK, EPOCH, born(log), BUCKET, newest)
     alone = head_of(log).log_bytes
 
-    assert log.compact(TASK, EPOCH, BUCKET, newest, (older, oldest))
+    assert log.compact(TASK, EPOCH, born(log), BUCKET, newest, (older, oldest))
 
     found = log.read(TASK, BUCKET, NOTHING_YET, ALL)
     assert (found.base, found.entries, found.older) == (newest, (), (older, oldest))
@@ -326,13 +327,13 @@ def test_bases_of_older_versions_are_read_with_the_newest_and_count_as_well(
 def test_bases_of_older_versions_go_with_the_next_base(log: PartialLog) -> None:
     log.append(TASK, EPOCH, 1, batch(0, 10))
     log.append(TASK, EPOCH, 1, batch(10, 20))
-    log.compact(TASK, EPOCH, BUCKET, base(1), (replace(base(1), version=0),))
-    assert log.compact(TASK, EPOCH, BUCKET, base(2))
+    log.compact(TASK, EPOCH, born(log), BUCKET, base(1), (replace(base(1), version=0),))
+    assert log.compact(TASK, EPOCH, born(log), BUCKET, base(2))
     found = log.read(TASK, BUCKET, NOTHING_YET, ALL)
     assert (found.base, found.older) == (base(2), ())
 
-    log.compact(TASK, EPOCH, BUCKET, base(2), (replace(base(2), version=0),))
-    assert log.compact(TASK, EPOCH, BUCKET, None)
+    log.compact(TASK, EPOCH, born(log), BUCKET, base(2), (replace(base(2), version=0),))
+    assert log.compact(TASK, EPOCH, born(log), BUCKET, None)
     assert log.read(TASK, BUCKET, NOTHING_YET, ALL).older == ()
     assert head_of(log).log_bytes == 0
 
@@ -347,28 +348,28 @@ def test_panes_put_back_are_the_base_of_a_log_and_none_of_its_entries_goes(
     before = head_of(log).log_bytes
     newest, older = (replace(base(0), version=number) for number in (2, 1))
 
-    assert log.put_base(TASK, EPOCH, BUCKET, (newest, older))
+    assert log.put_base(TASK, EPOCH, born(log), BUCKET, (newest, older))
 
     found = log.read(TASK, BUCKET, NOTHING_YET, ALL)
     assert (found.base, found.older) == (newest, (older,))
     assert found.vanished == 0
     assert seqs(list(found.entries)) == [1, 2]
     added = head_of(log).log_bytes - before
-    assert log.compact(TASK, EPOCH, BUCKET, base(2))
+    assert log.compact(TASK, EPOCH, born(log), BUCKET, base(2))
     assert head_of(log).log_bytes * 2 == added
 
 
 def test_panes_put_back_are_read_where_no_entry_has_come_yet(log: PartialLog) -> None:
-    assert log.put_base(TASK, EPOCH, BUCKET, (base(0),))
+    assert log.put_base(TASK, EPOCH, born(log), BUCKET, (base(0),))
     assert log.read(TASK, BUCKET, NOTHING_YET, NOTHING_YET).base == base(0)
     assert log.read(TASK, Bucket(1), NOTHING_YET, NOTHING_YET).base is None
 
 
 def test_panes_put_back_take_the_place_of_no_base(store: Store, log: PartialLog) -> None:
     fill(log, 3)
-    log.compact(TASK, EPOCH, BUCKET, base(2))
+    log.compact(TASK, EPOCH, born(log), BUCKET, base(2))
     before = store.dump()
-    assert log.put_base(TASK, EPOCH, BUCKET, (base(0),))
+    assert log.put_base(TASK, EPOCH, born(log), BUCKET, (base(0),))
     assert store.dump() == before
 
 
@@ -376,6 +377,6 @@ def test_panes_put_back_in_another_epoch_are_refused(store: Store, log: PartialL
     fill(log, 1)
     before = store.dump()
     for epoch in (StoreEpoch(EPOCH - 1), StoreEpoch(EPOCH + 1)):
-        assert not log.put_base(TASK, epoch, BUCKET, (base(0),))
-    assert not log.put_base(OTHER_TASK, EPOCH, BUCKET, (base(0),))
+        assert not log.put_base(TASK, epoch, born(log), BUCKET, (base(0),))
+    assert not log.put_base(OTHER_TASK, EPOCH, born(log), BUCKET, (base(0),))
     assert store.dump() == before

@@ -33,6 +33,7 @@ from tests.contracts.batches import (
     base,
     batch,
     begin,
+    born,
     drop,
     entries,
     start,
@@ -51,8 +52,8 @@ CALLS: list[Callable[[RedisPartialLog], object]] = [
     lambda log: log.head([TASK]),
     lambda log: log.read(TASK, Bucket(0), Sequence64(0), Sequence64(9)),
     lambda log: log.read(TASK, Bucket(0), Sequence64(1), Sequence64(9)),
-    lambda log: log.trim(TASK, EPOCH, Bucket(0), [Sequence64(1)]),
-    lambda log: log.compact(TASK, EPOCH, Bucket(0), base(1)),
+    lambda log: log.trim(TASK, EPOCH, "life", Bucket(0), [Sequence64(1)]),
+    lambda log: log.compact(TASK, EPOCH, "life", Bucket(0), base(1)),
     lambda log: log.initialise(TASK, EPOCH, start()),
     lambda log: log.set_active(TASK, EPOCH, LEADER, active=True),
     lambda log: log.begin_version(TASK, EPOCH, LEADER, "run", 2, after=1),
@@ -238,9 +239,9 @@ def test_server_without_memory_still_reads_frees_and_leases(
     assert own_log.head([TASK])[TASK] is not None
     assert len(entries(own_log)) == 4
     assert own_log.renew_idle([IdleLease(TASK, EPOCH, LANE, 40)]) == [True]
-    assert own_log.trim(TASK, EPOCH, Bucket(0), [Sequence64(1)])
-    assert own_log.compact(TASK, EPOCH, Bucket(0), base(4))
-    assert own_log.put_base(TASK, EPOCH, Bucket(1), (base(0, bucket=1),))
+    assert own_log.trim(TASK, EPOCH, born(own_log), Bucket(0), [Sequence64(1)])
+    assert own_log.compact(TASK, EPOCH, born(own_log), Bucket(0), base(4))
+    assert own_log.put_base(TASK, EPOCH, born(own_log), Bucket(1), (base(0, bucket=1),))
     assert own_log.set_active(TASK, EPOCH, LEADER, active=True)
     assert own_log.initialise(OTHER_TASK, EPOCH, start())
     own_log.seal(EPOCH, LEADER, "run")
@@ -320,7 +321,7 @@ def test_keys_are_named_as_documented(redis_store: RedisStoreUnderTest) -> None:
     name = TaskName(f"keys_{redis_store.namespace}")
     log.initialise(name, EPOCH, start(cuts={LANE: (5,)}, bounds={1: {LANE: 0}}))
     log.append(name, EPOCH, 1, batch(0, 5, mark_ms=1))
-    log.compact(name, EPOCH, Bucket(0), base(0))
+    log.compact(name, EPOCH, born(log, name), Bucket(0), base(0))
     log.renew_idle([IdleLease(name, EPOCH, LANE, 5)])
     log.seal(EPOCH, LEADER, "run")
     prefix = f"mars:{redis_store.namespace}"
@@ -470,12 +471,12 @@ def test_compaction_beside_appends_keeps_the_count_of_bytes_right(
     def reduce_() -> None:
         for seq in range(10, rounds, 10):
             eventually(lambda upto=seq: len(entries(reducer, after=upto - 1, upto=upto)) == 1)
-            reducer.compact(TASK, EPOCH, Bucket(0), base(seq))
+            reducer.compact(TASK, EPOCH, born(reducer), Bucket(0), base(seq))
 
     run_together(map_, reduce_)
-    reducer.compact(TASK, EPOCH, Bucket(0), None)
+    reducer.compact(TASK, EPOCH, born(reducer), Bucket(0), None)
     left = entries(reducer)
-    reducer.trim(TASK, EPOCH, Bucket(0), [entry.seq for entry in left])
+    reducer.trim(TASK, EPOCH, born(reducer), Bucket(0), [entry.seq for entry in left])
     head = reducer.head([TASK])[TASK]
     assert head is not None
     assert head.log_bytes == 0

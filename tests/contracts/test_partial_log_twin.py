@@ -67,6 +67,18 @@ def test_restart_takes_everything_and_changes_the_run_id(twin: MemoryPartialLog)
     assert twin.identity().run_id != before.run_id
 
 
+def test_replica_that_takes_over_has_what_it_held_and_another_run_id(
+    twin: MemoryPartialLog,
+) -> None:
+    once, before = twin.snapshot(), twin.identity().run_id
+    twin.append(TASK, EPOCH, 1, batch(0, 10))
+    twin.restart(once)
+    head = twin.head([TASK])[TASK]
+    assert head is not None
+    assert (head.seq, head.begun_on) == (0, before)
+    assert head.run_id == twin.identity().run_id != before
+
+
 def test_restore_silently_goes_back(twin: MemoryPartialLog) -> None:
     twin.append(TASK, EPOCH, 1, batch(0, 10))
     twin.seal(EPOCH, LEADER, "run")

@@ -12,11 +12,9 @@ from tests.simulation.world import World
 SAVING = {"flush_ms": 2_000, "kill_ms": 4_000}
 """The store is lost while reducers come and go, so that buckets save at different times."""
 
-FAILING_OVER = {"failover_ms": 1_000, "kill_ms": 3_000}
-"""The store's place is taken by a stale one, and processes come and go meanwhile."""
-
 LEADERLESS = {"failover_ms": 1_500, "kill_ms": 2_000, "session_ms": 700}
-"""The same, where often nobody leads who would begin a recovery."""
+"""The store's place is taken by a stale one while processes come and go, and often nobody leads who
+would begin a recovery."""
 
 CHANGING = {"user_ms": 250, "outage_ms": 1_200, "freeze_ms": 1_500}
 """Tasks change while mappers do not hear of it."""

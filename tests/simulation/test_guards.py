@@ -6,7 +6,8 @@ the patch. With the guard in place the same seed holds.
 
 Some guards do not show here, because another one heals what they let pass, or because it would take
 a rare moment, and have other tests: that a recovery waits for all claims (the check for straddling
-entries begins another one), that the newest claim stands (it takes a former owner who claims
+entries begins another one), that the leader tells servers apart (whoever reads a log finds that its
+life was begun on another one), that the newest claim stands (it takes a former owner who claims
 between two looks of the leader), that the leader alone publishes the assignment (the session of one
 who leads no more is over: where it does not know that, its call does not arrive; the contract of
 leaders of before has one who has a session again), that a full log admits the lane that holds the
@@ -66,7 +67,6 @@ from mars.protocol.windows.revising import Revising
 from mars.protocol.windows.window_panes import WindowPanes
 from tests.simulation.conditions import (
     CHANGING,
-    FAILING_OVER,
     LEADERLESS,
     SAVING,
     SILENT,
@@ -356,13 +356,18 @@ def servers_are_told_apart_by_reducers(patch: Patch) -> None:
     patch.setattr(LogPosition, "check_life", lambda self, run_id: None)
 
 
-def servers_are_told_apart_by_the_leader(patch: Patch) -> None:
-    """After a fail-over: a seal that was left on another server counts."""
-    patch.setattr(
-        leading,
-        "_sealed",
-        lambda identity, assignment: identity.sealed_epoch == assignment.store_epoch,
-    )
+def lives_are_held_to_from_the_first_look_on(patch: Patch) -> None:
+    """After a fail-over: who has read nothing yet takes the server that is there for the right one,
+    though saved panes may have been put back into the other.
+    """
+    real = LogPosition.reach
+
+    def reach(self: LogPosition, head: Head) -> None:
+        self.check_life(head.run_id)
+        real(self, head)
+
+    patch.setattr(LogPosition, "look", lambda self, head: None)
+    patch.setattr(LogPosition, "reach", reach)
 
 
 def batches_fit_their_version(patch: Patch) -> None:
@@ -388,7 +393,7 @@ def _trims(own: owning.BucketOwner, asked: Iterable[object]) -> Iterable[TrimLog
             part = own.term.parts[name]
             alive = {one.version: one for one in records if one.task == name}
             gone = part.log.trim(_needed_after(part, alive))
-            yield TrimLog(own.bucket, name, own._store_epoch, gone)
+            yield TrimLog(own.bucket, name, own._store_epoch, part.position.born, gone)
 
 
 def _needed_after(part: TaskInBucket, records: Mapping[int, Progress]) -> dict[Lane, int]:
@@ -526,7 +531,7 @@ GUARDS = (
     Guard(segments_are_replaced_as_a_whole, NEVER, Conditions(split=True), first=30),
     Guard(no_merged_entry_crosses_a_look, NEVER, Conditions(split=True)),
     Guard(servers_are_told_apart_by_reducers, (I1, NEVER), Conditions(LEADERLESS), first=244),
-    Guard(servers_are_told_apart_by_the_leader, NEVER, Conditions(FAILING_OVER), first=78),
+    Guard(lives_are_held_to_from_the_first_look_on, I1, first=1_007_854),
     Guard(batches_fit_their_version, I1, Conditions(CHANGING), first=55),
     Guard(logs_are_trimmed_after_the_commit, I1, first=2),
     Guard(entries_of_open_windows_are_kept, I1),

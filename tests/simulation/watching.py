@@ -128,22 +128,28 @@ class WatchedLog(MemoryPartialLog):
         return done
 
     def trim(
-        self, task: TaskName, epoch: StoreEpoch, bucket: Bucket, seqs: tuple[Sequence64, ...]
+        self,
+        task: TaskName,
+        epoch: StoreEpoch,
+        born: str,
+        bucket: Bucket,
+        seqs: Sequence[Sequence64],
     ) -> bool:
         before = self.dump()
-        done = super().trim(task, epoch, bucket, seqs)
+        done = super().trim(task, epoch, born, bucket, seqs)
         return done or self._unchanged(before, f"trim of {task}")
 
     def compact(
         self,
         task: TaskName,
         epoch: StoreEpoch,
+        born: str,
         bucket: Bucket,
         base: Entry | None,
         older: Sequence[Entry] = (),
     ) -> bool:
         before = self.dump()
-        done = super().compact(task, epoch, bucket, base, older)
+        done = super().compact(task, epoch, born, bucket, base, older)
         return done or self._unchanged(before, f"compact of {task}")
 
     def merge(
@@ -160,10 +166,10 @@ class WatchedLog(MemoryPartialLog):
         return done or self._unchanged(before, f"merge of {task}")
 
     def put_base(
-        self, task: TaskName, epoch: StoreEpoch, bucket: Bucket, bases: Sequence[Entry]
+        self, task: TaskName, epoch: StoreEpoch, born: str, bucket: Bucket, bases: Sequence[Entry]
     ) -> bool:
         before = self.dump()
-        done = super().put_base(task, epoch, bucket, bases)
+        done = super().put_base(task, epoch, born, bucket, bases)
         return done or self._unchanged(before, f"put_base of {task}")
 
     def _unchanged(self, before: object, call: str) -> bool:

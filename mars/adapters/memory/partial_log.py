@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from mars.adapters.memory.faults import Faults, fallible
 from mars.adapters.memory.store import (
+    EMPTY_STORE,
     Bell,
     MemoryStore,
     Seal,
@@ -92,9 +93,11 @@ class MemoryPartialLog:
         self._store.tasks.clear()
         self._store.sealed = None
 
-    def restart(self) -> None:
-        """The server starts again: everything is gone, the run id is another."""
-        self.flush()
+    def restart(self, held: StoreSnapshot = EMPTY_STORE) -> None:
+        """The server starts again, or a replica in its place, with what that held: the run id is
+        another.
+        """
+        self.restore(held)
         self._store.starts += 1
 
     def snapshot(self) -> StoreSnapshot:
@@ -103,7 +106,7 @@ class MemoryPartialLog:
         return StoreSnapshot(tasks, self._store.sealed)
 
     def restore(self, snapshot: StoreSnapshot) -> None:
-        """Silently go back to what the store once was, as a stale fail-over does."""
+        """Silently go back to what the store once was."""
         self._store.tasks = {name: task.copy() for name, task in snapshot.tasks.items()}
         self._store.sealed = snapshot.sealed
 
@@ -237,10 +240,15 @@ class MemoryPartialLog:
 
     @fallible
     def trim(
-        self, task: TaskName, epoch: StoreEpoch, bucket: Bucket, seqs: Sequence[Sequence64]
+        self,
+        task: TaskName,
+        epoch: StoreEpoch,
+        born: str,
+        bucket: Bucket,
+        seqs: Sequence[Sequence64],
     ) -> bool:
         """R9: delete these entries."""
-        found = self._store.task(task, epoch)
+        found = self._store.life(task, epoch, born)
         if found is None:
             return False
         for seq in seqs:
@@ -253,12 +261,13 @@ class MemoryPartialLog:
         self,
         task: TaskName,
         epoch: StoreEpoch,
+        born: str,
         bucket: Bucket,
         base: Entry | None,
         older: Sequence[Entry] = (),
     ) -> bool:
         """R9. Also False if a base of a higher `seq` is there: the bucket has a newer owner."""
-        found = self._store.task(task, epoch)
+        found = self._store.life(task, epoch, born)
         if found is None:
             return False
         if base is None:
@@ -278,10 +287,10 @@ class MemoryPartialLog:
 
     @fallible
     def put_base(
-        self, task: TaskName, epoch: StoreEpoch, bucket: Bucket, bases: Sequence[Entry]
+        self, task: TaskName, epoch: StoreEpoch, born: str, bucket: Bucket, bases: Sequence[Entry]
     ) -> bool:
         """Let a bucket's log begin with saved panes; a base that is there stays as it is."""
-        found = self._store.task(task, epoch)
+        found = self._store.life(task, epoch, born)
         if found is None:
             return False
         if bucket not in found.bases:
@@ -304,8 +313,8 @@ class MemoryPartialLog:
         found = self._store.tasks.get(task)
         if found is not None and found.epoch >= epoch:
             return False
-        born = self._store.next_life()
-        self._store.tasks[task] = StoredTask.begin(epoch, start, self._store.clock(), born)
+        born, run_id = self._store.next_life(), self._store.run_id
+        self._store.tasks[task] = StoredTask.begin(epoch, start, self._store.clock(), born, run_id)
         return True
 
     @fallible

@@ -58,6 +58,7 @@ class StoredTask:
     taken_ms: dict[Lane, int] = field(default_factory=dict)
     restored: Mark | None = None
     born: str = ""
+    begun_on: str = ""
     leases_ms: dict[Lane, int] = field(default_factory=dict)
     seq: int = 0
     logs: dict[Bucket, dict[Sequence64, Stored]] = field(default_factory=dict)
@@ -67,7 +68,9 @@ class StoredTask:
     cleared: dict[Bucket, Cleared] = field(default_factory=dict)
 
     @classmethod
-    def begin(cls, epoch: StoreEpoch, start: TaskStart, now_ms: int, born: str) -> StoredTask:
+    def begin(
+        cls, epoch: StoreEpoch, start: TaskStart, now_ms: int, born: str, begun_on: str
+    ) -> StoredTask:
         """What `lua/initialise.lua` leaves."""
         return cls(
             epoch=epoch,
@@ -79,6 +82,7 @@ class StoredTask:
             ends=dict(start.ends),
             restored=_taken_by(start.restored, now_ms),
             born=born,
+            begun_on=begun_on,
         )
 
     @property
@@ -182,6 +186,9 @@ class StoreSnapshot:
     sealed: Seal | None
 
 
+EMPTY_STORE = StoreSnapshot({}, None)
+
+
 @dataclass(slots=True)
 class Bell:
     """What one connection listens to, and what rang since it was last asked."""
@@ -222,6 +229,11 @@ class MemoryStore:
         """The task, if it is of this epoch."""
         found = self.tasks.get(name)
         return found if found is not None and found.epoch == epoch else None
+
+    def life(self, name: TaskName, epoch: StoreEpoch, born: str) -> StoredTask | None:
+        """The task, if it is in this life of this epoch."""
+        found = self.task(name, epoch)
+        return found if found is not None and found.born == born else None
 
     def led(self, name: TaskName, epoch: StoreEpoch, leader: LeaderEpoch) -> StoredTask | None:
         """The task, if it is of this epoch and has not heard of a later leader; now of this one."""
@@ -329,4 +341,5 @@ def head_of(found: StoredTask | None, now_ms: int, run_id: str) -> Head | None:
         taken_ms=dict(found.taken_ms),
         restored=found.restored,
         born=found.born,
+        begun_on=found.begun_on,
     )

@@ -258,13 +258,18 @@ class RedisPartialLog:
         return self._read_whole(logs, upto, merged_upto="+inf")
 
     def trim(
-        self, task: TaskName, epoch: StoreEpoch, bucket: Bucket, seqs: Sequence[Sequence64]
+        self,
+        task: TaskName,
+        epoch: StoreEpoch,
+        born: str,
+        bucket: Bucket,
+        seqs: Sequence[Sequence64],
     ) -> bool:
         """R9: delete these entries; in several scripts if there are many."""
         keys = self._keys(task)
         names = [keys.meta, keys.bytes, keys.log(bucket), keys.sizes(bucket), keys.merged(bucket)]
         return all(
-            self._done(_TRIM, names, [epoch, *seqs[start : start + TRIM_SEQS_MAX]])
+            self._done(_TRIM, names, [epoch, born, *seqs[start : start + TRIM_SEQS_MAX]])
             for start in range(0, len(seqs) or 1, TRIM_SEQS_MAX)
         )
 
@@ -272,6 +277,7 @@ class RedisPartialLog:
         self,
         task: TaskName,
         epoch: StoreEpoch,
+        born: str,
         bucket: Bucket,
         base: Entry | None,
         older: Sequence[Entry] = (),
@@ -283,19 +289,18 @@ class RedisPartialLog:
         keys = self._keys(task)
         names = [keys.meta, keys.bytes, keys.log(bucket), keys.sizes(bucket), keys.base(bucket)]
         names.append(keys.merged(bucket))
-        arguments: list[Argument] = [epoch, ""]
+        arguments: list[Argument] = [epoch, born, "" if base is None else base.seq]
         if base is not None:
-            arguments[1] = base.seq
             for one in (base, *older):
                 arguments += content_of(one.version, one.ranges, one.partial)
         return self._done(_COMPACT, names, arguments)
 
     def put_base(
-        self, task: TaskName, epoch: StoreEpoch, bucket: Bucket, bases: Sequence[Entry]
+        self, task: TaskName, epoch: StoreEpoch, born: str, bucket: Bucket, bases: Sequence[Entry]
     ) -> bool:
         """Let a bucket's log begin with saved panes; a base that is there stays as it is."""
         keys = self._keys(task)
-        arguments: list[Argument] = [epoch]
+        arguments: list[Argument] = [epoch, born]
         for one in bases:
             arguments += content_of(one.version, one.ranges, one.partial)
         return self._done(_PUT_BASE, [keys.meta, keys.bytes, keys.base(bucket)], arguments)

@@ -97,7 +97,7 @@ def append_outcome(answer: Any) -> AppendOutcome:
 def read_head(answer: Sequence[Any], run_id: str) -> Head:
     """What `lua/head.lua` answered, where it knew the task, in that life of the server."""
     epoch, version, active, offsets, marks, idle, seq, now_ms, log_bytes, ends, leader = answer[:11]
-    taken, restored, born = answer[11:]
+    taken, restored, born, begun_on = answer[11:]
     return Head(
         epoch=StoreEpoch(int(epoch)),
         version=int(version),
@@ -114,6 +114,7 @@ def read_head(answer: Sequence[Any], run_id: str) -> Head:
         taken_ms=_lanes(taken),
         restored=_mark(restored),
         born=born.decode(),
+        begun_on=begun_on.decode(),
     )
 
 

@@ -5,8 +5,9 @@
                                 └ the head's offsets: the next to be appended, and nothing else
 
 Jobs run side by side, but their batches are appended in order, each by the usual compare-and-set.
-What comes next is read off the head's offsets alone, so it makes no difference who appended what is
-there, whether a batch was sent twice, or whether the store went back: the same chunks come again.
+What comes next is read off one look at all lanes, so it makes no difference who appended what is
+there, whether a batch was sent twice, or whether the store went back: the same chunks come again. A
+refusal names one lane, which says nothing of the others: the store is looked at anew.
 
 A chunk takes its share of every lane at once. Its ranges never lie on both sides of what a bucket
 has accounted, because every offset that a bucket can have accounted lies between two chunks. What a
@@ -49,7 +50,7 @@ from mars.protocol.backfill.events import (
     TasksChanged,
     Ticked,
 )
-from mars.protocol.ports import Applied, Backpressure, Cut, Head, MapJob, Stale
+from mars.protocol.ports import Applied, Backpressure, Cut, Head, MapJob
 from mars.protocol.runnable import RunnableTask
 
 HEAD_INTERVAL_MS = 1_000
@@ -307,9 +308,6 @@ class BackfillMachine:
                 return self._work()
             case Cut(lane=lane, offset=offset):
                 self._cuts[lane] = offset
-                return self._work()
-            case Stale(lane=lane, current=current) if head is not None and current >= 0:
-                self._heads[name] = replace(head, offsets={**head.offsets, lane: current})
                 return self._work()
             case Backpressure() | None:
                 # A full log takes only the lane that holds the watermark: go on with that one.

@@ -104,8 +104,8 @@ class Head:
     task's logs. `ends` names the lanes that have an end (those of backfills), with the offset at
     which they are finished. `run_id` is of the server and of its history: another one after each
     start, and after each time it was a replica. `leader` is the highest leader epoch that this life
-    of the task has heard of. `born` tells this life of the task from any other; it is empty where
-    an older release has begun it.
+    of the task has heard of. `born` tells this life of the task from any other, `begun_on` is the
+    run id of the server on which it was begun; they are empty where an older release has begun it.
     """
 
     epoch: StoreEpoch
@@ -123,6 +123,7 @@ class Head:
     taken_ms: Mapping[Lane, int] = field(default_factory=dict)
     restored: Mark | None = None
     born: str = ""
+    begun_on: str = ""
 
     @property
     def finished(self) -> frozenset[Lane]:
@@ -242,7 +243,9 @@ class PartialLog(Protocol):
 
     Writes are never retried by the adapter. Every write is guarded by the store epoch; a refused
     write changes nothing. What a leader writes is guarded by its own epoch, too: a life of a task
-    remembers the highest one that it has heard of, and refuses all lower ones.
+    remembers the highest one that it has heard of, and refuses all lower ones. An owner's writes
+    are guarded by the name of the life whose log it has read (`born`, see `Head`): a deleted task
+    of the same name had other entries of the same SEQs in the same epoch.
     """
 
     def identity(self) -> StoreIdentity: ...
@@ -321,14 +324,20 @@ class PartialLog(Protocol):
         """
 
     def trim(
-        self, task: TaskName, epoch: StoreEpoch, bucket: Bucket, seqs: Sequence[Sequence64]
+        self,
+        task: TaskName,
+        epoch: StoreEpoch,
+        born: str,
+        bucket: Bucket,
+        seqs: Sequence[Sequence64],
     ) -> bool:
-        """R9: delete these entries; False if the epoch is another."""
+        """R9: delete these entries; False if the epoch is another, or the life of the task."""
 
     def compact(
         self,
         task: TaskName,
         epoch: StoreEpoch,
+        born: str,
         bucket: Bucket,
         base: Entry,
         older: Sequence[Entry] = (),
@@ -336,17 +345,17 @@ class PartialLog(Protocol):
         """R9: put `base` in place of all entries up to `base.seq` (and of the base before).
 
         `older` are those of older versions, with the same `seq`: an entry holds one version. A base
-        without rows stands for entries that nobody needs. False if the epoch is another, or if the
-        base that is there has a higher `seq`: the caller is a former owner.
+        without rows stands for entries that nobody needs. False if the epoch is another, or the
+        life, or if the base that is there has a higher `seq`: the caller is a former owner.
         """
 
     def put_base(
-        self, task: TaskName, epoch: StoreEpoch, bucket: Bucket, bases: Sequence[Entry]
+        self, task: TaskName, epoch: StoreEpoch, born: str, bucket: Bucket, bases: Sequence[Entry]
     ) -> bool:
         """Let a bucket's log begin with saved panes, one entry per version, the newest first.
 
         They get the SEQ 0: none of the log's entries is in them. A base that is there stays as it
-        is. False if the epoch is another.
+        is. False if the epoch is another, or the life of the task.
         """
 
     def heed(self, tasks: Sequence[TaskName], epoch: StoreEpoch, leader: LeaderEpoch) -> None:

@@ -81,6 +81,7 @@ class RestoreLog:
     term: int
     task: TaskName
     store_epoch: StoreEpoch
+    born: str
     bases: tuple[Entry, ...]
 
 
@@ -109,11 +110,12 @@ class WriteDraft:
 
 @dataclass(frozen=True, slots=True)
 class TrimLog:
-    """Delete entries that nobody needs any more (R9)."""
+    """Delete entries that nobody needs any more from the life that was `born` then (R9)."""
 
     bucket: Bucket
     task: TaskName
     store_epoch: StoreEpoch
+    born: str
     seqs: tuple[Sequence64, ...]
 
 
@@ -126,6 +128,7 @@ class CompactLog:
     bucket: Bucket
     task: TaskName
     store_epoch: StoreEpoch
+    born: str
     base: Entry
     older: tuple[Entry, ...] = ()
 

@@ -33,6 +33,11 @@ class LogPosition:
         """What the task's log takes in the store, as the last head said; 0 before the first."""
         return 0 if self.head is None else self.head.log_bytes
 
+    @property
+    def born(self) -> str:
+        """The life of the task whose log it is; empty where an older release has begun it."""
+        return self._born or ""
+
     def is_behind(self, head: Head) -> bool:
         """True if the log holds what has not been read: entries, or at least its base."""
         return head.seq > self.last_seq or self.has_unread_base
@@ -46,15 +51,24 @@ class LogPosition:
             raise StoreWentBack(f"the store was started anew: its run id is {run_id}")
         self._run_id = run_id
 
+    def look(self, head: Head) -> None:
+        """All that is read of a log, and written to it, is of the life that was seen first.
+
+        That life counts on the server on which it was begun alone: one that took its place lacks
+        what was written last, and nobody knows what that was. Raises StoreWentBack.
+        """
+        self.check_life(head.begun_on or head.run_id)
+        self.check_life(head.run_id)
+        if self._born not in {None, head.born}:
+            raise StoreWentBack("the store was emptied, and the task begun anew in the same epoch")
+        self._born = head.born
+
     def reach(self, head: Head) -> None:
         """Everything up to `head.seq` was read: go forward to the head's offsets.
 
         Raises StoreWentBack if the head lies behind them, or is of another life of the log.
         """
-        self.check_life(head.run_id)
-        if self._born not in {None, head.born}:
-            raise StoreWentBack("the store was emptied, and the task begun anew in the same epoch")
-        self._born = head.born
+        self.look(head)
         if head.seq < self.last_seq:
             raise StoreWentBack(f"the store's SEQ is {head.seq}, was {self.last_seq}")
         for lane, offset in self.through.items():

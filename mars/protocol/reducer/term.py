@@ -167,10 +167,13 @@ class Term:
             head = heads.get(name)
             if head is None or head.epoch != self.owner.store_epoch or not part.knows(head.version):
                 continue
+            failed = self.attempt(name, partial(part.position.look, head))
+            if failed is not None:
+                return [failed]
             if part.restoring.wanted:
                 continue
             if bases := part.restoring.found:
-                reads.append(RestoreLog(bucket, self.number, name, head.epoch, bases))
+                reads.append(RestoreLog(bucket, self.number, name, head.epoch, head.born, bases))
             elif part.position.is_behind(head):
                 self._pending[name] = head
                 after = part.position.last_seq
@@ -228,15 +231,15 @@ class Term:
 
     def _trim(self, name: TaskName, *, merging: bool) -> list[Instruction]:
         part, bucket, store_epoch = self.parts[name], self.owner.bucket, self.owner.store_epoch
-        gone = part.upkeep.trim()
+        gone, born = part.upkeep.trim(), part.position.born
         instructions: list[Instruction] = []
         if gone:
-            instructions.append(TrimLog(bucket, name, store_epoch, gone))
+            instructions.append(TrimLog(bucket, name, store_epoch, born, gone))
         bases = part.upkeep.bases() if merging else ()
         current = part.task.definition.current.version
         base, *older = bases or (part.upkeep.empty_base(current),)
         if base is not None:
-            instructions.append(CompactLog(bucket, name, store_epoch, base, tuple(older)))
+            instructions.append(CompactLog(bucket, name, store_epoch, born, base, tuple(older)))
         return instructions
 
     def tell_tracker(self, name: TaskName) -> list[Instruction]:

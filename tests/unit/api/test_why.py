@@ -161,7 +161,9 @@ def take_out_of_the_log(world: World, bucket: int) -> None:
     """What a reducer does with a bucket's log once its commit is answered."""
     name = TaskName("by_sip")
     seqs = [Sequence64(number) for number in range(1, 10)]
-    assert world.log.trim(name, StoreEpoch(1), Bucket(bucket), seqs)
+    head = world.log.head([name])[name]
+    assert head is not None
+    assert world.log.trim(name, head.epoch, head.born, Bucket(bucket), seqs)
 
 
 @pytest.fixture

@@ -160,7 +160,7 @@ class World:
         assert head is not None
         seqs = [Sequence64(number) for number in range(1, head.seq + 1)]
         for bucket in range(BUCKETS):
-            self.store.trim(TaskName(name), EPOCH, Bucket(bucket), seqs)
+            self.store.trim(TaskName(name), EPOCH, head.born, Bucket(bucket), seqs)
 
     def new_machine(self) -> MapperMachine:
         return MapperMachine(

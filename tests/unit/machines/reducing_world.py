@@ -244,16 +244,16 @@ class Reducer:
                 return self._act_on_sink(instruction)
             case ReadSnapshots():
                 return read_snapshots(self.sink, instruction)
-            case RestoreLog(bucket=bucket, task=task, store_epoch=epoch, bases=bases):
+            case RestoreLog(bucket, _term, task, epoch, born, bases):
                 with suppress(Unavailable):
-                    if self.store.put_base(task, epoch, bucket, bases):
+                    if self.store.put_base(task, epoch, born, bucket, bases):
                         return LogRestored(instruction)
             case ReleaseBucket(bucket=bucket):
                 self.sink.release(bucket)
-            case TrimLog(bucket=bucket, task=task, store_epoch=epoch, seqs=seqs):
-                self.store.trim(task, epoch, bucket, seqs)
-            case CompactLog(bucket=bucket, task=task, store_epoch=epoch, base=base, older=older):
-                self.store.compact(task, epoch, bucket, base, older)
+            case TrimLog(bucket, task, epoch, born, seqs):
+                self.store.trim(task, epoch, born, bucket, seqs)
+            case CompactLog(bucket, task, epoch, born, base, older):
+                self.store.compact(task, epoch, born, bucket, base, older)
             case FailTask(task=task, detail=detail):
                 self.failed[task] = detail
             case Report(kind=kind):

@@ -102,6 +102,23 @@ def test_a_store_that_was_lost_gets_the_same_chunks_again() -> None:
     assert here.appended == [history(SPANS, 7).chunk(number) for number in range(1, 7)]
 
 
+def test_a_store_that_went_back_in_its_epoch_gets_the_same_chunks_again() -> None:
+    """A refusal names one lane: with what was believed of the others it made half of a chunk."""
+    here = world()
+    bulk = Bulk(here)
+    bulk.run(rounds=2)
+    replica, kept = here.store.snapshot(), len(here.appended)
+    bulk.run(rounds=3)
+    assert len(here.appended) > kept, "nothing is lost: the test shows nothing"
+    here.store.restart(replica)
+    here.appended.clear()
+
+    bulk.run()
+
+    assert here.appended == [history(SPANS, 7).chunk(number) for number in range(kept, 7)]
+    assert here.counts() == here.expected(SPANS)
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_whatever_lanes_are_set_back_no_range_straddles_a_boundary_between_chunks(
     seed: int,

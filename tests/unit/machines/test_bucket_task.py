@@ -279,6 +279,20 @@ def test_a_task_begun_anew_in_the_same_epoch_is_a_store_that_went_back() -> None
         part.drained(replace(make_head(2, {P0: 3}, mark_s=2), born="second"))
 
 
+def test_a_server_that_took_the_place_of_the_one_a_life_was_begun_on_went_back() -> None:
+    """Also for an owner that has seen no other: it may lack what was written last."""
+    part = begin()
+    head = replace(make_head(1, {P0: 1}, mark_s=1), begun_on="first", run_id="second")
+    with pytest.raises(StoreWentBack, match="started anew: its run id is second"):
+        part.drained(head)
+
+
+def test_a_life_that_an_older_release_has_begun_is_read_wherever_it_is() -> None:
+    part = begin()
+    part.drained(replace(make_head(1, {P0: 1}, mark_s=1), begun_on="", run_id="second"))
+    assert part.position.through == {P0: 1}
+
+
 # ------------------------------------------------------------------------------- two versions
 
 

@@ -77,8 +77,19 @@ def test_after_a_commit_entries_that_nobody_needs_are_trimmed() -> None:
 
     given = here.commit(only(here.machine.ticked(1), CommitTransaction))
 
-    assert given == [TrimLog(BUCKET, NAME, E1, (Sequence64(1),))]
+    assert given == [TrimLog(BUCKET, NAME, E1, "", (Sequence64(1),))]
     assert here.machine.state is OwnerState.OWNING
+
+
+def test_only_the_life_of_the_log_that_was_read_is_trimmed() -> None:
+    here = Bucket()
+    here.own()
+    head = replace(make_head(1, {P0: 1}, mark_s=10), born="life")
+    here.read(head, make_entry(1, 0, [(1, "x")]))
+
+    given = here.commit(only(here.machine.ticked(1), CommitTransaction))
+
+    assert given == [TrimLog(BUCKET, NAME, E1, "life", (Sequence64(1),))]
 
 
 def test_the_tracker_is_told_of_entries_once_the_commit_that_counts_them_has_succeeded() -> None:

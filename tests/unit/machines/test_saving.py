@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+import pytest
+
 from mars.adapters.kafka.wire import state_key
 from mars.core.definitions import TaskState
 from mars.core.plan import WatermarkScope
@@ -392,6 +394,43 @@ def test_a_store_is_lost_again_before_the_panes_are_back() -> None:
     end_of_hour(here, third, fed)
 
     assert here.emitted(NAME) == wanted(fed)
+
+
+def test_a_task_begun_anew_after_its_panes_were_put_back_is_not_read_without_them() -> None:
+    here = world()
+    fed = run(here, Reducer(here, "r1"), 6)
+    second, offsets = recover(here, "r2")
+    second.run(1)
+    assert here.store.snapshot().tasks[NAME].bases, "nothing was put back: the test shows nothing"
+
+    here.store.flush()
+    here.store.initialise(NAME, here.store_epoch, here.start_of(here.tasks[NAME]))
+    replay(here, offsets, fed)
+    end_of_hour(here, second, fed)
+
+    assert "store_went_back" in second.reports
+    assert here.emitted(NAME) == {}
+
+
+@pytest.mark.parametrize("rounds", [1, 5], ids=["put back", "and a record that says so"])
+def test_a_replica_that_lacks_what_was_put_back_is_not_read_without_it(rounds: int) -> None:
+    """Neither by who put it back, nor by who claims the bucket and has seen no other server."""
+    here = world()
+    fed = run(here, Reducer(here, "r1"), 6)
+    second, offsets = recover(here, "r2")
+    replay(here, offsets, fed)
+    lacking = here.store.snapshot()
+    second.run(rounds, elapsed_ms=3_000)
+    assert here.store.snapshot().tasks[NAME].bases, "nothing was put back: the test shows nothing"
+
+    here.store.restart(lacking)
+    here.assign(TO_FIRST)
+    third = Reducer(here, "r1")
+    end_of_hour(here, third, fed)
+    second.run(1)
+
+    assert "store_went_back" in third.reports
+    assert here.emitted(NAME) == {}
 
 
 def test_a_snapshot_that_is_gone_is_reported_and_its_windows_are_incomplete() -> None:

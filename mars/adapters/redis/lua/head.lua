@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- head, version 8: one consistent look at a task.
+-- head, version 9: one consistent look at a task.
 --
 -- KEYS   1 meta   2 offsets   3 marks   4 idle   5 seq   6 bytes   7 ends   8 taken (see append.lua)
 -- ARGV   none
@@ -7,11 +7,11 @@
 --   epoch, version, active (1 or 0), [lane, offset ...], [lane, mark ...], [leased lane ...],
 --   seq, this server's clock in ms, bytes, [lane, end ...], leader epoch,
 --   [lane, when its last rows were taken ...], [restored mark, when it was taken],
---   when this life of the task was begun (see initialise.lua)
+--   when this life of the task was begun, and on which server (see initialise.lua)
 
 local meta = redis.call('HMGET', KEYS[1], 'epoch', 'version', 'active', 'leader', 'versions')
 if not meta[1] then return false end
-local restored = redis.call('HMGET', KEYS[1], 'mark', 'taken', 'born')
+local restored = redis.call('HMGET', KEYS[1], 'mark', 'taken', 'born', 'begun_on')
 
 local now = redis.call('TIME')
 local now_ms = tonumber(now[1]) * 1000 + math.floor(tonumber(now[2]) / 1000)
@@ -34,4 +34,5 @@ return {
   redis.call('HGETALL', KEYS[8]),
   restored[1] and { restored[1], restored[2] } or {},
   restored[3] or '',
+  restored[4] or '',
 }

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- initialise, version 5: begin a life of a task: unlink all that there is of it, set it anew.
+-- initialise, version 6: begin a life of a task: unlink all that there is of it, set it anew.
 --
 -- KEYS   1 meta   2 offsets   3 bounds   4 cuts   5 ends (see append.lua)
 --        6 ... every other key of the task
@@ -11,7 +11,8 @@
 -- Answers   1 done | 0 refused: the task is of this epoch or of a later one
 --
 -- `born` tells this life of the task from another one of the same epoch: there are two where the
--- store was emptied before it was sealed.
+-- store was emptied before it was sealed. `begun_on` is the run id of this server (see run_id.lua): a
+-- replica that takes its place later may lack anything that was written to it.
 
 local epoch = redis.call('HGET', KEYS[1], 'epoch')
 if epoch and tonumber(epoch) >= tonumber(ARGV[1]) then return 0 end
@@ -22,6 +23,9 @@ redis.call('HSET', KEYS[1], 'version', ARGV[4], 'active', ARGV[5], 'buckets', AR
 if ARGV[7] ~= '' then redis.call('HSET', KEYS[1], 'mark', ARGV[7]) end
 local now = redis.call('TIME')
 redis.call('HSET', KEYS[1], 'born', now[1] .. '.' .. now[2])
+local server = redis.call('INFO', 'server', 'replication')
+local run_id = string.match(server, 'run_id:(%x+)') .. string.match(server, 'master_replid:(%x+)')
+redis.call('HSET', KEYS[1], 'begun_on', run_id)
 if ARGV[8] ~= '' then
   local now_ms = tonumber(now[1]) * 1000 + math.floor(tonumber(now[2]) / 1000)
   local taken_ms = math.min(tonumber(ARGV[8]), now_ms)

@@ -1,14 +1,16 @@
 #!lua flags=allow-oom
--- trim, version 2: delete entries of one log that nobody needs any more (R9).
+-- trim, version 3: delete entries of one log that nobody needs any more (R9).
 --
 -- KEYS   1 meta   2 bytes   3 log   4 sizes of that log (see append.lua)   5 merged (see merge.lua)
--- ARGV   1 store epoch   2 ... seq of each entry; those that are gone already are passed over
--- Answers   1 done | 0 refused: no such task or epoch
+-- ARGV   1 store epoch   2 which life of the task (see initialise.lua)   3 ... seq of each entry;
+--        those that are gone already are passed over
+-- Answers   1 done | 0 refused: no such task, epoch or life
 
-if redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[1] then return 0 end
+local life = redis.call('HMGET', KEYS[1], 'epoch', 'born')
+if life[1] ~= ARGV[1] or (life[2] or '') ~= ARGV[2] then return 0 end
 
 local freed = 0
-for i = 2, #ARGV do
+for i = 3, #ARGV do
   local size = redis.call('HGET', KEYS[4], ARGV[i])
   if size then
     freed = freed + tonumber(size)
