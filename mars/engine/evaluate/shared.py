@@ -76,9 +76,11 @@ class SharedColumns:
 
     def __init__(self, rows: pl.DataFrame, where: Expression | None) -> None:
         self._rows = rows
-        self._kept = None if where is None else _computed(rows, [where])[0]
         self._fields: dict[str, pl.Series] = {}
         self._known: dict[Exactly, pl.Series] = {}
+        self._kept: pl.Series | None = None
+        if where is not None:
+            self._kept = self._computed([where])[0]
         self.height = rows.height if self._kept is None else int(self._kept.sum())
 
     def frame(self, wanted: Mapping[str, Wanted]) -> pl.DataFrame:
@@ -104,19 +106,16 @@ class SharedColumns:
         if len(self._known) + len(missing) > COMPUTED_MAX:
             self._known, missing = {}, list(dict.fromkeys(keys))
         if missing:
-            wanted = [one for one, _signs in missing]
-            names = {name for one in wanted for name in _names(one)} or self._rows.columns[:1]
-            rows = pl.DataFrame([self._field(name) for name in names])
-            self._known.update(zip(missing, _computed(rows, wanted), strict=True))
+            computed = self._computed([one for one, _signs in missing])
+            self._known.update(zip(missing, computed, strict=True))
 
-
-def _computed(rows: pl.DataFrame, wanted: Sequence[Wanted]) -> list[pl.Series]:
-    """The values of each in all rows."""
-    names = [f"\0{at}" for at in range(len(wanted))]  # no field has such a name
-    wide = rows.with_columns_seq(
-        to_column(one).alias(name) for name, one in zip(names, wanted, strict=True)
-    )
-    return [wide.get_column(name) for name in names]
+    def _computed(self, wanted: Sequence[Wanted]) -> list[pl.Series]:
+        fields = {name for one in wanted for name in _names(one)} or self._rows.columns[:1]
+        names = [f"\0{at}" for at in range(len(wanted))]  # no field has such a name
+        wide = pl.DataFrame([self._field(name) for name in fields]).with_columns_seq(
+            to_column(one).alias(name) for name, one in zip(names, wanted, strict=True)
+        )
+        return [wide.get_column(name) for name in names]
 
 
 def to_column(wanted: Wanted) -> pl.Expr:
