@@ -4,20 +4,24 @@
                                                                   │ group by pane and keys
         one Partial a bucket ◀── sort by bucket ◀── hash of key ◀──┘ states of the aggregates
 
-`decode` runs once for all tasks that read a topic; `map_batch` once a task, on the same columns.
+`decode` runs once for all tasks that read a topic. So does `map_many`: which rows are usable, which
+of them a filter leaves, and each column of keys and arguments is found out once for all plans that
+agree in it (`SharedColumns`); from the grouping on each plan is alone.
 Each row has one fate, looked for in this order: bad, future, filtered, counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from mars.core.plan import Expression, Plan, ValueType
+from mars.core.plan import Aggregate, Call, Expression, Function, Literal, Plan
 from mars.core.types import (
     Bucket,
     Lane,
@@ -30,44 +34,103 @@ from mars.core.types import (
     RejectedRange,
     Rejections,
     RowCounts,
+    TaskName,
 )
-from mars.engine.aggregates import PANE, ROWS, columns, in_panes, key_names, lift, state_schema
-from mars.engine.aggregates.base import without_minus_zero
+from mars.engine.aggregates import PANE, ROWS, columns, in_panes, key_names, lift
 from mars.engine.codec.canonical import bucket_of_lane, bucket_of_task, buckets_of_keys
 from mars.engine.codec.states import encode_states
 from mars.engine.decode.decoded import Decoded
 from mars.engine.decode.messages import decode
-from mars.engine.decode.usable import Usable, usable_rows
-from mars.engine.evaluate import to_polars
+from mars.engine.decode.usable import Screening, Usable, rows_for, screening_of
+from mars.engine.evaluate.shared import Exactly, PaneOf, SharedColumns, exactly, key_of, to_column
 
-__all__ = ["Decoded", "decode", "key_columns", "map_batch", "map_gone"]
+__all__ = [
+    "Answers",
+    "Decoded",
+    "answering",
+    "decode",
+    "key_columns",
+    "map_batch",
+    "map_decoded",
+    "map_gone",
+    "map_many",
+]
 
 CELLS_MAX = 1_000_000
 """Buckets times panes up to which rows are added up in an array of all of them (8 MB)."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Argument:
-    """What an aggregate reads of a row; aggregates that read the same share a column."""
-
-    value: Expression | None
-    filter: Expression | None
+Answers = dict[TaskName, Mapped | Exception]
+"""What some rows add to each of some tasks, or what went wrong with that."""
 
 
-_ALL_ROWS = _Argument(None, None)
+def map_many(plans: Iterable[Plan], buckets: int, decoded: Decoded) -> Answers:
+    """What a batch adds to each task: partials by bucket, and the marks it leaves.
+
+    The plans are of different tasks. `decoded` must hold all their fields; neither what else it
+    holds nor the other plans make a difference. Equal input gives equal bytes. What is raised for a
+    plan, TaskLimit where a state outgrows its limit, is the answer to that plan only (I7).
+    """
+    answers: Answers = {}
+    alike: defaultdict[Screening, list[Plan]] = defaultdict(list)
+    for plan in plans:
+        with answering(answers, [plan]):
+            alike[screening_of(plan, decoded)].append(plan)
+    for screening, same in alike.items():
+        with answering(answers, same):
+            usable = rows_for(screening, decoded)
+            answers |= _map_usable(same, buckets, decoded.records, usable)
+    return answers
 
 
 def map_batch(plan: Plan, buckets: int, decoded: Decoded) -> Mapped:
-    """What a batch adds to a task: partials by bucket, and the marks it leaves.
+    """The same for a plan alone. Raises TaskLimit where a state outgrows its limit."""
+    answer = map_many([plan], buckets, decoded)[plan.task]
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
 
-    `decoded` must hold all fields of the plan; what else it holds makes no difference. Equal input
-    gives equal bytes. Raises TaskLimit where a state outgrows its limit.
-    """
-    records = decoded.records
-    usable = usable_rows(plan, decoded)
-    counted = usable.rows
-    if plan.filter is not None:
-        counted = counted.filter(to_polars(plan.filter))
+
+def map_decoded(
+    decoded: Iterable[tuple[Sequence[Plan], Decoded | Exception]], rows: Range, buckets: int
+) -> Answers:
+    """The same for the rows that lie in a range, of what `SharedDecoding` answers."""
+    answers: Answers = {}
+    for plans, found in decoded:
+        with answering(answers, plans):
+            if isinstance(found, Exception):
+                raise found
+            answers |= map_many(plans, buckets, found.from_offset(rows.first).until(rows.next))
+    return answers
+
+
+@contextmanager
+def answering(answers: Answers, plans: Iterable[Plan]) -> Iterator[None]:
+    """What is raised within is the answer to these plans, and stops no other."""
+    try:
+        yield
+    except Exception as problem:  # noqa: BLE001 -- whatever it is, only these tasks stop (I7)
+        answers.update({plan.task: problem for plan in plans})
+
+
+def _map_usable(plans: Iterable[Plan], buckets: int, records: Records, usable: Usable) -> Answers:
+    """The same for plans that can use the same rows: one filter after the other."""
+    answers: Answers = {}
+    alike: defaultdict[Exactly | None, list[Plan]] = defaultdict(list)
+    for plan in plans:
+        alike[None if plan.filter is None else exactly(plan.filter)].append(plan)
+    for same in alike.values():
+        with answering(answers, same):
+            counted = SharedColumns(usable.rows, same[0].filter)
+            for plan in same:
+                with answering(answers, [plan]):
+                    answers[plan.task] = _mapped(plan, buckets, records, usable, counted)
+    return answers
+
+
+def _mapped(
+    plan: Plan, buckets: int, records: Records, usable: Usable, counted: SharedColumns
+) -> Mapped:
     partials = list(_partials(plan, buckets, _grouped(plan, counted), records))
     rest = RowCounts(
         filtered=usable.rows.height - counted.height, bad=usable.bad, future=usable.future
@@ -120,44 +183,31 @@ def _with_rest(
 # ------------------------------------------------------------------------------------ grouping
 
 
-def _grouped(plan: Plan, rows: pl.DataFrame) -> pl.DataFrame:
+def _grouped(plan: Plan, rows: SharedColumns) -> pl.DataFrame:
     """One row per (pane, key) of the counted rows: pane, keys, states and ROWS."""
-    arguments = [_Argument(one.argument, one.filter) for one in plan.aggregates]
-    distinct = [one for one in dict.fromkeys(arguments) if one != _ALL_ROWS]
+    arguments = [_argument(one) for one in plan.aggregates]
+    distinct = dict.fromkeys(one for one in arguments if one is not None)
     names = {one: f"v{at}" for at, one in enumerate(distinct)}
-    wide = rows.with_columns_seq(
-        plan.window.panes(pl.col(plan.stream.event_time)).alias(PANE),
-        *key_columns(plan),
-        *(_argument_column(one).alias(name) for one, name in names.items()),
+    narrow = rows.frame(
+        {PANE: PaneOf(plan.stream.event_time, plan.window)}
+        | {key.slot: key_of(key.expression) for key in plan.keys}
+        | {name: one for one, name in names.items()}
     )
-    read = [names.get(one, PANE) for one in arguments]
-    keys = key_names(plan)
-    narrow = columns(wide, dict.fromkeys([PANE, *keys, *read]))
-    return in_panes(narrow, keys, lambda groups: lift(plan, narrow, read, groups))
+    read = [PANE if one is None else names[one] for one in arguments]
+    return in_panes(narrow, key_names(plan), lambda groups: lift(plan, narrow, read, groups))
 
 
 def key_columns(plan: Plan) -> list[pl.Expr]:
     """The keys of usable rows, by their slots."""
-    return [_key_column(key.expression).alias(key.slot) for key in plan.keys]
+    return [to_column(key_of(key.expression)).alias(key.slot) for key in plan.keys]
 
 
-def _key_column(expression: Expression) -> pl.Expr:
-    """A key's values, equal ones with equal bits; what JSON cannot hold is NULL, as in results."""
-    value = to_polars(expression)
-    if expression.type is ValueType.FLOAT64:
-        return pl.when(value.is_finite()).then(without_minus_zero(value))
-    return value
-
-
-def _argument_column(argument: _Argument) -> pl.Expr:
-    """The values that an aggregate takes, NULL where its filter is not true."""
-    if argument.filter is None and argument.value is not None:
-        return to_polars(argument.value)
-    if argument.value is None and argument.filter is not None:
-        return to_polars(argument.filter)
-    if argument.value is not None and argument.filter is not None:
-        return pl.when(to_polars(argument.filter)).then(to_polars(argument.value))
-    raise ValueError("an aggregate of all rows reads no column")
+def _argument(aggregate: Aggregate) -> Expression | None:
+    """The values that an aggregate takes, NULL where its filter is not true; None: of all rows."""
+    value, where = aggregate.argument, aggregate.filter
+    if value is None or where is None:
+        return value or where
+    return Call(Function.CASE, (where, value, Literal(None, value.type)), value.type)
 
 
 # ------------------------------------------------------------------------------------- buckets
@@ -170,9 +220,10 @@ def _partials(
     if grouped.is_empty():
         return
     owners = _owners(plan, buckets, grouped)
-    order = pl.Series(np.argsort(owners, kind="stable").astype(np.uint32))
-    states = columns(grouped, state_schema(plan))[order]
     panes = _panes_by_bucket(plan, owners, grouped, records)
+    order = pl.Series(np.argsort(owners, kind="stable").astype(np.uint32))
+    *states_, _rows = (column[order] for column in grouped.get_columns())
+    states = pl.DataFrame(states_)
     begin = 0
     for bucket, size in enumerate(np.bincount(owners).tolist()):
         if size:

@@ -21,10 +21,9 @@ import polars as pl
 import xxhash
 
 import mars.adapters.memory.bulk
-import mars.adapters.spark.work
 import mars.engine.combining
 import mars.engine.decode.parts
-import mars.protocol.mapper.batches
+import mars.engine.kernel
 import mars.protocol.windows.pane_state
 from mars.core.definitions import TaskVersion
 from mars.core.plan import Expression, Field, Plan, Stream
@@ -174,11 +173,20 @@ def _refusal(value: bytes) -> tuple[Reason, str]:
 # ---------------------------------------------------------------------------------------- map
 
 
-def map_batch(plan: Plan, buckets: int, raw: Raw) -> Mapped:
-    """`mars.engine.kernel.map_batch`."""
-    if not is_known(plan):
-        return kernel.map_batch(plan, buckets, raw.decoded)
-    return _Batch(plan, buckets, raw.records).mapped()
+_by_columns = kernel.map_many
+
+
+def map_many(plans: Iterable[Plan], buckets: int, given: Raw | kernel.Decoded) -> kernel.Answers:
+    """`mars.engine.kernel.map_many`."""
+    plans = list(plans)
+    known = [plan for plan in plans if is_known(plan)]
+    answers: kernel.Answers = {
+        plan.task: _Batch(plan, buckets, given.records).mapped() for plan in known
+    }
+    if len(known) == len(plans):
+        return answers
+    decoded = given.decoded if isinstance(given, Raw) else given
+    return answers | _by_columns([plan for plan in plans if plan not in known], buckets, decoded)
 
 
 class _Batch:
@@ -395,9 +403,8 @@ def finish(plan: Plan, merged: pl.DataFrame, window: Window, *, refused: bool = 
 
 IN_PLACE: Sequence[tuple[ModuleType, str, object]] = (
     (mars.engine.decode.parts, "decode", decode),
-    (mars.protocol.mapper.batches, "map_batch", map_batch),
+    (mars.engine.kernel, "map_many", map_many),
     (mars.adapters.memory.bulk, "decode", decode),
-    (mars.adapters.spark.work, "map_batch", map_batch),
     (mars.engine.combining, "merge", merge),
     (mars.protocol.windows.panes, "merge", merge),
     (mars.protocol.windows.pane_state, "states_by_pane", states_by_pane),

@@ -72,7 +72,7 @@ def test_batch_is_mapped_to_the_same_bytes(
     raw = rowwise.decode(plan.stream, plan.fields, records).from_offset(first).until(end)
     decoded = messages.decode(plan.stream, plan.fields, records).from_offset(first).until(end)
     assert raw.records == decoded.records
-    mapped = rowwise.map_batch(plan, buckets, raw)
+    mapped = rowwise.map_many([plan], buckets, raw)[plan.task]
     assert mapped == kernel.map_batch(plan, buckets, decoded)
 
 

@@ -11,7 +11,7 @@ one task or one partition is told to the driver, and the other works of the roun
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -26,7 +26,7 @@ from mars.engine.decode.limits import ROWS_MAX, TooManyRows
 from mars.engine.decode.parts import Part, cut
 from mars.engine.decode.shared import SharedDecoding
 from mars.engine.decode.too_many import UNLIMITED
-from mars.engine.kernel import map_batch, map_gone
+from mars.engine.kernel import Answers, map_decoded, map_gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,26 +148,39 @@ class _Mapping:
 
     def _add_part(self, part: Part, shares: Sequence[Share], rows_max: int) -> list[Stream]:
         """Map what is decoded at once; the streams as which it has too many rows for that."""
-        decoded = SharedDecoding()
+        decoding = SharedDecoding()
         plans = [share.plan for share in shares]
         many: list[Stream] = []
-        for share in shares:
-            if not part.within(share.part) or share.task in self.refused:
-                continue
-            if share.plan.stream in many:
+        for (stream, rows), same in self._takers(part, shares).items():
+            if stream in many:
                 continue
             try:
-                rows = decoded.of(share.plan, plans, part, rows_max)
-                if not part.of_one:
-                    rows = rows.from_offset(share.part.first).until(share.part.next)
-                self.pieces[share.task].append(map_batch(share.plan, self.work.buckets, rows))
+                decoded = decoding.of(same, plans, part, rows_max)
+                self._take(map_decoded(decoded, rows, self.work.buckets))
             except TooManyRows:
-                many.append(share.plan.stream)
-            except TaskLimit as problem:
-                self.refused[share.task] = str(problem)
-            except Exception as problem:  # noqa: BLE001 -- whatever it is, only this task stops (I7)
-                self.refused[share.task] = _unexpected(problem)
+                many.append(stream)
         return many
+
+    def _takers(
+        self, part: Part, shares: Iterable[Share]
+    ) -> Mapping[tuple[Stream, Range], list[Plan]]:
+        """Whose plans map which rows of a part; those of a single message are not cut."""
+        takers: defaultdict[tuple[Stream, Range], list[Plan]] = defaultdict(list)
+        whole = Range(part.records.lane, part.records.first, part.records.next)
+        for share in shares:
+            if part.within(share.part) and share.task not in self.refused:
+                rows = whole if part.of_one else share.part
+                takers[share.plan.stream, rows].append(share.plan)
+        return takers
+
+    def _take(self, answers: Answers) -> None:
+        for task, answer in answers.items():
+            if isinstance(answer, TaskLimit):
+                self.refused[task] = str(answer)
+            elif isinstance(answer, Exception):
+                self.refused[task] = _unexpected(answer)
+            else:
+                self.pieces[task].append(answer)
 
     def outcomes(self) -> Iterator[Outcome]:
         """One for each task that has rows."""

@@ -166,7 +166,10 @@ def lift(
     states = rows.group_by(groups, maintain_order=True).agg(*expressions, counted)
     for part in parts:
         part.check(states)
-    return states.with_columns(pl.lit(False).alias(OTHERS)) if plan.folds else states
+    if plan.folds:
+        no_others = pl.Series(OTHERS, [False]).new_from_index(0, states.height)
+        states.insert_column(len(groups), no_others)
+    return states
 
 
 def merge(plan: Plan, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:

@@ -61,6 +61,31 @@ class Decoded:
         """The Kafka timestamp of each message (Int64; -1: none)."""
         return pl.Series("kafka_timestamp", self.records.timestamps_ms, dtype=pl.Int64)
 
+    @cached_property
+    def earliest_timestamp_ms(self) -> int:
+        """The lowest Kafka timestamp of any message; -1 if some have none, or there are none."""
+        earliest = self.timestamps_ms.min()
+        return earliest if isinstance(earliest, int) else -1
+
+    @cached_property
+    def times_ms(self) -> tuple[int, int] | None:
+        """The earliest and the latest event time; None where no row has one."""
+        times = self.frame.get_column(self.stream.event_time)
+        low, high = times.min(), times.max()
+        return (low, high) if isinstance(low, int) and isinstance(high, int) else None
+
+    def longest_text(self, name: str) -> int:
+        """How many bytes the longest text of a field has."""
+        if name not in self._longest:
+            found = self.frame.get_column(name).str.len_bytes().max()
+            self._longest[name] = found if isinstance(found, int) else 0
+        return self._longest[name]
+
+    @cached_property
+    def _longest(self) -> dict[str, int]:
+        """What `longest_text` has found."""
+        return {}
+
     def message_of(self, row: int) -> int:
         """Which message a row comes from."""
         return row if self.messages is None else int(self.messages[row])

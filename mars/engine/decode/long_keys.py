@@ -7,12 +7,12 @@ type. Keys are made for it only where the longest texts of a batch could make on
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Sequence
 
 import polars as pl
 
 from mars.core.plan import Call, Column, Expression, Function, Literal, Plan, ValueType
+from mars.engine.decode.decoded import Decoded
 from mars.engine.evaluate import to_polars
 from mars.engine.evaluate.texts import TEXT_BYTES_MAX
 
@@ -27,24 +27,22 @@ CASE_GROWTH = 3
 """How many times as long UPPER and LOWER make a text at most: two bytes can become six."""
 
 
-def long_keys(plan: Plan, rows: pl.DataFrame) -> pl.Series | None:
-    """The bytes of each row's keys if those of some row may be over KEY_BYTES_MAX, else None."""
-    texts = [key.expression for key in plan.keys if key.expression.type is ValueType.STRING]
-    if not texts or rows.is_empty():
-        return None
-
-    @cache
-    def longest(name: str) -> int:
-        found = rows.get_column(name).str.len_bytes().max()
-        return found if isinstance(found, int) else 0
+def long_texts(plan: Plan, decoded: Decoded) -> tuple[Expression, ...]:
+    """The texts among the plan's keys if those of some row may be over KEY_BYTES_MAX, else none."""
+    texts = tuple(key.expression for key in plan.keys if key.expression.type is ValueType.STRING)
 
     def held(name: str) -> int:
-        return int(rows.get_column(name).estimated_size())
+        return int(decoded.frame.get_column(name).estimated_size())
 
     # All texts of a column together are a bound that costs nothing; for small batches it will do.
-    for bound in (held, longest):
-        if sum(_bound(text, bound) for text in texts) <= KEY_BYTES_MAX:
-            return None
+    for longest in (held, decoded.longest_text):
+        if sum(_bound(text, longest) for text in texts) <= KEY_BYTES_MAX:
+            return ()
+    return texts if decoded.rows else ()
+
+
+def text_bytes(texts: Sequence[Expression], rows: pl.DataFrame) -> pl.Series:
+    """The bytes of these texts of each row, together."""
     names = [f"__bytes{at}" for at in range(len(texts))]
     sizes = rows.with_columns_seq(
         to_polars(text).str.len_bytes().cast(pl.Int64).fill_null(0).alias(name)

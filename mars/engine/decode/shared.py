@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 from mars.core.plan import Field, Plan, Stream
 from mars.engine.decode.decoded import Decoded
@@ -21,25 +21,50 @@ class SharedDecoding:
         self._decoded: dict[Stream, Decoded | None] = {}
 
     def of(
-        self, plan: Plan, plans: Iterable[Plan], part: Part, rows_max: int = UNLIMITED
-    ) -> Decoded:
-        """The fields of the plan, and what else `plans` read; of the same part in each call.
+        self,
+        plans: Sequence[Plan],
+        others: Iterable[Plan],
+        part: Part,
+        rows_max: int = UNLIMITED,
+    ) -> Iterator[tuple[Sequence[Plan], Decoded | Exception]]:
+        """What is decoded for some plans of a stream: for all at once, or for each what it raises.
 
-        Raises what the decoding of the plan's own fields raises, and TooManyRows.
+        Decoded are their fields and what else `others` read; of the same part in each call. Raises
+        TooManyRows.
         """
-        stream = plan.stream
+        whole = self._whole(plans, others, part, rows_max)
+        if whole is not None:
+            yield plans, whole
+            return
+        for plan in plans:
+            yield [plan], _alone(plan, part, rows_max)
+
+    def _whole(
+        self, plans: Sequence[Plan], others: Iterable[Plan], part: Part, rows_max: int
+    ) -> Decoded | None:
+        """The fields of all; None where their decoding has raised, now or before."""
+        stream = plans[0].stream
         known = self._decoded.get(stream)
-        if known is not None and known.holds(plan.fields):
-            return known
-        if stream not in self._decoded or known is not None:
+        if known is None and stream in self._decoded:
+            return None
+        if known is None or not all(known.holds(plan.fields) for plan in plans):
             try:
-                known = part.decode(stream, _union(stream, [plan, *plans]), rows_max)
+                known = part.decode(stream, _union(stream, [*plans, *others]), rows_max)
             except TooManyRows:
                 raise
-            except Exception:  # noqa: BLE001 -- decoded alone below, where it may raise again
+            except Exception:  # noqa: BLE001 -- decoded alone, where it may raise again
                 known = None
             self._decoded[stream] = known
-        return part.decode(stream, plan.fields, rows_max) if known is None else known
+        return known
+
+
+def _alone(plan: Plan, part: Part, rows_max: int) -> Decoded | Exception:
+    try:
+        return part.decode(plan.stream, plan.fields, rows_max)
+    except TooManyRows:
+        raise
+    except Exception as problem:  # noqa: BLE001 -- whatever it is, only this task stops (I7)
+        return problem
 
 
 def _union(stream: Stream, plans: Iterable[Plan]) -> tuple[Field, ...]:

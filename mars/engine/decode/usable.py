@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import itemgetter
 
 import polars as pl
 
-from mars.core.plan import Plan, RecordTime
+from mars.core.plan import Expression, Field, Plan, RecordTime
 from mars.core.types import Reason, RejectedRange, RejectedRow, Rejections
 from mars.core.windows import span
 from mars.engine.decode.decoded import Decoded
-from mars.engine.decode.long_keys import KEY_BYTES_MAX, long_keys
+from mars.engine.decode.long_keys import KEY_BYTES_MAX, long_texts, text_bytes
 from mars.engine.decode.unreadable import UnreadableRows
+from mars.engine.evaluate.shared import signs_of_zeros
 
 NAMED_MAX = 100
 """Rows of a batch that are referenced one by one, with their first bytes: 50 KB at most."""
@@ -39,7 +40,7 @@ would close every window if it moved the mark."""
 
 @dataclass(frozen=True, slots=True)
 class Usable:
-    """The rows of a batch that are neither bad nor future, for one task.
+    """The rows of a batch that are neither bad nor future, for tasks of one screening.
 
     `mark_ms` is the highest event time among them, None if there are none. `bad` counts unreadable
     rows too.
@@ -61,13 +62,53 @@ class _Rejected:
     detail: Callable[[int], str]
 
 
+@dataclass(frozen=True, slots=True)
+class Screening:
+    """What decides which rows of a batch a task can use; equal ones have the same rows.
+
+    `mistyped` are the task's fields that have values of a wrong type in the batch. `long_texts` are
+    its keys whose texts may be too long, and the signs of their constants tell them apart.
+    `future_limit_ms` is None where no row can be in the future.
+    """
+
+    mistyped: tuple[Field, ...]
+    long_texts: tuple[Expression, ...]
+    long_texts_signs: tuple[float, ...]
+    future_limit_ms: int | None
+
+
+def screening_of(plan: Plan, decoded: Decoded) -> Screening:
+    """What the plan demands of the rows; cheap looks at whole columns say what all of them meet."""
+    texts = long_texts(plan, decoded)
+    return Screening(
+        mistyped=tuple(one for one in plan.fields if one.name in decoded.invalid.columns),
+        long_texts=texts,
+        long_texts_signs=signs_of_zeros(texts),
+        future_limit_ms=_future_limit_ms(plan, decoded),
+    )
+
+
+def _future_limit_ms(plan: Plan, decoded: Decoded) -> int | None:
+    limit = plan.options.future_limit_ms
+    if decoded.times_ms is None or plan.stream.record_time is RecordTime.IGNORE:
+        return None
+    earliest_ms = decoded.earliest_timestamp_ms
+    met = earliest_ms >= 0 and decoded.times_ms[1] <= earliest_ms + limit
+    return None if met else limit
+
+
 def usable_rows(plan: Plan, decoded: Decoded) -> Usable:
     """Sort out the rows that the plan cannot use."""
-    rejected = list(_rejected(plan, decoded))
+    return rows_for(screening_of(plan, decoded), decoded)
+
+
+def rows_for(screening: Screening, decoded: Decoded) -> Usable:
+    """Sort out the rows that plans of this screening cannot use."""
+    rejected = list(_rejected(screening, decoded))
     rows = decoded.frame
     if rejected:
         rows = rows.filter(~reduce(pl.Series.__or__, (one.rows for one in rejected)))
-    mark = rows.get_column(plan.stream.event_time).max()
+    mark = rows.get_column(decoded.stream.event_time).max()
     future = sum(int(one.rows.sum()) for one in rejected if one.reason is Reason.FUTURE)
     bad = decoded.rows - rows.height - future + len(decoded.unreadable)
     return Usable(
@@ -79,50 +120,46 @@ def usable_rows(plan: Plan, decoded: Decoded) -> Usable:
     )
 
 
-def _rejected(plan: Plan, decoded: Decoded) -> Iterator[_Rejected]:
+def _rejected(screening: Screening, decoded: Decoded) -> Iterator[_Rejected]:
     """The rows to reject, each under the first reason that holds."""
     seen: pl.Series | None = None
-    for found in _suspects(plan, decoded):
+    for found in _suspects(screening, decoded):
         rows = found.rows if seen is None else found.rows & ~seen
         seen = rows if seen is None else seen | rows
         if rows.any():
             yield _Rejected(found.reason, rows, found.detail)
 
 
-def _suspects(plan: Plan, decoded: Decoded) -> Iterator[_Rejected]:
-    """Reasons that may hold for some rows; cheap looks at whole columns say which may not."""
-    mistyped = _mistyped(plan, decoded)
-    if mistyped is not None:
-        yield mistyped
-    name = plan.stream.event_time
+def _suspects(screening: Screening, decoded: Decoded) -> Iterator[_Rejected]:
+    """Reasons that may hold for some rows."""
+    if screening.mistyped:
+        yield _mistyped(screening.mistyped, decoded)
+    name = decoded.stream.event_time
     times = decoded.frame.get_column(name)
     if times.null_count():
         yield _Rejected(
             Reason.NO_EVENT_TIME, times.is_null(), lambda _: f"`{name}` is missing or NULL"
         )
-    low, high = times.min(), times.max()
-    if not isinstance(low, int) or not isinstance(high, int):
+    if decoded.times_ms is None:
         return
+    low, high = decoded.times_ms
     if low < EVENT_TIME_MIN_MS or high > EVENT_TIME_MAX_MS:
         sane = times.is_between(EVENT_TIME_MIN_MS, EVENT_TIME_MAX_MS).fill_null(False)
         yield _Rejected(Reason.NO_EVENT_TIME, ~sane, lambda _: f"`{name}` is {OUTSIDE_CALENDAR}")
-    sizes = long_keys(plan, decoded.frame)
-    if sizes is not None:
+    if screening.long_texts:
+        sizes = text_bytes(screening.long_texts, decoded.frame)
         yield _Rejected(Reason.TOO_LARGE, sizes > KEY_BYTES_MAX, lambda row: _too_long(sizes[row]))
-    yield from _future(plan, decoded, times, high)
+    if screening.future_limit_ms is not None:
+        yield _future(screening.future_limit_ms, decoded, times)
 
 
-def _mistyped(plan: Plan, decoded: Decoded) -> _Rejected | None:
-    names = [one.name for one in plan.fields if one.name in decoded.invalid.columns]
-    if not names:
-        return None
-    kinds = {one.name: one.type for one in plan.fields}
+def _mistyped(fields: Sequence[Field], decoded: Decoded) -> _Rejected:
+    marks = [decoded.invalid.get_column(one.name) for one in fields]
 
     def detail(row: int) -> str:
-        name = next(name for name in names if decoded.invalid.get_column(name)[row])
-        return f"`{name}` is no {kinds[name]}"
+        field = next(one for one, mark in zip(fields, marks, strict=True) if mark[row])
+        return f"`{field.name}` is no {field.type}"
 
-    marks = (decoded.invalid.get_column(name) for name in names)
     return _Rejected(Reason.WRONG_TYPE, reduce(pl.Series.__or__, marks), detail)
 
 
@@ -130,27 +167,23 @@ def _too_long(size: int) -> str:
     return f"the texts it is grouped by have {size} bytes, at most {KEY_BYTES_MAX} are taken"
 
 
-def _future(plan: Plan, decoded: Decoded, times: pl.Series, highest: int) -> Iterator[_Rejected]:
+def _future(limit_ms: int, decoded: Decoded, times: pl.Series) -> _Rejected:
     """Rows whose event time is too far after their record's own timestamp, where it has one."""
-    if plan.stream.record_time is RecordTime.IGNORE:
-        return
-    limit = plan.options.future_limit_ms
     stamps = decoded.timestamps_ms
-    earliest = stamps.min()
-    if isinstance(earliest, int) and earliest >= 0 and highest <= earliest + limit:
-        return
     if decoded.messages is not None:
         stamps = stamps.gather(decoded.messages)
     ahead = times - stamps
-    rows = ((ahead > limit) & (stamps >= 0)).fill_null(False)
-    yield _Rejected(Reason.FUTURE, rows, lambda row: _ahead(plan, ahead[row], stamps[row]))
+    rows = ((ahead > limit_ms) & (stamps >= 0)).fill_null(False)
+    name = decoded.stream.event_time
+    return _Rejected(
+        Reason.FUTURE, rows, lambda row: _ahead(name, limit_ms, ahead[row], stamps[row])
+    )
 
 
-def _ahead(plan: Plan, ahead_ms: int, stamp_ms: int) -> str:
-    limit = span(plan.options.future_limit_ms)
+def _ahead(name: str, limit_ms: int, ahead_ms: int, stamp_ms: int) -> str:
     said = (
-        f"`{plan.stream.event_time}` is {span(ahead_ms)} after Kafka got the row, and future_limit "
-        f"is {limit}"
+        f"`{name}` is {span(ahead_ms)} after Kafka got the row, and future_limit is "
+        f"{span(limit_ms)}"
     )
     return f"{said}; {OLD_RECORD_TIME}" if stamp_ms < YEAR_2001_MS else said
 

@@ -1,15 +1,30 @@
-"""What a mapper makes of a buffer (M2): decoded once for all tasks, mapped once for each."""
+"""What a mapper makes of a buffer (M2): decoded once for all tasks, mapped together for those that
+take the same rows of it.
+"""
 
 from __future__ import annotations
 
-from mars.core.plan import Plan
-from mars.core.types import Mapped, Range
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from mars.core.plan import Plan, Stream
+from mars.core.types import Mapped, Range, TaskName
 from mars.engine.decode.limits import ROWS_MAX, TooManyRows
 from mars.engine.decode.parts import Part
-from mars.engine.kernel import map_batch, map_gone
+from mars.engine.kernel import Answers, answering, map_decoded, map_gone
 from mars.protocol.mapper.lane_buffer import LaneBuffer
 from mars.protocol.mapper.slicing import CutBuffer
 from mars.protocol.mapper.task_view import TaskView
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """The rows that a task takes next, and the version by whose plan it does."""
+
+    version: int
+    plan: Plan
+    rows: Range
 
 
 class Batches:
@@ -18,87 +33,104 @@ class Batches:
     def __init__(self, buckets: int) -> None:
         self._buckets = buckets
 
-    def turn(self, buffer: LaneBuffer) -> None:
-        """Go on with what takes several turns; before each round of `make`."""
+    def make(
+        self, takers: Sequence[TaskView], buffer: LaneBuffer
+    ) -> dict[TaskName, tuple[int, Mapped | Exception]]:
+        """For each task the version, and its rows from its next offset on, up to the next boundary.
+
+        An exception tells what was raised instead, and concerns this task only (I7). Of tasks that
+        are left out nothing is made in this turn. What was made before is used again.
+        """
         for cut in buffer.cut.values():
             cut.turn()
-
-    def made(self, view: TaskView, buffer: LaneBuffer) -> tuple[int, Mapped] | None:
-        """What was made for a task before, if that is from where it is now, and as it counts there.
-
-        Such a task, which refused it and is offered it again, holds up no section of the others.
-        """
-        known = buffer.offers.get(view.name)
-        if known is None:
-            return None
-        version, mapped = known
-        offset = view.offsets[buffer.lane]
-        current, _boundary = view.task.definition.version_at(buffer.lane, offset)
-        return known if version == current and mapped.ranges[0].first == offset else None
-
-    def make(
-        self, view: TaskView, buffer: LaneBuffer, takers: list[TaskView]
-    ) -> tuple[int, Mapped] | None:
-        """The version and the rows from the task's next offset on, up to the next boundary.
-
-        None: not in this turn. What was made before is used again. `takers` are all tasks that one
-        is to be made for in this turn. Raises TaskLimit.
-        """
-        made = self.made(view, buffer)
-        if made is not None:
-            return made
-        offset = view.offsets[buffer.lane]
-        version, boundary = view.task.definition.version_at(buffer.lane, offset)
-        ends = [end for end in (boundary, view.cuts.get(buffer.lane)) if end is not None]
-        end = min([end for end in ends if offset < end] + [buffer.next])
-        mapped = self._map(view.task.plans[version], buffer, takers, offset, end)
-        return None if mapped is None else (version, mapped)
+        made = {view.name: found for view in takers if (found := _made(view, buffer)) is not None}
+        lacking = [view for view in takers if view.name not in made]
+        readers = [plan for view in lacking for plan in view.task.plans.values()]
+        turns = {view.name: _turn_of(view, buffer) for view in lacking}
+        answers: Answers = {}
+        for stream, same in _by_stream(turns.values()).items():
+            with answering(answers, [turn.plan for turn in same]):
+                answers |= self._map(stream, same, readers, buffer)
+        return made | {name: (turns[name].version, answer) for name, answer in answers.items()}
 
     def _map(
-        self, plan: Plan, buffer: LaneBuffer, takers: list[TaskView], offset: int, end: int
-    ) -> Mapped | None:
-        """What the rows `[offset, end)` of the buffer, or the first of them, add to a task."""
+        self, stream: Stream, turns: Sequence[_Turn], readers: Sequence[Plan], buffer: LaneBuffer
+    ) -> Answers:
+        """What the rows of each turn, or the first of them, add to tasks of a stream."""
         if buffer.gone:
-            return map_gone(plan, self._buckets, Range(buffer.lane, offset, end))
-        if plan.stream not in buffer.cut:
-            plans = (each for view in takers for each in view.task.plans.values())
+            return self._map_gone(turns)
+        if stream not in buffer.cut:
             whole = Part(buffer.joined())
+            answers: Answers = {}
             try:
-                rows = buffer.decoded.of(plan, plans, whole, ROWS_MAX)
+                for rows, plans in _by_rows(turns).items():
+                    decoded = buffer.decoded.of(plans, readers, whole, ROWS_MAX)
+                    answers |= map_decoded(decoded, rows, self._buckets)
             except TooManyRows:
-                buffer.cut[plan.stream] = CutBuffer(plan.stream, whole.records)
+                buffer.cut[stream] = CutBuffer(stream, whole.records)
             else:
-                if offset != buffer.first:
-                    rows = rows.from_offset(offset)
-                if end < buffer.next:
-                    rows = rows.until(end)
-                return map_batch(plan, self._buckets, rows)
-        return self._map_section(plan, buffer, takers, offset, end)
+                return answers
+        return self._map_section(turns, buffer.cut[stream])
 
-    def _map_section(
-        self, plan: Plan, buffer: LaneBuffer, takers: list[TaskView], offset: int, end: int
-    ) -> Mapped | None:
+    def _map_gone(self, turns: Iterable[_Turn]) -> Answers:
+        answers: Answers = {}
+        for turn in turns:
+            with answering(answers, [turn.plan]):
+                answers[turn.plan.task] = map_gone(turn.plan, self._buckets, turn.rows)
+        return answers
+
+    def _map_section(self, turns: Sequence[_Turn], cut: CutBuffer) -> Answers:
         """The same for one section of a buffer, that of the tasks that are furthest behind."""
-        cut = buffer.cut[plan.stream]
-        lane = buffer.lane
-        readers = {view: _plan_at(view, buffer) for view in takers}
-        readers = {view: each for view, each in readers.items() if each.stream == plan.stream}
-        section = cut.at(min(view.offsets[lane] for view in readers))
-        if not section.holds(offset):
-            return None
+        section = cut.at(min(turn.rows.first for turn in turns))
+        held = [turn for turn in turns if section.holds(turn.rows.first)]
+        answers: Answers = {}
         if not section.large:
-            rows = cut.decoded.of(plan, readers.values(), Part(section.records))
-            rows = rows.from_offset(offset).until(min(end, section.records.next))
-            return map_batch(plan, self._buckets, rows)
-        plans = {
-            view.name: each for view, each in readers.items() if section.holds(view.offsets[lane])
-        }
-        slicing = cut.slicing or cut.slice(section, plans, self._buckets)
-        if not slicing.done or slicing.plans.get(plan.task) != plan:
-            return None
-        return slicing.result(plan.task)
+            for rows, plans in _by_rows(held).items():
+                decoded = cut.decoded.of(
+                    plans, [turn.plan for turn in turns], Part(section.records)
+                )
+                answers |= map_decoded(decoded, rows, self._buckets)
+            return answers
+        takers = {turn.plan.task: turn.plan for turn in held}
+        slicing = cut.slicing or cut.slice(section, takers, self._buckets)
+        for task, plan in takers.items():
+            if slicing.done and slicing.plans.get(task) == plan:
+                with answering(answers, [plan]):
+                    answers[task] = slicing.result(task)
+        return answers
 
 
-def _plan_at(view: TaskView, buffer: LaneBuffer) -> Plan:
-    version, _boundary = view.task.definition.version_at(buffer.lane, view.offsets[buffer.lane])
-    return view.task.plans[version]
+def _made(view: TaskView, buffer: LaneBuffer) -> tuple[int, Mapped] | None:
+    """What was made for a task before, if that is from where it is now, and as it counts there.
+
+    Such a task, which refused it and is offered it again, holds up no section of the others.
+    """
+    known = buffer.offers.get(view.name)
+    if known is None:
+        return None
+    version, mapped = known
+    offset = view.offsets[buffer.lane]
+    current, _boundary = view.task.definition.version_at(buffer.lane, offset)
+    return known if version == current and mapped.ranges[0].first == offset else None
+
+
+def _turn_of(view: TaskView, buffer: LaneBuffer) -> _Turn:
+    lane, offset = buffer.lane, view.offsets[buffer.lane]
+    version, boundary = view.task.definition.version_at(lane, offset)
+    ends = [end for end in (boundary, view.cuts.get(buffer.lane)) if end is not None]
+    end = min([end for end in ends if offset < end] + [buffer.next])
+    return _Turn(version, view.task.plans[version], Range(lane, offset, end))
+
+
+def _by_stream(turns: Iterable[_Turn]) -> Mapping[Stream, list[_Turn]]:
+    by_stream: defaultdict[Stream, list[_Turn]] = defaultdict(list)
+    for turn in turns:
+        by_stream[turn.plan.stream].append(turn)
+    return by_stream
+
+
+def _by_rows(turns: Iterable[_Turn]) -> Mapping[Range, list[Plan]]:
+    by_rows: defaultdict[Range, list[Plan]] = defaultdict(list)
+    for turn in turns:
+        by_rows[turn.rows].append(turn.plan)
+    return by_rows

@@ -293,11 +293,11 @@ class MapperMachine:
             for view in self._state.within(key, buffer)
             if not view.blocked(buffer.lane, self._state.now_ms)
         ]
-        self._batches.turn(buffer)
-        lacking = [view for view in takers if self._batches.made(view, buffer) is None]
+        made = self._batches.make(takers, buffer)
         instructions: list[Instruction] = []
         for view in takers:
-            instructions += self._offer_to(view, reader, key, buffer, lacking)
+            if view.name in made:
+                instructions += self._offer_to(view, reader, key, buffer, *made[view.name])
         buffer.outstanding = sum(isinstance(given, Offer) for given in instructions)
         return (
             instructions if buffer.outstanding else instructions + self._settle(reader, key, buffer)
@@ -309,20 +309,16 @@ class MapperMachine:
         reader: ReaderName,
         key: Partition,
         buffer: LaneBuffer,
-        lacking: list[TaskView],
+        version: int,
+        mapped: Mapped | Exception,
     ) -> list[Instruction]:
-        """Map the rows from the task's next offset on; a task's failure stops that task only."""
-        try:
-            made = self._batches.make(view, buffer, lacking)
-        except TaskLimit as problem:
+        """Offer what was made for a task; a task's failure stops that task only."""
+        if isinstance(mapped, Exception):
             buffer.failed.add(view.name)
-            return self._fail(view, str(problem))
-        except Exception as problem:  # noqa: BLE001 -- whatever it is, only this task stops (I7)
-            buffer.failed.add(view.name)
-            return self._fail(view, f"unexpected {type(problem).__name__}: {problem}")
-        if made is None:
-            return []
-        buffer.offers[view.name] = version, mapped = made
+            limit = isinstance(mapped, TaskLimit)
+            detail = str(mapped) if limit else f"unexpected {type(mapped).__name__}: {mapped}"
+            return self._fail(view, detail)
+        buffer.offers[view.name] = version, mapped
         return [Offer(reader, key[0], key[1], view.name, view.epoch, version, mapped)]
 
     def _fail(self, view: TaskView, detail: str) -> list[Instruction]:

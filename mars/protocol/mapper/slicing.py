@@ -7,15 +7,16 @@ topics between them; what all of its parts add to a task is one batch, like any 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from mars.core.plan import Plan, Stream
-from mars.core.types import Mapped, Records, TaskName
+from mars.core.types import Mapped, Range, Records, TaskName
 from mars.engine.combining import combine
 from mars.engine.decode.parts import Part, Section, parts, sections
 from mars.engine.decode.shared import SharedDecoding
-from mars.engine.kernel import map_batch
+from mars.engine.kernel import map_decoded
 
 
 @dataclass(slots=True)
@@ -25,23 +26,23 @@ class Slicing:
     remaining: Iterator[Part]
     plans: Mapping[TaskName, Plan]
     buckets: int
-    pieces: dict[TaskName, list[Mapped]] = field(default_factory=dict)
+    pieces: defaultdict[TaskName, list[Mapped]] = field(default_factory=lambda: defaultdict(list))
     failed: dict[TaskName, Exception] = field(default_factory=dict)
     done: bool = False
 
     def step(self) -> None:
         """Decode and map the next part."""
         part = next(self.remaining)
-        decoded = SharedDecoding()
-        for task, plan in self.plans.items():
-            if task in self.failed:
-                continue
-            try:
-                rows = decoded.of(plan, self.plans.values(), part)
-                self.pieces.setdefault(task, []).append(map_batch(plan, self.buckets, rows))
-            except Exception as problem:  # noqa: BLE001 -- raised where its task asks (I7)
-                self.failed[task] = problem
-        last = part.records.first < part.records.next
+        records = part.records
+        plans = [plan for task, plan in self.plans.items() if task not in self.failed]
+        rows = Range(records.lane, records.first, records.next)
+        decoded = SharedDecoding().of(plans, (), part)
+        for task, answer in map_decoded(decoded, rows, self.buckets).items():
+            if isinstance(answer, Exception):
+                self.failed[task] = answer
+            else:
+                self.pieces[task].append(answer)
+        last = records.first < records.next
         self.done = last or len(self.failed) == len(self.plans)
 
     def result(self, task: TaskName) -> Mapped:

@@ -5,22 +5,32 @@ import struct
 import polars as pl
 import pytest
 import xxhash
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from mars.core.plan import ValueType
 from mars.core.types import Lane, TaskName
+from mars.engine.codec import canonical
 from mars.engine.codec.canonical import (
     bucket_of_lane,
     bucket_of_task,
     buckets_of_keys,
     canonical_texts,
 )
+from mars.engine.evaluate.values import dtype_of
 
 TASK = TaskName("by_sip")
 
 
+@pytest.fixture(params=[0, canonical.FEW_KEYS], ids=["many", "few"])
+def _keys(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys are hashed in a query of polars, as many are, or in a loop, as a few are."""
+    monkeypatch.setattr(canonical, "FEW_KEYS", request.param)
+
+
 def texts(values: list[object], kind: ValueType, dtype: pl.DataType) -> list[str]:
     frame = pl.DataFrame({"k0": pl.Series(values, dtype=dtype)})
-    return canonical_texts(TASK, frame, [kind]).to_list()
+    return canonical_texts(TASK, frame, [kind])
 
 
 @pytest.mark.parametrize(
@@ -55,17 +65,48 @@ def test_canonical_text_of_each_type(
 def test_values_of_several_keys_stand_in_order() -> None:
     keys = pl.DataFrame({"k0": ["a", None], "k1": [1, 2]})
     kinds = [ValueType.STRING, ValueType.INT64]
-    found = canonical_texts(TASK, keys, kinds).to_list()
+    found = canonical_texts(TASK, keys, kinds)
     assert found == ["by_sip\nsa\0i1\0", "by_sip\nn\0i2\0"]
 
 
+VALUES = {
+    ValueType.STRING: st.text(max_size=9),
+    ValueType.INT64: st.integers(-(2**63), 2**63 - 1),
+    ValueType.INTEGER: st.integers(-(2**127), 2**127 - 1),
+    ValueType.FLOAT64: st.floats(),
+    ValueType.BOOL: st.booleans(),
+    ValueType.TIMESTAMP: st.integers(-(2**63), 2**63 - 1),
+}
+
+
+@settings(max_examples=200)
+@given(st.data(), st.lists(st.sampled_from(list(VALUES)), min_size=1, max_size=3))
+def test_few_keys_lie_in_the_same_buckets_as_many(
+    data: st.DataObject, kinds: list[ValueType]
+) -> None:
+    rows = st.tuples(*(st.none() | VALUES[kind] for kind in kinds))
+    values = list(zip(*data.draw(st.lists(rows, min_size=1, max_size=20)), strict=True))
+    keys = pl.DataFrame(
+        [
+            pl.Series(f"k{at}", column, dtype=dtype_of(kind))
+            for at, (column, kind) in enumerate(zip(values, kinds, strict=True))
+        ]
+    )
+    few = buckets_of_keys(TASK, keys, kinds, 1_000_003)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(canonical, "FEW_KEYS", 0)
+        assert few.equals(buckets_of_keys(TASK, keys, kinds, 1_000_003), check_dtypes=True)
+
+
+@pytest.mark.usefixtures("_keys")
 def test_bucket_is_the_hash_of_the_canonical_text() -> None:
     keys = pl.DataFrame({"k0": ["a", "é", None, "x" * 300]})
-    found = canonical_texts(TASK, keys, [ValueType.STRING]).to_list()
+    found = canonical_texts(TASK, keys, [ValueType.STRING])
     expected = [xxhash.xxh3_64_intdigest(text.encode()) % 13 for text in found]
     assert buckets_of_keys(TASK, keys, [ValueType.STRING], 13).to_list() == expected
 
 
+@pytest.mark.usefixtures("_keys")
 def test_buckets_never_change() -> None:
     # These must hold for ever: state and results of running tasks lie in these buckets.
     keys = pl.DataFrame({"k0": ["10.0.0.1", "10.0.0.2", None], "k1": [80, None, 443]})

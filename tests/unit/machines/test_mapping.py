@@ -10,7 +10,7 @@ import pytest
 from mars.core.definitions import TaskState
 from mars.core.errors import TaskLimit
 from mars.core.types import Lane, Records, TaskName
-from mars.protocol.mapper import batches as mapping_batches
+from mars.engine import kernel
 from mars.protocol.mapper.events import (
     CATCH_UP,
     LIVE,
@@ -306,18 +306,41 @@ def test_a_task_over_a_limit_fails_alone(monkeypatch: pytest.MonkeyPatch) -> Non
     here.add(make_task("sick"))
     here.add(make_task("well"))
     here.assign(0)
-    real = mapping_batches.map_batch
+    real = kernel.lift
 
-    def limited(plan, buckets, decoded):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    def limited(plan, *given):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN002, ANN202
         if plan.task == "sick":
             raise TaskLimit("too many distinct values in one group")
-        return real(plan, buckets, decoded)
+        return real(plan, *given)
 
-    monkeypatch.setattr(mapping_batches, "map_batch", limited)
+    monkeypatch.setattr(kernel, "lift", limited)
     here.run()
 
     assert here.failed == {TaskName("sick"): "too many distinct values in one group"}
     assert here.counts("well") == here.expected()
+
+
+def test_tasks_that_take_the_same_rows_are_mapped_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    here = world()
+    here.add(make_task("a"))
+    here.add(make_task("b"))
+    here.add(make_task("ahead"), p0=450)
+    real, together = kernel.map_many, []
+
+    def told(plans, buckets, decoded):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+        together.append(([plan.task for plan in plans], decoded.records.first))
+        return real(plans, buckets, decoded)
+
+    monkeypatch.setattr(kernel, "map_many", told)
+    here.assign(0)
+    here.run()
+
+    assert (["a", "b"], 0) in together
+    assert (["ahead"], 450) in together
+    assert ["a"] not in [names for names, _first in together]
+    assert here.counts("a") == here.counts("b") == here.expected()
 
 
 def idle(here: World, task: str) -> frozenset[Lane]:

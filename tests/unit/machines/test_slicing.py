@@ -12,6 +12,7 @@ import pytest
 from mars.core.errors import TaskLimit
 from mars.core.plan import Format
 from mars.core.types import Range, TaskName
+from mars.engine import kernel
 from mars.engine.decode import parts
 from mars.protocol.mapper import batches as mapping_batches
 from mars.protocol.mapper import slicing
@@ -75,21 +76,22 @@ def test_message_of_many_rows_takes_a_tick_for_each_part(here: World) -> None:
     assert not here.machine.slicing
 
 
+@pytest.mark.parametrize(("sick", "well"), ["ab", "ba"])
 def test_limit_in_a_part_stops_its_own_task_alone(
-    here: World, monkeypatch: pytest.MonkeyPatch
+    here: World, monkeypatch: pytest.MonkeyPatch, sick: str, well: str
 ) -> None:
-    real = slicing.map_batch
+    real = kernel.lift
 
-    def limited(plan, buckets, decoded):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-        if plan.task == "b":
+    def limited(plan, *given):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN002, ANN202
+        if plan.task == sick:
             raise TaskLimit("too much")
-        return real(plan, buckets, decoded)
+        return real(plan, *given)
 
-    monkeypatch.setattr(slicing, "map_batch", limited)
+    monkeypatch.setattr(kernel, "lift", limited)
     here.run()
 
-    assert here.failed == {TaskName("b"): "too much"}
-    assert sum(one.next - one.first for (one,) in ranges(here, "a")) == 4
+    assert here.failed == {TaskName(sick): "too much"}
+    assert sum(one.next - one.first for (one,) in ranges(here, well)) == 4
 
 
 def test_task_that_the_store_refuses_takes_no_turns_from_the_others(

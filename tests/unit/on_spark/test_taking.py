@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+import polars as pl
 import pytest
 
 from mars.adapters.spark import lane_work
@@ -12,7 +14,7 @@ from mars.core.definitions import TaskState
 from mars.core.errors import JobFailed, TaskLimit, Unavailable
 from mars.core.plan import Plan
 from mars.core.types import Mapped, Range, Reason, StoreEpoch, TaskName, live_lane
-from mars.engine.kernel import Decoded
+from mars.engine import kernel
 from mars.process.tracking import Outbox
 from mars.protocol.ports import TaskStart
 from tests.unit.machines.mapping_world import (
@@ -186,14 +188,14 @@ def test_a_task_over_a_limit_fails_and_the_others_go_on(monkeypatch: pytest.Monk
     bad, good = make_task("bad"), make_task("good")
     world.add(bad)
     world.add(good)
-    whole = lane_work.map_batch
+    whole = kernel.lift
 
-    def limited(plan: Plan, buckets: int, decoded: Decoded) -> Mapped:
+    def limited(plan: Plan, *given: Any) -> pl.DataFrame:
         if plan.task == "bad":
             raise TaskLimit("too many keys; group by less")
-        return whole(plan, buckets, decoded)
+        return whole(plan, *given)
 
-    monkeypatch.setattr(lane_work, "map_batch", limited)
+    monkeypatch.setattr(kernel, "lift", limited)
     world.round()
 
     assert world.state(bad) == (TaskState.FAILED, "too many keys; group by less")

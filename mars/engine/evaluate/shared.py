@@ -1,0 +1,142 @@
+"""Columns over the same rows of a batch, each made once for all plans that read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import copysign
+
+import polars as pl
+
+from mars.core.plan import Call, Column, Expression, Literal, ValueType
+from mars.core.windows import WindowShape
+from mars.engine.aggregates.base import without_minus_zero
+from mars.engine.evaluate import to_polars
+
+COMPUTED_MAX = 64
+"""Computed columns that are remembered: 26 MB of numbers for 50,000 rows. What is merely a field of
+the batch is not among them."""
+
+
+@dataclass(frozen=True, slots=True)
+class FloatKey:
+    """A key of floats: equal ones have equal bits; what JSON cannot hold is NULL, as in results."""
+
+    expression: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class PaneOf:
+    """The pane into which each row falls, by the event time of this name."""
+
+    event_time: str
+    shape: WindowShape
+
+
+def key_of(expression: Expression) -> Expression | FloatKey:
+    """What a key's column holds."""
+    return FloatKey(expression) if expression.type is ValueType.FLOAT64 else expression
+
+
+Wanted = Expression | FloatKey | PaneOf
+"""What a column may hold; equal ones have equal values in the same rows."""
+
+
+Exactly = tuple[Wanted, tuple[float, ...]]
+"""What a column holds, and the signs of its constants."""
+
+
+def exactly(wanted: Wanted) -> Exactly:
+    """It in a way that equal ones mean the same."""
+    return wanted, signs_of_zeros([wanted])
+
+
+def signs_of_zeros(wanted: Iterable[Wanted]) -> tuple[float, ...]:
+    """The signs of the constants that are floats: `==` takes 0.0 for -0.0, results do not."""
+    return tuple(sign for one in wanted for sign in _signs(one))
+
+
+def _signs(wanted: Wanted) -> Iterator[float]:
+    match wanted:
+        case Literal(float(value)):
+            yield copysign(1.0, value)
+        case FloatKey(expression):
+            yield from _signs(expression)
+        case Call(arguments=arguments):
+            for argument in arguments:
+                yield from _signs(argument)
+
+
+class SharedColumns:
+    """The columns of some rows, without those for which `where` is not true.
+
+    It lives as long as plans with this filter are evaluated for one batch, and remembers the fields
+    that they read and COMPUTED_MAX columns besides.
+    """
+
+    def __init__(self, rows: pl.DataFrame, where: Expression | None) -> None:
+        self._rows = rows
+        self._fields: dict[str, pl.Series] = {}
+        self._known: dict[Exactly, pl.Series] = {}
+        self._kept: pl.Series | None = None
+        if where is not None:
+            self._kept = self._computed([where])[0]
+        self.height = rows.height if self._kept is None else int(self._kept.sum())
+
+    def frame(self, wanted: Mapping[str, Wanted]) -> pl.DataFrame:
+        """Columns under these names; those that are not known yet are computed in one query."""
+        keys = [exactly(one) for one in wanted.values()]
+        self._compute([key for key in keys if not isinstance(key[0], Column)])
+        return pl.DataFrame(
+            [self._column(key).alias(name) for name, key in zip(wanted, keys, strict=True)]
+        )
+
+    def _column(self, key: Exactly) -> pl.Series:
+        return self._field(key[0].name) if isinstance(key[0], Column) else self._known[key]
+
+    def _field(self, name: str) -> pl.Series:
+        if self._kept is None:
+            return self._rows.get_column(name)
+        if name not in self._fields:
+            self._fields[name] = self._rows.get_column(name).filter(self._kept)
+        return self._fields[name]
+
+    def _compute(self, keys: Sequence[Exactly]) -> None:
+        missing = [key for key in dict.fromkeys(keys) if key not in self._known]
+        if len(self._known) + len(missing) > COMPUTED_MAX:
+            self._known, missing = {}, list(dict.fromkeys(keys))
+        if missing:
+            computed = self._computed([one for one, _signs in missing])
+            self._known.update(zip(missing, computed, strict=True))
+
+    def _computed(self, wanted: Sequence[Wanted]) -> list[pl.Series]:
+        fields = {name for one in wanted for name in _names(one)} or self._rows.columns[:1]
+        names = [f"\0{at}" for at in range(len(wanted))]  # no field has such a name
+        wide = pl.DataFrame([self._field(name) for name in fields]).with_columns_seq(
+            to_column(one).alias(name) for name, one in zip(names, wanted, strict=True)
+        )
+        return [wide.get_column(name) for name in names]
+
+
+def to_column(wanted: Wanted) -> pl.Expr:
+    """The same for polars."""
+    match wanted:
+        case PaneOf(event_time, shape):
+            return shape.panes(pl.col(event_time))
+        case FloatKey(expression):
+            value = to_polars(expression)
+            return pl.when(value.is_finite()).then(without_minus_zero(value))
+        case _:
+            return to_polars(wanted)
+
+
+def _names(wanted: Wanted) -> Iterator[str]:
+    """The fields of which it is made."""
+    match wanted:
+        case Column(name) | PaneOf(name):
+            yield name
+        case FloatKey(expression):
+            yield from _names(expression)
+        case Call(arguments=arguments):
+            for argument in arguments:
+                yield from _names(argument)
