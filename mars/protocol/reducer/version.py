@@ -59,7 +59,7 @@ class VersionInBucket:
         self.position = position
         self.snapshots = Snapshots(snapshot_every_ms)
         self._is_unfollowed = False
-        """Its last record was committed with rows."""
+        """Its last record said something that the one before did not say."""
         self.task, self.version = task, version
         self._ends: Mapping[Lane, int] | None = None
 
@@ -185,8 +185,8 @@ class VersionInBucket:
     def is_stale(self) -> bool:
         """True if a progress record without rows would say something new.
 
-        So does one that follows a record with rows: whether that one hangs in Kafka is seen before
-        the next commit (decision 24).
+        One more follows a record that did: whether that one hangs in Kafka is seen before the next
+        commit (decision 24).
         """
         return bool(
             self._is_unfollowed
@@ -240,15 +240,15 @@ class VersionInBucket:
     def committed(self, record: Progress) -> bool:
         """A record of this version is durable. True if something was closed for good."""
         self.draft = None
-        self._is_unfollowed = _named(record) != _named(self.record)
+        self._is_unfollowed = _told(record) != _told(self.record)
         self.record = record
         self.snapshots.committed()
         self.state.revising.committed(record)
         return self.folding.committed(record.frontier, record.ledger)
 
 
-def _named(record: Progress | None) -> tuple[object, ...]:
-    """What a record names that lies elsewhere in Kafka."""
+def _told(record: Progress | None) -> tuple[object, ...]:
+    """What a record says of rows, and what it names that lies elsewhere in Kafka."""
     if record is None:
-        return None, None, None
-    return record.emission, record.snapshot, record.references
+        return ()
+    return record.merged, record.ledger, record.emission, record.snapshot, record.references

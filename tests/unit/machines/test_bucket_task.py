@@ -173,11 +173,13 @@ def test_a_record_that_is_repeated_while_nothing_new_may_be_said_is_numbered_on(
     assert [one.emit for one in commit(part)] == [9]
 
 
-def test_a_record_has_something_new_to_say_until_it_is_committed() -> None:
+def test_a_record_has_something_new_to_say_until_it_is_committed_and_one_more_follows_it() -> None:
     part = begin()
     read(part, make_head(1, {P0: 1}, mark_s=1), make_entry(1, 0, [(1, "x")]))
     assert part.stale()
 
+    commit(part)
+    assert part.stale(), "whether that record hangs in Kafka is seen by the next one"
     commit(part)
     assert not part.stale()
     part.drained(make_head(1, {P0: 4}, mark_s=1))

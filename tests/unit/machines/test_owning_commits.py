@@ -130,7 +130,10 @@ def test_progress_is_committed_without_rows_once_it_is_old_and_not_before() -> N
     assert commit.transaction.progress[0].merged == {P0: 1}
 
     here.commit(commit)
-    assert here.machine.ticked(20_000) == []
+    follower = only(here.machine.ticked(20_000), CommitTransaction)
+    assert follower.transaction.progress[0].merged == {P0: 1}
+    here.commit(follower)
+    assert here.machine.ticked(30_000) == []
 
 
 def test_progress_waits_for_a_window_that_is_about_to_close_and_comes_with_it() -> None:
