@@ -17,7 +17,7 @@ import polars as pl
 
 from api.services.previews.disorder import DELAYS_MS, Disorder
 from mars.core.plan import Plan
-from mars.core.types import Lane, Mapped, Reason, Records, RejectedRow, RowCounts
+from mars.core.types import Lane, Mapped, Records, RejectedRow, RowCounts
 from mars.core.windows import Window
 from mars.engine.aggregates import PANE, merge, merge_panes
 from mars.engine.codec.entry import encode_entry
@@ -63,7 +63,7 @@ class Trial:
     def __init__(self, plan: Plan, buckets: int) -> None:
         self.plan = plan
         self.counts = RowCounts()
-        self.reasons: Counter[Reason] = Counter()
+        self.reasons: Counter[str] = Counter()
         self.rejected: list[RejectedRow] = []
         delays_ms = {*DELAYS_MS, plan.options.delay_ms}
         self.disorder = Disorder(
