@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from api import aside, preview_schemas, query_schemas
-from api.http import connections, limits, places
+from api.http import body, connections, limits, places
 from api.http.turns import AllTurns, Turns
 from api.routes import audits
 from api.routes import tasks as task_routes
@@ -194,6 +194,11 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
     "number with a fraction or an exponent, as an integer": (
         f"2^{columns.WHOLE_MAX.bit_length() - 1}",
     ),
+    "bodies of requests under way, together": (
+        body.BODIES_AT_ONCE,
+        mib(body.BODIES_AT_ONCE * SETTINGS.api.body_bytes_max),
+    ),
+    "wrong members that an answer names": (body.PROBLEMS_MAX,),
     "nesting of JSON": (json_nesting.NESTING_MAX,),
     "texts among the keys of a row, together, as the task groups by them": (
         kib(long_keys.KEY_BYTES_MAX),
