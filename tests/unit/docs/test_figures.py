@@ -18,6 +18,7 @@ from api.services.inside import results, verifying, windows
 from api.services.operation import figures
 from api.services.previews import reading as preview_reading
 from api.services.previews import service as preview
+from api.services.previews import trial as preview_trial
 from mars.adapters.kafka import wire
 from mars.adapters.kafka.read import recent
 from mars.adapters.spark import files, walking
@@ -156,6 +157,11 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
         preview_reading.MESSAGES_MAX,
         mib(preview_reading.BYTES_MAX),
         f"{preview_reading.READ_S_MAX:g} s",
+    ),
+    "rows of a preview": (preview_trial.ROWS_MAX,),
+    "memory and time of a preview of a topic, in a process of its own": (
+        mib(aside.PREVIEWING.memory_bytes),
+        f"{aside.PREVIEWING.time_s:g} s",
     ),
     "seconds that a preview looks back; rows given to it; result rows of a window": (
         preview_schemas.SECONDS_MAX,
