@@ -92,7 +92,7 @@ ENV JAVA_HOME=/opt/java/openjdk SPARK_HOME=/opt/spark/pyspark PYTHONPATH=/opt/sp
 USER root
 RUN install --directory --owner=mars --group=mars "$SPARK_LOCAL_DIRS"
 USER 10001:10001
-RUN ["python", "-c", "import mapper.bulk.__main__, mars.java; mars.java.find_java()"]
+RUN ["python", "-c", "import mapper.bulk.__main__, mars.core.java as java; java.find_java()"]
 
 
 FROM live

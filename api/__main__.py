@@ -19,7 +19,15 @@ from types import FrameType
 import uvicorn
 
 from api.app import create_app
-from api.aside import LISTING, VERIFYING, Aside, ListedAside, VerifiedAside
+from api.aside import (
+    LISTING,
+    PREVIEWING,
+    VERIFYING,
+    Aside,
+    ListedAside,
+    PreviewedAside,
+    VerifiedAside,
+)
 from api.http.connections import bounded
 from api.routes.inside import Stopping
 from api.services.access import policy_of, warnings_of
@@ -120,7 +128,7 @@ class _Process:
 
     def serve(self, listening: socket.socket) -> None:
         """Answer requests until the process is asked to stop."""
-        listings, verifications = Aside(LISTING), Aside(VERIFYING)
+        listings, verifications, previews = map(Aside, (LISTING, VERIFYING, PREVIEWING))
         services = build(
             self._servers.ports(ListedAside(self._settings, listings)),
             cluster_of(self._settings),
@@ -128,6 +136,7 @@ class _Process:
             _version(),
             policy_of(self._settings.api),
             verifier=VerifiedAside(self._settings, verifications),
+            previewer=PreviewedAside(self._settings, previews),
         )
         services.access.ring.watch()
         self._health.start()
@@ -144,6 +153,7 @@ class _Process:
             self._health.stop()
             listings.close()
             verifications.close()
+            previews.close()
             self._servers.close()
 
     def _listen_and_serve(self, services: Services, listening: socket.socket) -> None:

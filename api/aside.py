@@ -21,6 +21,9 @@ import msgspec
 import mars.core.errors
 import mars.local.leash
 from api.http.answering import Rendered
+from api.preview_schemas import PreviewRequest
+from api.services.previews.service import PREVIEWS_MAX
+from mars.client.answers import Preview
 from mars.core.definitions import FileHistory
 from mars.core.errors import Conflict, MarsError, Rejected, RequestError, TooMany, Unavailable
 from mars.core.locations import FileRoots
@@ -77,6 +80,19 @@ VERIFYING = Work(
 )
 """Five million offsets take half a minute of one core. Of the memory, some 370 MiB are room for the
 stacks of 46 threads, most of them of Kafka's clients, which take next to nothing of it."""
+
+
+PREVIEWING = Work(
+    name="preview",
+    at_once=PREVIEWS_MAX,
+    memory_bytes=1_024 * MIB,
+    time_s=60.0,
+    wait_s=10.0,
+    refusal=Rejected,
+    advice="look back fewer seconds, or give rows",
+)
+"""200,000 rows of 235 bytes take a second or two, and 65 MB besides those stacks. But messages of
+four kilobytes may unpack to millions of rows, and long texts are held many times over."""
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -204,6 +220,13 @@ class VerifyQuestion(msgspec.Struct, frozen=True):
     window_start_ms: int | None
 
 
+class PreviewQuestion(msgspec.Struct, frozen=True):
+    """A request for a preview as JSON, found right; the servers are those of the settings."""
+
+    settings: Settings
+    request: str
+
+
 class ListedAside:
     """`ListHistory` in a process of its own: folders may be vast, footers large, stores silent."""
 
@@ -221,6 +244,19 @@ class ListedAside:
         question = ListQuestion(location, format, stream, csv_header, until_ms, self._roots)
         answer = self._aside.run(msgspec.json.encode(question))
         return msgspec.json.decode(answer, type=FileHistory)
+
+
+class PreviewedAside:
+    """Previews of a topic in a process of its own: what is read may unpack to anything."""
+
+    def __init__(self, settings: Settings, aside: Aside) -> None:
+        self._settings = settings
+        self._aside = aside
+
+    def __call__(self, request: PreviewRequest) -> Preview:
+        """The preview. Raises what `PreviewService.preview` does, and Rejected over a limit."""
+        question = PreviewQuestion(self._settings, request.model_dump_json())
+        return msgspec.json.decode(self._aside.run(msgspec.json.encode(question)), type=Preview)
 
 
 class VerifiedAside:

@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,6 +20,7 @@ from api.aside import (
     BROKEN,
     OVER_MEMORY,
     ListQuestion,
+    PreviewQuestion,
     VerifyQuestion,
     WorkOutcome,
     failure_of,
@@ -26,6 +28,10 @@ from api.aside import (
 from mars.core.definitions import FileHistory
 from mars.core.errors import MarsError, Rejected
 from mars.core.plan import Stream
+from mars.core.settings import Settings
+
+if TYPE_CHECKING:
+    from api.services.all import Services
 
 OOM_FIRST = "1000"
 """Where a container has no memory left, the kernel ends this process rather than the API."""
@@ -49,23 +55,44 @@ def list_files(question: bytes) -> bytes:
 
 
 def verify(question: bytes) -> bytes:
-    """The verification of a window, by services of our own on clients of our own."""
-    from api.services.all import build  # noqa: PLC0415 -- only this work needs clients
+    """The verification of a window."""
+    asked = msgspec.json.decode(question, type=VerifyQuestion)
+    found = _services(asked.settings).verifying.verify(asked.task, asked.window_start_ms)
+    return msgspec.json.encode(found)
+
+
+def preview(question: bytes) -> bytes:
+    """The preview of a query; whoever asks for it has the right to."""
+    from api.callers import Caller, acting  # noqa: PLC0415 -- only this work needs them
+    from api.preview_schemas import PreviewRequest  # noqa: PLC0415
+    from mars.protocol.ports import Role  # noqa: PLC0415
+
+    asked = msgspec.json.decode(question, type=PreviewQuestion)
+    request = PreviewRequest.model_validate_json(asked.request)
+    with acting(Caller(Role.ADMIN)):
+        return msgspec.json.encode(_services(asked.settings).previews.preview(request))
+
+
+def _services(settings: Settings) -> Services:
+    """Services of our own on clients of our own."""
+    from api.services.all import build  # noqa: PLC0415 -- only some work needs clients
     from api.services.operation.health import Health  # noqa: PLC0415
     from api.wiring import Servers, cluster_of  # noqa: PLC0415
     from mars.adapters.zookeeper import ZooKeeperConnection  # noqa: PLC0415
     from mars.core.types import MemberId  # noqa: PLC0415
     from mars.process.telemetry import logs  # noqa: PLC0415
 
-    asked = msgspec.json.decode(question, type=VerifyQuestion)
-    logs.configure(asked.settings.logging)
-    connection = ZooKeeperConnection.open(asked.settings.zookeeper)
-    servers = Servers.open(asked.settings, connection, MemberId(f"verifier-{os.getpid()}"))
-    services = build(servers.ports(_no_files), cluster_of(asked.settings), Health({}), "")
-    return msgspec.json.encode(services.verifying.verify(asked.task, asked.window_start_ms))
+    logs.configure(settings.logging)
+    connection = ZooKeeperConnection.open(settings.zookeeper)
+    servers = Servers.open(settings, connection, MemberId(f"verifier-{os.getpid()}"))
+    return build(servers.ports(_no_files), cluster_of(settings), Health({}), "")
 
 
-WORKS: Mapping[str, Callable[[bytes], bytes]] = {"list": list_files, "verify": verify}
+WORKS: Mapping[str, Callable[[bytes], bytes]] = {
+    "list": list_files,
+    "preview": preview,
+    "verify": verify,
+}
 
 
 def _no_files(

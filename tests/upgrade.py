@@ -38,8 +38,8 @@ ROWS_PER_S = 300
 WINDOW_S = 20
 """Long enough that windows are open, and saved in Kafka, whenever something happens."""
 
-ROLES = ("mapper-1", "mapper-2", "reducer-1", "reducer-2", "bulk-1", "api")
-"""In the order of the page on upgrades."""
+ROLES = ("reducer-1", "reducer-2", "mapper-1", "mapper-2", "bulk-1", "api")
+"""In the order that the changelog asks for: who reads reasons before who writes them."""
 
 MORE_ROWS = 2_000
 """That must be read and emitted after each step."""

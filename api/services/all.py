@@ -26,7 +26,7 @@ from api.services.operation.incidents import IncidentService
 from api.services.operation.logs import LogReader
 from api.services.operation.metrics import MetricService
 from api.services.operation.pulse import Pulse
-from api.services.previews.service import PreviewService
+from api.services.previews.service import Previewer, PreviewService
 from api.services.queries import QueryService
 from api.services.shared_topics import SharedTopics
 from api.services.streams import StreamService
@@ -74,10 +74,11 @@ def build(
     version: str,
     access: AccessPolicy | None = None,
     verifier: Verifier | None = None,
+    previewer: Previewer | None = None,
 ) -> Services:
     """Wire the services; nothing is asked of any server yet.
 
-    `verifier` does elsewhere what the service for it would do here.
+    `verifier` and `previewer` do elsewhere what the services for it would do here.
     """
     compiler = TaskCompiler(cluster.namespace)
     buckets = BucketCount(ports.coordinator, cluster.buckets_wanted)
@@ -97,7 +98,7 @@ def build(
         shared_topics=SharedTopics(ports.registry, compiler),
         progress=progress,
         queries=QueryService(ports, compiler, buckets, cluster),
-        previews=PreviewService(ports, compiler, buckets, cluster),
+        previews=PreviewService(ports, compiler, buckets, cluster, previewer),
         windows=windows,
         results=ResultService(ports, compiler, tasks),
         window_ledgers=WindowLedgerService(ports, compiler, tasks, windows),

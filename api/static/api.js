@@ -18,11 +18,12 @@ export class Problem extends Error {
   }
 }
 
+/** `body`: what is to be sent as JSON, or JSON. */
 async function send(method, path, { body, headers = {}, signal } = {}) {
   const request = { method, headers: { ...headers }, signal, cache: "no-store" };
   if (body !== undefined) {
     request.headers["Content-Type"] = "application/json";
-    request.body = JSON.stringify(body);
+    request.body = typeof body === "string" ? body : JSON.stringify(body);
   }
   for (;;) {
     if (isDeclined()) throw new Problem(401, { detail: NO_KEY }); // each refusal is logged there

@@ -125,25 +125,26 @@ class Reason(StrEnum):
 class RejectedRow:
     """One row that was not counted, with its first bytes.
 
+    `reason` is a `Reason`, or a word of a newer release, which is passed on.
     `offset` is that of its message, which other rows may share. `payload` begins with the row's
     line where the format has lines (ndjson, csv), else with the message.
     """
 
     lane: Lane
     offset: int
-    reason: Reason
+    reason: str
     detail: str
     payload: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class RejectedRange:
-    """`rows` further rows between two offsets that were not counted for the same reason."""
+    """`rows` further rows between two offsets that were not counted for the same `reason`."""
 
     lane: Lane
     first: int
     next: int
-    reason: Reason
+    reason: str
     rows: int
 
 

@@ -159,7 +159,7 @@ def _range_of(row: RejectedRow) -> RejectedRange:
 
 
 def _widened(ranges: Iterable[RejectedRange]) -> tuple[RejectedRange, ...]:
-    widest: dict[tuple[Lane, Reason], RejectedRange] = {}
+    widest: dict[tuple[Lane, str], RejectedRange] = {}
     for part in ranges:
         known = widest.get((part.lane, part.reason), part)
         first, after = min(known.first, part.first), max(known.next, part.next)

@@ -232,6 +232,74 @@ def test_stream_is_declared_from_the_form_with_errors_at_their_field(
     assert declared["event_time"] == "timestamp"
 
 
+def add_field(page: Browser, name: str, origin: str = "the message") -> None:
+    page.click_text("Add a field")
+    page.type("tbody tr:last-child .field-name", name)
+    page.choose("tbody tr:last-child .field-from", origin)
+
+
+def test_form_takes_fields_of_the_record_and_the_marks_of_csv(
+    page: Browser, site: str, world: World
+) -> None:
+    world.kafka.make_topic("clicks", 1)
+    page.go(f"{site}/#/streams")
+    page.type("#name", "clicks")
+    page.type("#topic", "clicks")
+    page.type("tbody tr:nth-child(2) .field-name", "page")
+    for name, origin in (
+        ("user", "$key"),
+        ("kept at", "$timestamp"),
+        ("at", "$offset"),
+        ("in $&", "$partition"),
+        ("7", "the message"),
+    ):
+        add_field(page, name, origin)
+    page.choose("#event_time", "kept at")
+    page.type("#csv_delimiter", "\\t")
+    page.type("#csv_quote", "'")
+    page.click_text("Declare")
+    page.until_text("for the format csv only", "#csv_delimiter-problem")
+    page.choose("#format", "csv")
+    page.click("#record_time")
+    page.click_text("Declare")
+    page.until_text("contradicts", "#record_time-problem")
+    page.choose("#event_time", "timestamp")
+    page.click_text("Declare")
+    page.until_text("Stream clicks is declared", "#said")
+
+    declared = world.http.get("/v1/streams/clicks").json()
+    assert list(declared["fields"].items()) == [
+        ("timestamp", "timestamp_ms"),
+        ("page", "string"),
+        ("user", {"type": "string", "from": "$key"}),
+        ("kept at", {"type": "timestamp_ms", "from": "$timestamp"}),
+        ("at", {"type": "int64", "from": "$offset"}),
+        ("in $&", {"type": "int64", "from": "$partition"}),
+        ("7", "string"),
+    ]
+    assert (declared["csv_delimiter"], declared["csv_quote"]) == ("\t", "'")
+    assert declared["record_time"] == "ignore"
+    page.until_text("int64 from $partition")
+
+
+def test_a_field_that_is_no_more_of_the_record_may_have_any_type(
+    page: Browser, site: str, world: World
+) -> None:
+    world.kafka.make_topic("clicks", 1)
+    page.go(f"{site}/#/streams")
+    page.type("#name", "clicks")
+    page.type("#topic", "clicks")
+    page.type("tbody tr:nth-child(2) .field-name", "page")
+    field = "tbody tr:nth-child(2) .field-"
+    page.choose(f"{field}from", "$offset")
+    assert page.run("return document.querySelector(arguments[0]).disabled", f"{field}type")
+    page.choose(f"{field}from", "the message")
+    page.choose(f"{field}type", "bool")
+    page.click_text("Declare")
+    page.until_text("Stream clicks is declared", "#said")
+    assert world.http.get("/v1/streams/clicks").json()["fields"]["page"] == "bool"
+
+
 # ------------------------------------------------------------------------------ looks and safety
 
 

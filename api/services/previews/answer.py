@@ -92,7 +92,7 @@ def _rejected(row: RejectedRow) -> PreviewRejected:
     return PreviewRejected(
         partition=lane_partition(row.lane) or 0,
         offset=row.offset,
-        reason=row.reason.value,
+        reason=str(row.reason),
         detail=row.detail.encode(errors="replace").decode(),
         sample=row.payload.decode(errors="replace")[:SAMPLE_CHARACTERS],
     )

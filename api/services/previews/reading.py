@@ -127,8 +127,12 @@ class TopicReading:
             for event in self._reader.poll(PIECE_MESSAGES, POLL_S):
                 yield from self._taken(event)
             if self.bytes >= BYTES_MAX or self._monotonic_s() > deadline:
-                self._stopped = bool(self._left)
+                self.stop()
                 return
+
+    def stop(self) -> None:
+        """Read no more, as at a limit."""
+        self._stopped = bool(self._left)
 
     @property
     def truncated(self) -> bool:

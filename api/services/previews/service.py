@@ -23,7 +23,7 @@ from mars.core.types import Records, Topic, live_lane
 from mars.process.compiling import declared
 
 PREVIEWS_MAX = 3
-"""At once: each takes a core for a second or two, and up to about 100 MB for as long."""
+"""At once: each takes a core for a second or two, and its memory in a process of its own."""
 
 PREVIEWS_OF_A_KEY = 2
 """Of them: one, and one that is begun before it has ended."""
@@ -32,15 +32,23 @@ NO_STAMP = -1
 """The Kafka timestamp of a record that has none."""
 
 Steps = Generator[PreviewProgress | Preview, None, None]
+Previewer = Callable[[PreviewRequest], Preview]
+"""Makes previews of a topic elsewhere; what was asked for is known to be right."""
 
 
 class PreviewService:
     """What the path /v1/tasks/preview does."""
 
     def __init__(
-        self, ports: Ports, compiler: TaskCompiler, buckets: BucketCount, cluster: ClusterContext
+        self,
+        ports: Ports,
+        compiler: TaskCompiler,
+        buckets: BucketCount,
+        cluster: ClusterContext,
+        previewer: Previewer | None = None,
     ) -> None:
         self._ports = ports
+        self._previewer = previewer
         self._compiler = compiler
         self._buckets = buckets
         self._log_bytes_max = cluster.log_bytes_max
@@ -102,6 +110,9 @@ class PreviewService:
             yield PreviewProgress(messages=0, messages_total=0)
             if request.rows is not None:
                 read = _take_rows(request.rows, trial, self._stamp_ms(trial.plan.stream))
+            elif self._previewer is not None:
+                yield self._previewer(request)
+                return
             else:
                 read = yield from self._take_topic(request.seconds, trial)
             yield preview_view(trial, read, request.limit, self._log_bytes_max)
@@ -122,6 +133,9 @@ class PreviewService:
             for records in reading.pieces():
                 trial.add(records)
                 yield PreviewProgress(messages=reading.messages, messages_total=total)
+                if trial.full:
+                    reading.stop()
+                    break
         finally:
             reader.close()
         return ReadRows(
@@ -129,7 +143,7 @@ class PreviewService:
             seconds,
             reading.messages,
             reading.bytes,
-            reading.truncated,
+            reading.truncated or trial.cut_short,
             reading.seconds(seconds, now_ms)
             if found.source is PreviewSource.LAST_SECONDS
             else None,

@@ -17,7 +17,7 @@ import polars as pl
 
 from api.services.previews.disorder import DELAYS_MS, Disorder
 from mars.core.plan import Plan
-from mars.core.types import Lane, Mapped, Reason, Records, RejectedRow, RowCounts
+from mars.core.types import Lane, Mapped, Records, RejectedRow, RowCounts
 from mars.core.windows import Window
 from mars.engine.aggregates import PANE, merge, merge_panes
 from mars.engine.codec.entry import encode_entry
@@ -35,6 +35,10 @@ WINDOWS_MAX = 20
 
 REJECTED_MAX = 20
 """Rows that were not counted in an answer."""
+
+ROWS_MAX = 250_000
+"""Rows of one trial, and those that are decoded with the last of them: some 100 bytes of each stay
+until the end, and several times as much is taken then. A message of 4 KiB may hold millions."""
 
 MERGE_AFTER = 16
 """Partials' states are merged when there are so many pieces: bounds memory by groups, not rows."""
@@ -63,7 +67,7 @@ class Trial:
     def __init__(self, plan: Plan, buckets: int) -> None:
         self.plan = plan
         self.counts = RowCounts()
-        self.reasons: Counter[Reason] = Counter()
+        self.reasons: Counter[str] = Counter()
         self.rejected: list[RejectedRow] = []
         delays_ms = {*DELAYS_MS, plan.options.delay_ms}
         self.disorder = Disorder(
@@ -76,6 +80,7 @@ class Trial:
         self.stamp_ms: int | None = None
         """The newest Kafka timestamp."""
         self.lane_rows: Counter[Lane] = Counter()
+        self.cut_short = False
         self.longer_rows = 0
         """Rows of which some cells were passed over."""
         self._oldest_ms: int | None = None
@@ -86,6 +91,9 @@ class Trial:
     def add(self, records: Records) -> None:
         """Take the next records of a lane."""
         for decoded in decode_slices(self.plan.stream, self.plan.fields, records):
+            if self.full:
+                self.cut_short = True
+                break
             self.longer_rows += decoded.longer
             mapped = map_batch(self.plan, self._buckets, decoded)
             self._take_usable(records.lane, _stamped(self.plan, decoded))
@@ -94,6 +102,11 @@ class Trial:
                 self._last[records.lane] = decoded
         if records.values:
             self.stamp_ms = _largest(max(records.timestamps_ms), self.stamp_ms)
+
+    @property
+    def full(self) -> bool:
+        """Whether it takes no more rows; `cut_short`: some that it was given are left out."""
+        return self.counts.read >= ROWS_MAX
 
     def _take_usable(self, lane: Lane, usable: Usable) -> None:
         times = usable.rows.get_column(self.plan.stream.event_time)

@@ -110,7 +110,7 @@ def _about_rejected(trial: Trial) -> Iterator[str]:
     counts = trial.counts
     if not counts.bad and not counts.future:
         return
-    words = {
+    words: dict[str, str] = {
         Reason.UNREADABLE: "cannot be read",
         Reason.WRONG_TYPE: "have a value of a wrong type",
         Reason.NO_EVENT_TIME: "have no usable event time",
@@ -120,7 +120,7 @@ def _about_rejected(trial: Trial) -> Iterator[str]:
     for reason, rows in trial.reasons.most_common():
         sample = next((row.detail for row in trial.rejected if row.reason is reason), "")
         example = f", such as: {sample}" if sample else ""
-        yield f"{rows:,} of {counts.read:,} rows {words.get(reason, reason.value)}{example}."
+        yield f"{rows:,} of {counts.read:,} rows {words.get(reason, reason)}{example}."
 
 
 def _about_cells(trial: Trial) -> Iterator[str]:

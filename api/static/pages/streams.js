@@ -14,6 +14,12 @@ const TYPES = [
   "timestamp_iso",
 ];
 const FORMATS = ["json", "ndjson", "csv", "arrow"];
+const RECORD_TYPES = {
+  $key: "string",
+  $timestamp: "timestamp_ms",
+  $partition: "int64",
+  $offset: "int64",
+}; // of what a record has besides its message
 const COLUMNS = [
   { title: "stream" },
   { title: "topic" },
@@ -133,25 +139,32 @@ function form(look) {
       h("label", { for: "csv_header" }, "Each CSV message begins with a header"),
       problemOf("csv_header"),
     ),
+    input("csv_delimiter", "CSV delimiter (\\t is a tab)", { required: false, placeholder: "," }),
+    input("csv_quote", "CSV quote", { required: false, placeholder: '"' }),
     h(
       "fieldset",
       {},
       h("legend", {}, "Fields"),
       h(
-        "table",
-        { class: "plain" },
+        "div",
+        { class: "wide" },
         h(
-          "thead",
-          {},
+          "table",
+          { class: "plain" },
           h(
-            "tr",
+            "thead",
             {},
-            h("th", { scope: "col" }, "name"),
-            h("th", { scope: "col" }, "type"),
-            h("th", {}, h("span", { class: "hidden" }, "remove")),
+            h(
+              "tr",
+              {},
+              h("th", { scope: "col" }, "name"),
+              h("th", { scope: "col" }, "type"),
+              h("th", { scope: "col" }, "from"),
+              h("th", {}, h("span", { class: "hidden" }, "remove")),
+            ),
           ),
+          fields,
         ),
-        fields,
       ),
       h(
         "button",
@@ -175,6 +188,13 @@ function form(look) {
       eventTime,
       problemOf("event_time"),
     ),
+    h(
+      "div",
+      { class: "field check" },
+      h("input", { type: "checkbox", id: "record_time" }),
+      h("label", { for: "record_time" }, "Judge no row by Kafka's time of its record"),
+      problemOf("record_time"),
+    ),
     h("div", { class: "actions" }, h("button", { type: "submit", class: "main" }, "Declare")),
   );
   add("timestamp", "timestamp_ms");
@@ -188,14 +208,14 @@ function form(look) {
 
 const problemOf = (id) => h("p", { class: "problem", id: `${id}-problem`, "aria-live": "polite" });
 
-function input(id, label) {
+function input(id, label, attributes = { required: true }) {
   return h(
     "div",
     { class: "field" },
     h("label", { for: id }, label),
     h("input", {
       id,
-      required: true,
+      ...attributes,
       autocomplete: "off",
       spellcheck: "false",
       "aria-describedby": `${id}-problem`,
@@ -205,6 +225,16 @@ function input(id, label) {
 }
 
 function fieldRow(name, type, renew) {
+  const types = h(
+    "select",
+    { class: "field-type", "aria-label": "Type of the field", on: { change: renew } },
+    TYPES.map((one) => h("option", { selected: one === type }, one)),
+  );
+  const choose = ({ target }) => {
+    types.value = RECORD_TYPES[target.value] ?? types.value;
+    types.disabled = Boolean(target.value);
+    renew();
+  };
   const made = h(
     "tr",
     {},
@@ -220,13 +250,19 @@ function fieldRow(name, type, renew) {
         on: { input: renew },
       }),
     ),
+    h("td", {}, types),
     h(
       "td",
       {},
       h(
         "select",
-        { class: "field-type", "aria-label": "Type of the field", on: { change: renew } },
-        TYPES.map((one) => h("option", { selected: one === type }, one)),
+        {
+          class: "field-from",
+          "aria-label": "What the field is taken from",
+          on: { change: choose },
+        },
+        h("option", { value: "" }, "the message"),
+        Object.keys(RECORD_TYPES).map((one) => h("option", {}, one)),
       ),
     ),
     h(
@@ -253,23 +289,29 @@ function fieldRow(name, type, renew) {
 
 const declared = (fields) =>
   [...fields.rows]
-    .map((one) => [
-      one.querySelector(".field-name").value.trim(),
-      one.querySelector(".field-type").value,
-    ])
+    .map((one) => {
+      const [name, type, from] = ["name", "type", "from"].map(
+        (part) => one.querySelector(`.field-${part}`).value,
+      );
+      return [name.trim(), from ? { type, from } : type];
+    })
     .filter(([name]) => name);
+
+const isTime = (type) => (type.type ?? type).startsWith("timestamp");
+
+/** As JSON, in the order of the rows: an object puts names that are numbers first. */
+const inOrder = (pairs) =>
+  `{${pairs.map((pair) => pair.map((one) => JSON.stringify(one)).join(":")).join()}}`;
 
 function renewTimes(fields, select) {
   const chosen = select.value;
-  const names = declared(fields)
-    .filter(([, type]) => type.startsWith("timestamp"))
-    .map(([name]) => name);
-  names.push("$timestamp");
+  const times = declared(fields).filter(([, type]) => isTime(type));
+  const names = new Set([...times.map(([name]) => name), "$timestamp"]);
   fill(
     select,
-    names.map((name) => h("option", {}, name)),
+    [...names].map((name) => h("option", {}, name)),
   );
-  if (names.includes(chosen)) select.value = chosen;
+  if (names.has(chosen)) select.value = chosen;
 }
 
 async function declare(made, fields, look) {
@@ -284,13 +326,16 @@ async function declare(made, fields, look) {
   if (!get("topic").value.trim()) return wrong(made, "topic", "Name the Kafka topic.");
   if (!get("event_time").value)
     return wrong(made, "fields", "One field must be a timestamp: the time of the event.");
-  const body = {
+  const others = {
     topic: get("topic").value.trim(),
     format: get("format").value,
-    fields: Object.fromEntries(pairs),
     event_time: get("event_time").value,
     csv_header: get("csv_header").checked,
+    csv_delimiter: get("csv_delimiter").value.replace("\\t", "\t") || undefined,
+    csv_quote: get("csv_quote").value || undefined,
+    record_time: get("record_time").checked ? "ignore" : undefined,
   };
+  const body = `{"fields":${inOrder(pairs)},${JSON.stringify(others).slice(1)}`;
   const name = get("name").value.trim();
   try {
     await call("PUT", `/v1/streams/${encodeURIComponent(name)}`, { body });

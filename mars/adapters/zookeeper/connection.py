@@ -67,10 +67,17 @@ def unavailable(error: Exception) -> Unavailable:
 
 
 class Reply(Protocol):
-    """An answer of the client that is still under way."""
+    """An answer of the client that is still under way.
 
-    def get(self, block: bool = ..., timeout: float | None = ...) -> Any:
-        """Wait for it."""
+    It is never asked to raise what it holds: its error would name the frames that hold it, and so
+    all that was at hand where it was asked for, until somebody looks for cycles.
+    """
+
+    value: Any
+    exception: BaseException | None
+
+    def wait(self, timeout: float | None = ...) -> bool:
+        """Wait for it; whether it is there."""
 
 
 class Duty(Protocol):
@@ -204,12 +211,14 @@ class ZooKeeperConnection:
         self.call(lambda client: client.ensure_path_async(path))
 
     def _answer(self, reply: Reply, expected: tuple[type[Exception], ...]) -> Any:
-        try:
-            return reply.get(timeout=REPLY_TIMEOUT_S)
-        except expected:
-            raise
-        except (exceptions.KazooException, KazooTimeoutError, OSError) as error:
+        error = reply.exception if reply.wait(REPLY_TIMEOUT_S) else KazooTimeoutError()
+        if error is None:
+            return reply.value
+        if isinstance(error, exceptions.KazooException | KazooTimeoutError | OSError):
+            if isinstance(error, expected):
+                raise type(error)(*error.args)
             raise unavailable(error) from error
+        raise error
 
     def _answer_or_none(self, reply: Reply) -> Any:
         try:

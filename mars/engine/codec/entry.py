@@ -29,7 +29,10 @@ from mars.core.types import (
 
 FORM = 2
 """The number of this layout. A change of it must still read the older ones: a log outlives the
-processes of one release. 1 had states without a head, uncompressed."""
+processes of one release. 1 had states without a head, uncompressed. Reasons are added without one:
+readers pass on what they do not know."""
+
+_REASONS: dict[str, str] = {one.value: one for one in Reason}
 
 
 class CorruptEntry(MarsError):
@@ -43,8 +46,8 @@ class _Header(msgspec.Struct, frozen=True, array_like=True):
     ranges: tuple[tuple[str, int, int], ...]
     counts: tuple[int, int, int, int]
     panes: tuple[tuple[int, int, dict[str, int]], ...]
-    rejected_rows: tuple[tuple[str, int, Reason, str, bytes], ...]
-    rejected_ranges: tuple[tuple[str, int, int, Reason, int], ...]
+    rejected_rows: tuple[tuple[str, int, str, str, bytes], ...]
+    rejected_ranges: tuple[tuple[str, int, int, str, int], ...]
     states_checksum: int
 
 
@@ -101,15 +104,19 @@ def _partial(found: _Header, body: bytes) -> Partial:
         states=body,
         rejections=Rejections(
             tuple(
-                RejectedRow(Lane(lane), offset, reason, detail, payload)
+                RejectedRow(Lane(lane), offset, _reason(reason), detail, payload)
                 for lane, offset, reason, detail, payload in found.rejected_rows
             ),
             tuple(
-                RejectedRange(Lane(lane), first, next_, reason, rows)
+                RejectedRange(Lane(lane), first, next_, _reason(reason), rows)
                 for lane, first, next_, reason, rows in found.rejected_ranges
             ),
         ),
     )
+
+
+def _reason(word: str) -> str:
+    return _REASONS.get(word, word)
 
 
 class _Merged(msgspec.Struct, frozen=True, array_like=True):

@@ -10,13 +10,14 @@ from typing import Any
 import httpx
 import pytest
 from fastapi import FastAPI, Request
+from starlette.types import Message, Receive, Scope, Send
 
 from api.http import body, errors
-from api.http.body import body_of, parse_object
+from api.http.body import BODIES_AT_ONCE, PROBLEMS_MAX, BodyLimit, body_of, parse_object
 from api.http.errors import NotAnObject, TooLarge
 from api.routes import tasks
 from api.schemas import ValidateRequest
-from mars.core.errors import Rejected
+from mars.core.errors import Rejected, TooMany
 from tests.unit.api.twins import BODY_BYTES_MAX, BY_SIP, FLOWS, LoopTransport, World, problem
 
 
@@ -155,6 +156,64 @@ def test_body_over_the_limit_without_content_length_answers_413(world: World) ->
     assert "content-length" not in request.headers
     request.read()
     problem(world.http.send(request), 413)
+
+
+MIB = 1024 * 1024
+
+
+async def _under_way(limited: BodyLimit, pieces: list[bytes], read: asyncio.Event) -> None:
+    """A request that has sent these pieces, and no more."""
+
+    async def received() -> Message:
+        if pieces:
+            return {"type": "http.request", "body": pieces.pop(0), "more_body": True}
+        read.set()
+        await asyncio.Event().wait()
+        raise AssertionError("it never comes")
+
+    async def sent(_message: Message) -> None:
+        raise AssertionError("nothing is answered")
+
+    await limited({"type": "http", "headers": []}, received, sent)
+
+
+def test_bodies_under_way_have_room_for_so_many_bytes_in_all() -> None:
+    """As objects they take many times as much, whether they are right or wrong."""
+
+    async def reads_all(_scope: Scope, receive: Receive, _send: Send) -> None:
+        while (await receive()).get("more_body"):
+            pass
+
+    async def held(limited: BodyLimit, pieces: list[bytes]) -> asyncio.Task[None]:
+        read = asyncio.Event()
+        task = asyncio.create_task(_under_way(limited, pieces, read))
+        await asyncio.wait([asyncio.create_task(read.wait()), task], return_when="FIRST_COMPLETED")
+        return task
+
+    async def all_of_them() -> None:
+        limited = BodyLimit(reads_all, MIB)
+        whole = [await held(limited, [bytes(1_024)] * 1_024) for _ in range(BODIES_AT_ONCE - 1)]
+        torn = await held(limited, [b"x"] * 1_024 + [bytes(MIB - 1_024)])
+        assert not any(one.done() for one in (*whole, torn))
+        with pytest.raises(TooMany, match="4194304 bytes of bodies"):
+            await (await held(limited, [b"x"]))
+        whole.pop().cancel()
+        await asyncio.sleep(0)
+        again = await held(limited, [bytes(MIB)])
+        assert not again.done()
+        for one in (*whole, torn, again):
+            one.cancel()
+
+    asyncio.run(all_of_them())
+
+
+def test_of_very_many_wrong_members_only_the_number_is_told(world: World) -> None:
+    members = dict.fromkeys((f"m{number}" for number in range(PROBLEMS_MAX)), 1)
+    body = {"name": "t", "sql": BY_SIP, **members}
+    assert len(problem(world.http.post("/v1/tasks", json=body), 422)["errors"]) == PROBLEMS_MAX
+    answer = problem(world.http.post("/v1/tasks", json={**body, "one_more": 1}), 422)
+    assert answer["detail"] == "1001 members are unknown, missing or of a wrong type"
+    assert "errors" not in answer or not answer["errors"]
 
 
 def test_a_client_that_goes_away_within_its_body_is_no_bug_of_ours() -> None:

@@ -8,10 +8,19 @@ from typing import Any
 
 import pytest
 
+from api.callers import Caller, acting
+from api.preview_schemas import PreviewRequest
 from api.services.previews import reading as preview_reading
 from api.services.previews import service as preview
+from api.services.previews import trial as preview_trial
 from api.services.previews import words as preview_words
+from api.wiring import cluster_of
+from mars.client.answers import Preview
+from mars.core.errors import Rejected, SqlError
+from mars.core.settings import Settings
 from mars.core.types import Topic
+from mars.engine.decode import parts as decode_parts
+from mars.protocol.ports import Role
 from tests.unit.api.twins import World, problem
 
 SQL = "SELECT sip, count(*), sum(bytes) FROM flows GROUP BY sip WINDOWING 10 s"
@@ -515,3 +524,47 @@ def test_stream_of_a_wrong_query_is_refused_before_it_begins(world: World) -> No
         "/v1/tasks/preview", json={"sql": "SELECT"}, headers={"Accept": "text/event-stream"}
     )
     problem(answer, 422)
+
+
+def test_a_preview_takes_so_many_rows_and_says_that_there_are_more(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A message of some kilobytes may hold millions."""
+    monkeypatch.setattr(preview_trial, "ROWS_MAX", 4)
+    monkeypatch.setattr(decode_parts, "ROWS_MAX", 2)
+    send(world, [json.dumps([flow(-2_000)] * 3).encode()])
+    assert (ask(world)["counts"]["counted"], ask(world)["truncated"]) == (3, False)
+
+    send(world, [json.dumps([flow(-1_000)] * 9).encode()], ago_ms=400)
+    send(world, [flow(-900)] * 5, ago_ms=300)
+
+    found = ask(world)
+    assert 4 <= found["counts"]["counted"] < 8
+    assert found["truncated"]
+
+
+def test_previews_of_topics_are_made_elsewhere_once_they_are_found_right(world: World) -> None:
+    """In a process that can bear it, see `api.aside`; rows that are given need none."""
+    asked: list[str] = []
+
+    def previewer(request: PreviewRequest) -> Preview:
+        asked.append(request.sql)
+        raise Rejected("it takes more memory than there is: look back fewer seconds")
+
+    services = world.services
+    previews = preview.PreviewService(
+        services.previews._ports,
+        services.compiler,
+        services.previews._buckets,
+        cluster_of(Settings()),
+        previewer,
+    )
+    with acting(Caller(Role.ADMIN)):
+        with pytest.raises(SqlError):
+            previews.preview(PreviewRequest(sql="SELECT nothing"))
+        assert previews.preview(PreviewRequest(sql=SQL, rows=[flow(0)])).counts.counted == 1
+        assert not asked
+        with pytest.raises(Rejected, match="fewer seconds"):
+            previews.preview(PreviewRequest(sql=SQL))
+    assert asked == [SQL]
+    assert previews._places.taken == 0

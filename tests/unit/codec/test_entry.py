@@ -18,8 +18,10 @@ from mars.core.types import (
     RowCounts,
     Sequence64,
 )
+from mars.engine.codec.dead import dead_rejections, decode_dead
 from mars.engine.codec.entry import CorruptEntry, decode_entry, encode_entry
 from mars.engine.codec.states import decode_states, encode_states
+from tests.unit.codec.samples import plan_of
 
 LANE = Lane("3@b1")
 RANGES = (Range(LANE, 5, 9), Range(Lane("4"), 0, 2**62))
@@ -40,6 +42,24 @@ def test_entry_comes_back_as_it_was() -> None:
     entry = decode_entry(Sequence64(12), header, body)
     assert (entry.seq, entry.version, entry.ranges) == (12, 3, RANGES)
     assert entry.partial == PARTIAL
+
+
+def test_reasons_of_a_newer_release_are_passed_on() -> None:
+    """During a rolling upgrade: the newer mappers reject rows for reasons that readers lack."""
+    newer = Rejections(
+        (RejectedRow(LANE, 6, "cursed", "why", b"\0"),), (RejectedRange(LANE, 7, 9, "cursed", 2),)
+    )
+    header, body = encode_entry(3, RANGES, replace(PARTIAL, rejections=newer))
+    entry = decode_entry(Sequence64(12), header, body)
+    assert entry.partial.rejections == newer
+    written = dead_rejections(plan_of(), entry.partial.rejections)
+    assert [decode_dead(one).reason for one in written] == ["cursed", "cursed"]
+
+
+def test_known_reasons_come_back_as_themselves() -> None:
+    header, body = encode_entry(3, RANGES, PARTIAL)
+    (row,) = decode_entry(Sequence64(12), header, body).partial.rejections.rows
+    assert row.reason is Reason.FUTURE
 
 
 def test_equal_entries_have_equal_bytes() -> None:

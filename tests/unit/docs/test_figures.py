@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from api import aside, preview_schemas, query_schemas
-from api.http import connections, limits, places
+from api.http import body, connections, limits, places
 from api.http.turns import AllTurns, Turns
 from api.routes import audits
 from api.routes import tasks as task_routes
@@ -18,6 +18,7 @@ from api.services.inside import results, verifying, windows
 from api.services.operation import figures
 from api.services.previews import reading as preview_reading
 from api.services.previews import service as preview
+from api.services.previews import trial as preview_trial
 from mars.adapters.kafka import wire
 from mars.adapters.kafka.read import recent
 from mars.adapters.spark import files, walking
@@ -158,6 +159,11 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
         mib(preview_reading.BYTES_MAX),
         f"{preview_reading.READ_S_MAX:g} s",
     ),
+    "rows of a preview": (preview_trial.ROWS_MAX,),
+    "memory and time of a preview of a topic, in a process of its own": (
+        mib(aside.PREVIEWING.memory_bytes),
+        f"{aside.PREVIEWING.time_s:g} s",
+    ),
     "seconds that a preview looks back; rows given to it; result rows of a window": (
         preview_schemas.SECONDS_MAX,
         preview_schemas.ROWS_MAX,
@@ -195,6 +201,11 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
     "number with a fraction or an exponent, as an integer": (
         f"2^{columns.WHOLE_MAX.bit_length() - 1}",
     ),
+    "bodies of requests under way, together": (
+        body.BODIES_AT_ONCE,
+        mib(body.BODIES_AT_ONCE * SETTINGS.api.body_bytes_max),
+    ),
+    "wrong members that an answer names": (body.PROBLEMS_MAX,),
     "nesting of JSON": (json_nesting.NESTING_MAX,),
     "texts among the keys of a row, together, as the task groups by them": (
         kib(long_keys.KEY_BYTES_MAX),
