@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from mars.process.memory import JEMALLOC
+from mars.process.memory import JEMALLOC, POLARS_OWN
 
 SETTING = "_RJEM_MALLOC_CONF"
 OURS = {SETTING, "POLARS_MAX_THREADS", "OPENBLAS_NUM_THREADS"}
@@ -50,6 +50,14 @@ def test_a_role_looks_for_no_garbage_while_it_imports(role: str) -> None:
 def test_what_the_environment_says_stays() -> None:
     code = f"import os, mapper; print(os.environ['{SETTING}'])"
     assert say(code, **{SETTING: "narenas:4"}) == "narenas:4"
+
+
+def test_what_polars_says_to_the_children_of_its_process_is_not_what_somebody_asks_for() -> None:
+    code = f"import os, {{}}; print(os.environ['{SETTING}'])"
+    own = say(code.format("polars"))
+    assert own == POLARS_OWN
+    assert say(code.format("mapper"), **{SETTING: own}) == JEMALLOC
+    assert say(code.format("mapper"), **{SETTING: f"{own},narenas:4"}) == "narenas:4"
 
 
 def test_the_allocator_understands_it() -> None:
