@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
@@ -36,9 +37,18 @@ from mars.core.types import (
     RowCounts,
     TaskName,
 )
-from mars.engine.aggregates import PANE, ROWS, columns, in_panes, key_names, lift
+from mars.engine.aggregates import (
+    PANE,
+    ROWS,
+    columns,
+    in_panes,
+    key_names,
+    lift,
+    merge,
+    state_schema,
+)
 from mars.engine.codec.canonical import bucket_of_lane, bucket_of_task, buckets_of_keys
-from mars.engine.codec.states import encode_states
+from mars.engine.codec.states import check_size, encode_states
 from mars.engine.decode.decoded import Decoded
 from mars.engine.decode.messages import decode
 from mars.engine.decode.usable import Screening, Usable, rows_for, screening_of
@@ -184,7 +194,27 @@ def _with_rest(
 
 
 def _grouped(plan: Plan, rows: SharedColumns) -> pl.DataFrame:
-    """One row per (pane, key) of the counted rows: pane, keys, states and ROWS."""
+    """One row per (pane, key) of the counted rows: pane, keys, states and ROWS.
+
+    Where expressions read very much text, slices of the rows are grouped, and merged one by one.
+    """
+    read = [key.expression for key in plan.keys]
+    read += [one for one in map(_argument, plan.aggregates) if one is not None]
+    slices = (_grouped_at_once(plan, piece) for piece in rows.slices(read))
+    return reduce(lambda one, other: _joined(plan, one, other), slices)
+
+
+def _joined(plan: Plan, one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
+    """Groups of two slices as if they had been one. Raises TaskLimit where they take too much."""
+    both, groups = [one, other], [PANE, *key_names(plan)]
+    states = merge(plan, [columns(piece, state_schema(plan)) for piece in both])
+    check_size(states)
+    counted = pl.concat([columns(piece, [*groups, ROWS]) for piece in both])
+    rows = counted.group_by(groups, maintain_order=True).agg(pl.col(ROWS).sum())
+    return states.with_columns(rows.get_column(ROWS))
+
+
+def _grouped_at_once(plan: Plan, rows: SharedColumns) -> pl.DataFrame:
     arguments = [_argument(one) for one in plan.aggregates]
     distinct = dict.fromkeys(one for one in arguments if one is not None)
     names = {one: f"v{at}" for at, one in enumerate(distinct)}

@@ -50,14 +50,22 @@ def encode_states(frame: pl.DataFrame) -> bytes:
 def _plain(frame: pl.DataFrame) -> BytesIO:
     """The stream of a frame, uncompressed. Raises TaskLimit where it is too long."""
     stream = frame.write_ipc_stream(None)
-    if stream.tell() > STATES_BYTES_MAX:
-        raise TaskLimit(
-            f"{frame.height} groups of one bucket have states of {stream.tell()} bytes, and "
-            f"{STATES_BYTES_MAX} fit into the store at once: delete the task and register it again "
-            "with fewer groups, or with fewer or shorter texts in min, max, any_value and "
-            "count(DISTINCT)"
-        )
+    _check(frame.height, stream.tell())
     return stream
+
+
+def check_size(frame: pl.DataFrame) -> None:
+    """Raises TaskLimit where states take more than those of one partial may, about."""
+    _check(frame.height, int(frame.estimated_size()))
+
+
+def _check(groups: int, size: int) -> None:
+    if size > STATES_BYTES_MAX:
+        raise TaskLimit(
+            f"{groups} groups of one bucket have states of {size} bytes, and {STATES_BYTES_MAX} "
+            "fit into the store at once: delete the task and register it again with fewer groups, "
+            "or with fewer or shorter texts in min, max, any_value and count(DISTINCT)"
+        )
 
 
 def decode_states(states: bytes) -> pl.DataFrame:

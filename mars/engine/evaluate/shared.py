@@ -18,6 +18,12 @@ COMPUTED_MAX = 64
 the batch is not among them."""
 
 
+TEXT_BYTES_AT_ONCE = 128 * 1024 * 1024
+"""Texts of fields that expressions read at once: what they make of them takes several times as
+much. Beyond, rows are taken in slices. A batch has 64 MiB, but an expression may name a field
+often."""
+
+
 @dataclass(frozen=True, slots=True)
 class FloatKey:
     """A key of floats: equal ones have equal bits; what JSON cannot hold is NULL, as in results."""
@@ -76,12 +82,27 @@ class SharedColumns:
 
     def __init__(self, rows: pl.DataFrame, where: Expression | None) -> None:
         self._rows = rows
+        self._where = where
         self._fields: dict[str, pl.Series] = {}
         self._known: dict[Exactly, pl.Series] = {}
         self._kept: pl.Series | None = None
         if where is not None:
             self._kept = self._computed([where])[0]
         self.height = rows.height if self._kept is None else int(self._kept.sum())
+
+    def slices(self, wanted: Iterable[Wanted]) -> Iterator[SharedColumns]:
+        """The same rows in as many parts as will do for the texts that these columns read."""
+        rows = self._rows_at_once(wanted, self._rows.height)
+        if rows >= self._rows.height:
+            yield self
+            return
+        for piece in self._rows.iter_slices(rows):
+            yield SharedColumns(piece, self._where)
+
+    def _rows_at_once(self, wanted: Iterable[Wanted], height: int) -> int:
+        texts = (name for one in wanted if isinstance(one, Call) for name in _texts(one))
+        size = sum(int(self._field(name).estimated_size()) for name in texts)
+        return height if size <= TEXT_BYTES_AT_ONCE else max(1, height * TEXT_BYTES_AT_ONCE // size)
 
     def frame(self, wanted: Mapping[str, Wanted]) -> pl.DataFrame:
         """Columns under these names; those that are not known yet are computed in one query."""
@@ -112,10 +133,14 @@ class SharedColumns:
     def _computed(self, wanted: Sequence[Wanted]) -> list[pl.Series]:
         fields = {name for one in wanted for name in _names(one)} or self._rows.columns[:1]
         names = [f"\0{at}" for at in range(len(wanted))]  # no field has such a name
-        wide = pl.DataFrame([self._field(name) for name in fields]).with_columns_seq(
-            to_column(one).alias(name) for name, one in zip(names, wanted, strict=True)
-        )
-        return [wide.get_column(name) for name in names]
+        columns = [to_column(one).alias(name) for name, one in zip(names, wanted, strict=True)]
+        read = pl.DataFrame([self._field(name) for name in fields])
+        rows = self._rows_at_once(wanted, read.height)
+        if rows >= read.height:
+            wide = read.with_columns_seq(columns)
+            return [wide.get_column(name) for name in names]
+        pieces = [piece.with_columns_seq(columns) for piece in read.iter_slices(rows)]
+        return [pl.concat([piece.get_column(name) for piece in pieces]) for name in names]
 
 
 def to_column(wanted: Wanted) -> pl.Expr:
@@ -140,3 +165,13 @@ def _names(wanted: Wanted) -> Iterator[str]:
         case Call(arguments=arguments):
             for argument in arguments:
                 yield from _names(argument)
+
+
+def _texts(expression: Expression) -> Iterator[str]:
+    """The fields of texts that it reads, as often as it names them."""
+    match expression:
+        case Column(name, ValueType.STRING):
+            yield name
+        case Call(arguments=arguments):
+            for argument in arguments:
+                yield from _texts(argument)

@@ -31,7 +31,7 @@ from mars.engine.decode import columns, long_keys, usable
 from mars.engine.decode import limits as codec_limits
 from mars.engine.decode.formats import arrow_size
 from mars.engine.decode.formats import nesting as json_nesting
-from mars.engine.evaluate import texts
+from mars.engine.evaluate import shared, texts
 from mars.inspect import explaining
 from mars.process.telemetry import scraping
 from mars.process.tracking import NOTES_WAITING_MAX
@@ -226,6 +226,9 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
     "text that CONCAT makes": (kib(texts.TEXT_BYTES_MAX),),
     "values of one `count(DISTINCT)`": (DISTINCT_VALUES_MAX,),
     "batch": (SETTINGS.mapper.batch_rows_max, mib(SETTINGS.mapper.batch_bytes_max)),
+    "texts of fields that expressions of a query read at once, each as often as it is named": (
+        mib(shared.TEXT_BYTES_AT_ONCE),
+    ),
     "rows decoded at once; bytes that Arrow messages unpack to": (
         codec_limits.ROWS_MAX,
         mib(codec_limits.UNPACKED_BYTES_MAX),
