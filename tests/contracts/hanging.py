@@ -10,7 +10,7 @@ import itertools
 import socket
 import struct
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,6 +24,7 @@ from mars.adapters.kafka.sink.transaction import (
     settling_headers,
 )
 from mars.adapters.memory.broker import Outcome
+from mars.adapters.memory.sink import MemorySink
 from mars.core.types import Topic
 from mars.local.network import HOST
 from tests.contracts.kafka_servers import STEP_S, Cluster, KafkaCluster, MemoryCluster
@@ -115,6 +116,20 @@ def lose_settling_aborts(
         return written
 
     patch.setattr(BucketTransaction, "settle", settling)
+
+
+def after_settling(cluster: Cluster, what: Callable[[], None], patch: pytest.MonkeyPatch) -> None:
+    """Something happens right behind each abort that is to end what hangs."""
+    memory = isinstance(cluster, MemoryCluster)
+    kind, name = (MemorySink, "_settle") if memory else (BucketTransaction, "settle")
+    settle = getattr(kind, name)
+
+    def settling(self: object, *arguments: object) -> object:
+        written = settle(self, *arguments)
+        what()
+        return written
+
+    patch.setattr(kind, name, settling)
 
 
 def lose_drafts_abort(

@@ -4,27 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from mars.adapters.kafka.recovery.hanging import SETTLES_MAX
+from mars.adapters.kafka.recovery import looking
+from mars.adapters.kafka.recovery.hanging import SETTLES_MAX, Ends, hanging
+from mars.adapters.kafka.sink import sink as kafka_sink
 from mars.adapters.kafka.wire import encode_progress, state_key
+from mars.adapters.memory import sink as memory_sink
 from mars.core.errors import Interrupted
 from mars.core.types import Topic
 from mars.engine.codec.result_headers import BUCKET as BUCKET_HEADER
 from mars.engine.codec.result_headers import number
 from mars.local.servers import KafkaServer
-from mars.protocol.ports import Progress, ProgressRecord, References, Transaction
+from mars.protocol.ports import (
+    Progress,
+    ProgressRecord,
+    References,
+    ResultSink,
+    Transaction,
+)
 from tests.conftest import missing_kafka, need
 from tests.contracts.hanging import (
     UNVERIFIED,
     Hang,
     Row,
+    after_settling,
     hang_of,
     lose_drafts_abort,
     lose_settling_aborts,
 )
-from tests.contracts.kafka_servers import BUCKETS, Cluster, KafkaCluster, MemoryCluster
+from tests.contracts.kafka_servers import BUCKETS, Cluster, KafkaCluster, MemoryCluster, Writer
 from tests.contracts.transactions import (
     BUCKET,
     OTHER_TASK,
@@ -337,4 +348,61 @@ def test_behind_the_open_transaction_of_others_an_abort_is_known_by_its_offset(
     assert written_end(cluster, output) == 2 + (lost + 1) + 1 + 2
     assert visible(cluster, output) == []
     hiding.abort()
+    assert committed(cluster, output) == [b"a"]
+
+
+def mistaken(
+    cluster: Cluster, hang: Hang, output: Topic, patch: pytest.MonkeyPatch
+) -> tuple[ResultSink, int, Writer]:
+    """The next abort that settles has no marker, and behind its record lies one of others.
+
+    The sink, its position, and who has a transaction open in front.
+    """
+    staying, ending = cluster.writer(), [cluster.writer()]
+    for writer in (staying, *ending):
+        writer.write(output, 0, [b"theirs"])
+    hung_rows(hang, output, [b"never"])
+    sink = cluster.sink()
+    position = own(sink).next
+    lose_settling_aborts(cluster, hang, 1, patch)
+
+    def end() -> None:
+        while ending:
+            ending.pop().abort()
+
+    after_settling(cluster, end, patch)
+    return sink, position, staying
+
+
+def test_where_others_marker_may_be_taken_for_ours_the_bucket_waits(
+    cluster: Cluster, hang: Hang, output: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink, position, staying = mistaken(cluster, hang, output, monkeypatch)
+    monkeypatch.setattr(looking, "VISIBLE_TIMEOUT_S", 1)
+    due = transaction(1, Rows(output, [[b"a"]]))
+    with pytest.raises(Interrupted, match="cannot be told"):
+        sink.commit(due, position)
+    staying.abort()
+    monkeypatch.undo()
+    sink.commit(due, own(sink, epoch=2).next)
+    assert committed(cluster, output) == [b"a"]
+
+
+def test_it_goes_on_when_those_in_front_have_ended(
+    cluster: Cluster, hang: Hang, output: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink, position, staying = mistaken(cluster, hang, output, monkeypatch)
+    untold: list[Ends] = []
+
+    def ending(*arguments: Any) -> Ends:
+        ends = hanging(*arguments)
+        if ends.untold and not untold:
+            staying.abort()
+            untold.append(ends)
+        return ends
+
+    for module in (kafka_sink, memory_sink):
+        monkeypatch.setattr(module, "hanging", ending)
+    sink.commit(transaction(1, Rows(output, [[b"a"]])), position)
+    assert len(untold) == 1
     assert committed(cluster, output) == [b"a"]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from mars.adapters.kafka.names import Names
-from mars.adapters.kafka.recovery.hanging import SETTLES_MAX
+from mars.adapters.kafka.recovery.hanging import SETTLES_MAX, Ends, hanging
 from mars.adapters.kafka.recovery.restoring import written_spans
-from mars.adapters.kafka.sink.transaction import WrittenSpan
+from mars.adapters.kafka.sink.transaction import WrittenSpan, settling_headers
 from mars.adapters.memory.broker import MemoryProducer, Outcome
-from mars.adapters.memory.sink import Crash, MemorySink
+from mars.adapters.memory.sink import Crash, MemoryLook, MemorySink
 from mars.core.errors import Interrupted
 from mars.core.types import Bucket, Topic
 from tests.contracts.kafka_servers import MemoryWriter
@@ -237,3 +238,95 @@ def test_what_is_written_again_and_hangs_is_no_claim(case: Case) -> None:
     last = case.twin.sink()
     last.commit(case.transaction(2), claimed_at_last(last, 3).next)
     case.check([1, 2])
+
+
+class MaskedSink(MemorySink):
+    """Right after a transaction that it ends so, one of others ends in the same partition."""
+
+    def __init__(self, case: Case, outcome: Outcome) -> None:
+        super().__init__(case.twin.broker)
+        self._outcome = outcome
+        self.masks: list[MemoryWriter] = []
+
+    def _commit(self, producer: MemoryProducer, bucket: Bucket) -> None:
+        super()._commit(producer, bucket)
+        self._end_theirs(Outcome.COMMITTED)
+
+    def _abort(self, producer: MemoryProducer, bucket: Bucket) -> None:
+        super()._abort(producer, bucket)
+        self._end_theirs(Outcome.ABORTED)
+
+    def _end_theirs(self, outcome: Outcome) -> None:
+        while self.masks and outcome is self._outcome:
+            self.masks.pop().abort()
+
+
+Opened = tuple[MemoryWriter, MemoryWriter]
+"""Who stays open in front of ours, and whose marker comes behind ours."""
+
+
+def front_first(case: Case, where: str) -> Opened:
+    return open_in_front(case, where), open_in_front(case, where)
+
+
+def front_last(case: Case, where: str) -> Opened:
+    """Nothing that lies behind the one that stays is of whoever's marker it is."""
+    ending, staying = open_in_front(case, where), open_in_front(case, where)
+    return staying, ending
+
+
+@pytest.mark.parametrize("opened", [front_first, front_last])
+@pytest.mark.parametrize("where", SHARED)
+def test_where_the_marker_of_others_may_be_taken_for_ours_no_rows_of_a_former_owner_are_seen(
+    case: Case, where: str, opened: Callable[[Case, str], Opened]
+) -> None:
+    first, sink = case.twin.sink(), MaskedSink(case, Outcome.ABORTED)
+    position = first.commit(case.transaction(1), own(first).next).next
+    staying, ending = opened(case, where)
+    first.crash_next(Crash.BEFORE_COMMIT)
+    with pytest.raises(Interrupted, match="never sent"):
+        first.commit(case.transaction(2), position)
+    sink.masks.append(ending)
+    lose(case, where, Outcome.ABORTED, 2)
+    with pytest.raises(Interrupted, match="cannot be told"):
+        sink.claim(claim(2))
+    staying.abort()
+    sink.commit(case.transaction(2), claimed_at_last(sink, 3).next)
+    case.check([1, 2])
+
+
+@pytest.mark.parametrize("opened", [front_first, front_last])
+@pytest.mark.parametrize("where", SHARED)
+def test_where_the_marker_of_others_may_be_taken_for_ours_nothing_committed_is_taken_back(
+    case: Case, where: str, opened: Callable[[Case, str], Opened]
+) -> None:
+    sink = MaskedSink(case, Outcome.COMMITTED)
+    position = sink.commit(case.transaction(1), own(sink).next).next
+    staying, ending = opened(case, where)
+    sink.masks.append(ending)
+    lose(case, where, Outcome.COMMITTED)
+    done = sink.commit(case.transaction(2), position)
+    with pytest.raises(Interrupted, match="cannot be told"):
+        sink.draft(BUCKET, case.never(), done.next)
+    staying.abort()
+    sink.commit(case.transaction(3), claimed_at_last(sink, 2).next)
+    case.check([1, 2, 3])
+
+
+def test_who_was_in_front_may_have_ended_since_the_last_stable_offset_was_asked_for(
+    case: Case,
+) -> None:
+    broker, place, span = case.twin.broker, (case.output, 0), WrittenSpan(1, 1)
+    staying = open_in_front(case, "results")
+    ours = broker.producer(case.twin.names.transactional_id(BUCKET))
+    ours.produce(*place, b"", headers=settling_headers(BUCKET))
+    lose(case, "results", Outcome.ABORTED)
+    ours.abort()
+    look, fronts = MemoryLook(broker), {place: 0}
+    asked = look.stable_ends([place])
+    staying.abort()
+    assert hanging({place: span}, asked, fronts, BUCKET, look) == Ends((), {place: span})
+    assert fronts == {place: 0}
+    asked = look.stable_ends([place])
+    assert hanging({place: span}, asked, fronts, BUCKET, look) == Ends((place,))
+    assert fronts == {place: 1}

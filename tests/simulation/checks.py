@@ -145,6 +145,7 @@ class Checks:
         """Raises AssertionError. `lossy`: entries vanished, so windows may lack rows, and ledgers
         do; but nothing is doubled or invented.
         """
+        self._references()
         if lossy:
             self._no_more_than_there_is()
             return
@@ -168,6 +169,12 @@ class Checks:
             if span.whole:
                 self._ledger(span)
         assert not self._servers.watch.problems, self._servers.watch.problems[:5]
+
+    def _references(self) -> None:
+        """Nobody sees in `mars.dead` what settles aborts."""
+        for partition in self._servers.broker.topics[Topic("mars.dead")].partitions:
+            for record in partition.committed(0, partition.stable_end):
+                assert record.value, f"I6: no reference, but what settles aborts: {record}"
 
     def _results(self) -> None:
         """I1, of the newest revision of each group."""

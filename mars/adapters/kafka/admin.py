@@ -277,11 +277,12 @@ class KafkaTopicAdmin:
         """The lowest available offset of each place, in the same way."""
         return self._known(list(places), BEGINNING, stop)
 
-    def unsettled(self, places: Iterable[Place], stop: Callable[[], None]) -> list[Place]:
-        """Those of the places where some transaction is open, or hangs; `stop` as above."""
+    def unsettled(self, places: Iterable[Place], stop: Callable[[], None]) -> dict[Place, int]:
+        """Where some transaction is open, or hangs: the last stable offsets; `stop` as above."""
         written = self._known(list(places), END, stop, committed=False)
         stable = self._known(list(written), END, stop)
-        return sorted(place for place, end in written.items() if stable.get(place, end) < end)
+        open_ones = (place for place, end in written.items() if stable.get(place, end) < end)
+        return {place: stable[place] for place in sorted(open_ones)}
 
     def _known(
         self,

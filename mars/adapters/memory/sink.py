@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
 from mars.adapters.kafka.names import DEFAULT_NAMESPACE, Names, Place
 from mars.adapters.kafka.recovery.audit import difference
-from mars.adapters.kafka.recovery.hanging import SETTLES_MAX, hanging, refuse_unsettled
+from mars.adapters.kafka.recovery.hanging import (
+    SETTLES_MAX,
+    Ends,
+    hanging,
+    refuse_unsettled,
+    refuse_untold,
+    told,
+)
 from mars.adapters.kafka.recovery.looking import hidden
 from mars.adapters.kafka.recovery.restoring import (
     Kept,
@@ -85,13 +92,22 @@ class _Draft:
 
 
 @dataclass(frozen=True, slots=True)
-class _Slot:
+class _Own:
+    """What stays the same while a bucket is owned, as in `KafkaSink`."""
+
+    bucket: Bucket
     epoch: AssignmentEpoch
+    settled: set[Place]
+    fronts: dict[Place, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    own: _Own
     producer: MemoryProducer
     end: int
     marker: int
-    hung: tuple[Place, ...]
-    settled: set[Place]
+    ends: Ends
     draft: _Draft | None = None
 
 
@@ -129,10 +145,20 @@ class MemoryLook:
         there = [place for place in places if self.start(place) is not None]
         return {place: self._broker.partition(*place).stable_end for place in there}
 
-    def unsettled(self, places: Iterable[Place]) -> list[Place]:
-        """Those of the places where some transaction is open, or hangs."""
-        stable = self.stable_ends(places)
-        return sorted(place for place, offset in stable.items() if offset < self.end(place))
+    def stable_end(self, place: Place) -> int:
+        """The last stable offset."""
+        return self._broker.partition(*place).stable_end
+
+    def unsettled(self, places: Iterable[Place]) -> dict[Place, int]:
+        """Where some transaction is open, or hangs: the last stable offsets."""
+        stable = self.stable_ends(sorted(places))
+        return {place: offset for place, offset in stable.items() if offset < self.end(place)}
+
+    def told(self, ends: Ends, fronts: MutableMapping[Place, int], bucket: Bucket) -> Ends:
+        """Where the bucket's last transaction hangs. Raises Interrupted where it cannot be told."""
+        found = told(ends, self.stable_ends(ends.untold), fronts, bucket, self)
+        refuse_untold(found.untold, bucket)
+        return found
 
 
 class MemorySink:
@@ -179,7 +205,8 @@ class MemorySink:
         refuse_newer(records, claim.assignment_epoch)
         if claim not in records:
             raise _unknown(bucket, "the claim cannot be read")
-        slot = self._slot(bucket, claim.assignment_epoch, offset + 1, {}, set())
+        own = _Own(bucket, claim.assignment_epoch, set(), {})
+        slot = self._slot(own, offset + 1, {})
         return self._restored(claim, Claimed(records, offset + 1, told_of(again)), slot)
 
     def _undone(self, bucket: Bucket) -> tuple[Progress, ...]:
@@ -193,28 +220,32 @@ class MemorySink:
         bucket = claim.bucket
         records = claimed.records
         places = named_places(newest(records), bucket, self._names) | {self._dead_place(bucket)}
-        self._slots[bucket] = self._settled(bucket, slot, places, claimed.next)
+        self._slots[bucket] = self._settled(slot, places, claimed.next)
         found = restoration(claim, records, self._names, self._look)
         if found.transaction is None:
             return claimed
         done = self.commit(found.transaction, claimed.next)
-        self._refuse(bucket, self._slots[bucket], done.next)
+        self._refuse(self._slots[bucket], done.next)
         return Claimed((*claimed.records, *done.progress), done.next, claimed.restored + found.told)
 
-    def _settled(self, bucket: Bucket, slot: _Slot, places: Iterable[Place], known: int) -> _Slot:
+    def _settled(self, slot: _Slot, places: Iterable[Place], known: int) -> _Slot:
         """The slot, once nothing of former owners hangs in the partitions."""
-        new = set(places) - slot.settled
-        hung: Sequence[Place] = self._look.unsettled(new)
+        own = slot.own
+        new = set(places) - own.settled
+        found = self._look.unsettled(new)
+        own.fronts.update(found)
+        hung: Collection[Place] = found
         settling: frozenset[Place] = frozenset()
         for _attempt in range(SETTLES_MAX):
             if not hung:
                 break
-            self._refuse(bucket, slot, known, settling)
-            written = self._settle(bucket, slot.producer, hung)
-            slot = self._slot(bucket, slot.epoch, slot.marker, written, slot.settled)
-            hung, settling = slot.hung, frozenset(hung)
-        refuse_unsettled(hung, bucket)
-        slot.settled.update(new)
+            self._refuse(slot, known, settling)
+            written = self._settle(own.bucket, slot.producer, hung)
+            slot = self._slot(own, slot.marker, written)
+            ends = self._look.told(slot.ends, own.fronts, own.bucket)
+            hung, settling = ends.hung, frozenset(hung)
+        refuse_unsettled(hung, own.bucket)
+        own.settled.update(new)
         return slot
 
     def _settle(
@@ -229,13 +260,14 @@ class MemorySink:
             raise _unknown(bucket, error) from error
         return {place: WrittenSpan(offset, offset) for place, offset in offsets.items()}
 
-    def _refuse(
-        self, bucket: Bucket, slot: _Slot, known: int, settling: Collection[Place] = ()
-    ) -> None:
-        refuse_hung([at for at in slot.hung if at not in settling], slot.end, known, bucket)
+    def _refuse(self, slot: _Slot, known: int, settling: Collection[Place] = ()) -> None:
+        own, bucket = slot.own, slot.own.bucket
+        ends = self._look.told(slot.ends, own.fronts, bucket)
+        hung = [at for at in ends.hung if at not in settling]
+        refuse_hung(hung, slot.end, known, bucket)
         if may_hold_foreign(slot.end, known, slot.marker):
             foreign = self._progress.between(bucket, known, slot.end)
-            refuse_foreign(foreign, bucket, slot.epoch)
+            refuse_foreign(foreign, bucket, own.epoch)
 
     @fallible
     def audit(self, emission: Emission, bucket: Bucket) -> str | None:
@@ -262,32 +294,31 @@ class MemorySink:
     @fallible
     def draft(self, bucket: Bucket, results: tuple[ResultBatch, ...], next: int) -> None:
         """Look for foreign records, write the rows."""
-        slot = self._taken_back(bucket, take_slot(self._slots, bucket))
+        slot = self._taken_back(take_slot(self._slots, bucket))
         if results:
             places = {self._dead_place(bucket), (self._names.state, bucket)}
-            slot = self._settled(bucket, slot, places | result_places(results), next)
-            slot = replace(slot, draft=self._drafted(bucket, slot, results, next))
+            slot = self._settled(slot, places | result_places(results), next)
+            slot = replace(slot, draft=self._drafted(slot, results, next))
         self._slots[bucket] = slot
 
-    def _drafted(
-        self, bucket: Bucket, slot: _Slot, results: tuple[ResultBatch, ...], next: int
-    ) -> _Draft:
-        self._refuse(bucket, slot, next)
+    def _drafted(self, slot: _Slot, results: tuple[ResultBatch, ...], next: int) -> _Draft:
+        self._refuse(slot, next)
         try:
             return _Draft(results, self._write_results(slot.producer, results))
         except ProducerFenced as error:
-            raise _unknown(bucket, error) from error
+            raise _unknown(slot.own.bucket, error) from error
 
-    def _taken_back(self, bucket: Bucket, slot: _Slot) -> _Slot:
+    def _taken_back(self, slot: _Slot) -> _Slot:
         """The slot without its draft, and with the next producer."""
+        own = slot.own
         if slot.draft is None:
             return slot
         try:
-            self._abort(slot.producer, bucket)
+            self._abort(slot.producer, own.bucket)
         except ProducerFenced as error:
-            raise _unknown(bucket, error) from error
-        slot.settled.difference_update(result_places(slot.draft.results))
-        return self._slot(bucket, slot.epoch, slot.marker, {}, slot.settled)
+            raise _unknown(own.bucket, error) from error
+        own.settled.difference_update(result_places(slot.draft.results))
+        return self._slot(own, slot.marker, {})
 
     # ----------------------------------------------------------------------------------- commit
 
@@ -297,10 +328,10 @@ class MemorySink:
         bucket = transaction.bucket
         slot = take_slot(self._slots, bucket)
         if slot.draft is not None and slot.draft.results != transaction.results:
-            slot = self._taken_back(bucket, slot)
+            slot = self._taken_back(slot)
         places = written_places(transaction, self._dead_place(bucket), (self._names.state, bucket))
-        slot = self._settled(bucket, slot, places, next)
-        draft = slot.draft or self._drafted(bucket, slot, transaction.results, next)
+        slot = self._settled(slot, places, next)
+        draft = slot.draft or self._drafted(slot, transaction.results, next)
         try:
             progress, offsets = self._write(transaction, slot, draft.spans)
             self._commit(slot.producer, bucket)
@@ -308,7 +339,7 @@ class MemorySink:
             raise _unknown(bucket, error) from error
         marker = offsets[-1] + 1 if offsets else slot.marker
         written = written_spans(transaction, progress, self._names)
-        self._slots[bucket] = self._slot(bucket, slot.epoch, marker, written, slot.settled)
+        self._slots[bucket] = self._slot(slot.own, marker, written)
         return Committed(progress, offsets[-1] + 1 if offsets else next)
 
     def _dead_place(self, bucket: Bucket) -> Place:
@@ -391,18 +422,12 @@ class MemorySink:
     def _producer(self, bucket: Bucket) -> MemoryProducer:
         return self._broker.producer(self._names.transactional_id(bucket))
 
-    def _slot(
-        self,
-        bucket: Bucket,
-        epoch: AssignmentEpoch,
-        marker: int,
-        written: Mapping[Place, WrittenSpan],
-        settled: set[Place],
-    ) -> _Slot:
+    def _slot(self, own: _Own, marker: int, written: Mapping[Place, WrittenSpan]) -> _Slot:
         """Make the next producer; then the last transaction has ended, or hangs."""
-        producer = self._producer(bucket)
-        hung = hanging(written, self._look.stable_ends(written), bucket, self._look)
-        return _Slot(epoch, producer, self._progress.end(bucket), marker, hung, settled)
+        producer = self._producer(own.bucket)
+        stable = self._look.stable_ends(written)
+        ends = hanging(written, stable, own.fronts, own.bucket, self._look)
+        return _Slot(own, producer, self._progress.end(own.bucket), marker, ends)
 
     def release(self, bucket: Bucket) -> None:
         """Forget the bucket; a transaction that is still open is settled by the next claim."""

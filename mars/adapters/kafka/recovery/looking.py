@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -11,17 +11,21 @@ from confluent_kafka import Message
 
 from mars.adapters.kafka.admin import KafkaTopicAdmin
 from mars.adapters.kafka.names import Place
+from mars.adapters.kafka.recovery.hanging import Ends, refuse_untold, told
 from mars.adapters.kafka.recovery.restoring import Kept
 from mars.adapters.kafka.source.slices import SliceReader
 from mars.core.errors import Unavailable
 from mars.core.settings import Settings
-from mars.core.types import Topic
+from mars.core.types import Bucket, Topic
 
 VISIBLE_TIMEOUT_S = 30.0
 """Until what is committed can be read: markers are written after the answer to the commit."""
 
 LOOK_AGAIN_S = 0.005
 """Between two looks at the end of a partition."""
+
+TELL_AGAIN_S = 0.05
+"""Between two looks whether those in front of a transaction have ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +106,31 @@ class KafkaLook:
     def end(self, place: Place) -> int:
         """The offset behind the last record, committed or not."""
         return self.admin.written_end(*place)
+
+    def stable_end(self, place: Place) -> int:
+        """The last stable offset."""
+        return self.admin.end(*place)
+
+    def told(
+        self,
+        ends: Ends,
+        fronts: MutableMapping[Place, int],
+        bucket: Bucket,
+        stop: Callable[[], None],
+        pause: Callable[[float], None],
+    ) -> Ends:
+        """Where the bucket's last transaction hangs; waits until those in front have ended.
+
+        Raises Interrupted where they do not.
+        """
+        deadline = time.monotonic() + VISIBLE_TIMEOUT_S
+        while ends.untold:
+            if time.monotonic() > deadline:
+                refuse_untold(ends.untold, bucket)
+            pause(TELL_AGAIN_S)
+            stable = self.admin.stable_ends(ends.untold, stop)
+            ends = told(ends, stable, fronts, bucket, self)
+        return ends
 
     def close(self) -> None:
         """Free the consumers."""

@@ -70,6 +70,9 @@ class PartitionLook(Protocol):
     def end(self, place: Place) -> int:
         """The offset behind the last record, committed or not."""
 
+    def stable_end(self, place: Place) -> int:
+        """The last stable offset: the first record of whoever has been open for longest."""
+
 
 # --------------------------------------------------------------------------------------- progress
 

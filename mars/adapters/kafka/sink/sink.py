@@ -20,7 +20,12 @@ from mars.adapters.kafka.admin import KafkaTopicAdmin
 from mars.adapters.kafka.names import Names, Place
 from mars.adapters.kafka.progress import KafkaProgressLog
 from mars.adapters.kafka.recovery.audit import difference
-from mars.adapters.kafka.recovery.hanging import SETTLES_MAX, hanging, refuse_unsettled
+from mars.adapters.kafka.recovery.hanging import (
+    SETTLES_MAX,
+    Ends,
+    hanging,
+    refuse_unsettled,
+)
 from mars.adapters.kafka.recovery.looking import LOOK_AGAIN_S, VISIBLE_TIMEOUT_S, KafkaLook
 from mars.adapters.kafka.recovery.restoring import (
     TAIL_OFFSETS,
@@ -70,13 +75,13 @@ init that comes sooner is sent away for 500 ms."""
 class _Ready:
     """A producer that is initialised, and what was to be seen after that.
 
-    `end` is the progress partition's; `hung` are partitions where the last transaction has not
-    ended, although it is over.
+    `end` is the progress partition's; `ends` says where the last transaction has not ended,
+    although it is over.
     """
 
     producer: BucketTransaction
     end: int
-    hung: tuple[Place, ...]
+    ends: Ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +89,15 @@ class _Own:
     """What stays the same while a bucket is owned.
 
     `abandoned` is set when it is given back: its producers then stop at the next step. `settled`
-    are the partitions in which nothing of former owners hangs.
+    are the partitions in which nothing of former owners hangs, `fronts` last stable offsets that
+    were seen before the last transaction.
     """
 
     bucket: Bucket
     epoch: AssignmentEpoch
     abandoned: threading.Event
     settled: set[Place]
+    fronts: dict[Place, int]
 
     def stop_if_asked(self) -> None:
         """Raise Interrupted if the bucket was given back."""
@@ -177,7 +184,7 @@ class KafkaSink:
         producer.commit()
         records = self._read_back(claim, offset, abandoned)
         refuse_newer(records, claim.assignment_epoch)
-        own = _Own(bucket, claim.assignment_epoch, abandoned, set())
+        own = _Own(bucket, claim.assignment_epoch, abandoned, set(), {})
         self._keep(own, offset + 1, {})
         return self._restored(claim, Claimed(records, offset + 1, told_of(again)))
 
@@ -254,14 +261,16 @@ class KafkaSink:
         """
         own = slot.own
         new = set(places) - own.settled
-        hung: Sequence[Place] = self._admin.unsettled(new, own.stop_if_asked) if new else ()
+        found = self._admin.unsettled(new, own.stop_if_asked) if new else {}
+        own.fronts.update(found)
+        hung: Collection[Place] = found
         settling: frozenset[Place] = frozenset()
         for _attempt in range(SETTLES_MAX):
             if not hung:
                 break
             written = self._take(slot, known, settling).producer.settle(hung)
             slot = self._slot(own, slot.marker, written)
-            hung, settling = self._made(slot).hung, frozenset(hung)
+            hung, settling = self._made(slot).ends.hung, frozenset(hung)
         refuse_unsettled(hung, own.bucket)
         own.settled.update(new)
         return slot
@@ -367,20 +376,27 @@ class KafkaSink:
         """
         bucket = slot.own.bucket
         ready = self._made(slot)
-        refuse_hung([at for at in ready.hung if at not in settling], ready.end, known, bucket)
+        refuse_hung([at for at in ready.ends.hung if at not in settling], ready.end, known, bucket)
         if may_hold_foreign(ready.end, known, slot.marker):
             foreign = self._progress.between(bucket, known, ready.end)
             refuse_foreign(foreign, bucket, slot.own.epoch)
         return ready
 
     def _made(self, slot: _Slot) -> _Ready:
-        """The producer made in the background, or one made now if that one failed."""
+        """The producer made in the background, or one made now if that one failed.
+
+        Once it can be told where the last transaction hangs.
+        """
         try:
-            return slot.ready.result()
+            ready = slot.ready.result()
         except Unavailable:
-            return self._prepare(slot.own, slot.written)
+            ready = self._prepare(slot.own, slot.written)
         except CancelledError as error:
             raise given_back(slot.own.bucket) from error
+        own = slot.own
+        stop, pause = own.stop_if_asked, own.pause
+        ends = self._look.told(ready.ends, own.fronts, own.bucket, stop, pause)
+        return replace(ready, ends=ends)
 
     def _write(self, transaction: Transaction, draft: _Draft, known: int) -> Committed:
         """Write what goes with the rows, and commit."""
@@ -429,7 +445,8 @@ class KafkaSink:
         progress = self._names.progress, own.bucket
         ends = self._admin.stable_ends([progress, *written], own.stop_if_asked)
         end = ends[progress] if progress in ends else self._progress.end(own.bucket)
-        return _Ready(producer, end, hanging(written, ends, own.bucket, self._look))
+        hung = hanging(written, ends, own.fronts, own.bucket, self._look)
+        return _Ready(producer, end, hung)
 
     def _new_producer(self, bucket: Bucket, abandoned: threading.Event) -> BucketTransaction:
         producer = BucketTransaction(self._settings, self._member, bucket, abandoned, self._turn)
