@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from bench.processes import Watched
 from mars.local.cluster import ClusterOptions, running
 from mars.local.supervisor import Supervisor
 
@@ -28,3 +29,9 @@ def cluster(options: ClusterOptions) -> Iterator[Supervisor]:
         finally:
             stop.set()
             watching.join()
+
+
+def watched_in(supervisor: Supervisor) -> list[Watched]:
+    """All processes of a cluster that run."""
+    children = [*supervisor.servers, *supervisor.roles]
+    return [Watched(one.name, one.pid, one in supervisor.servers) for one in children if one.pid]

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from bench.clusters import cluster
+from bench.clusters import cluster, watched_in
 from bench.environment import Environment, environment
 from bench.errors import BenchError
 from bench.load import PARTITIONS
@@ -132,12 +132,7 @@ def _under_load(supervisor: Supervisor, rate: int, seconds: float, say: Say) -> 
         for name, sql in SQLS.items():
             client.create_task(name, sql)
         with paced(Pace(kafka, NAME, PARTITIONS, rate, GROUPS, WINDOW_S * 1000)):
-            return _looks(_watched(supervisor), seconds, say)
-
-
-def _watched(supervisor: Supervisor) -> list[Watched]:
-    children = [*supervisor.servers, *supervisor.roles]
-    return [Watched(one.name, one.pid, one in supervisor.servers) for one in children if one.pid]
+            return _looks(watched_in(supervisor), seconds, say)
 
 
 def _looks(watched: Sequence[Watched], seconds: float, say: Say) -> list[Memory]:

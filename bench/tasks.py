@@ -19,11 +19,11 @@ from pathlib import Path
 import msgspec
 from confluent_kafka import TopicPartition
 
-from bench.clusters import cluster
+from bench.clusters import cluster, watched_in
 from bench.environment import Environment, environment
 from bench.errors import BenchError
 from bench.pacing import Pace, paced
-from bench.processes import Watched, look
+from bench.processes import look
 from bench.results import FOLDER, save
 from bench.tables import MIB, Grid
 from bench.topics import Topics, checked, reader
@@ -190,14 +190,10 @@ class _Look:
 
     @classmethod
     def at(cls, supervisor: Supervisor, client: Client) -> _Look:
-        children = [*supervisor.servers, *supervisor.roles]
-        watched = [
-            Watched(one.name, one.pid, one in supervisor.servers) for one in children if one.pid
-        ]
         cpu_s: dict[str, float] = {}
         memory: dict[str, int] = {}
         at_s = time.monotonic()
-        for name, use in look(watched).items():
+        for name, use in look(watched_in(supervisor)).items():
             role = name.partition("-")[0]
             cpu_s[role] = cpu_s.get(role, 0.0) + use.cpu_s
             memory[role] = memory.get(role, 0) + use.memory.now_bytes

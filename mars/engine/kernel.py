@@ -198,9 +198,10 @@ def _grouped(plan: Plan, rows: SharedColumns) -> pl.DataFrame:
 
     Where expressions read very much text, slices of the rows are grouped, and merged one by one.
     """
+    arguments = [_argument(one) for one in plan.aggregates]
     read = [key.expression for key in plan.keys]
-    read += [one for one in map(_argument, plan.aggregates) if one is not None]
-    slices = (_grouped_at_once(plan, piece) for piece in rows.slices(read))
+    read += [one for one in arguments if one is not None]
+    slices = (_grouped_at_once(plan, arguments, piece) for piece in rows.slices(read))
     return reduce(lambda one, other: _joined(plan, one, other), slices)
 
 
@@ -214,8 +215,9 @@ def _joined(plan: Plan, one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
     return states.with_columns(rows.get_column(ROWS))
 
 
-def _grouped_at_once(plan: Plan, rows: SharedColumns) -> pl.DataFrame:
-    arguments = [_argument(one) for one in plan.aggregates]
+def _grouped_at_once(
+    plan: Plan, arguments: Sequence[Expression | None], rows: SharedColumns
+) -> pl.DataFrame:
     distinct = dict.fromkeys(one for one in arguments if one is not None)
     names = {one: f"v{at}" for at, one in enumerate(distinct)}
     narrow = rows.frame(

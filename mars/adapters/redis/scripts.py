@@ -65,11 +65,7 @@ class Script:
         A script that it does not know has not run either. Raises what the client raises where the
         connection fails.
         """
-        with client.pipeline(transaction=False) as pipeline:
-            for script, keys, arguments in calls:
-                _execute(pipeline, "EVALSHA", *_call(script.digest, keys, arguments))
-            answers: list[Any] = pipeline.execute(raise_on_error=False)
-        return answers
+        return _pipelined(client, calls, transaction=False, raises=False)
 
     @staticmethod
     def run_together(client: redis.Redis, calls: Sequence[Call]) -> list[Any]:
@@ -92,11 +88,13 @@ def _many(client: redis.Redis, calls: Sequence[Call], *, transaction: bool) -> l
         return _pipelined(client, calls, transaction=transaction)
 
 
-def _pipelined(client: redis.Redis, calls: Sequence[Call], *, transaction: bool) -> list[Any]:
+def _pipelined(
+    client: redis.Redis, calls: Sequence[Call], *, transaction: bool, raises: bool = True
+) -> list[Any]:
     with client.pipeline(transaction=transaction) as pipeline:
         for script, keys, arguments in calls:
             _execute(pipeline, "EVALSHA", *_call(script.digest, keys, arguments))
-        return pipeline.execute()
+        return pipeline.execute(raise_on_error=raises)
 
 
 def _call(script: str, keys: Sequence[str], arguments: Sequence[Argument]) -> tuple[Argument, ...]:

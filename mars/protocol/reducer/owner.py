@@ -251,7 +251,7 @@ class BucketOwner:
         done = [self.term.attempt(name, parts[name].prepare) for name in choice.tasks]
         troubles: list[Instruction] = [one for one in done if isinstance(one, FailTask)]
         pieces = [one for one in done if isinstance(one, Prepared)]
-        whole = sum(pieces, Prepared())
+        whole = Prepared.of_all(pieces)
         progress = (*whole.progress, *choice.gone)
         if not progress:
             return troubles

@@ -7,7 +7,7 @@ groups that are ahead ─┘
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mars.core.types import Lane
@@ -31,14 +31,15 @@ class Prepared:
     held: tuple[WithheldResult, ...] = ()
     """Results that are not in it."""
 
-    def __add__(self, other: Prepared) -> Prepared:
-        """Of both together."""
-        return Prepared(
-            self.results + other.results,
-            self.dead + other.dead,
-            self.progress + other.progress,
-            self.snapshots + other.snapshots,
-            self.held + other.held,
+    @classmethod
+    def of_all(cls, pieces: Sequence[Prepared]) -> Prepared:
+        """What several tasks or versions add, in order."""
+        return cls(
+            tuple(batch for piece in pieces for batch in piece.results),
+            tuple(reference for piece in pieces for reference in piece.dead),
+            tuple(record for piece in pieces for record in piece.progress),
+            tuple(parts for piece in pieces for parts in piece.snapshots),
+            tuple(result for piece in pieces for result in piece.held),
         )
 
     @property

@@ -277,7 +277,7 @@ class TaskInBucket:
     def prepare(self) -> Prepared:
         """All that this task can commit now: due windows, revisions, references, progress."""
         seen = None if self._counted is None else self._counted.seen()
-        return sum((prepare(version, seen) for version in self._open()), Prepared())
+        return Prepared.of_all([prepare(version, seen) for version in self._open()])
 
     def committed(self, record: Progress) -> None:
         """A progress record of this task is durable."""

@@ -85,9 +85,6 @@ class PartitionCloser:
     waits: ClassVar[bool] = False
     settled: ClassVar[bool] = True
 
-    def __init__(self, ahead_ms: int | None) -> None:
-        self._ahead_ms = ahead_ms
-
     def settle(self) -> None:
         """See `Closer`."""
 
@@ -111,7 +108,7 @@ class PartitionCloser:
 
     def close_ahead(self, closed_ms: int | None) -> Ahead:
         """See `Closer`."""
-        return Ahead(self._ahead_ms)
+        return Ahead()
 
     def has_ahead(self) -> bool:
         """See `Closer`."""
@@ -123,7 +120,6 @@ class PartitionCloser:
 
     def committed(self, frontier: Frontier) -> bool:
         """See `Closer`."""
-        self._ahead_ms = frontier.ahead_ms
         return False
 
 
@@ -133,8 +129,7 @@ class BucketCloser(PartitionCloser):
     They start closing, and nothing more: a successor that knows them less well closes later.
     """
 
-    def __init__(self, plan: Plan, ahead_ms: int | None) -> None:
-        super().__init__(ahead_ms)
+    def __init__(self, plan: Plan) -> None:
         self._options = plan.options
         self._marks_ms: dict[Lane, int] = {}
 

@@ -228,8 +228,8 @@ def _closer(panes: WindowPanes, frontier: Frontier) -> Closer:
     """What the watermark of a plan adds."""
     match panes.plan.options.watermark:
         case WatermarkScope.PARTITION:
-            return PartitionCloser(frontier.ahead_ms)
+            return PartitionCloser()
         case WatermarkScope.BUCKET:
-            return BucketCloser(panes.plan, frontier.ahead_ms)
+            return BucketCloser(panes.plan)
         case WatermarkScope.KEY:
             return KeyCloser(panes, frontier)
