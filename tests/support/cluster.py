@@ -101,6 +101,7 @@ class MarsCluster:
         self.data = data
         self.arguments = arguments
         self._producer: tuple[str, Producer] | None = None
+        self._acknowledged: dict[tuple[str, int], int] = {}
         self.up()
 
     def mars(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -261,9 +262,12 @@ class MarsCluster:
         producer = self._connected()
         failures: list[KafkaError] = []
 
-        def delivered(error: KafkaError | None, _message: object) -> None:
+        def delivered(error: KafkaError | None, message: Message) -> None:
             if error is not None:
                 failures.append(error)
+            else:
+                place = topic, message.partition() or 0
+                self._acknowledged[place] = (message.offset() or 0) + 1
 
         for partition, value, key, time_ms in records:
             while True:
@@ -277,6 +281,14 @@ class MarsCluster:
             producer.poll(0)
         assert producer.flush(120) == 0, "the broker did not take everything"
         assert not failures, failures[:3]
+
+    def acknowledged(self, topic: str) -> dict[int, int]:
+        """How far, by partition, the broker surely has what was produced."""
+        return {
+            partition: end
+            for (name, partition), end in list(self._acknowledged.items())
+            if name == topic
+        }
 
     def read(self, topic: str) -> list[Result]:
         """Everything committed in a topic now: (key, value, headers)."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -178,12 +178,16 @@ class Deed(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What was asked for and answered: rows written after `answered_ms` are the task's."""
+    """What was asked for and answered: rows written after `answered_ms` are the task's.
+
+    `there`: how far each partition surely was before it was asked for.
+    """
 
     name: str
     version: int
     start: str | int
     answered_ms: int
+    there: Mapping[int, int]
 
 
 @dataclass(slots=True)
@@ -195,6 +199,7 @@ class User:
     stream: str
     steps: Sequence[Step]
     output_topic: str
+    acknowledged: Callable[[str], Mapping[int, int]]
     begun: float = field(default_factory=time.monotonic)
     deeds: list[Deed] = field(default_factory=list)
     answered: dict[tuple[str, int], str] = field(default_factory=dict)
@@ -278,10 +283,13 @@ class User:
         sql, options = step.query.sql(self.stream), self._options(step.query)
 
         def ask() -> None:
+            there = self.acknowledged(self.stream)
             task = self.client.create_task(step.name, sql, start=start, options=options)
             self.answered[task.name, task.version] = task.sql
             answered_ms = time.time_ns() // 1_000_000
-            self.registrations.append(Registration(task.name, task.version, start, answered_ms))
+            self.registrations.append(
+                Registration(task.name, task.version, start, answered_ms, there)
+            )
 
         return self._insist(ask, lambda: self._is(step, sql, options))
 
@@ -466,7 +474,14 @@ class Users:
             threads = []
             for steps in self._scripts:
                 client = stack.enter_context(Client(self.mars.api, timeout_s=ANSWER_S))
-                user = User(client, self.chronicle, self.stream, steps, self.output_topic)
+                user = User(
+                    client,
+                    self.chronicle,
+                    self.stream,
+                    steps,
+                    self.output_topic,
+                    self.mars.acknowledged,
+                )
                 self.users.append(user)
                 threads.append(threading.Thread(target=user.run, name=f"user {steps[0].name}"))
             for thread in threads:

@@ -69,7 +69,8 @@ class Blind:
 
 
 def user(client: FakeClient) -> User:
-    return User(cast("Client", client), cast("Chronicle", Blind()), "s", [], "out")
+    chronicle = cast("Chronicle", Blind())
+    return User(cast("Client", client), chronicle, "s", [], "out", lambda _stream: {})
 
 
 @pytest.fixture(autouse=True)
