@@ -17,7 +17,7 @@ from mars.local.java import find_java
 
 VERSION = "2.3.0"
 CONNECTOR_VERSION = "5.0.0-2.2"
-"""As in configs/jars/flink.ivy.xml."""
+"""As in mars/local/jar_lists/flink.ivy.xml."""
 
 COMPILE_S = 120
 """Longest compilation of the one class that is ours; it takes a few seconds."""

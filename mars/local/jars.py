@@ -1,6 +1,6 @@
 """The jars that no Python package carries: fetched once, checked, kept outside of the checkout.
 
-`configs/jars/<name>.ivy.xml` names each jar with its version, `<name>.sha256` what it must contain.
+`jar_lists/<name>.ivy.xml` names each jar with its version, `<name>.sha256` what it must contain.
 Ivy, which comes with pyspark, fetches them into `<cache>/jars/<name>-<hash>`, where the hash is
 that of the list: another list is another folder, and a folder that exists is complete and checked.
 
@@ -26,7 +26,7 @@ from mars.core.settings import surroundings
 from mars.local.child import Child
 from mars.local.java import find_java, pyspark_jar
 
-LISTS = Path(__file__).parents[2] / "configs" / "jars"
+LISTS = Path(__file__).parent / "jar_lists"
 
 BYTES_NEEDED = 512 * 1024 * 1024
 """Room for the largest list (200 MB, that of the benchmarks) with Ivy's own copy of it."""
@@ -152,7 +152,7 @@ def _check_room(folder: Path) -> None:
 def _list_of(name: str) -> Path:
     path = LISTS / f"{name}.ivy.xml"
     if not path.is_file():
-        raise LocalClusterError(f"{path} is missing; run Mars from a complete checkout.")
+        raise LocalClusterError(f"{path} is missing; install Mars anew.")
     return path
 
 
