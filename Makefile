@@ -9,12 +9,13 @@
 # make soak MINUTES=n   memory of every process under a steady load (RATE=rows a second): a table, a plot
 # make demo      the whole of Mars on this machine, with data, until Ctrl-C (or DEMO_SECONDS=n)
 # make format    write the format and the fixes that are safe
+# make wheel     dist/*.whl, which holds all that an installation needs
 # make lock      new lock files from pyproject.toml
 # make clean     everything that make made, but not the data in .mars
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := install
-.PHONY: install jars check lint unit test simulate mutants faults soak demo format lock clean
+.PHONY: install jars check lint unit test simulate mutants faults soak demo format wheel lock clean
 
 CODE := $(wildcard mars mapper reducer api bench)
 QUICK_TESTS := $(wildcard tests/unit)
@@ -108,12 +109,15 @@ format: $(STAMP)
 	$(RUN)/ruff check --fix $(CODE) tests
 	$(RUN)/ruff format $(CODE) tests
 
+wheel: $(STAMP)
+	$(RUN)/python -m hatchling build -t wheel -d dist
+
 # No registry address and no path of this machine may get into a lock.
 PIP_COMPILE = $(RUN)/pip-compile --quiet --no-header --no-emit-index-url --no-emit-trusted-host \
   --no-emit-find-links --generate-hashes --strip-extras --allow-unsafe
 lock: $(STAMP)
-	$(PIP_COMPILE) --output-file requirements.lock pyproject.toml
-	$(PIP_COMPILE) --extra dev --constraint requirements.lock \
+	$(PIP_COMPILE) --extra cluster --output-file requirements.lock pyproject.toml
+	$(PIP_COMPILE) --extra cluster --extra dev --constraint requirements.lock \
 	  --output-file requirements-dev.lock pyproject.toml
 
 clean:

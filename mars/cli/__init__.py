@@ -13,12 +13,16 @@ from dataclasses import dataclass
 import click
 
 from mars.core.errors import MarsError, NotFound, RequestError, SettingsError
+from mars.core.extras import not_installed
 from mars.core.printable import LINES, printable
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_NOT_FOUND = 3
 EXIT_REJECTED = 4
+
+_OURS = {"mars", "mapper", "reducer", "api", "bench"}
+"""Packages that no extra brings: one of their modules missing is a fault of ours."""
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -123,6 +127,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except MarsError as error:
         click.echo(printable(str(error), LINES), err=True)
         return exit_code_of(error)
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package in _OURS:
+            raise
+        click.echo(not_installed(package, "cluster"), err=True)
+        return EXIT_FAILED
     except OSError as error:  # not of a reader that has gone: click ends that by itself
         click.echo(printable(_refused(error), LINES), err=True)
         return EXIT_FAILED

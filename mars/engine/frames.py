@@ -6,9 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
-import polars as pl
 
 from mars.core.errors import MarsError
+from mars.core.extras import not_installed
+
+try:
+    import polars as pl
+except ModuleNotFoundError as error:
+    raise MarsError(not_installed("polars", "frames")) from error
 
 TIMES = ("window_start", "window_end")
 """Columns of epoch milliseconds that every result row has."""
@@ -91,7 +96,7 @@ def to_pandas(frame: pl.DataFrame) -> Any:
     try:
         made = frame.drop(wide).to_pandas()
     except ModuleNotFoundError as error:
-        raise MarsError(f"{error.name} is not installed: pip install pandas pyarrow") from error
+        raise MarsError(not_installed(str(error.name), "frames")) from error
     for name in wide:
         made.insert(frame.columns.index(name), name, frame[name].to_list())
     return made

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from mars.client.cluster_file import read_cluster
 from mars.local.state import command_of
 from tests.conftest import missing_java, missing_kafka, missing_valkey, need
 from tests.support.cluster import COMMAND_S, wait_for
+from tests.support.installed import build_wheel, install
 
 pytestmark = pytest.mark.integration
 
@@ -30,13 +31,17 @@ SECONDS = "15"
 """As `DEMO_SECONDS=15 make demo` hands it on: a window of five seconds closes and is shown."""
 
 
+PROGRAM = (sys.executable, "-m", "mars.cli")
+
+
 class Demo:
     """`mars up --demo` on free ports, and what it has printed so far."""
 
-    def __init__(self, data: Path, **variables: str) -> None:
+    def __init__(self, data: Path, *, program: Sequence[str] = PROGRAM, **variables: str) -> None:
         ports = [f"--{name}-port=0" for name in ("api", "kafka", "zookeeper", "redis")]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "mars.cli", "up", "--demo", "--data", str(data), *ports],
+            [*program, "up", "--demo", "--data", str(data), *ports],
+            cwd=data.parent,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -79,9 +84,9 @@ class Demo:
 
 
 @contextmanager
-def demo(data: Path, **variables: str) -> Iterator[Demo]:
+def demo(data: Path, *, program: Sequence[str] = PROGRAM, **variables: str) -> Iterator[Demo]:
     """One that is gone afterwards, whatever happens."""
-    running = Demo(data, **variables)
+    running = Demo(data, program=program, **variables)
     try:
         yield running
     finally:
@@ -129,3 +134,20 @@ def test_the_demo_shows_windows_ends_without_a_trace_and_finds_its_data_again(
         assert second.wait() == 0
     assert second.said("top_types", "window", "ms after its end and delay")
     assert left(data) == []
+
+
+def test_the_demo_runs_from_the_wheel_in_an_empty_folder(tmp_path: Path) -> None:
+    need(missing_java() or missing_kafka() or missing_valkey())
+    program = install(build_wheel(tmp_path), tmp_path / "venv", "cluster") / "mars"
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    with demo(folder / ".mars", program=[str(program)], DEMO_SECONDS=SECONDS) as running:
+        running.says("Task by_sip: SELECT sip, type, timestamp, count(*) FROM S")
+        with client_of(folder / ".mars") as client:
+            page = client._http.get("/")
+            assert page.status_code == 200
+            assert "<title>" in page.text
+        assert running.wait() == 0
+    assert running.said("top_types", "window", "ms after its end and delay")
+    assert [path.name for path in folder.iterdir()] == [".mars"]
+    assert left(folder / ".mars") == []
