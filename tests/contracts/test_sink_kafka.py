@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from mars.adapters.kafka.sink.sink import KafkaSink, may_hold_foreign
+from mars.adapters.kafka.sink.refusals import may_hold_foreign
+from mars.adapters.kafka.sink.sink import KafkaSink
 from mars.adapters.kafka.sink.transaction import BucketTransaction
 from mars.core.errors import Interrupted, OutputRefused, Unavailable
 from mars.core.types import Bucket, Topic

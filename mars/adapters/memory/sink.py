@@ -29,14 +29,13 @@ from mars.adapters.kafka.recovery.restoring import (
     written_places,
     written_spans,
 )
-from mars.adapters.kafka.sink.sink import (
+from mars.adapters.kafka.sink.refusals import (
     may_hold_foreign,
     refuse_foreign,
     refuse_hung,
     refuse_newer,
     refuse_strangers,
     take_slot,
-    with_references,
 )
 from mars.adapters.kafka.sink.state import named_snapshot, parts_of
 from mars.adapters.kafka.sink.transaction import (
@@ -45,6 +44,7 @@ from mars.adapters.kafka.sink.transaction import (
     part_spans,
     settling_headers,
     with_parts,
+    with_references,
     with_span,
     with_tombstones,
 )

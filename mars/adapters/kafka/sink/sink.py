@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from mars.adapters.kafka.admin import KafkaTopicAdmin
 from mars.adapters.kafka.names import Names, Place
@@ -38,15 +37,25 @@ from mars.adapters.kafka.recovery.restoring import (
     written_places,
     written_spans,
 )
+from mars.adapters.kafka.sink.refusals import (
+    given_back,
+    may_hold_foreign,
+    refuse_foreign,
+    refuse_hung,
+    refuse_newer,
+    refuse_strangers,
+    take_slot,
+)
 from mars.adapters.kafka.sink.state import named_snapshot, parts_of
 from mars.adapters.kafka.sink.transaction import (
     BucketTransaction,
     Spans,
     WrittenSpan,
     with_parts,
+    with_references,
     with_span,
 )
-from mars.core.errors import Fenced, Interrupted, Unavailable
+from mars.core.errors import Interrupted, Unavailable
 from mars.core.settings import Settings
 from mars.core.types import AssignmentEpoch, Bucket, MemberId
 from mars.protocol.ports import (
@@ -60,8 +69,6 @@ from mars.protocol.ports import (
     ResultBatch,
     Transaction,
 )
-
-AnySlot = TypeVar("AnySlot")
 
 PREPARE_THREADS = 4
 """Producers that are made at the same time; they wait for brokers nearly all the time."""
@@ -470,76 +477,3 @@ class KafkaSink:
         self._pool.shutdown(cancel_futures=True)
         self._look.close()
         self._progress.close()
-
-
-def take_slot(slots: dict[Bucket, AnySlot], bucket: Bucket) -> AnySlot:
-    """Take out what is known of a bucket, whose producer is in use from here on.
-
-    Raises Interrupted where it was not claimed, or an error came since.
-    """
-    slot = slots.pop(bucket, None)
-    if slot is None:
-        raise Interrupted(f"Bucket {bucket}: there is no producer; claim the bucket again.")
-    return slot
-
-
-def given_back(bucket: Bucket) -> Interrupted:
-    """The bucket was released while something was done for it."""
-    return Interrupted(f"Bucket {bucket} was given back.")
-
-
-def with_references(record: Progress, references: References | None) -> Progress:
-    """The record with where its transaction's references lie; without any, older ones stay."""
-    return record if references is None else replace(record, references=references)
-
-
-def refuse_hung(hung: Sequence[Place], end: int, known: int, bucket: Bucket) -> None:
-    """Raise Interrupted where our last transaction is over, but hangs.
-
-    `hung` is known by `hanging`; the progress partition's last stable offset then lies below our
-    last record. Whatever we wrote now and did not commit would take it with it: so the bucket is
-    claimed again first.
-    """
-    if hung or end < known:
-        place = f"{hung[0][0]}[{hung[0][1]}]" if hung else "the progress partition"
-        raise Interrupted(
-            f"Bucket {bucket}: a broker that restarted has not ended its last transaction in "
-            f"{place}; the bucket is claimed again, which ends it."
-        )
-
-
-def may_hold_foreign(end: int, known: int, marker: int) -> bool:
-    """Whether a foreign record may lie in `[known, end)` of a progress partition.
-
-    `end` is the last stable offset, read after our own init; `marker` is the offset behind our
-    own last record. See `KafkaSink.commit`.
-    """
-    return end > known and not (end == known + 1 and marker == known)
-
-
-def refuse_foreign(records: Sequence[ProgressRecord], bucket: Bucket, own: AssignmentEpoch) -> None:
-    """Raise Fenced if a newer owner wrote one of them, Interrupted if an older one did."""
-    refuse_newer(records, own)
-    if records:
-        raise Interrupted(
-            f"Bucket {bucket}: an older owner wrote {len(records)} progress records; the bucket is "
-            "claimed again."
-        )
-
-
-def refuse_newer(records: Sequence[ProgressRecord], own: AssignmentEpoch) -> None:
-    """Raise Fenced if a newer owner wrote one of them."""
-    newest = max((record.assignment_epoch for record in records), default=own)
-    if newest > own:
-        raise Fenced(
-            f"A newer owner of the bucket has assignment epoch {newest}, this one has {own}."
-        )
-
-
-def refuse_strangers(offsets: Sequence[int], end: int, bucket: Bucket) -> None:
-    """Raise Interrupted if our records are not the next ones behind `end`, side by side."""
-    if list(offsets) != list(range(end, end + len(offsets))):
-        raise Interrupted(
-            f"Bucket {bucket}: somebody wrote progress beside its owner, at an offset from {end} "
-            "on; the bucket is claimed again."
-        )

@@ -425,6 +425,11 @@ def part_spans(
     }
 
 
+def with_references(record: Progress, references: References | None) -> Progress:
+    """The record with where its transaction's references lie; without any, older ones stay."""
+    return record if references is None else replace(record, references=references)
+
+
 def with_parts(record: Progress, spans: Spans) -> Progress:
     """The record with the offsets of the parts of its new snapshot; an older one stays as it is."""
     span = spans.get((record.task, record.version))
