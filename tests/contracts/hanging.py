@@ -12,7 +12,7 @@ import struct
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 
@@ -23,10 +23,12 @@ from mars.adapters.kafka.sink.transaction import (
     WrittenSpan,
     settling_headers,
 )
+from mars.adapters.kafka.wire import encode_progress, progress_key
 from mars.adapters.memory.broker import Outcome
 from mars.adapters.memory.sink import MemorySink
 from mars.core.types import Topic
 from mars.local.network import HOST
+from mars.protocol.ports import ProgressRecord
 from tests.contracts.kafka_servers import STEP_S, Cluster, KafkaCluster, MemoryCluster
 from tests.contracts.transactions import BUCKET
 from tests.contracts.waiting import eventually
@@ -150,6 +152,50 @@ def lose_drafts_abort(
             hang(output, 0, drafted.pop())
 
     patch.setattr(BucketTransaction, "abort", aborting)
+
+
+def lose_progress_to_a_claim(
+    cluster: Cluster, hang: Hang, claim: bytes, patch: pytest.MonkeyPatch
+) -> None:
+    """The next commit's progress hangs, and falls with a claim before its owner looks.
+
+    A real broker has the progress written by hand, right behind the commit.
+    """
+
+    def break_off_a_claim() -> None:
+        patch.undo()
+        newer = cluster.writer(cluster.names.transactional_id(BUCKET))
+        newer.write(cluster.names.progress, BUCKET, [claim])
+        newer.abort()
+
+    if isinstance(cluster, MemoryCluster):
+        progress = cluster.broker.partition(cluster.names.progress, BUCKET)
+        cluster.broker.lose_markers(lambda each: each is progress)
+        made = MemorySink._slot
+
+        def making(self: MemorySink, *arguments: Any) -> Any:
+            break_off_a_claim()
+            return made(self, *arguments)
+
+        patch.setattr(MemorySink, "_slot", making)
+        return
+    assert isinstance(cluster, KafkaCluster)
+    admin, commit, rows = cluster.admin(), BucketTransaction.commit, list[Row]()
+
+    def writing(
+        self: BucketTransaction, topic: Topic, records: Sequence[ProgressRecord]
+    ) -> list[int]:
+        rows.extend(Row(encode_progress(record), progress_key(record)) for record in records)
+        end = admin.written_end(topic, BUCKET)
+        return list(range(end, end + len(rows)))
+
+    def committing(self: BucketTransaction) -> None:
+        commit(self)
+        hang(cluster.names.progress, BUCKET, rows)
+        break_off_a_claim()
+
+    patch.setattr(BucketTransaction, "write_progress", writing)
+    patch.setattr(BucketTransaction, "commit", committing)
 
 
 def _init(connection: socket.socket, transactional_id: str) -> tuple[int, int] | None:

@@ -33,6 +33,7 @@ from tests.contracts.hanging import (
     after_settling,
     hang_of,
     lose_drafts_abort,
+    lose_progress_to_a_claim,
     lose_settling_aborts,
 )
 from tests.contracts.kafka_servers import BUCKETS, Cluster, KafkaCluster, MemoryCluster, Writer
@@ -184,6 +185,23 @@ def test_progress_that_fell_with_a_broken_claim_counts_and_its_rows_come_back(
     claimed = own(cluster.sink(), epoch=3)
     assert [each for each in claimed.records if each == record] == [record]
     assert len(claimed.restored) == 2
+    assert committed(cluster, output) == [b"a", b"b"]
+
+
+def test_an_owner_notices_that_its_progress_fell_with_the_broken_claim_of_another(
+    cluster: Cluster, hang: Hang, output: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = cluster.sink()
+    position = own(sink).next
+    lose_progress_to_a_claim(cluster, hang, encode_progress(claim(2)), monkeypatch)
+    done = sink.commit(transaction(1, Rows(output, [[b"a"]])), position)
+
+    with pytest.raises(Interrupted, match="taken back with the claim of another owner"):
+        sink.commit(transaction(2, Rows(output, [[b"b"]])), done.next)
+    claimed = own(sink, epoch=3)
+
+    assert [one.emit for one in claimed.records if isinstance(one, Progress)] == [1]
+    sink.commit(transaction(2, Rows(output, [[b"b"]]), epoch=3), claimed.next)
     assert committed(cluster, output) == [b"a", b"b"]
 
 

@@ -35,6 +35,7 @@ from mars.adapters.kafka.sink.refusals import (
     refuse_hung,
     refuse_newer,
     refuse_strangers,
+    refuse_undone,
     take_slot,
 )
 from mars.adapters.kafka.sink.state import named_snapshot, parts_of
@@ -268,6 +269,8 @@ class MemorySink:
         if may_hold_foreign(slot.end, known, slot.marker):
             foreign = self._progress.between(bucket, known, slot.end)
             refuse_foreign(foreign, bucket, own.epoch)
+            last = slot.marker - 1
+            refuse_undone(self._progress.offsets(bucket, last, last + 1), last, bucket)
 
     @fallible
     def audit(self, emission: Emission, bucket: Bucket) -> str | None:

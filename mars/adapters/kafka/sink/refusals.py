@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import TypeVar
 
 from mars.adapters.kafka.names import Place
@@ -51,6 +51,19 @@ def may_hold_foreign(end: int, known: int, marker: int) -> bool:
     own last record. See `KafkaSink.commit`.
     """
     return end > known and not (end == known + 1 and marker == known)
+
+
+def refuse_undone(committed: Container[int], last: int, bucket: Bucket) -> None:
+    """Raise Interrupted where our own last progress, at offset `last`, is not committed after all.
+
+    It hung, somebody's claim began behind it, and our init broke that claim off: its abort took our
+    progress with it. The next claim writes that once more.
+    """
+    if last not in committed:
+        raise Interrupted(
+            f"Bucket {bucket}: its last progress, at offset {last}, was taken back with the claim "
+            "of another owner that came to nothing; the bucket is claimed again, which commits it."
+        )
 
 
 def refuse_foreign(records: Sequence[ProgressRecord], bucket: Bucket, own: AssignmentEpoch) -> None:

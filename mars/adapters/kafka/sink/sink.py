@@ -44,6 +44,7 @@ from mars.adapters.kafka.sink.refusals import (
     refuse_hung,
     refuse_newer,
     refuse_strangers,
+    refuse_undone,
     take_slot,
 )
 from mars.adapters.kafka.sink.state import named_snapshot, parts_of
@@ -351,7 +352,8 @@ class KafkaSink:
         and since that init nobody else can write without fencing us. If the end is not above
         `next`, there is no offset that a foreign record could have; if it is one above, there is
         one, and our own commit marker has it, because it lies at or above the offset behind our
-        own last record. Otherwise the stretch is read. Last, our own records must begin at that
+        own last record. Otherwise the stretch is read, and our own last record, which may have
+        fallen with a claim that was broken off. Last, our own records must begin at that
         end and have no other between them. All of this holds for a draft, too, whose producer was
         initialised before it.
         """
@@ -387,6 +389,8 @@ class KafkaSink:
         if may_hold_foreign(ready.end, known, slot.marker):
             foreign = self._progress.between(bucket, known, ready.end)
             refuse_foreign(foreign, bucket, slot.own.epoch)
+            last = slot.marker - 1
+            refuse_undone(self._progress.offsets(bucket, last, last + 1), last, bucket)
         return ready
 
     def _made(self, slot: _Slot) -> _Ready:
