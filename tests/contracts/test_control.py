@@ -155,19 +155,43 @@ def test_each_leaders_copy_has_a_key_of_its_own_that_the_next_one_takes_away(
     assert control.read().tasks == {TaskName("a"): begun("a", 16)}
 
 
-@pytest.mark.integration
-def test_a_former_leader_cannot_lower_the_epochs_before_compaction(
-    kafka_cluster: KafkaCluster,
-) -> None:
-    kafka_cluster.admin().ensure_internal(BUCKETS)
-    put_epochs(kafka_cluster, 4, 5, 6)
-    put_epochs(kafka_cluster, 3, 9, 2)
-    state = kafka_cluster.control().read()
+def test_a_former_leader_cannot_lower_the_epochs(cluster: Cluster) -> None:
+    put_epochs(cluster, 4, 5, 6)
+    put_epochs(cluster, 3, 9, 2)
+    state = cluster.control().read()
     assert (state.leader_epoch, state.store_epoch, state.assignment_epoch) == (4, 9, 6)
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("key", [b"epochs", b"task:a"])
+def test_each_leaders_epochs_have_a_key_of_their_own_that_the_next_one_takes_away(
+    kafka_cluster: KafkaCluster,
+) -> None:
+    """So that compaction never keeps what a former leader noted late for what is in force."""
+    kafka_cluster.admin().ensure_internal(BUCKETS)
+    put_epochs(kafka_cluster, 3, 1, 1)
+    put_epochs(kafka_cluster, 4, 5, 6)
+    next_leader = kafka_cluster.control()
+    next_leader.read()
+    next_leader.put_epochs(LeaderEpoch(5), StoreEpoch(7), AssignmentEpoch(8))
+    put_epochs(kafka_cluster, 3, 1, 2)
+    last = {message.key(): message.value() for message in next_leader._messages()}
+    assert {key for key, value in last.items() if value} == {b"epochs:3", b"epochs:5"}
+    state = kafka_cluster.control().read()
+    assert (state.leader_epoch, state.store_epoch, state.assignment_epoch) == (5, 7, 8)
+
+
+@pytest.mark.integration
+def test_epochs_that_an_older_release_noted_count(kafka_cluster: KafkaCluster) -> None:
+    kafka_cluster.admin().ensure_internal(BUCKETS)
+    older = b'{"leader":4,"store":9,"assignment":6}'
+    kafka_cluster.append(kafka_cluster.names.control, 0, [older], key=b"epochs")
+    put_epochs(kafka_cluster, 5, 3, 7)
+    state = kafka_cluster.control().read()
+    assert (state.leader_epoch, state.store_epoch, state.assignment_epoch) == (5, 9, 7)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("key", [b"epochs", b"epochs:7", b"task:a"])
 def test_a_record_that_cannot_be_read_is_refused_and_its_place_named(
     kafka_cluster: KafkaCluster, key: bytes
 ) -> None:

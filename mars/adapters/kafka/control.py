@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 from confluent_kafka import Message
 
 from mars.adapters.copies import TaskCopies
@@ -10,7 +12,6 @@ from mars.adapters.kafka.names import Names
 from mars.adapters.kafka.source.slices import SliceReader
 from mars.adapters.kafka.wire import (
     DELETED_KEY_PREFIX,
-    EPOCHS_KEY,
     STREAM_KEY_PREFIX,
     Epochs,
     copied_task,
@@ -19,6 +20,8 @@ from mars.adapters.kafka.wire import (
     decode_task,
     deleted_key,
     encode_epochs,
+    epochs_key,
+    noted_epochs,
     stream_key,
     stream_named,
     task_key,
@@ -31,6 +34,8 @@ from mars.core.types import AssignmentEpoch, LeaderEpoch, StoreEpoch, StreamName
 from mars.protocol.ports import ControlState
 
 PARTITION = 0
+
+NO_EPOCHS = Epochs(LeaderEpoch(0), StoreEpoch(0), AssignmentEpoch(0))
 
 
 class KafkaControlLog:
@@ -45,6 +50,7 @@ class KafkaControlLog:
         self._reader = SliceReader(settings, f"{settings.member or 'mars'}-control")
         self._writer = RecordWriter(settings, self._topic, PARTITION)
         self._copies = TaskCopies()
+        self._noted: dict[LeaderEpoch, Epochs] = {}
 
     def put_task(self, definition: TaskDefinition, leader: LeaderEpoch | None = None) -> None:
         """Copy a definition; returns once the brokers have it.
@@ -73,20 +79,28 @@ class KafkaControlLog:
     def put_epochs(
         self, leader: LeaderEpoch, store: StoreEpoch, assignment: AssignmentEpoch
     ) -> None:
-        """Note the highest epochs in use; returns once the brokers have them."""
-        self._writer.put(EPOCHS_KEY, encode_epochs(Epochs(leader, store, assignment)))
+        """Note the highest epochs in use; returns once the brokers have them.
+
+        Each leader has a key of its own, as for tasks, and puts those of leaders before it away.
+        """
+        self._writer.put(epochs_key(leader), encode_epochs(Epochs(leader, store, assignment)))
+        for former in [one for one in self._noted if 0 < one < leader]:
+            self._writer.put(epochs_key(former), None)
+            del self._noted[former]
 
     def read(self) -> ControlState:
-        """Everything in the topic; of several epochs not yet compacted, the highest of each."""
+        """Everything in the topic; of the epochs that leaders noted, the highest of each."""
         copies = TaskCopies()
         deleted: dict[TaskName, TaskDefinition] = {}
         streams: dict[StreamName, Stream] = {}
-        highest = Epochs(LeaderEpoch(0), StoreEpoch(0), AssignmentEpoch(0))
+        noted: dict[LeaderEpoch, Epochs] = {}
         for message in self._messages():
             key, value = message.key() or b"", message.value() or b""
             place = f"{self._topic}[{PARTITION}] offset {message.offset()}"
-            if key == EPOCHS_KEY:
-                highest = _higher(highest, decode_epochs(value, place))
+            if (by := noted_epochs(key)) is not None and value:
+                noted[by] = _higher(noted.get(by, NO_EPOCHS), decode_epochs(value, place))
+            elif by is not None:
+                noted.pop(by, None)
             elif (copied := copied_task(key)) is not None and value:
                 copies.put(decode_task(value, place), copied[1])
             elif copied is not None:
@@ -99,8 +113,9 @@ class KafkaControlLog:
                 streams[stream.name] = stream
             elif key.startswith(STREAM_KEY_PREFIX):
                 streams.pop(stream_named(key), None)
-        self._copies = copies
+        self._copies, self._noted = copies, noted
         known = with_deletions(copies.newest(), deleted)
+        highest = reduce(_higher, noted.values(), NO_EPOCHS)
         leader = max(highest.leader, copies.leader)
         return ControlState(known, leader, highest.store, highest.assignment, streams)
 

@@ -35,6 +35,9 @@ out, which others understand."""
 FORMATS_READ = (1, 2, 3, 4)
 
 EPOCHS_KEY = b"epochs"
+"""Of the epochs that older releases noted, all leaders under one key."""
+
+EPOCHS_KEY_PREFIX = b"epochs:"
 TASK_KEY_PREFIX = b"task:"
 LEADER_KEY_PREFIX = b"leader:"
 DELETED_KEY_PREFIX = b"deleted:"
@@ -142,6 +145,21 @@ def decode_declared(raw: bytes, place: str) -> Stream:
         return decode_stream(raw)
     except msgspec.MsgspecError as error:
         raise _unreadable(place, error) from error
+
+
+def epochs_key(leader: LeaderEpoch) -> bytes:
+    """The key in `mars.control` of the epochs that one leader noted."""
+    return b"%s%d" % (EPOCHS_KEY_PREFIX, leader)
+
+
+def noted_epochs(key: bytes) -> LeaderEpoch | None:
+    """Which leader's epochs lie under a key of `mars.control`; 0 where it does not say, None for
+    any other key."""
+    if key == EPOCHS_KEY:
+        return LeaderEpoch(0)
+    if not key.startswith(EPOCHS_KEY_PREFIX):
+        return None
+    return LeaderEpoch(int(key.removeprefix(EPOCHS_KEY_PREFIX)))
 
 
 def encode_epochs(epochs: Epochs) -> bytes:

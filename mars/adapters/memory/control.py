@@ -18,7 +18,7 @@ class MemoryControlLog:
         self._tasks = TaskCopies()
         self._deleted: dict[TaskName, TaskDefinition] = {}
         self._streams: dict[StreamName, Stream] = {}
-        self._epochs = (LeaderEpoch(0), StoreEpoch(0), AssignmentEpoch(0))
+        self._epochs: dict[LeaderEpoch, tuple[StoreEpoch, AssignmentEpoch]] = {}
 
     def fail_next(self, method: str, *, before: bool = True) -> None:
         """Let the next call of `method` raise `Unavailable`, before or after its effect."""
@@ -50,13 +50,16 @@ class MemoryControlLog:
     def put_epochs(
         self, leader: LeaderEpoch, store: StoreEpoch, assignment: AssignmentEpoch
     ) -> None:
-        """Note the highest epochs in use."""
-        self._epochs = (leader, store, assignment)
+        """Note the highest epochs in use; those of leaders before this one are put away."""
+        self._epochs[leader] = (store, assignment)
+        for former in [one for one in self._epochs if one < leader]:
+            del self._epochs[former]
 
     @fallible
     def read(self) -> ControlState:
         """Everything in the topic."""
-        leader, store, assignment = self._epochs
+        store = max((one for one, _ in self._epochs.values()), default=StoreEpoch(0))
+        assignment = max((one for _, one in self._epochs.values()), default=AssignmentEpoch(0))
         tasks = with_deletions(self._tasks.newest(), self._deleted)
-        highest = max(leader, self._tasks.leader)
+        highest = max([self._tasks.leader, *self._epochs])
         return ControlState(tasks, highest, store, assignment, dict(self._streams))

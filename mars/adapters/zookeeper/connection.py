@@ -269,7 +269,7 @@ class ZooKeeperConnection:
         try:
             self._client.stop()
             self._client.start_async()
-        except (exceptions.KazooException, OSError) as error:
+        except Exception as error:  # noqa: BLE001 -- as in `_renewed`; the next absence tries again
             _log.warning("the connection to ZooKeeper could not be begun anew: %s", error)
 
     def _renewed(self, duty: Duty) -> bool:
