@@ -248,14 +248,9 @@ class MapperLoop:
                 | Hint()
             ):
                 return self._act_on_source(instruction)
-            case FailTask():
-                logs.error(
-                    self._log, "a task failed", task=instruction.task, detail=instruction.detail
-                )
-                self._attempt(
-                    "zookeeper",
-                    lambda: fail_task(self._registry, instruction.task, instruction.detail),
-                )
+            case FailTask(task=task, version=version, detail=detail):
+                logs.error(self._log, "a task failed", task=task, detail=detail)
+                self._attempt("zookeeper", lambda: fail_task(self._registry, task, version, detail))
                 return None
             case Report():
                 logs.warning(self._log, instruction.detail, kind=instruction.kind)

@@ -26,7 +26,7 @@ from mars.engine.codec.entry import CorruptEntry
 from mars.engine.combining import rejected_for
 from mars.process.life import Life, ServiceHealth
 from mars.process.outliving import Outliving
-from mars.process.tasks import TaskSource, fail_task
+from mars.process.tasks import TaskSource
 from mars.process.telemetry import incidents, logs, tracing
 from mars.process.telemetry.incidents import Tell, untold
 from mars.process.telemetry.member import Reporter
@@ -72,6 +72,7 @@ from mars.protocol.reducer.events import (
 from mars.protocol.reducer.machine import ReducerMachine
 from reducer.assisting import AssistLoop
 from reducer.bucket_work import BucketWork
+from reducer.chores import Chores
 from reducer.metering import Metering
 from reducer.tracking import TrackerLoop
 
@@ -151,7 +152,7 @@ class ReducerLoop:
         self._balance = balance
         self._assignment_changed = threading.Event()
         self._assignment_changed.set()
-        self._undone: deque[TrimLog | CompactLog | FailTask] = deque()
+        self._chores = Chores(log, registry, services)
         self._rows = 0
         self._first: Bucket | None = None
         """The bucket that was out of turn in the last round."""
@@ -234,7 +235,7 @@ class ReducerLoop:
             self._store.listen([name for name, task in tasks.items() if not task.deleted])
         self._look()
         self._tick()
-        self._catch_up_undone()
+        self._chores.catch_up()
         if self._reporter.due():
             self._report()
 
@@ -343,7 +344,9 @@ class ReducerLoop:
     def _read_apart(self, reads: list[ReadLog], problem: CorruptEntry) -> None:
         """One log cannot be read: its task fails, the others go on (I7)."""
         if len(reads) == 1:
-            self._do(FailTask(reads[0].task, f"its log in the store cannot be read: {problem}"))
+            (read,) = reads
+            detail = f"its log in the store cannot be read: {problem}"
+            self._do(FailTask(read.task, read.version, detail))
             return
         for read in reads:
             self._read_logs([read])
@@ -414,7 +417,7 @@ class ReducerLoop:
             case ReadLog():
                 self._read_logs([instruction])
             case TrimLog() | CompactLog() | FailTask():
-                return self._once_and_again(instruction)
+                return self._chores.do(instruction)
             case TellTracker():
                 self._tell_tracker(instruction)
             case Report():
@@ -450,34 +453,3 @@ class ReducerLoop:
         self._feed(AssignmentRead(assignment))
         self._assistant.assigned(assists_of(self._member, assignment))
         return True
-
-    def _once_and_again(self, instruction: TrimLog | CompactLog | FailTask) -> bool:
-        """Do it now, or in a later round: the machine has already forgotten it."""
-        if self._undone or not self._clean_up(instruction):
-            self._undone.append(instruction)
-            return False
-        return True
-
-    def _catch_up_undone(self) -> None:
-        while self._undone and self._clean_up(self._undone[0]):
-            self._undone.popleft()
-
-    def _clean_up(self, instruction: TrimLog | CompactLog | FailTask) -> bool:
-        try:
-            self._clean_up_now(instruction)
-        except Unavailable as problem:
-            self._services.lost(problem)
-            return False
-        return True
-
-    def _clean_up_now(self, instruction: TrimLog | CompactLog | FailTask) -> None:
-        match instruction:
-            case TrimLog(bucket, task, epoch, born, seqs):
-                self._store.trim(task, epoch, born, bucket, seqs)
-            case CompactLog(bucket, task, epoch, born, base, older):
-                self._store.compact(task, epoch, born, bucket, base, older)
-            case FailTask(task=task, detail=detail):
-                logs.error(self._log, "a task failed", task=task, detail=detail)
-                fail_task(self._registry, task, detail)
-            case _:
-                assert_never(instruction)

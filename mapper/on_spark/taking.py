@@ -78,9 +78,11 @@ class Taking:
         match outcome:
             case Added():
                 self._append(outcome)
-            case Refused(task=task, detail=detail):
+            case Refused(task=task, version=version, detail=detail):
                 logs.error(self._log, "a task failed", task=task, detail=detail)
-                self._services.attempt("zookeeper", lambda: fail_task(self._registry, task, detail))
+                self._services.attempt(
+                    "zookeeper", lambda: fail_task(self._registry, task, version, detail)
+                )
             case Unread(detail=detail):
                 self._services.lost(Unavailable("kafka", detail))
             case _:

@@ -97,7 +97,7 @@ class TaskSource:
         for topic, found in outputs:
             if isinstance(found, TopicRefused):
                 detail = f"its rows cannot be written: {found.detail}"
-                fail_task(self._registry, definition.name, detail)
+                fail_task(self._registry, definition.name, definition.current.version, detail)
                 failed = replace(definition, state=TaskState.FAILED, detail=detail)
                 return RunnableTask(failed, plans, {})
             partitions[topic] = found.partitions
@@ -145,12 +145,23 @@ def set_catch_up(
 
 
 def fail_task(
-    registry: Registry, name: TaskName, detail: str, lead: Leadership | None = None
+    registry: Registry,
+    name: TaskName,
+    version: int,
+    detail: str,
+    lead: Leadership | None = None,
 ) -> None:
-    """Mark a running task as failed; nothing happens to one that is not running any more."""
-    _change_running(
-        registry, name, lambda task: replace(task, state=TaskState.FAILED, detail=detail), lead
-    )
+    """Mark a running task as failed, which had this version when it failed.
+
+    Nothing happens to one that is not running any more, or was made anew under the name since.
+    """
+
+    def failed(task: TaskDefinition) -> TaskDefinition:
+        if version < task.first_version:
+            return task
+        return replace(task, state=TaskState.FAILED, detail=detail)
+
+    _change_running(registry, name, failed, lead)
 
 
 def _change_running(

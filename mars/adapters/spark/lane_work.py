@@ -54,6 +54,7 @@ class Refused(msgspec.Struct, frozen=True, tag="refused"):
     """A task cannot take its rows, whoever tries."""
 
     task: TaskName
+    version: int
     detail: str
 
 
@@ -186,18 +187,18 @@ class _Mapping:
         """One for each task that has rows."""
         for share in self.work.shares:
             pieces = self.pieces.get(share.task)
-            if share.task not in self.refused and pieces:
+            if share.task in self.refused:
+                yield Refused(share.task, share.version, self.refused[share.task])
+            elif pieces:
                 yield self._combined(share, pieces)
-        for task, detail in self.refused.items():
-            yield Refused(task, detail)
 
     def _combined(self, share: Share, pieces: list[Mapped]) -> Outcome:
         try:
             mapped = combine(share.plan, pieces)
         except TaskLimit as problem:
-            return Refused(share.task, str(problem))
+            return Refused(share.task, share.version, str(problem))
         except Exception as problem:  # noqa: BLE001 -- whatever it is, only this task stops (I7)
-            return Refused(share.task, _unexpected(problem))
+            return Refused(share.task, share.version, _unexpected(problem))
         return Added(self.work.topic, share.task, share.epoch, share.version, mapped)
 
 

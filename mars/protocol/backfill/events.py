@@ -61,9 +61,10 @@ class SetCatchUp:
 
 @dataclass(frozen=True, slots=True)
 class FailTask:
-    """The task cannot go on: set it to failed."""
+    """The task cannot go on: set it to failed, unless it was made anew since."""
 
     task: TaskName
+    version: int
     detail: str
 
 

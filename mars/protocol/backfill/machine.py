@@ -289,7 +289,8 @@ class BackfillMachine:
             return self._work()
         del self._pieces[event.job_id]
         if event.lasting:
-            return [FailTask(piece.job.task, event.problem), *self._work()]
+            job = piece.job
+            return [FailTask(job.task, job.version.version, event.problem), *self._work()]
         self._wait_until_ms = self._now_ms + RETRY_PAUSE_MS
         return [Report(f"a job for task {piece.job.task} is tried again: {event.problem}")]
 

@@ -44,7 +44,8 @@ def tend_task(view: View, definition: TaskDefinition, head: Head) -> list[Decisi
     """Make the store agree with the definition of one task."""
     name, epoch = definition.name, head.epoch
     if definition.state is TaskState.RUNNING and _topic_made_again(view, definition):
-        return [FailTask(name, _made_again(definition.current.stream.topic))]
+        detail = _made_again(definition.current.stream.topic)
+        return [FailTask(name, definition.current.version, detail)]
     if definition.current.starts is None:
         return _towards_new_version(view, definition, head)
     wanted = definition.state is TaskState.RUNNING

@@ -118,9 +118,10 @@ class EndCatchUp:
 
 @dataclass(frozen=True, slots=True)
 class FailTask:
-    """The task cannot go on: set it to failed."""
+    """The task cannot go on: set it to failed, unless it was made anew since."""
 
     task: TaskName
+    version: int
     detail: str
 
 

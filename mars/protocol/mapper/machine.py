@@ -323,7 +323,7 @@ class MapperMachine:
 
     def _fail(self, view: TaskView, detail: str) -> list[Instruction]:
         view.stop()
-        return [FailTask(view.name, detail)]
+        return [FailTask(view.name, view.task.definition.current.version, detail)]
 
     def _offered(self, event: Offered) -> list[Instruction]:
         offer = event.offer

@@ -61,6 +61,8 @@ class ReadLog:
     task: TaskName
     after: Sequence64
     upto: Sequence64
+    version: int
+    """The current one of the log that is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +154,13 @@ class ReleaseBucket:
 
 @dataclass(frozen=True, slots=True)
 class FailTask:
-    """Mark a task as failed in the registry; `detail` says why and what to do."""
+    """Mark a task as failed in the registry; `detail` says why and what to do.
+
+    `version` is one that the task had: one made anew under its name is left alone.
+    """
 
     task: TaskName
+    version: int
     detail: str
 
 

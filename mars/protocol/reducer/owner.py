@@ -37,7 +37,7 @@ from mars.protocol.reducer.events import (
     WriteDraft,
 )
 from mars.protocol.reducer.preparation import Prepared
-from mars.protocol.reducer.term import TaskWentBack, Term
+from mars.protocol.reducer.term import Failing, TaskWentBack, Term
 from mars.protocol.reducer.version import Ownership
 from mars.protocol.runnable import RunnableTask
 
@@ -74,7 +74,7 @@ class BucketOwner:
         self._retry_at_ms = 0
         self._position = 0
         self._tasks: Mapping[TaskName, RunnableTask] = {}
-        self._sick: set[TaskName] = set()
+        self._failing = Failing()
         self.drafting = Drafting(limits.draft_rows_min, limits.large_task_rows, limits.buckets)
         self._committing = NextCommit()
         """What the commit that is under way is of."""
@@ -112,7 +112,7 @@ class BucketOwner:
 
     def _new_term(self, number: int) -> Term:
         owner = Ownership(self.bucket, self._epoch, self._store_epoch, self._limits.tracked)
-        return Term(number, owner, self._limits.snapshot_every_ms, self._sick)
+        return Term(number, owner, self._limits.snapshot_every_ms, self._failing)
 
     def _new_plan(self) -> CommitPlan:
         return CommitPlan(self._limits, self.term.parts, self.drafting, self._now_ms)
@@ -164,8 +164,8 @@ class BucketOwner:
         self._retry_at_ms = self._now_ms + RETRY_PAUSE_MS
         self._start_over(OwnerState.LOST if event.fenced else OwnerState.WAITING)
         kind = "bucket_fenced" if event.fenced else "bucket_interrupted"
-        culprit, detail = event.culprit, event.detail
-        troubles = [] if culprit is None else [self.term.fail(culprit, detail)]
+        culprit, detail = self._tasks.get(event.culprit or TaskName("")), event.detail
+        troubles = [] if culprit is None else [self._failing.fail(culprit, detail)]
         return [
             ReleaseBucket(self.bucket),
             Report(kind, f"bucket {self.bucket}: {detail}", self.bucket),
@@ -186,8 +186,7 @@ class BucketOwner:
     def tasks_changed(self, tasks: Mapping[TaskName, RunnableTask]) -> list[Instruction]:
         """Take the newest definitions."""
         self._tasks = tasks
-        # One that has failed, and runs again, is tried again: its failure may be forgotten.
-        self._sick &= {name for name, one in tasks.items() if not (one.deleted or one.failed)}
+        self._failing.update(tasks)
         if self.state not in (OwnerState.OWNING, OwnerState.COMMITTING):
             return []
         return self.term.update(tasks)

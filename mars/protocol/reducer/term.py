@@ -43,22 +43,48 @@ class TaskWentBack(Exception):
         self.task = task
 
 
+class Failing:
+    """Tasks that have failed here: they are left out until they were seen as failed, and run again.
+
+    A task made anew under the name of one that failed is another one, and is not left out.
+    """
+
+    def __init__(self) -> None:
+        self._versions: dict[TaskName, int] = {}
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._versions
+
+    def fail(self, task: RunnableTask, detail: str) -> FailTask:
+        """Leave a task out from now on."""
+        version = self._versions[task.name] = task.definition.current.version
+        return FailTask(task.name, version, detail)
+
+    def update(self, tasks: Mapping[TaskName, RunnableTask]) -> None:
+        """Forget the failures of tasks that are known to have failed, to be gone, or new."""
+        for name, version in list(self._versions.items()):
+            task = tasks.get(name)
+            stays = task is not None and not (task.deleted or task.failed)
+            if task is None or not stays or version < task.definition.first_version:
+                del self._versions[name]
+
+
 class Term:
     """Reads the logs of a bucket's tasks, and knows their records.
 
-    `sick` are the tasks that have failed here; they are left out until they run again. Whatever
+    `failing` are the tasks that have failed here; they are left out until they run again. Whatever
     reads a log may raise TaskWentBack.
     """
 
     def __init__(
-        self, number: int, owner: Ownership, snapshot_every_ms: int, sick: set[TaskName]
+        self, number: int, owner: Ownership, snapshot_every_ms: int, failing: Failing
     ) -> None:
         self.number = number
         self.owner = owner
         self.parts: dict[TaskName, TaskInBucket] = {}
         self.records: dict[TaskName, dict[int, Progress]] = {}
         self._snapshot_every_ms = snapshot_every_ms
-        self._sick = sick
+        self._failing = failing
         self._any_deleted = True
         """Some record may be of a task or version that was deleted since."""
         self._pending: dict[TaskName, Head] = {}
@@ -83,16 +109,14 @@ class Term:
 
     def fail(self, task: TaskName, detail: str) -> FailTask:
         """Leave a task out, and say why."""
-        self._sick.add(task)
-        self.parts.pop(task, None)
-        return FailTask(task, detail)
+        return self._failing.fail(self.parts.pop(task).task, detail)
 
     def update(self, tasks: Mapping[TaskName, RunnableTask]) -> list[Instruction]:
         """Take the newest definitions; the snapshots of some tasks are to be read first."""
         self._any_deleted = True
         reads: list[Instruction] = []
         for name, task in tasks.items():
-            if task.deleted or task.failed or name in self._sick:
+            if task.deleted or task.failed or name in self._failing:
                 self.parts.pop(name, None)
             elif name in self.parts and self.parts[name].same_life(task):
                 self.parts[name].update(task)
@@ -177,7 +201,7 @@ class Term:
             elif part.position.is_behind(head):
                 self._pending[name] = head
                 after = part.position.last_seq
-                reads.append(ReadLog(bucket, self.number, name, after, head.seq))
+                reads.append(ReadLog(bucket, self.number, name, after, head.seq, head.version))
             else:
                 failed = self.attempt(name, partial(part.drained, head))
                 if failed is not None:

@@ -176,7 +176,7 @@ def test_outcomes_of_earlier_terms_are_ignored() -> None:
     assert here.machine.audited(EmissionsAudited(BUCKET, old, ("x",))) == []
     assert here.machine.committed(BucketCommitted(BUCKET, old, Committed((), 9))) == []
     assert here.machine.failed(BucketFailed(BUCKET, old, True, "late")) == []
-    request = ReadLog(BUCKET, old, NAME, Sequence64(0), Sequence64(1))
+    request = ReadLog(BUCKET, old, NAME, Sequence64(0), Sequence64(1), 1)
     late = LogRead(request, LogSlice(None, ()), make_head(1, {P0: 1}))
     assert here.machine.log_read(late) == []
     assert here.machine.state is OwnerState.CLAIMING
@@ -186,7 +186,7 @@ def test_a_task_whose_output_is_refused_fails_alone() -> None:
     here = Bucket(make_task(), make_task(name=OTHER))
     here.own()
 
-    assert FailTask(NAME, "why") in here.fail(culprit=NAME)
+    assert FailTask(NAME, 1, "why") in here.fail(culprit=NAME)
     here.machine.ticked(RETRY_PAUSE_MS)
     here.own()
     heads = {NAME: make_head(1, {P0: 1}), OTHER: make_head(1, {P0: 1})}
@@ -253,6 +253,27 @@ def test_a_task_whose_failure_was_forgotten_while_the_bucket_was_interrupted_is_
     assert names(only(here.machine.ticked(RETRY_PAUSE_MS), CommitTransaction)) == [NAME]
 
 
+def test_a_task_made_anew_under_the_name_of_one_that_failed_is_read() -> None:
+    """The bucket heard neither that the first one failed nor that it was deleted."""
+    here = Bucket()
+    here.own()
+    here.fail(culprit=NAME)
+    here.change(make_task(make_version(2), first_version=2))
+
+    here.machine.ticked(RETRY_PAUSE_MS)
+    here.own()
+    (read,) = here.machine.heads_read({NAME: make_head(1, {P0: 1}, version=2)})
+
+    assert isinstance(read, ReadLog)
+
+
+def test_a_task_that_was_deleted_meanwhile_does_not_fail() -> None:
+    here = Bucket(make_task(name=OTHER))
+    here.own()
+
+    assert not [one for one in here.fail(culprit=NAME) if isinstance(one, FailTask)]
+
+
 def test_a_store_that_went_back_is_reported_and_stops_the_bucket() -> None:
     here = Bucket()
     here.own()
@@ -278,7 +299,7 @@ def test_what_is_new_in_the_log_is_read_up_to_the_head() -> None:
 
     (read,) = here.machine.heads_read({NAME: make_head(5, {P0: 4})})
 
-    assert read == ReadLog(BUCKET, here.term, NAME, Sequence64(2), Sequence64(5))
+    assert read == ReadLog(BUCKET, here.term, NAME, Sequence64(2), Sequence64(5), 1)
 
 
 def test_a_store_of_another_epoch_is_not_read() -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from mars.adapters.memory.registry import MemoryRegistry
 from mars.core.definitions import TaskState
 from mars.core.errors import TopicRefused
 from mars.core.types import TaskName, Topic
-from mars.process.tasks import TaskSource
+from mars.process.tasks import TaskSource, fail_task
 from mars.protocol.ports import TopicInfo
 from tests.contracts.test_registry import definition
 
@@ -44,3 +45,15 @@ def test_a_task_whose_output_topic_is_refused_fails_alone_and_says_which() -> No
     assert again is not None, "its failure is a change"
     assert again[TaskName("refused")].failed
     assert source.poll() is None
+
+
+def test_what_failed_before_a_task_was_made_anew_does_not_concern_it() -> None:
+    registry = MemoryRegistry()
+    anew = replace(definition("a"), first_version=2, detail="")
+    assert registry.create_task(anew)
+
+    fail_task(registry, TaskName("a"), 1, "an old failure")
+    assert registry.tasks()[TaskName("a")] == anew
+
+    fail_task(registry, TaskName("a"), 2, "its own")
+    assert registry.tasks()[TaskName("a")].state is TaskState.FAILED

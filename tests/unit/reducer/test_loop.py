@@ -24,7 +24,13 @@ from mars.core.types import (
 )
 from mars.process.life import ServiceHealth
 from mars.protocol.ports import Committed, Incident, IncidentKind, LogSlice
-from mars.protocol.reducer.events import BucketCommitted, BucketFailed, Event, ReadLog, Ticked
+from mars.protocol.reducer.events import (
+    BucketCommitted,
+    BucketFailed,
+    Event,
+    ReadLog,
+    Ticked,
+)
 from reducer import loop as loop_module
 from reducer.loop import LOOKS_PAUSE_S_MAX, ReducerLoop
 
@@ -226,7 +232,7 @@ def test_messages_that_cannot_be_unpacked_make_one_incident_of_a_task_and_partit
             part = RejectedRange(Lane(lane), first, first + 12, Reason.UNDECODABLE, 12)
             partial = Partial(Bucket(1), RowCounts(bad=12), (), b"", Rejections((), (part,)))
             entry = Entry(Sequence64(1), 1, (Range(Lane(lane), first, first + 12),), partial)
-            read = ReadLog(Bucket(1), 1, ALL[0], Sequence64(0), Sequence64(9))
+            read = ReadLog(Bucket(1), 1, ALL[0], Sequence64(0), Sequence64(9), 1)
             loop._tell_of_undecodable_rows(read, LogSlice(None, (entry,)))
 
     assert [(one.lane, one.first, one.next) for one in told] == [("0", 7, 19), ("3", 7, 19)]
