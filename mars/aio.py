@@ -13,13 +13,12 @@ from threading import Event, Thread
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
-import httpx
-
 from mars.client.answers import ResultEvent
 from mars.client.blocking import GIVEN_UP, TIMEOUT_S, Client
 from mars.core.errors import MarsError
 
 if TYPE_CHECKING:
+    import httpx
     import polars as pl
 
     from mars.adapters.kafka.read.groups import ConsumedRow, KafkaResultConsumer

@@ -7,10 +7,9 @@ Times are epoch milliseconds. Answers may grow members that this release does no
 
 from __future__ import annotations
 
-import json
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import closing, suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from threading import Event
@@ -18,8 +17,6 @@ from time import monotonic, sleep
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 from urllib.parse import quote
-
-import httpx
 
 from mars.client.answers import (
     AllFigures,
@@ -53,12 +50,12 @@ from mars.client.answers import (
     WindowLedger,
 )
 from mars.client.cluster_file import find_api
-from mars.client.wire import AnswerType, authorization, base_url, decode, events, refusal, shown
+from mars.client.connection import Connection
+from mars.client.wire import AnswerType, decode, events
 from mars.core.errors import (
     JobCancelled,
     JobFailed,
     MarsError,
-    Rejected,
     Unavailable,
     WaitedTooLong,
 )
@@ -66,6 +63,8 @@ from mars.core.settings import load, surroundings
 from mars.core.types import TaskName, Topic
 
 if TYPE_CHECKING:
+    import httpx
+
     from mars.adapters.kafka.read.groups import KafkaResultConsumer
 
 URL = "http://127.0.0.1:8080"
@@ -80,9 +79,6 @@ VERIFY_TIMEOUT_S = 300.0
 """For a window that is computed again, whatever the client's own limit: one of 5 million offsets
 takes about half a minute, and others may be before it.
 """
-
-CONNECT_TIMEOUT_S = 5.0
-"""For a connection: longer means that nobody listens."""
 
 QUERY_TIMEOUT_S = 300.0
 """For a query: what the service allows by default."""
@@ -121,13 +117,11 @@ class Client:
         `key` opens it, if it asks for one [default: MARS_KEY]. `timeout_s` is the longest wait for
         an answer; `verify` and `tail` take longer by nature. Raises SettingsError.
         """
-        address = find_api(url) or URL
-        self._url = shown(address)
         self._timeout_s = timeout_s
-        self._http = httpx.Client(
-            base_url=base_url(address),
-            headers=authorization(key or surroundings().api_key),
-            timeout=self._limits(timeout_s),
+        self._connection = Connection(
+            find_api(url) or URL,
+            key=key or surroundings().api_key,
+            timeout_s=timeout_s,
             transport=transport,
         )
 
@@ -144,7 +138,7 @@ class Client:
 
     def close(self) -> None:
         """Close all connections."""
-        self._http.close()
+        self._connection.close()
 
     # ------------------------------------------------------------------------------- streams
 
@@ -162,7 +156,7 @@ class Client:
 
     def delete_stream(self, name: str) -> None:
         """Remove a declaration that no task uses."""
-        self._send("DELETE", f"/v1/streams/{_segment(name)}")
+        self._connection.send("DELETE", f"/v1/streams/{_segment(name)}")
 
     # --------------------------------------------------------------------------------- tasks
 
@@ -216,7 +210,7 @@ class Client:
 
     def delete_task(self, name: str) -> None:
         """End a task; its results stay."""
-        self._send("DELETE", _task(name))
+        self._connection.send("DELETE", _task(name))
 
     def pause_task(self, name: str) -> Task:
         """Take no more rows until it is resumed."""
@@ -321,21 +315,13 @@ class Client:
         connection is made by the first `next`. Raises Unavailable when the API goes away.
         """
         resumed = {} if after is None else {"Last-Event-ID": after}
-        request = self._http.build_request(
-            "GET",
+        pieces = self._connection.pieces(
             f"{_task(name)}/results",
             headers={"Accept": "text/event-stream", **resumed},
-            timeout=self._limits(SILENCE_S),
+            silence_s=SILENCE_S,
         )
-        with self._talking():
-            response = self._http.send(request, stream=True)
-            try:
-                if response.is_error:
-                    response.read()
-                    raise refusal(response)
-                yield from events(response.iter_bytes(), reached or _ignore)
-            finally:
-                response.close()
+        with closing(pieces):
+            yield from events(pieces, reached or _ignore)
 
     def consume(
         self,
@@ -487,11 +473,11 @@ class Client:
     def query_arrow(self, query: str) -> bytes:
         """The same as an Arrow IPC stream."""
         headers = {"Accept": "application/vnd.apache.arrow.stream"}
-        return self._send("GET", f"{_query(query)}/rows", headers=headers).content
+        return self._connection.send("GET", f"{_query(query)}/rows", headers=headers).content
 
     def cancel_query(self, query: str) -> None:
         """Stop a query; nothing happens to one that has ended."""
-        self._send("DELETE", _query(query))
+        self._connection.send("DELETE", _query(query))
 
     # --------------------------------------------------------------------------------- keys
 
@@ -513,7 +499,7 @@ class Client:
 
     def delete_key(self, key: str) -> None:
         """Remove a key, by its id."""
-        self._send("DELETE", f"/v1/keys/{_segment(key)}")
+        self._connection.send("DELETE", f"/v1/keys/{_segment(key)}")
 
     # --------------------------------------------------------------------------- the service
 
@@ -534,9 +520,7 @@ class Client:
 
     def readiness(self) -> Readiness:
         """Whether the API has every server it needs; that it has not is no error here."""
-        with self._talking():
-            response = self._http.get("/readyz")
-        return decode(response, Readiness)
+        return decode(self._connection.look("/readyz"), Readiness)
 
     # ---------------------------------------------------------------------------- the wire
 
@@ -551,49 +535,10 @@ class Client:
         headers: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
     ) -> AnswerType:
-        answer = self._send(
+        answer = self._connection.send(
             method, path, body=body, query=query, headers=headers, timeout_s=timeout_s
         )
         return decode(answer, kind)
-
-    def _limits(self, timeout_s: float) -> httpx.Timeout:
-        """For an answer within so long; a connection takes no longer than any other one may."""
-        return httpx.Timeout(timeout_s, connect=min(self._timeout_s, CONNECT_TIMEOUT_S))
-
-    def _send(
-        self,
-        method: str,
-        path: str,
-        *,
-        body: Mapping[str, object] | None = None,
-        query: Mapping[str, str | int | None] | None = None,
-        headers: Mapping[str, str] | None = None,
-        timeout_s: float | None = None,
-    ) -> httpx.Response:
-        given = {name: value for name, value in (query or {}).items() if value is not None}
-        with self._talking():
-            response = self._http.request(
-                method,
-                path,
-                content=None if body is None else json.dumps(body).encode(),
-                params=given or None,
-                headers={"Content-Type": "application/json", **(headers or {})},
-                timeout=self._limits(self._timeout_s if timeout_s is None else timeout_s),
-            )
-        if response.is_error:
-            raise refusal(response)
-        return response
-
-    @contextmanager
-    def _talking(self) -> Iterator[None]:
-        try:
-            yield
-        except httpx.TimeoutException as error:
-            raise Unavailable("api", f"{self._url} did not answer in time") from error
-        except httpx.TransportError as error:
-            raise Unavailable("api", f"{self._url} cannot be reached ({error})") from error
-        except httpx.InvalidURL as error:
-            raise Rejected(f"what was asked for makes no address of a request ({error})") from error
 
 
 def _waited(

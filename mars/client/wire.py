@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from http import HTTPStatus
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-import httpx
 import msgspec
 
 from mars.client.answers import Problem, ResultEvent, WindowSource
@@ -24,6 +23,9 @@ from mars.core.errors import (
     Unavailable,
     VersionMismatch,
 )
+
+if TYPE_CHECKING:
+    import httpx
 
 PORT_MAX = 65_535
 
@@ -46,20 +48,8 @@ _REFUSALS: Mapping[int, type[RequestError]] = {
 }
 
 
-def base_url(address: str) -> httpx.URL:
-    """An API's address. Raises SettingsError, which names it, where it cannot be one."""
-    try:
-        url = httpx.URL(address)
-    except httpx.InvalidURL as error:
-        raise _no_address(address, str(error)) from error
-    if url.scheme not in {"http", "https"} or not url.host:
-        raise _no_address(address, "it does not begin with http:// or https:// and a host")
-    if url.port is not None and not 0 < url.port <= PORT_MAX:
-        raise _no_address(address, f"ports are 1 to {PORT_MAX}")
-    return url
-
-
-def _no_address(address: str, why: str) -> SettingsError:
+def no_address(address: str, why: str) -> SettingsError:
+    """That this is no address of an API, and why."""
     told = f"{shown(address)[:ADDRESS_CHARACTERS_SHOWN]!r} is no address of an API: {why};"
     return SettingsError(f"{told} write it as http://127.0.0.1:8080 (--api, MARS_API or url=).")
 

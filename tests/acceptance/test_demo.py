@@ -144,7 +144,7 @@ def test_the_demo_runs_from_the_wheel_in_an_empty_folder(tmp_path: Path) -> None
     with demo(folder / ".mars", program=[str(program)], DEMO_SECONDS=SECONDS) as running:
         running.says("Task by_sip: SELECT sip, type, timestamp, count(*) FROM S")
         with client_of(folder / ".mars") as client:
-            page = client._http.get("/")
+            page = client._connection.look("/")
             assert page.status_code == 200
             assert "<title>" in page.text
         assert running.wait() == 0

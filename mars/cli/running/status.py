@@ -19,7 +19,8 @@ from mars.cli.tables import clock, number, table
 from mars.cli.top import members_table
 from mars.client.answers import Balance, Member
 from mars.client.cluster_file import ClusterFile, find_api, running_cluster
-from mars.client.wire import authorization, base_url, shown
+from mars.client.connection import base_url
+from mars.client.wire import authorization, shown
 from mars.core.errors import NotFound
 from mars.core.settings import surroundings
 
