@@ -50,7 +50,6 @@ from mars.client.answers import (
     WindowLedger,
 )
 from mars.client.cluster_file import find_api
-from mars.client.connection import Connection
 from mars.client.wire import AnswerType, decode, events
 from mars.core.errors import (
     JobCancelled,
@@ -117,6 +116,9 @@ class Client:
         `key` opens it, if it asks for one [default: MARS_KEY]. `timeout_s` is the longest wait for
         an answer; `verify` and `tail` take longer by nature. Raises SettingsError.
         """
+        # httpx is half of what this module would load: a program pays for it once it asks.
+        from mars.client.connection import Connection  # noqa: PLC0415
+
         self._timeout_s = timeout_s
         self._connection = Connection(
             find_api(url) or URL,

@@ -12,8 +12,10 @@ from tests.support.installed import build_wheel, install
 LOADED = """
 import sys
 import mars, mars.client, mars.aio
-print(*sorted({name.partition(".")[0] for name in sys.modules}))
+{then}
+print(*sorted({{name.partition(".")[0] for name in sys.modules}}))
 """
+"""What is loaded by the import of all that a client needs, and by what it does then."""
 
 
 @pytest.fixture(scope="module")
@@ -34,12 +36,22 @@ def run(programs: Path, *command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_client_is_there_and_loads_neither_frames_nor_servers(programs: Path) -> None:
-    done = run(programs, "python", "-c", LOADED)
+def loaded(programs: Path, then: str = "") -> set[str]:
+    done = run(programs, "python", "-c", LOADED.format(then=then))
     assert done.returncode == 0, done.stderr
-    loaded = set(done.stdout.split())
-    assert {"mars", "httpx", "msgspec"} <= loaded
-    assert not loaded & {"polars", "pyarrow", "pyspark", "pandas", "numpy", "confluent_kafka"}
+    return set(done.stdout.split())
+
+
+def test_client_is_there_and_loads_neither_frames_nor_servers(programs: Path) -> None:
+    found = loaded(programs, "mars.client.Client('http://127.0.0.1:1').close()")
+    assert {"mars", "httpx", "msgspec"} <= found
+    assert not found & {"polars", "pyarrow", "pyspark", "pandas", "numpy", "confluent_kafka"}
+
+
+def test_httpx_is_loaded_by_the_first_client_and_by_no_import(programs: Path) -> None:
+    found = loaded(programs)
+    assert {"mars", "msgspec"} <= found
+    assert not found & {"httpx", "rich"}
 
 
 def test_commands_that_ask_the_api_are_there(programs: Path) -> None:
