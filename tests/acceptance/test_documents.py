@@ -31,6 +31,11 @@ DOCS = ROOT / "docs"
 DOCUMENTS = [DOCS / "tutorial.md", DOCS / "rest.md"]
 OVER_THE_DEMO = [
     ROOT / "README.md",
+    DOCS / "start" / "first-topic.md",
+    DOCS / "start" / "python.md",
+    DOCS / "guides" / "checking.md",
+    DOCS / "guides" / "history.md",
+    DOCS / "reference" / "results.md",
     DOCS / "preview.md",
     DOCS / "limits.md",
     DOCS / "operations.md",
@@ -104,7 +109,8 @@ def demo(shared_mars: MarsCluster) -> Iterator[None]:
 def _feed(mars: MarsCluster, stop: threading.Event) -> None:
     while not stop.wait(FEED_S):
         now_ms = time.time_ns() // 1_000_000
-        flow = {"timestamp": now_ms, "sip": f"10.0.0.{now_ms % 9}", "type": "tcp", "loss": 0.5}
+        flow = {"timestamp": now_ms, "sip": f"10.0.0.{now_ms % 9}", "type": f"t{now_ms % 8:02}"}
+        flow |= {"loss": 0.5, "rtt": now_ms % 1000, "bytes": 60}
         click = {"at": now_ms, "page": f"/{now_ms % 3}"}
         for partition in range(2):
             mars.produce("demo_flows", [(partition, json.dumps(flow).encode())])

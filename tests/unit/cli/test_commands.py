@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ from tests.unit.api.twins import BY_SIP, World
 from tests.unit.cli.test_people import Kept
 
 ROOT = Path(__file__).parents[3]
+PAGE = ROOT / "docs" / "reference" / "commands.md"
 DECISION = next((ROOT / "docs" / "decisions").glob("*-options-of-commands.md"))
 
 PROCESSES = {"mapper", "reducer", "api", "bulk"}
@@ -27,6 +29,9 @@ PROCESSES = {"mapper", "reducer", "api", "bulk"}
 
 ASK_NO_API = {"up", "down", "completion"}
 """They are about this machine; so is all of `mars bench`."""
+
+FAMILIES = {"bench", "completion"}
+"""The page names them alone: what follows is told by `--help`."""
 
 PRINT_NO_VALUE = {"completion"}
 
@@ -74,16 +79,18 @@ def test_command_takes_the_options_that_all_take(path: tuple[str, ...]) -> None:
 
 
 def test_exceptions_are_told_where_the_rule_is() -> None:
-    decision, readme = DECISION.read_text("utf-8"), (ROOT / "README.md").read_text("utf-8")
+    decision, page = DECISION.read_text("utf-8"), PAGE.read_text("utf-8")
     for name in PROCESSES | ASK_NO_API | {"bench"}:
         assert f"`{name}`" in decision
-    assert DECISION.name in readme
+    assert DECISION.name in page
 
 
-def test_readme_names_every_command() -> None:
-    listed = (ROOT / "README.md").read_text("utf-8").partition("## Commands")[2].partition("\n## ")
-    for path in COMMANDS:
-        assert f"mars {path[0]}" in listed[0] or f"| {path[0]}" in listed[0], path
+def test_page_names_every_command() -> None:
+    named = set[tuple[str, ...]]()
+    for first, rest in re.findall(r"`mars (\w+)(?: ([^`]+))?`", PAGE.read_text("utf-8")):
+        named |= {(first, *last.split()) for last in rest.split(r"\|")}
+    assert {path for path in COMMANDS if path[0] not in FAMILIES} <= named
+    assert {first for first, *_rest in named} >= FAMILIES
 
 
 NAMED = [
