@@ -1,4 +1,4 @@
-"""Writes docs/rest.md: `python -m api.reference > docs/rest.md`.
+"""Writes docs/reference/rest.md: `python -m api.reference > docs/reference/rest.md`.
 
 Paths, words, parameters and statuses are those of /openapi.json; roles those of the gate.
 """
@@ -22,18 +22,18 @@ AWAY: Final = HTTPStatus.SERVICE_UNAVAILABLE
 
 _INTRODUCTION: Final = """
 # REST reference
-This page is written by `python -m api.reference > docs/rest.md`, from the description that the API
-itself gives: `/docs` in a browser, `/openapi.json` for programs; both have every field of requests
-and answers.
+This page is written by `python -m api.reference > docs/reference/rest.md`, from the description
+that the API itself gives: `/docs` in a browser, `/openapi.json` for programs; both have every field
+of requests and answers.
 
 - Requests and answers are JSON, times are milliseconds since 1970. Members that a request does not
   know are refused.
 - Errors are problem documents (RFC 9457): `title`, `status`, `detail`, and for SQL `line` and
   `column`, counted from 1.
-- Roles matter where the API asks for [keys](operations.md#the-api). Each may do what those before
-  it may: reader, operator, admin.
+- Roles matter where the API asks for [keys](../operate/operations.md#the-api). Each may do what
+  those before it may: reader, operator, admin.
 - `mars.client` has each call as a typed method, `mars.aio` for event loops: see the
-  [notebook](client.ipynb).
+  [notebook](../start/client.ipynb).
 
 ```bash
 curl -s -X POST "$MARS_API/v1/tasks/validate" -H "Content-Type: application/json" \\

@@ -8,7 +8,7 @@ from typing import Any
 
 from bench.balance import BalanceReport, Run
 from bench.balance_real import IMBALANCE_MAX, RealBalanceReport, RealRun
-from bench.plots import DOCS, drawn
+from bench.plots import REPORTS, drawn
 from bench.wandering import Stage
 from mars.protocol.balance.placement import SpreadLimits
 
@@ -19,7 +19,7 @@ SMOOTH_LOOKS = 3
 """The same for real processes, of looks two seconds apart."""
 
 
-def plot_balance(report: BalanceReport, folder: Path = DOCS) -> list[Path]:
+def plot_balance(report: BalanceReport, folder: Path = REPORTS) -> list[Path]:
     """Deviation over time, rows done over time, number of reducers over time.
 
     Raises BenchError where matplotlib is missing.
@@ -32,7 +32,7 @@ def plot_balance(report: BalanceReport, folder: Path = DOCS) -> list[Path]:
     )
 
 
-def plot_real(report: RealBalanceReport, folder: Path = DOCS) -> list[Path]:
+def plot_real(report: RealBalanceReport, folder: Path = REPORTS) -> list[Path]:
     """Deviation over time of real reducers. Raises BenchError where matplotlib is missing."""
     return drawn(folder, ("bench-balance-real", (9, 4), lambda axes: _real(axes, report)))
 

@@ -253,10 +253,10 @@ def balance(real: bool, strategies: bool, results: Path | None, as_json: bool) -
     from bench import balance as simulated
     from bench import balance_real, balance_strategies
     from bench.balance_plots import plot_balance, plot_real
-    from bench.plots import DOCS
+    from bench.plots import REPORTS
     from bench.results import FOLDER
 
-    folder, pictures = results or FOLDER, results or DOCS
+    folder, pictures = results or FOLDER, results or REPORTS
     if real:
         on_servers = balance_real.real_session(messages().print, folder)
         grids = balance_real.grids(on_servers.report)
@@ -283,7 +283,7 @@ def soak(minutes: int, rate: int, results: Path | None, as_json: bool) -> int:
     Exits with 1 where one of our own processes has grown once it was warm.
     """
     from bench import soak as soaking
-    from bench.plots import DOCS
+    from bench.plots import REPORTS
     from bench.results import FOLDER
     from bench.tables import on_terminal
 
@@ -294,7 +294,7 @@ def soak(minutes: int, rate: int, results: Path | None, as_json: bool) -> int:
         for grid in soaking.grids(done.report):
             output().print(on_terminal(grid))
     messages().print(f"Saved: {done.path}")
-    for path in soaking.plot(done.report, results or DOCS):
+    for path in soaking.plot(done.report, results or REPORTS):
         messages().print(f"Plot: {path}")
     return 1 if soaking.grown(done.report) else 0
 
@@ -363,7 +363,7 @@ def _tell(
 
 def _show(finished: Finished, *, as_json: bool) -> int:
     """Print the report; 1 when a contestant's results were wrong."""
-    from bench.plots import DOCS, plot_sweep
+    from bench.plots import REPORTS, plot_sweep
     from bench.results import FOLDER, ThroughputReport
     from bench.tables import grids, on_terminal, profile_grid
 
@@ -380,6 +380,6 @@ def _show(finished: Finished, *, as_json: bool) -> int:
     messages().print(f"Saved: {finished.path}")
     if isinstance(report, ThroughputReport) and report.sweep:
         beside = finished.path.parent
-        for path in plot_sweep(report, DOCS if beside == FOLDER else beside):
+        for path in plot_sweep(report, REPORTS if beside == FOLDER else beside):
             messages().print(f"Plot: {path}")
     return 1 if any(run.problems for run in report.runs) else 0

@@ -9,10 +9,10 @@ from typing import Any
 from bench.errors import BenchError
 from bench.results import ThroughputReport
 
-DOCS = Path(__file__).parents[1] / "docs"
+REPORTS = Path(__file__).parents[1] / "docs" / "reports"
 
 
-def plot_sweep(report: ThroughputReport, folder: Path = DOCS) -> list[Path]:
+def plot_sweep(report: ThroughputReport, folder: Path = REPORTS) -> list[Path]:
     """Rows/s by batch rows for each number of mappers, and by mappers at the best batch size.
 
     Raises BenchError where matplotlib is missing.

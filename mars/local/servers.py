@@ -341,7 +341,7 @@ def _log4j() -> list[str]:
         # Why it started or did not; at this level the rest of it says something every second.
         "logger.kafka.name=kafka.server",
         "logger.kafka.level=info",
-        # Tells of transactions whose end it does not write everywhere (docs/RELIABILITY.md).
+        # Tells of transactions whose end is not written everywhere (docs/reports/reliability.md).
         "logger.markers.name=kafka.coordinator.transaction.TransactionMarkerChannelManager",
         "logger.markers.level=info",
     ]

@@ -10,6 +10,6 @@
     tracker    a proof, beside the protocol, that every partial stored was counted
 
 No machine imports a client library, reads a clock or draws a random number: time, crashes,
-leadership and the outcome of every instruction are events. docs/protocol.md has the rules that the
-code cites.
+leadership and the outcome of every instruction are events. docs/internals/protocol.md has the rules
+that the code cites.
 """

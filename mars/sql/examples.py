@@ -1,7 +1,8 @@
 """How each operator, function and aggregate is written.
 
-Complaints show it where something is written otherwise, and docs/sql.md is made of it. Fields are
-those of an example stream: `bytes` is a number, `sip` a text, `loss` a float, `ok` a boolean.
+Complaints show it where something is written otherwise, and docs/reference/sql.md is made of it.
+Fields are those of an example stream: `bytes` is a number, `sip` a text, `loss` a float, `ok` a
+boolean.
 """
 
 from __future__ import annotations

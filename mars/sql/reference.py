@@ -1,4 +1,4 @@
-"""Writes docs/sql.md: `python -m mars.sql.reference > docs/sql.md`.
+"""Writes docs/reference/sql.md: `python -m mars.sql.reference > docs/reference/sql.md`.
 
 Names, defaults, limits and types are the code's own. Each example is compiled while the page is
 written, which gives its type; what has no example, or no description, fails.
@@ -265,7 +265,8 @@ def _table(titles: tuple[str, ...], lines: Iterable[tuple[str, ...]]) -> str:
 
 _INTRODUCTION: Final = f"""
 # SQL reference
-This page is written by `python -m mars.sql.reference > docs/sql.md`, from the tables of the code.
+This page is written by `python -m mars.sql.reference > docs/reference/sql.md`, from the tables of
+the code.
 
 ```sql
 SELECT item, ... FROM stream [WHERE condition] [GROUP BY key, ...] [HAVING condition]

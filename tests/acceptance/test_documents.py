@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 
-DOCUMENTS = [DOCS / "tutorial.md", DOCS / "rest.md"]
+DOCUMENTS = [DOCS / "start" / "tutorial.md", DOCS / "reference" / "rest.md"]
 OVER_THE_DEMO = [
     ROOT / "README.md",
     DOCS / "start" / "first-topic.md",
@@ -36,12 +36,12 @@ OVER_THE_DEMO = [
     DOCS / "guides" / "checking.md",
     DOCS / "guides" / "history.md",
     DOCS / "reference" / "results.md",
-    DOCS / "preview.md",
-    DOCS / "limits.md",
-    DOCS / "operations.md",
+    DOCS / "guides" / "preview.md",
+    DOCS / "reference" / "limits.md",
+    DOCS / "operate" / "operations.md",
 ]
-TROUBLESHOOTING = DOCS / "howto" / "troubleshooting.md"
-HOWTOS = sorted(DOCS.glob("howto/*.md"))
+TROUBLESHOOTING = DOCS / "guides" / "troubleshooting.md"
+HOWTOS = sorted({TROUBLESHOOTING, *DOCS.glob("operate/*.md")} - {*OVER_THE_DEMO})
 
 PROGRAMS = {"mars": f"{sys.executable} -m mars.cli", "python": sys.executable}
 

@@ -1,4 +1,4 @@
-"""docs/client.ipynb, cell by cell, on a running Mars."""
+"""docs/start/client.ipynb, cell by cell, on a running Mars."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.cluster import MarsCluster
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 
-NOTEBOOK = Path(__file__).parents[2] / "docs" / "client.ipynb"
+NOTEBOOK = Path(__file__).parents[2] / "docs" / "start" / "client.ipynb"
 
 
 def code_cells() -> list[str]:

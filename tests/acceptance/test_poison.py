@@ -31,7 +31,7 @@ MOST = 7_500_000
 TOO_LARGE = 17 * 1024 * 1024 + 1
 TASKS_OF_EACH = 3
 MEMORY_MIB_MAX = 700
-"""Of a mapper, with default settings; README of limits: docs/limits.md."""
+"""Of a mapper, with default settings; README of limits: docs/reference/limits.md."""
 
 START_MS = 1_700_000_040_000
 WINDOW_MS = 60_000

@@ -1,7 +1,7 @@
 """Brokers of a Kafka of three go away; while two are there, results go on, and they stay exact.
 
-The number is that of the list of faults in `docs/RELIABILITY.md`; faults of a single broker are in
-`test_processes.py`.
+The number is that of the list of faults in `docs/reports/reliability.md`; faults of a single broker
+are in `test_processes.py`.
 """
 
 from __future__ import annotations

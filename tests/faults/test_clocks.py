@@ -1,7 +1,7 @@
 """The clock of one process jumps ahead by hours, and back behind the right time; results are exact.
 
 The processes are those of `tests/support/failover.py`, all on the second Valkey, the one whose
-clock can be put wrong. The number is that of the list of faults in `docs/RELIABILITY.md`.
+clock can be put wrong. The number is that of the list of faults in `docs/reports/reliability.md`.
 """
 
 from __future__ import annotations

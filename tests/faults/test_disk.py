@@ -1,4 +1,4 @@
-"""The disk under Kafka runs full, fault 15 of the list in `docs/RELIABILITY.md`.
+"""The disk under Kafka runs full, fault 15 of the list in `docs/reports/reliability.md`.
 
 data/            the disk of the machine
 data/kafka/      a disk of 256 MiB in memory, which is filled and freed again

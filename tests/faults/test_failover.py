@@ -4,7 +4,7 @@
     replica        synchronised, cut   └─ promoted, rows ─┘
 
 The processes are those of `tests/support/failover.py`, the number is that of the list of faults in
-`docs/RELIABILITY.md`.
+`docs/reports/reliability.md`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Links are cut, made deaf and held back between one process and one server; results stay exact.
 
 The processes of a test run behind proxies of their own, see `tests/support/linked.py`. The numbers
-are those of the list of faults in `docs/RELIABILITY.md`.
+are those of the list of faults in `docs/reports/reliability.md`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Mappers and reducers come and go all the time.
 
-The numbers are those of the list of faults in `docs/RELIABILITY.md`.
+The numbers are those of the list of faults in `docs/reports/reliability.md`.
 """
 
 from __future__ import annotations

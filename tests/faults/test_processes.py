@@ -2,7 +2,7 @@
 
 Each test: rows of the last seconds arrive at a steady rate, a nemesis strikes every few seconds,
 then everything heals, and each group of each window must have come exactly once, with the sums that
-DuckDB computes. The numbers are those of the list of faults in `docs/RELIABILITY.md`.
+DuckDB computes. The numbers are those of the list of faults in `docs/reports/reliability.md`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Kafka loses rows that were still needed: nothing about it is silent.
 
-The numbers are those of the list of faults in `docs/RELIABILITY.md`.
+The numbers are those of the list of faults in `docs/reports/reliability.md`.
 """
 
 from __future__ import annotations

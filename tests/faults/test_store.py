@@ -1,6 +1,6 @@
 """The store forgets, remembers what is past, and runs full; results stay exact.
 
-The numbers are those of the list of faults in `docs/RELIABILITY.md`.
+The numbers are those of the list of faults in `docs/reports/reliability.md`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Poison, crowds of groups and of tasks: what is wrong with one leaves the others alone.
 
-The numbers are those of the list of faults in `docs/RELIABILITY.md`.
+The numbers are those of the list of faults in `docs/reports/reliability.md`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Users change their queries while everything else dies: each version of each life stays exact.
 
 A short form of `make faults` (`tests/faults/long.py`): the same users, the same verdict. The
-numbers are those of the list of faults in `docs/RELIABILITY.md`.
+numbers are those of the list of faults in `docs/reports/reliability.md`.
 """
 
 from __future__ import annotations

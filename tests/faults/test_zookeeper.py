@@ -1,6 +1,6 @@
 """ZooKeeper is away, forgets who was there, or comes back empty; results stay exact.
 
-The numbers are those of the list of faults in `docs/RELIABILITY.md`.
+The numbers are those of the list of faults in `docs/reports/reliability.md`.
 """
 
 from __future__ import annotations

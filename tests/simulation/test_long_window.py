@@ -3,7 +3,7 @@
     0 h ─────────────────────────────────────────────▶ 24 h
     batches of 20 rows, every 3.6 s of a simulated clock; panes saved every 15 min
 
-The figures are in `docs/RELIABILITY.md`.
+The figures are in `docs/reports/reliability.md`.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def test_store_and_recovery_of_a_day_are_bounded_by_its_groups_and_not_by_its_ro
     read_again = day.lose_store()
 
     rows_fed = day.fed * BATCH_ROWS
-    print(  # noqa: T201 -- the figures of docs/RELIABILITY.md
+    print(  # noqa: T201 -- the figures of docs/reports/reliability.md
         f"{day.fed} batches, {rows_fed} rows: at most {day.bytes_max} bytes in the store "
         f"({first_hours} in the first two hours), {read_again} rows read again, "
         f"{entries} entries read before"

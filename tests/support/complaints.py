@@ -1,6 +1,6 @@
 """The ten commonest complaints, brought about on a running Mars: a stream and a task each.
 
-docs/howto/troubleshooting.md shows what Mars says of each.
+docs/guides/troubleshooting.md shows what Mars says of each.
 """
 
 from __future__ import annotations

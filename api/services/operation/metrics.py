@@ -1,4 +1,4 @@
-"""Figures for Prometheus, in base units; docs/metrics.md lists them."""
+"""Figures for Prometheus, in base units; docs/reference/metrics.md lists them."""
 
 from __future__ import annotations
 

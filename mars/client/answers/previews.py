@@ -48,7 +48,7 @@ class LateShare(Answer, frozen=True):
     """What part of the rows would be late with a delay."""
 
     delay_ms: int
-    share: Annotated[float, says("0 to 1; an upper bound, see docs/preview.md")]
+    share: Annotated[float, says("0 to 1; an upper bound, see docs/guides/preview.md")]
 
 
 class Predictions(Answer, frozen=True):

@@ -1,4 +1,4 @@
-"""A process's own figures for Prometheus, from its latest report; docs/metrics.md lists them.
+"""A process's own figures for Prometheus, of its latest report; docs/reference/metrics.md has all.
 
 They are served on a port of their own (`[metrics]`), by a thread that asks nobody anything: so they
 come also while the process waits for a server, and `mars_process_report_age_seconds` tells of a

@@ -1,4 +1,4 @@
-"""docs/metrics.md lists every metric as the code has it; dashboard and alerts name no other."""
+"""The page of metrics lists each as the code has it; dashboard and alerts name no other."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def of_processes() -> dict[str, Line]:
 def documented() -> dict[str, Line]:
     """The rows of all tables of metrics."""
     rows = {}
-    for line in (ROOT / "docs" / "metrics.md").read_text("utf-8").splitlines():
+    for line in (ROOT / "docs" / "reference" / "metrics.md").read_text("utf-8").splitlines():
         if line.startswith("| `mars_"):
             name, kind, labels, what = (cell.strip() for cell in line.strip("|").split("|"))
             rows[name.strip("`")] = (name.strip("`"), kind, labels, what)

@@ -246,7 +246,7 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
     ),
     "batches that a tuple tracker follows": (acking.ROOTS_MAX, NOTES_WAITING_MAX, seen.KEPT),
 }
-"""What the rows of docs/limits.md are about, and what their figures must be."""
+"""What the rows of docs/reference/limits.md are about, and what their figures must be."""
 
 WITHOUT_FIGURES = {
     "where files lie",
@@ -260,7 +260,7 @@ WITHOUT_FIGURES = {
 
 def rows_of_limits() -> Iterator[tuple[str, str]]:
     """What each row is about, and its value."""
-    for what, value, *_rest in CELLS.findall((DOCS / "limits.md").read_text("utf-8")):
+    for what, value, *_rest in CELLS.findall((DOCS / "reference" / "limits.md").read_text("utf-8")):
         if what not in {"limit", "---"}:
             yield what, value
 
@@ -279,13 +279,13 @@ def test_limit_that_a_page_names_is_that_of_the_code(what: str) -> None:
 
 
 def test_other_figures_of_the_limits_page_are_those_of_the_code() -> None:
-    page = (DOCS / "limits.md").read_text("utf-8")
+    page = (DOCS / "reference" / "limits.md").read_text("utf-8")
     assert f"1 to {options.MAX_KEYS_MAX:,}" in page
     assert f"sooner where it has {MERGE_ROWS_MIN:,} more" in page
 
 
 def test_operations_page_names_as_many_event_streams_and_queries_as_the_code_allows() -> None:
-    page = " ".join((DOCS / "operations.md").read_text("utf-8").split())
+    page = " ".join((DOCS / "operate" / "operations.md").read_text("utf-8").split())
     assert (
         f"{results.FOLLOWERS_MAX} event streams of results and {figures.FOLLOWERS_MAX} of figures "
         f"for each API process (429), {queries.QUERIES_KEPT} queries" in page
@@ -293,7 +293,7 @@ def test_operations_page_names_as_many_event_streams_and_queries_as_the_code_all
 
 
 def test_upgrade_page_names_the_formats_that_are_written_and_read() -> None:
-    page = (DOCS / "howto" / "upgrade.md").read_text("utf-8")
+    page = (DOCS / "operate" / "upgrade.md").read_text("utf-8")
     *most, last = sorted(set(wire.FORMATS_READ) - {wire.FORMAT})
     older = f"{', '.join(map(str, most))} and {last}"
     assert f"| `mars.progress` | number {wire.FORMAT}; {older} are read, too |" in page

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-PAGE = ROOT / "docs" / "protocol.md"
+PAGE = ROOT / "docs" / "internals" / "protocol.md"
 CODE = ("mars", "mapper", "reducer", "api")
 
 CITED = re.compile(r"\b[MRI][1-9]\b")

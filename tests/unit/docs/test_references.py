@@ -1,4 +1,4 @@
-"""docs/sql.md and docs/rest.md are what the code says; what the code has, they have."""
+"""The references of SQL and REST are what the code says; what the code has, they have."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from mars.sql import reference as sql
 from mars.sql.examples import AGGREGATES, OPERATORS, SCALARS
 from mars.sql.options import parse_options
 
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = Path(__file__).parents[3] / "docs" / "reference"
 
 
 def test_sql_reference_is_what_the_code_says() -> None:
     written = (DOCS / "sql.md").read_text("utf-8")
-    assert written == sql.document(), "run: python -m mars.sql.reference > docs/sql.md"
+    assert written == sql.document(), "run: python -m mars.sql.reference > docs/reference/sql.md"
 
 
 def test_rest_reference_is_what_the_code_says() -> None:
     written = (DOCS / "rest.md").read_text("utf-8")
-    assert written == rest.document(), "run: python -m api.reference > docs/rest.md"
+    assert written == rest.document(), "run: python -m api.reference > docs/reference/rest.md"
 
 
 def test_sql_reference_has_words_for_every_example_and_no_others() -> None:

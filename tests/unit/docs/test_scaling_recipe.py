@@ -1,4 +1,4 @@
-"""The loop of docs/operations.md that lets compose follow the wanted numbers, with stand-ins."""
+"""The loop of the page on scaling that lets compose follow the wanted numbers, with stand-ins."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-OPERATIONS = Path(__file__).parents[3] / "docs" / "operations.md"
+OPERATIONS = Path(__file__).parents[3] / "docs" / "operate" / "operations.md"
 WANTED = (
     '{"balance": {"wanted": [{"role": "mapper", "wanted": 9}, {"role": "reducer", "wanted": 2}]}}'
 )
