@@ -9,13 +9,14 @@
 # make soak MINUTES=n   memory of every process under a steady load (RATE=rows a second): a table, a plot
 # make demo      the whole of Mars on this machine, with data, until Ctrl-C (or DEMO_SECONDS=n)
 # make format    write the format and the fixes that are safe
+# make docs      site/, the pages as a site that needs no network; wrong links end it
 # make wheel     dist/*.whl, which holds all that an installation needs
 # make lock      new lock files from pyproject.toml
 # make clean     everything that make made, but not the data in .mars
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := install
-.PHONY: install jars check lint unit test simulate mutants faults soak demo format wheel lock clean
+.PHONY: install jars check lint unit test simulate mutants faults soak demo format docs wheel lock clean
 
 CODE := $(wildcard mars mapper reducer api bench)
 QUICK_TESTS := $(wildcard tests/unit)
@@ -109,6 +110,9 @@ format: $(STAMP)
 	$(RUN)/ruff check --fix $(CODE) tests
 	$(RUN)/ruff format $(CODE) tests
 
+docs: $(STAMP)
+	$(RUN)/python -m zensical build --strict
+
 wheel: $(STAMP)
 	$(RUN)/python -m hatchling build -t wheel -d dist
 
@@ -121,5 +125,5 @@ lock: $(STAMP)
 	  --output-file requirements-dev.lock pyproject.toml
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist site
 	find $(CODE) tests -name __pycache__ -type d -prune -exec rm -rf {} +
