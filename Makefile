@@ -125,5 +125,5 @@ lock: $(STAMP)
 	  --output-file requirements-dev.lock pyproject.toml
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist site
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist site .cache
 	find $(CODE) tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -30,7 +30,7 @@ of requests and answers.
   know are refused.
 - Errors are problem documents (RFC 9457): `title`, `status`, `detail`, and for SQL `line` and
   `column`, counted from 1.
-- Roles matter where the API asks for [keys](../operate/operations.md#the-api). Each may do what
+- Roles matter where the API asks for [keys](../operate/access.md). Each may do what
   those before it may: reader, operator, admin.
 - `mars.client` has each call as a typed method, `mars.aio` for event loops: see the
   [notebook](../start/client.ipynb).

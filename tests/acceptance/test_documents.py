@@ -38,7 +38,7 @@ OVER_THE_DEMO = [
     DOCS / "reference" / "results.md",
     DOCS / "guides" / "preview.md",
     DOCS / "reference" / "limits.md",
-    DOCS / "operate" / "operations.md",
+    DOCS / "operate" / "access.md",
 ]
 TROUBLESHOOTING = DOCS / "guides" / "troubleshooting.md"
 HOWTOS = sorted({TROUBLESHOOTING, *DOCS.glob("operate/*.md")} - {*OVER_THE_DEMO})

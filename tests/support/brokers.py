@@ -3,7 +3,7 @@
     mapper-1, mapper-2, reducer-1, reducer-2, api ──▶ broker-1, broker-2, broker-3
                                                       (each a controller as well)
 
-The settings of the brokers are those that `docs/operate/operations.md` asks for.
+The settings of the brokers are those that `docs/operate/kafka.md` asks for.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     Valkey       an ACL user; TLS by a front of ours, since the wheel's build has none
     ZooKeeper    TLS with certificates on both sides; nodes belong to a digest user
 
-The rights are those of `docs/operate/operations.md`, no more.
+The rights are those of `docs/operate/kafka.md` and its neighbours, no more.
 """
 
 from __future__ import annotations

@@ -284,8 +284,8 @@ def test_other_figures_of_the_limits_page_are_those_of_the_code() -> None:
     assert f"sooner where it has {MERGE_ROWS_MIN:,} more" in page
 
 
-def test_operations_page_names_as_many_event_streams_and_queries_as_the_code_allows() -> None:
-    page = " ".join((DOCS / "operate" / "operations.md").read_text("utf-8").split())
+def test_page_on_access_names_as_many_event_streams_and_queries_as_the_code_allows() -> None:
+    page = " ".join((DOCS / "operate" / "access.md").read_text("utf-8").split())
     assert (
         f"{results.FOLLOWERS_MAX} event streams of results and {figures.FOLLOWERS_MAX} of figures "
         f"for each API process (429), {queries.QUERIES_KEPT} queries" in page

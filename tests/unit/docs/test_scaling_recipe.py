@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-OPERATIONS = Path(__file__).parents[3] / "docs" / "operate" / "operations.md"
+PAGE = Path(__file__).parents[3] / "docs" / "operate" / "scaling.md"
 WANTED = (
     '{"balance": {"wanted": [{"role": "mapper", "wanted": 9}, {"role": "reducer", "wanted": 2}]}}'
 )
@@ -18,9 +18,7 @@ WANTED = (
 
 def body() -> str:
     """What the loop does each time."""
-    found = re.search(
-        r"while sleep 10; do\n(.*?)\ndone\n", OPERATIONS.read_text("utf-8"), re.DOTALL
-    )
+    found = re.search(r"while sleep 10; do\n(.*?)\ndone\n", PAGE.read_text("utf-8"), re.DOTALL)
     assert found is not None
     return found[1]
 
