@@ -1,4 +1,4 @@
-"""Puts the newest saved figures into docs/reports/benchmarks.md: `python -m bench.report`.
+"""Puts the newest saved figures into docs/reports/2026-11-benchmarks.md: `python -m bench.report`.
 
 Between `<!-- bench:<name> -->` and `<!-- /bench:<name> -->` stand the tables of the newest
 `bench/results/<name>-<when>.json`; the rest of the page is written by hand.
@@ -34,7 +34,7 @@ AnyReport = Report | BulkReport | BalanceReport | RealBalanceReport | Strategies
 Named = balance.Run | balance_real.RealRun | balance_strategies.StrategyRun
 AnyRun = ThroughputRun | LatencyRun | bulk_results.BulkRun | Named
 
-PAGE = Path(__file__).parents[1] / "docs" / "reports" / "benchmarks.md"
+PAGE = Path(__file__).parents[1] / "docs" / "reports" / "2026-11-benchmarks.md"
 
 _BLOCK = re.compile(r"<!-- bench:(?P<name>[a-z-]+) -->\n.*?<!-- /bench:(?P=name) -->", re.DOTALL)
 

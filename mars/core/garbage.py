@@ -8,7 +8,7 @@ import gc
 OBJECTS_BETWEEN_COLLECTIONS = 200_000
 """Messages and rows are freed by their reference counts and form no cycles. With the default of 700
 new objects, looking for cycles took 13 % of a mapper's time of reading, and with what Spark looks
-for after each task 37 % of an executor's (see `docs/reports/performance.md`)."""
+for after each task 37 % of an executor's (see `docs/reports/2026-11-performance.md`)."""
 
 
 def collect_rarely() -> None:

@@ -85,7 +85,8 @@ class Child:
         with self.log.open("ab") as output:
             # A group of its own: Ctrl-C in a terminal reaches us, and we stop it in order. Not a
             # session: Linux shares processors out between sessions first, and one that seldom
-            # runs waited up to a third of a second beside busy ones (docs/reports/performance.md).
+            # runs waited up to a third of a second beside busy ones
+            # (docs/reports/2026-11-performance.md).
             return subprocess.Popen(
                 [*leash, *self.command()],
                 stdin=subprocess.DEVNULL,
