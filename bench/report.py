@@ -1,7 +1,8 @@
-"""Puts the newest saved figures into docs/reports/2026-11-benchmarks.md: `python -m bench.report`.
+"""Puts the newest saved figures into the pages on benchmarks: `python -m bench.report`.
 
 Between `<!-- bench:<name> -->` and `<!-- /bench:<name> -->` stand the tables of the newest
-`bench/results/<name>-<when>.json`; the rest of the page is written by hand.
+`bench/results/<name>-<when>.json`, or with `short:` before the name what most readers want to know
+of them; the rest of a page is written by hand.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import re
 import sys
 from pathlib import Path
 
-from bench import api, balance, balance_real, balance_strategies, bulk_results
+from bench import api, balance, balance_real, balance_strategies, bulk_results, summary
 from bench.api import ApiReport
 from bench.balance import BalanceReport
 from bench.balance_plots import plot_balance, plot_real
@@ -34,9 +35,12 @@ AnyReport = Report | BulkReport | BalanceReport | RealBalanceReport | Strategies
 Named = balance.Run | balance_real.RealRun | balance_strategies.StrategyRun
 AnyRun = ThroughputRun | LatencyRun | bulk_results.BulkRun | Named
 
-PAGE = Path(__file__).parents[1] / "docs" / "reports" / "2026-11-benchmarks.md"
+REPORTS = Path(__file__).parents[1] / "docs" / "reports"
+PAGES = (REPORTS / "benchmarks.md", REPORTS / "2026-11-benchmarks.md")
 
-_BLOCK = re.compile(r"<!-- bench:(?P<name>[a-z-]+) -->\n.*?<!-- /bench:(?P=name) -->", re.DOTALL)
+SHORT = "short:"
+
+_BLOCK = re.compile(r"<!-- bench:(?P<name>[a-z:-]+) -->\n.*?<!-- /bench:(?P=name) -->", re.DOTALL)
 
 
 def filled(page: str, folder: Path = FOLDER) -> str:
@@ -44,8 +48,9 @@ def filled(page: str, folder: Path = FOLDER) -> str:
 
     def block(match: re.Match[str]) -> str:
         name = match["name"]
-        report = _newest(name, folder)
-        text = "_Not measured yet._\n" if report is None else section(report)
+        report = _newest(name.removeprefix(SHORT), folder)
+        made = short if name.startswith(SHORT) else section
+        text = "_Not measured yet._\n" if report is None else made(report)
         return f"<!-- bench:{name} -->\n{text}<!-- /bench:{name} -->"
 
     return _BLOCK.sub(block, page)
@@ -83,6 +88,19 @@ def section(report: AnyReport) -> str:
     return "\n".join([where, *tables, *(["".join(said)] if said else [])])
 
 
+def short(report: AnyReport) -> str:
+    """The figures beside those of the peer. Raises BenchError where there is none."""
+    match report:
+        case ThroughputReport():
+            return markdown(summary.rates(report))
+        case LatencyReport():
+            return markdown(summary.latency(report))
+        case BulkReport():
+            return markdown(summary.histories(report))
+        case _:
+            raise BenchError("There is no short table of such a report.")
+
+
 def _problems(run: AnyRun) -> list[str]:
     name = run.name if isinstance(run, Named) else run.contestant
     return [f"{name}: {text}" for text in run.problems]
@@ -107,21 +125,22 @@ def _grids(report: AnyReport) -> list[Grid]:
 def main() -> int:
     """Fill the page and draw the plots; returns the exit code."""
     try:
-        PAGE.write_text(filled(PAGE.read_text("utf-8")), "utf-8")
+        for page in PAGES:
+            page.write_text(filled(page.read_text("utf-8")), "utf-8")
         for name in ("sweep-json", "sweep-ndjson"):
             report = newest(ThroughputReport, name)
             if report is not None:
-                plot_sweep(report, PAGE.parent)
+                plot_sweep(report, REPORTS)
         balanced = newest(BalanceReport, "balance")
         if balanced is not None:
-            plot_balance(balanced, PAGE.parent)
+            plot_balance(balanced, REPORTS)
         real = newest(RealBalanceReport, "balance-real")
         if real is not None:
-            plot_real(real, PAGE.parent)
+            plot_real(real, REPORTS)
     except (BenchError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
-    print(f"{PAGE} is up to date.")
+    print(f"{', '.join(page.name for page in PAGES)}: up to date.")
     return 0
 
 
