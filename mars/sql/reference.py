@@ -249,6 +249,7 @@ def _options() -> str:
     ]
     return f"""## Options of a task
 `mars task add --option delay=5s`, or `"options": {{"delay": "5s"}}` in a request.
+
 {_table(("option", "values", "is", "default"), lines)}"""
 
 

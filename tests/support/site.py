@@ -101,6 +101,18 @@ def _leads(path: Path, link: str) -> bool:
     return not anchor or target.suffix != ".html" or anchor in page_of(target).ids
 
 
+PARAGRAPH = re.compile(r"<p>(.*?)</p>", re.DOTALL)
+UNREAD = re.compile(r"^ *(?:[-*] |\d+\. |\|.*\|$|```)", re.MULTILINE)
+
+
+def unread(site: Path) -> Iterator[str]:
+    """Lists, tables and blocks of code that became text: they want an empty line before them."""
+    for path in pages_of(site):
+        for paragraph in PARAGRAPH.findall(path.read_text("utf-8")):
+            if found := UNREAD.search(paragraph):
+                yield f"{path.relative_to(site)}: {paragraph[found.start() :][:60]}"
+
+
 def loaded_from_elsewhere(site: Path) -> Iterator[str]:
     """What a page would have from a network."""
     for path in pages_of(site):

@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import need
-from tests.support.site import broken, build, copied, loaded_from_elsewhere, missing_site_tools
+from tests.support.site import (
+    broken,
+    build,
+    copied,
+    loaded_from_elsewhere,
+    missing_site_tools,
+    unread,
+)
 from tests.unit.docs.test_links import LINK, ROOT
 
 DOCS = ROOT / "docs"
@@ -28,6 +35,10 @@ def test_site_has_every_page_and_no_link_or_picture_that_leads_nowhere(site: Pat
     for page in DOCS.rglob("*.md"):
         assert (site / page.relative_to(DOCS)).with_suffix(".html").is_file()
     assert list(broken(site)) == []
+
+
+def test_lists_tables_and_code_of_all_pages_are_what_they_are_meant_to_be(site: Path) -> None:
+    assert list(unread(site)) == []
 
 
 def test_site_loads_nothing_from_a_network(site: Path) -> None:
