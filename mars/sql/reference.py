@@ -117,7 +117,7 @@ AGGREGATE_WORDS: Final[Mapping[str, str]] = {
     "bool_or(ok)": "true if one is",
     "count(*)": "rows",
     "count(sip)": "rows where it is not NULL",
-    "count(DISTINCT sip)": "different values, exactly; see limits.md for how many",
+    "count(DISTINCT sip)": "different values, exactly; see the limits for how many",
     "count_if(ok)": "rows where it is true",
     "max(sip)": "largest value of any type",
     "min(loss)": "smallest value of any type",
@@ -228,7 +228,7 @@ def _options() -> str:
         "max_keys": (f"1 to {MAX_KEYS_MAX:,}", "most groups of a window", "none"),
         "over_max_keys": (
             _any_of(OverMaxKeys),
-            "what happens with more: see [limits.md](limits.md)",
+            "what happens with more: see [limits](limits.md)",
             defaults.over_max_keys.value,
         ),
         "watermark": (
@@ -289,7 +289,7 @@ joins, subqueries, and functions of the current time. `mars task validate` check
   alone, and the fields `Osv` and `osv` stay two.
 
 At most {OUTPUTS_MAX} items, {KEYS_MAX} keys, {AGGREGATES_MAX} aggregates and LIMIT {LIMIT_MAX:,};
-[limits.md](limits.md) has all limits."""  # noqa: S608 -- a page for people
+[Limits](limits.md) has all of them."""  # noqa: S608 -- a page for people
 
 _MEANING: Final = """
 ## Where engines differ
