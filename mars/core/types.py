@@ -7,6 +7,7 @@ a lane even where Kafka has gaps (aborted transactions, compaction).
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -76,6 +77,18 @@ UNDECODABLE = Undecodable()
 
 
 @dataclass(frozen=True, slots=True)
+class Lanes:
+    """Whose messages some records are: of `ranges[i]` those before number `ends[i]`, and so on."""
+
+    ranges: tuple[Range, ...]
+    ends: tuple[int, ...]
+
+    def of(self, message: int) -> Lane:
+        """The lane of the message with this number."""
+        return self.ranges[bisect_right(self.ends, message)].lane
+
+
+@dataclass(frozen=True, slots=True)
 class Records:
     """Messages of one lane in offset order, covering `[first, next)` completely.
 
@@ -83,6 +96,9 @@ class Records:
     carries the Kafka timestamp `timestamps_ms[i]` (-1: none). The three have the same length, which
     is less than `next - first` where the topic has gaps. So have `keys`; None where nobody has
     asked for them.
+
+    With `several`, messages of other lanes follow in the same way; `lane`, `first` and `next` are
+    the first lane's.
     """
 
     lane: Lane
@@ -92,6 +108,17 @@ class Records:
     offsets: Sequence[int]
     timestamps_ms: Sequence[int]
     keys: Sequence[bytes | None] | None = None
+    several: Lanes | None = None
+
+    @property
+    def ranges(self) -> tuple[Range, ...]:
+        """What they cover, by lane."""
+        own = Range(self.lane, self.first, self.next)
+        return (own,) if self.several is None else self.several.ranges
+
+    def lane_of(self, message: int) -> Lane:
+        """The lane of the message with this number."""
+        return self.lane if self.several is None else self.several.of(message)
 
     def some(self, begin: int, end: int, first: int, next_: int) -> Records:
         """The messages number `begin` up to `end`, covering `[first, next_)`."""

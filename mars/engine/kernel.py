@@ -13,7 +13,7 @@ Each row has one fate, looked for in this order: bad, future, filtered, counted.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import reduce
@@ -50,6 +50,7 @@ from mars.engine.aggregates import (
 from mars.engine.codec.canonical import bucket_of_lane, bucket_of_task, buckets_of_keys
 from mars.engine.codec.states import check_size, encode_states
 from mars.engine.decode.decoded import Decoded
+from mars.engine.decode.lanes import rows_by_lane
 from mars.engine.decode.messages import decode
 from mars.engine.decode.usable import Screening, Usable, rows_for, screening_of
 from mars.engine.evaluate.shared import Exactly, PaneOf, SharedColumns, exactly, key_of, to_column
@@ -142,17 +143,44 @@ def _mapped(
     plan: Plan, buckets: int, records: Records, usable: Usable, counted: SharedColumns
 ) -> Mapped:
     partials = list(_partials(plan, buckets, _grouped(plan, counted), records))
-    rest = RowCounts(
-        filtered=usable.rows.height - counted.height, bad=usable.bad, future=usable.future
-    )
-    if rest.read:
-        home = _home(plan, buckets, records.lane)
-        partials = _with_rest(partials, home, rest, usable)
+    rest = _rest(plan, buckets, usable, _filtered(plan, records, usable, counted))
     return Mapped(
-        ranges=(Range(records.lane, records.first, records.next),),
-        marks_ms={} if usable.mark_ms is None else {records.lane: usable.mark_ms},
-        partials=tuple(partials),
+        ranges=records.ranges,
+        marks_ms=usable.marks_ms,
+        partials=tuple(_with_rest(partials, rest) if rest else partials),
     )
+
+
+def _filtered(
+    plan: Plan, records: Records, usable: Usable, counted: SharedColumns
+) -> Mapping[Lane, int]:
+    """How many rows of each lane the plan's filter leaves out."""
+    if counted.height == usable.rows.height:
+        return {}
+    return rows_by_lane(records, usable.rows, counted.left_out)
+
+
+def _rest(
+    plan: Plan, buckets: int, usable: Usable, filtered: Mapping[Lane, int]
+) -> dict[Bucket, Partial]:
+    """The rows that are in no group, in the bucket that accounts for those of their lane."""
+    rest: dict[Bucket, Partial] = {}
+    for lane in sorted({*filtered, *usable.bad_by_lane, *usable.future_by_lane}):
+        home = _home(plan, buckets, lane)
+        known = rest.get(home) or Partial(home, RowCounts(), (), b"")
+        counts = RowCounts(
+            filtered=filtered.get(lane, 0),
+            bad=usable.bad_by_lane.get(lane, 0),
+            future=usable.future_by_lane.get(lane, 0),
+        )
+        rejections = Rejections(
+            known.rejections.rows
+            + tuple(one for one in usable.rejections.rows if one.lane == lane),
+            known.rejections.ranges
+            + tuple(one for one in usable.rejections.ranges if one.lane == lane),
+        )
+        rest[home] = replace(known, counts=known.counts + counts, rejections=rejections)
+    return rest
 
 
 def map_gone(plan: Plan, buckets: int, part: Range) -> Mapped:
@@ -178,16 +206,17 @@ def _home(plan: Plan, buckets: int, lane: Lane) -> Bucket:
     return bucket_of_lane(lane, buckets)
 
 
-def _with_rest(
-    partials: list[Partial], home: Bucket, rest: RowCounts, usable: Usable
-) -> list[Partial]:
-    """The partials, that of `home` with the rows that were not counted, in order of buckets."""
-    own = next((one for one in partials if one.bucket == home), None)
-    if own is None:
-        own = Partial(home, RowCounts(), (), b"")
-    whole = replace(own, counts=own.counts + rest, rejections=usable.rejections)
-    others = [one for one in partials if one.bucket != home]
-    return sorted([*others, whole], key=lambda one: one.bucket)
+def _with_rest(partials: Iterable[Partial], rest: Mapping[Bucket, Partial]) -> list[Partial]:
+    """The partials and the rows that were not counted, in order of buckets."""
+    whole = dict(rest)
+    for own in partials:
+        more = rest.get(own.bucket)
+        whole[own.bucket] = (
+            own
+            if more is None
+            else replace(own, counts=own.counts + more.counts, rejections=more.rejections)
+        )
+    return [whole[bucket] for bucket in sorted(whole)]
 
 
 # ------------------------------------------------------------------------------------ grouping
@@ -295,7 +324,7 @@ def _panes_by_bucket(
     else:
         found, at = np.unique(cells, return_inverse=True)
         sums = np.bincount(at, weights=rows)
-    first = {records.lane: records.first}
+    first = {part.lane: part.first for part in records.ranges}
     panes: dict[int, list[PaneRows]] = {}
     for cell, counted in zip(found.tolist(), sums.tolist(), strict=True):
         bucket, pane = divmod(cell, count)

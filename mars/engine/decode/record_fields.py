@@ -14,9 +14,10 @@ from typing import assert_never
 import polars as pl
 
 from mars.core.plan import Field, Origin, Stream
-from mars.core.types import lane_partition
+from mars.core.types import Lane, lane_partition
 from mars.engine.decode.columns import texts_of
 from mars.engine.decode.decoded import Decoded
+from mars.engine.decode.lanes import lane_numbers
 
 
 def with_record_fields(
@@ -64,11 +65,18 @@ def _of_records(decoded: Decoded, origin: Origin) -> tuple[pl.Series, pl.Series 
             stamps = decoded.timestamps_ms
             return stamps.set(stamps < 0, None), None
         case Origin.PARTITION:
-            partition = lane_partition(records.lane)
-            if partition is None:
-                raise ValueError(f"lane {records.lane} reads files, which have no partitions")
-            return pl.repeat(partition, len(records.values), dtype=pl.Int64, eager=True), None
+            partitions = pl.Series(
+                [_partition(part.lane) for part in records.ranges], dtype=pl.Int64
+            )
+            return partitions.gather(lane_numbers(records)), None
         case Origin.OFFSET:
             return pl.Series(records.offsets, dtype=pl.Int64), None
         case _:
             assert_never(origin)
+
+
+def _partition(lane: Lane) -> int:
+    partition = lane_partition(lane)
+    if partition is None:
+        raise ValueError(f"lane {lane} reads files, which have no partitions")
+    return partition

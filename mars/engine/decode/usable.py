@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import itemgetter
@@ -11,9 +11,10 @@ from operator import itemgetter
 import polars as pl
 
 from mars.core.plan import Expression, Field, Plan, RecordTime
-from mars.core.types import Reason, RejectedRange, RejectedRow, Rejections
+from mars.core.types import Lane, Reason, RejectedRange, RejectedRow, Rejections
 from mars.core.windows import span
 from mars.engine.decode.decoded import Decoded
+from mars.engine.decode.lanes import counts_by_lane, marks_by_lane, rows_by_lane, with_lanes
 from mars.engine.decode.long_keys import KEY_BYTES_MAX, long_texts, text_bytes
 from mars.engine.decode.unreadable import UnreadableRows
 from mars.engine.evaluate.shared import signs_of_zeros
@@ -42,15 +43,31 @@ would close every window if it moved the mark."""
 class Usable:
     """The rows of a batch that are neither bad nor future, for tasks of one screening.
 
-    `mark_ms` is the highest event time among them, None if there are none. `bad` counts unreadable
-    rows too.
+    `marks_ms` has the highest event time among them for each lane that has any. The others are
+    counted by lane, where there are such; unreadable rows are bad, too. Where the
+    batch has several lanes, the column LANE of `rows` says by its number whose each is.
     """
 
     rows: pl.DataFrame
-    mark_ms: int | None
-    bad: int
-    future: int
+    marks_ms: Mapping[Lane, int]
+    bad_by_lane: Mapping[Lane, int]
+    future_by_lane: Mapping[Lane, int]
     rejections: Rejections
+
+    @property
+    def bad(self) -> int:
+        """Bad rows of all lanes."""
+        return sum(self.bad_by_lane.values())
+
+    @property
+    def future(self) -> int:
+        """Future rows of all lanes."""
+        return sum(self.future_by_lane.values())
+
+    @property
+    def mark_ms(self) -> int | None:
+        """The highest event time among them, None if there are none."""
+        return max(self.marks_ms.values(), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,17 +122,19 @@ def usable_rows(plan: Plan, decoded: Decoded) -> Usable:
 def rows_for(screening: Screening, decoded: Decoded) -> Usable:
     """Sort out the rows that plans of this screening cannot use."""
     rejected = list(_rejected(screening, decoded))
-    rows = decoded.frame
+    rows = with_lanes(decoded)
     if rejected:
         rows = rows.filter(~reduce(pl.Series.__or__, (one.rows for one in rejected)))
-    mark = rows.get_column(decoded.stream.event_time).max()
-    future = sum(int(one.rows.sum()) for one in rejected if one.reason is Reason.FUTURE)
-    bad = decoded.rows - rows.height - future + len(decoded.unreadable)
+    bad = Counter(counts_by_lane(decoded.records, decoded.unreadable.messages))
+    future = Counter[Lane]()
+    for one in rejected:
+        counter = future if one.reason is Reason.FUTURE else bad
+        counter.update(rows_by_lane(decoded.records, with_lanes(decoded), one.rows))
     return Usable(
         rows=rows,
-        mark_ms=mark if isinstance(mark, int) else None,
-        bad=bad,
-        future=future,
+        marks_ms=marks_by_lane(decoded.records, rows, decoded.stream.event_time),
+        bad_by_lane=bad,
+        future_by_lane=future,
         rejections=_references(decoded, rejected),
     )
 
@@ -220,31 +239,31 @@ class _References:
 
     decoded: Decoded
     named: list[RejectedRow] = field(default_factory=list)
-    unnamed: dict[Reason, _Unnamed] = field(default_factory=dict)
+    unnamed: dict[tuple[Lane, Reason], _Unnamed] = field(default_factory=dict)
 
     def name(self, message: int, line: int, reason: Reason, detail: str) -> None:
         records = self.decoded.records
         payload = self.decoded.payload(message, line)
         self.named.append(
-            RejectedRow(records.lane, records.offsets[message], reason, detail, payload)
+            RejectedRow(records.lane_of(message), records.offsets[message], reason, detail, payload)
         )
 
     def count(self, reason: Reason, messages: pl.Series) -> None:
         """Rows of the messages, which are in order."""
-        if messages.is_empty():
-            return
-        offsets = self.decoded.records.offsets
-        span = (offsets[messages[0]], offsets[messages[-1]], messages.len())
-        if reason in self.unnamed:
-            self.unnamed[reason].widen(*span)
-        else:
-            self.unnamed[reason] = _Unnamed(*span)
+        records, begin = self.decoded.records, 0
+        for lane, rows in counts_by_lane(records, messages.to_numpy()).items():
+            own = messages.slice(begin, rows)
+            begin += rows
+            span = (records.offsets[own[0]], records.offsets[own[-1]], rows)
+            if (lane, reason) in self.unnamed:
+                self.unnamed[lane, reason].widen(*span)
+            else:
+                self.unnamed[lane, reason] = _Unnamed(*span)
 
     def ranges(self) -> tuple[RejectedRange, ...]:
-        lane = self.decoded.records.lane
         return tuple(
             RejectedRange(lane, found.first, found.last + 1, reason, found.rows)
-            for reason, found in sorted(self.unnamed.items())
+            for (lane, reason), found in sorted(self.unnamed.items())
         )
 
 

@@ -90,6 +90,11 @@ class SharedColumns:
             self._kept = self._computed([where])[0]
         self.height = rows.height if self._kept is None else int(self._kept.sum())
 
+    @property
+    def left_out(self) -> pl.Series | None:
+        """For each row whether `where` is not true; None where there is no `where`."""
+        return None if self._kept is None else ~self._kept.fill_null(False)
+
     def slices(self, wanted: Iterable[Wanted]) -> Iterator[SharedColumns]:
         """The same rows in as many parts as will do for the texts that these columns read."""
         rows = self._rows_at_once(wanted, self._rows.height)
