@@ -400,7 +400,7 @@ class MemoryPartialLog:
         if used > budget and needed > holder_limit(budget):
             return Backpressure()
         holders = found.holders(self._store.clock())
-        held = any((lane_backfill(part.lane) or part.lane) in holders for part in mapped.ranges)
+        held = all((lane_backfill(part.lane) or part.lane) in holders for part in mapped.ranges)
         return None if held else Backpressure()
 
     def _slice(self, request: ReadRequest, *, crossing: bool = False) -> LogSlice:

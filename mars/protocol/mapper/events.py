@@ -73,11 +73,10 @@ class ResumeLane:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Append a batch to a task's log (M3); the answer is an `Offered`."""
+    """Append a batch of one lane or more to a task's log (M3); the answer is an `Offered`."""
 
     reader: ReaderName
     topic: Topic
-    partition: int
     task: TaskName
     epoch: StoreEpoch
     version: int

@@ -15,13 +15,15 @@ the store's compare-and-set refuses whatever is not exactly next.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from typing import assert_never
 
 from mars.core.definitions import REGISTER_AGAIN
 from mars.core.errors import TaskLimit
 from mars.core.types import (
     Mapped,
+    Range,
     Topic,
     live_lane,
 )
@@ -48,6 +50,7 @@ from mars.protocol.mapper.events import (
 )
 from mars.protocol.mapper.idleness import Idleness
 from mars.protocol.mapper.lane_buffer import LaneBuffer
+from mars.protocol.mapper.side_by_side import Shared, SideBySide
 from mars.protocol.mapper.state import RETRY_PAUSE_MS, MapperState, Partition
 from mars.protocol.mapper.steering import LaneSteering
 from mars.protocol.mapper.task_view import TaskView
@@ -83,6 +86,11 @@ UNKNOWN_LANE_PAUSE_MS = 1_000
 """Pause before a lane that the task does not have yet is offered again: the leader adds it."""
 
 
+def outcome_of_all(outcome: AppendOutcome | None) -> bool:
+    """Whether an answer concerns the task, not a lane of it: its head is to be read again."""
+    return outcome is None or isinstance(outcome, NoTask | WrongEpoch | WrongVersion | TaskPaused)
+
+
 class MapperMachine:
     """The machine of a mapper process.
 
@@ -102,6 +110,7 @@ class MapperMachine:
         self._steering = LaneSteering(self._state)
         self._idleness = Idleness(self._state)
         self._batches = Batches(buckets)
+        self._side_by_side = SideBySide(buckets)
         self._topics: frozenset[Topic] = frozenset()
         self.rows_mapped = 0
 
@@ -257,11 +266,45 @@ class MapperMachine:
             or sum(buffer.bytes for buffer in buffers.values()) >= self._bytes_max
         )
         instructions: list[Instruction] = []
+        ripe: defaultdict[Topic, list[Partition]] = defaultdict(list)
         for key, buffer in list(buffers.items()):
-            if buffer.empty or buffer.outstanding or self._state.now_ms < buffer.retry_at_ms:
+            if not self._may_go(buffer):
                 continue
-            if buffer.closed or full or self._ripe(key, buffer, drained=drained):
+            if buffer.closed:
                 instructions += self._offer(reader, key, buffer)
+            elif full or self._ripe(key, buffer, drained=drained):
+                ripe[key[0]].append(key)
+        for topic, keys in ripe.items():
+            instructions += self._offer_beside(reader, topic, keys)
+        return instructions
+
+    def _may_go(self, buffer: LaneBuffer) -> bool:
+        return not (buffer.empty or buffer.outstanding or self._state.now_ms < buffer.retry_at_ms)
+
+    def _offer_beside(
+        self, reader: ReaderName, topic: Topic, ripe: Sequence[Partition]
+    ) -> list[Instruction]:
+        """Offer ripe buffers of a topic, and beside them what was read of its other lanes."""
+        buffers = {
+            key: buffer
+            for key, buffer in self._state.buffers[reader].items()
+            if key[0] == topic and self._may_go(buffer) and not (buffer.closed or buffer.gone)
+        }
+        made: Sequence[Shared] = ()
+        if len(buffers) > 1:
+            views, among = self._state.tasks_of(topic), list(buffers.values())
+            made = self._side_by_side.make(views, among, self._state.now_ms)
+        instructions: list[Instruction] = []
+        for one in made:
+            epoch = self._state.views[one.task].epoch
+            instructions.append(Offer(reader, topic, one.task, epoch, one.version, one.mapped))
+            for part in one.mapped.ranges:
+                buffer = buffers[topic, int(part.lane)]
+                buffer.closed = True
+                buffer.outstanding += 1
+        for key in ripe:
+            if not buffers[key].outstanding:
+                instructions += self._offer(reader, key, buffers[key])
         return instructions
 
     def _ripe(self, key: Partition, buffer: LaneBuffer, *, drained: bool) -> bool:
@@ -319,50 +362,60 @@ class MapperMachine:
             detail = str(mapped) if limit else f"unexpected {type(mapped).__name__}: {mapped}"
             return self._fail(view, detail)
         buffer.offers[view.name] = version, mapped
-        return [Offer(reader, key[0], key[1], view.name, view.epoch, version, mapped)]
+        return [Offer(reader, key[0], view.name, view.epoch, version, mapped)]
 
     def _fail(self, view: TaskView, detail: str) -> list[Instruction]:
         view.stop()
         return [FailTask(view.name, view.task.definition.current.version, detail)]
 
     def _offered(self, event: Offered) -> list[Instruction]:
-        offer = event.offer
-        key = (offer.topic, offer.partition)
-        buffer = self._state.buffers[offer.reader].get(key)
-        if buffer is None:
-            return []
+        offer, outcome = event.offer, event.outcome
         view = self._state.views.get(offer.task)
-        if view is not None:
-            self._answered(view, buffer, offer.mapped, event.outcome)
-        buffer.outstanding -= 1
-        return [] if buffer.outstanding > 0 else self._settle(offer.reader, key, buffer)
+        if isinstance(outcome, Applied):
+            self.rows_mapped += sum(partial.counts.read for partial in offer.mapped.partials)
+        elif view is not None and outcome_of_all(outcome):
+            view.unlearn()
+        instructions: list[Instruction] = []
+        for part in offer.mapped.ranges:
+            key = (offer.topic, int(part.lane))
+            buffer = self._state.buffers[offer.reader].get(key)
+            if buffer is None:
+                continue
+            if view is not None:
+                self._answered(view, buffer, offer.mapped, part, outcome)
+            buffer.outstanding -= 1
+            if buffer.outstanding <= 0:
+                instructions += self._settle(offer.reader, key, buffer)
+        return instructions
 
     def _answered(
-        self, view: TaskView, buffer: LaneBuffer, mapped: Mapped, outcome: AppendOutcome | None
+        self,
+        view: TaskView,
+        buffer: LaneBuffer,
+        mapped: Mapped,
+        part: Range,
+        outcome: AppendOutcome | None,
     ) -> None:
-        lane = buffer.lane
+        """What an answer says of one lane of a batch; of others it may say something else."""
+        lane = part.lane
         if not isinstance(outcome, Backpressure):
             buffer.offers.pop(view.name, None)
         match outcome:
             case Applied():
-                view.offsets[lane] = mapped.ranges[0].next
-                self.rows_mapped += sum(partial.counts.read for partial in mapped.partials)
+                view.offsets[lane] = part.next
                 if lane in mapped.marks_ms:
                     view.saw_rows(lane, self._state.now_ms)
                     view.marked(lane, mapped.marks_ms[lane], buffer.newest_ms)
-            case Stale(current=current) if current < 0:
-                view.block(lane, self._state.now_ms + UNKNOWN_LANE_PAUSE_MS)
-                view.unlearn()
-            case Stale(current=current):
-                view.offsets[lane] = current
-            case Cut(offset=offset):
+            case Stale(lane=behind, current=current) if behind == lane:
+                if current < 0:
+                    view.block(lane, self._state.now_ms + UNKNOWN_LANE_PAUSE_MS)
+                    view.unlearn()
+                else:
+                    view.offsets[lane] = current
+            case Cut(lane=cut, offset=offset) if cut == lane:
                 view.cuts[lane] = offset
-            case Backpressure():
+            case Backpressure() if len(mapped.ranges) == 1:
                 view.block(lane, self._state.now_ms + RETRY_PAUSE_MS)
-            case NoTask() | WrongEpoch() | WrongVersion() | TaskPaused() | None:
-                view.unlearn()
-            case _:
-                assert_never(outcome)
 
     def _settle(self, reader: ReaderName, key: Partition, buffer: LaneBuffer) -> list[Instruction]:
         """All offers of a buffer are answered: offer the rest, hold it, or go on behind it."""

@@ -83,6 +83,16 @@ class TaskView:
         # What a newer release than ours has stored may not compile: a mapper of that takes it.
         return self._one_version or definition.version_at(lane, offset)[0] in self.task.plans
 
+    def takes_whole(self, lane: Lane, first: int, next_: int, now_ms: int) -> int | None:
+        """The version by which it takes all of `[first, next_)` next; None if it may not."""
+        if not self.ready(lane) or self.blocked(lane, now_ms) or self.offsets[lane] != first:
+            return None
+        version, boundary = self.task.definition.version_at(lane, first)
+        ends = (boundary, self.cuts.get(lane))
+        if any(end is not None and first < end < next_ for end in ends):
+            return None
+        return version if version in self.task.plans else None
+
     def forget_lane(self, lane: Lane) -> None:
         """Another mapper reads the lane now."""
         self.cuts.pop(lane, None)

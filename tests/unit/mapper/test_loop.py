@@ -250,7 +250,7 @@ def test_a_batch_goes_to_all_its_tasks_together_and_each_hears_of_its_own(
 ) -> None:
     names = [TaskName(name) for name in "abc"]
     offers = [
-        Offer(LIVE, FLOWS, 0, name, StoreEpoch(1), 1, Mapped((Range(Lane("0"), 0, 1),), {}, ()))
+        Offer(LIVE, FLOWS, name, StoreEpoch(1), 1, Mapped((Range(Lane("0"), 0, 1),), {}, ()))
         for name in names
     ]
     machine, store, nothing = Offering(offers), Store(answers), cast(Any, None)

@@ -1,5 +1,5 @@
 #!lua
--- append, version 5: take a batch of a task, or say why not (M3). All checks come before the first
+-- append, version 6: take a batch of a task, or say why not (M3). All checks come before the first
 -- write, so a refused batch changes nothing.
 --
 -- KEYS
@@ -133,9 +133,9 @@ local function holds_watermark()
     if mark == lowest then groups[group(lane)] = true end
   end
   for _, range in ipairs(ranges) do
-    if groups[group(range.lane)] then return true end
+    if not groups[group(range.lane)] then return false end
   end
-  return false
+  return true
 end
 
 -- A holder is taken beyond the budget, up to a limit: while no reducer runs nothing empties the log.
