@@ -26,7 +26,7 @@ from mars.protocol.mapper.task_view import TaskView
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class Beside:
     """A batch of several lanes for a task, of one of its versions."""
 
     task: TaskName
@@ -42,7 +42,7 @@ class SideBySide:
 
     def make(
         self, views: Iterable[TaskView], buffers: Sequence[LaneBuffer], now_ms: int
-    ) -> list[Shared]:
+    ) -> list[Beside]:
         """Batches for those of the tasks that take two or more of the buffers whole.
 
         A task for which something is raised has none: it is found out lane by lane.
@@ -60,7 +60,7 @@ class SideBySide:
 
     def _made(
         self, plans: Sequence[tuple[int, Plan]], buffers: Iterable[LaneBuffer]
-    ) -> Iterable[Shared]:
+    ) -> Iterable[Beside]:
         records = side_by_side([buffer.joined() for buffer in buffers])
         by_stream: defaultdict[object, list[tuple[int, Plan]]] = defaultdict(list)
         for version, plan in plans:
@@ -68,7 +68,7 @@ class SideBySide:
         for same in by_stream.values():
             yield from self._of_stream(same, records)
 
-    def _of_stream(self, plans: Sequence[tuple[int, Plan]], records: Records) -> Iterable[Shared]:
+    def _of_stream(self, plans: Sequence[tuple[int, Plan]], records: Records) -> Iterable[Beside]:
         versions = {plan.task: version for version, plan in plans}
         try:
             decoded = list(
@@ -81,7 +81,7 @@ class SideBySide:
                 continue
             for task, answer in map_many(some, self._buckets, found).items():
                 if isinstance(answer, Mapped):
-                    yield Shared(task, versions[task], answer)
+                    yield Beside(task, versions[task], answer)
 
 
 def _taken(
