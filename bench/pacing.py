@@ -121,16 +121,17 @@ def _send(pace: Pace, parent: Connection) -> None:
         flows = Keyed(pace.keys)
     windows: Counter[int] = Counter()
     parent.send("ready")
-    begun, sent, behind_s = time.time(), 0, 0.0
+    begun, sent, messages, behind_s = time.time(), 0, 0, 0.0
     while not parent.poll():
         now = time.time()
         due = int((now - begun) * pace.rate) - sent
         if due > 0:
             rows = flows.messages(due, round((begun + sent / pace.rate) * 1000), pace.rate)
             behind_s = max(behind_s, due / pace.rate - TICK_S)
-            for number, at in enumerate(range(0, due, pace.rows_per_message)):
+            for at in range(0, due, pace.rows_per_message):
                 message = b"\n".join(rows[at : at + pace.rows_per_message])
-                producer.produce(pace.topic, message, partition=number % pace.partitions)
+                producer.produce(pace.topic, message, partition=messages % pace.partitions)
+                messages += 1
             windows.update(int(row[_STAMP]) // pace.window_ms * pace.window_ms for row in rows)
             sent += due
         producer.poll(0)

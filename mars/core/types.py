@@ -54,6 +54,11 @@ def lane_backfill(lane: Lane) -> str | None:
     return lane.partition("@")[2] or None
 
 
+def lane_group(lane: Lane) -> str:
+    """The same of lanes that go on together: those of a backfill do, in fixed chunks."""
+    return lane_backfill(lane) or lane
+
+
 def lane_partition(lane: Lane) -> int | None:
     """The partition a lane reads, or None for a file lane (`f@b2`)."""
     head = lane.partition("@")[0]

@@ -13,7 +13,7 @@ Each row has one fate, looked for in this order: bad, future, filtered, counted.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import reduce
@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from mars.core.plan import Aggregate, Call, Expression, Function, Literal, Plan
+from mars.core.plan import Aggregate, Call, Column, Expression, Function, Literal, Plan, ValueType
 from mars.core.types import (
     Bucket,
     Lane,
@@ -33,6 +33,7 @@ from mars.core.types import (
     Reason,
     Records,
     RejectedRange,
+    RejectedRow,
     Rejections,
     RowCounts,
     TaskName,
@@ -50,7 +51,7 @@ from mars.engine.aggregates import (
 from mars.engine.codec.canonical import bucket_of_lane, bucket_of_task, buckets_of_keys
 from mars.engine.codec.states import check_size, encode_states
 from mars.engine.decode.decoded import Decoded
-from mars.engine.decode.lanes import rows_by_lane
+from mars.engine.decode.lanes import LANE, rows_by_lane
 from mars.engine.decode.messages import decode
 from mars.engine.decode.usable import Screening, Usable, rows_for, screening_of
 from mars.engine.evaluate.shared import Exactly, PaneOf, SharedColumns, exactly, key_of, to_column
@@ -103,15 +104,18 @@ def map_batch(plan: Plan, buckets: int, decoded: Decoded) -> Mapped:
 
 
 def map_decoded(
-    decoded: Iterable[tuple[Sequence[Plan], Decoded | Exception]], rows: Range, buckets: int
+    decoded: Iterable[tuple[Sequence[Plan], Decoded | Exception]],
+    rows: Range | None,
+    buckets: int,
 ) -> Answers:
-    """The same for the rows that lie in a range, of what `SharedDecoding` answers."""
+    """The same for what `SharedDecoding` answers: all of it, or the rows that lie in a range."""
     answers: Answers = {}
     for plans, found in decoded:
         with answering(answers, plans):
             if isinstance(found, Exception):
                 raise found
-            answers |= map_many(plans, buckets, found.from_offset(rows.first).until(rows.next))
+            own = found if rows is None else found.from_offset(rows.first).until(rows.next)
+            answers |= map_many(plans, buckets, own)
     return answers
 
 
@@ -142,7 +146,9 @@ def _map_usable(plans: Iterable[Plan], buckets: int, records: Records, usable: U
 def _mapped(
     plan: Plan, buckets: int, records: Records, usable: Usable, counted: SharedColumns
 ) -> Mapped:
-    partials = list(_partials(plan, buckets, _grouped(plan, counted), records))
+    grouped = _grouped(plan, counted)
+    firsts = _first_offsets(plan, counted, records)
+    partials = list(_partials(plan, buckets, grouped, firsts))
     rest = _rest(plan, buckets, usable, _filtered(plan, records, usable, counted))
     return Mapped(
         ranges=records.ranges,
@@ -164,23 +170,22 @@ def _rest(
     plan: Plan, buckets: int, usable: Usable, filtered: Mapping[Lane, int]
 ) -> dict[Bucket, Partial]:
     """The rows that are in no group, in the bucket that accounts for those of their lane."""
-    rest: dict[Bucket, Partial] = {}
-    for lane in sorted({*filtered, *usable.bad_by_lane, *usable.future_by_lane}):
-        home = _home(plan, buckets, lane)
-        known = rest.get(home) or Partial(home, RowCounts(), (), b"")
-        counts = RowCounts(
-            filtered=filtered.get(lane, 0),
-            bad=usable.bad_by_lane.get(lane, 0),
-            future=usable.future_by_lane.get(lane, 0),
+    bad, future = usable.bad_by_lane, usable.future_by_lane
+    counts: defaultdict[Bucket, RowCounts] = defaultdict(RowCounts)
+    for lane in sorted({*filtered, *bad, *future}):
+        counts[_home(plan, buckets, lane)] += RowCounts(
+            filtered=filtered.get(lane, 0), bad=bad.get(lane, 0), future=future.get(lane, 0)
         )
-        rejections = Rejections(
-            known.rejections.rows
-            + tuple(one for one in usable.rejections.rows if one.lane == lane),
-            known.rejections.ranges
-            + tuple(one for one in usable.rejections.ranges if one.lane == lane),
-        )
-        rest[home] = replace(known, counts=known.counts + counts, rejections=rejections)
-    return rest
+    rows: defaultdict[Bucket, list[RejectedRow]] = defaultdict(list)
+    for row in usable.rejections.rows:
+        rows[_home(plan, buckets, row.lane)].append(row)
+    ranges: defaultdict[Bucket, list[RejectedRange]] = defaultdict(list)
+    for part in usable.rejections.ranges:
+        ranges[_home(plan, buckets, part.lane)].append(part)
+    return {
+        home: Partial(home, own, (), b"", Rejections(tuple(rows[home]), tuple(ranges[home])))
+        for home, own in counts.items()
+    }
 
 
 def map_gone(plan: Plan, buckets: int, part: Range) -> Mapped:
@@ -275,13 +280,13 @@ def _argument(aggregate: Aggregate) -> Expression | None:
 
 
 def _partials(
-    plan: Plan, buckets: int, grouped: pl.DataFrame, records: Records
+    plan: Plan, buckets: int, grouped: pl.DataFrame, firsts: FirstOffsets
 ) -> Iterator[Partial]:
     """The groups cut into one partial per bucket that has any: sorted once, then sliced."""
     if grouped.is_empty():
         return
     owners = _owners(plan, buckets, grouped)
-    panes = _panes_by_bucket(plan, owners, grouped, records)
+    panes = _panes_by_bucket(plan, owners, grouped, firsts)
     order = pl.Series(np.argsort(owners, kind="stable").astype(np.uint32))
     *states_, _rows = (column[order] for column in grouped.get_columns())
     states = pl.DataFrame(states_)
@@ -297,6 +302,27 @@ def _partials(
         begin += size
 
 
+FirstOffsets = Callable[[int], Mapping[Lane, int]]
+"""For the number of a pane, the lanes that have rows in it, and an offset that none lies below."""
+
+
+def _first_offsets(plan: Plan, counted: SharedColumns, records: Records) -> FirstOffsets:
+    """The first offset of a lane's range is a safe bound for all panes."""
+    if records.several is None or not counted.height:
+        whole = {records.lane: records.first}
+        return lambda _pane: whole
+    lanes = records.ranges
+    rows = counted.frame(
+        {PANE: PaneOf(plan.stream.event_time, plan.window), LANE: Column(LANE, ValueType.INT64)}
+    )
+    panes = plan.window.pane_numbers(rows.get_column(PANE).to_numpy()).astype(np.int64)
+    cells = np.unique(panes * len(lanes) + rows.get_column(LANE).to_numpy())
+    firsts: defaultdict[int, dict[Lane, int]] = defaultdict(dict)
+    for pane, number in zip(*(one.tolist() for one in np.divmod(cells, len(lanes))), strict=True):
+        firsts[pane][lanes[number].lane] = lanes[number].first
+    return firsts.__getitem__
+
+
 def _owners(plan: Plan, buckets: int, groups: pl.DataFrame) -> npt.NDArray[np.unsignedinteger]:
     """The bucket of each group, in as few bytes as will do: these are sorted without comparing."""
     dtype = np.min_scalar_type(buckets - 1)
@@ -308,9 +334,9 @@ def _owners(plan: Plan, buckets: int, groups: pl.DataFrame) -> npt.NDArray[np.un
 
 
 def _panes_by_bucket(
-    plan: Plan, owners: npt.NDArray[np.unsignedinteger], groups: pl.DataFrame, records: Records
+    plan: Plan, owners: npt.NDArray[np.unsignedinteger], groups: pl.DataFrame, firsts: FirstOffsets
 ) -> dict[int, list[PaneRows]]:
-    """How many rows fall into which pane; the batch's first offset is a safe bound for all."""
+    """How many rows fall into which pane."""
     shape, rows = plan.window, groups.get_column(ROWS).to_numpy()
     numbers = shape.pane_numbers(groups.get_column(PANE).to_numpy())
     low = int(numbers.min())
@@ -324,10 +350,10 @@ def _panes_by_bucket(
     else:
         found, at = np.unique(cells, return_inverse=True)
         sums = np.bincount(at, weights=rows)
-    first = {part.lane: part.first for part in records.ranges}
     panes: dict[int, list[PaneRows]] = {}
     for cell, counted in zip(found.tolist(), sums.tolist(), strict=True):
         bucket, pane = divmod(cell, count)
+        found_in = firsts(low + pane)
         start_ms = shape.pane_numbered(low + pane)
-        panes.setdefault(bucket, []).append(PaneRows(start_ms, int(counted), first))
+        panes.setdefault(bucket, []).append(PaneRows(start_ms, int(counted), found_in))
     return panes

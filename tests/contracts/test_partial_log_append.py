@@ -277,6 +277,32 @@ def test_batch_that_goes_one_offset_beyond_a_cut_straddles_it(store: Store) -> N
     assert log.append(TASK, EPOCH, 1, batch(7, 8)) == Applied(2)
 
 
+def test_lanes_that_go_on_by_themselves_are_together_behind_all_of_their_cuts(
+    store: Store,
+) -> None:
+    """Before that an entry of both could lie on both sides of what a bucket has accounted."""
+    log = store.open()
+    cuts = {LANE: (10, 20), OTHER_LANE: (5,)}
+    assert log.initialise(TASK, EPOCH, start(cuts=cuts))
+    assert refusal(store, log, 1, both_lanes(0, 4, 0, 5)) == Cut(LANE, 10)
+    assert log.append(TASK, EPOCH, 1, batch(0, 10)) == Applied(1)
+    assert refusal(store, log, 1, both_lanes(10, 20, 0, 5)) == Cut(LANE, 20)
+    assert log.append(TASK, EPOCH, 1, batch(10, 20)) == Applied(2)
+    assert refusal(store, log, 1, both_lanes(20, 30, 0, 5)) == Cut(OTHER_LANE, 5)
+    assert log.append(TASK, EPOCH, 1, batch(0, 5, lane=OTHER_LANE)) == Applied(3)
+    assert log.append(TASK, EPOCH, 1, both_lanes(20, 30, 5, 9)) == Applied(4)
+
+
+def test_lanes_of_a_backfill_are_together_before_their_cuts(store: Store) -> None:
+    """They go on in the same chunks again, so at each cut they lie on one side."""
+    log = store.open()
+    lanes = (Lane("0@b1"), Lane("1@b1"))
+    offsets, cuts = dict.fromkeys(lanes, 0), dict.fromkeys(lanes, (10,))
+    assert log.initialise(TASK, EPOCH, start(offsets=offsets, cuts=cuts))
+    assert log.append(TASK, EPOCH, 1, both_lanes(0, 5, 0, 5, lanes=lanes)) == Applied(1)
+    assert refusal(store, log, 1, both_lanes(5, 10, 5, 11, lanes=lanes)) == Cut(lanes[1], 10)
+
+
 def test_reasons_come_in_the_order_of_the_protocol(store: Store) -> None:
     log = store.open(log_bytes_max=1)
     everything_wrong = batch(5, 50)

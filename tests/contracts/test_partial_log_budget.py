@@ -165,10 +165,13 @@ def test_idle_lane_does_not_hold_the_watermark_until_its_lease_expires(store: St
     assert log.append(TASK, EPOCH, 1, batch(1, 2, lane=OTHER_LANE, buckets=())) == Applied(4)
 
 
-def test_batch_is_admitted_where_one_of_its_lanes_holds_the_watermark(store: Store) -> None:
+def test_batch_of_several_lanes_is_admitted_where_each_holds_the_watermark(store: Store) -> None:
+    """Rows of those that do not would fill the room that is left for those that do."""
     log = begun(store)
     assert fill(log, LANE, 100) == Applied(1)
-    assert log.append(TASK, EPOCH, 1, both_lanes(1, 2, 0, 1)) == Applied(2)
+    assert refused(store, log, both_lanes(1, 2, 0, 1))
+    assert log.append(TASK, EPOCH, 1, batch(0, 1, lane=OTHER_LANE, mark_ms=100)) == Applied(2)
+    assert log.append(TASK, EPOCH, 1, both_lanes(1, 2, 1, 2)) == Applied(3)
 
 
 def with_history(store: Store) -> PartialLog:

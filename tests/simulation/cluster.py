@@ -215,8 +215,10 @@ class Cluster:
         tracked: bool,
         split: bool = False,
         drafted: bool = False,
+        rest_ms: int = 0,
     ) -> None:
         self._scheduler = scheduler
+        self._rest_ms = rest_ms
         self._tracked = tracked
         self._output_partitions = BUCKETS if drafted else SHARED_PARTITIONS
         self._steering = SPLIT if split else BALANCE
@@ -273,7 +275,13 @@ class Cluster:
         coordinator, registry = self._coordinator(member), self._registry(process.host)
         coordinator.join(reporter.report(0, ()))
         loop = MapperLoop(
-            MapperMachine(BUCKETS, rows_max=BATCH_ROWS_MAX, bytes_max=2**20, linger_ms=LINGER_MS),
+            MapperMachine(
+                BUCKETS,
+                rows_max=BATCH_ROWS_MAX,
+                bytes_max=2**20,
+                linger_ms=LINGER_MS,
+                rest_ms=self._rest_ms,
+            ),
             readers={LIVE: live, CATCH_UP: SteppingSource(self._world, self._servers.broker, None)},
             log=self._store(),
             registry=registry,

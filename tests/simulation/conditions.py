@@ -35,12 +35,14 @@ class Conditions:
     """Of a run; without `mishaps` it has the usual weather.
 
     `revising`: in half of the runs tasks revise closed windows. `split`: buckets have assistants.
+    `wide`: there are many lanes, and batches of several of them.
     """
 
     mishaps: Mapping[str, float] | None = None
     revising: bool = False
     keys: Keys = Keys.ANY
     split: bool = False
+    wide: bool = False
 
     def problem(self, seed: int) -> str | None:
         """What is wrong with a run, without its trace; None if all invariants hold."""
@@ -58,6 +60,7 @@ class Conditions:
             tracked=False,
             keys=self.keys,
             split=self.split,
+            wide=self.wide,
         ).run()
 
     def _weather(self, drawn: Weather) -> Weather:

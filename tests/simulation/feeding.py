@@ -55,6 +55,7 @@ class Feed:
         servers: Servers,
         limits: Limits,
         counts: tuple[int, int],
+        more_lanes: int = 0,
     ) -> None:
         self._chance = chance
         self._apart = apart
@@ -63,7 +64,7 @@ class Feed:
         self._limits = limits
         self._storm = True
         self._ended = False
-        partitions = chance.randint(2, 4)
+        partitions = chance.randint(2, 4) + more_lanes
         servers.broker.create_topic(Topic(TOPIC), partitions)
         self._waiting = [
             self._rows(number, chance.randint(*counts)) for number in range(partitions)

@@ -11,7 +11,7 @@ import json
 import math
 import struct
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
@@ -29,10 +29,10 @@ from mars.core.definitions import TaskVersion
 from mars.core.plan import Expression, Field, Plan, Stream
 from mars.core.types import (
     Bucket,
+    Lane,
     Mapped,
     PaneRows,
     Partial,
-    Range,
     Reason,
     Records,
     RejectedRow,
@@ -196,49 +196,52 @@ class _Batch:
         self._plan = plan
         self._buckets = buckets
         self._records = records
-        self._bad: list[RejectedRow] = []
-        self._filtered = 0
-        self._mark_ms: int | None = None
+        self._bad: dict[Lane, list[RejectedRow]] = {part.lane: [] for part in records.ranges}
+        self._filtered: Counter[Lane] = Counter()
+        self._marks_ms: dict[Lane, int] = {}
+        self._lanes: defaultdict[int, set[Lane]] = defaultdict(set)
         self._sums: dict[tuple[int, str], tuple[int, int]] = {}
 
     def mapped(self) -> Mapped:
         """What the batch adds to the task."""
-        records = self._records
         self._read()
         partials = {bucket: self._partial(bucket, rows) for bucket, rows in self._by_bucket()}
-        rest = RowCounts(filtered=self._filtered, bad=len(self._bad))
-        if rest.read:
-            home = self._home()
-            own = partials.get(home, Partial(home, RowCounts(), (), b""))
-            counts = own.counts + rest
-            partials[home] = replace(own, counts=counts, rejections=Rejections(tuple(self._bad)))
+        for lane, bad in self._bad.items():
+            rest = RowCounts(filtered=self._filtered[lane], bad=len(bad))
+            if rest.read:
+                home = self._home(lane)
+                own = partials.get(home, Partial(home, RowCounts(), (), b""))
+                named = Rejections((*own.rejections.rows, *bad))
+                partials[home] = replace(own, counts=own.counts + rest, rejections=named)
         return Mapped(
-            ranges=(Range(records.lane, records.first, records.next),),
-            marks_ms={} if self._mark_ms is None else {records.lane: self._mark_ms},
+            ranges=self._records.ranges,
+            marks_ms=self._marks_ms,
             partials=tuple(partials[bucket] for bucket in sorted(partials)),
         )
 
     def _read(self) -> None:
         records, query, pane_ms = self._records, _query_of(self._plan), self._plan.window.pane_ms
         rows = zip(records.offsets, records.values, records.timestamps_ms, strict=True)
-        for offset, value, stamp_ms in rows:
+        for number, (offset, value, stamp_ms) in enumerate(rows):
             assert value is not None, "no tombstones here"
+            lane = records.lane_of(number)
             row = _row(value)
             if row is None:
                 payload = value[:PAYLOAD_BYTES_MAX]
-                self._bad.append(RejectedRow(records.lane, offset, *_refusal(value), payload))
+                self._bad[lane].append(RejectedRow(lane, offset, *_refusal(value), payload))
                 continue
-            time_ms, key, number = row
+            time_ms, key, amount = row
             ahead_ms = time_ms - stamp_ms if stamp_ms >= 0 else 0
             assert ahead_ms <= self._plan.options.future_limit_ms, "no rows of the future here"
-            self._mark_ms = time_ms if self._mark_ms is None else max(time_ms, self._mark_ms)
-            if not query.takes(number):
-                self._filtered += 1
+            self._marks_ms[lane] = max(time_ms, self._marks_ms.get(lane, time_ms))
+            if not query.takes(amount):
+                self._filtered[lane] += 1
                 continue
             place = time_ms // pane_ms * pane_ms, key
+            self._lanes[place[0]].add(lane)
             count, total = self._sums.get(place, (0, 0))
-            self._sums[place] = count + 1, total + number
-        assert len(self._bad) <= NAMED_MAX, "each bad row is named"
+            self._sums[place] = count + 1, total + amount
+        assert sum(map(len, self._bad.values())) <= NAMED_MAX, "each bad row is named"
 
     def _by_bucket(self) -> list[tuple[Bucket, list[Group]]]:
         found: defaultdict[Bucket, list[Group]] = defaultdict(list)
@@ -251,20 +254,23 @@ class _Batch:
             return bucket_of_task(self._plan.task, self._buckets)
         return _bucket_of_key(self._plan.task, key, self._buckets)
 
-    def _home(self) -> Bucket:
+    def _home(self, lane: Lane) -> Bucket:
         if self._plan.single_bucket:
             return bucket_of_task(self._plan.task, self._buckets)
-        return bucket_of_lane(self._records.lane, self._buckets)
+        return bucket_of_lane(lane, self._buckets)
+
+    def _first(self, pane: int) -> dict[Lane, int]:
+        lanes = self._lanes[pane]
+        return {part.lane: part.first for part in self._records.ranges if part.lane in lanes}
 
     def _partial(self, bucket: Bucket, rows: list[Group]) -> Partial:
         counts: dict[int, int] = {}
         for pane, _key, _others, count, _total in rows:
             counts[pane] = counts.get(pane, 0) + count
-        first = {self._records.lane: self._records.first}
         return Partial(
             bucket=bucket,
             counts=RowCounts(counted=sum(counts.values())),
-            panes=tuple(PaneRows(pane, counts[pane], first) for pane in sorted(counts)),
+            panes=tuple(PaneRows(pane, counts[pane], self._first(pane)) for pane in sorted(counts)),
             states=_encoded(self._plan.folds, tuple(rows)),
         )
 

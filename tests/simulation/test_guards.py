@@ -93,6 +93,27 @@ def offsets_compared_and_set(patch: Patch) -> None:
     patch.setattr(partial_log, "refused_ranges", refused)
 
 
+def all_lanes_of_a_batch_are_compared(patch: Patch) -> None:
+    """M3: of a batch of several lanes the store looks at the first one only."""
+    real = partial_log.refused_ranges
+    patch.setattr(
+        partial_log,
+        "refused_ranges",
+        lambda found, version, ranges: real(found, version, ranges[:1]),
+    )
+
+
+def lanes_are_together_behind_all_of_their_cuts(patch: Patch) -> None:
+    """M3: after a recovery an entry may hold accounted rows of one lane and new ones of another."""
+    real = partial_log.refused_ranges
+
+    def refused(found: StoredTask, version: int, ranges: Sequence[Range]) -> AppendOutcome | None:
+        outcomes = (real(found, version, [part]) for part in ranges)
+        return next((one for one in outcomes if one is not None), None)
+
+    patch.setattr(partial_log, "refused_ranges", refused)
+
+
 def accounted_rows_only_rebuild(patch: Patch) -> None:
     """R5: what lies below M is counted again."""
     patch.setattr(Input, "accounts_for", lambda self, entry: False)
@@ -496,6 +517,13 @@ OVERFULL = "TaskLimit: "
 
 GUARDS = (
     Guard(offsets_compared_and_set, TAKEN_TWICE, first=1),
+    Guard(all_lanes_of_a_batch_are_compared, TAKEN_TWICE, Conditions(wide=True), first=75),
+    Guard(
+        lanes_are_together_behind_all_of_their_cuts,
+        NEVER,
+        Conditions({"flush_ms": 1_500}, wide=True),
+        first=50,
+    ),
     Guard(accounted_rows_only_rebuild, I1),
     Guard(catch_up_barrier, I2),
     Guard(claims_read_the_progress, (I1, I3)),

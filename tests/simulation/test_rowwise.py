@@ -19,6 +19,7 @@ from mars.engine import finishing, kernel
 from mars.engine.aggregates import OTHERS, PANE, limited_window, states
 from mars.engine.codec.states import decode_states, encode_states
 from mars.engine.decode import messages
+from mars.engine.decode.lanes import side_by_side
 from mars.process.compiling import compile_version
 from mars.protocol.windows import panes
 from tests.simulation import rowwise
@@ -74,6 +75,19 @@ def test_batch_is_mapped_to_the_same_bytes(
     assert raw.records == decoded.records
     mapped = rowwise.map_many([plan], buckets, raw)[plan.task]
     assert mapped == kernel.map_batch(plan, buckets, decoded)
+
+
+@MANY
+@given(st.sampled_from(QUERIES), st.lists(BATCHES, min_size=2, max_size=4), st.integers(1, 5))
+def test_batch_of_several_lanes_is_mapped_to_the_same_bytes(
+    query: Query, batches: list[list[tuple[Row, int]]], buckets: int
+) -> None:
+    plan = PLANS[query]
+    pieces = [replace(records_of(rows), lane=live_lane(at)) for at, rows in enumerate(batches)]
+    records = side_by_side(pieces)
+    mapped = rowwise.map_many([plan], buckets, rowwise.decode(STREAM, plan.fields, records))
+    decoded = messages.decode(plan.stream, plan.fields, records)
+    assert mapped[plan.task] == kernel.map_batch(plan, buckets, decoded)
 
 
 def mapped_of(plan: Plan, batches: Sequence[Sequence[tuple[Row, int]]]) -> list[Mapped]:

@@ -6,8 +6,12 @@ Each seed is another run. One that fails is run again, step by step, by
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
+from mars.adapters.memory import partial_log, store
+from mars.core.types import Mapped, lane_group
 from tests.simulation.world import World
 
 SEEDS = 140
@@ -17,6 +21,23 @@ SEEDS = 140
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_nothing_is_lost_or_doubled_whatever_fails(seed: int) -> None:
     World(seed).run()
+
+
+def test_mappers_append_batches_of_several_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the usual weather; the store's twin counts how many lanes each batch has."""
+    lanes: Counter[int] = Counter()
+
+    def write(found: object, mapped: Mapped, *given: object) -> None:
+        lanes[len({lane_group(part.lane) for part in mapped.ranges})] += 1
+        store.write(found, mapped, *given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(partial_log, "write", write)
+    for seed in range(10):
+        World(seed).run()
+
+    several = sum(count for number, count in lanes.items() if number > 1)
+    assert several > sum(lanes.values()) / 20
+    assert max(lanes) > 2
 
 
 def test_equal_seeds_give_equal_runs() -> None:

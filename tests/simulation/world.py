@@ -65,6 +65,11 @@ STEPS_MAX = 12_000
 AFTERWARDS_MS = 4_000
 """The run goes on for so long when all is done: what is emitted twice shows by then."""
 
+WIDE_SHARE = 0.25
+WIDE_LANES, WIDE_REST_MS = 4, 400
+"""In such runs there are so many lanes more, and rows rest in mappers, so that most batches are of
+several lanes."""
+
 TRACKED_EVERY = 4
 """In one of so many seeds the tuple tracker is on."""
 
@@ -220,8 +225,10 @@ class World:
         tracked: bool | None = None,
         keys: Keys = Keys.ANY,
         split: bool = False,
+        wide: bool | None = None,
     ) -> None:
         self.seed = seed
+        self._wide = random.Random(f"wide {seed}").random() < WIDE_SHARE if wide is None else wide
         self.tracked = seed % TRACKED_EVERY == 0 if tracked is None else tracked
         self.chance = random.Random(seed)
         self._apart = random.Random(f"twice {seed}")
@@ -242,6 +249,7 @@ class World:
             tracked=self.tracked,
             split=split,
             drafted=self._drafted,
+            rest_ms=WIDE_REST_MS if self._wide else 0,
         )
         self._lines: deque[tuple[int, str, str]] = deque(maxlen=TRACE_LINES)
         self._tell = tell
@@ -259,6 +267,7 @@ class World:
             self.servers,
             limits,
             ROWS_SPLIT if split else ROWS,
+            more_lanes=WIDE_LANES if self._wide else 0,
         )
         self.users = Users(
             self.servers,

@@ -38,7 +38,7 @@ from mars.core.types import (
     Sequence64,
     StoreEpoch,
     TaskName,
-    lane_backfill,
+    lane_group,
 )
 from mars.engine.codec.snapshot import BEFORE_THE_LOG
 from mars.protocol.ports import (
@@ -400,7 +400,7 @@ class MemoryPartialLog:
         if used > budget and needed > holder_limit(budget):
             return Backpressure()
         holders = found.holders(self._store.clock())
-        held = all((lane_backfill(part.lane) or part.lane) in holders for part in mapped.ranges)
+        held = all(lane_group(part.lane) in holders for part in mapped.ranges)
         return None if held else Backpressure()
 
     def _slice(self, request: ReadRequest, *, crossing: bool = False) -> LogSlice:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -18,7 +19,7 @@ from mars.core.types import (
     Sequence64,
     StoreEpoch,
     TaskName,
-    lane_backfill,
+    lane_group,
 )
 from mars.protocol.ports import (
     AppendOutcome,
@@ -152,7 +153,7 @@ class StoredTask:
 
     def holders(self, now_ms: int) -> frozenset[str]:
         """The lanes and backfills that hold the watermark; see `lua/append.lua`."""
-        return frozenset(lane_backfill(lane) or lane for lane in self._slowest(now_ms))
+        return frozenset(map(lane_group, self._slowest(now_ms)))
 
     def _slowest(self, now_ms: int) -> frozenset[Lane]:
         lanes = self.offsets.keys() - self.idle(now_ms) - self.finished()
@@ -274,8 +275,10 @@ def refused_ranges(
             return Stale(part.lane, current)
     if not all(_fits_version(found, version, part) for part in ranges):
         return WrongVersion(found.version)
+    apart = len({lane_group(part.lane) for part in ranges}) > 1
     for part in ranges:
-        cuts = [cut for cut in found.cuts.get(part.lane, ()) if part.first < cut < part.next]
+        upto = math.inf if apart else part.next
+        cuts = [cut for cut in found.cuts.get(part.lane, ()) if part.first < cut < upto]
         end = found.ends.get(part.lane)
         beyond = [end] if end is not None and end < part.next else []
         if cuts or beyond:

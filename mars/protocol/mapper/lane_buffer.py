@@ -8,7 +8,7 @@ from itertools import chain, pairwise
 from typing import TypeVar
 
 from mars.core.plan import Stream
-from mars.core.types import Lane, Mapped, Records, TaskName
+from mars.core.types import Lane, Mapped, Range, Records, TaskName
 from mars.engine.decode.shared import SharedDecoding
 from mars.protocol.mapper.slicing import CutBuffer
 
@@ -82,6 +82,11 @@ class LaneBuffer:
     def empty(self) -> bool:
         """True if there is nothing to offer."""
         return self.next == self.first
+
+    @property
+    def part(self) -> Range:
+        """What it covers."""
+        return Range(self.lane, self.first, self.next)
 
     def joined(self) -> Records:
         """All records as one; put together at the first call."""

@@ -10,7 +10,7 @@ from mars.core.types import Mapped, Range, Topic
 from mars.protocol.mapper.batches import Batches
 from mars.protocol.mapper.events import FailTask, Instruction, Offer, Offered, ReaderName
 from mars.protocol.mapper.lane_buffer import LaneBuffer
-from mars.protocol.mapper.side_by_side import Beside, SideBySide
+from mars.protocol.mapper.side_by_side import SideBySide
 from mars.protocol.mapper.state import RETRY_PAUSE_MS, MapperState, Partition
 from mars.protocol.mapper.steering import LaneSteering
 from mars.protocol.mapper.task_view import TaskView
@@ -30,6 +30,10 @@ REST_MS_A_TASK = 10
 REST_MS_OF_MANY = 2_000
 """Each task makes a batch of its own of the same rows, so the rows of a topic that many tasks read
 rest longer: as long for 200 tasks as keeps the batches of a lane at a hundred a second."""
+
+APART_MS = 1_000
+"""How long a task's lanes go by themselves after a batch of several was refused: what is in the way
+of one of them, the cuts of a new life of the store or a full log, stays there for some time."""
 
 UNKNOWN_LANE_PAUSE_MS = 1_000
 """Pause before a lane that the task does not have yet is offered again: the leader adds it."""
@@ -95,18 +99,19 @@ class Offering:
     def _offer_beside(
         self, reader: ReaderName, topic: Topic, ripe: Sequence[Partition]
     ) -> list[Instruction]:
-        """Offer ripe buffers of a topic, and beside them what was read of its other lanes."""
-        buffers = {
-            key: buffer
-            for key, buffer in self._state.buffers[reader].items()
-            if key[0] == topic and self._may_go(buffer) and not (buffer.closed or buffer.gone)
-        }
-        made: Sequence[Beside] = ()
-        if len(buffers) > 1:
-            views, among = self._state.tasks_of(topic), list(buffers.values())
-            made = self._side_by_side.make(views, among, self._state.now_ms)
+        """Offer ripe buffers of a topic, and beside them what was read of its other lanes.
+
+        Messages that hold no row would end the idleness of their lane in a batch with others.
+        """
+        buffers = self._state.buffers[reader]
+        among = [
+            buffer
+            for key, buffer in buffers.items()
+            if key[0] == topic and buffer.rows and not buffer.closed and self._may_go(buffer)
+        ]
+        views = list(self._state.tasks_of(topic))
         instructions: list[Instruction] = []
-        for one in made:
+        for one in self._side_by_side.make(views, among, self._state.now_ms):
             epoch = self._state.views[one.task].epoch
             instructions.append(Offer(reader, topic, one.task, epoch, one.version, one.mapped))
             for part in one.mapped.ranges:
@@ -186,8 +191,8 @@ class Offering:
         view = self._state.views.get(offer.task)
         if isinstance(outcome, Applied):
             self.rows_mapped += sum(partial.counts.read for partial in offer.mapped.partials)
-        elif view is not None and outcome_of_all(outcome):
-            view.unlearn()
+        elif view is not None:
+            self._refused(view, offer.mapped, outcome)
         instructions: list[Instruction] = []
         for part in offer.mapped.ranges:
             key = (offer.topic, int(part.lane))
@@ -200,6 +205,13 @@ class Offering:
             if buffer.outstanding <= 0:
                 instructions += self._settle(offer.reader, key, buffer)
         return instructions
+
+    def _refused(self, view: TaskView, mapped: Mapped, outcome: AppendOutcome | None) -> None:
+        """What a refusal says of the task as a whole."""
+        if outcome_of_all(outcome):
+            view.unlearn()
+        if len(mapped.ranges) > 1:
+            view.go_apart(self._state.now_ms + APART_MS)
 
     def _answer(
         self,

@@ -2,27 +2,36 @@
 
 A batch costs about the same however few rows it has, in the mapper, the store and the reducers, and
 a topic may have hundreds of partitions. What was read of them is decoded and grouped at once for
-every task that takes the same buffers whole. Whatever comes between, a boundary of versions, a cut,
-a lane that is behind or held back, concerns its own lane and task only: that buffer is offered to
-that task alone, as it is after a batch of several was refused.
+every task that takes the same buffers whole:
+
+    lane 0   [ buffer ]──┐                     lane 1 lies ahead of a version's start, a cut or a
+    lane 1   [ buffer ]──┼──▶ by itself        task's offset, or is held back: its task takes it by
+    lane 2   [ buffer ]──┴──▶ one batch        itself, and all of them after a refusal of several
+    lane 3   [ buffer ]──┘
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
-from mars.core.plan import Plan
+from mars.core.plan import Plan, Stream
 from mars.core.types import Mapped, Records, TaskName
 from mars.engine.decode.lanes import side_by_side
 from mars.engine.decode.limits import ROWS_MAX
 from mars.engine.decode.parts import Part
 from mars.engine.decode.shared import SharedDecoding
 from mars.engine.decode.too_many import TooManyRows
-from mars.engine.kernel import map_many
+from mars.engine.kernel import Answers, map_decoded
 from mars.protocol.mapper.lane_buffer import LaneBuffer
 from mars.protocol.mapper.task_view import TaskView
+
+BESIDE_MESSAGES_MAX = 20_000
+BESIDE_BYTES_MAX = 8 * 1024 * 1024
+"""Of a batch of several lanes. With so many rows it costs little more in two; and a mapper at full
+speed needs no more memory than for the largest buffer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,47 +50,65 @@ class SideBySide:
         self._buckets = buckets
 
     def make(
-        self, views: Iterable[TaskView], buffers: Sequence[LaneBuffer], now_ms: int
+        self, views: Sequence[TaskView], buffers: Iterable[LaneBuffer], now_ms: int
     ) -> list[Beside]:
         """Batches for those of the tasks that take two or more of the buffers whole.
 
         A task for which something is raised has none: it is found out lane by lane.
         """
-        alike: defaultdict[tuple[int, ...], list[tuple[int, Plan]]] = defaultdict(list)
-        for view in views:
-            version, places = _taken(view, buffers, now_ms)
-            if len(places) > 1:
-                alike[places].append((version, view.task.plans[version]))
         return [
-            one
-            for places, plans in alike.items()
-            for one in self._made(plans, [buffers[at] for at in places])
+            batch
+            for some in _together(buffers)
+            for places, plans in _alike(views, some, now_ms).items()
+            for batch in self._made(plans, [some[at] for at in places])
         ]
 
     def _made(
-        self, plans: Sequence[tuple[int, Plan]], buffers: Iterable[LaneBuffer]
-    ) -> Iterable[Beside]:
+        self, plans: Iterable[tuple[int, Plan]], buffers: Iterable[LaneBuffer]
+    ) -> Iterator[Beside]:
         records = side_by_side([buffer.joined() for buffer in buffers])
-        by_stream: defaultdict[object, list[tuple[int, Plan]]] = defaultdict(list)
+        by_stream: defaultdict[Stream, list[tuple[int, Plan]]] = defaultdict(list)
         for version, plan in plans:
             by_stream[plan.stream].append((version, plan))
         for same in by_stream.values():
             yield from self._of_stream(same, records)
 
-    def _of_stream(self, plans: Sequence[tuple[int, Plan]], records: Records) -> Iterable[Beside]:
+    def _of_stream(self, plans: Sequence[tuple[int, Plan]], records: Records) -> Iterator[Beside]:
         versions = {plan.task: version for version, plan in plans}
-        try:
-            decoded = list(
-                SharedDecoding().of([plan for _, plan in plans], (), Part(records), ROWS_MAX)
-            )
-        except TooManyRows:
-            return
-        for some, found in decoded:
-            if isinstance(found, Exception):
-                continue
-            for task, answer in map_many(some, self._buckets, found).items():
-                if isinstance(answer, Mapped):
-                    yield Beside(task, versions[task], answer)
+        readers = [plan for _version, plan in plans]
+        decoded = SharedDecoding().of(readers, (), Part(records), ROWS_MAX)
+        answers: Answers = {}
+        with suppress(TooManyRows):
+            answers = map_decoded(decoded, None, self._buckets)
+        for task, answer in answers.items():
+            if isinstance(answer, Mapped):
+                yield Beside(task, versions[task], answer)
+
+
+def _together(buffers: Iterable[LaneBuffer]) -> Iterator[Sequence[LaneBuffer]]:
+    """Buffers that may be one batch, two or more of them; large ones go by themselves."""
+    some: list[LaneBuffer] = []
+    messages = size = 0
+    for buffer in sorted(buffers, key=lambda one: one.rows):
+        messages, size = messages + buffer.rows, size + buffer.bytes
+        if some and (messages > BESIDE_MESSAGES_MAX or size > BESIDE_BYTES_MAX):
+            yield some
+            some, messages, size = [], buffer.rows, buffer.bytes
+        some.append(buffer)
+    yield some
+
+
+def _alike(
+    views: Iterable[TaskView], buffers: Sequence[LaneBuffer], now_ms: int
+) -> dict[tuple[int, ...], list[tuple[int, Plan]]]:
+    """By the places of some of the buffers, two or more, the plans of the tasks that take these."""
+    alike: defaultdict[tuple[int, ...], list[tuple[int, Plan]]] = defaultdict(list)
+    if len(buffers) > 1:
+        for view in views:
+            version, places = _taken(view, buffers, now_ms)
+            if len(places) > 1:
+                alike[places].append((version, view.task.plans[version]))
+    return alike
 
 
 def _taken(
@@ -91,8 +118,7 @@ def _taken(
     versions = {
         at: version
         for at, buffer in enumerate(buffers)
-        if (version := view.takes_whole(buffer.lane, buffer.first, buffer.next, now_ms)) is not None
-        and view.name not in buffer.failed
+        if (version := view.takes_beside(buffer.part, now_ms)) is not None
     }
     newest = max(versions.values(), default=0)
     return newest, tuple(at for at, version in versions.items() if version == newest)

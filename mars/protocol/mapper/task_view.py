@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mars.core.types import Lane, StoreEpoch, TaskName, Topic
+from mars.core.plan import WatermarkScope
+from mars.core.types import Lane, Range, StoreEpoch, TaskName, Topic
 from mars.core.windows import Shape
 from mars.protocol.ports import Head
 from mars.protocol.reducer.drafting import early_ms
@@ -26,6 +27,7 @@ class TaskView:
         self.cuts: dict[Lane, int] = {}
         self.asked_ms = 0
         self._blocked_ms: dict[Lane, int] = {}
+        self._apart_ms = 0
         self._row_seen_ms: dict[Lane, int] = {}
         self._marks: dict[Lane, tuple[int, int]] = {}
 
@@ -50,6 +52,8 @@ class TaskView:
         self.topic = Topic(definition.current.stream.topic)
         """The topic that the task reads."""
         self._reads = task.running and bool(definition.begun)
+        # A bucket whose own rows close its windows must be told the mark of each lane in it.
+        self._one_lane = any(one.options.watermark is WatermarkScope.BUCKET for one in plans)
         self._one_version = len(definition.begun) == len(plans) == 1
         self._waits = [(plan.window, plan.options.delay_ms) for plan in plans]
         self._draft_waits = [
@@ -83,15 +87,26 @@ class TaskView:
         # What a newer release than ours has stored may not compile: a mapper of that takes it.
         return self._one_version or definition.version_at(lane, offset)[0] in self.task.plans
 
-    def takes_whole(self, lane: Lane, first: int, next_: int, now_ms: int) -> int | None:
-        """The version by which it takes all of `[first, next_)` next; None if it may not."""
-        if not self.ready(lane) or self.blocked(lane, now_ms) or self.offsets[lane] != first:
+    def takes_beside(self, part: Range, now_ms: int) -> int | None:
+        """The version by which it takes a range in one batch with other lanes; None: not so.
+
+        What stands in the way is known here, or found out by a batch that is refused.
+        """
+        lane = part.lane
+        if self._one_lane or now_ms < self._apart_ms or not self.ready(lane):
             return None
-        version, boundary = self.task.definition.version_at(lane, first)
-        ends = (boundary, self.cuts.get(lane))
-        if any(end is not None and first < end < next_ for end in ends):
+        if self.blocked(lane, now_ms) or self.offsets[lane] != part.first:
+            return None
+        if part.first < self.cuts.get(lane, 0):
+            return None
+        version, boundary = self.task.definition.version_at(lane, part.first)
+        if boundary is not None and part.first < boundary < part.next:
             return None
         return version if version in self.task.plans else None
+
+    def go_apart(self, until_ms: int) -> None:
+        """Each lane goes by itself up to this time: a batch of several was refused."""
+        self._apart_ms = until_ms
 
     def forget_lane(self, lane: Lane) -> None:
         """Another mapper reads the lane now."""

@@ -74,6 +74,7 @@ class TaskPaused:
 class Cut:
     """The batch straddles `offset` of `lane`: send what lies before it by itself.
 
+    One of lanes that go on by themselves is refused while a cut of any of them lies ahead, too.
     Where `offset` is the lane's end, nothing beyond it is ever taken.
     """
 
@@ -83,8 +84,8 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Backpressure:
-    """The task's log is over its budget and the lane does not hold the watermark, or it is over
-    twice its budget.
+    """The task's log is over its budget and a lane of the batch does not hold the watermark, or it
+    is over twice its budget.
     """
 
 
@@ -200,7 +201,8 @@ class TaskStart:
     `version` is the newest one. `bounds`: of each version the first offset per lane; a lane that a
     version does not name begins at 0 in it, as does every lane of a version that is not there. A
     version ends where the next one begins. `cuts`: offsets that no batch may straddle
-    (merged-through offsets of all buckets, starts of versions). `ends`: the offset at which a
+    (merged-through offsets of all buckets, starts of versions), and that a batch of lanes that go
+    on by themselves must have behind it. `ends`: the offset at which a
     backfill's lane is finished; nothing beyond it is taken. `leader` is who begins it. `restored`
     is how far event time had come before the store was lost, and when that was written: a mark of
     no lane, from which event time goes on where all lanes are idle. It is taken no later than now.

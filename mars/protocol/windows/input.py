@@ -96,6 +96,8 @@ class Input:
         """The rows of these panes of an entry came too late: they are named, window by window."""
         rows = sum(pane.rows for pane in late)
         self._ledger += Ledger(late=rows, counted=-rows)
+        lanes = {lane for pane in late for lane in pane.first}
+        ranges = [part for part in entry.ranges if part.lane in lanes]
         by_window: Counter[Window] = Counter()
         for pane in late:
             by_window[self._plan.window.last_window(pane.start_ms)] += pane.rows
@@ -103,7 +105,7 @@ class Input:
         for window in windows[LATE_WINDOWS_NAMED_MAX - 1 : -1]:
             by_window[windows[-1]] += by_window.pop(window)
         for window, count in sorted(by_window.items()):
-            self.dead += dead_late(self._plan, entry.ranges, window, count)
+            self.dead += dead_late(self._plan, ranges, window, count)
 
     def late_partly(self, rows: int) -> None:
         """So many of the counted rows missed some of their windows."""

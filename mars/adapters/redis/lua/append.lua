@@ -13,7 +13,8 @@
 --   7 bounds    hash: <version>:<lane> -> first offset of that version; absent means 0. A version ends
 --               where the next one begins. Besides, lane -> that of the newest one, which is all that
 --               an older release looks at
---   8 cuts      hash: lane -> offsets that no batch may straddle, ascending, joined by commas
+--   8 cuts      hash: lane -> offsets that no batch may straddle, ascending, joined by commas; a batch
+--               of lanes that go on by themselves must have them all behind it
 --   9 ends      hash: lane of a backfill -> offset at which it is finished
 --   10 bell     sharded channel: rung after each entry
 --   11 taken    hash: lane -> when rows with a usable event time were last taken, ms of this server's
@@ -81,14 +82,25 @@ for _, range in ipairs(ranges) do
   if not fits_version(range) then return { 'WRONG_VERSION', newest } end
 end
 
+-- The lanes of a backfill (3@b1, 4@b1) go on together, in fixed chunks; any other lane by itself.
+local function group(lane) return string.match(lane, '@.*$') or lane end
+
+local apart = false
+for _, range in ipairs(ranges) do
+  apart = apart or group(range.lane) ~= group(ranges[1].lane)
+end
+
+-- Until lanes that go on by themselves are behind all of their cuts, they lie on different sides of
+-- what a bucket has accounted: an entry of two of them would, too, so any cut ahead is in its way.
 -- The end of a lane is a cut that nothing goes beyond, not even a range that begins there.
-local function cut_inside(range)
+local function cut_in_the_way(range)
   local lane_end = redis.call('HGET', KEYS[9], range.lane)
   local lowest = lane_end and tonumber(lane_end) < tonumber(range.next) and lane_end or nil
   local cuts = redis.call('HGET', KEYS[8], range.lane) or ''
+  local upto = apart and math.huge or tonumber(range.next)
   for cut in string.gmatch(cuts, '%d+') do
     local offset = tonumber(cut)
-    if offset > tonumber(range.first) and offset < tonumber(range.next) then
+    if offset > tonumber(range.first) and offset < upto then
       if not lowest or offset < tonumber(lowest) then lowest = cut end
     end
   end
@@ -96,7 +108,7 @@ local function cut_inside(range)
 end
 
 for _, range in ipairs(ranges) do
-  local cut = cut_inside(range)
+  local cut = cut_in_the_way(range)
   if cut then return { 'CUT', range.lane, cut } end
 end
 
@@ -108,10 +120,8 @@ end
 
 -- The rows of a lane that holds the watermark are those that let windows close, and so the log
 -- empty. Holders are the lanes with the lowest mark, one without any mark being lowest of all; a lane
--- that has a lease or is read to its end holds nothing. The lanes of a backfill (3@b1, 4@b1) hold it
--- together: their rows come in a fixed order, so those of one may have to come before another's.
-local function group(lane) return string.match(lane, '@.*$') or lane end
-
+-- that has a lease or is read to its end holds nothing. The lanes of a backfill hold it together:
+-- their rows come in a fixed order, so those of one may have to come before another's.
 local now = redis.call('TIME')
 local now_ms = tonumber(now[1]) * 1000 + math.floor(tonumber(now[2]) / 1000)
 
