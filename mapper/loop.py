@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -45,7 +46,7 @@ from mars.protocol.mapper.events import (
     Ticked,
 )
 from mars.protocol.mapper.machine import MapperMachine
-from mars.protocol.mapper.meter import MapperMeter, ahead, with_lags
+from mars.protocol.mapper.meter import Lags, MapperMeter, ahead, with_lags
 from mars.protocol.ports import (
     AppendOutcome,
     Applied,
@@ -61,6 +62,9 @@ from mars.protocol.runnable import RunnableTask, topics_with_keys
 NEAR_THE_END_MESSAGES = 2_000
 """A reader with less than this ahead of it has caught up: it stops collecting large batches. About
 what arrives while a batch is mapped at a modest load."""
+
+LAGS_S = 0.05
+"""How old the number of messages ahead may be: it is asked for partition by partition."""
 
 POLL_RECORDS_MAX = 20_000
 """Messages taken in one poll: large enough that the cost of a poll vanishes, small enough that a
@@ -106,6 +110,7 @@ class MapperLoop:
         self._keyed: frozenset[Topic] = frozenset()
         self._stood: set[ReaderLane] = set()
         self._held_back = False
+        self._known_lags: dict[ReaderName, tuple[float, Lags]] = {}
         self._measured_s = time.monotonic()
         self._log = logs.logger("mapper")
         self._undecodable = UndecodableRows(self._log)
@@ -157,9 +162,18 @@ class MapperLoop:
             self._feed(Sourced(name, event))
         self._messages += records
         standing = self._machine.standing
-        read = sum(lag for at, lag in reader.lags().items() if (name, *at) not in standing)
+        read = sum(lag for at, lag in self._lags(name).items() if (name, *at) not in standing)
         near = records < self._records_max and read < NEAR_THE_END_MESSAGES
         return name if near else None
+
+    def _lags(self, name: ReaderName) -> Lags:
+        """Messages ahead of a reader, as of `LAGS_S` ago at most."""
+        asked_s, lags = self._known_lags.get(name, (-math.inf, {}))
+        now_s = time.monotonic()
+        if now_s - asked_s >= LAGS_S:
+            lags = self._readers[name].lags()
+            self._known_lags[name] = now_s, lags
+        return lags
 
     def _note_standing(self) -> None:
         """A lane that the store holds back may stand still for a tenth of a second only."""

@@ -21,6 +21,9 @@ UNTOLD_MS = 5_000
 """After so long without records the broker is asked, too, where the reader has not told of an end:
 it tells of each once, and were that lost, the last windows would wait for the next rows."""
 
+LOOK_INTERVAL_MS = 50
+"""How often it is looked which lanes are silent: there may be hundreds, and as many ticks."""
+
 HINT_INTERVAL_MS = 5_000
 """How often group offsets are committed, for lag figures only."""
 
@@ -32,6 +35,7 @@ class Idleness:
         self._state = state
         self._idle_asked_ms: dict[Partition, int] = {}
         self._hinted_ms = 0
+        self._looked_ms = 0
 
     def forget(self, key: Partition) -> None:
         """Another mapper reads the partition now."""
@@ -41,6 +45,9 @@ class Idleness:
         """Ask the broker about silent lanes that seem to be at their end."""
         instructions: list[Instruction] = []
         now_ms = self._state.now_ms
+        if now_ms - self._looked_ms < LOOK_INTERVAL_MS:
+            return []
+        self._looked_ms = now_ms
         for key, buffer in self._state.buffers[LIVE].items():
             told = buffer.end == buffer.next
             quiet_ms = now_ms - buffer.newest_ms

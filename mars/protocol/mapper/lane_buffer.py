@@ -21,7 +21,8 @@ class LaneBuffer:
     """Records `[first, next)` of one lane, and what was made of them so far.
 
     `sought` is False until the reader was told where to begin. `closed` is True once the buffer is
-    being offered to tasks: nothing is added to it any more. `retry_at_ms` holds back a buffer that
+    being offered to tasks: nothing is added to it any more. Rows that came by `looked_ms` close no
+    window. `retry_at_ms` holds back a buffer that
     nobody takes at the moment. `gone`: Kafka does not have these records any more. `offers` holds
     what was made for a task, and for which of its versions. `cut` has an entry for each stream as
     which the records have too many rows to be decoded at once. `failed` are tasks that could not be
@@ -37,6 +38,7 @@ class LaneBuffer:
     retry_at_ms: int = 0
     oldest_ms: int = 0
     newest_ms: int = 0
+    looked_ms: int | None = None
     rows: int = 0
     bytes: int = 0
     end: int | None = None
@@ -66,6 +68,7 @@ class LaneBuffer:
         self.retry_at_ms = self.rows = self.bytes = 0
         self.pieces, self.offers, self.decoded, self.cut = [], {}, SharedDecoding(), {}
         self.failed = set()
+        self.looked_ms = None
         self.outstanding = 0
 
     def add(self, records: Records, now_ms: int) -> None:

@@ -132,6 +132,9 @@ class Offering:
         age_ms = self._state.now_ms - buffer.oldest_ms
         if not drained:
             return age_ms >= self._linger_ms
+        if age_ms < self._rest_ms and buffer.looked_ms == buffer.newest_ms:
+            return False  # there may be hundreds of buffers, and as many ticks a second
+        buffer.looked_ms = buffer.newest_ms
         takers = self._state.within(key, buffer)
         rest_ms = self._rest(len(takers))
         drafted = rest_ms <= self._rest_ms

@@ -38,6 +38,10 @@ CONSUME_ROWS = 2_000
 WAIT_SLICE_S = 0.05
 """The client does not return for a rebalance, so a wait is cut into pieces."""
 
+COMPANY_S = 0.01
+"""How long a first message waits for others. At a modest rate each poll would bring one or two, of
+hundreds of partitions, and all that is done once in a poll would be done for these."""
+
 WAIT_MIN_S = 0.001
 """The client counts in milliseconds: to wait for less is not to wait, but to ask in a busy loop."""
 
@@ -197,7 +201,10 @@ class KafkaReader:
             self._listen_anew_if_deaf()
             with translated():
                 # Returns at the first message; asked for more, it would wait until it has them.
-                self._gathering.add(self._consumer.consume(1, min(left, WAIT_SLICE_S)))
+                first = self._consumer.consume(1, min(left, WAIT_SLICE_S))
+            self._gathering.add(first)
+            if first:
+                time.sleep(min(left, COMPANY_S))
 
     def _listen_anew_if_deaf(self) -> None:
         reading = self._positions | self._gathering.asked
