@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mars.core.plan import Plan
-from mars.core.types import Mapped, Records
+from mars.core.types import Lane, Mapped, Records
 from mars.engine.combining import combine
 from mars.engine.decode.lanes import side_by_side
 from mars.engine.kernel import decode, map_batch
@@ -55,6 +55,13 @@ def test_lanes_side_by_side_give_what_each_gives_alone(plan: Plan, pieces: list[
         ]
         for pane, alone in zip(own.panes, other.panes, strict=True):
             assert all(pane.first[lane] <= first for lane, first in alone.first.items())
+            assert pane.first.keys() <= lanes_of(pane.start_ms, apart)
+
+
+def lanes_of(start_ms: int, batch: Mapped) -> set[Lane]:
+    """The lanes that have rows in a pane, in any bucket."""
+    panes = [pane for partial in batch.partials for pane in partial.panes]
+    return {lane for pane in panes if pane.start_ms == start_ms for lane in pane.first}
 
 
 def test_the_rest_of_each_lane_is_in_the_bucket_of_that_lane() -> None:

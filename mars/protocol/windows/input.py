@@ -97,7 +97,7 @@ class Input:
         rows = sum(pane.rows for pane in late)
         self._ledger += Ledger(late=rows, counted=-rows)
         lanes = {lane for pane in late for lane in pane.first}
-        ranges = [part for part in entry.ranges if part.lane in lanes]
+        ranges = [part for part in entry.ranges if part.lane in lanes] or entry.ranges
         by_window: Counter[Window] = Counter()
         for pane in late:
             by_window[self._plan.window.last_window(pane.start_ms)] += pane.rows

@@ -35,6 +35,7 @@ from mars.engine.evaluate import shared, texts
 from mars.inspect import explaining
 from mars.process.telemetry import scraping
 from mars.process.tracking import NOTES_WAITING_MAX
+from mars.protocol.mapper import side_by_side
 from mars.protocol.ports import seen
 from mars.protocol.ports.access import NOTE_CHARACTERS_MAX, PATTERN_CHARACTERS_MAX, PATTERNS_MAX
 from mars.protocol.ports.queries import ANSWER_BYTES_MAX
@@ -226,6 +227,10 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
     "text that CONCAT makes": (kib(texts.TEXT_BYTES_MAX),),
     "values of one `count(DISTINCT)`": (DISTINCT_VALUES_MAX,),
     "batch": (SETTINGS.mapper.batch_rows_max, mib(SETTINGS.mapper.batch_bytes_max)),
+    "batch of several partitions": (
+        side_by_side.BESIDE_MESSAGES_MAX,
+        mib(side_by_side.BESIDE_BYTES_MAX),
+    ),
     "texts of fields that expressions of a query read at once, each as often as it is named": (
         mib(shared.TEXT_BYTES_AT_ONCE),
     ),

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from mars.core.plan import Plan
-from mars.core.types import Entry, Lane, Sequence64
+from mars.core.types import Entry, Lane, Range, Sequence64
 from mars.core.windows import Window
 from mars.engine.codec.dead import DeadRange, decode_dead
 from mars.protocol.ports import Ledger
@@ -162,6 +162,18 @@ def test_late_rows_are_dropped_counted_and_referenced() -> None:
     assert (reference.reason, reference.rows) == ("late", 2)
     assert (reference.first, reference.next, reference.window_start) == (5, 8, 10_000)
     assert closed(folding, 30) == {(20, "x"): 1}
+
+
+def test_late_rows_are_named_in_the_lanes_that_hold_some() -> None:
+    """A batch may have rows of hundreds of lanes."""
+    folding = fold(closed_s=20, p0=5)
+    early = make_entry(7, 5, [(12, "x")])
+    ranges = (*early.ranges, Range(Lane("1"), 0, 9), Range(Lane("2"), 0, 9))
+    folding.absorb(replace(early, ranges=ranges))
+
+    named = [decode_dead(raw) for raw in folding.input.dead]
+
+    assert [(one.partition, one.rows) for one in named if isinstance(one, DeadRange)] == [(0, 1)]
 
 
 def test_a_row_is_late_only_when_no_sliding_window_takes_it() -> None:
