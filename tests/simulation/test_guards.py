@@ -59,9 +59,10 @@ from mars.protocol.reducer.position import LogPosition
 from mars.protocol.reducer.task_in_bucket import TaskInBucket
 from mars.protocol.reducer.term import Term
 from mars.protocol.reducer.version import VersionInBucket
+from mars.protocol.windows import input as input_module
 from mars.protocol.windows.closing import Ahead
 from mars.protocol.windows.folding import Folding
-from mars.protocol.windows.input import Input
+from mars.protocol.windows.input import Input, StoreWentBack
 from mars.protocol.windows.key_closer import KeyCloser
 from mars.protocol.windows.pane_state import PaneState
 from mars.protocol.windows.revising import Revising
@@ -523,12 +524,6 @@ OVERFULL = "TaskLimit: "
 GUARDS = (
     Guard(offsets_compared_and_set, TAKEN_TWICE, first=1),
     Guard(all_lanes_of_a_batch_are_compared, (NEVER, TAKEN_TWICE), Conditions(wide=True), first=40),
-    Guard(
-        lanes_are_together_behind_all_of_their_cuts,
-        NEVER,
-        Conditions({"flush_ms": 1_500}, wide=True),
-        first=50,
-    ),
     Guard(accounted_rows_only_rebuild, I1),
     Guard(catch_up_barrier, I2),
     Guard(claims_read_the_progress, (I1, I3)),
@@ -600,3 +595,37 @@ def test_without_a_guard_the_simulation_fails(guard: Guard, monkeypatch: Patch) 
     assert problem.startswith(guard.breaks), f"seed {seed} fails by something else: {problem}"
     monkeypatch.undo()
     assert guard.conditions.problem(seed) is None, f"seed {seed} fails with the guard, too"
+
+
+LOSSES = Conditions({"flush_ms": 1_500}, wide=True)
+"""The store is lost while mappers read many lanes."""
+
+
+def straddling(patch: Patch, seeds: Iterable[int]) -> int:
+    """How many entries lie on both sides of what a bucket has accounted, or has in its base."""
+    real, found = input_module._lies_below, 0
+
+    def lies_below(offsets: Mapping[Lane, int], entry: Entry, what: str) -> bool:
+        nonlocal found
+        try:
+            return real(offsets, entry, what)
+        except StoreWentBack:
+            found += 1
+            raise
+
+    patch.setattr(input_module, "_lies_below", lies_below)
+    for seed in seeds:
+        assert LOSSES.problem(seed) is None
+    return found
+
+
+def test_without_their_cuts_behind_them_lanes_are_together_in_entries_that_begin_recoveries(
+    monkeypatch: Patch,
+) -> None:
+    """Each of these recoveries ends some time, so that no invariant shows what is missing."""
+    seeds = range(6)
+    with monkeypatch.context() as patch:
+        lanes_are_together_behind_all_of_their_cuts(patch)
+        assert straddling(patch, seeds)
+    with monkeypatch.context() as patch:
+        assert not straddling(patch, seeds)
