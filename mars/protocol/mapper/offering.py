@@ -204,8 +204,8 @@ class Offering:
                 continue
             if view is not None:
                 self._answer(view, buffer, offer.mapped, part, outcome)
-            buffer.outstanding -= 1
-            if buffer.outstanding <= 0:
+            buffer.outstanding = max(0, buffer.outstanding - 1)  # 0: it has begun anew since
+            if not buffer.outstanding:
                 instructions += self._settle(offer.reader, key, buffer)
         return instructions
 

@@ -310,6 +310,20 @@ def test_a_lane_that_is_taken_away_meanwhile_is_let_go_and_the_others_settle() -
     assert [one.position for one in here.machine.readings()] == [100, 100]
 
 
+def test_an_answer_to_what_a_lane_held_before_it_was_given_again_is_none_to_what_it_holds() -> None:
+    here = begun(world())
+    (offer,) = read(here)
+    here.revoke(1)
+    here.assign(1)
+    assert isinstance(here._append(offer), Applied)
+
+    here.machine.handle(Offered(offer, Applied(Sequence64(1))))
+    assert here.machine._state.buffers[LIVE][TOPIC, 1].outstanding == 0
+    here.run()
+
+    assert here.counts("a") == here.expected()
+
+
 @pytest.mark.parametrize("before", [True, False])
 def test_an_answer_that_is_lost_counts_no_row_of_any_lane_twice(*, before: bool) -> None:
     here = begun(world())
