@@ -534,7 +534,7 @@ GUARDS = (
     Guard(saved_panes_come_before_the_log, I1, Conditions(SAVING), first=1),
     Guard(logs_lost_while_they_are_read, I2, Conditions({"emptied": 0.01})),
     Guard(lives_of_one_name, (NEVER, I1), Conditions({"user_ms": 250}), first=32),
-    Guard(versions_begin_behind_what_is_accounted, (NEVER, I1), first=3),
+    Guard(versions_begin_behind_what_is_accounted, (NEVER, I1), first=30),
     Guard(heads_are_read_without_rows, NEVER, first=17),
     Guard(unfinished_history_holds_the_watermark, I1, first=7),
     Guard(finished_history_is_put_aside, NEVER, first=1),
