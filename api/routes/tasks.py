@@ -147,5 +147,5 @@ def _rendered(
     plan = services.compiler.plans(task).get(task.current.version)
     figures, missing = services.sampler.one(task)
     warnings = [] if plan is None else services.shared_topics.warnings(task.name, plan)
-    view = task_view(task, plan, figures, services.tasks.closed(task), missing, warnings)
+    view = task_view(task, plan, figures, services.maker.closed(task), missing, warnings)
     return rendered(view, {**(headers or {}), "ETag": f'"{task.current.version}"'}, status)

@@ -10,6 +10,7 @@ from api.http.turns import AllTurns
 from api.services.access import AccessPolicy, AccessService
 from api.services.compiling import TaskCompiler
 from api.services.context import BucketCount, ClusterContext, Ports
+from api.services.defining.making import TaskMaker
 from api.services.inside.dead import DeadService
 from api.services.inside.progress import ProgressTail
 from api.services.inside.results import ResultService
@@ -42,6 +43,7 @@ class Services:
 
     compiler: TaskCompiler
     streams: StreamService
+    maker: TaskMaker
     tasks: TaskService
     shared_topics: SharedTopics
     progress: ProgressTail
@@ -83,7 +85,8 @@ def build(
     compiler = TaskCompiler(cluster.namespace)
     buckets = BucketCount(ports.coordinator, cluster.buckets_wanted)
     progress = ProgressTail(ports.progress, buckets)
-    tasks = TaskService(ports, compiler, progress, buckets, cluster)
+    maker = TaskMaker(ports, compiler, progress, buckets)
+    tasks = TaskService(ports, compiler, maker, buckets, cluster)
     logs = LogReader(ports.log)
     pulse = Pulse(ports)
     sampler = Sampler(ports, compiler, progress, health.away)
@@ -94,6 +97,7 @@ def build(
     return Services(
         compiler=compiler,
         streams=StreamService(ports, compiler, cluster.namespace),
+        maker=maker,
         tasks=tasks,
         shared_topics=SharedTopics(ports.registry, compiler),
         progress=progress,

@@ -12,7 +12,8 @@ from api.query_schemas import NewQueryRequest
 from api.services.beginning import Beginnings
 from api.services.compiling import TaskCompiler
 from api.services.context import BucketCount, ClusterContext, Ports
-from api.services.tasks import ATTEMPTS_MAX, DEFINITION_BYTES_MAX, described
+from api.services.defining.making import DEFINITION_BYTES_MAX, described
+from api.services.tasks import ATTEMPTS_MAX
 from mars.core.definitions import check_in_files
 from mars.core.errors import Conflict, Rejected, TooMany
 from mars.core.plan import Plan

@@ -9,38 +9,24 @@ The registry decides: every write to it is a compare-and-set, tried again on fre
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from functools import partial
 
 from api.callers import caller
 from api.names import known_task_name, new_task_name, no_task
 from api.schemas import NewTaskRequest, TaskRequest, ValidateRequest
-from api.services.beginning import Beginning, Beginnings
+from api.services.beginning import Beginnings
 from api.services.compiling import TaskCompiler
 from api.services.context import BucketCount, ClusterContext, Ports
-from api.services.inside.progress import ProgressTail
+from api.services.defining.making import TaskMaker, described
 from api.services.operation.restoring import check_whole
-from mars.core.definitions import (
-    RULES,
-    Backfill,
-    TaskDefinition,
-    TaskState,
-    TaskVersion,
-    check_in_files,
-    encode_definition,
-)
-from mars.core.errors import Conflict, Rejected, RequestError, VersionMismatch
-from mars.core.plan import Plan, WatermarkScope
+from mars.core.definitions import TaskDefinition, TaskState
+from mars.core.errors import Conflict, VersionMismatch
+from mars.core.plan import Plan
 from mars.core.types import TaskName, Topic
 from mars.process.compiling import declared
-from mars.protocol.ports import TopicInfo, put_copy
-
-TOPIC_POLL_S = 0.1
-"""How often a request looks for the topic of its stream."""
-
-TOPIC_LOOKS_MAX = 20
-"""How often it looks before the topic counts as missing: 2 s in all."""
+from mars.protocol.ports import put_copy
 
 ATTEMPTS_MAX = 10
 """Compare-and-sets of one request: the leader and other requests write rarely, so more means that
@@ -51,9 +37,6 @@ UNDECIDED_POLL_S = 0.1
 
 UNDECIDED_WAITS_MAX = 50
 """How often it waits: 5 s in all, where the leader needs about one."""
-
-DEFINITION_BYTES_MAX = 900_000
-"""Of a task's definition as JSON: a ZooKeeper node holds 1 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +54,13 @@ class TaskService:
         self,
         ports: Ports,
         compiler: TaskCompiler,
-        progress: ProgressTail,
+        maker: TaskMaker,
         buckets: BucketCount,
         cluster: ClusterContext,
     ) -> None:
         self._ports = ports
         self._compiler = compiler
-        self._progress = progress
+        self._maker = maker
         self._buckets = buckets
         self._results_partitions = cluster.results_partitions
         self._tasks_max = cluster.tasks_max
@@ -126,16 +109,7 @@ class TaskService:
         plan = self._compile(request.sql, request.options, name, self._next_version(name))
         info = described(self._ports, Topic(plan.stream.topic))
         beginning = self._beginnings.of(plan.stream, request.start, request.history)
-        _check_history(plan, beginning.backfills)
-        version = self._first_version(request, plan, info, beginning)
-        definition = TaskDefinition(
-            name,
-            TaskState.RUNNING,
-            (version,),
-            first_version=version.version,
-            backfills=beginning.backfills,
-        )
-        _check_size(definition)
+        definition = self._maker.first(request, name, plan, info, beginning)
         self._check_number()
         self._ensure_output(plan)
         if not self._ports.registry.create_task(definition):
@@ -181,21 +155,6 @@ class TaskService:
                 return revived
         raise _contended(definition.name)
 
-    def _first_version(
-        self, request: NewTaskRequest, plan: Plan, info: TopicInfo, beginning: Beginning
-    ) -> TaskVersion:
-        return TaskVersion(
-            version=plan.version,
-            sql=request.sql,
-            options=request.options,
-            stream=plan.stream,
-            topic_id=info.topic_id,
-            created_ms=self._ports.now_ms(),
-            starts=beginning.starts,
-            complete_from_ms=beginning.complete_from_ms,
-            rules=RULES,
-        )
-
     def _ensure_output(self, plan: Plan) -> None:
         partitions = self._results_partitions or self._buckets()
         self._ports.admin.ensure_output(Topic(plan.options.output_topic), partitions)
@@ -211,7 +170,7 @@ class TaskService:
             plan = self._compile(
                 request.sql, request.options, definition.name, definition.current.version + 1
             )
-            if self._unchanged(definition, request, plan):
+            if self._maker.unchanged(definition, request.sql, plan):
                 return Changed(definition, changed=False)
             if definition.current.starts is None:
                 if waits >= UNDECIDED_WAITS_MAX:
@@ -220,66 +179,13 @@ class TaskService:
                 waits += 1
                 continue
             attempts += 1
-            new = self._with_version(definition, request, plan)
+            describe = partial(described, self._ports)
+            new = self._maker.next(definition, request.sql, request.options, plan, describe)
+            self._ensure_output(plan)
             if self._ports.registry.replace_task(new, expected):
                 self._ports.control.put_task(new)
                 return Changed(new, changed=True)
         raise _contended(name)
-
-    def _unchanged(self, definition: TaskDefinition, request: TaskRequest, plan: Plan) -> bool:
-        current = definition.current
-        if current.sql != request.sql:
-            return False
-        try:
-            return self._compiler.stored(definition.name, current).options == plan.options
-        except RequestError:
-            return False
-
-    def _with_version(
-        self, definition: TaskDefinition, request: TaskRequest, plan: Plan
-    ) -> TaskDefinition:
-        _check_history(plan, definition.backfills)
-        current = definition.current
-        topic = Topic(plan.stream.topic)
-        if topic != current.stream.topic:
-            raise Rejected(
-                f"the task reads topic {current.stream.topic}, the new query {topic}: make a new "
-                "task for another topic"
-            )
-        info = described(self._ports, topic)
-        if info.topic_id != current.topic_id:
-            raise Conflict(
-                f"topic {topic} was deleted and made again since the task was registered: delete "
-                "the task and register it again"
-            )
-        self._ensure_output(plan)
-        version = TaskVersion(
-            version=plan.version,
-            sql=request.sql,
-            options=request.options,
-            stream=plan.stream,
-            topic_id=info.topic_id,
-            created_ms=self._ports.now_ms(),
-            starts=None,
-            rules=RULES,
-        )
-        kept = self._still_open(definition)
-        changed = replace(definition, versions=(*kept, version))
-        _check_size(changed)
-        return changed
-
-    def _still_open(self, definition: TaskDefinition) -> tuple[TaskVersion, ...]:
-        closed = self.closed(definition)
-        return tuple(each for each in definition.versions if each.version not in closed)
-
-    def closed(self, definition: TaskDefinition) -> frozenset[int]:
-        """The versions that have a begun successor and are emitted to the end, as far as known."""
-        return frozenset(
-            older.version
-            for older, newer in pairwise(definition.versions)
-            if newer.starts is not None
-            and self._progress.finished(definition, older.version, newer.starts, self._buckets())
-        )
 
     # ------------------------------------------------------------------------------ states
 
@@ -326,19 +232,6 @@ class TaskService:
         raise _contended(name)
 
 
-def described(ports: Ports, topic: Topic) -> TopicInfo:
-    """The topic; one that was made just now may take the brokers a moment to tell of.
-
-    Raises Rejected if there is none.
-    """
-    for _look in range(TOPIC_LOOKS_MAX):
-        info = ports.admin.describe(topic)
-        if info is not None:
-            return info
-        ports.sleep(TOPIC_POLL_S)
-    raise Rejected(f"Kafka has no topic {topic}: create it first")
-
-
 def _taken(name: str) -> Conflict:
     return Conflict(f"there is a task {name}: `mars task add` (PUT /v1/tasks/{name}) changes it")
 
@@ -371,30 +264,3 @@ def _check_match(definition: TaskDefinition, if_match: str | None) -> None:
             f'the current version is "{current}", If-Match names {if_match[:80]!a}: look at '
             "the task again"
         )
-
-
-def _check_history(plan: Plan, backfills: Collection[Backfill]) -> None:
-    """Raise Rejected for a history whose rows would come between newer ones of the same keys, or
-    lack what the query reads.
-    """
-    if any(one.files is not None for one in backfills):
-        check_in_files(plan.fields)
-    if backfills and plan.options.watermark is not WatermarkScope.PARTITION:
-        raise Rejected(
-            f"option watermark: {plan.options.watermark.value} cannot be had with a history that "
-            "Spark computes, whose rows come beside newer ones of the same keys; register a task "
-            "that starts later, or use watermark: partition"
-        )
-
-
-def _check_size(definition: TaskDefinition) -> None:
-    if len(encode_definition(definition)) <= DEFINITION_BYTES_MAX:
-        return
-    if len(definition.versions) == 1:
-        raise Rejected(
-            f"query, options, stream and files have more than {DEFINITION_BYTES_MAX} bytes"
-        )
-    raise Conflict(
-        f"the versions of task {definition.name} with open windows have more than "
-        f"{DEFINITION_BYTES_MAX} bytes: try again when older ones are closed"
-    )

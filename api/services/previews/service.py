@@ -13,10 +13,10 @@ from api.http.places import Places
 from api.preview_schemas import PreviewRequest
 from api.services.compiling import TaskCompiler
 from api.services.context import BucketCount, ClusterContext, Ports
+from api.services.defining.making import described
 from api.services.previews.answer import ReadRows, preview_view
 from api.services.previews.reading import PreviewSource, TopicReading, to_read
 from api.services.previews.trial import Trial
-from api.services.tasks import described
 from mars.client.answers import Preview, PreviewProgress
 from mars.core.plan import Format, Plan, Stream, reads_keys
 from mars.core.types import Records, Topic, live_lane

@@ -187,7 +187,7 @@ def test_wrong_options_are_refused(world: World, options: dict[str, Any]) -> Non
 
 
 def test_definition_of_too_many_bytes_is_refused(world: World, monkeypatch: Any) -> None:
-    monkeypatch.setattr("api.services.tasks.DEFINITION_BYTES_MAX", 100)
+    monkeypatch.setattr("api.services.defining.making.DEFINITION_BYTES_MAX", 100)
     assert "100 bytes" in problem(world.register(), 422)["detail"]
 
 

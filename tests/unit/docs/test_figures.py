@@ -13,7 +13,8 @@ from api.http import body, connections, limits, places
 from api.http.turns import AllTurns, Turns
 from api.routes import audits
 from api.routes import tasks as task_routes
-from api.services import access, queries, streams, tasks
+from api.services import access, queries, streams
+from api.services.defining import making
 from api.services.inside import results, verifying, windows
 from api.services.operation import figures
 from api.services.previews import reading as preview_reading
@@ -114,7 +115,7 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
         kib(streams.STREAM_BYTES_MAX),
     ),
     "definition of a task: its versions with open windows, and its files": (
-        tasks.DEFINITION_BYTES_MAX,
+        making.DEFINITION_BYTES_MAX,
     ),
     "files of a history": (files.FILES_MAX,),
     "listing of a history's folder": (
