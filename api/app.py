@@ -68,7 +68,7 @@ def create_app(
     ):
         app.include_router(router, dependencies=[Depends(known_only)])
     app.include_router(dashboard.router())
-    app.add_middleware(BodyLimit, bytes_max=body_bytes_max)
+    app.add_middleware(BodyLimit, bytes_max=body_bytes_max, larger=tasks.LARGER)
     app.add_middleware(Gate, services=services)  # the outermost: nothing is read before it
     errors.install(app)
     documenting.install(app)

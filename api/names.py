@@ -33,6 +33,11 @@ def new_task_name(text: str) -> TaskName:
     return TaskName(_checked("task", text))
 
 
+def new_set_name(text: str) -> str:
+    """A name for a set of tasks. Raises Rejected."""
+    return _checked("set of tasks", text)
+
+
 def _checked(what: str, text: str) -> str:
     if NAME.fullmatch(text):
         return text

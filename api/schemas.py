@@ -85,6 +85,10 @@ Durations are texts such as `500ms`, `1s`, `5min`."""
 """What a task's options are, for the documentation of the interface."""
 
 
+TASKS_MAX = 10_000
+"""Of one set: more than a namespace should have."""
+
+
 class NewTaskRequest(Request):
     """A task to register."""
 
@@ -100,6 +104,30 @@ class NewTaskRequest(Request):
         default=None,
         description="files that hold all rows before the topic's; windows from them are complete",
     )
+
+
+class NamedSetRequest(Request):
+    """The set that tasks belong to."""
+
+    name: str
+    output_topic: str | None = Field(
+        default=None,
+        description="of all tasks of the set that name none: the header mars-task tells them apart",
+    )
+
+
+class TaskSetRequest(Request):
+    """Tasks that are to be as they stand here."""
+
+    tasks: list[NewTaskRequest] = Field(
+        max_length=TASKS_MAX,
+        description="start and history are of tasks that are new",
+    )
+    set: NamedSetRequest | None = None
+    prune: bool = Field(
+        default=False, description="delete what the same set has made and is not among the tasks"
+    )
+    dry_run: bool = Field(default=False, description="check, and say what would change")
 
 
 class TaskRequest(Request):
@@ -131,6 +159,7 @@ class NewKeyRequest(Request):
 REQUESTS: tuple[type[Request], ...] = (
     StreamRequest,
     NewTaskRequest,
+    TaskSetRequest,
     TaskRequest,
     ValidateRequest,
     NewKeyRequest,

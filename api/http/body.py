@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
 from typing import NoReturn, TypeVar
 
@@ -45,30 +45,54 @@ PLACE_BYTES = 1024
 """Of the bodies under way one place."""
 
 
+class Room:
+    """How long a body may be, and how many of the longest may be under way at the same time.
+
+    With `at_once` of 1 a single key may have all of it.
+    """
+
+    def __init__(self, bytes_max: int, at_once: int = BODIES_AT_ONCE) -> None:
+        self.bytes_max = bytes_max
+        count = at_once * _places_of(bytes_max)
+        self.places = Places(
+            count,
+            f"{at_once * bytes_max} bytes of bodies are under way: try again soon",
+            share=count if at_once == 1 else None,
+        )
+
+    def too_large(self) -> TooLarge:
+        """What is said of a longer one."""
+        return TooLarge(f"a body may have at most {self.bytes_max} bytes")
+
+
 class BodyLimit:
     """ASGI middleware: refuse bodies over `bytes_max`, announced or not, without reading on.
 
     And those for which there is no room beside the bodies that have come, see BODIES_AT_ONCE.
+    `larger` has the requests, by method and path, that have a room of their own.
     """
 
-    def __init__(self, app: ASGIApp, bytes_max: int) -> None:
+    def __init__(
+        self, app: ASGIApp, bytes_max: int, larger: Mapping[tuple[str, str], int] | None = None
+    ) -> None:
         self._app = app
-        self._bytes_max = bytes_max
-        self._places = Places(
-            BODIES_AT_ONCE * _places_of(bytes_max),
-            f"{BODIES_AT_ONCE * bytes_max} bytes of bodies are under way: try again soon",
-        )
+        self._room = Room(bytes_max)
+        self._rooms = {
+            request: Room(max(bytes_max, longest), at_once=1)
+            for request, longest in (larger or {}).items()
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        if self._announced(scope) > self._bytes_max:
-            await render(problem_of(self._too_large()))(scope, receive, send)
+        room = self._rooms.get((scope["method"], scope["path"]), self._room)
+        if self._announced(scope) > room.bytes_max:
+            await render(problem_of(room.too_large()))(scope, receive, send)
             return
         with ExitStack() as places:
-            await self._app(scope, self._counting(receive, places), send)
+            await self._app(scope, _counting(room, receive, places), send)
 
     @staticmethod
     def _announced(scope: Scope) -> int:
@@ -77,24 +101,22 @@ class BodyLimit:
                 return int(value[:INTEGER_DIGITS_MAX])
         return 0
 
-    def _too_large(self) -> TooLarge:
-        return TooLarge(f"a body may have at most {self._bytes_max} bytes")
 
-    def _counting(self, receive: Receive, places: ExitStack) -> Receive:
-        seen = 0
+def _counting(room: Room, receive: Receive, places: ExitStack) -> Receive:
+    seen = 0
 
-        async def counted() -> Message:
-            nonlocal seen
-            message = await receive()
-            before, seen = seen, seen + len(message.get("body", b""))
-            if seen > self._bytes_max:
-                raise self._too_large()
-            price = _places_of(seen) - _places_of(before)
-            if price:
-                places.callback(self._places.take(price))
-            return message
+    async def counted() -> Message:
+        nonlocal seen
+        message = await receive()
+        before, seen = seen, seen + len(message.get("body", b""))
+        if seen > room.bytes_max:
+            raise room.too_large()
+        price = _places_of(seen) - _places_of(before)
+        if price:
+            places.callback(room.places.take(price))
+        return message
 
-        return counted
+    return counted
 
 
 def _places_of(size: int) -> int:

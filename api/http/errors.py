@@ -56,10 +56,13 @@ class TooManyRequests(TooMany):
 
 
 class WrongMembers(Rejected):
-    """Members of the body are unknown, missing or of a wrong type; `problems` names each."""
+    """Members of the body are unknown, missing or wrong; `problems` names each.
 
-    def __init__(self, problems: Sequence[MemberProblem]) -> None:
-        super().__init__("; ".join(problem.detail for problem in problems))
+    `detail` says so in fewer words than all of theirs.
+    """
+
+    def __init__(self, problems: Sequence[MemberProblem], detail: str | None = None) -> None:
+        super().__init__(detail or "; ".join(problem.detail for problem in problems))
         self.problems = tuple(problems)
 
 

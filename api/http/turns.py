@@ -63,5 +63,8 @@ class AllTurns:
     changes: Turns = field(default_factory=lambda: Turns("changes", 8, 64))
     """Of tasks, queries and streams: each compiles, and asks servers that may be away."""
 
+    sets: Turns = field(default_factory=lambda: Turns("sets of tasks", 1, 3))
+    """A thousand tasks keep a processor busy for some seconds."""
+
     verifications: Turns = field(default_factory=lambda: Turns("verifications", 1, 3))
     """Each keeps a processor busy, for up to half a minute."""

@@ -15,10 +15,10 @@ from api.http.errors import ALL_BUT_POST, only_post
 from api.http.places import price_of
 from api.names import RESERVED_WORDS
 from api.routes.streams import AWAY, BAD_BODY, IN_USE, UNKNOWN
-from api.schemas import NewTaskRequest, TaskRequest, ValidateRequest
+from api.schemas import NewTaskRequest, TaskRequest, TaskSetRequest, ValidateRequest
 from api.services.all import Services
 from api.services.views import task_view, validation
-from mars.client.answers import Task, Tasks, Validation
+from mars.client.answers import Task, Tasks, TaskSet, Validation
 from mars.core.definitions import TaskDefinition
 from mars.core.types import TaskName
 
@@ -28,6 +28,13 @@ BUSY = HTTPStatus.TOO_MANY_REQUESTS
 VALIDATE_BYTES_MAX = 192 * 1024
 """Of a body with a query to check: the longest query (64 KiB), escaped, with options. Whoever may
 look may check queries, and should not keep this process busy with other things."""
+
+
+SET_BYTES_MAX = 8 * 1024 * 1024
+"""Of a body with a set of tasks: a thousand definitions have about one."""
+
+LARGER = {("PUT", "/v1/tasks"): SET_BYTES_MAX}
+"""The requests whose bodies may be longer than those of all others."""
 
 
 def router(services: Services) -> APIRouter:
@@ -80,6 +87,18 @@ def router(services: Services) -> APIRouter:
         return await services.answering.answer(
             ("tasks", deleted), lambda: Rendered(services.listing.as_json(deleted=deleted))
         )
+
+    @routes.put(
+        "",
+        responses=gives(TaskSet) | problems(*BAD_BODY, IN_USE, BUSY, AWAY),
+        openapi_extra=takes(TaskSetRequest),
+    )
+    async def apply_tasks(
+        body: Annotated[TaskSetRequest, Depends(body_of(TaskSetRequest))],
+    ) -> Response:
+        """Make many tasks as they stand in the body, or nothing if one of them is wrong."""
+        found = await services.turns.sets.take(lambda: _applied(services, body))
+        return found.response()
 
     @routes.get("/{name}", responses=gives(Task) | problems(UNKNOWN, AWAY))
     async def show_task(name: str) -> Response:
@@ -135,6 +154,13 @@ def _created(services: Services, body: NewTaskRequest) -> Rendered:
     task = services.tasks.create(body)
     place = {"Location": f"/v1/tasks/{task.name}"}
     return _rendered(services, task, place, HTTPStatus.CREATED)
+
+
+def _applied(services: Services, body: TaskSetRequest) -> Rendered:
+    steps = services.sets.apply(body)
+    name = None if body.set is None else body.set.name
+    tasks = [step.view for step in steps]
+    return rendered(TaskSet(set=name, dry_run=body.dry_run, tasks=tasks))
 
 
 def _rendered(

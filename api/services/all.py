@@ -11,6 +11,7 @@ from api.services.access import AccessPolicy, AccessService
 from api.services.compiling import TaskCompiler
 from api.services.context import BucketCount, ClusterContext, Ports
 from api.services.defining.making import TaskMaker
+from api.services.defining.sets import SetService
 from api.services.inside.dead import DeadService
 from api.services.inside.progress import ProgressTail
 from api.services.inside.results import ResultService
@@ -45,6 +46,7 @@ class Services:
     streams: StreamService
     maker: TaskMaker
     tasks: TaskService
+    sets: SetService
     shared_topics: SharedTopics
     progress: ProgressTail
     queries: QueryService
@@ -99,6 +101,7 @@ def build(
         streams=StreamService(ports, compiler, cluster.namespace),
         maker=maker,
         tasks=tasks,
+        sets=SetService(ports, compiler, maker, buckets, cluster),
         shared_topics=SharedTopics(ports.registry, compiler),
         progress=progress,
         queries=QueryService(ports, compiler, buckets, cluster),

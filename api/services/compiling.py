@@ -11,7 +11,7 @@ from mars.core.definitions import TaskDefinition, TaskVersion
 from mars.core.errors import Rejected, RequestError
 from mars.core.plan import Plan, Stream
 from mars.core.topics import namespace_of_results
-from mars.core.types import TaskName
+from mars.core.types import TaskName, Topic
 from mars.process.compiling import StreamOf, compile_request, compile_version, results_topic
 
 PLANS_KEPT = 1_000
@@ -53,6 +53,16 @@ class TaskCompiler:
         caller().check_read(plan.stream.topic)
         self._check_output(plan.options.output_topic, task)
         return plan
+
+    def check_rights(self, definition: TaskDefinition) -> None:
+        """Raises Forbidden unless who asks might have registered the task as it is now."""
+        caller().check_read(definition.current.stream.topic)
+        self._check_output(self.output_topic(definition), definition.name)
+
+    def output_topic(self, definition: TaskDefinition) -> Topic:
+        """Where the results of a task go, also of one that this release cannot compile."""
+        own = results_topic(self._namespace, definition.name)
+        return Topic(str(definition.current.options.get("output_topic", own)))
 
     def _check_output(self, topic: str, task: TaskName | None) -> None:
         """The topic named after a task is this task's own, whatever the patterns say."""

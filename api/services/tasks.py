@@ -129,10 +129,7 @@ class TaskService:
     def _check_number(self) -> None:
         """Raises Conflict where there are as many as there may be, or some more by a race."""
         if len(self.list_all(deleted=False)) >= self._tasks_max:
-            raise Conflict(
-                f"there are {self._tasks_max} tasks already (api.tasks_max): delete one, or ask "
-                "for a higher limit"
-            )
+            raise too_many(self._tasks_max)
 
     def _revive(self, definition: TaskDefinition) -> TaskDefinition:
         """Take the place of a deleted task of that name."""
@@ -174,7 +171,7 @@ class TaskService:
                 return Changed(definition, changed=False)
             if definition.current.starts is None:
                 if waits >= UNDECIDED_WAITS_MAX:
-                    raise _undecided(definition)
+                    raise undecided(definition)
                 self._ports.sleep(UNDECIDED_POLL_S)
                 waits += 1
                 continue
@@ -232,6 +229,14 @@ class TaskService:
         raise _contended(name)
 
 
+def too_many(tasks_max: int) -> Conflict:
+    """There are as many tasks as there may be."""
+    return Conflict(
+        f"there are {tasks_max} tasks already (api.tasks_max): delete one, or ask for a higher "
+        "limit"
+    )
+
+
 def _taken(name: str) -> Conflict:
     return Conflict(f"there is a task {name}: `mars task add` (PUT /v1/tasks/{name}) changes it")
 
@@ -240,8 +245,10 @@ def _contended(name: str) -> Conflict:
     return Conflict(f"task {name} was changed by others at the same time: look at it, try again")
 
 
-def _undecided(definition: TaskDefinition) -> Conflict:
-    """A paused task reads nothing, not even what it has to read again after a loss of the store."""
+def undecided(definition: TaskDefinition) -> Conflict:
+    """The leader has not begun the version before: a paused task reads nothing, not even what it
+    has to read again after a loss of the store.
+    """
     begun = f"version {definition.current.version} of task {definition.name} has not begun yet"
     if definition.state is TaskState.PAUSED:
         return Conflict(

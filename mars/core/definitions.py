@@ -141,7 +141,7 @@ class TaskDefinition:
     A deleted task keeps its last version, because version numbers of a name never restart: those
     of the task that now bears the name begin with `first_version`. `backfills` are those of that
     task, fixed when it was registered. Below the offsets of `catch_up` lanes are a bulk process's,
-    and mappers leave them alone.
+    and mappers leave them alone. `set_name` is the set of tasks that made it, empty for none.
     """
 
     name: TaskName
@@ -151,6 +151,7 @@ class TaskDefinition:
     first_version: int = 1
     backfills: tuple[Backfill, ...] = ()
     catch_up: Mapping[Lane, int] = field(default_factory=dict)
+    set_name: str = ""
 
     @property
     def current(self) -> TaskVersion:

@@ -24,10 +24,15 @@ def declared(registry: Registry) -> StreamOf:
     """Finds the streams of a registry; one that is written exactly so is read alone."""
 
     def found(name: str) -> Stream | None:
-        exact = registry.stream(StreamName(name))
-        if exact is not None:
-            return exact
-        streams = registry.streams()
+        return registry.stream(StreamName(name)) or declared_now(registry.streams())(name)
+
+    return found
+
+
+def declared_now(streams: Mapping[StreamName, Stream]) -> StreamOf:
+    """Finds one of these streams, by the same rule."""
+
+    def found(name: str) -> Stream | None:
         meant = find_name(name, streams)
         return None if meant is None else streams[StreamName(meant)]
 

@@ -43,6 +43,16 @@ def test_many_output_topics_are_made_and_found_together(cluster: Cluster) -> Non
     assert admin.ensure_outputs([], 2) == {}
 
 
+def test_topics_that_keep_one_record_of_a_key_are_told_from_others(cluster: Cluster) -> None:
+    admin = cluster.admin()
+    admin.ensure_internal(4)
+    output = Topic(f"{cluster.topic()}.output")
+    assert not admin.compacted(output)
+    admin.ensure_output(output, 2)
+    assert not admin.compacted(output)
+    assert admin.compacted(cluster.names.progress)
+
+
 def test_a_topic_made_again_has_another_id(cluster: Cluster) -> None:
     admin = cluster.admin()
     topic = Topic(f"{cluster.topic()}.again")

@@ -73,6 +73,15 @@ def test_the_newest_definition_of_each_task_and_the_epochs_come_back(cluster: Cl
     )
 
 
+def test_many_copies_are_put_at_once(cluster: Cluster) -> None:
+    control = cluster.control()
+    many = [definition(f"t{number}") for number in range(300)]
+    control.put_task(definition("t7", TaskState.PAUSED), LeaderEpoch(5))
+    control.put_tasks(many, LeaderEpoch(6))
+    assert cluster.control().read().tasks == {one.name: one for one in many}
+    control.put_tasks([])
+
+
 def test_a_task_deleted_for_good_is_not_brought_back_by_a_late_copy(cluster: Cluster) -> None:
     control = cluster.control()
     gone = definition("a", TaskState.DELETED)

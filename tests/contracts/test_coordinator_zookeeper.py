@@ -27,7 +27,7 @@ from mars.core.settings import ZooKeeperSettings
 from mars.core.types import LeaderEpoch, MemberId, StoreEpoch, StreamName, TaskName
 from mars.local.network import free_port
 from mars.local.servers import ZooKeeperServer
-from mars.protocol.ports import Assignment, MemberInfo
+from mars.protocol.ports import Assignment, MemberInfo, TaskWrite
 from tests.contracts.test_registry import definition, stream
 from tests.contracts.waiting import READY_WITHIN_S, Changes, eventually, started
 from tests.contracts.zookeeper_servers import SESSION_S, Process, ZooKeeperUnderTest
@@ -362,6 +362,9 @@ def test_definition_that_would_end_the_session_is_rejected(
     for call in (lambda: registry.create_task(large), lambda: registry.replace_task(large, 0)):
         with pytest.raises(Rejected, match="shorter"):
             call()
+    with pytest.raises(Rejected, match="shorter"):
+        registry.write_tasks([TaskWrite(definition("new"), None), TaskWrite(large, 0)])
+    assert set(registry.tasks()) == {"by_sip"}
     just_fits = replace(definition("large"), detail="x" * (DEFINITION_BYTES_MAX - 2_000))
     assert registry.create_task(just_fits)
     assert registry.tasks()[TaskName("large")] == just_fits

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, but not marked so
     AdminClient,
+    ConfigResource,
     NewTopic,
     TopicDescription,
 )
@@ -30,6 +31,8 @@ from mars.core.errors import SettingsError, TopicRefused, Unavailable
 from mars.core.settings import Settings
 from mars.core.types import Topic
 from mars.protocol.ports import TopicInfo
+
+Answer = TypeVar("Answer")
 
 MAKE_TIMEOUT_S = 30.0
 """Until all partitions of a new topic have a leader."""
@@ -119,20 +122,10 @@ class KafkaTopicAdmin:
             futures = self._asker.client.describe_topics(
                 TopicCollection(list(topics)), request_timeout=self._ask_within_s
             )
-            return {topic: self._described(topic, futures[topic], stop) for topic in topics}
-
-    def _described(
-        self, topic: Topic, answer: Future[TopicDescription], stop: Callable[[], None]
-    ) -> TopicDescription | TopicRefused | None:
-        try:
-            return self._asker.answer(answer, stop)
-        except KafkaException as error:
-            problem = kafka_error(error)
-            if problem is not None and problem.code() in UNKNOWN_TOPIC:
-                return None
-            if (refused := refusal(topic, error)) is not None:
-                return refused
-            raise
+            return {
+                topic: _there(topic, partial(self._asker.answer, futures[topic], stop))
+                for topic in topics
+            }
 
     def ensure_internal(self, buckets: int) -> None:
         """Make what is missing; raises SettingsError if progress has another number of buckets."""
@@ -214,6 +207,18 @@ class KafkaTopicAdmin:
                         raise
                     refused[Topic(topic)] = no
         return refused
+
+    def compacted(self, topic: Topic) -> bool:
+        """Whether compaction is among its policies; False for no topic. Raises TopicRefused."""
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+        with translated():
+            asked = self._asker.client.describe_configs(
+                [resource], request_timeout=self._ask_within_s
+            )
+            found = _there(topic, partial(self._asker.answer, asked[resource]))
+        if isinstance(found, TopicRefused):
+            raise found
+        return found is not None and "compact" in found["cleanup.policy"].value.split(",")
 
     # ---------------------------------------------------------------------------------- offsets
 
@@ -311,6 +316,19 @@ class KafkaTopicAdmin:
         places = [(topic, partition) for partition in partitions]
         found = self._offsets_of.ask(places, time_ms, committed=committed)
         return {partition: offset for (_topic, partition), offset in found.items()}
+
+
+def _there(topic: Topic, answer: Callable[[], Answer]) -> Answer | TopicRefused | None:
+    """What is told of a topic; None if there is no such topic."""
+    try:
+        return answer()
+    except KafkaException as error:
+        problem = kafka_error(error)
+        if problem is not None and problem.code() in UNKNOWN_TOPIC:
+            return None
+        if (refused := refusal(topic, error)) is not None:
+            return refused
+        raise
 
 
 def _granted(found: TopicInfo | TopicRefused) -> TopicInfo:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 
 from confluent_kafka import Message
@@ -58,10 +59,22 @@ class KafkaControlLog:
         A leader's copy has a key of its own, by its epoch, so that compaction never lets a late one
         replace a newer one's. Copies of leaders before it, as far as they were read, are put away.
         """
-        name = definition.name
-        self._writer.put(task_key(name, leader), encode_definition(definition))
-        for epoch in self._copies.of_leaders_before(name, leader or LeaderEpoch(0)):
-            self._writer.put(task_key(name, epoch), None)
+        self.put_tasks([definition], leader)
+
+    def put_tasks(
+        self, definitions: Sequence[TaskDefinition], leader: LeaderEpoch | None = None
+    ) -> None:
+        """Copy many definitions at once; returns once the brokers have all."""
+        self._writer.put_all(
+            [(task_key(one.name, leader), encode_definition(one)) for one in definitions]
+        )
+        former = [
+            (one.name, epoch)
+            for one in definitions
+            for epoch in self._copies.of_leaders_before(one.name, leader or LeaderEpoch(0))
+        ]
+        self._writer.put_all([(task_key(name, epoch), None) for name, epoch in former])
+        for name, epoch in former:
             self._copies.remove(name, epoch)
 
     def put_deleted(self, definition: TaskDefinition) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
@@ -27,18 +28,28 @@ class RecordWriter:
 
     def put(self, key: bytes, value: bytes | None) -> None:
         """Write a record, or a tombstone; returns once the brokers have it. Raises Unavailable."""
-        outcome: list[KafkaError | None] = []
+        self.put_all([(key, value)])
+
+    def put_all(self, records: Sequence[tuple[bytes, bytes | None]]) -> None:
+        """Write records, in order; returns once the brokers have all. Raises Unavailable.
+
+        The producer's own queue bounds how many: by default 100,000.
+        """
+        outcomes: list[KafkaError | None] = []
         with self._lock, translated():
             producer = self._opened()
-            producer.produce(
-                self._topic,
-                value,
-                key,
-                self._partition,
-                on_delivery=lambda error, _message: outcome.append(error),
-            )
+            for key, value in records:
+                producer.produce(
+                    self._topic,
+                    value,
+                    key,
+                    self._partition,
+                    on_delivery=lambda error, _message: outcomes.append(error),
+                )
             producer.flush(WRITE_TIMEOUT_S)
-            failed = outcome[0] if outcome else KafkaError(TIMED_OUT)
+            failed = next((one for one in outcomes if one is not None), None)
+            if len(outcomes) < len(records):
+                failed = failed or KafkaError(TIMED_OUT)
             if failed is not None:
                 # A producer with a failed record may be unusable; the next call makes another.
                 self._producer = None

@@ -58,6 +58,11 @@ class MemoryTopicAdmin:
         return {topic: self.ensure_output(topic, partitions) for topic in topics}
 
     @fallible
+    def compacted(self, topic: Topic) -> bool:
+        """Of the topics here those of Mars itself are."""
+        return topic in {self._names.control, self._names.progress, self._names.state}
+
+    @fallible
     def ends(self, topic: Topic) -> dict[int, int]:
         """The last stable offset per partition; nothing if there is no such topic."""
         return self._per_partition(topic, "stable_end")

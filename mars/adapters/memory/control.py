@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mars.adapters.copies import TaskCopies
 from mars.adapters.memory.faults import Faults, fallible
 from mars.core.definitions import TaskDefinition, with_deletions
@@ -30,6 +32,14 @@ class MemoryControlLog:
         self._tasks.put(definition, leader)
         for epoch in self._tasks.of_leaders_before(definition.name, leader or LeaderEpoch(0)):
             self._tasks.remove(definition.name, epoch)
+
+    @fallible
+    def put_tasks(
+        self, definitions: Sequence[TaskDefinition], leader: LeaderEpoch | None = None
+    ) -> None:
+        """Copy many definitions."""
+        for definition in definitions:
+            self.put_task(definition, leader)
 
     @fallible
     def put_deleted(self, definition: TaskDefinition) -> None:

@@ -7,7 +7,7 @@ can be told to fail by itself. Safe for threads; `changed` runs in the thread th
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from mars.adapters.memory.coordinator import MemoryLeadership
@@ -15,17 +15,21 @@ from mars.adapters.memory.faults import Faults, fallible
 from mars.core.definitions import TaskDefinition, decode_definition, encode_definition
 from mars.core.plan import Stream
 from mars.core.types import StreamName, TaskName
-from mars.protocol.ports import Leadership
+from mars.protocol.ports import Leadership, TaskWrite
 
 
 @dataclass(slots=True)
 class MemoryShelf:
-    """What is kept: streams, tasks with the versions of their nodes, and who watches."""
+    """What is kept: streams, tasks with the versions of their nodes, and who watches.
+
+    `step` is how many definitions are written as one.
+    """
 
     streams: dict[StreamName, Stream] = field(default_factory=dict)
     tasks: dict[TaskName, tuple[TaskDefinition, int]] = field(default_factory=dict)
     watchers: list[Callable[[], None]] = field(default_factory=list)
     whole: bool = False
+    step: int = 200
     lock: threading.RLock = field(default_factory=threading.RLock)
 
 
@@ -103,6 +107,12 @@ class MemoryRegistry:
             return {name: definition for name, (definition, _) in self._shelf.tasks.items()}
 
     @fallible
+    def versioned_tasks(self) -> dict[TaskName, tuple[TaskDefinition, int]]:
+        """The same, each with the registry's version of it."""
+        with self._shelf.lock:
+            return dict(self._shelf.tasks)
+
+    @fallible
     def task(self, name: TaskName) -> tuple[TaskDefinition, int] | None:
         """A definition and the registry's version of it."""
         with self._shelf.lock:
@@ -131,6 +141,28 @@ class MemoryRegistry:
         self._tell()
         return True
 
+    @fallible
+    def write_tasks(self, writes: Sequence[TaskWrite]) -> int:
+        """Write many definitions, `step` at a time."""
+        done = 0
+        for first in range(0, len(writes), self._shelf.step):
+            step = writes[first : first + self._shelf.step]
+            if not self._written(step):
+                break
+            done += len(step)
+        self._tell()
+        return done
+
+    def _written(self, step: Sequence[TaskWrite]) -> bool:
+        with self._shelf.lock:
+            kept = self._shelf.tasks
+            if any(_version(kept.get(one.definition.name)) != one.expected for one in step):
+                return False
+            for one in step:
+                version = 0 if one.expected is None else one.expected + 1
+                kept[one.definition.name] = (_kept(one.definition), version)
+        return True
+
     def watch_tasks(self, changed: Callable[[], None]) -> None:
         """Call `changed` now, and after any change of any task."""
         with self._shelf.lock:
@@ -142,6 +174,10 @@ class MemoryRegistry:
             watchers = list(self._shelf.watchers)
         for changed in watchers:
             changed()
+
+
+def _version(found: tuple[TaskDefinition, int] | None) -> int | None:
+    return None if found is None else found[1]
 
 
 def _holds(lead: Leadership | None) -> bool:

@@ -6,7 +6,9 @@ node, so that one watch on that tells of any change.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 from kazoo.client import TransactionRequest
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
@@ -20,11 +22,26 @@ DEFINITION_BYTES_MAX = 1_000_000
 """Longest value: over 1 MiB a packet ends the session of a ZooKeeper as it is delivered."""
 
 
+STEP_BYTES_MAX = DEFINITION_BYTES_MAX // 2
+"""Of members that are written as one: they are one packet, too."""
+
+STEP_MEMBERS_MAX = 200
+"""Of members that are written as one: a server does nothing else meanwhile."""
+
 Stamp = tuple[int, int]
 """The transactions that made a family and that wrote it last: another one if made again."""
 
 Check = Callable[[TransactionRequest], None]
 """Adds to a transaction what else must hold for it to take effect."""
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A member's value, and the version that it replaces; None: there is no such member."""
+
+    path: str
+    value: bytes
+    expected: int | None
 
 
 def no_check(_transaction: TransactionRequest) -> None:
@@ -56,7 +73,11 @@ class Nodes:
         return None if found is None else (found[1].czxid, found[1].mzxid)
 
     def members(self, family: str) -> list[bytes]:
-        """The values of all nodes of a family: two round trips, whatever their number."""
+        """The values of all nodes of a family."""
+        return [value for value, _stat in self.versioned(family)]
+
+    def versioned(self, family: str) -> list[tuple[bytes, ZnodeStat]]:
+        """The same with their versions: two round trips, whatever their number."""
         _, names = self._connection.found(
             [
                 self._sync(family),
@@ -64,7 +85,7 @@ class Nodes:
             ]
         )
         found = self._connection.found([self._get(f"{family}/{name}") for name in names or ()])
-        return [one[0] for one in found if one is not None]
+        return [one for one in found if one is not None]
 
     def create(self, family: str, path: str, value: bytes, check: Check = no_check) -> bool:
         """Make a member; False if it is there. Raises Rejected for a value that is too long."""
@@ -90,6 +111,23 @@ class Nodes:
             transaction.set_data(family, b"")
 
         return self._connection.transact(build, *UNMET)
+
+    def write(self, family: str, writes: Sequence[Write]) -> int:
+        """Make and write members, in order and many as one: how many were written.
+
+        It ends before the first step in which one is not as expected. Raises Rejected.
+        """
+        for one in writes:
+            checked(one.value)
+        self._connection.ensure(family)
+        done = 0
+        for step in _steps(writes):
+            if not self._connection.transact(
+                partial(_build, family, step), *UNMET, NodeExistsError
+            ):
+                break
+            done += len(step)
+        return done
 
     def delete(self, family: str, path: str) -> bool:
         """Take a member away; False if there was none."""
@@ -117,6 +155,28 @@ class Nodes:
 
     def _get(self, path: str) -> Reply:
         return self._connection.send(lambda client: client.get_async(path))
+
+
+def _steps(writes: Sequence[Write]) -> Iterator[list[Write]]:
+    step: list[Write] = []
+    size = 0
+    for one in writes:
+        if step and (len(step) == STEP_MEMBERS_MAX or size + len(one.value) > STEP_BYTES_MAX):
+            yield step
+            step, size = [], 0
+        step.append(one)
+        size += len(one.value)
+    if step:
+        yield step
+
+
+def _build(family: str, step: Sequence[Write], transaction: TransactionRequest) -> None:
+    for one in step:
+        if one.expected is None:
+            transaction.create(one.path, one.value)
+        else:
+            transaction.set_data(one.path, one.value, one.expected)
+    transaction.set_data(family, b"")
 
 
 def checked(value: bytes) -> bytes:

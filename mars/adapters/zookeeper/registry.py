@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from kazoo.client import TransactionRequest
@@ -16,6 +16,7 @@ from mars.adapters.zookeeper.nodes import (
     Check,
     Nodes,
     Stamp,
+    Write,
     checked,
     no_check,
 )
@@ -30,7 +31,7 @@ from mars.core.definitions import (
 from mars.core.errors import Unavailable
 from mars.core.plan import Stream
 from mars.core.types import StreamName, TaskName
-from mars.protocol.ports import Leadership
+from mars.protocol.ports import Leadership, TaskWrite
 
 __all__ = ["DEFINITION_BYTES_MAX", "ZooKeeperRegistry"]
 
@@ -45,7 +46,7 @@ class ZooKeeperRegistry:
         self._connection = connection
         self._nodes = Nodes(connection)
         self._paths = Paths(namespace)
-        self._known: tuple[Stamp | None, dict[TaskName, TaskDefinition]] | None = None
+        self._known: tuple[Stamp | None, dict[TaskName, tuple[TaskDefinition, int]]] | None = None
 
     def ping(self) -> str | None:
         """None if ZooKeeper lets us read our nodes, else a sentence that says what to do."""
@@ -101,12 +102,19 @@ class ZooKeeperRegistry:
 
     def tasks(self) -> dict[TaskName, TaskDefinition]:
         """All definitions, deleted ones included: one look tells whether any has changed."""
+        return {name: definition for name, (definition, _) in self._all_tasks().items()}
+
+    def versioned_tasks(self) -> dict[TaskName, tuple[TaskDefinition, int]]:
+        """The same, each with the registry's version of it."""
+        return dict(self._all_tasks())
+
+    def _all_tasks(self) -> dict[TaskName, tuple[TaskDefinition, int]]:
         stamp, known = self._nodes.stamp(self._paths.tasks), self._known
         if known is None or stamp is None or stamp != known[0]:
-            found = [decode_definition(raw) for raw in self._nodes.members(self._paths.tasks)]
-            known = (stamp, {definition.name: definition for definition in found})
-            self._known = known
-        return dict(known[1])
+            nodes = self._nodes.versioned(self._paths.tasks)
+            found = [(decode_definition(raw), stat.version) for raw, stat in nodes]
+            self._known = known = (stamp, {one[0].name: one for one in found})
+        return known[1]
 
     def task(self, name: TaskName) -> tuple[TaskDefinition, int] | None:
         """A definition and the registry's version of it."""
@@ -124,6 +132,16 @@ class ZooKeeperRegistry:
         """Write a definition if the registry's version still is `expected`; else False."""
         path, value = self._paths.task(definition.name), encode_definition(definition)
         return self._nodes.replace(self._paths.tasks, path, value, expected, self._check(lead))
+
+    def write_tasks(self, writes: Sequence[TaskWrite]) -> int:
+        """Write many definitions, in order and some hundred in one step: how many were written."""
+        return self._nodes.write(
+            self._paths.tasks,
+            [self._write(one.definition, one.expected) for one in writes],
+        )
+
+    def _write(self, definition: TaskDefinition, expected: int | None) -> Write:
+        return Write(self._paths.task(definition.name), encode_definition(definition), expected)
 
     def watch_tasks(self, changed: Callable[[], None]) -> None:
         """Call `changed` after any change of any task, and after each reconnect.

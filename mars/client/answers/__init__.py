@@ -60,6 +60,7 @@ from mars.client.answers.previews import (
 from mars.client.answers.problems import MemberProblem, Problem
 from mars.client.answers.queries import Queries, Query, QueryAnswer, QueryCounts, QueryProgress
 from mars.client.answers.reasons import Dropped, DroppedSample, HeldBy, PartitionWhy, Why, WindowWhy
+from mars.client.answers.sets import TaskBefore, TaskChange, TaskSet
 from mars.client.answers.streams import FieldOfRecord, Stream, Streams
 from mars.client.answers.tasks import (
     Backfill,
@@ -149,7 +150,10 @@ __all__ = [
     "Streams",
     "Task",
     "TaskBacklog",
+    "TaskBefore",
+    "TaskChange",
     "TaskListed",
+    "TaskSet",
     "TaskSummary",
     "TaskVersion",
     "Tasks",

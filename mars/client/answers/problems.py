@@ -7,11 +7,13 @@ from typing import Annotated
 from mars.client.answers.base import Answer, says
 
 
-class MemberProblem(Answer, frozen=True):
+class MemberProblem(Answer, frozen=True, omit_defaults=True):
     """What is wrong with one member of a body, or one query parameter."""
 
     member: str
     detail: str
+    line: Annotated[int | None, says("of the member's query, counted from 1")] = None
+    column: Annotated[int | None, says("of the member's query, counted from 1")] = None
 
 
 class Problem(Answer, frozen=True, omit_defaults=True):

@@ -38,12 +38,14 @@ from mars.protocol.ports.cluster import (
     Owner,
     PartitionReading,
     Registry,
+    TaskWrite,
 )
 from mars.protocol.ports.control import (
     ControlLog,
     ControlState,
     TopicAdmin,
     TopicInfo,
+    put_copies,
     put_copy,
 )
 from mars.protocol.ports.incidents import Incident, IncidentKind, IncidentLog
@@ -225,6 +227,7 @@ __all__ = [
     "StrategyChange",
     "TaskPaused",
     "TaskStart",
+    "TaskWrite",
     "TopicAdmin",
     "TopicInfo",
     "Transaction",
@@ -233,5 +236,6 @@ __all__ = [
     "Written",
     "WrongEpoch",
     "WrongVersion",
+    "put_copies",
     "put_copy",
 ]

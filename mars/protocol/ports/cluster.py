@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -32,6 +32,14 @@ class Leadership(Protocol):
         """The leader epoch."""
 
 
+@dataclass(frozen=True, slots=True)
+class TaskWrite:
+    """A definition, and the registry's version that it replaces; None: its name is free."""
+
+    definition: TaskDefinition
+    expected: int | None
+
+
 class Registry(Protocol):
     """Streams and tasks in ZooKeeper. Versions are the registry's own, for compare-and-set.
 
@@ -57,6 +65,9 @@ class Registry(Protocol):
     def tasks(self) -> dict[TaskName, TaskDefinition]:
         """All definitions, deleted ones included."""
 
+    def versioned_tasks(self) -> dict[TaskName, tuple[TaskDefinition, int]]:
+        """The same, each with the registry's version of it."""
+
     def task(self, name: TaskName) -> tuple[TaskDefinition, int] | None:
         """A definition and the registry's version of it."""
 
@@ -67,6 +78,13 @@ class Registry(Protocol):
         self, definition: TaskDefinition, expected: int, lead: Leadership | None = None
     ) -> bool:
         """Write a definition if the registry's version still is `expected`; else False."""
+
+    def write_tasks(self, writes: Sequence[TaskWrite]) -> int:
+        """Write many definitions, in order and some hundred in one step: how many were written.
+
+        It ends before the first step in which one is no longer what its writer expected: of such a
+        step nothing is written.
+        """
 
     def watch_tasks(self, changed: Callable[[], None]) -> None:
         """Call `changed` (from another thread) after any change of any task."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -28,6 +28,11 @@ class ControlLog(Protocol):
         `leader` is the epoch of the leader who does so, None for a user's change. A copy that comes
         late, from a former leader or after the task has come further, has no effect.
         """
+
+    def put_tasks(
+        self, definitions: Sequence[TaskDefinition], leader: LeaderEpoch | None = None
+    ) -> None:
+        """The same of many definitions at once; returns once the broker has all."""
 
     def put_deleted(self, definition: TaskDefinition) -> None:
         """Copy a deleted task for good; returns once the broker has it.
@@ -58,6 +63,19 @@ def put_copy(
         control.put_deleted(definition)
     else:
         control.put_task(definition, leader)
+
+
+def put_copies(
+    control: ControlLog, definitions: Iterable[TaskDefinition], leader: LeaderEpoch | None = None
+) -> None:
+    """Copy many definitions as they are; those that live at once."""
+    living = []
+    for definition in definitions:
+        if definition.state is TaskState.DELETED:
+            control.put_deleted(definition)
+        else:
+            living.append(definition)
+    control.put_tasks(living, leader)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +121,12 @@ class TopicAdmin(Protocol):
         self, topics: Iterable[Topic], partitions: int
     ) -> dict[Topic, TopicInfo | TopicRefused]:
         """The same of many topics; what Kafka refuses stands in its place."""
+
+    def compacted(self, topic: Topic) -> bool:
+        """Whether a topic keeps the newest record of each key alone; False where there is none.
+
+        Raises TopicRefused.
+        """
 
     def ends(self, topic: Topic) -> dict[int, int]:
         """The offset behind the last committed record, per partition."""

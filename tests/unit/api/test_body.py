@@ -174,7 +174,8 @@ async def _under_way(limited: BodyLimit, pieces: list[bytes], read: asyncio.Even
     async def sent(_message: Message) -> None:
         raise AssertionError("nothing is answered")
 
-    await limited({"type": "http", "headers": []}, received, sent)
+    request = {"type": "http", "method": "POST", "path": "/", "headers": []}
+    await limited(request, received, sent)
 
 
 def test_bodies_under_way_have_room_for_so_many_bytes_in_all() -> None:
@@ -234,7 +235,7 @@ def test_body_at_the_limit_is_read(world: World) -> None:
     ("method", "path", "allowed"),
     [
         ("POST", "/v1/streams", "GET"),
-        ("DELETE", "/v1/tasks", "GET, POST"),
+        ("DELETE", "/v1/tasks", "GET, POST, PUT"),
         ("PATCH", "/v1/tasks/by_sip", "DELETE, GET, PUT"),
         ("POST", "/healthz", "GET"),
     ],

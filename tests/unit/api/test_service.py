@@ -316,6 +316,7 @@ def test_every_path_declares_its_answers_and_problems(world: World) -> None:
         ("delete", "/v1/streams/{name}"): {204, 409} | unknown,
         ("get", "/v1/tasks"): {200, 422} | away,
         ("post", "/v1/tasks"): {201, 409} | body,
+        ("put", "/v1/tasks"): {200, 409} | body,
         ("post", "/v1/tasks/validate"): {200} | body,
         ("post", "/v1/tasks/preview"): {200} | body,
         ("get", "/v1/tasks/{name}"): {200} | unknown,
@@ -385,7 +386,7 @@ def test_the_documentation_page_needs_nothing_from_outside(world: World) -> None
     [
         ("/v1/tasks/validate", {"POST"}),
         ("/v1/tasks/preview", {"POST"}),
-        ("/v1/tasks", {"GET", "POST"}),
+        ("/v1/tasks", {"GET", "POST", "PUT"}),
         ("/v1/tasks/a", {"GET", "PUT", "DELETE"}),
         ("/v1/tasks/a/pause", {"POST"}),
         ("/v1/streams/a", {"GET", "PUT", "DELETE"}),

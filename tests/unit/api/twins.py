@@ -110,6 +110,7 @@ class TwinKafka:
 
     server: Broken = field(default_factory=lambda: Broken("kafka"))
     topics: dict[str, TopicInfo] = field(default_factory=dict)
+    compacted: set[str] = field(default_factory=set)
     end_offsets: dict[str, dict[int, int]] = field(default_factory=dict)
     start_offsets: dict[str, dict[int, int]] = field(default_factory=dict)
     timed_offsets: dict[str, dict[int, int]] = field(default_factory=dict)
@@ -151,6 +152,10 @@ class TwinAdmin:
     ) -> dict[Topic, TopicInfo | TopicRefused]:
         return {topic: self.ensure_output(topic, partitions) for topic in topics}
 
+    def compacted(self, topic: Topic) -> bool:
+        self._kafka.server.reach()
+        return topic in self._kafka.compacted
+
     def ends(self, topic: Topic) -> dict[int, int]:
         self._kafka.server.reach()
         return dict(self._kafka.end_offsets.get(topic, {}))
@@ -172,6 +177,12 @@ class TwinControl:
         del leader
         self._kafka.server.reach()
         self._kafka.definitions[definition.name] = definition
+
+    def put_tasks(
+        self, definitions: Sequence[TaskDefinition], leader: LeaderEpoch | None = None
+    ) -> None:
+        for definition in definitions:
+            self.put_task(definition, leader)
 
     def put_deleted(self, definition: TaskDefinition) -> None:
         self.put_task(definition)

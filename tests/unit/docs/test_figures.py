@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from api import aside, preview_schemas, query_schemas
+from api import aside, preview_schemas, query_schemas, schemas
 from api.http import body, connections, limits, places
 from api.http.turns import AllTurns, Turns
 from api.routes import audits
 from api.routes import tasks as task_routes
 from api.services import access, queries, streams
-from api.services.defining import making
+from api.services.defining import making, set_steps
 from api.services.inside import results, verifying, windows
 from api.services.operation import figures
 from api.services.previews import reading as preview_reading
@@ -23,6 +23,7 @@ from api.services.previews import trial as preview_trial
 from mars.adapters.kafka import wire
 from mars.adapters.kafka.read import recent
 from mars.adapters.spark import files, walking
+from mars.adapters.zookeeper import nodes
 from mars.core.settings import Settings
 from mars.core.windows.shapes import OPEN_PANES_MAX
 from mars.engine import finishing
@@ -75,9 +76,15 @@ def turns(kind: Turns) -> str:
 
 
 LIMITS: dict[str, tuple[int | float | str, ...]] = {
-    "request body; that of a query to check": (
+    "request body; that of a query to check; of a set of tasks": (
         mib(SETTINGS.api.body_bytes_max),
         kib(task_routes.VALIDATE_BYTES_MAX),
+        mib(task_routes.SET_BYTES_MAX),
+    ),
+    "tasks of one set; those that are written as one": (
+        schemas.TASKS_MAX,
+        nodes.STEP_MEMBERS_MAX,
+        nodes.STEP_BYTES_MAX,
     ),
     "length of a query": (
         kib(source.TEXT_BYTES_MAX),
@@ -203,11 +210,16 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
     "number with a fraction or an exponent, as an integer": (
         f"2^{columns.WHOLE_MAX.bit_length() - 1}",
     ),
-    "bodies of requests under way, together": (
+    "bodies of requests under way, together; sets of tasks beside them": (
         body.BODIES_AT_ONCE,
         mib(body.BODIES_AT_ONCE * SETTINGS.api.body_bytes_max),
+        mib(task_routes.SET_BYTES_MAX),
     ),
-    "wrong members that an answer names": (body.PROBLEMS_MAX,),
+    "wrong members that an answer names; wrong tasks of a set that its sentence names": (
+        body.PROBLEMS_MAX,
+        set_steps.WRONG_SHOWN,
+    ),
+    "sets of tasks that are being made and that wait": (turns(ALL_TURNS.sets),),
     "nesting of JSON": (json_nesting.NESTING_MAX,),
     "texts among the keys of a row, together, as the task groups by them": (
         kib(long_keys.KEY_BYTES_MAX),
