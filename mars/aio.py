@@ -84,6 +84,7 @@ class AsyncClient:
         self.stream = _in_thread(client.stream)
         self.delete_stream = _in_thread(client.delete_stream)
         self.create_task = _in_thread(client.create_task)
+        self.apply_tasks = _in_thread(client.apply_tasks)
         self.tasks = _in_thread(client.tasks)
         self.task = _in_thread(client.task)
         self.change_task = _in_thread(client.change_task)

@@ -1,18 +1,35 @@
-"""How a task that exists gets a new version: what changes is shown; `mars task add` asks first."""
+"""How tasks change, and what of it is shown: `mars task add` asks before it changes one that
+exists, `mars task apply` makes the tasks of a folder as they stand in its files.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import unified_diff
+from pathlib import Path
 
 import click
 from rich.text import Text
 
-from mars.cli.shared import messages
-from mars.client.answers import Task
+from mars.cli.shared import (
+    api_address,
+    api_option,
+    json_option,
+    messages,
+    print_json,
+    read_text,
+)
+from mars.cli.streams import read_object
+from mars.client.answers import Task, TaskBefore, TaskChange, TaskSet, TaskSummary
 from mars.client.blocking import Client
 from mars.core.errors import Conflict, NotFound
+
+SUFFIXES = (".sql", ".json")
+"""Of files with a query, and with a request of the API; others are passed over."""
+
+DONE = {"create": "created", "change": "changed", "remove": "removed", "unchanged": "unchanged"}
 
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
@@ -37,7 +54,7 @@ def change_existing(
     lines = list(difference(found, sql, options))
     if not lines:
         return found
-    _show(lines)
+    _show_lines(lines)
     if not yes:
         _ask(name)
     return client.change_task(name, sql, options=options, expected_version=found.version)
@@ -53,18 +70,34 @@ def change_named(
     found = client.task(name)
     merged = {**found.options, **named}
     options = {option: value for option, value in merged.items() if value != ""}
-    _show(list(difference(found, sql, options)))
+    _show_lines(list(difference(found, sql, options)))
     expected = found.version if expected_version is None else expected_version
     return client.change_task(name, sql, options=options, expected_version=expected)
 
 
-def difference(found: Task, sql: str, options: Mapping[str, object]) -> Iterator[str]:
+def difference(found: TaskSummary, sql: str, options: Mapping[str, object]) -> Iterator[str]:
     """Lines of a unified diff from a task to what it would be."""
+    return _lines(found.name, TaskBefore(found.version, found.sql, found.options), sql, options)
+
+
+def _set_difference(
+    change: TaskChange, task: Mapping[str, object], output_topic: str | None
+) -> Iterator[str]:
+    """The same of a task that a set changes; `output_topic` is the set's."""
+    given = task.get("options")
+    options = dict(given) if isinstance(given, dict) else {}
+    if output_topic is not None:
+        options.setdefault("output_topic", output_topic)
+    before = change.before or TaskBefore(change.version, "", {})
+    return _lines(change.name, before, str(task["sql"]), options)
+
+
+def _lines(name: str, before: TaskBefore, sql: str, options: Mapping[str, object]) -> Iterator[str]:
     return unified_diff(
-        _text(found.sql, found.options),
+        _text(before.sql, before.options),
         _text(sql, options),
-        f"{found.name} version {found.version}",
-        f"{found.name} version {found.version + 1}",
+        f"{name} version {before.version}",
+        f"{name} version {before.version + 1}",
         lineterm="",
     )
 
@@ -74,7 +107,8 @@ def _text(sql: str, options: Mapping[str, object]) -> list[str]:
     return [*sql.strip().splitlines(), *given]
 
 
-def _show(lines: list[str]) -> None:
+def _show_lines(lines: Iterable[str]) -> None:
+    """Print lines of a diff, each in its colour."""
     console = messages()
     for line in lines:
         console.print(Text(line, style=_STYLES.get(line[:1], "")))
@@ -91,3 +125,78 @@ def _ask(name: str) -> None:
         abort=True,
         err=True,
     )
+
+
+# ------------------------------------------------------------------------------ task apply
+
+
+@click.command()
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
+@click.option("--prune", is_flag=True, help="Remove what the set has made and DIR no longer has.")
+@click.option("--set", "set_name", default=None, help="Name of the set [default: the folder's].")
+@click.option("--output-topic", default=None, help="Topic of all tasks of the set that name none.")
+@api_option
+@json_option
+def apply(
+    folder: Path,
+    dry_run: bool,
+    prune: bool,
+    set_name: str | None,
+    output_topic: str | None,
+    api: str | None,
+    as_json: bool,
+) -> None:
+    """Make the tasks in the files of FOLDER: .sql, a query, and .json, a request of the API.
+
+    A file's name is its task's, unless a .json names another. All are checked before anything is
+    done; what has not changed stays as it is, and what has gets a new version. Folders in it count,
+    too, and what begins with a dot does not.
+    """
+    tasks = [_task(file) for file in _files(folder)]
+    with Client(api_address(api)) as client:
+        found = client.apply_tasks(
+            tasks,
+            set_name=folder.resolve().name if set_name is None else set_name,
+            output_topic=output_topic,
+            prune=prune,
+            dry_run=dry_run,
+        )
+    if as_json:
+        print_json(found)
+    else:
+        _tell(found, {str(task["name"]): task for task in tasks}, output_topic)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for file in sorted(folder.rglob("*")):
+        hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)
+        if file.suffix in SUFFIXES and not hidden and file.is_file():
+            yield file
+
+
+def _task(file: Path) -> dict[str, object]:
+    """What a file says. Raises UsageError, Rejected, naming the file."""
+    if file.suffix == ".sql":
+        return {"name": file.stem, "sql": read_text(file)}
+    return {"name": file.stem, **read_object(file)}
+
+
+def _tell(
+    found: TaskSet, tasks: Mapping[str, Mapping[str, object]], output_topic: str | None
+) -> None:
+    console = messages()
+    for change in found.tasks:
+        if change.action != "unchanged":
+            console.print(f"{change.action} {change.name}")
+        if change.action == "change" and change.before is not None:
+            task = tasks[change.name]
+            _show_lines(_set_difference(change, task, output_topic))
+    console.print(_summary(found.tasks, dry_run=found.dry_run))
+
+
+def _summary(changes: Sequence[TaskChange], *, dry_run: bool) -> str:
+    counts = Counter(change.action for change in changes)
+    told = ", ".join(f"{counts[action]} {word}" for action, word in DONE.items() if counts[action])
+    verb = "would be " if dry_run else ""
+    return f"Tasks: {verb}{told or 'none'}."

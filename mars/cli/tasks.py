@@ -1,4 +1,4 @@
-"""`mars task add | list | show | change | pause | resume | rm | validate | preview`."""
+"""`mars task add | apply | list | show | change | pause | resume | rm | validate | preview`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from mars.cli.shared import (
 )
 from mars.cli.streams import read_object
 from mars.cli.tables import clock, number, table
-from mars.cli.task_changes import change_existing, change_named
+from mars.cli.task_changes import apply, change_existing, change_named
 from mars.client.answers import Task
 from mars.client.blocking import Client
 from mars.core.errors import Conflict, Rejected
@@ -39,6 +39,8 @@ from mars.core.errors import Conflict, Rejected
 def task() -> None:
     """Register, list and change stat tasks."""
 
+
+task.add_command(apply)
 
 _BEGINNINGS = ("latest", "earliest")
 

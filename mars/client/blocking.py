@@ -44,6 +44,7 @@ from mars.client.answers import (
     Task,
     TaskListed,
     Tasks,
+    TaskSet,
     Validation,
     Verification,
     Why,
@@ -78,6 +79,9 @@ VERIFY_TIMEOUT_S = 300.0
 """For a window that is computed again, whatever the client's own limit: one of 5 million offsets
 takes about half a minute, and others may be before it.
 """
+
+SET_TIMEOUT_S = 300.0
+"""For a set of tasks, whatever the client's own limit: the topics of a thousand take a while."""
 
 QUERY_TIMEOUT_S = 300.0
 """For a query: what the service allows by default."""
@@ -184,6 +188,28 @@ class Client:
         if history is not None:
             body["history"] = history
         return self._call("POST", "/v1/tasks", Task, body=body)
+
+    def apply_tasks(
+        self,
+        tasks: Sequence[Mapping[str, object]],
+        *,
+        set_name: str | None = None,
+        output_topic: str | None = None,
+        prune: bool = False,
+        dry_run: bool = False,
+    ) -> TaskSet:
+        """Make all these tasks as they stand there, or none; what that changes.
+
+        Each has `name` and `sql`, and may have `options`; `start` and `history` are of new ones.
+        `output_topic` is of all tasks of the set that name none; `prune` deletes those that the set
+        has made and that are not among the tasks. With `dry_run` nothing changes.
+        """
+        body: dict[str, object] = {"tasks": list(tasks), "prune": prune, "dry_run": dry_run}
+        named = {"name": set_name, "output_topic": output_topic}
+        if set_name is not None or output_topic is not None:
+            body["set"] = {member: value for member, value in named.items() if value is not None}
+        longest_s = max(self._timeout_s, SET_TIMEOUT_S)
+        return self._call("PUT", "/v1/tasks", TaskSet, body=body, timeout_s=longest_s)
 
     def tasks(self, *, deleted: bool = False) -> list[TaskListed]:
         """All tasks, by name."""
