@@ -14,8 +14,9 @@ from mars.core.topics import namespace_of_results
 from mars.core.types import TaskName, Topic
 from mars.process.compiling import StreamOf, compile_request, compile_version, results_topic
 
-PLANS_KEPT = 1_000
-"""Plans of stored versions kept in memory, a few KiB each."""
+PLANS_KEPT = 20_000
+"""Plans of stored versions kept in memory, a few KiB each: two of each task where there are very
+many. With fewer than there are, each look at all tasks would compile them all again."""
 
 UNNAMED = TaskName("unnamed")
 """Stands for the task's name where a query is only checked."""
@@ -26,7 +27,7 @@ class TaskCompiler:
 
     def __init__(self, namespace: str) -> None:
         self._namespace = namespace
-        self._kept: dict[tuple[TaskName, int, int], Plan] = {}
+        self._kept: dict[tuple[TaskName, int, int], tuple[TaskVersion, Plan]] = {}
         self._lock = Lock()
 
     def compile(
@@ -80,16 +81,20 @@ class TaskCompiler:
 
     def stored(self, name: TaskName, version: TaskVersion) -> Plan:
         """The plan of a stored version, over the stream as it was declared then."""
-        key = (name, version.version, version.created_ms)
         with self._lock:
-            plan = self._kept.get(key)
-        if plan is None:
-            plan = self.against(name, version, version.stream)
-            with self._lock:
-                while len(self._kept) >= PLANS_KEPT:
-                    del self._kept[next(iter(self._kept))]
-                self._kept[key] = plan
+            found = self._kept.get(_key(name, version))
+        if found is not None and _same_query(found[0], version):
+            return found[1]
+        plan = self.against(name, version, version.stream)
+        self.keep(name, version, plan)
         return plan
+
+    def keep(self, name: TaskName, version: TaskVersion, plan: Plan) -> None:
+        """What a version was made from, and what `stored` would find."""
+        with self._lock:
+            while len(self._kept) >= PLANS_KEPT:
+                del self._kept[next(iter(self._kept))]
+            self._kept[_key(name, version)] = (version, plan)
 
     def against(self, name: TaskName, version: TaskVersion, stream: Stream) -> Plan:
         """The plan that a stored version would have over another declaration of its stream."""
@@ -105,3 +110,12 @@ class TaskCompiler:
                 # Written by another release: the reducers say so in the task's state.
                 continue
         return plans
+
+
+def _key(name: TaskName, version: TaskVersion) -> tuple[TaskName, int, int]:
+    return name, version.version, version.created_ms
+
+
+def _same_query(one: TaskVersion, other: TaskVersion) -> bool:
+    """A version that was made and never stored may bear the number and time of one that was."""
+    return (one.sql, one.options, one.stream) == (other.sql, other.options, other.stream)

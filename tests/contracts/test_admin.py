@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource
 
 from mars.adapters.kafka import asking
+from mars.adapters.kafka.admin import MADE_AT_ONCE
 from mars.adapters.kafka.errors import NO_LEADER
 from mars.core.errors import SettingsError, TopicRefused, Unavailable
 from mars.core.types import Topic
@@ -41,6 +42,15 @@ def test_many_output_topics_are_made_and_found_together(cluster: Cluster) -> Non
 
     assert found == {there: made, missing: admin.describe(missing)}
     assert admin.ensure_outputs([], 2) == {}
+
+
+def test_very_many_partitions_are_made_in_several_requests(cluster: Cluster) -> None:
+    admin = cluster.admin()
+    base = cluster.topic()
+    topics = [Topic(f"{base}.{number}") for number in range(5)]
+    found = admin.ensure_outputs(topics, MADE_AT_ONCE // 2 - 1)
+    assert list(found) == topics
+    assert found == {topic: admin.describe(topic) for topic in topics}
 
 
 def test_topics_that_keep_one_record_of_a_key_are_told_from_others(cluster: Cluster) -> None:

@@ -487,7 +487,7 @@ def test_a_leader_asks_before_each_action_whether_it_leads(here: World) -> None:
     here.change(replace(here.definition, state=TaskState.PAUSED))
     done: list[str] = []
     z.stand_still_before("put_stream", lambda: done.append("put_stream"))
-    z.stand_still_before("put_task", lambda: here.ensemble.expire("z"))
+    z.stand_still_before("put_tasks", lambda: here.ensemble.expire("z"))
 
     z.look()
 

@@ -78,6 +78,7 @@ class TaskMaker:
             backfills=beginning.backfills,
         )
         _check_size(definition)
+        self._compiler.keep(name, version, plan)
         return definition
 
     def unchanged(self, definition: TaskDefinition, sql: str, plan: Plan) -> bool:
@@ -117,6 +118,7 @@ class TaskMaker:
         kept = tuple(each for each in definition.versions if each.version not in closed)
         changed = replace(definition, versions=(*kept, version))
         _check_size(changed)
+        self._compiler.keep(definition.name, version, plan)
         return changed
 
     def closed(self, definition: TaskDefinition) -> frozenset[int]:

@@ -70,14 +70,18 @@ class SetService:
             steps = reading.steps(kept)
             self._check_number(kept, steps)
             ahead = [step for step in steps if step.action is not Action.UNCHANGED]
+            told = {step.name: step for step in steps} | done
             if request.dry_run or not ahead:
-                return list(({step.name: step for step in steps} | done).values())
+                return list(told.values())
             if any(step.waits for step in ahead):
                 self._wait(waits, ahead)
                 waits += 1
                 continue
             attempts += 1
-            done |= {step.name: step for step in self._carried_out(ahead)}
+            carried_out = self._carried_out(ahead)
+            if len(carried_out) == len(ahead):
+                return list(told.values())
+            done |= {step.name: step for step in carried_out}
         raise Conflict("others changed tasks of the set all the time: look at them, try again")
 
     def _wait(self, waits: int, ahead: Iterable[SetStep]) -> None:

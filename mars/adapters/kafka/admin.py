@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -36,6 +36,10 @@ Answer = TypeVar("Answer")
 
 MAKE_TIMEOUT_S = 30.0
 """Until all partitions of a new topic have a leader."""
+
+MADE_AT_ONCE = 1_000
+"""Partitions of topics that are made in one request: a controller refuses one that would make it
+write more than 10,000 records."""
 
 LOOK_AGAIN_S = 0.05
 """Between two looks at a new topic."""
@@ -165,24 +169,34 @@ class KafkaTopicAdmin:
     def _ensure(self, *wanted: NewTopic) -> dict[Topic, TopicInfo | TopicRefused]:
         """The topics as they are, those that are missing made and ready for use."""
         found = self._descriptions([Topic(new.topic) for new in wanted])
-        refused = self._create([new for new in wanted if found[Topic(new.topic)] is None])
+        for some in _portions([new for new in wanted if found[Topic(new.topic)] is None]):
+            refused = self._create(some)
+            made = [Topic(new.topic) for new in some if new.topic not in refused]
+            found |= {**refused, **self._until_usable(made)}
         return {
-            topic: there
-            if isinstance(there, TopicRefused)
-            else _info(there or self._until_usable(topic))
-            for topic, there in (found | refused).items()
+            topic: there if isinstance(there, TopicRefused) else _info(there)
+            for topic, there in found.items()
+            if there is not None
         }
 
-    def _until_usable(self, topic: Topic) -> TopicDescription:
-        """Wait until each partition has a leader."""
+    def _until_usable(self, topics: Collection[Topic]) -> dict[Topic, TopicDescription]:
+        """Wait until each partition of each has a leader. Raises TopicRefused."""
         deadline = time.monotonic() + MAKE_TIMEOUT_S
+        usable: dict[Topic, TopicDescription] = {}
+        waiting = list(topics)
         while True:
-            found = self._description(topic)
-            if found is not None and all(one.leader is not None for one in found.partitions):
-                return found
+            for topic, found in self._descriptions(waiting).items():
+                if isinstance(found, TopicRefused):
+                    raise found
+                if found is not None and all(one.leader is not None for one in found.partitions):
+                    usable[topic] = found
+            waiting = [topic for topic in topics if topic not in usable]
+            if not waiting:
+                return usable
             if time.monotonic() > deadline:
                 raise Unavailable(
-                    "kafka", f"topic {topic} has partitions without a leader, check the brokers"
+                    "kafka",
+                    f"topic {waiting[0]} has partitions without a leader, check the brokers",
                 )
             time.sleep(LOOK_AGAIN_S)
 
@@ -329,6 +343,20 @@ def _there(topic: Topic, answer: Callable[[], Answer]) -> Answer | TopicRefused 
         if (refused := refusal(topic, error)) is not None:
             return refused
         raise
+
+
+def _portions(topics: Iterable[NewTopic]) -> Iterator[list[NewTopic]]:
+    """In the same order; of more than so many partitions only where a single topic has them."""
+    portion: list[NewTopic] = []
+    partitions = 0
+    for new in topics:
+        if portion and partitions + new.num_partitions > MADE_AT_ONCE:
+            yield portion
+            portion, partitions = [], 0
+        portion.append(new)
+        partitions += new.num_partitions
+    if portion:
+        yield portion
 
 
 def _granted(found: TopicInfo | TopicRefused) -> TopicInfo:
