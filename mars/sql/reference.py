@@ -158,7 +158,7 @@ def _windows() -> str:
     lines = []
     for form, meaning in WINDOWS.items():
         shape = _plan("count(*)", form).window
-        lengths = f"{shape.size_ms // 1000} s / {shape.slide_ms // 1000} s"
+        lengths = f"{shape.longest_ms // 1000} s / {shape.ends_apart_ms // 1000} s"
         lines.append((f"`{form}`", lengths, meaning))
     table = _table(("form", "size / slide", "is"), lines)
     return f"""## Windows

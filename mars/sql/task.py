@@ -218,7 +218,7 @@ def _completed(query: _Query, plan: Plan) -> Plan:
 def _check_open(plan: Plan) -> None:
     """Windows are held for delay and lateness; steady rows must not make too many of them."""
     window, options = plan.window, plan.options
-    held_ms = window.size_ms + options.delay_ms + options.lateness_ms + options.key_lag_ms
+    held_ms = window.longest_ms + options.delay_ms + options.lateness_ms + options.key_lag_ms
     opened = held_ms // window.pane_ms
     if opened > OPEN_PANES_MAX:
         besides = "lateness" if options.lateness_ms else "key_lag" if options.key_lag_ms else ""
@@ -246,7 +246,7 @@ def _check_revisable(plan: Plan) -> None:
             "of Redis, and revisions would contradict each other; use late: drop, or "
             "over_max_keys: fail"
         )
-    kept = options.lateness_ms // plan.window.slide_ms
+    kept = options.lateness_ms // plan.window.ends_apart_ms
     if kept > WINDOWS_KEPT_MAX:
         raise Rejected(
             f"option lateness: {kept} closed windows would be kept, and at most "

@@ -7,6 +7,7 @@ lengths of which one is made. Panes are named by the moment at which they begin.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -50,6 +51,10 @@ class Shape(Protocol):
     @property
     def longest_ms(self) -> int:
         """How long windows are, the longest if they differ."""
+
+    @property
+    def ends_apart_ms(self) -> int:
+        """How far apart the ends of windows are, the least if they differ."""
 
     # ---------------------------------------------------------------------------- panes
 
@@ -108,31 +113,32 @@ class Shape(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class Sliding:
-    """Windows `[n * slide, n * slide + size)`, aligned to the epoch; in milliseconds.
+class Regular(ABC):
+    """Windows whose panes are of one length, and whose ends are equally far apart."""
 
-    `slide_ms == size_ms` is a tumbling window: each of them ends where the next begins, and all
-    that is said of sliding ones holds. The slide is never longer than the size.
-    """
-
-    size_ms: int
-    slide_ms: int
+    __slots__ = ()
 
     @property
+    @abstractmethod
     def pane_ms(self) -> int:
         """Length of the largest slice of time of which every window is made."""
-        return math.gcd(self.size_ms, self.slide_ms)
 
     @property
-    def is_tumbling(self) -> bool:
+    @abstractmethod
+    def ends_apart_ms(self) -> int:
         """See `Shape`."""
-        return self.slide_ms == self.size_ms
 
-    @property
-    def longest_ms(self) -> int:
+    @abstractmethod
+    def window_ending(self, end_ms: int) -> Window:
+        """The window that ends then."""
+
+    @abstractmethod
+    def last_end(self, pane_ms: int) -> int:
         """See `Shape`."""
-        return self.size_ms
+
+    @abstractmethod
+    def closed_by(self, level_ms: int) -> int:
+        """See `Shape`."""
 
     # ---------------------------------------------------------------------------- panes
 
@@ -166,8 +172,9 @@ class Sliding:
         self, panes: Iterable[int], *, after_ms: int | None = None, upto_ms: int | None = None
     ) -> Iterator[Window]:
         """See `Shape`."""
+        apart_ms = self.ends_apart_ms
         latest = None if upto_ms is None else self.closed_by(upto_ms)
-        next_end = None if after_ms is None else self.closed_by(after_ms) + self.slide_ms
+        next_end = None if after_ms is None else self.closed_by(after_ms) + apart_ms
         for pane in sorted(panes):
             first, last = self.first_end(pane), self.last_end(pane)
             if next_end is not None:
@@ -176,13 +183,51 @@ class Sliding:
                 last = min(last, latest)
                 if first > latest:
                     return
-            for end in range(first, last + 1, self.slide_ms):
-                yield Window(end, end - self.size_ms)
-            next_end = max(first, last + self.slide_ms)
+            for end in range(first, last + 1, apart_ms):
+                yield self.window_ending(end)
+            next_end = max(first, last + apart_ms)
 
     def first_end(self, pane_ms: int) -> int:
         """See `Shape`."""
-        return self.closed_by(self.pane_end(pane_ms) - 1) + self.slide_ms
+        return self.closed_by(self.pane_end(pane_ms) - 1) + self.ends_apart_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Sliding(Regular):
+    """Windows `[n * slide, n * slide + size)`, aligned to the epoch; in milliseconds.
+
+    `slide_ms == size_ms` is a tumbling window: each of them ends where the next begins, and all
+    that is said of sliding ones holds. The slide is never longer than the size.
+    """
+
+    size_ms: int
+    slide_ms: int
+
+    @property
+    def pane_ms(self) -> int:
+        """See `Regular`."""
+        return math.gcd(self.size_ms, self.slide_ms)
+
+    @property
+    def is_tumbling(self) -> bool:
+        """See `Shape`."""
+        return self.slide_ms == self.size_ms
+
+    @property
+    def longest_ms(self) -> int:
+        """See `Shape`."""
+        return self.size_ms
+
+    @property
+    def ends_apart_ms(self) -> int:
+        """See `Shape`."""
+        return self.slide_ms
+
+    # -------------------------------------------------------------------------- windows
+
+    def window_ending(self, end_ms: int) -> Window:
+        """See `Regular`."""
+        return Window(end_ms, end_ms - self.size_ms)
 
     def last_window(self, pane_ms: int) -> Window:
         """See `Shape`."""

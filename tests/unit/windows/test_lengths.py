@@ -20,7 +20,6 @@ FOLDERS = ("mars", "mapper", "reducer", "api", "bench")
 MAY_RECKON = {
     "mars/core/windows/shapes.py": "it is what knows them",
     "mars/sql/windowing.py": "it makes a shape of what a person has written, and checks that",
-    "mars/sql/reference.py": "the page on SQL shows lengths in seconds",
     "mars/sql/task.py": "it holds options against the lengths that a person has written",
 }
 
