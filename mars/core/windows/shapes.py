@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:  # a plan is read where neither of them is
     import numpy as np
@@ -56,6 +56,10 @@ class Shape(Protocol):
     def ends_apart_ms(self) -> int:
         """How far apart the ends of windows are, the least if they differ."""
 
+    @property
+    def begin_together(self) -> bool:
+        """True where several windows begin at one moment: only their ends tell them apart."""
+
     # ---------------------------------------------------------------------------- panes
 
     def panes(self, times: Times) -> Times:
@@ -97,7 +101,15 @@ class Shape(Protocol):
         """Its end: once that is closed, the pane is of no use."""
 
     def window_of_start(self, start_ms: int) -> Window:
-        """The window that a record, a key or a person names by its start."""
+        """The window that begins then; the longest where several do."""
+
+    def name_of(self, window: Window) -> int:
+        """The moment by which records name a window: its start; its end where several begin
+        together.
+        """
+
+    def window_named(self, name_ms: int) -> Window:
+        """The window that a record names."""
 
     # -------------------------------------------------------------------------- closing
 
@@ -106,6 +118,11 @@ class Shape(Protocol):
 
     def first_needed(self, closed_ms: int) -> int:
         """The earliest pane that belongs to a window ending after `closed_ms`."""
+
+    def carried(self, panes: Sequence[int], behind_ms: int) -> Mapping[int, int]:
+        """Of these panes those that may become part of another one, and which, once no window is
+        needed that ends at or before `behind_ms`: all others that hold them hold that one, too.
+        """
 
     def missed_share(self, behind_ms: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         """How many of its windows a row is too late for, as a share, that comes when event time has
@@ -223,6 +240,11 @@ class Sliding(Regular):
         """See `Shape`."""
         return self.slide_ms
 
+    @property
+    def begin_together(self) -> bool:
+        """See `Shape`."""
+        return False
+
     # -------------------------------------------------------------------------- windows
 
     def window_ending(self, end_ms: int) -> Window:
@@ -241,6 +263,14 @@ class Sliding(Regular):
         """See `Shape`."""
         return Window(start_ms + self.size_ms, start_ms)
 
+    def name_of(self, window: Window) -> int:
+        """See `Shape`: its start."""
+        return window.start_ms
+
+    def window_named(self, name_ms: int) -> Window:
+        """See `Shape`."""
+        return self.window_of_start(name_ms)
+
     # -------------------------------------------------------------------------- closing
 
     def closed_by(self, level_ms: int) -> int:
@@ -251,11 +281,11 @@ class Sliding(Regular):
         """See `Shape`."""
         return self.closed_by(closed_ms) + self.slide_ms - self.size_ms
 
+    def carried(self, panes: Sequence[int], behind_ms: int) -> Mapping[int, int]:
+        """See `Shape`: none, as windows that begin later hold some of them only."""
+        return {}
+
     def missed_share(self, behind_ms: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         """See `Shape`."""
         still_open_ms = self.size_ms - self.slide_ms
         return ((behind_ms - still_open_ms) / self.slide_ms).clip(0, 1)
-
-
-WindowShape: TypeAlias = Sliding
-"""The shapes that there are: who tells them apart names each of these."""

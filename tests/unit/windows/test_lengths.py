@@ -13,12 +13,13 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 
-LENGTHS = frozenset({"size_ms", "slide_ms", "pane_ms"})
+LENGTHS = frozenset({"size_ms", "slide_ms", "step_ms", "pane_ms"})
 
 FOLDERS = ("mars", "mapper", "reducer", "api", "bench")
 
 MAY_RECKON = {
     "mars/core/windows/shapes.py": "it is what knows them",
+    "mars/core/windows/cumulating.py": "it is what knows them",
     "mars/sql/windowing.py": "it makes a shape of what a person has written, and checks that",
     "mars/sql/task.py": "it holds options against the lengths that a person has written",
 }
