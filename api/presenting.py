@@ -95,8 +95,8 @@ def plan_view(plan: Plan) -> answers.Plan:
         topic=plan.stream.topic,
         window=answers.Window(
             kind="tumbling" if plan.window.is_tumbling else "sliding",
-            size_ms=plan.window.size_ms,
-            slide_ms=plan.window.slide_ms,
+            size_ms=plan.window.longest_ms,
+            slide_ms=plan.window.ends_apart_ms,
         ),
         fields=[answers.Column(name=field.name, type=field.type) for field in plan.fields],
         filter=None if plan.filter is None else text_of(plan.filter),

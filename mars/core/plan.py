@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from mars.core.types import StreamName, TaskName
-from mars.core.windows import Sliding
+from mars.core.windows import WindowShape
 
 WINDOW_START = "window_start"
 WINDOW_END = "window_end"
@@ -315,7 +315,7 @@ class Plan:
     task: TaskName
     version: int
     stream: Stream
-    window: Sliding
+    window: WindowShape
     keys: tuple[Key, ...]
     aggregates: tuple[Aggregate, ...]
     outputs: tuple[Output, ...]

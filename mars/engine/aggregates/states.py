@@ -114,6 +114,11 @@ def constant(name: str, value: int, rows: int) -> pl.Series:
     return pl.Series(name, [value], pl.Int64).new_from_index(0, rows)
 
 
+def in_pane(states: pl.DataFrame, start_ms: int) -> pl.DataFrame:
+    """The same states as those of a pane that starts then."""
+    return states.with_columns(constant(PANE, start_ms, states.height))
+
+
 def in_panes(
     rows: pl.DataFrame, keys: list[str], grouped: Callable[[list[str]], pl.DataFrame]
 ) -> pl.DataFrame:

@@ -124,7 +124,8 @@ class Progress:
 
     `forgotten_ms` (D <= C): windows ending at or before it are never revised; None: those up to C.
     `revisions` has the newest revision of each closed window that has one and is not forgotten, by
-    its start. Windows that are `owed` count late rows which no revision shows yet.
+    the moment that names it (`Shape.name_of`). Windows that are `owed` count late rows which no
+    revision shows yet.
 
     `ahead_ms` (X): up to it windows are closed key by key, by the marks of the rows below M; None:
     none beyond C are, as in every task whose watermark is not of the keys.

@@ -126,6 +126,7 @@ class _Preparation:
         version, level, frontier = self._version, self.level, self.frontier
         last, owner, rows = version.record, version.owner, version.folding.input
         revised = sorted({one.window for one in self.revised})
+        name_of = version.plan.window.name_of
         numbers = version.state.revising.numbers_with(revised, frontier.forgotten_ms)
         return Progress(
             task=version.task.name,
@@ -143,8 +144,8 @@ class _Preparation:
             gaps=dict(rows.gaps),
             references=last.references if last else None,
             forgotten_ms=frontier.forgotten_ms,
-            revisions={window.start_ms: number for window, number in numbers.items()},
-            owed=tuple(window.start_ms for window in self.owed),
+            revisions={name_of(window): number for window, number in numbers.items()},
+            owed=tuple(map(name_of, self.owed)),
             ahead_ms=frontier.ahead_ms,
             newest_ms=self._newest_ms(),
         )

@@ -80,6 +80,13 @@ class OpenPanes(Mapping[int, Pane]):
         if starts_ms:
             self._starts = [start for start in self._starts if start in self._by_start]
 
+    def carry(self, behind_ms: int) -> None:
+        """Make one pane of those that no window tells apart which ends after this time."""
+        carried = self._shape.carried(self.before(behind_ms), behind_ms)
+        for start, into in carried.items():
+            self.at(into).carry(self._by_start[start], into)
+        self.drop(carried)
+
     def since(self, start_ms: int) -> list[int]:
         """The starts of those that do not start before."""
         return self._starts[self._place(start_ms) :]

@@ -77,7 +77,7 @@ class PaneState:
 
     def keep(self, arrived: Arrived, *, accounted: bool) -> None:
         """Take rows that are not late. Raises TaskLimit for too many panes, or groups."""
-        self.panes.add(arrived.panes, arrived.states)
+        self.panes.add(arrived.panes, arrived.states, self.frontier.forgotten_ms)
         if not accounted:
             for pane in arrived.panes:
                 part = arrived.states.get(pane.start_ms)
@@ -219,9 +219,8 @@ class PaneState:
         True if that was anything.
         """
         self.frontier = frontier
-        gone = self.panes.gone(frontier.forgotten_ms)
-        self.panes.open.drop(gone)
-        return self.closer.committed(frontier) or bool(gone)
+        gone = self.panes.forget(frontier.forgotten_ms)
+        return self.closer.committed(frontier) or gone
 
 
 def _closer(panes: WindowPanes, frontier: Frontier) -> Closer:

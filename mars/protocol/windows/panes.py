@@ -15,7 +15,7 @@ import polars as pl
 
 from mars.core.plan import Plan
 from mars.core.types import Lane, PaneRows, Partial
-from mars.engine.aggregates import PANE, constant, limited, merge, merges_exactly
+from mars.engine.aggregates import PANE, in_pane, limited, merge, merges_exactly
 from mars.engine.codec.states import decode_states
 
 MERGE_ROWS_MIN = 20_000
@@ -40,9 +40,7 @@ class Pane:
 
     def add(self, plan: Plan, pane: PaneRows, states: pl.DataFrame | None) -> None:
         """Take the rows of one entry; `states` is None where another pane carries them."""
-        self.rows += pane.rows
-        for lane, first in pane.first.items():
-            self.first[lane] = min(first, self.first.get(lane, first))
+        self._count(pane.rows, pane.first)
         if states is None or not states.height:
             return
         self.waiting.append(states)
@@ -50,6 +48,19 @@ class Pane:
         merged_rows = self.merged.height if self.merged is not None else 0
         if self.waiting_rows > max(MERGE_ROWS_MIN, merged_rows):
             self.states(plan)
+
+    def carry(self, other: Pane, start_ms: int) -> None:
+        """Take all that another pane has into this one, which starts then; nothing is merged yet,
+        so that nothing can be over a limit.
+        """
+        self._count(other.rows, other.first)
+        self.waiting += [in_pane(part, start_ms) for part in other.parts]
+        self.waiting_rows += other.groups
+
+    def _count(self, rows: int, firsts: Mapping[Lane, int]) -> None:
+        self.rows += rows
+        for lane, first in firsts.items():
+            self.first[lane] = min(first, self.first.get(lane, first))
 
     @property
     def groups(self) -> int:
@@ -123,7 +134,7 @@ def _fewer(plan: Plan, frames: list[pl.DataFrame]) -> list[pl.DataFrame]:
     if len(frames) < BLOCK_GAIN or not merges_exactly(plan):
         return frames
     states = pl.concat(frames)
-    merged = merge(plan, [states.with_columns(constant(PANE, states.item(0, PANE), states.height))])
+    merged = merge(plan, [in_pane(states, states.item(0, PANE))])
     return [merged] if _weight(merged) * BLOCK_GAIN <= _weight(states) else frames
 
 

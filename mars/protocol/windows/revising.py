@@ -85,10 +85,10 @@ class Revising:
 
 def numbers_of(plan: Plan, record: Progress) -> dict[Window, int]:
     """The revisions that a record names."""
-    name = plan.window.window_of_start
-    return {name(start): number for start, number in record.revisions.items()}
+    window_named = plan.window.window_named
+    return {window_named(name): number for name, number in record.revisions.items()}
 
 
 def owed_of(plan: Plan, record: Progress) -> list[Window]:
     """The windows that a record owes a revision."""
-    return [plan.window.window_of_start(start) for start in record.owed]
+    return [plan.window.window_named(name) for name in record.owed]

@@ -11,7 +11,7 @@ from mars.core.errors import TaskLimit
 from mars.core.plan import Plan
 from mars.core.types import Bucket, Entry, Lane, PaneRows, Partial, Range, RowCounts, Sequence64
 from mars.core.windows import OPEN_PANES_MAX, Window, moment
-from mars.engine.aggregates import limited, limited_window
+from mars.engine.aggregates import in_pane, limited, limited_window
 from mars.engine.codec.states import encode_states
 from mars.engine.finishing import Finished
 from mars.protocol.windows.closing import ClosedWindow, Contents
@@ -32,15 +32,23 @@ class WindowPanes:
         self.open = OpenPanes(plan.window)
         self._input = source
 
-    def add(self, panes: Sequence[PaneRows], states: States) -> None:
-        """Take rows into these panes. Raises TaskLimit if too many would be open."""
+    def add(self, panes: Sequence[PaneRows], states: States, behind_ms: int | None) -> None:
+        """Take rows into these panes, or into those that have become of them once all windows up
+        to `behind_ms` are forgotten. Raises TaskLimit if too many would be open.
+        """
+        starts = [pane.start_ms for pane in panes]
+        carried = {} if behind_ms is None else self.plan.window.carried(starts, behind_ms)
         if len(self.open) + len(panes) > OPEN_PANES_MAX:
-            self._check_open(panes)
+            self._check_open(carried.get(start, start) for start in starts)
         for pane in panes:
-            self.open.at(pane.start_ms).add(self.plan, pane, states.get(pane.start_ms))
+            part = states.get(pane.start_ms)
+            into = carried.get(pane.start_ms, pane.start_ms)
+            if part is not None and into != pane.start_ms:
+                part = in_pane(part, into)
+            self.open.at(into).add(self.plan, pane, part)
 
-    def _check_open(self, panes: Sequence[PaneRows]) -> None:
-        starts = self.open.keys() | {pane.start_ms for pane in panes}
+    def _check_open(self, panes: Iterable[int]) -> None:
+        starts = {*self.open, *panes}
         if len(starts) <= OPEN_PANES_MAX:
             return
         raise TaskLimit(
@@ -108,6 +116,16 @@ class WindowPanes:
         return tuple(Contents(one, self.rows(one), complete(one)) for one in windows)
 
     # ------------------------------------------------------------------------------- commit
+
+    def forget(self, upto_ms: int | None) -> bool:
+        """No window is needed any more that ends by then: what no other needs goes, what all others
+        have in common becomes one pane. True if any pane went.
+        """
+        gone = self.gone(upto_ms)
+        self.open.drop(gone)
+        if upto_ms is not None:
+            self.open.carry(upto_ms)
+        return bool(gone)
 
     def gone(self, upto_ms: int | None) -> list[int]:
         """The panes that no window needs which ends after this time."""

@@ -35,7 +35,7 @@ from mars.core.types import (
     TaskName,
     Topic,
 )
-from mars.core.windows import Sliding
+from mars.core.windows import Sliding, WindowShape
 from mars.engine.aggregates import scope_aggregates
 from mars.engine.kernel import decode, map_batch, map_gone
 from mars.protocol.ports import Emission, Frontier, Head, Ledger, LogSlice, Progress
@@ -67,7 +67,7 @@ SAVE_MS = 900_000
 
 
 def make_plan(
-    name: str = NAME, version: int = 1, window: Sliding = TUMBLING, **options: object
+    name: str = NAME, version: int = 1, window: WindowShape = TUMBLING, **options: object
 ) -> Plan:
     """Rows per key and window."""
     topic = f"mars.results.{name}"
@@ -105,7 +105,7 @@ def make_task(
     *versions: TaskVersion,
     name: str = NAME,
     state: TaskState = TaskState.RUNNING,
-    window: Sliding = TUMBLING,
+    window: WindowShape = TUMBLING,
     first_version: int = 1,
     **options: object,
 ) -> RunnableTask:

@@ -26,7 +26,6 @@ MAY_RECKON = {
 
 MAY_READ = {
     "mars/protocol/windows/window_panes.py": "it tells people of slices that are too many",
-    "api/presenting.py": "it shows a plan to people",
 }
 
 
