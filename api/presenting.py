@@ -119,7 +119,11 @@ def output_view(plan: Plan) -> answers.Output:
     columns |= {output.name: output.expression.type.value for output in plan.outputs}
     return answers.Output(
         topic=plan.options.output_topic,
-        key=[WINDOW_START, *(_key_name(plan, key.slot) for key in plan.keys)],
+        key=[
+            WINDOW_START,
+            *(_key_name(plan, key.slot) for key in plan.keys),
+            *([WINDOW_END] if plan.window.begin_together else []),
+        ],
         columns=[answers.Column(name=name, type=kind) for name, kind in columns.items()],
     )
 

@@ -104,7 +104,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class ResultRow:
-    """One result row, read back: the group key without the window's start, and the items."""
+    """One result row, read back: the group key without the window, and the items."""
 
     window_start_ms: int
     window_end_ms: int
@@ -156,9 +156,14 @@ def rows(plan: Plan, finished: Finished) -> Iterator[ResultRow]:
         yield ResultRow(
             members[WINDOW_START],
             members[WINDOW_END],
-            tuple(msgspec.json.decode(key)[1:]),
+            group_of(plan, key),
             tuple(members[output.name] for output in plan.outputs),
         )
+
+
+def group_of(plan: Plan, key: bytes) -> tuple[Value, ...]:
+    """The group that the key of a result row names, without the window."""
+    return tuple(msgspec.json.decode(key)[1 : 1 + len(plan.keys)])
 
 
 # -------------------------------------------------------------------------------------- order
@@ -184,6 +189,15 @@ def _ordered(plan: Plan, groups: pl.DataFrame) -> pl.DataFrame:
 # --------------------------------------------------------------------------------------- JSON
 
 
+def _key_columns(plan: Plan) -> list[Column]:
+    """What the key of a result row holds: the window, which its end tells where several begin
+    together, and the group.
+    """
+    start, end = (Column(name, ValueType.TIMESTAMP) for name in (WINDOW_START, WINDOW_END))
+    group = [start, *map(_key, plan.keys)]
+    return [*group, end] if plan.window.begin_together else group
+
+
 def _key(key: Key) -> Column:
     return Column(key.slot, key.expression.type)
 
@@ -204,8 +218,7 @@ def _members(plan: Plan) -> list[tuple[str, Expression]]:
 
 def _written(plan: Plan, groups: pl.DataFrame) -> tuple[list[bytes], list[bytes]]:
     """The JSON texts of the keys and of the values, one of each per row."""
-    start = Column(WINDOW_START, ValueType.TIMESTAMP)
-    key = [("", column) for column in (start, *map(_key, plan.keys))]
+    key = [("", column) for column in _key_columns(plan)]
     value: list[tuple[str, Column]] = []
     computed: list[pl.Expr] = []
     for name, expression in _members(plan):

@@ -398,7 +398,8 @@ def finish(plan: Plan, merged: pl.DataFrame, window: Window, *, refused: bool = 
         return finishing.finish(plan, merged, window, refused=refused)
     start_ms, end_ms = window.start_ms, window.end_ms
     rows = sorted(_rows(plan.folds, merged), key=lambda row: (row[2], row[1]))
-    keys = [f'[{start_ms},"{key}"]'.encode() for _pane, key, *_rest in rows]
+    named = f",{end_ms}" if plan.window.begin_together else ""
+    keys = [f'[{start_ms},"{key}"{named}]'.encode() for _pane, key, *_rest in rows]
     values = [
         f'{{"window_start":{start_ms},"window_end":{end_ms},"k":"{key}","ts":{start_ms},'
         f'"n":{count},"total":{total}}}'.encode()

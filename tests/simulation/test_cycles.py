@@ -95,7 +95,9 @@ class Run:
         for partition in self.world.broker.topics[Topic(f"mars.results.{NAME}")].partitions:
             for record in partition.committed(0, partition.stable_end):
                 row = json.loads(record.value or b"")
-                place = row["window_start"] // 1000, row["window_end"] // 1000, row["k"]
+                start_ms, end_ms = row["window_start"], row["window_end"]
+                assert json.loads(record.key or b"") == [start_ms, row["k"], end_ms]
+                place = start_ms // 1000, end_ms // 1000, row["k"]
                 assert place not in found, f"emitted twice: {place}"
                 found[place] = row["n"]
         return found

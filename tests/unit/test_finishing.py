@@ -22,7 +22,7 @@ from mars.core.plan import (
     Plan,
     ValueType,
 )
-from mars.core.windows import Window
+from mars.core.windows import Cumulating, Window
 from mars.engine.aggregates import state_schema
 from mars.engine.finishing import (
     RESULT_BYTES_MAX,
@@ -257,3 +257,18 @@ def test_a_retraction_has_the_key_and_no_items() -> None:
     assert values_of(taken_back) == [
         {"window_start": 60_000, "window_end": 120_000, "key0": None, "agg0": None}
     ]
+
+
+def test_where_windows_begin_together_the_key_ends_with_the_end_of_its_own() -> None:
+    # [0, 60) and [0, 120) s: the same start and group, and two keys
+    plan = replace(plan_of(NAME), window=Cumulating(120_000, 60_000))
+    frame = pl.DataFrame([(0, "é", 3)], schema=state_schema(plan), orient="row")
+
+    keys = []
+    for window in (Window(60_000, 0), Window(120_000, 0)):
+        result = finish(plan, frame, window)
+        keys += result.keys
+        (read,) = rows(plan, result)
+        assert (read.window_end_ms, read.key) == (window.end_ms, ("é",))
+
+    assert keys == ['[0,"é",60000]'.encode(), '[0,"é",120000]'.encode()]

@@ -21,7 +21,7 @@ from mars.core.errors import Conflict, Rejected, TaskLimit
 from mars.core.plan import WINDOW_END, WINDOW_START, Plan
 from mars.core.types import Bucket
 from mars.core.windows import Window
-from mars.engine.finishing import Finished, finish
+from mars.engine.finishing import Finished, finish, group_of
 from mars.protocol.ports import Head
 from mars.protocol.windows.closing import WholeSpan
 from mars.protocol.windows.folding import Folding
@@ -212,7 +212,7 @@ def _rows(version: _Version, window: Window, selection: Selection, left: int) ->
     groups = others = 0
     if states:
         finished = finish(plan, pl.concat(states), window)
-        chosen = list(_matching(finished, selection.keys))
+        chosen = list(_matching(plan, finished, selection.keys))
         groups, others = len(chosen), finished.others
         rows = _cut(finished, chosen, selection, left)
     return OpenWindow(
@@ -226,13 +226,13 @@ def _rows(version: _Version, window: Window, selection: Selection, left: int) ->
     )
 
 
-def _matching(finished: Finished, keys: tuple[object, ...]) -> Iterator[int]:
+def _matching(plan: Plan, finished: Finished, keys: tuple[object, ...]) -> Iterator[int]:
     """The places of the rows whose first keys are these."""
     if not keys:
         yield from range(len(finished.keys))
         return
     for place, raw in enumerate(finished.keys):
-        own = msgspec.json.decode(raw)[1:]
+        own = group_of(plan, raw)
         if len(own) >= len(keys) and all(map(_same, own, keys)):
             yield place
 
