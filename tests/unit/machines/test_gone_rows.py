@@ -9,6 +9,7 @@ import pytest
 
 from mars.core.plan import LatePolicy
 from mars.core.types import Entry, Range, Sequence64
+from mars.core.windows import Cumulating
 from mars.engine.codec.dead import DeadRange, decode_dead
 from mars.engine.kernel import map_gone
 from mars.protocol.ports import Ledger
@@ -22,6 +23,7 @@ from tests.unit.machines.reducing_rows import (
     SAVE_MS,
     make_entry,
     make_folding,
+    make_frontier,
     make_gap,
     make_head,
     make_plan,
@@ -106,6 +108,41 @@ def test_rows_of_another_lane_in_one_entry_do_not_end_a_gap() -> None:
     folding.absorb(make_entry(3, 11, [(25, "a"), (31, "a")]))
 
     assert completeness(folding) == {10: False, 20: False, 30: True}
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_panes_of_a_cycle_that_became_one_do_not_stand_for_the_next_row(known: bool) -> None:
+    # cycle      |----a----|----a----|----a----|      the base has the first rows in one pane, at
+    # gone            ~~~~~~~                         the cycle's start: the gap ends in the second
+    plan = make_plan(window=Cumulating(20_000, 5_000))
+    folding = make_folding(plan, merged={P0: 0})
+    folding.absorb(make_entry(1, 0, [(1, "a"), (7, "a")], plan=plan))
+    folding.absorb(make_gap(2, 2, 9))
+    after = [make_entry(3, 9, [(22, "a")], plan=plan), make_entry(4, 10, [(28, "a")], plan=plan)]
+    through = 9
+    if known:
+        for entry in after:
+            folding.absorb(entry)
+        folding.input.reached({P0: 28_000})
+        through = 11
+    folding.committed(make_frontier({P0: through}, 30_000 if known else 10_000), Ledger())
+    (base,) = folding.bases(Sequence64(4 if known else 2), {P0: through})
+    source, frontier = folding.input, folding.state.frontier
+    successor = make_folding(
+        plan,
+        merged=frontier.merged,
+        closed_ms=frontier.closed_ms,
+        forgotten_ms=frontier.forgotten_ms,
+        gaps=source.gaps,
+        incomplete_before_ms=source.incomplete_before_ms,
+    )
+
+    successor.absorb_base(base)
+    for entry in () if known else after:
+        successor.absorb(entry)
+    successor.absorb(make_entry(5, 11, [(31, "a"), (47, "a")], plan=plan))
+
+    assert completeness(successor) == {20: False, 40: True} | ({} if known else {0: False})
 
 
 def test_the_record_tells_the_next_owner_of_the_gap() -> None:
