@@ -1,4 +1,4 @@
-"""GROUP BY: the keys of a query, and the call of TUMBLE or HOP among them."""
+"""GROUP BY: the keys of a query, and the call that says its window among them."""
 
 from __future__ import annotations
 

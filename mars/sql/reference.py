@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Final
 
+from mars.core.errors import Rejected
 from mars.core.plan import (
     Field,
     FieldType,
@@ -44,7 +45,7 @@ from mars.sql.options import (
     parse_options,
 )
 from mars.sql.outputs import OUTPUTS_MAX
-from mars.sql.task import LIMIT_MAX, compile_task
+from mars.sql.task import LIMIT_MAX, STEP_ROWS_A_MINUTE_MAX, compile_task
 from mars.sql.windowing import PANES_MAX, WINDOW_MS_MAX, WINDOW_MS_MIN
 
 TASK: Final = TaskName("example")
@@ -76,8 +77,24 @@ FIELD_TYPES: Final[Mapping[FieldType, str]] = {
 WINDOWS: Final[Mapping[str, str]] = {
     "WINDOWING 60 s": "tumbling: each row is in one window",
     "WINDOWING 60 s SLIDE 10 s": "sliding: each row is in six windows, one ends every 10 s",
+    "WINDOWING 1 d EVERY 1 min": "cumulating: the day so far, every minute",
     "GROUP BY TUMBLE(at, INTERVAL '60' SECOND)": "the same as the first",
     "GROUP BY HOP(at, INTERVAL '10' SECOND, INTERVAL '60' SECOND)": "the same as the second",
+    "GROUP BY CUMULATE(at, INTERVAL '1' MINUTE, INTERVAL '1' DAY)": "the same as the third",
+}
+
+SHAPES: Final[Mapping[str, str]] = {
+    "tumbling": "WINDOWING 60 s",
+    "sliding": "WINDOWING 60 s SLIDE 10 s",
+    "cumulating": "WINDOWING 60 s EVERY 10 s",
+}
+
+TRIED: Final[Mapping[str, tuple[Mapping[str, object], str]]] = {
+    "`late` `revise`": ({"late": "revise"}, ""),
+    "`watermark` `bucket` or `key`": ({"watermark": "key"}, ""),
+    "`max_keys`": ({"max_keys": 9}, ""),
+    "`over_max_keys` `fold`": ({"max_keys": 9, "over_max_keys": "fold"}, ""),
+    "`ORDER BY ... LIMIT n`": ({}, "ORDER BY count LIMIT 3"),
 }
 
 OPERATOR_WORDS: Final[Mapping[str, str]] = {
@@ -138,13 +155,15 @@ def document() -> str:
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
-def _plan(select: str, rest: str = "WINDOWING 60 s") -> Plan:
+def _plan(
+    select: str, rest: str = "WINDOWING 60 s", options: Mapping[str, object] | None = None
+) -> Plan:
     return compile_task(
         f"SELECT {select} FROM flows {rest}",  # noqa: S608 -- our own examples
         task=TASK,
         version=1,
         stream_of=only(STREAM),
-        options={},
+        options=options or {},
     )
 
 
@@ -160,7 +179,7 @@ def _windows() -> str:
         shape = _plan("count(*)", form).window
         lengths = f"{shape.longest_ms // 1000} s / {shape.ends_apart_ms // 1000} s"
         lines.append((f"`{form}`", lengths, meaning))
-    table = _table(("form", "size / slide", "is"), lines)
+    table = _table(("form", "size / slide or step", "is"), lines)
     return f"""## Windows
 {table}
 
@@ -168,7 +187,26 @@ Lengths are a number and one of `ms s min h d`. Windows begin at multiples of th
 1970-01-01T00:00:00Z. A window and its slide last from {WINDOW_MS_MIN} ms to {span(WINDOW_MS_MAX)},
 and a window has at most {PANES_MAX:,} slices (its size by the greatest common divisor of both).
 `window_start` and `window_end` are columns; the field of event time, in SELECT or GROUP BY, means
-`window_start`."""
+`window_start`.
+
+{_CUMULATING.strip()}
+
+### Which options go with which windows
+{_table(("", *SHAPES), _matrix())}"""
+
+
+def _matrix() -> Iterable[tuple[str, ...]]:
+    """Each option, tried with each shape."""
+    for name, (options, rest) in TRIED.items():
+        yield name, *(_verdict(form, options, rest) for form in SHAPES.values())
+
+
+def _verdict(form: str, options: Mapping[str, object], rest: str) -> str:
+    try:
+        _plan("sip, count(*)", f"GROUP BY sip {rest} {form}", options)
+    except Rejected:
+        return "no"
+    return "yes"
 
 
 def _fields() -> str:
@@ -272,7 +310,7 @@ the code.
 ```sql
 SELECT item, ... FROM stream [WHERE condition] [GROUP BY key, ...] [HAVING condition]
 [ORDER BY item [DESC], ...] [LIMIT n]
-WINDOWING size [SLIDE step]
+WINDOWING size [SLIDE slide | EVERY step]
 ```
 One SELECT over one stream. Each group that has rows in a window gives one result row. Anything that
 is not on this page is refused with its line and column and what would be taken instead; so are
@@ -290,6 +328,27 @@ joins, subqueries, and functions of the current time. `mars task validate` check
 
 At most {OUTPUTS_MAX} items, {KEYS_MAX} keys, {AGGREGATES_MAX} aggregates and LIMIT {LIMIT_MAX:,};
 [Limits](limits.md) has all of them."""  # noqa: S608 -- a page for people
+
+_CUMULATING: Final = f"""
+Windows that **cumulate** begin together and end step by step: those of a *cycle* of 3 min `EVERY 1
+min` are [0, 1), [0, 2) and [0, 3) min, then the next cycle begins. Each is emitted once, when its
+end has passed, with *all* groups that have rows in it, those too that got none in the last step.
+Of two rows of `a` in the first minute and one of `b` in the third it makes
+
+| key in Kafka | `window_start` | `window_end` | `sip` | `count` |
+| --- | --- | --- | --- | --- |
+| `[0,"a",60000]` | 0 | 60000 | a | 2 |
+| `[0,"a",120000]` | 0 | 120000 | a | 2 |
+| `[0,"a",180000]` | 0 | 180000 | a | 2 |
+| `[0,"b",180000]` | 0 | 180000 | b | 1 |
+
+The size is a multiple of the step; where both are equal the windows tumble. A row that comes when
+some of its windows have closed is counted in the others, and late once its cycle is closed: it is
+`late_partly` in the ledger. Several windows have one start, so their keys end with `window_end`,
+and whoever asks for one names `window_end` beside `window_start`. A cycle has at most
+{PANES_MAX:,} steps. Each step repeats all groups: with `max_keys` they may be no more than
+{STEP_ROWS_A_MINUTE_MAX:,} rows a minute. One row that is lost, or a version of the task that begins
+within a cycle, makes all windows of the cycle `mars-complete: 0`, also those that end before."""
 
 _MEANING: Final = """
 ## Where engines differ

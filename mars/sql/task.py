@@ -37,6 +37,11 @@ from mars.sql.windowing import window_of
 
 LIMIT_MAX: Final = 100_000
 """Largest LIMIT: such a task lives in one bucket, and its window is one transaction."""
+MINUTE_MS: Final = 60_000
+
+STEP_ROWS_A_MINUTE_MAX: Final = 6_000_000
+"""Result rows a minute of a task whose windows cumulate: a bucket writes some 100,000 a second."""
+
 PLAN_NODES_MAX: Final = 50_000
 """Largest plan, in nodes of all its expressions: it is sent to every process of the task."""
 
@@ -209,6 +214,7 @@ def _completed(query: _Query, plan: Plan) -> Plan:
         raise source.error(0, "the query is too large; split it into several tasks")
     _check_open(plan)
     _check_revisable(plan)
+    _check_cumulating(plan)
     _check_scope(plan)
     used = {plan.stream.event_time, *_columns(_of_rows(plan))}
     fields = tuple(of for of in plan.stream.fields if of.name in used)
@@ -254,6 +260,26 @@ def _check_revisable(plan: Plan) -> None:
         )
 
 
+def _check_cumulating(plan: Plan) -> None:
+    """All groups of a cycle are emitted at each of its steps."""
+    window, options = plan.window, plan.options
+    if not window.begin_together:
+        return
+    if plan.folds:
+        raise Rejected(
+            "option over_max_keys: fold cannot be had where windows cumulate, because which groups "
+            "have a row of their own would change from step to step; use over_max_keys: fail, or "
+            "no max_keys"
+        )
+    rows = (options.max_keys or 0) * MINUTE_MS // window.ends_apart_ms
+    if rows > STEP_ROWS_A_MINUTE_MAX:
+        raise Rejected(
+            f"option max_keys: {options.max_keys} groups at each step of {window.ends_apart_ms} ms "
+            f"are {rows} result rows a minute, and at most {STEP_ROWS_A_MINUTE_MAX} are possible: "
+            "take a longer step, or a smaller max_keys"
+        )
+
+
 def _check_scope(plan: Plan) -> None:
     scope, clash = plan.options.watermark, scope_clash(plan)
     if scope is not WatermarkScope.PARTITION and clash is not None:
@@ -278,7 +304,7 @@ def scope_clash(plan: Plan) -> tuple[str, str] | None:
         ),
         (
             not plan.window.is_tumbling,
-            "its windows slide",
+            f"its windows {'cumulate' if plan.window.begin_together else 'slide'}",
             "take windows that do not overlap",
         ),
         (plan.options.late is LatePolicy.REVISE, "the task revises", "use late: drop"),

@@ -1,28 +1,28 @@
-"""The window of a query: `WINDOWING 60 s [SLIDE 10 s]`, `TUMBLE(...)` or `HOP(...)`."""
+"""The window of a query: `WINDOWING 60 s [SLIDE 10 s | EVERY 10 s]`, or a call in GROUP BY."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple, TypeAlias
 
 from sqlglot import Token, TokenType, exp
 
-from mars.core.errors import SqlError
-from mars.core.windows import Sliding
+from mars.core.windows import Cumulating, Sliding, WindowShape
 from mars.sql.durations import duration_ms
 from mars.sql.expressions.scopes import ScopeNames
 from mars.sql.source import QueryText
 
 WINDOW_MS_MIN: Final = 100
-"""Shortest window and slide: results are committed a few times a second at most."""
+"""Shortest window, slide and step: results are committed a few times a second at most."""
 WINDOW_MS_MAX: Final = 366 * 86_400_000
 """Longest window: its state is held until it closes, and Kafka must keep its rows for replay."""
 PANES_MAX: Final = 10_000
 """Most panes of a window: an owner that takes it over merges all of them at once."""
 
 _FORMS: Final = (
-    "WINDOWING 60 s, WINDOWING 60 s SLIDE 10 s, or in GROUP BY "
-    "TUMBLE(ts, INTERVAL '60' SECOND) or HOP(ts, INTERVAL '10' SECOND, INTERVAL '60' SECOND)"
+    "WINDOWING 60 s, WINDOWING 60 s SLIDE 10 s, WINDOWING 1 h EVERY 1 min, or in GROUP BY "
+    "TUMBLE(ts, INTERVAL '60' SECOND), HOP(ts, INTERVAL '10' SECOND, INTERVAL '60' SECOND) or "
+    "CUMULATE(ts, INTERVAL '1' MINUTE, INTERVAL '1' HOUR)"
 )
 _INTERVAL_UNITS: Final = {
     "MILLISECOND": "ms",
@@ -31,18 +31,29 @@ _INTERVAL_UNITS: Final = {
     "HOUR": "h",
     "DAY": "d",
 }
-_NOT_YET: Final = ("LANDMARK", "TIMEZONE", "EVERY")
+_NOT_YET: Final = ("LANDMARK", "TIMEZONE")
+
+
+class _Length(NamedTuple):
+    """A length of time, and where it is written."""
+
+    ms: int
+    at: Token | exp.Expr
+
+
+_Shaping: TypeAlias = Callable[[QueryText, _Length, _Length], WindowShape]
+"""What makes a shape of a size and of how far apart windows end."""
 
 
 def is_window_call(node: exp.Expr) -> bool:
-    """Whether a GROUP BY item is TUMBLE(...) or HOP(...)."""
-    return isinstance(node, exp.Anonymous) and node.name.upper() in ("TUMBLE", "HOP")
+    """Whether a GROUP BY item is TUMBLE(...), HOP(...) or CUMULATE(...)."""
+    return isinstance(node, exp.Anonymous) and node.name.upper() in _CALLS
 
 
 def window_of(
     names: ScopeNames, clause: Sequence[Token], calls: Sequence[exp.Expr], end: Token
-) -> Sliding:
-    """The one window of a query: its WINDOWING clause or its TUMBLE or HOP.
+) -> WindowShape:
+    """The one window of a query: its WINDOWING clause or its TUMBLE, HOP or CUMULATE.
 
     `end` is the last word of the SELECT, where a missing window is missed.
     """
@@ -58,22 +69,30 @@ def window_of(
     raise source.error(end, f"the window is missing after this; write {_FORMS}")
 
 
-def _windowing(source: QueryText, clause: Sequence[Token]) -> Sliding:
+def _windowing(source: QueryText, clause: Sequence[Token]) -> WindowShape:
     for token in clause[1:]:
         if token.text.upper() in _NOT_YET:
             raise source.error(
                 token, f"{token.text.upper()} is not supported yet; write WINDOWING 60 s"
             )
     size_ms, rest = _duration(source, clause[0], clause[1:])
-    slide_ms, slide_at = size_ms, clause[0]
-    if rest and rest[0].text.upper() == "SLIDE":
-        slide_at = rest[0]
-        slide_ms, rest = _duration(source, rest[0], rest[1:])
+    size = apart = _Length(size_ms, clause[0])
+    shaping: _Shaping = _sliding
+    if rest and rest[0].text.upper() in _WORDS:
+        word = rest[0]
+        shaping = _WORDS[word.text.upper()]
+        apart_ms, rest = _duration(source, word, rest[1:])
+        apart = _Length(apart_ms, word)
+        if rest and rest[0].text.upper() in _WORDS:
+            raise source.error(
+                rest[0], "windows either slide or cumulate; leave out SLIDE or EVERY, or the second"
+            )
     if rest:
         raise source.error(
-            rest[0], f"nothing but SLIDE may follow here, and WINDOWING comes last; write {_FORMS}"
+            rest[0],
+            f"nothing but SLIDE or EVERY may follow here, and WINDOWING comes last; write {_FORMS}",
         )
-    return _checked(source, size_ms, slide_ms, clause[0], slide_at)
+    return shaping(source, size, apart)
 
 
 def _duration(
@@ -91,20 +110,19 @@ def _duration(
     )
 
 
-def _window_call(names: ScopeNames, call: exp.Expr) -> Sliding:
-    source, arguments = names.source, call.expressions
-    is_hop = call.name.upper() == "HOP"
-    if len(arguments) != 2 + is_hop:
-        raise source.error(call, f"{call.name.upper()} does not look like that; write {_FORMS}")
+def _window_call(names: ScopeNames, call: exp.Expr) -> WindowShape:
+    source, arguments, name = names.source, call.expressions, call.name.upper()
+    count, shaping = _CALLS[name]
+    if len(arguments) != count:
+        raise source.error(call, f"{name} does not look like that; write {_FORMS}")
     if not isinstance(arguments[0], exp.Column) or not names.is_event_time(arguments[0]):
         raise source.error(
             arguments[0],
             f"the first argument is the stream's time; write {names.stream.event_time}",
         )
     places = _places(source, call)
-    size_ms = _interval(source, arguments[-1], places[-1])
-    slide_ms = _interval(source, arguments[1], places[1])
-    return _checked(source, size_ms, slide_ms, places[-1], places[1])
+    size = _Length(_interval(source, arguments[-1], places[-1]), places[-1])
+    return shaping(source, size, _Length(_interval(source, arguments[1], places[1]), places[1]))
 
 
 def _places(source: QueryText, call: exp.Expr) -> list[Token | exp.Expr]:
@@ -130,31 +148,62 @@ def _interval(source: QueryText, node: exp.Expr, where: Token | exp.Expr) -> int
     )
 
 
-def _checked(
-    source: QueryText,
-    size_ms: int,
-    slide_ms: int,
-    size_at: Token | exp.Expr,
-    slide_at: Token | exp.Expr,
-) -> Sliding:
-    def refuse(where: Token | exp.Expr, detail: str) -> SqlError:
-        return source.error(where, detail)
-
-    for length_ms, where in ((size_ms, size_at), (slide_ms, slide_at)):
-        if not WINDOW_MS_MIN <= length_ms <= WINDOW_MS_MAX:
-            days = WINDOW_MS_MAX // 86_400_000
-            raise refuse(where, f"a window or slide has from {WINDOW_MS_MIN} ms to {days} d")
-    if slide_ms > size_ms:
-        raise refuse(
-            slide_at,
+def _sliding(source: QueryText, size: _Length, slide: _Length) -> Sliding:
+    _check_lengths(source, "window or slide", size, slide)
+    if slide.ms > size.ms:
+        raise source.error(
+            slide.at,
             "the slide is longer than the window, rows would fall between; choose a shorter one",
         )
-    shape = Sliding(size_ms, slide_ms)
-    panes = shape.panes_in(size_ms)
+    shape = Sliding(size.ms, slide.ms)
+    panes = shape.panes_in(size.ms)
     if panes > PANES_MAX:
-        raise refuse(
-            slide_at,
+        raise source.error(
+            slide.at,
             f"the window falls into {panes} panes of {shape.pane_ms} ms, at "
             f"most {PANES_MAX} are possible; choose a slide that divides it more evenly",
         )
     return shape
+
+
+def _cumulating(source: QueryText, size: _Length, step: _Length) -> WindowShape:
+    """Of one step alone, which is a tumbling window, nothing cumulates."""
+    _check_lengths(source, "window or step", size, step)
+    if step.ms > size.ms:
+        raise source.error(
+            step.at,
+            f"the step of {step.ms} ms is longer than the window of {size.ms} ms; choose a shorter "
+            "one",
+        )
+    if size.ms % step.ms:
+        raise source.error(
+            step.at,
+            f"the window of {size.ms} ms is no multiple of the step of {step.ms} ms, so its end "
+            "would be the end of no step; choose a step that divides it",
+        )
+    steps = size.ms // step.ms
+    if steps > PANES_MAX:
+        raise source.error(
+            step.at,
+            f"the window has {steps} steps, and all its groups would be emitted at each; at most "
+            f"{PANES_MAX} are possible; choose a longer step",
+        )
+    return Sliding(size.ms, step.ms) if steps == 1 else Cumulating(size.ms, step.ms)
+
+
+def _check_lengths(source: QueryText, what: str, *lengths: _Length) -> None:
+    for length in lengths:
+        if not WINDOW_MS_MIN <= length.ms <= WINDOW_MS_MAX:
+            days = WINDOW_MS_MAX // 86_400_000
+            raise source.error(length.at, f"a {what} has from {WINDOW_MS_MIN} ms to {days} d")
+
+
+_WORDS: Final[Mapping[str, _Shaping]] = {"SLIDE": _sliding, "EVERY": _cumulating}
+"""What may follow a size, with another length."""
+
+_CALLS: Final[Mapping[str, tuple[int, _Shaping]]] = {
+    "TUMBLE": (2, _sliding),
+    "HOP": (3, _sliding),
+    "CUMULATE": (3, _cumulating),
+}
+"""How many arguments each takes: the time, how far apart windows end, and their size."""

@@ -100,12 +100,13 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
     "values of IN; pattern of LIKE": (operators.LIST_MAX, operators.PATTERN_CHARACTERS_MAX),
     "texts that one CONCAT joins, or a chain of `\\|\\|`": (functions.TEXTS_MAX,),
     "LIMIT": (task.LIMIT_MAX,),
-    "window and slide": (
+    "window, slide and step": (
         windowing.WINDOW_MS_MIN,
         days(windowing.WINDOW_MS_MAX),
         windowing.PANES_MAX,
     ),
     "`max_keys`": (options.MAX_KEYS_MAX,),
+    "`max_keys` where windows cumulate": (task.STEP_ROWS_A_MINUTE_MAX,),
     "`delay`, `idle_after`, `future_limit`": (
         days(options.DELAY_MS_MAX),
         days(options.IDLE_AFTER_MS_MAX),

@@ -251,6 +251,7 @@ def test_groups_carry_their_marks_where_the_scope_needs_them(scope: str) -> None
     [
         ("SELECT count(*) AS n FROM S WINDOWING 60 s", {}, "groups by no key"),
         (f"{BY_KEY} SLIDE 30 s", {}, "its windows slide"),
+        (f"{BY_KEY} EVERY 30 s", {}, "its windows cumulate"),
         (BY_KEY.replace("WINDOWING", "ORDER BY n WINDOWING"), {}, "ORDER BY, LIMIT and max_keys"),
         (BY_KEY.replace("WINDOWING", "LIMIT 3 WINDOWING"), {}, "ORDER BY, LIMIT and max_keys"),
         (BY_KEY, {"max_keys": 5}, "ORDER BY, LIMIT and max_keys"),
@@ -270,3 +271,22 @@ def test_a_lag_that_would_hold_too_many_windows_open_is_refused() -> None:
     sql = BY_KEY.replace("60 s", "1 s")
     with pytest.raises(Rejected, match="shorten the delay and key_lag"):
         compiled(sql, watermark="key", key_lag="1d")
+
+
+def test_which_groups_are_folded_would_change_from_step_to_step() -> None:
+    fold = {"max_keys": 5, "over_max_keys": "fold"}
+    with pytest.raises(Rejected, match="use over_max_keys: fail, or no max_keys"):
+        compiled(f"{BY_KEY} EVERY 30 s", **fold)
+    assert compiled(f"{BY_KEY} EVERY 30 s", max_keys=5).options.max_keys == 5
+    assert compiled(f"{BY_KEY} EVERY 60 s", **fold).folds
+
+
+def test_groups_at_each_step_are_refused_where_they_are_too_many_rows() -> None:
+    assert compiled(f"{BY_KEY} EVERY 1 s", max_keys=100_000).options.max_keys == 100_000
+    with pytest.raises(Rejected, match="each step of 500 ms are 12000000 result rows a minute"):
+        compiled(f"{BY_KEY} EVERY 500 ms", max_keys=100_000)
+
+
+def test_steps_that_are_kept_for_late_rows_are_counted_one_by_one() -> None:
+    with pytest.raises(Rejected, match="36000 closed windows would be kept"):
+        compiled(f"{BY_KEY} EVERY 100 ms", late="revise", lateness="1h")
