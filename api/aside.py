@@ -218,6 +218,7 @@ class VerifyQuestion(msgspec.Struct, frozen=True):
     settings: Settings
     task: str
     window_start_ms: int | None
+    window_end_ms: int | None = None
 
 
 class PreviewQuestion(msgspec.Struct, frozen=True):
@@ -266,7 +267,7 @@ class VerifiedAside:
         self._settings = settings
         self._aside = aside
 
-    def __call__(self, task: str, window_start_ms: int | None) -> Rendered:
+    def __call__(self, task: str, start_ms: int | None, end_ms: int | None) -> Rendered:
         """The verification as JSON. Raises what `VerifyService.verify` does."""
-        question = VerifyQuestion(self._settings, task, window_start_ms)
+        question = VerifyQuestion(self._settings, task, start_ms, end_ms)
         return Rendered(self._aside.run(msgspec.json.encode(question)))

@@ -57,7 +57,8 @@ def list_files(question: bytes) -> bytes:
 def verify(question: bytes) -> bytes:
     """The verification of a window."""
     asked = msgspec.json.decode(question, type=VerifyQuestion)
-    found = _services(asked.settings).verifying.verify(asked.task, asked.window_start_ms)
+    verifying = _services(asked.settings).verifying
+    found = verifying.verify(asked.task, asked.window_start_ms, asked.window_end_ms)
     return msgspec.json.encode(found)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TypeVar
+from typing import TypeVar, assert_never
 
 import msgspec
 
@@ -25,6 +25,7 @@ from mars.core.plan import (
     Plan,
     Stream,
 )
+from mars.core.windows import Cumulating, Sliding, WindowShape
 from mars.engine.aggregates import scope_aggregates
 
 INFIX = frozenset(
@@ -86,6 +87,19 @@ def _field_view(field: Field) -> str | answers.FieldOfRecord:
     )
 
 
+def _window_view(shape: WindowShape) -> answers.Window:
+    match shape:
+        case Sliding():
+            kind, step_ms = "tumbling" if shape.is_tumbling else "sliding", None
+        case Cumulating():
+            kind, step_ms = "cumulating", shape.ends_apart_ms
+        case _:
+            assert_never(shape)
+    return answers.Window(
+        kind=kind, size_ms=shape.longest_ms, slide_ms=shape.ends_apart_ms, step_ms=step_ms
+    )
+
+
 def plan_view(plan: Plan) -> answers.Plan:
     """A plan for people."""
     slots = _slots(plan)
@@ -93,11 +107,7 @@ def plan_view(plan: Plan) -> answers.Plan:
     return answers.Plan(
         stream=plan.stream.name,
         topic=plan.stream.topic,
-        window=answers.Window(
-            kind="tumbling" if plan.window.is_tumbling else "sliding",
-            size_ms=plan.window.longest_ms,
-            slide_ms=plan.window.ends_apart_ms,
-        ),
+        window=_window_view(plan.window),
         fields=[answers.Column(name=field.name, type=field.type) for field in plan.fields],
         filter=None if plan.filter is None else text_of(plan.filter),
         keys=[_named(_key_name(plan, key.slot), key.expression, NO_SLOTS) for key in plan.keys],

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Response
 
 from api.http.answering import rendered, respond
 from api.http.documenting import gives, problems
-from api.routes.inside import TIME_MAX
+from api.routes.inside import TIME_MAX, End
 from api.routes.streams import AWAY, IN_USE, UNKNOWN
 from api.services.all import Services
 from mars.client.answers import DeadRows, Incidents, Verification
@@ -35,10 +35,10 @@ def router(services: Services) -> APIRouter:
         "/v1/tasks/{name}/verify",
         responses=gives(Verification) | problems(UNKNOWN, IN_USE, WRONG, AWAY),
     )
-    async def verify(name: str, window_start: Time = None) -> Response:
+    async def verify(name: str, window_start: Time = None, window_end: End = None) -> Response:
         """Compute a finished window (else the last one) again from its source rows, and compare."""
         found = await services.turns.verifications.take(
-            lambda: services.verifier(name, window_start)
+            lambda: services.verifier(name, window_start, window_end)
         )
         return found.response()
 

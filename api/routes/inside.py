@@ -17,6 +17,7 @@ from api.presenting import alike
 from api.routes.streams import AWAY, IN_USE, UNKNOWN
 from api.services.access import AccessService
 from api.services.all import Services
+from api.services.inside.naming import wanted_window
 from api.services.inside.windows import LIMIT_DEFAULT, LIMIT_MAX, select
 from mars.client.answers import FigureList, FinishedWindows, Ledger, OpenWindows, Why, WindowLedger
 
@@ -36,6 +37,15 @@ WRONG = HTTPStatus.UNPROCESSABLE_ENTITY
 
 TIME_MAX = 2**53
 """Of a time in a query parameter: what a JSON number holds exactly."""
+
+End = Annotated[
+    int | None,
+    Query(
+        ge=-TIME_MAX,
+        le=TIME_MAX,
+        description="epoch ms: its end, beside window_start; needed where windows cumulate",
+    ),
+]
 
 Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX, description="rows")]
 
@@ -110,12 +120,13 @@ def router(services: Services, stopping: Stopping) -> APIRouter:
         window_start: Annotated[
             int | None, Query(ge=-TIME_MAX, le=TIME_MAX, description="epoch ms: of this window")
         ] = None,
+        window_end: End = None,
     ) -> Response:
         """Where the task's rows went, as committed; it balances at any moment."""
 
         return await services.answering.answer(
-            ("ledger", name, window_start),
-            lambda: _ledger(services, name, window_start),
+            ("ledger", name, window_start, window_end),
+            lambda: _ledger(services, name, window_start, window_end),
             None if window_start is None else services.turns.topics,
         )
 
@@ -148,6 +159,7 @@ def router(services: Services, stopping: Stopping) -> APIRouter:
         window_start: Annotated[
             int | None, Query(ge=-TIME_MAX, le=TIME_MAX, description="epoch ms: this one only")
         ] = None,
+        window_end: End = None,
         limit: Limit = LIMIT_DEFAULT,
         last_event_id: Annotated[
             str | None, Header(description="of a stream: the id of the last event that was seen")
@@ -157,8 +169,8 @@ def router(services: Services, stopping: Stopping) -> APIRouter:
 
         if EVENT_STREAM not in request.headers.get("accept", ""):
             return await services.answering.answer(
-                ("results", name, window_start, limit),
-                lambda: Rendered(services.results.recent(name, window_start, limit)),
+                ("results", name, window_start, window_end, limit),
+                lambda: Rendered(services.results.recent(name, window_start, window_end, limit)),
                 services.turns.topics,
             )
         gone = gone_of(request, stopping, services.access)
@@ -167,8 +179,9 @@ def router(services: Services, stopping: Stopping) -> APIRouter:
     return routes
 
 
-def _ledger(services: Services, name: str, window_start_ms: int | None) -> Rendered:
-    if window_start_ms is not None:
-        return rendered(services.window_ledgers.of_window(name, window_start_ms))
+def _ledger(services: Services, name: str, start_ms: int | None, end_ms: int | None) -> Rendered:
+    if start_ms is not None:
+        return rendered(services.window_ledgers.of_window(name, start_ms, end_ms))
+    wanted_window((), start_ms, end_ms)
     task = services.tasks.show(name)
     return rendered(alike(services.progress.ledger(task), Ledger))

@@ -34,7 +34,7 @@ from api.services.shared_topics import SharedTopics
 from api.services.streams import StreamService
 from api.services.tasks import TaskService
 
-Verifier = Callable[[str, int | None], Rendered]
+Verifier = Callable[[str, int | None, int | None], Rendered]
 """Computes a window of a task again, as `VerifyService.verify` does."""
 
 
@@ -110,7 +110,7 @@ def build(
         results=ResultService(ports, compiler, tasks),
         window_ledgers=WindowLedgerService(ports, compiler, tasks, windows),
         verifying=verifying,
-        verifier=verifier or (lambda name, start: rendered(verifying.verify(name, start))),
+        verifier=verifier or (lambda *asked: rendered(verifying.verify(*asked))),
         dead=DeadService(ports, tasks),
         incidents=IncidentService(ports),
         why=WhyService(ports, compiler, buckets, tasks, progress, logs, pulse, health.away),

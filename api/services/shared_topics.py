@@ -1,7 +1,8 @@
 """Tasks that write the same keys into one output topic: allowed, and told to whoever asks for it.
 
-Result keys are `[window_start, <the group keys>]`. Those of two tasks can be equal where they have
-equally many group keys of the same types: windows of any two tasks begin together now and then.
+Result keys are `[window_start, <the group keys>]`, with `window_end` behind where windows cumulate.
+Those of two tasks can be equal where they have equally many parts of the same types: windows of any
+two tasks begin together now and then.
 """
 
 from __future__ import annotations
@@ -66,4 +67,5 @@ class SharedTopics:
 def _form(plan: Plan) -> list[str]:
     """Plans whose keys may be equal have the same."""
     kinds = [key.expression.type for key in plan.keys]
-    return ["whole number" if kind in WHOLE_NUMBERS else kind.value for kind in kinds]
+    end = [ValueType.TIMESTAMP] if plan.window.begin_together else []
+    return ["whole number" if kind in WHOLE_NUMBERS else kind.value for kind in (*kinds, *end)]

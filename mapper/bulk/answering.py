@@ -25,6 +25,7 @@ from mars.protocol.ports import (
     QueryAnswer,
     QueryJob,
     TopicAdmin,
+    window_of_row,
 )
 from mars.protocol.ports.queries import ANSWER_BYTES_MAX
 from mars.sql import only
@@ -124,13 +125,11 @@ class QueryAnswerer:
         return OutputRows(
             query.output_topic,
             bucket_of_task(plan.task, info.partitions),
-            tuple(output_rows(query, plan, zip(found.keys, found.rows, strict=True))),
+            tuple(output_rows(query, zip(found.keys, found.rows, strict=True))),
         )
 
 
-def output_rows(
-    query: Query, plan: Plan, rows: Iterable[tuple[bytes, bytes]]
-) -> Iterable[OutputRow]:
+def output_rows(query: Query, rows: Iterable[tuple[bytes, bytes]]) -> Iterable[OutputRow]:
     """Result rows with their headers.
 
     They name no bucket and no emission: what a reducer looks for when it audits its own.
@@ -141,8 +140,7 @@ def output_rows(
         (result_headers.REVISION, result_headers.number(0)),
     )
     for key, value in rows:
-        start_ms = int(key[1:].partition(b",")[0].rstrip(b"]"))
-        complete = _within(query, plan.window.window_of_start(start_ms))
+        complete = _within(query, window_of_row(key, value))
         flag = (result_headers.COMPLETE, b"1" if complete else b"0")
         yield OutputRow(key, value, (*common, flag))
 

@@ -10,9 +10,9 @@ any time after that:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from mars.protocol.ports import CommittedRow
+from mars.protocol.ports import CommittedRow, RecentRows, WantedWindow
 
 
 def newest_rows(rows: Sequence[CommittedRow], firsts_max: int) -> Sequence[CommittedRow]:
@@ -31,13 +31,24 @@ def firsts_of(rows: Sequence[CommittedRow]) -> int:
 
 
 def lowest_first(rows: Sequence[CommittedRow]) -> int | None:
-    """The lowest start of a window of which a partition's rows hold one of revision 0.
+    """The lowest end of a window of which a partition's rows hold one of revision 0.
 
     Of later windows all rows are there, and of none up to it is that certain. Without any such row
     that goes for all windows up to the latest one here. (Several buckets may share a partition;
     they emit a window at about the same time.) None: there are no rows.
     """
-    firsts = [row.window_start_ms for row in rows if row.revision == 0]
+    firsts = [row.window.end_ms for row in rows if row.revision == 0]
     if firsts:
         return min(firsts)
-    return max((row.window_start_ms for row in rows), default=None)
+    return max((row.window.end_ms for row in rows), default=None)
+
+
+def answered(
+    wanted: WantedWindow, parts: Iterable[Sequence[CommittedRow]], rows_max: int, *, whole: bool
+) -> RecentRows:
+    """The newest rows of a window from each partition; `whole` if these are all that there are."""
+    kept = [[row for row in part if wanted.is_of(row.window)] for part in parts]
+    rows = tuple(row for part in kept for row in part[-rows_max:])
+    if whole and all(len(part) <= rows_max for part in kept):
+        return RecentRows(rows)
+    return RecentRows(rows, max((row.window.end_ms for row in rows), default=wanted.start_ms))

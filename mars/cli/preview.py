@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from mars.cli.shared import output, read_text
-from mars.cli.tables import clock, number, table
+from mars.cli.tables import begin_together, number, table, window_name
 from mars.client.answers import Preview, PreviewWindow
 from mars.core.errors import Rejected
 
@@ -35,8 +35,10 @@ def read_lines(path: Path) -> list[object]:
 
 def print_preview(found: Preview) -> None:
     """The newest windows, then what to know, then what the task would cost."""
-    for window in found.windows[-WINDOWS_SHOWN:]:
-        _print_window(window)
+    shown = found.windows[-WINDOWS_SHOWN:]
+    together = begin_together([window.window_start for window in shown])
+    for window in shown:
+        _print_window(window, together)
     counts = found.counts
     output().print(
         f"{number(counts.read)} rows read: {number(counts.counted)} counted, "
@@ -53,8 +55,9 @@ def print_preview(found: Preview) -> None:
         output().print(table(("partition", "offset", "reason", "because", "row"), rows))
 
 
-def _print_window(window: PreviewWindow) -> None:
-    output().print(f"{clock(window.window_start)}  {number(window.groups)} groups")
+def _print_window(window: PreviewWindow, together: bool) -> None:
+    name = window_name(window.window_start, window.window_end, together=together)
+    output().print(f"{name}  {number(window.groups)} groups")
     if not window.rows:
         return
     columns = [column for column in window.rows[0] if column not in _TIMES]

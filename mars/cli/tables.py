@@ -37,6 +37,19 @@ def clock(time_ms: int | None) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%S")
 
 
+def window_name(start_ms: int, end_ms: int, *, together: bool) -> str:
+    """A window in UTC: its start, and its end where several begin `together`."""
+    start, end = clock(start_ms), clock(end_ms)
+    day, _, time = end.partition(" ")
+    ends = time if time and start.startswith(day) else end
+    return f"{start} to {ends}" if together else start
+
+
+def begin_together(starts_ms: Sequence[int]) -> bool:
+    """Whether some of these windows begin at one moment."""
+    return len(set(starts_ms)) < len(starts_ms)
+
+
 def number(value: float | None) -> str:
     """A figure with thousands separated, or a dash."""
     return "-" if value is None else f"{value:,.0f}"

@@ -23,7 +23,7 @@ from mars.cli.shared import (
     output,
     say_json,
 )
-from mars.cli.tables import clock, table
+from mars.cli.tables import table, window_name
 from mars.client.answers import ResultEvent, Task
 from mars.client.blocking import Client
 from mars.core.errors import MarsError, TooMany, Unavailable
@@ -64,7 +64,9 @@ def tail(
     """
     limit = None if everything else ROWS_SHOWN
     with Client(api_address(api)) as client:
-        _tell_if_halted(client.task(name))
+        found = client.task(name)
+        _tell_if_halted(found)
+        together = found.plan is not None and found.plan.window.kind == "cumulating"
         messages().print(_waiting(name, windows))
         events = _Events()
         follower = _Follower(client, name, events)
@@ -75,7 +77,7 @@ def tail(
                     events, (lambda event: _say(event, sources)) if as_json else None
                 )
                 if not as_json:
-                    _print(window, limit)
+                    _print(window, limit, together)
         finally:
             follower.over.set()
 
@@ -206,11 +208,13 @@ class _Part:
     """What makes a table: a window as it closed, or one revision of it."""
 
     start: int
+    end: int
     revision: int
     deleted: bool
 
-    def title(self, rows: int) -> str:
-        words = f"{clock(self.start)}  {rows} {'row' if rows == 1 else 'rows'}"
+    def title(self, rows: int, together: bool) -> str:
+        name = window_name(self.start, self.end, together=together)
+        words = f"{name}  {rows} {'row' if rows == 1 else 'rows'}"
         if self.deleted:
             words += " taken back, which HAVING lets pass no more"
         return words + (f" (revision {self.revision}, for late rows)" if self.revision else "")
@@ -218,8 +222,9 @@ class _Part:
 
 def _part(event: ResultEvent) -> _Part:
     source = event.source
-    start = int(str(event.row["window_start"]))
-    return _Part(start, source.revision if source else 0, source.deleted if source else False)
+    start, end = int(str(event.row["window_start"])), event.row.get("window_end")
+    ends = end if isinstance(end, int) else start
+    return _Part(start, ends, source.revision if source else 0, source.deleted if source else False)
 
 
 class _Window:
@@ -234,13 +239,13 @@ class _Window:
         self.rows.append(row)
 
 
-def _print(window: _Window, limit: int | None) -> None:
+def _print(window: _Window, limit: int | None, together: bool) -> None:
     if window.part is None:
         return
     columns = [column for column in window.rows[0] if column not in _TIMES]
     kept = window.rows if limit is None else window.rows[:limit]
     cells = [[json.dumps(row[column], ensure_ascii=False) for column in columns] for row in kept]
-    output().print(window.part.title(len(window.rows)))
+    output().print(window.part.title(len(window.rows), together))
     output().print(table(columns, cells))
     if len(kept) < len(window.rows):
         output().print(f"... and {len(window.rows) - len(kept)} more (--all shows them)")

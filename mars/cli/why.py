@@ -6,7 +6,7 @@ import click
 
 from mars.cli.completion import task_argument
 from mars.cli.shared import api_address, api_option, json_option, output, print_json
-from mars.cli.tables import clock, number, table
+from mars.cli.tables import begin_together, clock, number, table, window_name
 from mars.client.answers import HeldBy, WindowWhy
 from mars.client.blocking import Client
 
@@ -25,7 +25,8 @@ def why(name: str, api: str | None, as_json: bool) -> None:
     output().print(found.summary)
     if found.windows:
         titles = ("window", "closes", "waits for", "because", "member", "lag")
-        output().print(table(titles, [_row(window) for window in found.windows]))
+        together = begin_together([window.window_start for window in found.windows])
+        output().print(table(titles, [_row(window, together) for window in found.windows]))
     dropped = found.dropped
     if dropped.bad or dropped.future or dropped.late:
         output().print(
@@ -40,10 +41,10 @@ def why(name: str, api: str | None, as_json: bool) -> None:
             output().print(table(("partition", "offset", "rows", "reason"), rows))
 
 
-def _row(window: WindowWhy) -> tuple[str, ...]:
+def _row(window: WindowWhy, together: bool) -> tuple[str, ...]:
     held = window.held_by
     return (
-        clock(window.window_start),
+        window_name(window.window_start, window.window_end, together=together),
         clock(window.expected_close),
         _place(held),
         held.reason,

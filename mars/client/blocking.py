@@ -294,14 +294,21 @@ class Client:
         """Where the task's rows went."""
         return self._call("GET", f"{_task(name)}/ledger", Ledger)
 
-    def window_ledger(self, name: str, window_start: int) -> WindowLedger:
-        """What became of the rows of one window."""
-        query = {"window_start": window_start}
+    def window_ledger(
+        self, name: str, window_start: int, window_end: int | None = None
+    ) -> WindowLedger:
+        """What became of the rows of one window; `window_end` is needed where windows cumulate."""
+        query = {"window_start": window_start, "window_end": window_end}
         return self._call("GET", f"{_task(name)}/ledger", WindowLedger, query=query)
 
-    def verify(self, name: str, window_start: int | None = None) -> Verification:
-        """A finished window (the last one) computed again; takes as long as its rows need."""
-        query = {"window_start": window_start}
+    def verify(
+        self, name: str, window_start: int | None = None, window_end: int | None = None
+    ) -> Verification:
+        """A finished window (the last one) computed again; takes as long as its rows need.
+
+        `window_end` is needed beside `window_start` where windows cumulate.
+        """
+        query = {"window_start": window_start, "window_end": window_end}
         longest_s = max(self._timeout_s, VERIFY_TIMEOUT_S)
         path = f"{_task(name)}/verify"
         return self._call("GET", path, Verification, query=query, timeout_s=longest_s)
@@ -323,10 +330,15 @@ class Client:
         return self._call("GET", f"{_task(name)}/figures", FigureList).points
 
     def results(
-        self, name: str, *, window_start: int | None = None, limit: int | None = None
+        self,
+        name: str,
+        *,
+        window_start: int | None = None,
+        window_end: int | None = None,
+        limit: int | None = None,
     ) -> FinishedWindows:
-        """The last finished windows."""
-        query = {"window_start": window_start, "limit": limit}
+        """The last finished windows, or one; `window_end` is needed where windows cumulate."""
+        query = {"window_start": window_start, "window_end": window_end, "limit": limit}
         return self._call("GET", f"{_task(name)}/results", FinishedWindows, query=query)
 
     def tail(

@@ -22,6 +22,7 @@ from mars.core.plan import (
 )
 from mars.core.types import TaskName
 from mars.core.windows import OPEN_PANES_MAX
+from mars.core.windows.moments import MINUTE_MS
 from mars.engine.aggregates import scope_aggregates
 from mars.sql.expressions.compiler import size_of
 from mars.sql.expressions.groups import GroupCompiler, Slots
@@ -37,8 +38,6 @@ from mars.sql.windowing import window_of
 
 LIMIT_MAX: Final = 100_000
 """Largest LIMIT: such a task lives in one bucket, and its window is one transaction."""
-MINUTE_MS: Final = 60_000
-
 STEP_ROWS_A_MINUTE_MAX: Final = 6_000_000
 """Result rows a minute of a task whose windows cumulate: a bucket writes some 100,000 a second."""
 

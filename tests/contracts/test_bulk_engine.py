@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -27,8 +28,10 @@ from mars.core.types import Range, Reason, RowCounts, Topic, file_lane
 from mars.engine.aggregates import DISTINCT_VALUES_MAX
 from mars.protocol.ports import BulkEngine, QueryJob
 from tests.contracts.bulk_jobs import (
+    SQL,
     counts_of,
     expected,
+    flow,
     flows,
     groups_of,
     lane,
@@ -273,6 +276,26 @@ def test_a_query_answers_in_order_of_windows_and_keys(bulk: Bulk) -> None:
     assert found == expected(range(3_000))
     assert answer.counts == RowCounts(counted=3_000)
     assert [json.loads(key) for key in answer.keys] == [list(place) for place in places]
+
+
+def test_windows_that_begin_together_come_in_order_of_their_ends(bulk: Bulk) -> None:
+    topic, _id = bulk.filled(300)
+    sql = SQL.replace("WINDOWING 10 s", "WINDOWING 30 s EVERY 10 s")
+    answer = bulk.engine.query(query_job(topic, *whole([150, 150]), sql=sql))
+    found = [json.loads(row) for row in answer.rows]
+    places = [(row["window_end"], row["name"]) for row in found]
+    assert places == sorted(places)
+    assert places == [
+        (end, f"n{number}") for end in range(10_000, 70_000, 10_000) for number in range(7)
+    ]
+    for row in found:
+        start, end, name = row["window_start"], row["window_end"], row["name"]
+        own: list[Any] = [one for one in map(flow, range(300)) if one["name"] == name]
+        sizes = [one["size"] for one in own if start <= one["at"] < end]
+        assert (row["count"], row["total"]) == (len(sizes), sum(sizes))
+    assert [json.loads(key) for key in answer.keys] == [
+        [row["window_start"], row["name"], row["window_end"]] for row in found
+    ]
 
 
 def test_a_query_takes_rows_within_its_time_only(bulk: Bulk) -> None:

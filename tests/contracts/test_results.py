@@ -14,6 +14,7 @@ from mars.adapters.memory.results import MemoryDeadLetters, MemoryResultTail
 from mars.core.errors import Unavailable
 from mars.core.settings import KafkaSettings, Settings
 from mars.core.types import Bucket, Lane, Range, TaskName, Topic
+from mars.core.windows import Window
 from mars.engine.codec.dead import DeadRange, DeadRow
 from mars.engine.codec.result_headers import result_headers
 from mars.protocol.ports import (
@@ -23,6 +24,7 @@ from mars.protocol.ports import (
     DeadPage,
     RecentRows,
     ResultTail,
+    WantedWindow,
 )
 from tests.contracts.kafka_servers import Cluster, KafkaCluster, MemoryCluster
 from tests.contracts.waiting import eventually
@@ -118,11 +120,43 @@ def test_window_is_found_behind_newer_ones(cluster: Cluster) -> None:
     for start in (-60_000, 0, 60_000, 120_000):
         write(cluster, topic, start, [f"{start}-{number}" for number in range(150)])
     tail = tail_of(cluster)
-    assert len(tail.recent(topic, TASK, 1_000, 0).rows) == 150
-    assert tail.recent(topic, TASK, 1_000, 0).whole(0)
-    assert not tail.recent(topic, TASK, 149, 0).whole(0)
-    assert sips(tail.recent(topic, TASK, 2, -60_000).rows) == ["-60000-148", "-60000-149"]
-    assert tail.recent(topic, TASK, 1_000, 180_000) == RecentRows()
+    assert len(tail.recent(topic, TASK, 1_000, WantedWindow(0)).rows) == 150
+    assert tail.recent(topic, TASK, 1_000, WantedWindow(0)).whole(0)
+    assert not tail.recent(topic, TASK, 149, WantedWindow(0)).whole(0)
+    assert sips(tail.recent(topic, TASK, 2, WantedWindow(-60_000)).rows) == [
+        "-60000-148",
+        "-60000-149",
+    ]
+    assert tail.recent(topic, TASK, 1_000, WantedWindow(180_000)) == RecentRows()
+
+
+def write_steps(cluster: Cluster, topic: Topic, count: int) -> None:
+    """Windows of a cycle of three steps, each with a row for every step before it."""
+    for cycle in (0, 90_000):
+        for step in (30_000, 60_000, 90_000):
+            value = b'{"window_start":%d,"window_end":%d,"sip":"%d"}' % (cycle, cycle + step, step)
+            headers = result_headers(TASK, 3, Bucket(2), 7, complete=True, ranges=RANGES, rows=42)
+            key = b"[%d,null,%d]" % (cycle, cycle + step)
+            cluster.append(topic, 0, [value] * count, key=key, headers=headers)
+
+
+def test_of_windows_that_begin_together_the_end_says_which(cluster: Cluster) -> None:
+    topic = cluster.topic()
+    write_steps(cluster, topic, 3)
+    tail = tail_of(cluster)
+    found = tail.recent(topic, TASK, 3, WantedWindow(90_000, 150_000))
+    assert sips(found.rows) == ["60000"] * 3
+    assert {row.window for row in found.rows} == {Window(150_000, 90_000)}
+    assert found.whole(150_000)
+    assert not tail.recent(topic, TASK, 2, WantedWindow(90_000, 150_000)).whole(150_000)
+    assert tail.recent(topic, TASK, 3, WantedWindow(90_000, 160_000)) == RecentRows()
+
+
+def test_steps_that_are_whole_are_told_by_their_ends(cluster: Cluster) -> None:
+    topic = cluster.topic()
+    write_steps(cluster, topic, 3)
+    found = tail_of(cluster).recent(topic, TASK, 4, None)
+    assert (found.whole(150_000), found.whole(180_000)) == (False, True)
 
 
 def test_revisions_do_not_take_the_place_of_first_rows(cluster: Cluster) -> None:
@@ -135,7 +169,7 @@ def test_revisions_do_not_take_the_place_of_first_rows(cluster: Cluster) -> None
     assert sips([row for row in found.rows if row.revision == 0]) == ["b0", "b1", "c0"]
     assert len(found.rows) == 153
     assert [found.whole(start) for start in (0, 60_000, 120_000)] == [False, False, True]
-    assert len(tail_of(cluster).recent(topic, TASK, 500, 0).rows) == 300
+    assert len(tail_of(cluster).recent(topic, TASK, 500, WantedWindow(0)).rows) == 300
 
 
 def test_rows_that_come_later_are_in_the_next_answer_and_deleted_ones_are_not(
@@ -337,7 +371,7 @@ def test_search_for_a_window_ends_somewhere(
     topic = kafka_cluster.topic()
     write(kafka_cluster, topic, 0, ["old"])
     write(kafka_cluster, topic, 60_000, ["new"] * 200)
-    found = tail_of(kafka_cluster).recent(topic, TASK, 5, 0)
+    found = tail_of(kafka_cluster).recent(topic, TASK, 5, WantedWindow(0))
     assert (found.rows, found.whole(0)) == ((), False)
 
 

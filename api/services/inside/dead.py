@@ -83,6 +83,7 @@ def _row(definition: TaskDefinition, letter: DeadLetter) -> DeadRow:
         reason=letter.reason,
         version=letter.version,
         window_start=letter.window_start_ms,
+        window_end=letter.window_end_ms,
         detail=letter.detail,
         sample=letter.payload.decode(errors="replace") if shown else None,
     )

@@ -15,12 +15,14 @@ from api.http.answering import event
 from api.http.places import Places
 from api.services.compiling import TaskCompiler
 from api.services.context import Ports
+from api.services.inside.naming import wanted_window
 from api.services.tasks import TaskService
 from mars.client.answers import FinishedWindow, FinishedWindows, RevisedWindow, WindowSource
 from mars.core.definitions import TaskDefinition
 from mars.core.errors import Conflict, Rejected, Unavailable
-from mars.core.plan import WINDOW_END, WINDOW_START, Plan
+from mars.core.plan import Plan
 from mars.core.types import TaskName, Topic
+from mars.core.windows import Window
 from mars.protocol.ports import CommittedRow, RecentRows, ResultFollower
 
 FOLLOWERS_MAX = 64
@@ -38,7 +40,7 @@ MADE_MAX = 256
 MADE_BYTES_MAX = 64 * 1024
 """Of an answer that is kept."""
 
-Group = tuple[int, int, bool]
+Group = tuple[Window, int, bool]
 """Window and version; whether it is complete."""
 
 # Digits of what a 64-bit offset holds; the second half is left out by who knows the place only.
@@ -83,17 +85,20 @@ class ResultService:
         )
         self._threads = anyio.CapacityLimiter(FOLLOWERS_MAX)
 
-    def recent(self, name: str, window_start_ms: int | None, limit: int) -> bytes:
-        """`FinishedWindows` as JSON, newest first. Raises NotFound, Conflict, Unavailable.
+    def recent(self, name: str, start_ms: int | None, end_ms: int | None, limit: int) -> bytes:
+        """`FinishedWindows` as JSON, newest first: the last ones, or of a window.
+
+        Raises NotFound, Rejected for half of a window's name, Conflict, Unavailable.
 
         Made anew only where a row has come or the task is another one.
         """
         definition, plan = self._current(name)
+        wanted = wanted_window(self._compiler.plans(definition).values(), start_ms, end_ms)
         task, first_version = definition.name, definition.first_version
         topic = Topic(plan.options.output_topic)
         # One more than wanted from each partition tells whether any were left out.
-        found = self._ports.results.recent(topic, task, limit + 1, window_start_ms)
-        if window_start_ms is not None:
+        found = self._ports.results.recent(topic, task, limit + 1, wanted)
+        if wanted is not None:
             return _json(_own(found, first_version), plan, limit)
         made = self._made.get((task, limit))
         if made is None or made.found() is not found or made.plan is not plan:
@@ -201,9 +206,10 @@ def _finished_windows(found: RecentRows, plan: Plan, limit: int) -> FinishedWind
     windows: list[FinishedWindow] = []
     left, groups = limit, _groups(found, plan)
     cut = found.cut_at_ms is not None
-    for start, version in sorted({group[:2] for group in groups}, reverse=True):
-        parts = [one for one in ((start, version, True), (start, version, False)) if one in groups]
-        whole = found.whole(start) and sum(len(groups[one]) for one in parts) <= left
+    for window, version in sorted({group[:2] for group in groups}, reverse=True):
+        places = ((window, version, True), (window, version, False))
+        parts = [one for one in places if one in groups]
+        whole = found.whole(window.end_ms) and sum(len(groups[one]) for one in parts) <= left
         if not whole and windows:
             cut = True
             break
@@ -217,15 +223,20 @@ def _finished_windows(found: RecentRows, plan: Plan, limit: int) -> FinishedWind
 
 def _left_out(found: RecentRows, windows: Sequence[FinishedWindow]) -> list[RevisedWindow]:
     """Those not shown of which a later revision was seen, newest first."""
-    shown = {(window.window_start, window.version) for window in windows}
-    revisions: dict[tuple[int, int], int] = {}
+    shown = {(Window(one.window_end, one.window_start), one.version) for one in windows}
+    revisions: dict[tuple[Window, int], int] = {}
     for row in found.rows:
-        place = (row.window_start_ms, row.version)
+        place = (row.window, row.version)
         if row.revision and place not in shown:
             revisions[place] = max(row.revision, revisions.get(place, 0))
     return [
-        RevisedWindow(window_start=start, version=version, revision=revisions[start, version])
-        for start, version in sorted(revisions, reverse=True)
+        RevisedWindow(
+            window_start=window.start_ms,
+            version=version,
+            revision=revisions[window, version],
+            window_end=window.end_ms,
+        )
+        for window, version in sorted(revisions, reverse=True)
     ]
 
 
@@ -241,7 +252,8 @@ def _groups(found: RecentRows, plan: Plan) -> dict[Group, list[_Shown]]:
             value = msgspec.json.decode(row.value, type=dict[str, object])
         except (ValueError, RecursionError):
             continue  # somebody else's, which only looks like one of ours
-        groups.setdefault(_group(row, value), []).append(_Shown(row, value))
+        place = (row.window, row.version, row.complete)
+        groups.setdefault(place, []).append(_Shown(row, value))
     return groups
 
 
@@ -254,19 +266,13 @@ def newest_revisions(rows: Sequence[CommittedRow]) -> list[CommittedRow]:
     return [row for row in rows if not row.deleted and row.revision == newest[row.version, row.key]]
 
 
-def _group(row: CommittedRow, value: dict[str, object]) -> Group:
-    start = value.get(WINDOW_START)
-    return start if isinstance(start, int) else 0, row.version, row.complete
-
-
 def _finished(group: Group, shown: list[_Shown], *, cut: bool) -> FinishedWindow:
-    start, version, complete = group
-    end = shown[0].value.get(WINDOW_END)
+    window, version, complete = group
     in_order = sorted((one.row for one in shown), key=lambda row: row.revision)
     named = {row.bucket: row for row in in_order if row.ranges}
     return FinishedWindow(
-        window_start=start,
-        window_end=end if isinstance(end, int) else start,
+        window_start=window.start_ms,
+        window_end=window.end_ms,
         version=version,
         complete=complete,
         revision=in_order[-1].revision,
@@ -295,7 +301,7 @@ class _Sources:
 
     def before(self, row: CommittedRow) -> bytes:
         """An event named source, if the row before was of another window or bucket."""
-        place = (row.version, row.bucket, row.emit, row.window_start_ms, row.deleted)
+        place = (row.version, row.bucket, row.emit, *row.window, row.deleted)
         if not row.ranges or place == self._last:
             return b""
         self._last = place

@@ -10,6 +10,7 @@ import msgspec
 
 from api.services.compiling import TaskCompiler
 from api.services.context import BucketCount, Ports
+from api.services.inside.naming import wanted_window
 from api.services.inside.progress import ProgressTail
 from api.services.inside.results import newest_revisions
 from api.services.tasks import TaskService
@@ -31,7 +32,7 @@ from mars.inspect.verifying import (
     pieces_of,
     spans_of,
 )
-from mars.protocol.ports import CommittedRow
+from mars.protocol.ports import CommittedRow, WantedWindow
 
 RESULT_ROWS_MAX = 100_000
 """Emitted rows of a window: some 100 MB of memory, with those computed again."""
@@ -75,24 +76,23 @@ class VerifyService:
         self._tasks = tasks
         self._progress = progress
 
-    def verify(self, name: str, window_start_ms: int | None) -> Verification:
+    def verify(self, name: str, start_ms: int | None, end_ms: int | None) -> Verification:
         """Compute a window again (None: the last finished one) and compare.
 
-        Raises NotFound where there is no such window, Conflict where it cannot be computed again
-        (any more, or not yet), Unavailable.
+        Raises NotFound where there is no such window, Rejected where the start names several,
+        Conflict where it cannot be computed again (any more, or not yet), Unavailable.
         """
         definition = self._tasks.show(name)
         plans = self._compiler.plans(definition)
-        if window_start_ms is None:
-            window_start_ms = self._last_finished(definition, plans)
-        rows = self._rows(definition, plans, window_start_ms, RESULT_ROWS_MAX)
+        named = wanted_window(plans.values(), start_ms, end_ms)
+        wanted = self._last_finished(definition, plans) if named is None else named
+        rows = self._rows(definition, plans, wanted, RESULT_ROWS_MAX)
         if not rows:
             raise NotFound(
-                f"task {name} has no results of a window that starts at {window_start_ms} "
-                f"({moment(window_start_ms)}): name the start of a finished one"
+                f"task {name} has no results of a window that {wanted}: name a finished one"
             )
         _check_scope(plans[version] for version in {row.version for row in rows} & plans.keys())
-        return self._verified(definition, plans, rows, window_start_ms)
+        return self._verified(definition, plans, rows, wanted)
 
     # ------------------------------------------------------------------------------- results
 
@@ -100,38 +100,38 @@ class VerifyService:
         self,
         definition: TaskDefinition,
         plans: Mapping[int, Plan],
-        start_ms: int | None,
+        wanted: WantedWindow | None,
         rows_max: int,
     ) -> list[CommittedRow]:
         """Rows from the output topics of all versions that are kept."""
         topics = sorted({plan.options.output_topic for plan in plans.values()})
         recent = [
-            self._ports.results.recent(Topic(topic), definition.name, rows_max + 1, start_ms)
+            self._ports.results.recent(Topic(topic), definition.name, rows_max + 1, wanted)
             for topic in topics
         ]
         found = [
             row for one in recent for row in one.rows if row.version >= definition.first_version
         ]
-        if start_ms is not None and len(found) > rows_max:
+        if wanted is not None and len(found) > rows_max:
             raise Conflict(
                 f"the window has more than {rows_max} result rows, too many to be verified here: "
                 "compute it with a batch engine over the ranges in the header mars-ranges"
             )
-        if start_ms is not None and found and not all(one.whole(start_ms) for one in recent):
+        if wanted is not None and found and any(one.cut_at_ms is not None for one in recent):
             raise Conflict(
                 "so many rows have come to the output topic since that not all of the window can "
                 "be found: verify a newer one"
             )
         return found
 
-    def _last_finished(self, definition: TaskDefinition, plans: Mapping[int, Plan]) -> int:
+    def _last_finished(self, definition: TaskDefinition, plans: Mapping[int, Plan]) -> WantedWindow:
+        by_window: defaultdict[WantedWindow, list[CommittedRow]] = defaultdict(list)
         rows = self._rows(definition, plans, None, NEWEST_ROWS)
-        by_window: defaultdict[int, list[CommittedRow]] = defaultdict(list)
-        for row in rows:
-            by_window[row.window_start_ms].append(row)
-        for start in sorted(by_window, reverse=True):
-            if self._finished(definition, plans, by_window[start], start):
-                return start
+        for row in sorted(rows, key=lambda row: row.window, reverse=True):
+            by_window[_named(plans.get(row.version), row.window)].append(row)
+        for wanted, own in by_window.items():
+            if self._finished(definition, plans, own, wanted):
+                return wanted
         raise NotFound(f"task {definition.name} has no finished window yet: try again later")
 
     def _finished(
@@ -139,7 +139,7 @@ class VerifyService:
         definition: TaskDefinition,
         plans: Mapping[int, Plan],
         rows: Sequence[CommittedRow],
-        start_ms: int,
+        wanted: WantedWindow,
     ) -> bool:
         """True once every bucket has emitted what it has of a window."""
         records = self._progress.records(definition)
@@ -148,7 +148,7 @@ class VerifyService:
             if plan is None:
                 continue
             spans = spans_of(plan, self._buckets(), own)
-            if not emitted_everywhere(records, plan, spans, plan.window.window_of_start(start_ms)):
+            if not emitted_everywhere(records, plan, spans, wanted.among(plan.window)):
                 return False
         return True
 
@@ -159,12 +159,12 @@ class VerifyService:
         definition: TaskDefinition,
         plans: Mapping[int, Plan],
         rows: Sequence[CommittedRow],
-        start_ms: int,
+        wanted: WantedWindow,
     ) -> Verification:
-        if not self._finished(definition, plans, rows, start_ms):
+        if not self._finished(definition, plans, rows, wanted):
             raise Conflict(
-                f"the window {moment(start_ms)} of task {definition.name} is not finished in every "
-                "bucket: ask again in some seconds"
+                f"the window {moment(wanted.start_ms)} of task {definition.name} is not finished "
+                "in every bucket: ask again in some seconds"
             )
         outcome = _Outcome()
         versions = _by_version(rows)
@@ -180,8 +180,8 @@ class VerifyService:
                     f"task {definition.name} folds groups over its max_keys: which ones have a row "
                     "of their own is decided by the order in which they came, and is not recomputed"
                 )
-            self._compare(definition, plan, own, start_ms, outcome)
-        window = plans[max(versions)].window.window_of_start(start_ms)
+            self._compare(definition, plan, own, wanted, outcome)
+        window = wanted.among(plans[max(versions)].window)
         complete = all(row.complete for row in rows)
         return _view(definition, window, sorted(versions), complete, outcome)
 
@@ -190,7 +190,7 @@ class VerifyService:
         definition: TaskDefinition,
         plan: Plan,
         rows: Sequence[CommittedRow],
-        start_ms: int,
+        wanted: WantedWindow,
         outcome: _Outcome,
     ) -> None:
         buckets = self._buckets()
@@ -201,7 +201,7 @@ class VerifyService:
                 "older release wrote them"
             )
         self._check_source(definition, plan, spans)
-        recount = Recount(plan, plan.window.window_of_start(start_ms))
+        recount = Recount(plan, wanted.among(plan.window))
         for piece in pieces_of(spans):
             self._read(definition, plan, piece, recount)
         outcome.rows += len(newest_revisions(rows))
@@ -261,6 +261,12 @@ def _check_scope(plans: Iterable[Plan]) -> None:
             "own, and this cannot be verified here: compute groups with a batch engine over the "
             "ranges in the header mars-ranges of their rows"
         )
+
+
+def _named(plan: Plan | None, window: Window) -> WantedWindow:
+    """What a window of a plan is named by."""
+    together = plan is not None and plan.window.begin_together
+    return WantedWindow(window.start_ms, window.end_ms if together else None)
 
 
 def _by_version(rows: Sequence[CommittedRow]) -> dict[int, list[CommittedRow]]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from api.services.compiling import TaskCompiler
 from api.services.context import Ports
+from api.services.inside.naming import named_window
 from api.services.inside.windows import BucketVersion, WindowService
 from api.services.tasks import TaskService
 from mars.client.answers import WindowLedger
@@ -13,6 +14,8 @@ from mars.core.definitions import TaskDefinition
 from mars.core.errors import NotFound
 from mars.core.plan import Plan
 from mars.core.types import Reason, Topic
+from mars.core.windows import Window
+from mars.protocol.ports import DeadLetter, WantedWindow
 
 RESULT_ROWS_MAX = 100_000
 """Result rows of a window that are looked through, per partition."""
@@ -32,23 +35,26 @@ class WindowLedgerService:
         self._tasks = tasks
         self._windows = windows
 
-    def of_window(self, name: str, start_ms: int) -> WindowLedger:
-        """The ledger of a window. Raises NotFound where no row of it is known, Unavailable."""
+    def of_window(self, name: str, start_ms: int, end_ms: int | None) -> WindowLedger:
+        """The ledger of a window. Raises NotFound where no row of it is known, Rejected where the
+        start names several, Unavailable.
+        """
         definition = self._tasks.show(name)
         plans = self._compiler.plans(definition)
-        waiting = self._windows.rows_waiting(definition, plans, start_ms)
+        wanted = named_window(plans.values(), start_ms, end_ms)
+        waiting = self._windows.rows_waiting(definition, plans, wanted)
         # Results second: a bucket that emits in between has its rows here, and not there any more.
-        emitted = self._emitted(definition, plans, start_ms)
-        late = self._late(definition, start_ms)
+        emitted = self._emitted(definition, plans, wanted)
+        late = self._late(definition, wanted)
         if not waiting and not emitted and not late:
-            raise NotFound(f"task {name} has no row of a window that starts at {start_ms}")
+            raise NotFound(f"task {name} has no row of a window that {wanted}")
         by_key = {number for number, plan in plans.items() if plan.closes_by_key}
         still_open = sum(
             rows for place, rows in waiting.items() if place not in emitted or place[1] in by_key
         )
         done = sum(emitted.values())
         plan = plans.get(definition.current.version) or next(iter(plans.values()))
-        window = plan.window.window_of_start(start_ms)
+        window = wanted.among(plan.window)
         return WindowLedger(
             window_start=window.start_ms,
             window_end=window.end_ms,
@@ -59,7 +65,7 @@ class WindowLedgerService:
         )
 
     def _emitted(
-        self, definition: TaskDefinition, plans: Mapping[int, Plan], start_ms: int
+        self, definition: TaskDefinition, plans: Mapping[int, Plan], wanted: WantedWindow
     ) -> dict[BucketVersion, int]:
         """Rows as the headers of the results have them, by bucket and version.
 
@@ -70,7 +76,7 @@ class WindowLedgerService:
         found: dict[BucketVersion, dict[int, int]] = {}
         for topic in topics:
             for row in self._ports.results.recent(
-                Topic(topic), definition.name, RESULT_ROWS_MAX, start_ms
+                Topic(topic), definition.name, RESULT_ROWS_MAX, wanted
             ).rows:
                 if row.version >= definition.first_version:
                     plan = plans.get(row.version)
@@ -78,12 +84,20 @@ class WindowLedgerService:
                     found.setdefault((row.bucket, row.version), {})[part] = row.rows
         return {place: sum(parts.values()) for place, parts in found.items()}
 
-    def _late(self, definition: TaskDefinition, start_ms: int) -> int | None:
+    def _late(self, definition: TaskDefinition, wanted: WantedWindow) -> int | None:
         page = self._ports.dead.page(definition.name, Reason.LATE.value, {}, LETTERS_MAX)
         if page.next is not None:
             return None
         return sum(
             letter.rows
             for letter in page.letters
-            if letter.window_start_ms == start_ms and letter.version >= definition.first_version
+            if _is_of(letter, wanted) and letter.version >= definition.first_version
         )
+
+
+def _is_of(letter: DeadLetter, wanted: WantedWindow) -> bool:
+    """Whether late rows are named with a window: with the newest of which they were a part."""
+    if letter.window_end_ms is None:  # an older release, of windows that their start names
+        return letter.window_start_ms == wanted.start_ms
+    start_ms, end_ms = letter.window_start_ms, letter.window_end_ms
+    return start_ms is not None and wanted.is_of(Window(end_ms, start_ms))

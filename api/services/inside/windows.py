@@ -22,7 +22,7 @@ from mars.core.plan import WINDOW_END, WINDOW_START, Plan
 from mars.core.types import Bucket
 from mars.core.windows import Window
 from mars.engine.finishing import Finished, finish, group_of
-from mars.protocol.ports import Head
+from mars.protocol.ports import Head, WantedWindow
 from mars.protocol.windows.closing import WholeSpan
 from mars.protocol.windows.folding import Folding
 
@@ -141,7 +141,7 @@ class WindowService:
         )
 
     def rows_waiting(
-        self, definition: TaskDefinition, plans: Mapping[int, Plan], start_ms: int
+        self, definition: TaskDefinition, plans: Mapping[int, Plan], wanted: WantedWindow
     ) -> dict[BucketVersion, int]:
         """How many rows of an open window each bucket and version holds. Raises Unavailable."""
         versions = self._folded(definition, plans)
@@ -150,7 +150,7 @@ class WindowService:
             for number, version in versions.items()
             for folding in version.foldings
             for window in folding.state.open_windows()
-            if window.start_ms == start_ms
+            if wanted.is_of(window)
         }
 
     def _folded(self, definition: TaskDefinition, plans: Mapping[int, Plan]) -> dict[int, _Version]:

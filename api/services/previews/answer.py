@@ -71,9 +71,7 @@ def preview_view(trial: Trial, read: ReadRows, limit: int, log_bytes_max: int) -
         windows=[_window(window) for window in windows],
         more_windows=more,
         rejected=[_rejected(row) for row in trial.rejected],
-        predictions=replace(
-            predictions, sentences=sentences(predictions, plan.options, late.pause_ms)
-        ),
+        predictions=replace(predictions, sentences=sentences(predictions, plan, late.pause_ms)),
         notes=notes(trial, windows, around),
         output=output_view(plan),
     )
@@ -106,10 +104,11 @@ def _predictions(
     log_bytes_max: int,
 ) -> Predictions:
     rates = None if read.lane_seconds is None else _rates(trial, read.lane_seconds)
-    in_log = None if rates is None else _log_bytes(trial, rates)
+    groups = max((window.groups for window in windows), default=None)
+    in_log = None if rates is None else _log_bytes(trial, rates, groups or 0)
     return Predictions(
         rows_per_second=None if rates is None else round(sum(rates.values(), 0.0), 1),
-        groups_per_window=max((window.groups for window in windows), default=None),
+        groups_per_window=groups,
         groups_at_least=trial.event_span_ms < trial.plan.window.longest_ms,
         redis_bytes=None if in_log is None else in_log[0],
         redis_bytes_merged=None if in_log is None else in_log[1],
@@ -133,12 +132,15 @@ def _rates(trial: Trial, seconds: Mapping[Lane, float]) -> dict[Lane, float]:
     return {lane: rows / seconds[lane] for lane, rows in trial.lane_rows.items() if seconds[lane]}
 
 
-def _log_bytes(trial: Trial, rates: Mapping[Lane, float]) -> tuple[int, int]:
-    """Unmerged and merged."""
-    plan = trial.plan
-    options = plan.options
-    kept_ms = plan.window.longest_ms + options.delay_ms + options.lateness_ms + options.key_lag_ms
+def _log_bytes(trial: Trial, rates: Mapping[Lane, float], groups: int) -> tuple[int, int]:
+    """Unmerged and merged, where a window has so many groups."""
+    window, options = trial.plan.window, trial.plan.options
+    held_ms = options.delay_ms + options.lateness_ms + options.key_lag_ms
+    kept_ms = window.longest_ms + held_ms
     appended = round(trial.log_bytes_per_second(rates) * kept_ms / 1_000)
-    panes = plan.window.panes_in(kept_ms)
-    merged = round(trial.bytes_per_group() * trial.groups_per_pane() * panes)
+    if window.begin_together:  # what lies behind in a cycle is one pane, with all its groups
+        states = groups + trial.groups_per_pane() * (window.panes_in(held_ms) + 1)
+    else:
+        states = trial.groups_per_pane() * window.panes_in(kept_ms)
+    merged = round(trial.bytes_per_group() * states)
     return max(appended, merged), merged

@@ -154,10 +154,17 @@ class Trial:
         return self._frames[0]
 
     def _newest_windows(self, states: pl.DataFrame) -> set[Window]:
-        """At least one more than are shown, if there are so many."""
+        """At least one more than are shown, if there are so many.
+
+        Of a cycle there are the steps that the newest row has come to: later ones would repeat it.
+        """
         windows: set[Window] = set()
-        for pane in states.get_column(PANE).unique().sort(descending=True):
-            windows.update(self.plan.window.windows_of([pane]))
+        shape, upto_ms = self.plan.window, None
+        panes = states.get_column(PANE).unique().sort(descending=True).to_list()
+        if shape.begin_together and panes:
+            upto_ms = shape.first_end(panes[0])
+        for pane in panes:
+            windows.update(shape.windows_of([pane], upto_ms=upto_ms))
             if len(windows) > WINDOWS_MAX:
                 break
         return windows

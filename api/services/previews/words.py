@@ -9,9 +9,10 @@ from api.services.previews.disorder import LATE_SHARE_MAX
 from api.services.previews.reading import PreviewSource
 from api.services.previews.trial import Trial, TriedWindow
 from mars.client.answers import LateShare, Predictions
-from mars.core.plan import Options, OverMaxKeys, RecordTime, WatermarkScope
+from mars.core.plan import Options, OverMaxKeys, Plan, RecordTime, WatermarkScope
 from mars.core.types import Reason
-from mars.core.windows import moment, span
+from mars.core.windows import Shape, moment, span
+from mars.core.windows.moments import MINUTE_MS
 from mars.engine.aggregates.others import OTHERS_KEY
 from mars.engine.decode.usable import OLD_RECORD_TIME, OUTSIDE_CALENDAR, YEAR_2001_MS
 from mars.inspect.explaining_rows import (
@@ -180,9 +181,10 @@ def _about_filters(trial: Trial, windows: list[TriedWindow]) -> Iterator[str]:
 # ------------------------------------------------------------------------------- predictions
 
 
-def sentences(found: Predictions, options: Options, pause_ms: int = 0) -> list[str]:
-    """Predictions in words, for a task of these options; `pause_ms` as in `Lateness`."""
-    said = [*_about_size(found, options), *_about_delay(found, options, pause_ms)]
+def sentences(found: Predictions, plan: Plan, pause_ms: int = 0) -> list[str]:
+    """Predictions in words, for a task of this plan; `pause_ms` as in `Lateness`."""
+    options = plan.options
+    said = [*_about_size(found, plan), *_about_delay(found, options, pause_ms)]
     return [*said, *_about_pause(pause_ms, options)]
 
 
@@ -197,14 +199,15 @@ def _about_pause(pause_ms: int, options: Options) -> Iterator[str]:
         )
 
 
-def _about_size(found: Predictions, options: Options) -> Iterator[str]:
+def _about_size(found: Predictions, plan: Plan) -> Iterator[str]:
     if found.rows_per_second is not None:
         yield f"About {found.rows_per_second:,.0f} rows a second."
     if found.groups_per_window is not None:
         least = "At least" if found.groups_at_least else "About"
         groups = "group" if found.groups_per_window == 1 else "groups"
         yield f"{least} {found.groups_per_window:,} {groups} a window."
-        yield from _about_max_keys(found.groups_per_window, options)
+        yield from _about_max_keys(found.groups_per_window, plan.options)
+        yield from _about_steps(found.groups_per_window, plan.window)
     if found.redis_bytes is None or found.redis_bytes_merged is None:
         return
     limit = _size(found.redis_bytes_max)
@@ -221,6 +224,17 @@ def _about_size(found: Predictions, options: Options) -> Iterator[str]:
         )
     else:
         yield f"Partials would take about {_size(found.redis_bytes)} of the {limit} in Redis."
+
+
+def _about_steps(groups: int, window: Shape) -> Iterator[str]:
+    if not window.begin_together:
+        return
+    steps = window.longest_ms // window.ends_apart_ms
+    a_minute = groups * MINUTE_MS / window.ends_apart_ms
+    yield (
+        f"Each of the {steps:,} steps of a cycle emits all groups that it has by then: with these "
+        f"{a_minute:,.0f} result rows a minute."
+    )
 
 
 def _about_max_keys(groups: int, options: Options) -> Iterator[str]:

@@ -17,8 +17,8 @@ export class Results {
   /** `task` as the API shows it; `describe` tells of it anew. */
   constructor(task) {
     this.task = task;
-    this.windows = new Map(); // start/version -> {window_start, window_end, version, rows, ...}
-    this.revised = new Map(); // start/version -> the revision for which it was asked again
+    this.windows = new Map(); // start/end/version -> {window_start, window_end, version, rows, ...}
+    this.revised = new Map(); // start/end/version -> the revision for which it was asked again
     this.chosen = null;
     this.choice = h("select", { id: "window", on: { change: () => this.choose() } });
     this.column = h("select", { id: "column", on: { change: () => this.draw() } });
@@ -74,7 +74,7 @@ export class Results {
   async again(one, signal) {
     const key = keyOf(one);
     if (!this.windows.has(key) || this.revised.get(key) >= one.revision) return;
-    const path = `/results?limit=${ROWS}&window_start=${one.window_start}`;
+    const path = `/results?limit=${ROWS}&window_start=${one.window_start}&window_end=${one.window_end}`;
     const found = await get(taskPath(this.task.name, path), signal);
     this.revised.set(key, one.revision);
     const now = merged(found.windows).find((other) => keyOf(other) === key);
@@ -90,7 +90,7 @@ export class Results {
   /** The oldest first; where a new version began within a window, its part is the later one. */
   sorted() {
     return [...this.windows.values()].sort(
-      (one, other) => one.window_start - other.window_start || one.version - other.version,
+      (one, other) => one.window_end - other.window_end || one.version - other.version,
     );
   }
 
@@ -172,7 +172,7 @@ export class Results {
       .slice(0, GROUPS_SHOWN)
       .map(([group]) => group);
     this.chart.draw(
-      windows.map((one) => one.window_start),
+      windows.map(this.cumulates() ? (one) => one.window_end : (one) => one.window_start),
       largest.map((group) => groups.map((rows) => rows.get(group)?.[figure] ?? null)),
       largest.map((group) => labelOf(group) || figure),
     );
@@ -199,7 +199,13 @@ export class Results {
 
   /** What the query groups by, besides the window. */
   keys() {
-    return this.task.output.key.slice(1);
+    const keys = this.task.output.key.slice(1);
+    return this.cumulates() ? keys.slice(0, -1) : keys;
+  }
+
+  /** Whether windows begin together, and their ends tell them apart. */
+  cumulates() {
+    return this.task.plan?.window.kind === "cumulating";
   }
 
   /** The rows of a window by what they are grouped by; found once. */
@@ -216,7 +222,7 @@ export class Results {
   }
 }
 
-const keyOf = (one) => `${one.window_start}/${one.version}`;
+const keyOf = (one) => `${one.window_start}/${one.window_end}/${one.version}`;
 
 const labelOf = (group) =>
   JSON.parse(group)

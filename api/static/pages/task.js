@@ -216,7 +216,7 @@ function ledger(found) {
 const share = (part, whole) => (whole ? `${number((part / whole) * 100)} %` : "–");
 
 function shapeOf(window) {
-  const every = window.kind === "sliding" ? ` every ${duration(window.slide_ms)}` : "";
+  const every = window.kind !== "tumbling" ? ` every ${duration(window.slide_ms)}` : "";
   return `${window.kind}, ${duration(window.size_ms)}${every}`;
 }
 
@@ -349,7 +349,7 @@ function drawOpen(place, found) {
     found.windows.map((one) =>
       h(
         "details",
-        { "data-key": `${one.window_start}/${one.version}` },
+        { "data-key": `${one.window_start}/${one.window_end}/${one.version}` },
         h(
           "summary",
           {},

@@ -8,10 +8,10 @@ from mars.adapters.kafka.names import DEFAULT_NAMESPACE, Names
 from mars.adapters.kafka.read.rows import committed_row, dead_letter, wanted_letter
 from mars.adapters.memory.broker import MemoryBroker, MemoryPartition
 from mars.adapters.memory.faults import Faults, fallible
-from mars.adapters.result_rows import lowest_first, newest_rows
+from mars.adapters.result_rows import answered, lowest_first, newest_rows
 from mars.core.errors import Unavailable
 from mars.core.types import TaskName, Topic
-from mars.protocol.ports import CommittedRow, DeadLetter, DeadPage, RecentRows
+from mars.protocol.ports import CommittedRow, DeadLetter, DeadPage, RecentRows, WantedWindow
 
 
 class MemoryResultTail:
@@ -27,23 +27,22 @@ class MemoryResultTail:
 
     @fallible
     def recent(
-        self, topic: Topic, task: TaskName, rows_max: int, window_start_ms: int | None
+        self, topic: Topic, task: TaskName, rows_max: int, wanted: WantedWindow | None
     ) -> RecentRows:
         """The newest rows of a task (of one window), per partition in offset order."""
-        found: list[CommittedRow] = []
-        cuts: list[int | None] = []
-        for number, partition in enumerate(_partitions(self._broker, topic)):
-            own = _rows(partition, number, 0, task)
-            if window_start_ms is None:
-                rows = newest_rows(own, rows_max)
-                cuts += [lowest_first(rows)] if len(rows) < len(own) else []
-            else:
-                wanted = [row for row in own if row.window_start_ms == window_start_ms]
-                rows = wanted[-rows_max:]
-                cuts += [window_start_ms] if len(rows) < len(wanted) else []
-            found += rows
+        numbered = enumerate(_partitions(self._broker, topic))
+        parts = [_rows(partition, number, 0, task) for number, partition in numbered]
+        if wanted is not None:
+            return answered(wanted, parts, rows_max, whole=True)
+        kept = [newest_rows(own, rows_max) for own in parts]
+        cuts = [
+            lowest_first(rows)
+            for rows, own in zip(kept, parts, strict=True)
+            if len(rows) < len(own)
+        ]
         known = [cut for cut in cuts if cut is not None]
-        return RecentRows(tuple(found), max(known, default=None))
+        found = tuple(row for rows in kept for row in rows)
+        return RecentRows(found, max(known, default=None))
 
     @fallible
     def follow(

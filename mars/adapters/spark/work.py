@@ -27,6 +27,7 @@ from mars.core.types import (
     Range,
     RowCounts,
 )
+from mars.core.windows import Window
 from mars.engine.aggregates import PANE, merge_panes
 from mars.engine.codec.states import decode_states
 from mars.engine.combining import Placed, combine, combine_partials, join_marks, join_ranges
@@ -59,13 +60,13 @@ class Accounted:
 
 @dataclass(frozen=True, slots=True)
 class FinishedRows:
-    """The result rows of one bucket: start of the window, key, value; in order within a window.
+    """The result rows of one bucket: window, key, value; in order within a window.
 
     There are at most one more than the query may have. `counts` are the bucket's.
     """
 
     counts: RowCounts
-    rows: tuple[tuple[int, bytes, bytes], ...]
+    rows: tuple[tuple[Window, bytes, bytes], ...]
 
 
 Sent = tuple[Bucket, Placed | Accounted]
@@ -126,13 +127,13 @@ class FinishWork:
             yield self._finished(combine_partials(self.plan, by_bucket.pop(bucket)))
 
     def _finished(self, partial: Partial) -> FinishedRows:
-        rows: list[tuple[int, bytes, bytes]] = []
+        rows: list[tuple[Window, bytes, bytes]] = []
         states = decode_states(partial.states)
         panes = states.get_column(PANE).unique().to_list() if states.width else []
         for window in self.plan.window.windows_of(panes):
             found = finish(self.plan, merge_panes(self.plan, states, window), window)
             pairs = zip(found.keys, found.values, strict=True)
-            rows += [(window.start_ms, *pair) for pair in pairs]
+            rows += [(window, *pair) for pair in pairs]
             if len(rows) > self.rows_max:
                 break
         return FinishedRows(partial.counts, tuple(rows[: self.rows_max + 1]))
@@ -190,14 +191,14 @@ def answer_of(
     if not plan.single_bucket:
         rows.sort(key=_place)
     counts = sum((one.counts for one in finished), RowCounts())
-    keys = tuple(key for _start, key, _value in rows)
-    return QueryAnswer(tuple(value for _start, _key, value in rows), counts, keys)
+    keys = tuple(key for _window, key, _value in rows)
+    return QueryAnswer(tuple(value for _window, _key, value in rows), counts, keys)
 
 
-def _place(row: tuple[int, bytes, bytes]) -> tuple[int, list[tuple[bool, object]]]:
+def _place(row: tuple[Window, bytes, bytes]) -> tuple[Window, list[tuple[bool, object]]]:
     """Windows in order of time, rows of a window in order of their keys, NULLs last."""
-    start, key, _value = row
-    return start, [(part is None, part) for part in msgspec.json.decode(key)[1:]]
+    window, key, _value = row
+    return window, [(part is None, part) for part in msgspec.json.decode(key)[1:]]
 
 
 def _complete(ranges: Iterable[Range], accounted: Iterable[Accounted]) -> tuple[Range, ...]:

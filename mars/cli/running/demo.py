@@ -175,7 +175,7 @@ class _Windows:
         self._api = api
         self._stop = stop
         self._rows: queue.SimpleQueue[tuple[str, Row, float]] = queue.SimpleQueue()
-        self._open: dict[tuple[str, int], _Window] = {}
+        self._open: dict[tuple[str, int, int], _Window] = {}
 
     def follow(self, task: str) -> None:
         """Read a task's results until the demo stops, again after every break."""
@@ -198,12 +198,12 @@ class _Windows:
         now = time.time()
         done = [window for window in self._open.values() if now - window.last_s > QUIET_S]
         for window in done:
-            del self._open[window.task, window.start_ms]
+            del self._open[window.task, window.start_ms, window.end_ms]
         return sorted(done, key=lambda window: window.end_ms)
 
     def _take(self, task: str, row: Row, came_s: float) -> None:
-        start = int(row["window_start"])
-        window = self._open.setdefault((task, start), _Window(task, start, int(row["window_end"])))
+        place = task, int(row["window_start"]), int(row["window_end"])
+        window = self._open.setdefault(place, _Window(*place))
         window.rows.append(row)
         window.first_s = window.first_s or came_s
         window.last_s = came_s

@@ -51,6 +51,7 @@ class DeadRow(Answer, frozen=True):
         str | None,
         says("the first bytes of the row, as text, for an operator whose key reads the topic"),
     ]
+    window_end: Annotated[int | None, says("its end; null: an older release named it")] = None
 
 
 class DeadRows(Answer, frozen=True):

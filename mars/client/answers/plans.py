@@ -31,9 +31,12 @@ class ComputedColumn(Answer, frozen=True):
 class Window(Answer, frozen=True):
     """The shape of the windows."""
 
-    kind: Annotated[str, one_of("tumbling", "sliding")]
+    kind: Annotated[str, one_of("tumbling", "sliding", "cumulating")]
     size_ms: int
-    slide_ms: int
+    slide_ms: Annotated[int, says("how far apart windows end")]
+    step_ms: Annotated[
+        int | None, says("of cumulating ones: they begin together, and end step by step")
+    ] = None
 
 
 class Order(Answer, frozen=True):

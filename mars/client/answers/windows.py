@@ -70,6 +70,7 @@ class RevisedWindow(Answer, frozen=True):
     window_start: int
     version: int
     revision: Annotated[int, says("the highest of its rows")]
+    window_end: int | None = None
 
 
 class FinishedWindows(Answer, frozen=True):
@@ -87,7 +88,7 @@ class FinishedWindows(Answer, frozen=True):
         list[RevisedWindow],
         says(
             "windows that late rows have changed of late and that are left out: ask for "
-            "each with window_start"
+            "each with window_start and window_end"
         ),
     ] = []
 

@@ -2,7 +2,8 @@
 
     one row      task version topic partition offset reason detail payload (base64)
     a range      task version topic partition first next reason rows
-    late rows    the same, with window_start (epoch ms) of the newest window that was closed
+    late rows    the same, with window_start and window_end (epoch ms) of the newest window that was
+                 closed; older releases wrote no end
     a result     the same, of no rows, with detail and key: it is withheld, its rows are counted
 
 A lane that is not a partition's live one is named in `lane`. Unknown members are ignored when
@@ -48,7 +49,7 @@ class DeadRow(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class DeadRange(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`rows` rows in `[first, next)`; `window_start` (epoch ms) is set for late ones.
+    """`rows` rows in `[first, next)`; the window (epoch ms) is set for late ones.
 
     A withheld result has a `key` too, the begin of the key that it would have had in Kafka.
     """
@@ -65,6 +66,7 @@ class DeadRange(msgspec.Struct, frozen=True, omit_defaults=True):
     lane: str | None = None
     detail: str = ""
     key: str | None = None
+    window_end: int | None = None
 
 
 class _Shape(msgspec.Struct, frozen=True):
@@ -145,6 +147,7 @@ def _range(plan: Plan, rejected: RejectedRange, window: Window | None = None) ->
         reason=str(rejected.reason),
         rows=rejected.rows,
         window_start=None if window is None else window.start_ms,
+        window_end=None if window is None else window.end_ms,
         lane=_lane_name(rejected.lane),
     )
 

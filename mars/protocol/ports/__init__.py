@@ -107,6 +107,8 @@ from mars.protocol.ports.reading import (
     ResultFollower,
     ResultTail,
     SourceRows,
+    WantedWindow,
+    window_of_row,
 )
 from mars.protocol.ports.results import (
     Claim,
@@ -233,9 +235,11 @@ __all__ = [
     "Transaction",
     "Wanted",
     "WantedKind",
+    "WantedWindow",
     "Written",
     "WrongEpoch",
     "WrongVersion",
     "put_copies",
     "put_copy",
+    "window_of_row",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -9,6 +10,21 @@ from typing import Protocol
 from mars.core.definitions import FileHistory
 from mars.core.plan import Plan
 from mars.core.types import Bucket, Lane, Mapped, Range, TaskName, Topic
+from mars.core.windows import Shape, Window, moment
+
+_ENDS = re.compile(rb'\{ ?"window_start": ?-?\d{1,18}, ?"window_end": ?(-?\d{1,18})[,} ]')
+"""How the value of a result row begins."""
+
+
+def window_of_row(key: bytes, value: bytes) -> Window:
+    """The window of a result row: its key begins with the start, its value names the end.
+
+    The start stands for the end where somebody else wrote the value. Raises ValueError for a key of
+    somebody else's.
+    """
+    start_ms = int(key[1:].partition(b",")[0].rstrip(b"]"))
+    named = _ENDS.match(value)
+    return Window(int(named[1]) if named else start_ms, start_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,25 +50,59 @@ class CommittedRow:
     deleted: bool = False
 
     @property
-    def window_start_ms(self) -> int:
-        """The first element of the key `[window_start,...]`, without decoding the rest."""
-        return int(self.key[1:].partition(b",")[0].rstrip(b"]"))
+    def window(self) -> Window:
+        """Its window, without decoding the rest."""
+        return window_of_row(self.key, self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class WantedWindow:
+    """What a person names a window by: its start, and its end where several begin together.
+
+    Without an end it is one window of each version of a task; they may be of different lengths.
+    """
+
+    start_ms: int
+    end_ms: int | None = None
+
+    def __str__(self) -> str:
+        """What is true of it, behind `a window that`."""
+        begin = f"starts at {self.start_ms} ({moment(self.start_ms)})"
+        if self.end_ms is None:
+            return begin
+        return f"{begin} and ends at {self.end_ms} ({moment(self.end_ms)})"
+
+    def is_of(self, window: Window) -> bool:
+        """Whether a window is meant."""
+        return window.start_ms == self.start_ms and self.end_ms in (None, window.end_ms)
+
+    def follows(self, window: Window) -> bool:
+        """Whether a window is emitted before the one that is meant."""
+        if self.end_ms is None:
+            return window.start_ms < self.start_ms
+        return window.end_ms < self.end_ms
+
+    def among(self, shape: Shape) -> Window:
+        """The window of a shape that is meant."""
+        if self.end_ms is None:
+            return shape.window_of_start(self.start_ms)
+        return Window(self.end_ms, self.start_ms)
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class RecentRows:
     """The newest rows of a task, per partition in offset order.
 
-    Of a window that starts after `cut_at_ms` all rows are there; of others some may be missing, the
+    Of a window that ends after `cut_at_ms` all rows are there; of others some may be missing, the
     first ones above all, so that only later revisions of theirs are there. None: no row is missing.
     """
 
     rows: tuple[CommittedRow, ...] = ()
     cut_at_ms: int | None = None
 
-    def whole(self, window_start_ms: int) -> bool:
-        """Whether all rows of a window are there."""
-        return self.cut_at_ms is None or window_start_ms > self.cut_at_ms
+    def whole(self, window_end_ms: int) -> bool:
+        """Whether all rows of a window that ends then are there."""
+        return self.cut_at_ms is None or window_end_ms > self.cut_at_ms
 
 
 class ResultFollower(Protocol):
@@ -73,7 +123,7 @@ class ResultTail(Protocol):
     """The output topics, read from their ends; committed rows only."""
 
     def recent(
-        self, topic: Topic, task: TaskName, rows_max: int, window_start_ms: int | None
+        self, topic: Topic, task: TaskName, rows_max: int, wanted: WantedWindow | None
     ) -> RecentRows:
         """The newest rows of a task (of one window).
 
@@ -96,9 +146,9 @@ class ResultTail(Protocol):
 class DeadLetter:
     """One reference in `mars.dead`: `rows` rows in `[first, next)` that were not counted.
 
-    `window_start_ms` is set for late rows, `partition` for all that came from Kafka. A row that is
-    named by itself has a `detail` for people and the first bytes of its message. `lane` is None
-    for a live one, which the partition names already.
+    The window is set for late rows, `partition` for all that came from Kafka. A row that is named
+    by itself has a `detail` for people and the first bytes of its message. `lane` is None for a
+    live one, which the partition names already. Older releases did not write `window_end_ms`.
 
     One of no rows names a result that was withheld: its window, where the window's rows lie, and
     in `detail` why.
@@ -116,6 +166,7 @@ class DeadLetter:
     lane: Lane | None = None
     detail: str = ""
     payload: bytes = b""
+    window_end_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -196,7 +196,9 @@ def test_an_old_window_is_not_shown_by_its_revised_rows_alone(finished: World) -
     answer = results(finished, limit=4)
     assert shown(answer) == [(60_000, 4, False)]
     assert answer["truncated"] is True
-    assert answer["revised"] == [{"window_start": 0, "version": 1, "revision": 1}]
+    assert answer["revised"] == [
+        {"window_start": 0, "version": 1, "revision": 1, "window_end": 60_000}
+    ]
 
     answer = results(finished, limit=8)
     assert shown(answer) == [(60_000, 4, False), (0, 4, False)]
@@ -231,10 +233,10 @@ def test_an_answer_is_made_anew_only_when_the_rows_are_others(
 ) -> None:
     found = RecentRows(tuple(finished.kafka.rows))
     monkeypatch.setattr(finished.services.results._ports.results, "recent", lambda *_: found)
-    made = [finished.services.results.recent("by_sip", None, 10) for _ in range(2)]
+    made = [finished.services.results.recent("by_sip", None, None, 10) for _ in range(2)]
     assert made[0] is made[1]
     found = RecentRows((*found.rows, committed(120_000, "a", 7)))
-    assert b'"count":7' in finished.services.results.recent("by_sip", None, 10)
+    assert b'"count":7' in finished.services.results.recent("by_sip", None, None, 10)
 
 
 def test_results_of_an_earlier_task_of_the_name_are_not_shown(finished: World) -> None:

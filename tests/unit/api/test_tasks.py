@@ -26,7 +26,12 @@ def test_task_is_answered_with_its_definition_plan_and_place(world: World) -> No
     assert (task["name"], task["version"], task["state"]) == ("by_sip", 1, "running")
     assert (task["sql"], task["options"]) == (BY_SIP, {"delay": "1s"})
     assert task["stream"] == "flows"
-    assert task["plan"]["window"] == {"kind": "tumbling", "size_ms": 60_000, "slide_ms": 60_000}
+    assert task["plan"]["window"] == {
+        "kind": "tumbling",
+        "size_ms": 60_000,
+        "slide_ms": 60_000,
+        "step_ms": None,
+    }
     assert task["plan"]["options"]["delay_ms"] == 1_000
     assert task["output"] == {
         "topic": "mars.results.by_sip",

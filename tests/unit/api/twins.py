@@ -69,6 +69,7 @@ from mars.protocol.ports import (
     RecentRows,
     TaskStart,
     TopicInfo,
+    WantedWindow,
 )
 
 BUCKETS = 4
@@ -250,12 +251,12 @@ class TwinResults:
         self._kafka = kafka
 
     def recent(
-        self, topic: Topic, task: TaskName, rows_max: int, window_start_ms: int | None
+        self, topic: Topic, task: TaskName, rows_max: int, wanted: WantedWindow | None
     ) -> RecentRows:
         self._kafka.server.reach()
         rows = tuple(self._kafka.rows)
-        if window_start_ms is not None:
-            return RecentRows(tuple(row for row in rows if row.window_start_ms == window_start_ms))
+        if wanted is not None:
+            return RecentRows(tuple(row for row in rows if wanted.is_of(row.window)))
         newest = tuple(newest_rows(rows, rows_max))
         return RecentRows(newest, lowest_first(newest) if len(newest) < len(rows) else None)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from mapper.bulk.answering import QueryAnswerer
+from mapper.bulk.answering import QueryAnswerer, output_rows
 from mapper.bulk.queries import QUERIES_AT_ONCE, QueryWork
 from mapper.bulk.query_run import QueryDesk
 from mars.adapters.memory.admin import MemoryTopicAdmin
@@ -257,6 +257,18 @@ def test_output_topic_gets_result_rows_of_one_partition_with_their_headers(world
         "mars-revision": b"0",
         "mars-complete": b"0",
     }
+
+
+def test_a_step_is_complete_where_the_range_of_time_holds_it_though_not_its_cycle(
+    world: World,
+) -> None:
+    world.ask(from_ms=0, until_ms=120_000)
+    query = world.record().query
+    values = [
+        b'{"window_start":0,"window_end":%d,"sip":"a"}' % end for end in (60_000, 120_000, 180_000)
+    ]
+    rows = output_rows(query, [(b'[0,"a",1]', value) for value in values])
+    assert [dict(row.headers)["mars-complete"] for row in rows] == [b"1", b"1", b"0"]
 
 
 def test_oldest_queries_are_taken_first_and_only_so_many_at_once(world: World) -> None:

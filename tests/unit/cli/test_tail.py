@@ -101,6 +101,34 @@ def test_window_is_shown_when_the_next_one_begins_which_is_kept(
     assert told.index("00:00:10  1 row\n") < told.index("00:00:20  1 row\n")
 
 
+CUMULATING: dict[str, object] = {
+    "stream": "clicks",
+    "topic": "clicks",
+    "window": {"kind": "cumulating", "size_ms": 60_000, "slide_ms": 10_000, "step_ms": 10_000},
+    "fields": [],
+    "filter": None,
+    "keys": [],
+    "aggregates": [],
+    "having": None,
+    "order_by": [],
+    "limit": None,
+    "outputs": [],
+    "options": {},
+}
+
+
+def test_windows_that_begin_together_are_tables_of_their_own_named_by_their_ends(
+    results: type[Results], capsys: pytest.CaptureFixture[str]
+) -> None:
+    values = (f'{{"window_start":0,"window_end":{end}0000,"page":"/a"}}' for end in (1, 2))
+    results.events = tuple(ResultEvent(0, 0, raw.encode()) for raw in values)
+    results.changes = {"plan": CUMULATING}
+    assert run(["tail", "by_page", "--windows", "2", "--api", "http://mars"]) == 0
+    told = capsys.readouterr().out
+    first, second = (f"1970-01-01 00:00:00 to 00:00:{end}  1 row\n" for end in (10, 20))
+    assert told.index(first) < told.index(second)
+
+
 def test_each_revision_of_a_window_is_a_table_of_its_own(
     results: type[Results], capsys: pytest.CaptureFixture[str]
 ) -> None:

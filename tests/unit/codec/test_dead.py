@@ -113,6 +113,7 @@ def test_a_withheld_result_is_named_once_a_range_with_its_key() -> None:
         "window_start": 60_000,
         "detail": "it is too large",
         "key": '[60000,"a"]',
+        "window_end": 120_000,
     }
     other = decode_dead(raws[1])
     assert isinstance(other, DeadRange)

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from mars.adapters.kafka.admin import KafkaTopicAdmin, TopicBounds
 from mars.adapters.kafka.read.consumers import Readers, Record, SliceConsumer, Spans, read
 from mars.adapters.kafka.read.rows import committed_row
-from mars.adapters.result_rows import firsts_of, lowest_first, newest_rows
+from mars.adapters.result_rows import answered, firsts_of, lowest_first, newest_rows
 from mars.core.types import TaskName, Topic
-from mars.protocol.ports import CommittedRow, RecentRows
+from mars.protocol.ports import CommittedRow, RecentRows, WantedWindow
 
 SCAN_MESSAGES_MAX = 200_000
 """How many of the newest messages of a partition are looked through for a window."""
@@ -75,7 +75,7 @@ class NewestResults:
         self._bytes = 0
 
     def of_window(
-        self, topic: Topic, task: TaskName, rows_max: int, window_start_ms: int
+        self, topic: Topic, task: TaskName, rows_max: int, wanted: WantedWindow
     ) -> RecentRows:
         """The newest rows of a window. Raises Unavailable."""
         bounds = self._admin.bounds(topic)
@@ -83,7 +83,7 @@ class NewestResults:
             return RecentRows()
         with self._readers.one() as consumer:
             scan = _Scan(consumer, topic, task, bounds.spans)
-            return scan.of_window(rows_max, window_start_ms)
+            return scan.of_window(rows_max, wanted)
 
     def of_all(self, topic: Topic, task: TaskName, rows_max: int) -> RecentRows:
         """The newest rows; the same object where nothing has come. Raises Unavailable."""
@@ -147,26 +147,21 @@ class _Scan:
             found[partition] = _shortened(_Part(max(part.first, low), high, rows), rows_max)
         return found
 
-    def of_window(self, rows_max: int, start_ms: int) -> RecentRows:
+    def of_window(self, rows_max: int, wanted: WantedWindow) -> RecentRows:
         """A bucket emits its windows in order: nothing of one lies before the first rows of older
         ones, unless several buckets that are far apart share the partition.
         """
 
         def enough(rows: list[CommittedRow]) -> bool:
-            return any(row.revision == 0 and row.window_start_ms < start_ms for row in rows)
+            return any(row.revision == 0 and wanted.follows(row.window) for row in rows)
 
         found = self._until(rows_max, enough)
         whole = all(
             part.first <= self._bounds[partition][0] or enough(list(part.rows))
             for partition, part in found.items()
         )
-        wanted = [
-            [row for row in found[partition].rows if row.window_start_ms == start_ms]
-            for partition in sorted(found)
-        ]
-        whole = whole and all(len(rows) <= rows_max for rows in wanted)
-        rows = tuple(row for part in wanted for row in part[-rows_max:])
-        return RecentRows(rows, None if whole else start_ms)
+        parts = (found[partition].rows for partition in sorted(found))
+        return answered(wanted, parts, rows_max, whole=whole)
 
     def _until(
         self, rows_max: int, enough: Callable[[list[CommittedRow]], bool]

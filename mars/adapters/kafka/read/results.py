@@ -23,7 +23,7 @@ from mars.adapters.kafka.read.rows import dead_letter, wanted_letter
 from mars.core.errors import Unavailable
 from mars.core.settings import Settings
 from mars.core.types import TaskName, Topic
-from mars.protocol.ports import CommittedRow, DeadLetter, DeadPage, RecentRows
+from mars.protocol.ports import CommittedRow, DeadLetter, DeadPage, RecentRows, WantedWindow
 
 CALL_TIMEOUT_S = 5.0
 """For metadata and offsets; a healthy broker needs milliseconds."""
@@ -49,15 +49,15 @@ class KafkaResultTail:
         self._newest = NewestResults(KafkaTopicAdmin(settings, CALL_TIMEOUT_S), Readers(settings))
 
     def recent(
-        self, topic: Topic, task: TaskName, rows_max: int, window_start_ms: int | None
+        self, topic: Topic, task: TaskName, rows_max: int, wanted: WantedWindow | None
     ) -> RecentRows:
         """The newest rows; a window is looked for in the last 200,000 messages of a partition.
 
         Raises Unavailable.
         """
-        if window_start_ms is None:
+        if wanted is None:
             return self._newest.of_all(topic, task, rows_max)
-        return self._newest.of_window(topic, task, rows_max, window_start_ms)
+        return self._newest.of_window(topic, task, rows_max, wanted)
 
     def follow(
         self, topic: Topic, task: TaskName, after: Mapping[int, int] | None = None

@@ -38,7 +38,7 @@ def committed_row(
         return None
     try:
         row = _row(partition, offset, key, value, headers)
-        _ = row.window_start_ms
+        _ = row.window
     except ValueError:
         return None
     return row
@@ -119,6 +119,7 @@ def dead_letter(raw: bytes | None) -> DeadLetter | None:
         version=record.version,
         lane=lane,
         detail=record.detail,
+        window_end_ms=record.window_end,
     )
 
 

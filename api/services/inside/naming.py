@@ -1,0 +1,33 @@
+"""Which window a request means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mars.core.errors import Rejected
+from mars.core.plan import Plan
+from mars.protocol.ports import WantedWindow
+
+
+def named_window(plans: Iterable[Plan], start_ms: int, end_ms: int | None) -> WantedWindow:
+    """The window of a task with these plans that `window_start` and `window_end` name.
+
+    Raises Rejected for a start alone where several windows have it.
+    """
+    if end_ms is None and any(plan.window.begin_together for plan in plans):
+        raise Rejected(
+            f"window_start {start_ms} alone is the start of several windows of this task, which "
+            "cumulate: name window_end beside it"
+        )
+    return WantedWindow(start_ms, end_ms)
+
+
+def wanted_window(
+    plans: Iterable[Plan], start_ms: int | None, end_ms: int | None
+) -> WantedWindow | None:
+    """The same; None where neither is given. Raises Rejected for an end alone, too."""
+    if start_ms is not None:
+        return named_window(plans, start_ms, end_ms)
+    if end_ms is not None:
+        raise Rejected("window_end is given alone: name window_start beside it")
+    return None
