@@ -20,13 +20,14 @@ import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_never
 
 import duckdb
 import pyarrow as pa
 
 from mars.core.plan import Field, FieldType, Format, Plan, Stream
 from mars.core.types import Bucket, Lane, Mapped, Records, StreamName, TaskName
+from mars.core.windows import Cumulating, Sliding, WindowShape
 from mars.engine.aggregates import merge, merge_panes
 from mars.engine.codec.states import decode_states
 from mars.engine.finishing import finish
@@ -159,20 +160,31 @@ def _finished(plan: Plan, merged: Any) -> Iterator[Row]:
 def oracle_results(duck: duckdb.DuckDBPyConnection, case: Case, plan: Plan) -> list[Row]:
     """The rows that DuckDB computes, given each row once per window it is in."""
     duck.register("given_rows", _arrow_table(case))
-    size, slide = plan.window.size_ms, plan.window.slide_ms
     duck.execute(f"""
         CREATE OR REPLACE TEMP TABLE timed AS
         SELECT *, {case.time} AS time_ms FROM given_rows""")
-    duck.execute(f"""
-        CREATE OR REPLACE TEMP TABLE S AS
-        SELECT * EXCLUDE (time_ms, newest, back), newest - back * {slide} AS window_start,
-               newest - back * {slide} + {size} AS window_end
-        FROM (SELECT *, time_ms - (time_ms % {slide} + {slide}) % {slide} AS newest FROM timed),
-             range({-(-size // slide)}) AS backs(back)
-        WHERE newest - back * {slide} + {size} > time_ms""")
+    duck.execute(f"CREATE OR REPLACE TEMP TABLE S AS {_each_window(plan.window)}")
     found = duck.execute(case.oracle)
     names = [column[0] for column in found.description]
     return [dict(zip(names, values, strict=True)) for values in found.fetchall()]
+
+
+def _each_window(shape: WindowShape) -> str:
+    """The rows, each once per window it is in."""
+    match shape:
+        case Sliding(size, slide):
+            count, begin = -(-size // slide), f"newest - back * {slide}"
+            end = f"{begin} + {size}"
+        case Cumulating(size, step):
+            count, slide = size // step, size
+            begin, end = "newest", f"newest + (back + 1) * {step}"
+        case _:
+            assert_never(shape)
+    return f"""
+        SELECT * EXCLUDE (time_ms, newest, back), {begin} AS window_start, {end} AS window_end
+        FROM (SELECT *, time_ms - (time_ms % {slide} + {slide}) % {slide} AS newest FROM timed),
+             range({count}) AS backs(back)
+        WHERE {end} > time_ms"""
 
 
 def _arrow_table(case: Case) -> pa.Table:
