@@ -6,7 +6,16 @@ from collections.abc import Iterable
 
 from mars.core.errors import Rejected
 from mars.core.plan import Plan
+from mars.core.windows import Window
 from mars.protocol.ports import WantedWindow
+
+
+def name_of(plans: Iterable[Plan], window: Window) -> WantedWindow:
+    """What names a window of a task with these plans: its start, unless a version of it has several
+    that begin together.
+    """
+    together = any(plan.window.begin_together for plan in plans)
+    return WantedWindow(window.start_ms, window.end_ms if together else None)
 
 
 def named_window(plans: Iterable[Plan], start_ms: int, end_ms: int | None) -> WantedWindow:

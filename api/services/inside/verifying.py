@@ -10,7 +10,7 @@ import msgspec
 
 from api.services.compiling import TaskCompiler
 from api.services.context import BucketCount, Ports
-from api.services.inside.naming import wanted_window
+from api.services.inside.naming import name_of, wanted_window
 from api.services.inside.progress import ProgressTail
 from api.services.inside.results import newest_revisions
 from api.services.tasks import TaskService
@@ -128,7 +128,7 @@ class VerifyService:
         by_window: defaultdict[WantedWindow, list[CommittedRow]] = defaultdict(list)
         rows = self._rows(definition, plans, None, NEWEST_ROWS)
         for row in sorted(rows, key=lambda row: row.window, reverse=True):
-            by_window[_named(plans.get(row.version), row.window)].append(row)
+            by_window[name_of(plans.values(), row.window)].append(row)
         for wanted, own in by_window.items():
             if self._finished(definition, plans, own, wanted):
                 return wanted
@@ -261,12 +261,6 @@ def _check_scope(plans: Iterable[Plan]) -> None:
             "own, and this cannot be verified here: compute groups with a batch engine over the "
             "ranges in the header mars-ranges of their rows"
         )
-
-
-def _named(plan: Plan | None, window: Window) -> WantedWindow:
-    """What a window of a plan is named by."""
-    together = plan is not None and plan.window.begin_together
-    return WantedWindow(window.start_ms, window.end_ms if together else None)
 
 
 def _by_version(rows: Sequence[CommittedRow]) -> dict[int, list[CommittedRow]]:

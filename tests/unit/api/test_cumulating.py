@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mars.core.types import Lane, Range, Records, Topic
+from mars.core.types import Bucket, Lane, Range, Records, Topic
 from mars.core.windows import Window
 from mars.engine.aggregates import merge_panes
 from mars.engine.codec.states import decode_states
@@ -40,27 +40,35 @@ def registered(world: World) -> World:
 @pytest.fixture
 def emitted(registered: World) -> World:
     """What mappers and reducers would have made of the rows: results, and progress."""
+    for row in ROWS:
+        registered.broker.append(Topic("flows"), 0, json.dumps(flow(*row)).encode())
+    emit(registered, ENDS[-1])
+    return registered
+
+
+def emit(world: World, upto_ms: int) -> None:
+    """The windows of the current version that end by then."""
+    plan, count = world.plan(), len(ROWS)
     values = [json.dumps(flow(*row)).encode() for row in ROWS]
-    for value in values:
-        registered.broker.append(Topic("flows"), 0, value)
-    plan, count = registered.plan(), len(values)
     records = Records(LANE, 0, count, values, range(count), [-1] * count)
     for partial in map_batch(plan, BUCKETS, decode(plan.stream, plan.fields, records)).partials:
         states = decode_states(partial.states)
         panes = [pane.start_ms for pane in partial.panes]
-        for window in plan.window.windows_of(panes, upto_ms=ENDS[-1]):
+        for window in plan.window.windows_of(panes, upto_ms=upto_ms):
             found = finish(plan, merge_panes(plan, states, window), window)
             for key, value in zip(found.keys, found.values, strict=True):
-                registered.kafka.rows.append(committed(partial.bucket, key, value, count))
-    registered.kafka.rows.sort(key=lambda row: row.window)
+                row = committed(partial.bucket, key, value, count)
+                world.kafka.rows.append(replace(row, version=plan.version))
+    world.kafka.rows.sort(key=lambda row: row.window)
     for bucket in range(BUCKETS):
-        registered.commit(bucket, closed_ms=ENDS[-1], merged={LANE: count}, counted=count)
-    return registered
+        world.commit(
+            bucket, closed_ms=upto_ms, merged={LANE: count}, counted=count, version=plan.version
+        )
 
 
 def committed(bucket: int, key: bytes, value: bytes, count: int) -> CommittedRow:
     ranges = (Range(LANE, 0, count),)
-    return CommittedRow(bucket, 0, key, value, 1, 0, True, bucket, 1, ranges, 2)  # type: ignore[arg-type]
+    return CommittedRow(bucket, 0, key, value, 1, 0, True, Bucket(bucket), 1, ranges, 2)
 
 
 def ask(world: World, path: str, **query: Any) -> Any:
@@ -158,6 +166,20 @@ def test_a_window_that_is_none_is_not_found(emitted: World) -> None:
     query = {"window_start": 0, "window_end": 90_000}
     answer = emitted.http.get("/v1/tasks/by_sip/verify", params=query)
     assert "ends at 90000" in problem(answer, 404)["detail"]
+
+
+def test_steps_of_another_version_are_not_taken_for_a_window_that_begins_with_them(
+    emitted: World,
+) -> None:
+    emitted.kafka.rows = [row for row in emitted.kafka.rows if row.window.start_ms == 0]
+    put = {"sql": SQL.replace("EVERY 1 min", "SLIDE 3 min")}
+    assert emitted.http.put("/v1/tasks/by_sip", json=put).status_code == 200
+    emitted.begin_newest()
+    emit(emitted, 180_000)
+    answer = ask(emitted, "verify")
+    assert (answer["window_end"], answer["versions"], answer["equal"]) == (180_000, [1, 2], True)
+    assert ask(emitted, "verify", window_start=0, window_end=60_000)["versions"] == [1]
+    assert ask(emitted, "ledger", window_start=0, window_end=60_000)["window_end"] == 60_000
 
 
 # ---------------------------------------------------------------------- open windows, ledgers
