@@ -10,6 +10,7 @@ from itertools import pairwise
 
 from mars.adapters.kafka.wire import decode_progress
 from mars.core.types import Bucket, StoreEpoch, TaskName, Topic, lane_partition, live_lane
+from mars.core.windows import Window
 from mars.engine.codec.result_headers import decode_ranges
 from mars.protocol.ports import Claim, Ledger, Progress
 from tests.simulation.cluster import BUCKETS, Servers
@@ -19,6 +20,7 @@ from tests.simulation.rows import (
     LAST_MS,
     OTHERS,
     Place,
+    Query,
     Row,
     Span,
     Values,
@@ -241,7 +243,7 @@ class Checks:
         named late or still open. At the end all lanes are idle, so the last windows may close, too.
         """
         for place, (count, _total) in lateness.sure(span, self._written).items():
-            closed = place[2] < LAST_MS - span.query.size_ms or place in found
+            closed = place[2].end_ms < LAST_MS or place in found
             assert not closed or found.get(place, (0, 0))[0] >= count, (
                 f"I1: lacks rows that were in time: {place} {found.get(place)}, {count} in time"
             )
@@ -294,7 +296,7 @@ class Checks:
         """Each row can be computed again from the offsets that its header names."""
         queries = {(span.task, span.version): span.query for span in self._spans}
         emitted = list(self._emitted())
-        kept: defaultdict[tuple[str, int, int], set[str]] = defaultdict(set)
+        kept: defaultdict[tuple[str, int, Window], set[str]] = defaultdict(set)
         for row in emitted:
             kept[row.place[:3]].add(row.place[3])
         for row in emitted:
@@ -307,6 +309,7 @@ class Checks:
         return sum(row.revision > 0 for row in self._emitted())
 
     def _emitted(self) -> Iterator[Emitted]:
+        together = {(span.task, span.version): bool(span.query.step_ms) for span in self._spans}
         for topic, log in self._servers.broker.topics.items():
             if not topic.startswith("mars.results."):
                 continue
@@ -314,15 +317,14 @@ class Checks:
                 for record in partition.committed(0, partition.stable_end):
                     assert record.value, f"I1: no row, but what settles aborts: {topic} {record}"
                     headers = dict(record.headers)
-                    start, key = json.loads(record.key or b"")
+                    start, key, *end = json.loads(record.key or b"")
                     value = json.loads(record.value or b"")
                     assert (key == OTHERS) is (headers.get("mars-folded") == b"1"), headers
-                    place = (
-                        headers["mars-task"].decode(),
-                        int(headers["mars-version"]),
-                        start,
-                        key,
-                    )
+                    task, version = headers["mars-task"].decode(), int(headers["mars-version"])
+                    window = Window(value["window_end"], value["window_start"])
+                    named = [window.end_ms] if together[task, version] else []
+                    assert (start, end) == (window.start_ms, named), f"I1: a strange key: {record}"
+                    place = (task, version, window, key)
                     yield Emitted(
                         place,
                         int(headers["mars-revision"]),
@@ -359,6 +361,7 @@ class Checks:
 
     def _progress(self, bucket: Bucket) -> None:
         """I2, I3 on the records of one bucket, in the order in which they were committed."""
+        queries = {(span.task, span.version): span.query for span in self._spans}
         last: dict[tuple[TaskName, int], Progress] = {}
         for record in self._records(bucket):
             if isinstance(record, Claim):
@@ -368,7 +371,7 @@ class Checks:
             assert self._late or not late, f"I1: rows within the delay are never late: {record}"
             older = last.get((record.task, record.version))
             if older is not None:
-                _check_forward(older, record)
+                _check_forward(older, record, queries[record.task, record.version])
             last[record.task, record.version] = record
 
     def _ledger(self, span: Span) -> None:
@@ -402,7 +405,7 @@ def _check_revisions(rows: Iterable[Emitted], *, apart: bool) -> None:
     Unless its groups close `apart`, one of a window comes in one transaction.
     """
     last: dict[Place, Emitted] = {}
-    emits: defaultdict[tuple[str, int, int, int], dict[int, int]] = defaultdict(dict)
+    emits: defaultdict[tuple[str, int, Window, int], dict[int, int]] = defaultdict(dict)
     for row in rows:
         before = last.get(row.place)
         if before is not None:
@@ -445,13 +448,13 @@ class _Both:
         return f"{self.older} then {self.newer}"
 
 
-def _check_forward(older: Progress, newer: Progress) -> None:
+def _check_forward(older: Progress, newer: Progress, query: Query) -> None:
     both = _Both(older, newer)
     assert newer.emit == older.emit + 1, f"I3: emit numbers: {both}"
     assert newer.assignment_epoch >= older.assignment_epoch, f"I3: owners: {both}"
     assert newer.deleted or _not_back(older.ahead_ms, newer.ahead_ms), f"I3: X: {both}"
     assert _not_back(older.closed_ms, newer.closed_ms), f"I3: C: {both}"
-    _check_kept(older, newer)
+    _check_kept(older, newer, query)
     for name in GROWING:
         before, now = getattr(older.ledger, name), getattr(newer.ledger, name)
         assert newer.deleted or before <= now, f"I2: {name}: {both}"
@@ -466,7 +469,7 @@ def _check_forward(older: Progress, newer: Progress) -> None:
             assert newer.snapshot.merged.get(lane, -1) >= offset, f"I3: S of lane {lane}: {both}"
 
 
-def _check_kept(older: Progress, newer: Progress) -> None:
+def _check_kept(older: Progress, newer: Progress, query: Query) -> None:
     """D and the revisions of the windows after it."""
     both = _Both(older, newer)
     if newer.forgotten_ms is None:
@@ -476,7 +479,8 @@ def _check_kept(older: Progress, newer: Progress) -> None:
     assert (older.forgotten_ms or 0) <= newer.forgotten_ms <= newer.closed_ms, f"I3: D: {both}"
     if newer.deleted:
         return
-    for start, number in newer.revisions.items():
-        assert number - older.revisions.get(start, 0) in {0, 1}, f"I3: revisions: {both}"
+    for name, number in newer.revisions.items():
+        assert number - older.revisions.get(name, 0) in {0, 1}, f"I3: revisions: {both}"
     gone = older.revisions.keys() - newer.revisions.keys()
-    assert all(start < newer.forgotten_ms for start in gone), f"I3: revisions: {both}"
+    ends = [name if query.step_ms else name + query.size_ms for name in gone]
+    assert all(end <= newer.forgotten_ms for end in ends), f"I3: revisions: {both}"

@@ -29,11 +29,11 @@ class Lateness:
         reached = _Reached(self._watch.leases.get(TaskName(span.task), ()), self._appended, span)
         found: dict[Place, Values] = {}
         for lane, offset, row in _rows_of(span, written):
-            start = row.time_ms // span.query.size_ms * span.query.size_ms
+            (window,) = span.query.windows(row.time_ms)
             known = row.key and span.query.takes(row.value)
-            if not known or start + span.query.size_ms <= reached.by(lane, offset):
+            if not known or window.end_ms <= reached.by(lane, offset):
                 continue
-            place = (span.task, span.version, start, row.key)
+            place = (span.task, span.version, window, row.key)
             count, total = found.get(place, (0, 0))
             found[place] = (count + 1, total + row.value)
         return found

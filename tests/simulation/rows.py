@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import random
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from mars.core.plan import Field, FieldType, Format, Stream
 from mars.core.types import Lane, Range, StreamName, lane_partition, live_lane
+from mars.core.windows import Window
 
 TOPIC = "flows"
 STREAM = Stream(
@@ -56,6 +57,8 @@ STRAY_MS = 60_000
 class Query:
     """A query, and its shape for the oracle; rows whose `v` this divides are filtered.
 
+    With a `step_ms` windows of one size begin together, and end step by step.
+
     `max_keys` is the limit on the groups of a window; over it the task folds, or fails. A task
     with a `lateness_ms` revises windows for so long. `watermark`: whose rows close windows. Lanes
     are idle after `idle_after_ms`; 0: never.
@@ -71,6 +74,23 @@ class Query:
     delay_ms: int = DELAY_MS
     watermark: str = "partition"
     idle_after_ms: int = 0
+    step_ms: int = 0
+
+    @property
+    def is_tumbling(self) -> bool:
+        """Whether each row is in one window."""
+        return not self.step_ms and self.slide_ms == self.size_ms
+
+    def windows(self, time_ms: int) -> Iterator[Window]:
+        """Those that a row of this time is in."""
+        newest = time_ms // self.slide_ms * self.slide_ms
+        if not self.step_ms:
+            for start in range(newest, newest - self.size_ms, -self.slide_ms):
+                yield Window(start + self.size_ms, start)
+            return
+        for end in range(newest + self.step_ms, newest + self.size_ms + 1, self.step_ms):
+            if time_ms < end:
+                yield Window(end, newest)
 
     def takes(self, value: int) -> bool:
         """Whether the filter lets a row pass."""
@@ -116,6 +136,14 @@ SLIDING = Query(
     10_000,
 )
 
+CUMULATING = Query(
+    "SELECT k, ts, count(*) AS n, sum(v) AS total FROM flows GROUP BY k, ts "
+    "WINDOWING 50 s EVERY 10 s",
+    50_000,
+    50_000,
+    step_ms=10_000,
+)
+
 STRICT = replace(TUMBLING, max_keys=1, folds=False)
 """Sooner or later some window has two groups."""
 
@@ -133,6 +161,7 @@ def revised(query: Query, lateness_ms: int) -> Query:
         sql=f"{where}WINDOWING {' '.join(words)}",
         size_ms=query.size_ms // HURRY,
         slide_ms=query.slide_ms // HURRY,
+        step_ms=query.step_ms // HURRY,
         lateness_ms=lateness_ms,
         delay_ms=0,
     )
@@ -210,8 +239,8 @@ def last_row(key: str = "k0") -> Row:
     return Row(LAST_MS, key, 1)
 
 
-Place = tuple[str, int, int, str]
-"""Task, version, window start, key."""
+Place = tuple[str, int, Window, str]
+"""Task, version, window, key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,9 +296,8 @@ def expected(span: Span, written: Written, upto_ms: int = LAST_MS) -> dict[Place
     for row in rows_of(span, written):
         if not row.key or not query.takes(row.value) or row.time_ms >= upto_ms - query.size_ms:
             continue
-        newest = row.time_ms // query.slide_ms * query.slide_ms
-        for start in range(newest, newest - query.size_ms, -query.slide_ms):
-            place = (span.task, span.version, start, row.key)
+        for window in query.windows(row.time_ms):
+            place = (span.task, span.version, window, row.key)
             count, total = found.get(place, (0, 0))
             found[place] = (count + 1, total + row.value)
     return found
@@ -282,14 +310,14 @@ def recomputed(
 
     The group OTHERS has the rows of all groups that are not `kept` with a row of their own.
     """
-    _task, _version, start_ms, key = place
+    _task, _version, window, key = place
     values = [
         row.value
         for part in ranges
         for offset, row in written[lane_partition(part.lane) or 0].items()
         if part.first <= offset < part.next
         and (bool(row.key) and row.key not in kept if key == OTHERS else row.key == key)
-        and start_ms <= row.time_ms < start_ms + query.size_ms
+        and window.start_ms <= row.time_ms < window.end_ms
         and query.takes(row.value)
     ]
     return len(values), sum(values)
@@ -302,11 +330,11 @@ def with_others(
     most = span.query.max_keys
     if most is None or not span.query.folds:
         return dict(exact)
-    windows: defaultdict[int, dict[Place, Values]] = defaultdict(dict)
+    windows: defaultdict[Window, dict[Place, Values]] = defaultdict(dict)
     for place, values in exact.items():
         windows[place[2]][place] = values
     wanted: dict[Place, Values] = {}
-    for start, groups in windows.items():
+    for window, groups in windows.items():
         if len(groups) <= most:
             wanted.update(groups)
             continue
@@ -314,5 +342,5 @@ def with_others(
         assert len(kept) <= most, f"more than {most} groups have rows: {sorted(kept)}"
         folded = [groups[place] for place in groups if place not in kept]
         count, total = (sum(part) for part in zip(*folded, strict=True))
-        wanted |= {**kept, (span.task, span.version, start, OTHERS): (count, total)}
+        wanted |= {**kept, (span.task, span.version, window, OTHERS): (count, total)}
     return wanted

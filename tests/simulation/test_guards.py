@@ -30,7 +30,7 @@ from mars.adapters.memory.store import StoredTask
 from mars.core.definitions import Backfill, TaskDefinition
 from mars.core.plan import Plan
 from mars.core.types import Bucket, Entry, Lane, Range, Sequence64
-from mars.core.windows import watermarks
+from mars.core.windows import Cumulating, watermarks
 from mars.engine.aggregates import others
 from mars.protocol.backfill.events import Event, Instruction
 from mars.protocol.backfill.machine import BackfillMachine
@@ -65,6 +65,7 @@ from mars.protocol.windows.folding import Folding
 from mars.protocol.windows.input import Input, StoreWentBack
 from mars.protocol.windows.key_closer import KeyCloser
 from mars.protocol.windows.pane_state import PaneState
+from mars.protocol.windows.panes import Pane
 from mars.protocol.windows.revising import Revising
 from mars.protocol.windows.window_panes import WindowPanes
 from tests.simulation.conditions import (
@@ -446,6 +447,24 @@ def _trim_accounted(self: LogUpkeep) -> tuple[Sequence64, ...]:
     return self._log.trim({lane: min(one.get(lane, 0) for one in merged) for lane in lanes})
 
 
+def panes_that_become_one_need_their_first_rows(patch: Patch) -> None:
+    """R5: once the panes of a cycle are one, the rows that came into it last are needed no more."""
+    real = Pane.carry
+
+    def carry(self: Pane, other: Pane, start_ms: int) -> None:
+        firsts = dict(self.first)
+        real(self, other, start_ms)
+        self.first = firsts
+
+    patch.setattr(Pane, "carry", carry)
+
+
+def windows_that_begin_together_are_told_apart_in_records(patch: Patch) -> None:
+    """Late rows: the record names the revisions of all steps of a cycle by its start."""
+    patch.setattr(Cumulating, "name_of", lambda self, window: window.start_ms)
+    patch.setattr(Cumulating, "window_named", Cumulating.window_of_start)
+
+
 def each_transaction_has_a_producer_of_its_own(patch: Patch) -> None:
     """R8: a commit that arrives a second time ends the next transaction of its producer."""
     made: dict[object, object] = {}
@@ -568,6 +587,13 @@ GUARDS = (
     Guard(batches_fit_their_version, I1, Conditions(CHANGING), first=55),
     Guard(logs_are_trimmed_after_the_commit, I1, first=2),
     Guard(entries_of_open_windows_are_kept, I1),
+    Guard(panes_that_become_one_need_their_first_rows, I1, first=9),
+    Guard(
+        windows_that_begin_together_are_told_apart_in_records,
+        I1,
+        Conditions(revising=True),
+        first=49,
+    ),
     Guard(each_transaction_has_a_producer_of_its_own, I1, Conditions(TWICE), first=1),
     Guard(drafts_stand_while_no_row_comes, I1, first=1),
     Guard(the_sink_compares_what_it_has_drafted, I1, first=1),

@@ -23,7 +23,17 @@ from mars.engine.decode.lanes import side_by_side
 from mars.process.compiling import compile_version
 from mars.protocol.windows import panes
 from tests.simulation import rowwise
-from tests.simulation.rows import FILTERED, SLIDING, STREAM, STRICT, TUMBLING, Query, Row, revised
+from tests.simulation.rows import (
+    CUMULATING,
+    FILTERED,
+    SLIDING,
+    STREAM,
+    STRICT,
+    TUMBLING,
+    Query,
+    Row,
+    revised,
+)
 
 MANY = settings(max_examples=40, deadline=None)
 
@@ -31,10 +41,12 @@ QUERIES = (
     TUMBLING,
     FILTERED,
     SLIDING,
+    CUMULATING,
     STRICT,
     replace(SLIDING, max_keys=2),
     replace(FILTERED, max_keys=1),
     revised(SLIDING, 9_000),
+    revised(CUMULATING, 9_000),
     replace(TUMBLING, watermark="key"),
     replace(TUMBLING, watermark="bucket"),
 )
@@ -141,7 +153,7 @@ def test_windows_are_finished_to_the_same_bytes(
 
 
 def test_rows_are_counted_one_by_one_for_the_usual_queries() -> None:
-    assert [rowwise.is_known(PLANS[query]) for query in QUERIES] == [True] * 7 + [False] * 2
+    assert [rowwise.is_known(PLANS[query]) for query in QUERIES] == [True] * 9 + [False] * 2
 
 
 @pytest.mark.parametrize("folds", [False, True])

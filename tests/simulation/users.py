@@ -13,6 +13,7 @@ from mars.protocol.ports import put_copy
 from mars.protocol.windows.turns import WINDOWS_AT_ONCE
 from tests.simulation.cluster import Servers
 from tests.simulation.rows import (
+    CUMULATING,
     DELAY_MS,
     DISORDER_MS,
     FILTERED,
@@ -53,6 +54,10 @@ LATENESSES_MS = (DISORDER_MS, 12_000, 40_000)
 
 COPIES_LATE_MS = (100, 3_000)
 """How long the API stands still before it copies a definition."""
+
+
+CUMULATING_SHARE = 0.4
+"""How often windows of a task that is added, or changed, cumulate."""
 
 
 class Keys(StrEnum):
@@ -123,10 +128,12 @@ class Users:
         limits: Limits,
         *,
         apart: random.Random,
+        shapes: random.Random,
         weather: Weather,
     ) -> None:
         self._limits = limits
         self._apart = apart
+        self._shapes = shapes
         self._weather = weather
         self._uncopied: list[TaskDefinition] = []
         self._servers = servers
@@ -168,7 +175,8 @@ class Users:
         if task.state is TaskState.DELETED or task.current.starts is None:
             return
         number = task.current.version + 1
-        query = self._limited(chance.choice((TUMBLING, FILTERED, SLIDING)), number)
+        known = chance.choice((TUMBLING, FILTERED, SLIDING))
+        query = self._limited(self._any_shape(known), number)
         self._queries[task.name, number] = query
         version = self._version(number, query, None)
         self._write(replace(task, versions=(*task.versions, version)))
@@ -181,13 +189,14 @@ class Users:
         self._delete(tasks[name])
         if chance.random() < 0.7:
             latest = chance.random() < 0.5
-            self._create(name, SLIDING, self._starts(latest=latest), self._chunks(chance))
+            query = self._any_shape(SLIDING)
+            self._create(name, query, self._starts(latest=latest), self._chunks(chance))
 
     def _add(self, chance: random.Random, tasks: Mapping[TaskName, TaskDefinition]) -> None:
         name = TaskName(f"other{chance.randrange(TASKS_MAX - 1)}")
         if name in tasks and tasks[name].state is not TaskState.DELETED:
             return
-        query = chance.choice((TUMBLING, SLIDING))
+        query = self._any_shape(chance.choice((TUMBLING, SLIDING)))
         latest = chance.random() < 0.5
         self._create(name, query, self._starts(latest=latest), self._chunks(chance))
 
@@ -232,23 +241,28 @@ class Users:
         else:
             self._write(task)
 
+    def _any_shape(self, query: Query) -> Query:
+        """The query, or one whose windows cumulate."""
+        return CUMULATING if self._shapes.random() < CUMULATING_SHARE else query
+
     def _limited(self, query: Query, version: int) -> Query:
         """The query, which folds or revises in a run where tasks do: in every other version, so
         that some versions are in one bucket and some in all.
         """
         query = replace(query, delay_ms=self._limits.disorder_ms)
         if self._limits.idle_after_ms:
-            known = TUMBLING if query.slide_ms != query.size_ms else query
+            known = query if query.is_tumbling else TUMBLING
             return replace(known, idle_after_ms=self._limits.idle_after_ms)
         if self._limits.keys is not Keys.ANY:
             by_bucket = self._limits.keys is Keys.STRAY and version % 3 == 0
-            known = TUMBLING if query.slide_ms != query.size_ms else query
+            known = query if query.is_tumbling else TUMBLING
             return replace(known, watermark="bucket" if by_bucket else "key")
         if query.max_keys is not None or version % 2 == 0:
             return query
         if self._limits.lateness_ms:
             return revised(query, self._limits.lateness_ms)
-        return replace(query, max_keys=self._limits.max_keys)
+        # Windows that cumulate fold nothing.
+        return query if query.step_ms else replace(query, max_keys=self._limits.max_keys)
 
     def _fence(self, lane: Lane) -> int:
         number = lane_partition(lane)

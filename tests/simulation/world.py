@@ -275,6 +275,7 @@ class World:
             self.note,
             limits,
             apart=self.mishaps.apart,
+            shapes=random.Random(f"shapes {seed}"),
             weather=self.weather,
         )
         self.checks = Checks(
