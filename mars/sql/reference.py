@@ -189,6 +189,8 @@ and a window has at most {PANES_MAX:,} slices (its size by the greatest common d
 `window_start` and `window_end` are columns; the field of event time, in SELECT or GROUP BY, means
 `window_start`.
 
+{_TABLE_CALL.strip()}
+
 {_CUMULATING.strip()}
 
 ### Which options go with which windows
@@ -349,6 +351,16 @@ and whoever asks for one names `window_end` beside `window_start`. A cycle has a
 {PANES_MAX:,} steps. Each step repeats all groups: with `max_keys` they may be no more than
 {STEP_ROWS_A_MINUTE_MAX:,} rows a minute. One row that is lost, or a version of the task that begins
 within a cycle, makes all windows of the cycle `mars-complete: 0`, also those that end before."""
+
+_TABLE_CALL: Final = """
+What runs in **Flink** may stand as it does there, with both columns of the window in GROUP BY and
+no offset; arguments may be named (`DATA =>`, `TIMECOL =>`, `SIZE =>`, `SLIDE =>`, `STEP =>`):
+```sql
+SELECT window_start, window_end, sip, count(*) AS n
+FROM TABLE(CUMULATE(TABLE flows, DESCRIPTOR(at), INTERVAL '1' MINUTE, INTERVAL '1' DAY))
+GROUP BY window_start, window_end, sip
+```
+`TUMBLE` takes a size there, `HOP` a slide and a size, `CUMULATE` a step and a size."""
 
 _MEANING: Final = """
 ## Where engines differ

@@ -19,6 +19,7 @@ from sqlglot.parsers.duckdb import DuckDBParser
 from mars.core.errors import SqlError
 from mars.core.plan import Stream
 from mars.sql.source import DIALECT, GRAMMAR, QueryText, nesting
+from mars.sql.table_call import TableCall, table_call
 
 DEPTH_MAX: Final = 100
 """Deepest tree, operator chains included: each level costs a few of Python's stack frames, here
@@ -90,11 +91,15 @@ _TEXT_TYPES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A query cut in two: the SELECT, and what follows it from the word WINDOWING on."""
+    """A query cut in two: the SELECT, and what follows it from the word WINDOWING on.
+
+    A `call` that stands for a stream is cut out of the SELECT, which names the stream instead.
+    """
 
     source: QueryText
     select: tuple[Token, ...]
     windowing: tuple[Token, ...]
+    call: TableCall | None = None
 
     @property
     def stream(self) -> Token:
@@ -133,8 +138,21 @@ def cut(source: QueryText) -> Statement:
     following = next((token for token in tokens if token.token_type is TokenType.SEMICOLON), None)
     if following:
         raise source.error(following, "a task is one query; leave out what follows the ';'")
+    call, tokens = _without_call(source, tokens)
     end = _windowing_at(tokens)
-    return Statement(source, tuple(tokens[:end]), tuple(tokens[end:]))
+    return Statement(source, tuple(tokens[:end]), tuple(tokens[end:]), call)
+
+
+def _without_call(source: QueryText, tokens: list[Token]) -> tuple[TableCall | None, list[Token]]:
+    """The call behind FROM, if one is there, and the tokens with its stream in its place."""
+    for at, (token, depth) in enumerate(nesting(tokens)):
+        if token.token_type is TokenType.FROM and depth == 0:
+            found = table_call(source, tokens, at + 1)
+            if found is not None:
+                call, end = found
+                return call, [*tokens[: at + 1], call.stream, *tokens[end:]]
+            break
+    return None, tokens
 
 
 def _windowing_at(tokens: Sequence[Token]) -> int:

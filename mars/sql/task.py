@@ -34,6 +34,7 @@ from mars.sql.options import WINDOWS_KEPT_MAX, parse_options
 from mars.sql.outputs import Item, items_of, outputs_of
 from mars.sql.source import tokenize
 from mars.sql.syntax import ONE_STREAM, Statement, cut, parse
+from mars.sql.table_call import check_grouped
 from mars.sql.windowing import window_of
 
 LIMIT_MAX: Final = 100_000
@@ -82,9 +83,7 @@ def compile_task(
         task=task,
         version=version,
         stream=stream,
-        window=window_of(
-            query.names, statement.windowing, query.grouping.window_calls, statement.select[-1]
-        ),
+        window=window_of(query.names, statement, query.grouping.window_calls),
         keys=query.grouping.keys,
         aggregates=(),
         outputs=outputs,
@@ -132,6 +131,8 @@ def _read(statement: Statement, stream: Stream) -> _Query:
     rows.check_parts(table, ("this", "alias"))
     if table.args.get("alias"):
         rows.check_parts(table.args["alias"], ("this",))
+    if statement.call is not None:
+        check_grouped(statement.source, statement.call, tree.args.get("group"))
     items = items_of(names, tree)
     grouping = grouping_of(names, tree.args.get("group"), items)
     return _Query(names, tree, items, grouping, Slots())

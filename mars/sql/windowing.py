@@ -11,6 +11,8 @@ from mars.core.windows import Cumulating, Sliding, WindowShape
 from mars.sql.durations import duration_ms
 from mars.sql.expressions.scopes import ScopeNames
 from mars.sql.source import QueryText
+from mars.sql.syntax import Statement
+from mars.sql.table_call import TableCall
 
 WINDOW_MS_MIN: Final = 100
 """Shortest window, slide and step: results are committed a few times a second at most."""
@@ -31,6 +33,9 @@ _INTERVAL_UNITS: Final = {
     "HOUR": "h",
     "DAY": "d",
 }
+_NO_INTERVAL: Final = (
+    "a duration is needed here; write INTERVAL '60' SECOND, or another unit up to DAY"
+)
 _NOT_YET: Final = ("LANDMARK", "TIMEZONE")
 
 
@@ -50,23 +55,24 @@ def is_window_call(node: exp.Expr) -> bool:
     return isinstance(node, exp.Anonymous) and node.name.upper() in _CALLS
 
 
-def window_of(
-    names: ScopeNames, clause: Sequence[Token], calls: Sequence[exp.Expr], end: Token
-) -> WindowShape:
-    """The one window of a query: its WINDOWING clause or its TUMBLE, HOP or CUMULATE.
+def window_of(names: ScopeNames, statement: Statement, calls: Sequence[exp.Expr]) -> WindowShape:
+    """The one window of a query: its WINDOWING clause, or its TUMBLE, HOP or CUMULATE, in GROUP BY
+    or in FROM.
 
-    `end` is the last word of the SELECT, where a missing window is missed.
+    A missing window is missed behind the last word of the SELECT.
     """
-    source = names.source
-    if clause and calls:
+    source, clause, table = names.source, statement.windowing, statement.call
+    if clause and (calls or table):
         raise source.error(clause[0], "the window is given twice; leave out WINDOWING or the call")
-    if len(calls) > 1:
-        raise source.error(calls[1], "the window is given twice; leave one out")
+    if len(calls) > (table is None):
+        raise source.error(calls[-1], "the window is given twice; leave one out")
     if clause:
         return _windowing(source, clause)
     if calls:
         return _window_call(names, calls[0])
-    raise source.error(end, f"the window is missing after this; write {_FORMS}")
+    if table:
+        return _table_window(names, table)
+    raise source.error(statement.select[-1], f"the window is missing after this; write {_FORMS}")
 
 
 def _windowing(source: QueryText, clause: Sequence[Token]) -> WindowShape:
@@ -125,6 +131,27 @@ def _window_call(names: ScopeNames, call: exp.Expr) -> WindowShape:
     return shaping(source, size, _Length(_interval(source, arguments[1], places[1]), places[1]))
 
 
+def _table_window(names: ScopeNames, call: TableCall) -> WindowShape:
+    if not names.is_event_time(exp.column(call.time.text)):
+        raise names.source.error(
+            call.time,
+            f"it is the stream's time that windows go by; write {names.stream.event_time}",
+        )
+    _count, shaping = _CALLS[call.name.text.upper()]
+    lengths = [_written_length(names.source, call, written) for written in call.lengths]
+    return shaping(names.source, lengths[-1], lengths[0])
+
+
+def _written_length(source: QueryText, call: TableCall, written: Sequence[Token]) -> _Length:
+    """`INTERVAL '1' MINUTE`, as its words."""
+    if len(written) == 3 and written[0].token_type is TokenType.INTERVAL:
+        unit = written[2].text.upper().removesuffix("S")
+        found = duration_ms(written[1].text.strip(), _INTERVAL_UNITS.get(unit, ""))
+        if found is not None:
+            return _Length(found, written[0])
+    raise source.error(written[0] if written else call.name, _NO_INTERVAL)
+
+
 def _places(source: QueryText, call: exp.Expr) -> list[Token | exp.Expr]:
     """Where the arguments of a call stand; the parser forgets it of `INTERVAL 60 SECOND`."""
     begin = source.index_of(call) or 0
@@ -143,9 +170,7 @@ def _interval(source: QueryText, node: exp.Expr, where: Token | exp.Expr) -> int
         found = duration_ms(node.this.name.strip(), _INTERVAL_UNITS.get(written, ""))
         if found is not None:
             return found
-    raise source.error(
-        where, "a duration is needed here; write INTERVAL '60' SECOND, or another unit up to DAY"
-    )
+    raise source.error(where, _NO_INTERVAL)
 
 
 def _sliding(source: QueryText, size: _Length, slide: _Length) -> Sliding:
