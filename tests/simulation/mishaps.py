@@ -38,6 +38,7 @@ DECISIVE = frozenset(
         "heed",
         "put_deleted",
         "put_task",
+        "put_tasks",
         "replace_task",
         "set_active",
     }
