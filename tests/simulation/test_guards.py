@@ -569,7 +569,7 @@ GUARDS = (
     Guard(a_window_shows_groups_that_no_pane_has_folded, I1, first=34),
     Guard(a_limit_found_while_merging_stops_one_task, OVERFULL, first=3),
     Guard(closed_windows_are_kept, I1, Conditions(SAVING, revising=True), first=5),
-    Guard(revisions_are_numbered_in_the_record, I1, Conditions(SAVING, revising=True), first=5),
+    Guard(revisions_are_numbered_in_the_record, I1, Conditions(SAVING, revising=True), first=8),
     Guard(revisions_that_are_owed_come_later, I1, Conditions(revising=True), first=67),
     Guard(closed_groups_are_known_again, I1, Conditions(keys=Keys.OWN)),
     Guard(rows_above_wait_for_those_below, I1, Conditions(SAVING, keys=Keys.STRAY)),
