@@ -37,6 +37,7 @@ OVER_THE_DEMO = [
     DOCS / "guides" / "history.md",
     DOCS / "reference" / "results.md",
     DOCS / "guides" / "preview.md",
+    DOCS / "guides" / "tasks-in-git.md",
     DOCS / "reference" / "limits.md",
     DOCS / "operate" / "access.md",
 ]
