@@ -577,15 +577,15 @@ GUARDS = (
     Guard(how_far_groups_are_closed_is_in_the_record, I1, Conditions(keys=Keys.OWN), first=1),
     Guard(segments_are_replaced_as_a_whole, NEVER, Conditions(split=True), first=30),
     Guard(no_merged_entry_crosses_a_look, NEVER, Conditions(split=True)),
-    Guard(servers_are_told_apart_by_reducers, (I1, NEVER), Conditions(LEADERLESS), first=244),
+    Guard(servers_are_told_apart_by_reducers, (I1, I2, NEVER), Conditions(LEADERLESS), first=175),
     Guard(
         lives_are_held_to_from_the_first_look_on,
-        I1,
+        (I1, NEVER),
         Conditions({**LEADERLESS, "flush_ms": 3_000}),
         first=149,
     ),
     Guard(batches_fit_their_version, I1, Conditions(CHANGING), first=55),
-    Guard(logs_are_trimmed_after_the_commit, I1, first=2),
+    Guard(logs_are_trimmed_after_the_commit, I1, first=13),
     Guard(entries_of_open_windows_are_kept, I1),
     Guard(panes_that_become_one_need_their_first_rows, I1, first=9),
     Guard(
