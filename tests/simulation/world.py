@@ -370,7 +370,7 @@ class World:
         self.checks.all(lossy=self._lossy)
 
     def _go_on(self, until: Callable[[], bool], what: str) -> None:
-        if not self.scheduler.run(until, STEPS_MAX * (3 if self._split else 1)):
+        if not self.scheduler.run(until, STEPS_MAX * (3 if self._split or self._wide else 1)):
             raise AssertionError(f"never: {what}\n{self.checks.standing()}")
 
     @contextmanager
