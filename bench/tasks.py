@@ -166,8 +166,10 @@ def _run(tasks: int, partitions: int, asked: Asked, say: Say) -> TasksRun:
 def _register(client: Client, tasks: int) -> float:
     """How long it takes until all tasks run, in seconds. Raises BenchError."""
     begun_s = time.monotonic()
-    for number in range(tasks):
-        client.create_task(_name(number), sql_of(number), options={"delay": f"{DELAY_S}s"})
+    options = {"delay": f"{DELAY_S}s"}
+    client.apply_tasks(
+        [{"name": _name(each), "sql": sql_of(each), "options": options} for each in range(tasks)]
+    )
     while any(one.lag is None for one in client.tasks()):
         if time.monotonic() - begun_s > READY_S:
             raise BenchError(f"Not all tasks run after {READY_S:.0f} s.")

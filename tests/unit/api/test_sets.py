@@ -23,6 +23,7 @@ from tests.unit.api.twins import (
     BUCKETS,
     BY_SIP,
     CLUSTER,
+    CURRENT,
     FLOWS,
     TwinAdmin,
     World,
@@ -388,6 +389,20 @@ def test_what_others_change_meanwhile_is_looked_at_again(
     assert actions(put(world, one("a", COUNT), one("b", COUNT))) == {"a": "change", "b": "change"}
     assert [world.definition(name).current.version for name in "ab"] == [2, 2]
     assert world.definition("b").detail == "other"
+
+
+def test_what_was_only_tried_is_not_taken_for_what_others_have_made(world: World) -> None:
+    """Two processes give the same name the same version in the same millisecond."""
+    elsewhere = World()
+    elsewhere.declare()
+    elsewhere.register("a", options={"delay": "1s"})
+    CURRENT.world = world
+    assert actions(put(world, one("a", COUNT), dry_run=True)) == {"a": "create"}
+    assert world.registry.create_task(elsewhere.definition("a"))
+    task = world.http.get("/v1/tasks/a").json()
+    assert task["output"]["key"] == ["window_start", "sip"]
+    assert task["plan"]["options"]["delay_ms"] == 1_000
+    elsewhere.close()
 
 
 # ------------------------------------------------------------------------------------ bodies
