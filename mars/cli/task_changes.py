@@ -133,7 +133,9 @@ def _ask(name: str) -> None:
 @click.command()
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
-@click.option("--prune", is_flag=True, help="Remove what the set has made and FOLDER no longer has.")
+@click.option(
+    "--prune", is_flag=True, help="Remove what the set has made and FOLDER no longer has."
+)
 @click.option("--set", "set_name", default=None, help="Name of the set [default: the folder's].")
 @click.option("--output-topic", default=None, help="Topic of all tasks of the set that name none.")
 @api_option

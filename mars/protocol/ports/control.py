@@ -69,13 +69,10 @@ def put_copies(
     control: ControlLog, definitions: Iterable[TaskDefinition], leader: LeaderEpoch | None = None
 ) -> None:
     """Copy many definitions as they are; those that live at once."""
-    living = []
-    for definition in definitions:
-        if definition.state is TaskState.DELETED:
-            control.put_deleted(definition)
-        else:
-            living.append(definition)
-    control.put_tasks(living, leader)
+    copies = tuple(definitions)
+    for deleted in [one for one in copies if one.state is TaskState.DELETED]:
+        control.put_deleted(deleted)
+    control.put_tasks([one for one in copies if one.state is not TaskState.DELETED], leader)
 
 
 @dataclass(frozen=True, slots=True)
