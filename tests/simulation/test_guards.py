@@ -566,7 +566,7 @@ GUARDS = (
     ),
     Guard(full_logs_are_merged_while_they_are_read_again, NEVER, first=36),
     Guard(one_bucket_counts_the_groups, I1, first=1),
-    Guard(a_window_shows_groups_that_no_pane_has_folded, I1, first=34),
+    Guard(a_window_shows_groups_that_no_pane_has_folded, I1, first=20),
     Guard(a_limit_found_while_merging_stops_one_task, OVERFULL, first=3),
     Guard(closed_windows_are_kept, I1, Conditions(SAVING, revising=True), first=5),
     Guard(revisions_are_numbered_in_the_record, I1, Conditions(SAVING, revising=True), first=8),

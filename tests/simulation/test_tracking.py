@@ -77,7 +77,9 @@ def test_entries_that_vanish_are_found_and_named_and_some_results_mended() -> No
     mended: list[bool] = []
     vanished = 0
     for seed in VANISHING_SEEDS:
-        world = World(seed, tell=lambda _line: None, tune=vanishing, tracked=True)
+        # What is found late is read again when the last rows are in, and need not be: in a run of
+        # many lanes one may be left that nobody reads again, and then holds the watermark.
+        world = World(seed, tell=lambda _line: None, tune=vanishing, tracked=True, wide=False)
         world.run()
         if not world.vanished:
             continue
