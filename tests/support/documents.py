@@ -77,18 +77,19 @@ def is_shown(look: Look, output: str) -> bool:
 
 
 def _pattern(line: str) -> re.Pattern[str]:
-    parts = re.split(r"(\.\.\.|\d+|\s+)", line.strip())
-    text = "".join(
-        r"[\s\S]*?"
-        if part == "..."
-        else r"\d+"
-        if part.isdigit()
-        else r"\s+"
-        if part.isspace()
-        else re.escape(part)
-        for part in parts
-    )
-    return re.compile(text)
+    parts = re.split(r"(\.\.\.|\d+|\s+|─+)", line.strip())
+    return re.compile("".join(map(_part, parts)))
+
+
+def _part(part: str) -> str:
+    """A figure stands for any; so does the length of a gap, and of the line below a table's head."""
+    if part == "...":
+        return r"[\s\S]*?"
+    if part.isdigit():
+        return r"\d+"
+    if part.isspace():
+        return r"\s+"
+    return "─+" if part.startswith("─") else re.escape(part)
 
 
 class Shell:

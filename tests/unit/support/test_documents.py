@@ -9,6 +9,7 @@ import pytest
 from tests.support.documents import Look, is_shown, steps_of
 
 PRINTED = """ page      clicks   users
+ ─────────────────────────
  "/home"   1,493    88
 607 rows read: 600 counted, 7 bad.
 """
@@ -23,6 +24,8 @@ PRINTED = """ page      clicks   users
         (("... rows read", '"/home" ...'), False),  # out of order
         (("600 rows read: 1 counted, 7 late.",), False),
         (("page clicks users",), True),  # blanks stand for any blanks
+        (("page clicks users", "───", '"/home" ...'), True),  # a line is as long as its table
+        (("───", "page clicks users"), False),
     ],
 )
 def test_lines_are_compared_but_for_numbers_blanks_and_dots(
