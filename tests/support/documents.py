@@ -82,7 +82,7 @@ def _pattern(line: str) -> re.Pattern[str]:
 
 
 def _part(part: str) -> str:
-    """A figure stands for any; so does the length of a gap, and of the line below a table's head."""
+    """A figure stands for any, a gap for any gap, and the line below a head for any such line."""
     if part == "...":
         return r"[\s\S]*?"
     if part.isdigit():
