@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -28,6 +28,7 @@ from mars.adapters.kafka.errors import (
 from mars.adapters.kafka.names import Names, Place
 from mars.adapters.kafka.offsets import BEGINNING, END, KafkaOffsets
 from mars.core.errors import SettingsError, TopicRefused, Unavailable
+from mars.core.portions import portions
 from mars.core.settings import Settings
 from mars.core.types import Topic
 from mars.protocol.ports import TopicInfo
@@ -169,7 +170,8 @@ class KafkaTopicAdmin:
     def _ensure(self, *wanted: NewTopic) -> dict[Topic, TopicInfo | TopicRefused]:
         """The topics as they are, those that are missing made and ready for use."""
         found = self._descriptions([Topic(new.topic) for new in wanted])
-        for some in _portions([new for new in wanted if found[Topic(new.topic)] is None]):
+        missing = [new for new in wanted if found[Topic(new.topic)] is None]
+        for some in portions(missing, (_partitions, MADE_AT_ONCE)):
             refused = self._create(some)
             made = [Topic(new.topic) for new in some if new.topic not in refused]
             found |= {**refused, **self._until_usable(made)}
@@ -345,18 +347,8 @@ def _there(topic: Topic, answer: Callable[[], Answer]) -> Answer | TopicRefused 
         raise
 
 
-def _portions(topics: Iterable[NewTopic]) -> Iterator[list[NewTopic]]:
-    """In the same order; of more than so many partitions only where a single topic has them."""
-    portion: list[NewTopic] = []
-    partitions = 0
-    for new in topics:
-        if portion and partitions + new.num_partitions > MADE_AT_ONCE:
-            yield portion
-            portion, partitions = [], 0
-        portion.append(new)
-        partitions += new.num_partitions
-    if portion:
-        yield portion
+def _partitions(topic: NewTopic) -> int:
+    return topic.num_partitions
 
 
 def _granted(found: TopicInfo | TopicRefused) -> TopicInfo:

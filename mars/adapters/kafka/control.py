@@ -96,10 +96,12 @@ class KafkaControlLog:
 
         Each leader has a key of its own, as for tasks, and puts those of leaders before it away.
         """
-        self._writer.put(epochs_key(leader), encode_epochs(Epochs(leader, store, assignment)))
-        for former in [one for one in self._noted if 0 < one < leader]:
-            self._writer.put(epochs_key(former), None)
-            del self._noted[former]
+        former = [one for one in self._noted if 0 < one < leader]
+        epochs = encode_epochs(Epochs(leader, store, assignment))
+        gone = [(epochs_key(one), None) for one in former]
+        self._writer.put_all([(epochs_key(leader), epochs), *gone])
+        for one in former:
+            del self._noted[one]
 
     def read(self) -> ControlState:
         """Everything in the topic; of the epochs that leaders noted, the highest of each."""

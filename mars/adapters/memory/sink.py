@@ -30,12 +30,10 @@ from mars.adapters.kafka.recovery.restoring import (
     written_spans,
 )
 from mars.adapters.kafka.sink.refusals import (
-    may_hold_foreign,
-    refuse_foreign,
     refuse_hung,
     refuse_newer,
+    refuse_others,
     refuse_strangers,
-    refuse_undone,
     take_slot,
 )
 from mars.adapters.kafka.sink.state import named_snapshot, parts_of
@@ -266,11 +264,7 @@ class MemorySink:
         ends = self._look.told(slot.ends, own.fronts, bucket)
         hung = [at for at in ends.hung if at not in settling]
         refuse_hung(hung, slot.end, known, bucket)
-        if may_hold_foreign(slot.end, known, slot.marker):
-            foreign = self._progress.between(bucket, known, slot.end)
-            refuse_foreign(foreign, bucket, own.epoch)
-            last = slot.marker - 1
-            refuse_undone(self._progress.offsets(bucket, last, last + 1), last, bucket)
+        refuse_others(self._progress, bucket, own.epoch, slot.end, known, slot.marker)
 
     @fallible
     def audit(self, emission: Emission, bucket: Bucket) -> str | None:

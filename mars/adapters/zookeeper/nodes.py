@@ -6,7 +6,7 @@ node, so that one watch on that tells of any change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,6 +17,7 @@ from kazoo.protocol.states import ZnodeStat
 from mars.adapters.zookeeper.connection import Reply, ZooKeeperConnection
 from mars.adapters.zookeeper.duties import Watching
 from mars.core.errors import Rejected
+from mars.core.portions import portions
 
 DEFINITION_BYTES_MAX = 1_000_000
 """Longest value: over 1 MiB a packet ends the session of a ZooKeeper as it is delivered."""
@@ -121,7 +122,7 @@ class Nodes:
             checked(one.value)
         self._connection.ensure(family)
         done = 0
-        for step in _steps(writes):
+        for step in portions(writes, (_one, STEP_MEMBERS_MAX), (_bytes, STEP_BYTES_MAX)):
             if not self._connection.transact(
                 partial(_build, family, step), *UNMET, NodeExistsError
             ):
@@ -157,17 +158,12 @@ class Nodes:
         return self._connection.send(lambda client: client.get_async(path))
 
 
-def _steps(writes: Sequence[Write]) -> Iterator[list[Write]]:
-    step: list[Write] = []
-    size = 0
-    for one in writes:
-        if step and (len(step) == STEP_MEMBERS_MAX or size + len(one.value) > STEP_BYTES_MAX):
-            yield step
-            step, size = [], 0
-        step.append(one)
-        size += len(one.value)
-    if step:
-        yield step
+def _one(_write: Write) -> int:
+    return 1
+
+
+def _bytes(write: Write) -> int:
+    return len(write.value)
 
 
 def _build(family: str, step: Sequence[Write], transaction: TransactionRequest) -> None:

@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from mars.core.plan import Plan, Stream
+from mars.core.portions import portions
 from mars.core.types import Mapped, Records, TaskName
 from mars.engine.decode.lanes import side_by_side
 from mars.engine.decode.limits import ROWS_MAX
@@ -58,7 +59,11 @@ class SideBySide:
         """
         return [
             batch
-            for some in _together(buffers)
+            for some in portions(
+                sorted(buffers, key=_messages),
+                (_messages, BESIDE_MESSAGES_MAX),
+                (_bytes, BESIDE_BYTES_MAX),
+            )
             for places, plans in _alike(views, some, now_ms).items()
             for batch in self._made(plans, [some[at] for at in places])
         ]
@@ -85,17 +90,12 @@ class SideBySide:
                 yield Beside(task, versions[task], answer)
 
 
-def _together(buffers: Iterable[LaneBuffer]) -> Iterator[Sequence[LaneBuffer]]:
-    """Buffers that may be one batch, two or more of them; large ones go by themselves."""
-    some: list[LaneBuffer] = []
-    messages = size = 0
-    for buffer in sorted(buffers, key=lambda one: one.rows):
-        messages, size = messages + buffer.rows, size + buffer.bytes
-        if some and (messages > BESIDE_MESSAGES_MAX or size > BESIDE_BYTES_MAX):
-            yield some
-            some, messages, size = [], buffer.rows, buffer.bytes
-        some.append(buffer)
-    yield some
+def _messages(buffer: LaneBuffer) -> int:
+    return buffer.rows
+
+
+def _bytes(buffer: LaneBuffer) -> int:
+    return buffer.bytes
 
 
 def _alike(

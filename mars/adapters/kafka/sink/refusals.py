@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from mars.adapters.kafka.names import Place
 from mars.core.errors import Fenced, Interrupted
@@ -11,6 +11,16 @@ from mars.core.types import AssignmentEpoch, Bucket
 from mars.protocol.ports import ProgressRecord
 
 AnySlot = TypeVar("AnySlot")
+
+
+class Behind(Protocol):
+    """What is read of a progress partition: committed records."""
+
+    def between(self, bucket: Bucket, first: int, end: int) -> tuple[ProgressRecord, ...]:
+        """Those at `[first, end)`."""
+
+    def offsets(self, bucket: Bucket, first: int, end: int) -> set[int]:
+        """The offsets of those at `[first, end)`."""
 
 
 def take_slot(slots: dict[Bucket, AnySlot], bucket: Bucket) -> AnySlot:
@@ -51,6 +61,19 @@ def may_hold_foreign(end: int, known: int, marker: int) -> bool:
     own last record. See `KafkaSink.commit`.
     """
     return end > known and not (end == known + 1 and marker == known)
+
+
+def refuse_others(
+    progress: Behind, own: Bucket, epoch: AssignmentEpoch, end: int, known: int, marker: int
+) -> None:
+    """Look at what lies behind our last record, where that may be more than our own marker.
+
+    `end`, `known` and `marker` as in `may_hold_foreign`. Raises Fenced or Interrupted.
+    """
+    if may_hold_foreign(end, known, marker):
+        refuse_foreign(progress.between(own, known, end), own, epoch)
+        last = marker - 1
+        refuse_undone(progress.offsets(own, last, last + 1), last, own)
 
 
 def refuse_undone(committed: Container[int], last: int, bucket: Bucket) -> None:

@@ -39,12 +39,10 @@ from mars.adapters.kafka.recovery.restoring import (
 )
 from mars.adapters.kafka.sink.refusals import (
     given_back,
-    may_hold_foreign,
-    refuse_foreign,
     refuse_hung,
     refuse_newer,
+    refuse_others,
     refuse_strangers,
-    refuse_undone,
     take_slot,
 )
 from mars.adapters.kafka.sink.state import named_snapshot, parts_of
@@ -386,11 +384,7 @@ class KafkaSink:
         bucket = slot.own.bucket
         ready = self._made(slot)
         refuse_hung([at for at in ready.ends.hung if at not in settling], ready.end, known, bucket)
-        if may_hold_foreign(ready.end, known, slot.marker):
-            foreign = self._progress.between(bucket, known, ready.end)
-            refuse_foreign(foreign, bucket, slot.own.epoch)
-            last = slot.marker - 1
-            refuse_undone(self._progress.offsets(bucket, last, last + 1), last, bucket)
+        refuse_others(self._progress, bucket, slot.own.epoch, ready.end, known, slot.marker)
         return ready
 
     def _made(self, slot: _Slot) -> _Ready:
