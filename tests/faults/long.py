@@ -40,7 +40,7 @@ from tests.faults.evidence import keep
 from tests.support.cluster import wait_for
 from tests.support.companions import AccompaniedLoad
 from tests.support.poison import memory_mib
-from tests.support.users import Deed, PresentLoad, Users
+from tests.support.users import Deed, Users, UsersLoad
 from tests.support.users_check import UsersCheck
 
 RUN_S = 20
@@ -82,7 +82,7 @@ class Verdict(msgspec.Struct, frozen=True):
     problem: str
 
 
-class LongLoad(PresentLoad, AccompaniedLoad):
+class LongLoad(UsersLoad, AccompaniedLoad):
     """Rows for all kinds of tasks."""
 
 

@@ -18,7 +18,7 @@ from tests.support.linked import LinkedRole
 from tests.support.links import broken
 from tests.support.load import LONG_S
 from tests.support.queries import Query, any_query
-from tests.support.users import PresentLoad, Users
+from tests.support.users import Users, UsersLoad
 from tests.support.users_check import UsersCheck
 
 pytestmark = pytest.mark.faults
@@ -30,7 +30,7 @@ VERSIONS_MIN = 8
 
 
 def test_19_29_30_users_change_queries_while_things_break(mars: MarsCluster) -> None:
-    load = PresentLoad(mars, "f19_users", seconds=LONG_S, rows_per_s=200)
+    load = UsersLoad(mars, "f19_users", seconds=LONG_S, rows_per_s=200)
     users = Users(mars, load.name, seed=SEED, users=USERS)
     with LinkedRole(mars, "mapper", "mapper-a") as deaf:
         wait_for("another mapper", lambda: deaf.name in members(mars))

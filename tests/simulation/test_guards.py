@@ -146,7 +146,7 @@ def claims_read_the_progress(patch: Patch) -> None:
 def owners_are_fenced(patch: Patch) -> None:
     """R2, R8: a former owner's producer goes on writing, and nobody looks for foreign records."""
     patch.setattr(sink.MemoryBroker, "_current", _any_epoch)
-    for check in ("refuse_newer", "refuse_foreign", "refuse_strangers"):
+    for check in ("refuse_newer", "refuse_others", "refuse_strangers"):
         patch.setattr(sink, check, lambda *given: None)
 
 

@@ -159,11 +159,15 @@ class Load:
             self._failures.append(problem)
 
     def pour(self, enough: threading.Event) -> None:
-        """Send all rows, each in its time; `self.rows` are then those that were sent."""
+        """Send all rows, none before its time; `self.rows` are then those that were sent.
+
+        A task that begins now calls a window whole that begins later: no row of it may lie in the
+        topic already.
+        """
         begun = time.monotonic()
         step = max(1, self._rows_per_s // STEPS_PER_S)
         for first in range(0, len(self.rows), step):
-            wait = begun + first / self._rows_per_s - time.monotonic()
+            wait = begun + (first + step) / self._rows_per_s - time.monotonic()
             if wait > 0:
                 enough.wait(wait)
             if enough.is_set():

@@ -66,17 +66,8 @@ BACK_S = (1, 10)
 NO_QUERY = "SELECT FROM WHERE"
 
 
-AHEAD_MS = 200
-"""Rows are sent in steps of 100 ms. None may come before its own time: one before the moment at
-which a task was registered would lie in a window that begins after it."""
-
-
-class PresentLoad(Load):
-    """Rows of the past, if only just."""
-
-    def made(self, rows: list[Row]) -> list[Row]:
-        """A little earlier."""
-        return [{**row, "timestamp": row["timestamp"] - AHEAD_MS} for row in rows]
+class UsersLoad(Load):
+    """A load that closes the windows of every user's task."""
 
     def closing(self, rows: Sequence[Row]) -> list[Row]:
         """Past the longest delay of any user, too."""
