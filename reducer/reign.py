@@ -94,10 +94,17 @@ class LeaderReign:
     # -------------------------------------------------------------------------------- restoring
 
     def _known_floor(self) -> ControlState:
-        """What mars.control said when this reign began."""
+        """What mars.control said when this reign began.
+
+        A task that waits for a version to begin is copied anew before anything is done for it: one
+        who led before may have let it begin, and copy that late. With a copy of this leader, who
+        sees it wait, that does not count.
+        """
         if self._floor is None:
             self._floor = self._ports.control.read()
-            self._copies = Copies(dict(self._floor.tasks), dict(self._floor.streams))
+            known = self._floor.tasks.items()
+            tasks = {name: one for name, one in known if one.current.starts is not None}
+            self._copies = Copies(tasks, dict(self._floor.streams))
         return self._floor
 
     def _has_all(self, floor: ControlState) -> bool:

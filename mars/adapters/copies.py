@@ -3,10 +3,12 @@
 Each leader has a copy of a task that is its own, by its epoch, and the API has one. Any of them may
 be made late, by a process that stood still meanwhile, and then be the last. So what counts is
 
-- the copy in which the task has come furthest: a version that has begun never waits to begin again;
-- among leaders' copies in which it has come equally far, the highest leader's: two leaders may have
-  seen a version begin in two lives of the store, and only the later one has decided where;
-- of that one and the API's, if it has come equally far in both, the later one.
+- a copy with the newest version that any of them knows;
+- of leaders' copies with it the highest leader's. Two leaders may have seen a version begin in two
+  lives of the store, and only the later one has decided where. Where the later one says that it
+  still waits, it saw that ZooKeeper had not got the beginning, and never will;
+- of that one and the API's the one in which the version has begun, else the later one. What the API
+  copies late says of a version that has begun that it waits.
 
 Nothing in this asks for a copy that another one may have replaced when the topic is compacted.
 """
@@ -57,10 +59,10 @@ class TaskCopies:
 
     def _deciding(self) -> dict[TaskName, LeaderEpoch]:
         """Of each task, the leader whose copy counts among those of leaders."""
-        best: dict[TaskName, tuple[tuple[int, bool], LeaderEpoch]] = {}
+        best: dict[TaskName, tuple[int, LeaderEpoch]] = {}
         for (name, epoch), definition in self._copies.items():
             if epoch is not None:
-                standing = (_reached(definition), epoch)
+                standing = definition.current.version, epoch
                 best[name] = max(standing, best.get(name, standing))
         return {name: epoch for name, (_, epoch) in best.items()}
 

@@ -47,6 +47,12 @@ def test_a_leader_of_before_does_not_say_where_a_version_begins() -> None:
     assert newest((4, begun(10)), (5, begun(16))) == begun(16)
 
 
+def test_where_a_later_leader_sees_a_version_wait_one_of_before_has_not_begun_it() -> None:
+    assert newest((5, TWO), (4, begun(10))) == TWO
+    assert newest((4, begun(10)), (None, TWO), (5, TWO)) == TWO
+    assert newest((5, ONE), (4, begun(10))) == begun(10), "that leader has not heard of version 2"
+
+
 def test_a_leader_takes_back_a_beginning_that_zookeeper_did_not_get() -> None:
     assert newest((5, begun(9)), (5, TWO)) == TWO
 

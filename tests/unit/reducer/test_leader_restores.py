@@ -35,6 +35,7 @@ from tests.unit.machines.reducing_rows import P0, STREAM, make_progress, make_ve
 MEMBER = MemberId("reducer-1")
 BUCKETS = 2
 NAME = TaskName("by_k")
+SQL = f"SELECT k, count(*) FROM {STREAM.name} GROUP BY k WINDOWING 10 s"
 KAFKA_MS, STORE_MS = 800, 1_000
 """What the clocks of Kafka and of the store say."""
 
@@ -207,12 +208,27 @@ def test_a_lost_store_goes_on_from_what_the_records_had_come_to_when_they_were_w
     assert head.restored == Mark(60_000, KAFKA_MS)
 
 
+def test_a_beginning_that_a_leader_of_before_copies_late_does_not_count() -> None:
+    world, former = World(), LeaderEpoch(70)
+    first, second = make_version(3, sql=SQL), make_version(4, {P0: 10}, sql=SQL)
+    changed = replace(definition(), versions=(first, replace(second, starts=None)))
+    begun = replace(changed, versions=(first, second))
+    world.control.put_epochs(former, StoreEpoch(80), AssignmentEpoch(90))
+    world.control.put_task(changed, former)
+    world.registry.create_task(changed)
+    world.look(3)
+    assert world.coordinator.assignment() is not None, "the next one leads"
+
+    world.control.put_task(begun, former)
+
+    assert world.control.read().tasks == {NAME: changed}
+
+
 def test_a_version_of_a_task_that_was_deleted_since_the_look_does_not_begin(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = World()
-    sql = f"SELECT k, count(*) FROM {STREAM.name} GROUP BY k WINDOWING 10 s"
-    first, waiting = make_version(3, sql=sql), replace(make_version(4, sql=sql), starts=None)
+    first, waiting = make_version(3, sql=SQL), replace(make_version(4, sql=SQL), starts=None)
     created = replace(definition(), versions=(first,))
     changed = replace(created, versions=(first, waiting))
     deleted = replace(changed, state=TaskState.DELETED, versions=(waiting,))
