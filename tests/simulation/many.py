@@ -30,7 +30,7 @@ Run = Callable[[int], str]
 
 def main(arguments: list[str]) -> int:
     """Exit 0 if all runs hold, 1 if one does not, 2 for a wrong call."""
-    processes = _processes_of(arguments)
+    processes = processes_of(arguments)
     keys = Keys.at_the_end_of(arguments)
     if not processes or not 1 <= len(arguments) <= 2 or not all(map(str.isdigit, arguments)):
         sys.stderr.write(USAGE)
@@ -56,7 +56,7 @@ def main(arguments: list[str]) -> int:
     return 1 if failed else 0
 
 
-def _processes_of(arguments: list[str]) -> int:
+def processes_of(arguments: list[str]) -> int:
     """Take `--processes N` out of the arguments; 0 for a wrong one, else one for each core."""
     if "--processes" not in arguments:
         return len(os.sched_getaffinity(0))

@@ -16,6 +16,7 @@ from tests.simulation.strands import Host, Scheduler
 SERVICES = ("redis", "kafka", "zookeeper")
 
 DEAF_MS = (2_000, 9_000)
+BEHIND_MS = (6_000, 12_000)
 """How long a process hears nothing of a server: its sessions last 1.5 s at most."""
 
 WATCH_LATE_MS = (300, 6_000)
@@ -314,9 +315,16 @@ class Mishaps:
         service = self.apart.choice((*SERVICES, "zookeeper"))
         hearing = [one for one in self.living(role) if (one.host, service) not in self._deaf]
         if hearing:
-            self._deafen(self.apart.choice(hearing), service)
+            self._deafen(self.apart.choice(hearing), service, DEAF_MS)
 
-    def _deafen(self, process: Process, service: str) -> None:
+    def leave_a_mapper_behind(self) -> None:
+        """A mapper hears nothing of ZooKeeper for most of the storm; others do, and go on."""
+        mappers = self.living("mapper")
+        hearing = [one for one in mappers if (one.host, "zookeeper") not in self._deaf]
+        if len(hearing) > 1:
+            self._deafen(self.apart.choice(hearing), "zookeeper", BEHIND_MS)
+
+    def _deafen(self, process: Process, service: str, span_ms: tuple[int, int]) -> None:
         self._note(f"DEAF {process.member} to {service}")
         self._deaf.add((process.host, service))
         for delay_ms, then in (
@@ -324,7 +332,7 @@ class Mishaps:
             (self.apart.randint(500, 1_500), self._give_up),
         ):
             self._scheduler.after(delay_ms, lambda then=then: then(process, service))
-        again_ms = self.apart.randint(*DEAF_MS)
+        again_ms = self.apart.randint(*span_ms)
         self._scheduler.after(again_ms, lambda: self._hear_again(process.host, service))
 
     def _notice(self, process: Process, service: str) -> None:

@@ -15,6 +15,8 @@ import mars.protocol.ports.control
 import reducer.leader
 import reducer.lookout
 import reducer.reign
+from mars.adapters.memory import store
+from mars.core.types import Range
 from mars.protocol.ports import (
     ControlLog,
     Coordinator,
@@ -30,6 +32,7 @@ from tests.simulation.world import World
 
 RARE = (
     "aborts_lost",
+    "behind_ms",
     "changes",
     "copies_late",
     "deaf_ms",
@@ -94,6 +97,24 @@ def test_a_process_that_hears_nothing_of_a_server_hears_it_again() -> None:
     lines = told(1, only(deaf_ms=1_000))
     assert count(lines, "DEAF ") >= 3
     assert count(lines, "HEARS ") == count(lines, "DEAF ")
+
+
+def test_a_mapper_is_left_behind_and_offers_rows_by_versions_of_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real, refused = store._fits_version, 0
+
+    def fits(found: store.StoredTask, version: int, part: Range) -> bool:
+        nonlocal refused
+        held = real(found, version, part)
+        refused += not held and part.next <= found.bounds[found.version].get(part.lane, 0)
+        return held
+
+    monkeypatch.setattr(store, "_fits_version", fits)
+    front = only(user_ms=600, changes=1.0, behind_ms=800, flush_ms=3_000, group_ms=500)
+    for seed in (3, 10, 33):
+        told(seed, front)
+    assert refused, "no mapper offered a newer version's rows below the newest one's beginning"
 
 
 def calls_of_a_leader() -> set[str]:

@@ -52,6 +52,9 @@ LATENESSES_MS = (DISORDER_MS, 12_000, 40_000)
 """For how long."""
 
 
+ONE_TASK_SHARE = 0.5
+"""How often a change that a run asks for most is one of its first task: it gets many versions."""
+
 COPIES_LATE_MS = (100, 3_000)
 """How long the API stands still before it copies a definition."""
 
@@ -160,6 +163,8 @@ class Users:
         share = self._weather.changes
         if share and self._apart.random() < share:
             request = self._change
+            if self._apart.random() < ONE_TASK_SHARE:
+                tasks = {name: task for name, task in tasks.items() if name == FLAT} or tasks
         request(chance, tasks)
 
     def _toggle(self, chance: random.Random, tasks: Mapping[TaskName, TaskDefinition]) -> None:

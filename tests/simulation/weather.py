@@ -45,13 +45,14 @@ FRONT_SHARE = 0.5
 Shares = Mapping[str, float]
 
 FRONTS: tuple[Shares, ...] = (
-    {"user_ms": 500, "changes": 0.6, "deaf_ms": 1_000, "watches_late": 0.2, "flush_ms": 2_500},
+    {"user_ms": 600, "changes": 1.0, "behind_ms": 800, "flush_ms": 3_000, "group_ms": 500},
     {"user_ms": 400, "held": 0.4, "session_ms": 2_500},
     {"user_ms": 400, "changes": 0.4, "held": 0.4, "flush_ms": 3_000, "session_ms": 4_000},
     {"markers_lost": 0.2, "aborts_lost": 0.5, "kill_ms": 2_500, "commit_lost": 0.1},
 )
-"""Mishaps that are worse together: processes that are behind while tasks change and the store is
-lost; leaders that stand still while others lead; markers that are lost again and again."""
+"""Mishaps that are worse together: mappers that are behind by some versions, each with rows of its
+own, while the store is lost and lanes come to them; leaders that stand still while others lead;
+markers that are lost again and again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,8 @@ class Weather:
     lost one marker loses the next one in half of all cases."""
     deaf_ms: int = 0
     """A process hears nothing of one server for seconds, and that server nothing of it."""
+    behind_ms: int = 0
+    """A mapper hears nothing of ZooKeeper for most of the storm."""
     watches_late: float = 0.0
     """Changes of tasks that a process is told of seconds later, or never."""
     held: float = 0.0

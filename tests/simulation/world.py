@@ -455,6 +455,7 @@ class World:
             (weather.failover_ms // FOLLOWS, losses.follow, self.chance),
             (DELIVERED_MS, self.servers.broker.deliver_delayed, self.chance),
             (weather.deaf_ms, mishaps.deafen_one, apart),
+            (weather.behind_ms, mishaps.leave_a_mapper_behind, apart),
             (weather.retention_ms, losses.retain, apart),
             (weather.silence_ms, self.feed.fall_silent, apart),
         ):
