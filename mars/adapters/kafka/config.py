@@ -50,8 +50,11 @@ FETCH_ANSWER_BYTES_MAX = 52_428_800
 FETCH_BACKOFF_MS = 2
 """How long the fetcher sleeps when the queue is full; the default of 1 s empties the queue."""
 
-END_WAIT_MS = 100
-"""How long the broker waits for rows at the end of a partition before it confirms the end."""
+FETCH_BYTES_MIN = 16 * 1024
+END_WAIT_MS = 50
+"""The broker waits for so many bytes of all partitions that a fetch asks for, and for so long at
+most; then it confirms the ends, too. If it answered each row, a topic of many partitions at a
+modest rate would make hundreds of requests a second, each for all of its partitions."""
 
 RESULT_ROWS_QUEUED_MAX = 10_000
 RESULT_KBYTES_QUEUED_MAX = 131_072
@@ -106,6 +109,7 @@ def _reader_properties(settings: Settings, client: str) -> Properties:
         "queued.max.messages.kbytes": FETCH_QUEUE_KBYTES,
         "fetch.message.max.bytes": FETCH_BYTES_MAX,
         "fetch.queue.backoff.ms": FETCH_BACKOFF_MS,
+        "fetch.min.bytes": FETCH_BYTES_MIN,
         "fetch.wait.max.ms": END_WAIT_MS,
         **_client_properties(settings, client),
         "enable.auto.commit": False,
