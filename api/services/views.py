@@ -26,6 +26,7 @@ def summary(task: TaskDefinition, state: str) -> answers.TaskSummary:
         options=dict(current.options),
         stream=current.stream.name,
         created=current.created_ms,
+        set=task.set_name or None,
     )
 
 

@@ -234,6 +234,7 @@ def _facts(found: Task) -> list[tuple[str, str]]:
         ("state", found.state + (f": {found.detail}" if found.detail else "")),
         ("version", str(found.version)),
         ("stream", found.stream),
+        *([("set", found.set)] if found.set else []),
         ("results", found.output.topic if found.output else "-"),
         ("options", ", ".join(f"{key}={value}" for key, value in found.options.items()) or "-"),
         ("rows a second", number(found.rates.rows_per_second)),

@@ -63,6 +63,7 @@ class TaskSummary(Answer, frozen=True):
     options: Object
     stream: str
     created: int
+    set: Annotated[str | None, says("the set of tasks that made it; null: no set did")] = None
 
 
 class Task(TaskSummary, frozen=True, kw_only=True):

@@ -94,6 +94,14 @@ def test_tasks_of_a_set_are_what_tasks_of_their_own_are(world: World) -> None:
     alone.close()
 
 
+def test_a_task_says_which_set_made_it(world: World) -> None:
+    put(world, one("a"), set=named())
+    put(world, one("b"))
+    assert world.http.get("/v1/tasks/a").json()["set"] == "ours"
+    listed = world.http.get("/v1/tasks").json()["tasks"]
+    assert [task["set"] for task in listed] == ["ours", None]
+
+
 def test_a_dry_run_says_what_would_change_and_changes_nothing(world: World) -> None:
     world.register("old", options={"delay": "1s"})
     world.register("same")
