@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from itertools import groupby
 from typing import assert_never
 
 from mars.core.definitions import TaskDefinition
@@ -17,7 +14,7 @@ from mars.protocol.leader.tasks import begin_version
 from mars.protocol.leader.view import (
     AddLanes,
     BeginVersion,
-    CopyDefinition,
+    CopyDefinitions,
     CopyStream,
     Decision,
     DropStreamCopy,
@@ -44,24 +41,6 @@ class ReignEnded(Exception):
     """What this reign remembers may be of another ZooKeeper: another reign is to begin."""
 
 
-@dataclass(frozen=True, slots=True)
-class CopyAll:
-    """Many copies are one act: of a thousand new tasks, or after a loss."""
-
-    definitions: tuple[TaskDefinition, ...]
-
-
-def together(decisions: Iterable[Decision]) -> Iterator[Decision | CopyAll]:
-    """The same decisions in the same order, copies that follow each other as one."""
-    for _, alike in groupby(decisions, lambda one: isinstance(one, CopyDefinition)):
-        run = list(alike)
-        copies = tuple(one.definition for one in run if isinstance(one, CopyDefinition))
-        if copies:
-            yield CopyAll(copies)
-        else:
-            yield from run
-
-
 class LeaderReign:
     """The acts of one leader epoch, each guarded where it takes effect."""
 
@@ -84,7 +63,7 @@ class LeaderReign:
         if not self._has_all(floor):
             return
         view = self._lookout.view(floor, self._copies)
-        for decision in together(self._machine.decide(view)):
+        for decision in self._machine.decide(view):
             lead = self._ports.coordinator.leadership()
             if lead is None or lead.epoch != self.epoch:
                 return  # no need to: nothing of what was decided would take effect
@@ -152,9 +131,9 @@ class LeaderReign:
 
     # ----------------------------------------------------------------------------------- acting
 
-    def _act(self, decision: Decision | CopyAll, lead: Leadership) -> None:
+    def _act(self, decision: Decision, lead: Leadership) -> None:
         match decision:
-            case CopyAll(definitions=definitions):
+            case CopyDefinitions(definitions=definitions):
                 put_copies(self._ports.control, definitions, lead.epoch)
                 self._copies.tasks |= {one.name: one for one in definitions}
             case PublishAssignment():
@@ -175,8 +154,6 @@ class LeaderReign:
             case FailTask(task=task, version=version, detail=detail):
                 logs.error(_log, "a task failed", task=task, detail=detail)
                 fail_task(self._ports.registry, task, version, detail, lead)
-            case CopyDefinition(definition=definition):
-                self._act(CopyAll((definition,)), lead)
             case _:
                 self._act_on_store(decision, lead.epoch)
 

@@ -26,7 +26,7 @@ from mars.core.errors import Conflict, VersionMismatch
 from mars.core.plan import Plan
 from mars.core.types import TaskName, Topic
 from mars.process.compiling import declared
-from mars.protocol.ports import put_copy
+from mars.protocol.ports import put_copies
 
 ATTEMPTS_MAX = 10
 """Compare-and-sets of one request: the leader and other requests write rarely, so more means that
@@ -224,7 +224,7 @@ class TaskService:
                 self._ports.control.put_task(changed)
             if self._ports.registry.replace_task(changed, expected):
                 # A leader may be copying what was before.
-                put_copy(self._ports.control, changed)
+                put_copies(self._ports.control, [changed])
                 return changed
         raise _contended(name)
 

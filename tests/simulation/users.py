@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from mars.core.definitions import Backfill, LaneSpan, TaskDefinition, TaskState, TaskVersion
 from mars.core.types import Lane, TaskName, Topic, backfill_lane, lane_partition, live_lane
-from mars.protocol.ports import put_copy
+from mars.protocol.ports import put_copies
 from mars.protocol.windows.turns import WINDOWS_AT_ONCE
 from tests.simulation.cluster import Servers
 from tests.simulation.rows import (
@@ -314,7 +314,7 @@ class Users:
     def _copied(self, task: TaskDefinition) -> None:
         if any(each is task for each in self._uncopied):
             self._uncopied = [each for each in self._uncopied if each is not task]
-            put_copy(self._servers.control, task)
+            put_copies(self._servers.control, [task])
 
     def copy_all(self) -> None:
         """ZooKeeper is about to lose everything: what was not copied yet was never answered, and

@@ -28,7 +28,7 @@ from mars.protocol.balance.placement import ALL_AT_ONCE, Welcome, moved_at_once,
 from mars.protocol.balance.steering import Steering, SteeringLimits
 from mars.protocol.leader.tasks import last_of_former, of_former_task, task_start, tend_task
 from mars.protocol.leader.view import (
-    CopyDefinition,
+    CopyDefinitions,
     CopyStream,
     Decision,
     DropStreamCopy,
@@ -280,18 +280,16 @@ class LeaderMachine:
 
 
 def _missing_copies(view: View) -> list[Decision]:
-    tasks = [
-        CopyDefinition(definition)
-        for name, definition in view.tasks.items()
-        if view.copied.get(name) != definition
-    ]
+    known = view.tasks.items()
+    tasks = tuple(definition for name, definition in known if view.copied.get(name) != definition)
     streams = [
         CopyStream(stream)
         for name, stream in view.streams.items()
         if view.copied_streams.get(name) != stream
     ]
     gone = [DropStreamCopy(name) for name in view.copied_streams if name not in view.streams]
-    return [*tasks, *streams, *gone]
+    copies = [CopyDefinitions(tasks)] if tasks else []
+    return [*copies, *streams, *gone]
 
 
 def _living(view: View) -> Iterator[tuple[TaskName, TaskDefinition]]:

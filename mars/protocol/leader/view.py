@@ -126,10 +126,12 @@ class FailTask:
 
 
 @dataclass(frozen=True, slots=True)
-class CopyDefinition:
-    """Repair the copy of a definition in mars.control."""
+class CopyDefinitions:
+    """Repair the copies of definitions in mars.control, all in one act: after a loss they may be of
+    a thousand tasks.
+    """
 
-    definition: TaskDefinition
+    definitions: tuple[TaskDefinition, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +158,7 @@ Decision = (
     | DropTask
     | EndCatchUp
     | FailTask
-    | CopyDefinition
+    | CopyDefinitions
     | CopyStream
     | DropStreamCopy
 )

@@ -46,7 +46,6 @@ from mars.protocol.ports.control import (
     TopicAdmin,
     TopicInfo,
     put_copies,
-    put_copy,
 )
 from mars.protocol.ports.incidents import Incident, IncidentKind, IncidentLog
 from mars.protocol.ports.keys import ApiKey, KeyId, KeyRegistry, Role
@@ -240,6 +239,5 @@ __all__ = [
     "WrongEpoch",
     "WrongVersion",
     "put_copies",
-    "put_copy",
     "window_of_row",
 ]

@@ -55,16 +55,6 @@ class ControlLog(Protocol):
         """Everything in the topic."""
 
 
-def put_copy(
-    control: ControlLog, definition: TaskDefinition, leader: LeaderEpoch | None = None
-) -> None:
-    """Copy a definition as it is; a deleted task's for good."""
-    if definition.state is TaskState.DELETED:
-        control.put_deleted(definition)
-    else:
-        control.put_task(definition, leader)
-
-
 def put_copies(
     control: ControlLog, definitions: Iterable[TaskDefinition], leader: LeaderEpoch | None = None
 ) -> None:

@@ -29,7 +29,7 @@ from mars.protocol.leader.tasks import begin_version
 from mars.protocol.leader.view import (
     AddLanes,
     BeginVersion,
-    CopyDefinition,
+    CopyDefinitions,
     CopyStream,
     Decision,
     DropStreamCopy,
@@ -241,7 +241,7 @@ def test_an_assignment_older_than_control_is_a_loss_though_the_store_is_of_its_e
 def test_without_a_reducer_the_leader_only_copies_definitions() -> None:
     decisions = LeaderMachine().decide(view(reducers=frozenset(), copied={}))
 
-    assert decisions == [CopyDefinition(task())]
+    assert decisions == [CopyDefinitions((task(),))]
 
 
 def test_a_dead_reducers_buckets_move_with_a_higher_epoch_and_the_others_stay() -> None:
@@ -737,7 +737,7 @@ def test_new_partitions_are_read_from_their_beginning() -> None:
 
 
 def test_a_definition_that_control_lacks_is_copied() -> None:
-    assert LeaderMachine().decide(view(copied={})) == [CopyDefinition(task())]
+    assert LeaderMachine().decide(view(copied={})) == [CopyDefinitions((task(),))]
 
 
 def test_copies_of_streams_are_those_in_zookeeper() -> None:
