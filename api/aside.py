@@ -123,7 +123,7 @@ class Aside:
         """The answer, as JSON. Raises the work's own errors, its refusal, and TooMany."""
         work = self._work
         if not self._places.acquire(timeout=work.wait_s):
-            raise TooMany(f"{work.at_once} of the kind `{work.name}` are under way: try again soon")
+            raise TooMany(f"{work.at_once} {work.name} jobs run already: try again in some seconds")
         try:
             return self._answered(question)
         finally:
@@ -148,12 +148,12 @@ class Aside:
                 with self._lock:
                     self._running.discard(process)
         if self._closed:
-            raise Unavailable("api", "it is being stopped, ask again")
+            raise Unavailable("api", "the API is stopping; try again")
         if process.returncode == 0:
             return _taken(answer)
         logs.warning(
             logs.logger("api"),
-            "work in a process of its own was not done; its last lines, if any, say why",
+            "a helper process failed; its last lines, if any, say why",
             work=self._work.name,
             exit_code=process.returncode,
         )

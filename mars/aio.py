@@ -228,7 +228,7 @@ class AsyncResultConsumer:
                 self._under_way = call, self._thread.ask(call)
             begun, outcome = self._under_way
             if begun != call:
-                raise MarsError("a cancelled call has gone on: make it again before another one")
+                raise MarsError("a cancelled call is under way: repeat it before you make another")
             await asyncio.wait((outcome,))
             self._under_way = None
         found: R = outcome.result()

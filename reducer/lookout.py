@@ -229,7 +229,7 @@ class Lookout:
                 try:
                     found = self._ports.admin.describe(topic)
                 except TopicRefused as problem:  # what its tasks know of it still holds (I7)
-                    logs.warning(_log, "a source topic is refused", problem=problem.detail)
+                    logs.warning(_log, "Kafka refuses a source topic", problem=problem.detail)
                     continue
                 self._partitions[topic] = found.partitions if found else 0
                 self._topic_ids.pop(topic, None)

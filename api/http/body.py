@@ -214,7 +214,7 @@ def _unique_members(pairs: list[tuple[str, object]]) -> dict[str, object]:
     members = dict(pairs)
     if len(members) < len(pairs):
         twice, _times = Counter(name for name, _ in pairs).most_common(1)[0]
-        raise Rejected(f"member {twice[:100]!a} is there twice")
+        raise Rejected(f"member {twice[:100]!a} is given twice: leave one out")
     return members
 
 
@@ -225,4 +225,6 @@ def _refuse_lone_surrogates(text: str, value: object) -> None:
     try:
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:
-        raise Rejected("the body holds half of a surrogate pair, which is no character") from None
+        raise Rejected(
+            "the body holds half of a surrogate pair, which is not a character"
+        ) from None

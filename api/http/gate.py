@@ -202,8 +202,9 @@ def _check_host(visit: _Visit, policy: AccessPolicy) -> None:
     name = name.lower().removesuffix(".")
     if name not in policy.hosts and not (policy.addresses and _is_address(name)):
         raise Forbidden(
-            "this API asks nobody for a key, so it answers to known names only, and was called by "
-            f"{name[:80]!a}: call it by {', '.join(sorted(policy.hosts))}, name the host in "
+            "this API asks for no keys, so it answers only to host names that it knows, and was "
+            f"called by {name[:80]!a}: call it by {', '.join(sorted(policy.hosts))}, name the host "
+            "in "
             'api.hosts, or set api.access to "on" (with keys)'
         )
 
@@ -227,7 +228,7 @@ def _check_origin(visit: _Visit) -> None:
     else:
         ours = origin is None or origin.partition("://")[2] == visit.headers.get("host")
     if not ours:
-        raise Forbidden("a page of another site sent this request, which Mars does not allow")
+        raise Forbidden("this request comes from a page of another site, and Mars refuses those")
 
 
 def _headers(error: MarsError, asked: Headers) -> Mapping[str, str]:

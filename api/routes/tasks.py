@@ -138,7 +138,7 @@ def router(services: Services) -> APIRouter:
 
     @routes.post("/{name}/resume", responses=gives(Task) | problems(UNKNOWN, IN_USE, AWAY))
     def resume_task(name: str) -> Response:
-        """Go on where it was paused, or failed."""
+        """Resume a paused or failed task where it stopped."""
         return _rendered(services, services.tasks.resume(name)).response()
 
     return routes

@@ -83,7 +83,8 @@ def warnings_of(settings: ApiSettings) -> list[str]:
     found = []
     if settings.access == "off":
         found.append(
-            f"whoever reaches {settings.host}:{settings.port} may do everything: api.access is off"
+            f"whoever reaches {settings.host}:{settings.port} may do everything, because "
+            "api.access is off"
         )
     elif not settings.tls_certificate_location:
         found.append(
@@ -148,7 +149,7 @@ class KeyRing:
         except Unavailable as error:
             if self._keys is None:
                 raise
-            LOG.warning("keys are as they were last read: %s", error)
+            LOG.warning("keys could not be read again, so the last known ones apply: %s", error)
         else:
             self._changes_read = changes
 

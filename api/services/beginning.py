@@ -139,8 +139,8 @@ def _check_location(location: str) -> None:
         return
     if "@" in location:
         raise Rejected(
-            "the location of files has an @, before which users and passwords stand, and others "
-            "could read it: write it without, and give them to the processes that open the files"
+            "the location of files has an @, and others could read a user or password before it: "
+            "leave it out, and give credentials to the processes that open the files"
         )
     if any(sign in location for sign in "?#%"):
         raise Rejected(

@@ -166,7 +166,7 @@ class QueryService:
         if record.state is not QueryState.DONE or record.place is None:
             why = f" ({record.detail})" if record.detail else ""
             raise Conflict(
-                f"query {record.query.id} is {record.state}{why}: there are rows once it is done"
+                f"query {record.query.id} is {record.state}{why}: it has rows only once it is done"
             )
         return self._ports.answers.read(record.query.id, record.place)
 

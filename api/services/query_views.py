@@ -8,7 +8,7 @@ from mars.client.answers import Query, QueryCounts, QueryProgress
 from mars.core.definitions import FileHistory
 from mars.protocol.ports import QueryRecord, QueryState
 
-NOBODY_RUNS_IT = "no process with the role bulk is alive: start one with `mars bulk --config FILE`"
+NOBODY_RUNS_IT = "no bulk process runs: start one with `mars bulk --config FILE`"
 
 
 def query_view(record: QueryRecord, now_ms: int, runners: int | None) -> Query:

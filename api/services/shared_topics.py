@@ -42,8 +42,8 @@ class SharedTopics:
         key = ", ".join(output_view(plan).key)
         return [
             f"{who} into the output topic {plan.options.output_topic} under keys like those of "
-            f"this one, [{key}]: who tells rows apart by their keys takes them for one another; "
-            "tell them apart by the header mars-task, or choose another output_topic"
+            f"this one, [{key}], so consumers that tell rows apart by their keys mix them up; tell "
+            "them apart by the header mars-task, or choose another output_topic"
         ]
 
     def _writers_of_same_keys(self, name: TaskName | None, plan: Plan) -> Iterator[TaskName]:

@@ -157,8 +157,8 @@ class StreamService:
         legal = topic not in {"", ".", ".."} and TOPIC_CHARACTERS.issuperset(topic)
         if not legal or len(topic) > TOPIC_CHARACTERS_MAX:
             raise Rejected(
-                f"topic {topic[:80]!a} is not a legal topic: 1 to {TOPIC_CHARACTERS_MAX} of "
-                "the characters a-z A-Z 0-9 . _ -"
+                f"topic {topic[:80]!a} is not a valid topic name: use 1 to {TOPIC_CHARACTERS_MAX} "
+                "of the characters a-z A-Z 0-9 . _ -"
             )
         if is_internal(topic):
             raise Rejected(f"topic {topic} is one of Mars's or Kafka's own")
@@ -190,7 +190,7 @@ def _field(name: str, declared: str | FieldRequest) -> Field:
         origin = Origin(declared.origin)
     except ValueError:
         raise Rejected(
-            f"field {name} is from the unknown {declared.origin[:80]!a}; there are "
+            f"field {name} is taken from the unknown {declared.origin[:80]!a}: use one of "
             f"{', '.join(Origin)}"
         ) from None
     wanted = ORIGIN_TYPES[origin]
@@ -205,7 +205,7 @@ def _field_name(name: str) -> str:
     if 1 <= len(name) <= FIELD_NAME_CHARACTERS_MAX and name.isprintable():
         return name
     raise Rejected(
-        f"field {name[:80]!a} cannot be named so: 1 to {FIELD_NAME_CHARACTERS_MAX} "
+        f"field {name[:80]!a} cannot have this name: use 1 to {FIELD_NAME_CHARACTERS_MAX} "
         "printable characters"
     )
 
@@ -231,8 +231,8 @@ def _check_csv(kind: Format, request: StreamRequest) -> None:
     for name, mark in marks.items():
         if len(mark) != 1 or not mark.isascii() or mark.isalnum() or mark in "\r\n\0":
             raise Rejected(
-                f"{name} {mark[:80]!a} must be one ASCII character which is no letter, no digit, "
-                "no line break and not NUL"
+                f"{name} {mark[:80]!a} must be one ASCII character, but no letter, digit, line "
+                "break or NUL"
             )
     if request.csv_delimiter == request.csv_quote:
         raise Rejected(f"csv_delimiter and csv_quote are both {request.csv_quote!a}: change one")
@@ -244,7 +244,7 @@ def _type(name: str, kind: str) -> FieldType:
     except ValueError:
         supported = ", ".join(FieldType)
         raise Rejected(
-            f"field {name} has the unknown type {kind[:80]!a}; supported are {supported}"
+            f"field {name} has the unknown type {kind[:80]!a}: use one of {supported}"
         ) from None
 
 
@@ -253,7 +253,7 @@ def _format(text: str) -> Format:
         return Format(text)
     except ValueError:
         supported = ", ".join(Format)
-        raise Rejected(f"format {text[:80]!a} is unknown; supported are {supported}") from None
+        raise Rejected(f"format {text[:80]!a} is unknown: use one of {supported}") from None
 
 
 def _check_event_time(request: StreamRequest, fields: Sequence[Field]) -> None:
@@ -271,7 +271,7 @@ def _check_event_time(request: StreamRequest, fields: Sequence[Field]) -> None:
     if named.origin is not None and request.record_time == "ignore":
         raise Rejected(
             f"record_time ignore contradicts event_time {request.event_time}, which is the time of "
-            "the record: leave one of both out"
+            "the record: leave out one of them"
         )
 
 

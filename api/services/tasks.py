@@ -242,7 +242,9 @@ def _taken(name: str) -> Conflict:
 
 
 def _contended(name: str) -> Conflict:
-    return Conflict(f"task {name} was changed by others at the same time: look at it, try again")
+    return Conflict(
+        f"task {name} was changed by others at the same time: look at it, then try again"
+    )
 
 
 def undecided(definition: TaskDefinition) -> Conflict:
@@ -268,6 +270,6 @@ def _check_match(definition: TaskDefinition, if_match: str | None) -> None:
     current = definition.current.version
     if "*" not in tags and f'"{current}"' not in tags:
         raise VersionMismatch(
-            f'the current version is "{current}", If-Match names {if_match[:80]!a}: look at '
+            f'If-Match names {if_match[:80]!a}, and the current version is "{current}": look at '
             "the task again"
         )

@@ -6,10 +6,9 @@ import { h, setText } from "/static/dom.js";
 const KEPT_AS = "mars-key";
 const WRITABLE = /^[\x21-\x7e]+$/; // what a header can hold
 const NONE_YET =
-  "This Mars asks for a key; an admin makes them. With a reader's you may look, with an " +
-  "operator's also register, pause and delete tasks.";
-const NO_KEY_TEXT =
-  "That is no key: a key begins with mars_ and goes on with letters and digits only.";
+  "This Mars asks for a key; an admin makes them. A reader's key lets you look, an operator's " +
+  "key also registers, pauses and deletes tasks.";
+const NO_KEY_TEXT = "That is not a key: a key is mars_ and then letters and digits.";
 
 let asking = null; // the one dialog, for all requests that wait for its answer
 let declined = false;

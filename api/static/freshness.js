@@ -31,7 +31,7 @@ export class Freshness {
       for (const [problem, parts] of this.failing(known)) {
         const names = parts.map(([name]) => name).join(", ");
         const since = Math.min(...parts.map(([, part]) => part.seen));
-        const what = known ? `Not renewed since ${clock(since)} UTC` : "Not there yet";
+        const what = known ? `Not updated since ${clock(since)} UTC` : "Not loaded yet";
         sentences.push(h("p", {}, `${what}: ${names}. ${capital(problem)}`));
       }
     renew(this.element, sentences);

@@ -121,7 +121,7 @@ class QueryAnswerer:
             return None
         info = self.admin.describe(query.output_topic)
         if info is None:
-            raise JobFailed(f"the output topic {query.output_topic} is gone: make it again")
+            raise JobFailed(f"the output topic {query.output_topic} is gone: create it again")
         return OutputRows(
             query.output_topic,
             bucket_of_task(plan.task, info.partitions),

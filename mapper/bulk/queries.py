@@ -134,7 +134,7 @@ class QueryWork:
 
     def _given_up(self, record: QueryRecord) -> QueryRecord:
         detail = (
-            f"it was begun {record.attempt} times, and each time the process that ran it died: "
+            f"it was started {record.attempt} times, and each time the process that ran it died: "
             "look at the log and the memory of the bulk processes"
         )
         return replace(record, state=QueryState.FAILED, ended_ms=self._desk.now_ms(), detail=detail)

@@ -41,7 +41,7 @@ class Feed:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise Unavailable("kafka", str(error.args[0].str())) from error
         except TimeoutError as error:
-            raise Unavailable("kafka", "the topic could not be made in time") from error
+            raise Unavailable("kafka", "the topic could not be created in time") from error
 
     def send(self, messages: Sequence[bytes]) -> int:
         """Queue messages, round robin; how many the queue took."""

@@ -39,7 +39,7 @@ class _Place:
 _COMMANDS = {
     "up": _Place("mars.cli.running.cluster", "up", "Start Mars on this machine."),
     "down": _Place("mars.cli.running.cluster", "down", "Stop what `mars up --detach` started."),
-    "status": _Place("mars.cli.running.cluster", "status", "What runs, and how it does."),
+    "status": _Place("mars.cli.running.cluster", "status", "Show what runs, and how busy it is."),
     "mapper": _Place("mars.cli.running.roles", "mapper", "Run one mapper (for clusters)."),
     "reducer": _Place("mars.cli.running.roles", "reducer", "Run one reducer (for clusters)."),
     "api": _Place("mars.cli.running.roles", "api", "Run the REST interface (for clusters)."),
@@ -47,15 +47,17 @@ _COMMANDS = {
         "mars.cli.running.roles", "bulk", "Run the driver of PySpark jobs (for clusters)."
     ),
     "stream": _Place("mars.cli.streams", "stream", "Declare, list and remove streams."),
-    "task": _Place("mars.cli.tasks", "task", "Register, list and change stat tasks."),
+    "task": _Place("mars.cli.tasks", "task", "Register, list and change tasks."),
     "key": _Place("mars.cli.keys", "key", "Make, list and remove API keys."),
-    "tail": _Place("mars.cli.tail", "tail", "Results of a task as they come."),
-    "why": _Place("mars.cli.why", "why", "Why no result comes: who holds each open window."),
-    "top": _Place("mars.cli.top", "top", "The cluster and its tasks, live."),
+    "tail": _Place("mars.cli.tail", "tail", "Show results of a task as they come."),
+    "why": _Place("mars.cli.why", "why", "Say why no result comes, and who holds each window."),
+    "top": _Place("mars.cli.top", "top", "Show the cluster and its tasks, live."),
     "verify": _Place("mars.cli.verify", "verify", "Compute a finished window again, and compare."),
-    "dead": _Place("mars.cli.audits", "dead", "Rows that were not counted."),
-    "incidents": _Place("mars.cli.audits", "incidents", "What happened that you should hear of."),
-    "backfill": _Place("mars.cli.backfill", "backfill", "How far a task's history is computed."),
+    "dead": _Place("mars.cli.audits", "dead", "Show rows that were not counted, and why."),
+    "incidents": _Place("mars.cli.audits", "incidents", "Show losses, gaps and failures."),
+    "backfill": _Place(
+        "mars.cli.backfill", "backfill", "Show how far a task's history is computed."
+    ),
     "query": _Place("mars.cli.query", "query", "Run a query once, now."),
     "bench": _Place("bench.cli", "bench", "Measure throughput and latency."),
     "completion": _Place(

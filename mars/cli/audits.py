@@ -34,15 +34,17 @@ SAMPLE_CHARACTERS = 60
 
 @click.command()
 @task_argument
-@click.option("--reason", default=None, help="Only rows left out for it (late, future, ...).")
+@click.option(
+    "--reason", default=None, help="Only rows left out for this reason (late, future, ...)."
+)
 @click.option("--limit", type=click.IntRange(min=1), default=SHOWN, show_default=True)
-@click.option("--all", "everything", is_flag=True, help="All of them.")
+@click.option("--all", "everything", is_flag=True, help="Show all of them.")
 @api_option
 @json_option
 def dead(
     name: str, reason: str | None, limit: int, everything: bool, api: str | None, as_json: bool
 ) -> None:
-    """Rows of task NAME that were not counted, and why: a table, or (--json) one line each."""
+    """Show rows of task NAME that were not counted: a table, or with --json one line each."""
     with Client(api_address(api)) as client:
         rows = _rows(client, name, reason, None if everything else limit + 1)
         if as_json:
@@ -52,7 +54,7 @@ def dead(
         titles = ("reason", "where", "offsets", "rows", "window", "sample")
         listed = [_cells(row) for row in rows]
     if not listed:
-        output().print("Every row that was read so far is counted, filtered or still to be told.")
+        output().print("No row was left out so far, except by WHERE.")
         return
     shown = listed if everything else listed[:limit]
     output().print(table(titles, shown))
@@ -94,23 +96,23 @@ def _cells(row: DeadRow) -> tuple[str, ...]:
     "--task",
     default=None,
     shell_complete=task_names,
-    help="Those of a task, and those that concern all.",
+    help="Only those of this task, and those that concern all.",
 )
-@click.option("--since", type=Moment(), default=None, help="Not older than this.")
+@click.option("--since", type=Moment(), default=None, help="Only those since this time.")
 @click.option("--limit", type=click.IntRange(1, PAGE), default=SHOWN, show_default=True)
 @api_option
 @json_option
 def incidents(
     task: str | None, since: int | None, limit: int, api: str | None, as_json: bool
 ) -> None:
-    """What happened that you should hear of, newest first: losses, gaps, failures."""
+    """Show losses, gaps and failures, newest first."""
     with Client(api_address(api)) as client:
         found = client.incidents(task=task, since=since, limit=limit)
     if as_json:
         print_json(found)
         return
     if not found:
-        output().print("Nothing has happened.")
+        output().print("There are no incidents.")
     for each in found:
         who = "all tasks" if each.task is None else each.task
         output().print(f"{clock(each.time)}  {each.kind}  {who}")

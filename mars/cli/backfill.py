@@ -26,7 +26,7 @@ from mars.core.errors import JobFailed, Unavailable
 POLL_S = 1.0
 """Between two looks."""
 
-NOBODY_WORKS = "No process with the role bulk runs; start one with `mars bulk --config FILE`."
+NOBODY_WORKS = "No bulk process runs; start one with `mars bulk --config FILE`."
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -117,7 +117,7 @@ def _rest(found: Task) -> str:
     """Rows, rate, and when it should end."""
     progress = found.backfill
     if progress is None:
-        return f"{found.state}; nobody can say how far it is"
+        return f"{found.state}; how far it is, is not known"
     parts = [f"{number(progress.rows_done)} of {number(progress.rows_total)} rows"]
     if found.state != "backfilling":
         parts.append(found.state)

@@ -41,7 +41,7 @@ def key() -> None:
 @click.option("--topics", multiple=True, metavar="PATTERN", help="Topics to read and to write to.")
 @click.option("--read", multiple=True, metavar="PATTERN", help="Topics (or files) to read.")
 @click.option("--write", multiple=True, metavar="PATTERN", help="Topics to write to.")
-@click.option("--note", default="", help="Whose it is, what for.")
+@click.option("--note", default="", help="Who uses it, and what for.")
 @config_option
 @api_option
 @json_option
@@ -58,8 +58,8 @@ def create(
     """Make a key and show it, once.
 
     A reader may look at everything, an operator also change tasks and queries, an admin also
-    streams and keys. PATTERN is a topic, with * for any text; may be repeated; without one there is
-    no limit. With --config the key goes to ZooKeeper directly: so the first one is made.
+    streams and keys. PATTERN is a topic, with * for any text. It may be repeated; without one there
+    is no limit. With --config the key goes to ZooKeeper directly, as the first one must.
     """
     limited = bool(topics or read or write)
     reads = (*topics, *read) if limited else EVERYTHING
@@ -109,7 +109,7 @@ def _wait(connection: ZooKeeperConnection) -> None:
 @api_option
 @json_option
 def list_keys(api: str | None, as_json: bool) -> None:
-    """All keys, without what would open anything."""
+    """List all keys, without their secrets."""
     with Client(api_address(api)) as client:
         found = client.keys()
     if as_json:
@@ -136,7 +136,7 @@ def _row(found: Key) -> tuple[str, ...]:
 @api_option
 @json_option
 def rm(key_id: str, api: str | None, as_json: bool) -> None:
-    """Remove the key with the id KEY; it opens nothing from now on."""
+    """Remove the key with the id KEY, at once."""
     with Client(api_address(api)) as client:
         client.delete_key(key_id)
     if as_json:

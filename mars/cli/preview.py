@@ -29,7 +29,7 @@ def read_lines(path: Path) -> list[object]:
         try:
             rows.append(json.loads(line))
         except (ValueError, RecursionError) as error:
-            raise Rejected(f"{path}, line {count}: this is no JSON value ({error})") from None
+            raise Rejected(f"{path}, line {count}: this is not a JSON value ({error})") from None
     return rows
 
 

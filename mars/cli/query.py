@@ -55,17 +55,17 @@ _TIMES = ("window_start", "window_end")
     "wait_s",
     type=Seconds(min=0),
     default=None,
-    help="Seconds to wait for its rows, its turn included; then it is cancelled [default: any].",
+    help="Seconds to wait for its turn and its rows; then it is cancelled [default: any].",
 )
-@click.option("--output-topic", default=None, help="A topic that the rows go to, too.")
+@click.option("--output-topic", default=None, help="Write the rows to this topic, too.")
 @click.option("--all", "everything", is_flag=True, help="Show every row.")
-@click.option("--list", "listed", is_flag=True, help="Show the queries that are kept, instead.")
+@click.option("--list", "listed", is_flag=True, help="List the queries that are kept, instead.")
 @click.option(
     "--cancel",
     metavar="ID",
     default=None,
     shell_complete=queries_under_way,
-    help="Stop a query, instead.",
+    help="Cancel this query, instead.",
 )
 @api_option
 @json_option

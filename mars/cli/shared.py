@@ -136,7 +136,7 @@ def text_of(raw: bytes, where: str) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
-        raise Rejected(f"{where} is no text in UTF-8: look at byte {error.start}") from error
+        raise Rejected(f"{where} is not UTF-8: see byte {error.start}") from error
 
 
 def files_options(command: Callable[P, R]) -> Callable[P, R]:
@@ -190,7 +190,7 @@ class Seconds(click.FloatRange):
         """Seconds."""
         seconds = float(super().convert(value, param, ctx))
         if not math.isfinite(seconds):
-            self.fail(f"{value!r} is no finite number.", param, ctx)
+            self.fail(f"{value!r} is not a finite number.", param, ctx)
         return seconds
 
 

@@ -53,7 +53,7 @@ def put(file: Path, name: str | None, api: str | None, as_json: bool) -> None:
 @api_option
 @json_option
 def list_streams(api: str | None, as_json: bool) -> None:
-    """All streams."""
+    """List all streams."""
     with Client(api_address(api)) as client:
         found = client.streams()
     if as_json:
@@ -71,7 +71,7 @@ def list_streams(api: str | None, as_json: bool) -> None:
 @api_option
 @json_option
 def show(name: str, api: str | None, as_json: bool) -> None:
-    """One stream with its fields."""
+    """Show a stream with its fields."""
     with Client(api_address(api)) as client:
         found = client.stream(name)
     if as_json:

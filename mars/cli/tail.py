@@ -47,16 +47,16 @@ _TIMES = ("window_start", "window_end")
     "--windows",
     type=click.IntRange(min=1),
     default=None,
-    help="Stop after as many; a revision is one, too.",
+    help="Stop after this many; a revision counts as one.",
 )
-@click.option("--all", "everything", is_flag=True, help="Every row of a window.")
+@click.option("--all", "everything", is_flag=True, help="Show every row of a window.")
 @click.option("--sources", is_flag=True, help="With --json: where each row was counted from, too.")
 @api_option
 @json_option
 def tail(
     name: str, windows: int | None, everything: bool, sources: bool, api: str | None, as_json: bool
 ) -> None:
-    """Results of task NAME as they come: a table a window, or (--json) one line a row.
+    """Show results of task NAME as they come: a table a window, or with --json one line a row.
 
     With --sources a line is {"row": ..., "source": {"bucket", "rows", "ranges", "revision",
     "deleted"}}. Where late rows revise a window, the groups that they changed come again. An API

@@ -133,9 +133,7 @@ def _ask(name: str) -> None:
 @click.command()
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
-@click.option(
-    "--prune", is_flag=True, help="Remove what the set has made and FOLDER no longer has."
-)
+@click.option("--prune", is_flag=True, help="Remove tasks of the set that FOLDER no longer has.")
 @click.option("--set", "set_name", default=None, help="Name of the set [default: the folder's].")
 @click.option("--output-topic", default=None, help="Topic of all tasks of the set that name none.")
 @api_option
@@ -149,7 +147,7 @@ def apply(
     api: str | None,
     as_json: bool,
 ) -> None:
-    """Make the tasks in the files of FOLDER: .sql, a query, and .json, a request of the API.
+    """Register the tasks in the files of FOLDER: .sql, a query, and .json, a request of the API.
 
     A file's name is its task's, unless a .json names another. All are checked before anything is
     done; what has not changed stays as it is, and what has gets a new version. Folders in it count,

@@ -37,7 +37,7 @@ from mars.core.errors import Conflict, Rejected
 
 @click.group()
 def task() -> None:
-    """Register, list and change stat tasks."""
+    """Register, list and change tasks."""
 
 
 task.add_command(apply)
@@ -82,7 +82,7 @@ class _Beginning(click.ParamType[str | int]):
             time_ms = -1
         if not 0 <= time_ms <= _LAST_MS:
             self.fail(
-                f"{str(value)!r} is no place to start at; write latest, earliest, epoch "
+                f"{str(value)!r} is not a place to start at; write latest, earliest, epoch "
                 "milliseconds, or a time in ISO 8601 such as 2026-01-31T12:00:00",
                 param,
                 ctx,
@@ -136,9 +136,9 @@ def add(
 ) -> None:
     """Register the task in FILE (.sql: a query; .json: a request of the API; -: stdin).
 
-    With --start earliest or a time, what already lies in the topic is counted too; with --files
-    what it no longer holds. `mars backfill NAME` shows how far that is. Of a task that exists it
-    is shown what would change, and asked whether to make that a new version.
+    --start earliest, or a time, counts what already lies in the topic, too. --files counts what the
+    topic no longer holds. `mars backfill NAME` shows how far that is. If the task exists, this
+    shows what would change, and asks whether to make that a new version.
     """
     if until is not None and files is None:
         raise click.UsageError("--until is for --files DIR")
@@ -171,7 +171,9 @@ def add(
 @task_argument
 @_file_argument
 @click.option("--sql", default=None, help="The query, instead of a file.")
-@click.option("--expect", type=int, default=None, help="Only if this is the current version.")
+@click.option(
+    "--expect", type=int, default=None, help="Change it only if this is its current version."
+)
 @_options_option
 @api_option
 @json_option
@@ -200,7 +202,7 @@ def change(
 @api_option
 @json_option
 def list_tasks(api: str | None, as_json: bool) -> None:
-    """All tasks."""
+    """List all tasks."""
     with Client(api_address(api)) as client:
         found = client.tasks()
     if as_json:
@@ -218,7 +220,7 @@ def list_tasks(api: str | None, as_json: bool) -> None:
 @api_option
 @json_option
 def show(name: str, api: str | None, as_json: bool) -> None:
-    """One task: its query, how far it is, and where its rows went."""
+    """Show a task: its query, how far it is, and where its rows went."""
     with Client(api_address(api)) as client:
         found = client.task(name)
     if as_json:
@@ -262,7 +264,7 @@ def _facts(found: Task) -> list[tuple[str, str]]:
 @api_option
 @json_option
 def pause(name: str, api: str | None, as_json: bool) -> None:
-    """Take no more rows until it is resumed; nothing is lost meanwhile."""
+    """Pause a task: it takes no rows until it is resumed, and loses none."""
     with Client(api_address(api)) as client:
         found = client.pause_task(name)
     _tell(found, as_json, f"Task {name} is paused.")
@@ -273,7 +275,7 @@ def pause(name: str, api: str | None, as_json: bool) -> None:
 @api_option
 @json_option
 def resume(name: str, api: str | None, as_json: bool) -> None:
-    """Go on where it was paused, or failed."""
+    """Resume a paused or failed task where it stopped."""
     with Client(api_address(api)) as client:
         found = client.resume_task(name)
     _tell(found, as_json, f"Task {name} goes on.")
@@ -284,7 +286,7 @@ def resume(name: str, api: str | None, as_json: bool) -> None:
 @api_option
 @json_option
 def rm(name: str, api: str | None, as_json: bool) -> None:
-    """End a task. Results that it has emitted stay."""
+    """Delete a task. Its results stay."""
     with Client(api_address(api)) as client:
         client.delete_task(name)
     if as_json:

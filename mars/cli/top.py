@@ -54,13 +54,13 @@ class _Moment:
 
 
 @click.command()
-@click.option("--once", is_flag=True, help="Print it once; so it is if this is no terminal.")
+@click.option("--once", is_flag=True, help="Print it once, as without a terminal.")
 @click.option(
     "--interval",
     type=Seconds(min=0.2),
     default=INTERVAL_S,
     show_default=True,
-    help="Seconds between two looks.",
+    help="Seconds between two updates.",
 )
 @api_option
 @json_option

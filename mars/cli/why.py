@@ -16,7 +16,7 @@ from mars.client.blocking import Client
 @api_option
 @json_option
 def why(name: str, api: str | None, as_json: bool) -> None:
-    """Why no result of task NAME is coming: per open window, who holds it."""
+    """Say why no result of task NAME comes, and who holds each open window."""
     with Client(api_address(api)) as client:
         found = client.why(name)
     if as_json:

@@ -245,7 +245,7 @@ class Client:
         return self._call("POST", f"{_task(name)}/pause", Task)
 
     def resume_task(self, name: str) -> Task:
-        """Go on where it was paused, or failed."""
+        """Resume a paused or failed task where it stopped."""
         return self._call("POST", f"{_task(name)}/resume", Task)
 
     def validate(
@@ -385,7 +385,7 @@ class Client:
 
         output = self.task(name).output
         if output is None:
-            raise Unavailable("api", f"it cannot tell the output topic of {name}")
+            raise Unavailable("api", f"it does not say which topic the results of {name} go to")
         settings = load(None)
         if kafka is not None:
             settings = replace(settings, kafka=replace(settings.kafka, bootstrap=kafka))

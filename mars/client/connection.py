@@ -112,4 +112,4 @@ class Connection:
         except httpx.TransportError as error:
             raise Unavailable("api", f"{self._url} cannot be reached ({error})") from error
         except httpx.InvalidURL as error:
-            raise Rejected(f"what was asked for makes no address of a request ({error})") from error
+            raise Rejected(f"this request has no valid address ({error})") from error

@@ -50,7 +50,7 @@ _REFUSALS: Mapping[int, type[RequestError]] = {
 
 def no_address(address: str, why: str) -> SettingsError:
     """That this is no address of an API, and why."""
-    told = f"{shown(address)[:ADDRESS_CHARACTERS_SHOWN]!r} is no address of an API: {why};"
+    told = f"{shown(address)[:ADDRESS_CHARACTERS_SHOWN]!r} is not the address of an API: {why};"
     return SettingsError(f"{told} write it as http://127.0.0.1:8080 (--api, MARS_API or url=).")
 
 
@@ -69,8 +69,8 @@ def authorization(key: str | None) -> dict[str, str]:
         return {}
     if _TOKEN.fullmatch(kept) is None:
         raise SettingsError(
-            "The API key (MARS_KEY, or key=) has characters that no key has: give it as "
-            "`mars key create` has printed it, and nothing else."
+            "The API key (MARS_KEY, or key=) has characters that no key has: give it exactly as "
+            "`mars key create` printed it."
         )
     return {"Authorization": f"Bearer {kept}"}
 

@@ -44,7 +44,8 @@ def canonical(location: str) -> str:
     if uri is None:
         if not location.startswith("/") or "\0" in location:
             raise Rejected(
-                f"{_shown(location)} is no absolute path or URI; name it as the executors reach it"
+                f"{_shown(location)} is not an absolute path or URI; name it as the executors "
+                "reach it"
             )
         return _path(location)
     scheme, authority = uri["scheme"].lower(), uri["authority"].lower()

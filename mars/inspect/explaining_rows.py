@@ -17,7 +17,9 @@ AHEAD_MS = 5_000
 AHEAD_HINTS: Mapping[FieldType, str] = {
     FieldType.TIMESTAMP_S: "if {name} counts milliseconds, declare it timestamp_ms in the stream",
     FieldType.TIMESTAMP_MS: "if {name} counts microseconds, declare it timestamp_us in the stream",
-    FieldType.TIMESTAMP_US: "if {name} counts nanoseconds, have it divided by 1,000: no type does",
+    FieldType.TIMESTAMP_US: (
+        "if {name} counts nanoseconds, have the producer divide it by 1,000: no type counts those"
+    ),
 }
 """What to do about times that lie too far ahead, by how the event time is declared."""
 

@@ -47,13 +47,13 @@ def _scope(explanation: Explanation, evidence: Evidence) -> str:
     scopes = {evidence.plans[version].options.watermark for version in versions}
     if WatermarkScope.KEY in scopes:
         return (
-            "That is for the last of its groups: each comes once rows of its own key have passed "
-            "the window (watermark: key), and rows that are counted as open here may be of groups "
+            "That is for the last of its groups. Each group comes once rows of its own key have "
+            "passed the window (watermark: key), and rows shown as open here may be of groups "
             "that have come already."
         )
     if WatermarkScope.BUCKET in scopes:
         return (
-            "That is for the last of its buckets: each closes the window once its own rows have "
+            "That is for the last of its buckets. Each closes the window once its own rows have "
             "passed it (watermark: bucket)."
         )
     return ""
@@ -80,8 +80,8 @@ def _whole_task(evidence: Evidence) -> str | None:
     if not evidence.ends:
         topic = definition.current.stream.topic
         return (
-            f"Kafka has no topic {topic}, so no rows come: make it again, then delete the task and "
-            "register it again."
+            f"Kafka has no topic {topic}, so no rows come: create it again, then delete the task "
+            "and register it again."
         )
     reason = whole_task_reason(evidence)
     if reason is None:
@@ -138,7 +138,7 @@ def _idle(window: OpenWindow, evidence: Evidence) -> str:
     if highest is None or window.expected_close_ms is None:
         return "all partitions are idle, and event time goes on when the next row comes"
     return (
-        "all partitions are idle, so event time goes on as the clock does from "
+        "all partitions are idle, so event time goes on at the pace of the clock from "
         f"{moment(highest.time_ms)}, the newest that was seen; it should close at about "
         f"{moment(window.expected_close_ms)}"
     )
@@ -152,7 +152,9 @@ def _waited_for(holder: Holder, plan: Plan) -> str:
         newest = f"the newest row of {name} is of "
         newest += moment(holder.watermark_ms + plan.options.delay_ms)
     after = span(plan.options.idle_after_ms)
-    return f"{newest}, and nobody waits for it once it has been idle for {after} (idle_after)"
+    return (
+        f"{newest}; it no longer holds windows back once it has been idle for {after} (idle_after)"
+    )
 
 
 def _only_reads_on(holder: Holder) -> bool:
@@ -242,8 +244,8 @@ def _nothing_open(evidence: Evidence) -> str:
 
 
 _SETTLING = (
-    "What was read last cannot be told yet: a reducer has committed something that Kafka does not "
-    "show so far; ask again in a moment."
+    "What was read last is not known yet: a reducer has committed something that Kafka does not "
+    "show yet. Ask again in a moment."
 )
 
 

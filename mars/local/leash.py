@@ -26,7 +26,7 @@ def main() -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
     if os.getppid() != parent:
-        sys.exit("The process that started this one is gone.")
+        sys.exit("The process that started this one has gone.")
     # Python ignores SIGPIPE, and what is ignored stays so in the command.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     try:

@@ -43,7 +43,9 @@ def grouping_of(names: ScopeNames, group: exp.Expr | None, items: Sequence[Item]
         elif not (isinstance(node, exp.Column) and is_window_column(names, node)):
             expression = compiler.expression(node)
             if not has_column(expression):
-                raise names.source.error(written, "a constant makes no groups; leave it out")
+                raise names.source.error(
+                    written, "GROUP BY a constant makes one group; leave it out"
+                )
             keys[expression] = None
     if len(keys) > KEYS_MAX:
         raise names.source.error(group or 0, f"a task has at most {KEYS_MAX} keys")
@@ -85,8 +87,8 @@ def ordinal(names: ScopeNames, literal: exp.Literal, items: Sequence[Item]) -> I
     if not 1 <= position <= len(items):
         raise names.source.error(
             literal,
-            f"{text[:20]} is no position in the SELECT list, which has {len(items)} items; "
-            "use one of these, or a name",
+            f"{text[:20]} is not a position in the SELECT list, which has {len(items)} items; use "
+            "one of these, or a name",
         )
     return items[position - 1]
 

@@ -119,7 +119,7 @@ def _duration(
 def _late(options: Mapping[str, object]) -> LatePolicy:
     value = options.get("late", LatePolicy.DROP)
     if value not in list(LatePolicy):
-        raise Rejected("option late: the policies are 'drop' and 'revise'")
+        raise Rejected("option late: write 'drop' or 'revise'")
     return LatePolicy(str(value))
 
 
@@ -136,7 +136,7 @@ def _lateness(options: Mapping[str, object], late: LatePolicy) -> int:
 def _watermark(options: Mapping[str, object]) -> WatermarkScope:
     value = options.get("watermark", WatermarkScope.PARTITION)
     if value not in list(WatermarkScope):
-        raise Rejected("option watermark: the scopes are 'partition', 'bucket' and 'key'")
+        raise Rejected("option watermark: write 'partition', 'bucket' or 'key'")
     return WatermarkScope(str(value))
 
 
@@ -157,7 +157,7 @@ def _max_keys(options: Mapping[str, object]) -> int | None:
     number = _whole(value)
     if number is None or not 1 <= number <= MAX_KEYS_MAX:
         raise Rejected(
-            f"option max_keys: {str(value)[:80]!r} is no whole number from 1 to {MAX_KEYS_MAX}; "
+            f"option max_keys: {str(value)[:80]!r} is not a whole number from 1 to {MAX_KEYS_MAX}; "
             "leave it out for more groups: the task's budget in Redis bounds them too"
         )
     return number
@@ -173,7 +173,7 @@ def _whole(value: object) -> int | None:
 def _over_max_keys(options: Mapping[str, object]) -> OverMaxKeys:
     value = options.get("over_max_keys", OverMaxKeys.FAIL)
     if value not in list(OverMaxKeys):
-        raise Rejected("option over_max_keys: the policies are 'fail' and 'fold'")
+        raise Rejected("option over_max_keys: write 'fail' or 'fold'")
     if "over_max_keys" in options and "max_keys" not in options:
         raise Rejected("option over_max_keys: it says what happens over max_keys; set that too")
     return OverMaxKeys(str(value))
@@ -185,7 +185,7 @@ def _topic(value: object, stream: Stream) -> str:
     shown = repr(value[:80])
     if not _LEGAL_TOPIC.fullmatch(value) or value in (".", ".."):
         raise Rejected(
-            f"option output_topic: {shown} is no legal topic name; use 1 to "
+            f"option output_topic: {shown} is not a valid topic name; use 1 to "
             f"{TOPIC_CHARACTERS_MAX} of letters, digits, '.', '_' and '-'"
         )
     if is_internal(value):

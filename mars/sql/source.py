@@ -132,9 +132,7 @@ def tokenize(text: str) -> QueryText:
         if unclosed:
             what = f"{unclosed['open']} is opened here and never closed; close it"
             raise empty.error(unclosed.start(), what) from error
-        raise empty.error(
-            len(text), f"the text cannot be cut into words; write {GRAMMAR}"
-        ) from error
+        raise empty.error(len(text), f"the query cannot be read; write {GRAMMAR}") from error
     source = QueryText(text, tuple(tokens), {token.start: at for at, token in enumerate(tokens)})
     if not tokens:
         raise source.error(0, f"the query is empty; write {GRAMMAR}")

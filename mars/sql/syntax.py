@@ -347,7 +347,7 @@ def _complaint_of_pair(token: Token, following: Token | None) -> str | None:
     glued = following.start == token.end + 1 and _is_word(following)
     if token.token_type is TokenType.NUMBER and glued:
         text = f"{token.text}{following.text[:20]}"
-        return f'{text} is no number; write "{text}" if it is a name'
+        return f'{text} is not a number; write "{text}" if it is a name'
     if token.token_type in _TEXT_TYPES and following.token_type is TokenType.L_PAREN:
         return "text types have no length here; write VARCHAR"
     return None

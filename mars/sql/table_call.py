@@ -127,7 +127,7 @@ def _named(
             raise source.error(argument[0], "an offset is not supported yet; leave it out")
         found[name] = argument[2:] if is_named else argument
     if len(arguments) != len(parameters) or found.keys() != set(parameters):
-        raise source.error(call, f"{call.text.upper()} does not look like that; write {FORM}")
+        raise source.error(call, f"{call.text.upper()} is not written like that; write {FORM}")
     return found
 
 

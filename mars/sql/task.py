@@ -267,9 +267,9 @@ def _check_cumulating(plan: Plan) -> None:
         return
     if plan.folds:
         raise Rejected(
-            "option over_max_keys: fold cannot be had where windows cumulate, because which groups "
-            "have a row of their own would change from step to step; use over_max_keys: fail, or "
-            "no max_keys"
+            "option over_max_keys: fold is not possible where windows cumulate, because which "
+            "groups have a row of their own would change from step to step; use over_max_keys: "
+            "fail, or no max_keys"
         )
     rows = (options.max_keys or 0) * MINUTE_MS // window.ends_apart_ms
     if rows > STEP_ROWS_A_MINUTE_MAX:
@@ -285,8 +285,8 @@ def _check_scope(plan: Plan) -> None:
     if scope is not WatermarkScope.PARTITION and clash is not None:
         why, remedy = clash
         raise Rejected(
-            f"option watermark: {scope.value} cannot be had, because {why}; {remedy}, or use "
-            "watermark: partition"
+            f"option watermark: {scope.value} is not possible here, because {why}; {remedy}, or "
+            "use watermark: partition"
         )
 
 

@@ -120,7 +120,7 @@ def _window_call(names: ScopeNames, call: exp.Expr) -> WindowShape:
     source, arguments, name = names.source, call.expressions, call.name.upper()
     count, shaping = _CALLS[name]
     if len(arguments) != count:
-        raise source.error(call, f"{name} does not look like that; write {_FORMS}")
+        raise source.error(call, f"{name} is not written like that; write {_FORMS}")
     if not isinstance(arguments[0], exp.Column) or not names.is_event_time(arguments[0]):
         raise source.error(
             arguments[0],
@@ -178,7 +178,8 @@ def _sliding(source: QueryText, size: _Length, slide: _Length) -> Sliding:
     if slide.ms > size.ms:
         raise source.error(
             slide.at,
-            "the slide is longer than the window, rows would fall between; choose a shorter one",
+            "the slide is longer than the window, so rows would fall between windows; choose a "
+            "shorter slide",
         )
     shape = Sliding(size.ms, slide.ms)
     panes = shape.panes_in(size.ms)
@@ -203,8 +204,8 @@ def _cumulating(source: QueryText, size: _Length, step: _Length) -> WindowShape:
     if size.ms % step.ms:
         raise source.error(
             step.at,
-            f"the window of {size.ms} ms is no multiple of the step of {step.ms} ms, so its end "
-            "would be the end of no step; choose a step that divides it",
+            f"the window of {size.ms} ms is not a multiple of the step of {step.ms} ms; choose a "
+            f"step that divides it",
         )
     steps = size.ms // step.ms
     if steps > PANES_MAX:

@@ -150,7 +150,7 @@ def test_each_step_is_verified_and_has_a_ledger(flow: Flow) -> None:
 def test_a_start_alone_names_no_step(flow: Flow) -> None:
     done = flow.mars.mars("verify", NAME, str(START_MS))
     assert done.returncode == 4
-    assert "name window_end beside it" in done.stderr
+    assert "give window_end, too" in done.stderr
 
 
 def test_steps_to_come_are_open_and_explained(flow: Flow) -> None:

@@ -47,7 +47,7 @@ def test_old_rows_in_order_are_not_late_after_a_pause(shared_mars: MarsCluster) 
     send(mars, start_ms, range(300, 360))
 
     def paced() -> bool:
-        return "event time goes on as the clock does" in mars.client.why(NAME).summary
+        return "event time goes on at the pace of the clock" in mars.client.why(NAME).summary
 
     wait_for("event time to go on by the clock", paced)
     assert mars.ledger(NAME, 90).late == 0

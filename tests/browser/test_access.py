@@ -94,7 +94,7 @@ def test_key_that_is_not_known_is_asked_for_again_with_the_reason(
 ) -> None:
     page.go(site)
     enter(page, "a key in words")
-    page.until_text("a key begins with mars_", "dialog")
+    page.until_text("a key is mars_ and then", "dialog")
     enter(page, f"mars_00000000_{'0' * 64}")
     page.until_text("The key is not known", "dialog")
     assert page.run("return document.querySelector('#key-text').ariaInvalid") == "true"

@@ -73,7 +73,7 @@ def test_a_cluster_says_that_no_leader_says_how_many_are_wanted(
     page: Browser, site: str, world: World, balance: Balance
 ) -> None:
     page.go(f"{site}/#/cluster")
-    page.until_text("No leader says so at the moment")
+    page.until_text("There is no leader at the moment")
     join_leader(world, balance)
     page.until_text("reducers use 95 % of their CPU")
-    assert "No leader says" not in page.text()
+    assert "There is no leader" not in page.text()

@@ -223,7 +223,7 @@ def test_stream_is_declared_from_the_form_with_errors_at_their_field(
     page.type("#name", "clicks")
     page.type("#topic", "no topic")
     page.click_text("Declare")
-    page.until_text("not a legal topic", "#topic-problem")
+    page.until_text("not a valid topic name", "#topic-problem")
     page.type("#topic", "clicks")
     page.click_text("Declare")
     page.until_text("Stream clicks is declared", "#said")

@@ -184,7 +184,7 @@ def test_a_page_says_which_of_its_parts_are_old_and_since_when(
     world.kafka.server.away = True
     page.until_text("results", ".stale")
     said = page.text(".stale")
-    assert said.startswith("Not renewed since 20")
+    assert said.startswith("Not updated since 20")
     assert "Kafka is not available" in said
     assert "before" in page.text()
 
@@ -235,7 +235,7 @@ def test_charts_that_get_no_place_say_so_and_ask_less_and_less_often(
     world.services.figures.take()
     taken = [world.services.figures._places.take() for _ in range(FOLLOWERS_MAX)]
     hurry_to(page, site, "#/")
-    page.until_text("Not there yet: charts and figures. 200 clients follow figures", ".stale")
+    page.until_text("Not loaded yet: charts and figures. 200 clients follow figures", ".stale")
     page.until("return waits.filter((ms) => ms === 30000).length > 1")
     waits = json.loads(page.run("return JSON.stringify(waits)"))
     again = [ms for ms in waits if ms in {2_000, 4_000, 8_000, 16_000, 30_000, 32_000}]

@@ -82,7 +82,7 @@ def test_a_row_that_is_too_large_is_refused_with_its_topic(
     with pytest.raises(OutputRefused) as refused:
         sink.commit(transaction(1, rows), position)
     assert (refused.value.task, refused.value.topic) == (TASK, output)
-    assert "larger than is taken, select less text" in refused.value.detail
+    assert "a record is too large; select less text" in refused.value.detail
     assert visible(kafka_cluster, output) == []
     sink.commit(transaction(1, Rows(output, [[b"a"]])), own(sink).next)
 

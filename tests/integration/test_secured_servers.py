@@ -40,9 +40,9 @@ QUERY = (
 
 
 REFUSED = {
-    "kafka": "it refuses the credentials, check kafka.sasl_mechanism, name and password",
-    "redis": "it refuses the credentials, check redis.username and redis.password",
-    "zookeeper": "the nodes belong to another user, check zookeeper.digest_username",
+    "kafka": "it refuses the credentials; check kafka.sasl_mechanism, name and password",
+    "redis": "it refuses the credentials; check redis.username and redis.password",
+    "zookeeper": "the nodes belong to another user; check zookeeper.digest_username",
 }
 """What is said of a wrong password."""
 

@@ -120,7 +120,7 @@ def test_interrupted_question_is_cancelled(
 
 
 def test_question_is_given_up_in_time_with_what_it_waited_for(world: World, client: Client) -> None:
-    with pytest.raises(WaitedTooLong, match="to end \\(no process with the role bulk is alive"):
+    with pytest.raises(WaitedTooLong, match="to end \\(no bulk process runs"):
         client.ask(BY_SIP, wait_s=0)
     (record,) = world.queries.all()
     assert record.state is QueryState.CANCELLED
@@ -134,7 +134,7 @@ def test_caller_of_a_question_that_nobody_runs_is_warned_once(
 ) -> None:
     monkeypatch.setattr("mars.client.blocking.PATIENCE_S", 0)
     between_looks += [lambda: None, lambda: None, lambda: finish(world, newest(world))]
-    with pytest.warns(UserWarning, match="no process with the role bulk is alive") as told:
+    with pytest.warns(UserWarning, match="no bulk process runs") as told:
         assert client.ask(BY_SIP).rows
     assert len(told) == 1
 
@@ -286,7 +286,7 @@ def test_key_that_is_none_is_refused_without_being_told(key: str) -> None:
     ["http://here:80x80", "http://here:0", "http://here:99999", "here:8080", "ftp://here"],
 )
 def test_address_that_is_none_is_refused(address: str) -> None:
-    with pytest.raises(SettingsError, match=f"'{address}' is no address of an API"):
+    with pytest.raises(SettingsError, match=f"'{address}' is not the address of an API"):
         Client(address)
 
 

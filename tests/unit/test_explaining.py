@@ -405,13 +405,14 @@ def test_nobody_can_say_when_a_lane_behind_will_be_done() -> None:
         (
             {},
             "The window 1970-01-01 00:00:00Z to 1970-01-01 00:01:00Z waits: the newest row of "
-            "partition 1 is of 1970-01-01 00:00:30Z, and nobody waits for it once it has been "
-            "idle for 5 s (idle_after).",
+            "partition 1 is of 1970-01-01 00:00:30Z; it no longer holds windows back once it has "
+            "been idle for 5 s (idle_after).",
         ),
         (
             {"head": replace(HEAD, marks_ms={live_lane(0): 65_000})},
             "The window 1970-01-01 00:00:00Z to 1970-01-01 00:01:00Z waits: partition 1 has had "
-            "no row yet, and nobody waits for it once it has been idle for 5 s (idle_after).",
+            "no row yet; it no longer holds windows back once it has been idle for 5 s "
+            "(idle_after).",
         ),
         (
             {
@@ -424,8 +425,8 @@ def test_nobody_can_say_when_a_lane_behind_will_be_done() -> None:
                 "now_ms": 909_000,
             },
             "The window 1970-01-01 00:00:00Z to 1970-01-01 00:01:00Z waits: the newest row of "
-            "partition 1 is of 1970-01-01 00:00:30Z, and nobody waits for it once it has been "
-            "idle for 5 s (idle_after); if no row comes, it should close at about 1970-01-01 "
+            "partition 1 is of 1970-01-01 00:00:30Z; it no longer holds windows back once it has "
+            "been idle for 5 s (idle_after); if no row comes, it should close at about 1970-01-01 "
             "00:15:33Z.",
         ),
         (
@@ -439,8 +440,8 @@ def test_nobody_can_say_when_a_lane_behind_will_be_done() -> None:
                 "now_ms": 910_000,
             },
             "The window 1970-01-01 00:00:00Z to 1970-01-01 00:01:00Z waits: all partitions are "
-            "idle, so event time goes on as the clock does from 1970-01-01 00:00:55Z, the newest "
-            "that was seen; it should close at about 1970-01-01 00:15:11Z.",
+            "idle, so event time goes on at the pace of the clock from 1970-01-01 00:00:55Z, the "
+            "newest that was seen; it should close at about 1970-01-01 00:15:11Z.",
         ),
         (
             {"head": replace(IDLE, marks_ms={})},
@@ -490,7 +491,7 @@ def test_summary_of_a_window_that_has_not_ended_does_not_call_a_live_partition_i
 def test_summary_of_a_task_whose_topic_is_gone_says_so_whatever_is_open() -> None:
     for evidence in (evidence_with(ends={}, readings={}), nothing_open(ends={})):
         assert words(evidence) == (
-            "Kafka has no topic flows, so no rows come: make it again, then delete the task and "
+            "Kafka has no topic flows, so no rows come: create it again, then delete the task and "
             "register it again."
         )
 

@@ -119,7 +119,7 @@ def test_a_failed_task_is_to_be_resumed_once_the_cause_is_mended() -> None:
 def test_a_task_of_a_topic_made_anew_is_to_be_registered_again_and_not_resumed() -> None:
     one = incidents.failed(failed_task(f"topic flows was made again: {REGISTER_AGAIN}"), 7)
     assert "resume" not in one.means + one.do
-    assert "windows that were open do not come" in one.means
+    assert "its open windows will not come" in one.means
     assert "`mars task rm a`, then `mars task add --name a`" in one.do
 
 

@@ -171,9 +171,9 @@ def _check_history(plan: Plan, backfills: Collection[Backfill]) -> None:
         check_in_files(plan.fields)
     if backfills and plan.options.watermark is not WatermarkScope.PARTITION:
         raise Rejected(
-            f"option watermark: {plan.options.watermark.value} cannot be had with a history that "
-            "Spark computes, whose rows come beside newer ones of the same keys; register a task "
-            "that starts later, or use watermark: partition"
+            f"option watermark: {plan.options.watermark.value} does not work with a history that "
+            "Spark computes, because its rows come beside newer ones of the same keys; register a "
+            "task that starts later, or use watermark: partition"
         )
 
 

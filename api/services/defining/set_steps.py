@@ -171,7 +171,7 @@ class SetReading:
     ) -> SetStep:
         name = new_task_name(task.name)
         if first != place:
-            raise Rejected(f"{first} has the same name")
+            raise Rejected(f"{first} has the same name: rename one of them")
         there, expected = kept.get(name, (None, None))
         version = 1 if there is None else there.current.version + 1
         plan = self._once(("plan", place, version), partial(self._compiled, task, name, version))
@@ -179,7 +179,7 @@ class SetReading:
             made = self._new(task, name, plan)
             return SetStep(place, name, Action.CREATE, None, made, expected)
         if self._set_name and there.set_name not in {"", self._set_name}:
-            raise Conflict(f"set {there.set_name} has made it: delete it there first")
+            raise Conflict(f"set {there.set_name} has made it: remove it from that set first")
         if self._maker.unchanged(there, task.sql, plan):
             return SetStep(place, name, Action.UNCHANGED, there, there, expected)
         changed = self._maker.next(there, task.sql, task.options, plan, self._info)
@@ -239,7 +239,7 @@ def _set_name(request: TaskSetRequest) -> str:
         except Rejected as error:
             raise _member("set.name", str(error)) from None
     if request.prune:
-        raise _member("prune", "it deletes what a set has made: name the set (set.name)")
+        raise _member("prune", "prune deletes what a set has made: name the set (set.name)")
     return ""
 
 

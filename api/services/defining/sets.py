@@ -82,7 +82,7 @@ class SetService:
             if len(carried_out) == len(ahead):
                 return list(told.values())
             done |= {step.name: step for step in carried_out}
-        raise Conflict("others changed tasks of the set all the time: look at them, try again")
+        raise Conflict("others kept changing tasks of the set: look at them, then try again")
 
     def _wait(self, waits: int, ahead: Iterable[SetStep]) -> None:
         """Until the leader has begun the versions before. Raises Conflict after too long a time."""

@@ -57,7 +57,7 @@ class DeadService:
 def _check_reason(reason: str | None) -> None:
     known = [one.value for one in Reason]
     if reason is not None and reason not in known:
-        raise Rejected(f"reason {reason[:80]!a} is none: there are {', '.join(known)}")
+        raise Rejected(f"there is no reason {reason[:80]!a}: use one of {', '.join(known)}")
 
 
 def _shows_rows(definition: TaskDefinition, letter: DeadLetter) -> bool:
@@ -98,7 +98,9 @@ def _positions(text: str | None) -> dict[int, int]:
     """What `_text` wrote. Raises Rejected for anything else."""
     places = [pair.partition(":")[::2] for pair in text.split(",")] if text else []
     if not all(_is_number(part) for place in places for part in place):
-        raise Rejected("after must be the `next` of the page before; leave it out to begin")
+        raise Rejected(
+            "after must be the `next` of the page before: leave it out to start with the first page"
+        )
     return {int(partition): int(offset) for partition, offset in places}
 
 

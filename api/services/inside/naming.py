@@ -25,8 +25,8 @@ def named_window(plans: Iterable[Plan], start_ms: int, end_ms: int | None) -> Wa
     """
     if end_ms is None and any(plan.window.begin_together for plan in plans):
         raise Rejected(
-            f"window_start {start_ms} alone is the start of several windows of this task, which "
-            "cumulate: name window_end beside it"
+            f"window_start {start_ms} starts several windows of this task, which cumulate: give "
+            "window_end, too"
         )
     return WantedWindow(start_ms, end_ms)
 
@@ -38,5 +38,5 @@ def wanted_window(
     if start_ms is not None:
         return named_window(plans, start_ms, end_ms)
     if end_ms is not None:
-        raise Rejected("window_end is given alone: name window_start beside it")
+        raise Rejected("window_end is given without window_start: give both")
     return None

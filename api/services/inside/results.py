@@ -325,8 +325,8 @@ def positions_of(event_id: str) -> dict[int, int]:
     parts = _EVENT_ID.fullmatch(event_id)
     if parts is None:
         raise Rejected(
-            f"Last-Event-ID {event_id[:80]!a} is no id of an event of this path: leave it out to "
-            "begin with what is committed from now on"
+            f"Last-Event-ID {event_id[:80]!a} is not the id of an event of this path: leave it out "
+            "to start with what is committed from now on"
         )
     partition, offset, following = parts.groups()
     if following is not None:

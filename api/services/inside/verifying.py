@@ -119,7 +119,7 @@ class VerifyService:
             )
         if wanted is not None and found and any(one.cut_at_ms is not None for one in recent):
             raise Conflict(
-                "so many rows have come to the output topic since that not all of the window can "
+                "too many rows have come to the output topic since, so not all of the window can "
                 "be found: verify a newer one"
             )
         return found
@@ -172,8 +172,8 @@ class VerifyService:
             plan = plans.get(version)
             if plan is None:
                 raise Conflict(
-                    f"version {version} of task {definition.name}, which wrote the window, is not "
-                    "kept any more, so nobody knows its query"
+                    f"version {version} of task {definition.name}, which wrote the window, is no "
+                    "longer kept, and neither is its query: verify a newer window"
                 )
             if plan.folds:
                 raise Conflict(
@@ -221,7 +221,8 @@ class VerifyService:
         version = next(each for each in definition.versions if each.version == plan.version)
         if info is None or info.topic_id != version.topic_id:
             raise Conflict(
-                f"topic {topic} was deleted or made again since, so the rows are not there any more"
+                f"topic {topic} was deleted or made again since, so the rows of the window are "
+                "gone: verify a newer one"
             )
 
     def _read(self, definition: TaskDefinition, plan: Plan, piece: Piece, recount: Recount) -> None:

@@ -195,7 +195,7 @@ def _check_order(selection: Selection, plans: Iterable[Plan]) -> None:
     names |= {output.name for plan in plans for output in plan.outputs}
     if selection.order not in names:
         raise Rejected(
-            f"order {selection.order[:80]!a} is not an item of the query; there are "
+            f"order {selection.order[:80]!a} is not an item of the query: use one of "
             f"{', '.join(sorted(names))}, with - in front for descending"
         )
 

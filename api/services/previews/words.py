@@ -93,9 +93,9 @@ def _about_last(trial: Trial, around: Circumstances) -> Iterator[str]:
     """Where no row comes any more the last windows stay open for a while."""
     if around.source is PreviewSource.NEWEST and trial.mark_ms is not None:
         yield (
-            f"If no further one comes, event time goes on from the newest row, of "
-            f"{moment(trial.mark_ms)}, as the clock does from when the task has read it: windows "
-            "that end after that row close so much later."
+            "If no newer row comes, event time goes on from the newest row, of "
+            f"{moment(trial.mark_ms)}, at the pace of the clock. A window that ends after that row "
+            "closes as much later."
         )
 
 
@@ -130,7 +130,7 @@ def _about_cells(trial: Trial) -> Iterator[str]:
         columns = "the header names" if trial.plan.stream.csv_header else "the stream has fields"
         yield (
             f"{trial.longer_rows:,} of {trial.counts.read:,} rows have more cells than {columns}: "
-            "those behind are passed over."
+            "the extra cells are ignored."
         )
 
 
@@ -191,11 +191,10 @@ def sentences(found: Predictions, plan: Plan, pause_ms: int = 0) -> list[str]:
 def _about_pause(pause_ms: int, options: Options) -> Iterator[str]:
     if pause_ms:
         yield (
-            f"All partitions paused for up to {_seconds(pause_ms)}: meanwhile event time goes on "
-            f"as the clock does, once they have been idle for {span(options.idle_after_ms)} "
-            "(idle_after), and windows close that end in it. Rows that come after a pause with "
-            "times before that may be late: a longer idle_after, or a longer delay, keeps windows "
-            "open for them."
+            f"All partitions paused for up to {_seconds(pause_ms)}. Once they have been idle for "
+            f"{span(options.idle_after_ms)} (idle_after), event time goes on at the pace of the "
+            "clock, and windows close. Older rows that come after a pause may be late: a longer "
+            "idle_after, or a longer delay, keeps windows open for them."
         )
 
 

@@ -32,7 +32,7 @@ const MOVES = [
   { title: "to" },
   { title: "because" },
 ];
-const NOBODY_SAYS = "No leader says so at the moment.";
+const NOBODY_SAYS = "There is no leader at the moment.";
 
 export async function showCluster(root, { signal, freshness }) {
   const servers = h("div", { class: "tiles" });
@@ -160,7 +160,7 @@ function wantedOf(balance) {
       h("span", { class: one.wanted > one.present ? "wrong" : null }, number(one.wanted)),
       one.reason,
     ]),
-    { keys: balance.wanted.map((one) => one.role), empty: "The leader has not said so yet." },
+    { keys: balance.wanted.map((one) => one.role), empty: "The leader has not decided yet." },
   );
 }
 
@@ -212,7 +212,7 @@ function movesOf(balance) {
     ]),
     {
       keys: newest.map((one) => `${one.at}/${one.bucket}`),
-      empty: "No bucket has moved since this leader leads.",
+      empty: "No bucket has moved since this leader took over.",
     },
   );
 }

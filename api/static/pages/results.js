@@ -194,7 +194,7 @@ export class Results {
     const cut = windows.find((one) => one.truncated);
     if (!cut) return "";
     const read = number(cut.rows.length);
-    return `Of windows with more than ${read} rows only the ${read} that were read are charted: larger groups may be missing.`;
+    return `Windows with more than ${read} rows are charted by the ${read} that were read: larger groups may be missing.`;
   }
 
   /** What the query groups by, besides the window. */

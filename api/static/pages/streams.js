@@ -192,7 +192,7 @@ function form(look) {
       "div",
       { class: "field check" },
       h("input", { type: "checkbox", id: "record_time" }),
-      h("label", { for: "record_time" }, "Judge no row by Kafka's time of its record"),
+      h("label", { for: "record_time" }, "Ignore Kafka's time of the record"),
       problemOf("record_time"),
     ),
     h("div", { class: "actions" }, h("button", { type: "submit", class: "main" }, "Declare")),

@@ -71,7 +71,7 @@ function drawList(list, count, tasks, wanted) {
     table("Tasks", COLUMNS, shown.map(cellsOf), {
       keys: shown.map((task) => task.name),
       empty: tasks.length
-        ? "No task has such a name."
+        ? "No task has this name."
         : "No task is registered yet: make one with New task.",
     }),
   );

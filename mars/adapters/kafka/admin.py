@@ -198,7 +198,7 @@ class KafkaTopicAdmin:
             if time.monotonic() > deadline:
                 raise Unavailable(
                     "kafka",
-                    f"topic {waiting[0]} has partitions without a leader, check the brokers",
+                    f"topic {waiting[0]} has partitions without a leader; check the brokers",
                 )
             time.sleep(LOOK_AGAIN_S)
 

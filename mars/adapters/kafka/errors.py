@@ -85,18 +85,18 @@ TOPIC_REFUSALS = frozenset(
 )
 """What Kafka says of one topic that is to be looked at or made; waiting does not change it."""
 
-_AWAY = "no connection, check that it runs and that kafka.bootstrap is right"
-_SLOW = "no answer in time, check the brokers"
-_REFUSED = "it refuses the credentials, check kafka.sasl_mechanism, name and password"
-_FORBIDDEN = "the user may not do this, allow it the source topics and all that begins with mars."
-_MOVING = "a leader is being elected, wait"
-_COPIES = "too few brokers hold copies, start those that are missing"
-_GONE = "there is no such topic, make it again"
+_AWAY = "no connection; check that it runs and that kafka.bootstrap is right"
+_SLOW = "no answer in time; check the brokers"
+_REFUSED = "it refuses the credentials; check kafka.sasl_mechanism, name and password"
+_FORBIDDEN = "the user may not do this; allow it the source topics and all that begins with mars."
+_MOVING = "a leader is being elected; wait"
+_COPIES = "too few brokers hold copies; start those that are missing"
+_GONE = "there is no such topic; create it again"
 _LARGE = (
-    "a record is larger than is taken, select less text, or raise max.message.bytes of the topic "
-    "and message.max.bytes in kafka.extra (1 MB unless set)"
+    "a record is too large; select less text, or raise max.message.bytes of the topic and "
+    "message.max.bytes in kafka.extra (1 MB unless set)"
 )
-_OLD = "the broker is too old, Mars needs Kafka 2.5 or newer"
+_OLD = "the broker is too old; Mars needs Kafka 2.5 or newer"
 
 _SENTENCES: dict[int, str] = {
     KafkaError._ALL_BROKERS_DOWN: _AWAY,
@@ -113,8 +113,8 @@ _SENTENCES: dict[int, str] = {
     KafkaError.SASL_AUTHENTICATION_FAILED: _REFUSED,
     KafkaError.ILLEGAL_SASL_STATE: _REFUSED,
     KafkaError.UNSUPPORTED_SASL_MECHANISM: _REFUSED,
-    KafkaError._SSL: "the TLS handshake failed, check kafka.security_protocol and kafka.ssl_*",
-    KafkaError.SECURITY_DISABLED: "it has no security, set kafka.security_protocol to plaintext",
+    KafkaError._SSL: "the TLS handshake failed; check kafka.security_protocol and kafka.ssl_*",
+    KafkaError.SECURITY_DISABLED: "it has no security; set kafka.security_protocol to plaintext",
     KafkaError.TOPIC_AUTHORIZATION_FAILED: _FORBIDDEN,
     KafkaError.GROUP_AUTHORIZATION_FAILED: _FORBIDDEN,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: _FORBIDDEN,
@@ -132,10 +132,10 @@ _SENTENCES: dict[int, str] = {
     KafkaError.NOT_ENOUGH_REPLICAS: _COPIES,
     KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND: _COPIES,
     KafkaError.INVALID_REPLICATION_FACTOR: "lower kafka.replication_factor or start more brokers",
-    KafkaError.KAFKA_STORAGE_ERROR: "a broker cannot write, look at its disk and its log",
-    KafkaError.POLICY_VIOLATION: "a policy of the cluster forbids it, look at the broker's log",
+    KafkaError.KAFKA_STORAGE_ERROR: "a broker cannot write; look at its disk and its log",
+    KafkaError.POLICY_VIOLATION: "a policy of the cluster forbids it; look at the broker's log",
     KafkaError.TOPIC_EXCEPTION: (
-        "the name is not possible, or another topic's differs only in . and _, choose another"
+        "Kafka refuses the name, or another topic's differs only in . and _; choose another"
     ),
     KafkaError.UNKNOWN_TOPIC_OR_PART: _GONE,
     KafkaError._UNKNOWN_TOPIC: _GONE,
@@ -149,7 +149,7 @@ _FULL = (
     "this process has no room for another client, it can have some 1,000 at most: start more "
     "reducers, so that each owns fewer buckets, and so has fewer clients"
 )
-_OTHER = "the call failed, check the broker's log"
+_OTHER = "the call failed; check the broker's log"
 
 REFUSALS = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL})
 """A broker is there, and lets us not in."""

@@ -96,7 +96,7 @@ class KafkaOffsets:
         try:
             return self._threads.submit(self._asked, client, places, time_ms)
         except RuntimeError as error:  # of the interpreter, once its main thread has ended
-            raise Unavailable("kafka", "this process is ending and asks no more") from error
+            raise Unavailable("kafka", "this process is stopping") from error
 
     def _asker(self, committed: bool) -> Asker[Consumer]:
         with self._lock:

@@ -143,7 +143,7 @@ class MemoryBulkEngine:
     def _topic_id(self, topic: str) -> str:
         found = self._broker.topics.get(Topic(topic))
         if found is None:
-            raise Unavailable("kafka", f"there is no topic {topic}, make it again")
+            raise Unavailable("kafka", f"there is no topic {topic}; create it again")
         return found.topic_id
 
     def _run(

@@ -33,34 +33,34 @@ RUN_SECTIONS = ("server", "replication")
 _SENTENCES: tuple[tuple[type[Exception], str], ...] = (
     (
         exceptions.AuthenticationError,
-        "it refuses the credentials, check redis.username and redis.password",
+        "it refuses the credentials; check redis.username and redis.password",
     ),
     (
         exceptions.NoPermissionError,
-        "the user may not do this, give it all commands on the keys and channels mars:*",
+        "the user may not do this; give it all commands on the keys and channels mars:*",
     ),
-    (exceptions.BusyLoadingError, "it is still loading its data set, wait until it is ready"),
+    (exceptions.BusyLoadingError, "it is still loading its data set; wait until it is ready"),
     (
         exceptions.ReadOnlyError,
-        "it is a read-only replica, point redis.url at the primary",
+        "it is a read-only replica; point redis.url at the primary",
     ),
     (
         exceptions.OutOfMemoryError,
-        "its memory limit is reached, raise maxmemory or lower cluster.log_bytes_max",
+        "its memory limit is reached; raise maxmemory or lower cluster.log_bytes_max",
     ),
     (
         exceptions.ClusterError,
-        "it is a cluster, or one that is not whole, point redis.url at a single server",
+        "it is a Redis Cluster, or an incomplete one; point redis.url at a single server",
     ),
     (
         exceptions.AskError,
-        "it is a cluster, point redis.url at a single server",
+        "it is a Redis Cluster; point redis.url at a single server",
     ),
-    (exceptions.TimeoutError, f"no answer within {CALL_TIMEOUT_S:.0f} s, check that it runs"),
-    (exceptions.ConnectionError, "no connection, check that it runs and that redis.url is right"),
-    (exceptions.ResponseError, "it refused the command, check its version and its log"),
-    (exceptions.RedisError, "the call failed, check the server's log"),
-    (OSError, "no connection, check that it runs and that redis.url is right"),
+    (exceptions.TimeoutError, f"no answer within {CALL_TIMEOUT_S:.0f} s; check that it runs"),
+    (exceptions.ConnectionError, "no connection; check that it runs and that redis.url is right"),
+    (exceptions.ResponseError, "it refused the command; check its version and its log"),
+    (exceptions.RedisError, "the call failed; check the server's log"),
+    (OSError, "no connection; check that it runs and that redis.url is right"),
 )
 
 

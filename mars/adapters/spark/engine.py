@@ -208,7 +208,7 @@ class SparkEngine:
             admin = self._admin = self._admin or KafkaTopicAdmin(self._kafka)
         found = admin.describe(topic)
         if found is None:
-            raise Unavailable("kafka", f"there is no topic {topic}, make it again")
+            raise Unavailable("kafka", f"there is no topic {topic}; create it again")
         return found.topic_id
 
     def _source(self, topic: Topic | None, files: FileHistory | None) -> WorkSource:

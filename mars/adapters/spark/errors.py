@@ -29,10 +29,10 @@ _LOST = (
      "bulk.executor_memory_mb"),
     ("No space left on device", "a disk for shuffle files is full: free some, or set "
      "spark.local.dir under [bulk.spark]"),
-    ("ExecutorLostFailure", "an executor was lost too often, look at the cluster's log"),
-    ("All masters are unresponsive", "its master does not answer, check bulk.master"),
-    ("Could not parse Master URL", "bulk.master is no address of a master"),
-    ("JAVA_GATEWAY_EXITED", "its Java process ended at once, run `java -version` and look above"),
+    ("ExecutorLostFailure", "an executor was lost too often; look at the cluster's log"),
+    ("All masters are unresponsive", "its master does not answer; check bulk.master"),
+    ("Could not parse Master URL", "bulk.master is not the address of a master"),
+    ("JAVA_GATEWAY_EXITED", "its Java process ended at once; run `java -version` and look above"),
     ("No module named", "executors lack a Python package: install the requirements of Mars in "
      "their Python (spark.pyspark.python under [bulk.spark])"),
 )  # fmt: skip

@@ -73,7 +73,7 @@ def list_history(
 def _check(format: str, *, csv_header: bool) -> None:
     if format not in FILE_FORMATS:
         known = ", ".join(FILE_FORMATS)
-        raise Rejected(f"{format[:80]!r} is no format of files; there is {known}.")
+        raise Rejected(f"{format[:80]!r} is not a format of files; use {known}.")
     if csv_header and format != "csv":
         raise Rejected("csv_header is for files of the format csv only.")
 
@@ -124,7 +124,7 @@ def _nothing(location: str, format: str) -> str:
     if any(letter in location for letter in WILD):
         return f"No file is named like {location}."
     return (
-        f"{location} is no file, nor a directory with files of the format {format} "
+        f"{location} is neither a file nor a directory with files of the format {format} "
         f"({', '.join(ENDINGS[format])})."
     )
 
@@ -164,7 +164,7 @@ def _measured_rows(file: Found, stream: Stream) -> _Measured:
             return parquet.metadata.num_rows, _earliest(parquet.metadata, stream, kind)
     except (OSError, pa.ArrowException) as error:
         raise Rejected(
-            f"{file.place} is no Parquet file that can be read: {_brief(error)}"
+            f"{file.place} is not a Parquet file that can be read: {_brief(error)}"
         ) from error
 
 

@@ -81,7 +81,7 @@ def over_files(plan: Plan, files: FileHistory) -> Plan:
     format_ = FILE_FORMATS.get(files.format)
     if format_ is None:
         known = ", ".join(FILE_FORMATS)
-        raise JobFailed(f"Files of the format {files.format!r} cannot be read; there is {known}.")
+        raise JobFailed(f"Files of the format {files.format!r} cannot be read; use {known}.")
     try:
         check_in_files(plan.fields)
     except Rejected as error:

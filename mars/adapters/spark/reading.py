@@ -263,7 +263,7 @@ def _next_deadline(deadline: float, topic: str, part: Range, *, moved: bool) -> 
         raise Unavailable(
             "kafka",
             f"topic {topic}, lane {part.lane}: no row up to offset {part.next} came for "
-            f"{SILENCE_S:.0f} s, check the brokers and whether a transaction stays open",
+            f"{SILENCE_S:.0f} s; check the brokers and whether a transaction stays open",
         )
     return deadline
 

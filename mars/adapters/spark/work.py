@@ -204,5 +204,5 @@ def _place(row: tuple[Window, bytes, bytes]) -> tuple[Window, list[tuple[bool, o
 def _complete(ranges: Iterable[Range], accounted: Iterable[Accounted]) -> tuple[Range, ...]:
     read = join_ranges(part for one in accounted for part in one.ranges)
     if read != join_ranges(part for part in ranges if part.first < part.next):
-        raise Unavailable("spark", "a job's tasks have not read what they were told, run it again")
+        raise Unavailable("spark", "a job's tasks have not read what they were told; run it again")
     return read

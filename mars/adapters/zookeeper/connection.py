@@ -43,18 +43,18 @@ _log = logging.getLogger(__name__)
 _SENTENCES: tuple[tuple[type[Exception], str], ...] = (
     (
         exceptions.NoAuthError,
-        "the nodes belong to another user, check zookeeper.digest_username and its password",
+        "the nodes belong to another user; check zookeeper.digest_username and its password",
     ),
     (
         exceptions.AuthFailedError,
-        "it refuses the credentials, check zookeeper.digest_username and its password",
+        "it refuses the credentials; check zookeeper.digest_username and its password",
     ),
-    (KazooTimeoutError, f"no answer within {REPLY_TIMEOUT_S:.0f} s, check that it runs"),
-    (exceptions.SessionExpiredError, "the session has expired, it is being made again"),
-    (exceptions.ConnectionClosedError, "no connection, check that it runs and zookeeper.hosts"),
-    (exceptions.ConnectionLoss, "the connection was lost, it is being made again"),
-    (exceptions.KazooException, "it refused the request, check its log"),
-    (OSError, "no connection, check that it runs and zookeeper.hosts"),
+    (KazooTimeoutError, f"no answer within {REPLY_TIMEOUT_S:.0f} s; check that it runs"),
+    (exceptions.SessionExpiredError, "the session has expired; a new one is being opened"),
+    (exceptions.ConnectionClosedError, "no connection; check that it runs and zookeeper.hosts"),
+    (exceptions.ConnectionLoss, "the connection was lost; it is being opened again"),
+    (exceptions.KazooException, "it refused the request; check its log"),
+    (OSError, "no connection; check that it runs and zookeeper.hosts"),
 )
 
 _Answer = TypeVar("_Answer")
@@ -142,7 +142,7 @@ class ZooKeeperConnection:
             self._client.stop()
             self._client.close()
         except (exceptions.KazooException, OSError) as error:
-            _log.warning("ZooKeeper session not ended in order, it will expire: %s", error)
+            _log.warning("the ZooKeeper session could not be closed; it will expire: %s", error)
 
     @property
     def link(self) -> Link:
@@ -177,7 +177,7 @@ class ZooKeeperConnection:
         absent_s = time.monotonic() - self._absent_since_s
         if self._closing.is_set() or not self._connected.wait(max(0.0, CONNECT_WAIT_S - absent_s)):
             raise Unavailable(
-                "zookeeper", "no connection, check that it runs, zookeeper.hosts and the TLS files"
+                "zookeeper", "no connection; check that it runs, zookeeper.hosts and the TLS files"
             )
         return request(self._client)
 
@@ -270,7 +270,7 @@ class ZooKeeperConnection:
             self._client.stop()
             self._client.start_async()
         except Exception as error:  # noqa: BLE001 -- as in `_renewed`; the next absence tries again
-            _log.warning("the connection to ZooKeeper could not be begun anew: %s", error)
+            _log.warning("cannot connect to ZooKeeper again: %s", error)
 
     def _renewed(self, duty: Duty) -> bool:
         try:
@@ -279,7 +279,7 @@ class ZooKeeperConnection:
             return False
         except Exception:  # noqa: BLE001
             # One duty's mistake must not end the others: the thread is the process's only keeper.
-            _log.exception("a duty towards ZooKeeper failed; please report this")
+            _log.exception("work for ZooKeeper failed; this is a bug, please report it")
             return False
         return True
 

@@ -179,7 +179,7 @@ def checked(value: bytes) -> bytes:
     """A value that ZooKeeper takes. Raises Rejected."""
     if len(value) > DEFINITION_BYTES_MAX:
         raise Rejected(
-            f"the definition takes {len(value):,} bytes, make it shorter than "
+            f"the definition takes {len(value):,} bytes; make it shorter than "
             f"{DEFINITION_BYTES_MAX:,}"
         )
     return value

@@ -25,7 +25,7 @@ class CountRange(click.ParamType[tuple[int, int]]):
         """Both; the first is at least 1 and not above the second."""
         low, colon, high = str(value).partition(":")
         if not (colon and low.isdigit() and high.isdigit() and 1 <= int(low) <= int(high) <= 64):
-            self.fail(f"{value!r} is no range; write MIN:MAX, as 1:4 (64 at most).", param, ctx)
+            self.fail(f"{value!r} is not a range; write MIN:MAX, as 1:4 (64 at most).", param, ctx)
         return int(low), int(high)
 
 
@@ -44,7 +44,7 @@ class CountRange(click.ParamType[tuple[int, int]]):
     "--buckets",
     type=click.IntRange(1, 4096),
     default=None,
-    help="Units of ownership; fixed when the data is made [default: 8].",
+    help="Number of buckets; fixed when the data is made [default: 8].",
 )
 @click.option("--api-port", type=PORT, default=None, help="[default: 8080; 0: a free one]")
 @click.option("--kafka-port", type=PORT, default=9092, show_default=True)
@@ -94,7 +94,7 @@ def up(
     from mars.local.scaling import ScaleBounds
 
     if demo and detach:
-        raise click.UsageError("--demo shows results as they come, so it cannot --detach.")
+        raise click.UsageError("--demo shows results as they come; leave out --detach.")
     options = ClusterOptions(
         data=data,
         mappers=mappers,
@@ -143,7 +143,7 @@ def down(data: Path, as_json: bool) -> None:
 @api_option
 @json_option
 def status(data: Path, api: str | None, as_json: bool) -> int:
-    """What runs on this machine, and what the API says about the cluster."""
+    """Show what runs on this machine, and what the API says about the cluster."""
     from mars.cli.running.status import show_status
 
     return show_status(data, api, as_json=as_json)

@@ -42,28 +42,28 @@ def config_option(command: Callable[..., None]) -> Callable[..., None]:
     help="spark: a streaming query on the cluster of [bulk] maps instead of this process.",
 )
 def mapper(config: Path | None, engine: str) -> None:
-    """Run one mapper until it is told to end."""
+    """Run one mapper until it is stopped."""
     _run("mapper on Spark" if engine == "spark" else "mapper", config)
 
 
 @click.command()
 @config_option
 def reducer(config: Path | None) -> None:
-    """Run one reducer until it is told to end."""
+    """Run one reducer until it is stopped."""
     _run("reducer", config)
 
 
 @click.command()
 @config_option
 def api(config: Path | None) -> None:
-    """Run the REST interface until it is told to end."""
+    """Run the REST interface until it is stopped."""
     _run("api", config)
 
 
 @click.command()
 @config_option
 def bulk(config: Path | None) -> None:
-    """Run the driver of PySpark jobs until it is told to end."""
+    """Run the driver of PySpark jobs until it is stopped."""
     _run("bulk", config)
 
 

@@ -64,7 +64,11 @@ class IncidentTeller:
         try:
             self._incidents.put(incident)
         except MarsError as problem:
-            logs.warning(self._log, "an incident is not written down yet", problem=str(problem))
+            logs.warning(
+                self._log,
+                "an incident could not be written yet; it is tried again",
+                problem=str(problem),
+            )
             return False
         return True
 
@@ -85,7 +89,7 @@ def rewound(epoch: StoreEpoch, reason: str) -> Incident:
         what=f"The store was lost or went back ({reason}); it begins anew as epoch {epoch}.",
         means="Results wait until the rows of open windows are read again from Kafka; none is lost "
         "or comes twice.",
-        do="Nothing for the results; if nobody restarted Redis, find out who or what empties it.",
+        do="Nothing for the results. If nobody restarted Redis, find out who or what empties it.",
     )
 
 
@@ -106,16 +110,16 @@ def failed(definition: TaskDefinition, revision: int) -> Incident:
 
 def _mendable(task: TaskName) -> tuple[str, str]:
     return (
-        "It takes no rows and emits nothing until it is resumed; other tasks go on.",
-        "Do as it says. Where the cause lies outside of the task, mend it, then run "
-        f"`mars task resume {task}`.",
+        "It takes no rows and emits nothing until it is resumed. Other tasks go on.",
+        "Do what the sentence says. If the cause lies outside the task, fix it, then run `mars "
+        f"task resume {task}`.",
     )
 
 
 def _beyond_mending(task: TaskName) -> tuple[str, str]:
     """What a task can never go on with, such as another topic of the same name."""
     return (
-        "It takes no rows any more, and windows that were open do not come; other tasks go on.",
+        "It takes no more rows, and its open windows will not come. Other tasks go on.",
         f"Run `mars task rm {task}`, then `mars task add --name {task}` with its query, and with "
         "`--start earliest` if the rows that are there already are to count.",
     )
@@ -130,8 +134,8 @@ def incomplete(task: TaskName, bucket: Bucket, part: RejectedRange) -> Incident:
         part,
         what=f"Kafka no longer had offsets {part.first} to {part.next - 1} of lane {part.lane} "
         "when they were to be read.",
-        means="Windows that may lack rows of them carry mars-complete 0.",
-        do="Let the topic keep rows for longer than window, delay and the longest outage together.",
+        means="Windows that may lack these rows say mars-complete 0.",
+        do="Set the topic's retention to more than window, delay and the longest outage together.",
     )
 
 
@@ -182,8 +186,8 @@ def panes_lost(task: TaskName, bucket: Bucket | None, detail: str) -> Incident:
         id=_id_of(IncidentKind.INCOMPLETE, f"{task} {detail}"),
         time_ms=_now_ms(),
         kind=IncidentKind.INCOMPLETE,
-        what=f"Open panes that had been saved could not be read back: {detail}",
-        means="Windows that may lack rows of them carry mars-complete 0.",
+        what=f"Saved open windows could not be read back: {detail}",
+        means="Windows that may lack these rows say mars-complete 0.",
         do="Find out who deletes records of the state topic.",
         task=task,
         bucket=bucket,
@@ -196,7 +200,7 @@ def fenced(bucket: Bucket | None, detail: str) -> Incident:
         id=f"fenced-{uuid.uuid4().hex}",
         time_ms=_now_ms(),
         kind=IncidentKind.FENCED,
-        what=f"A reducer went on with a bucket that had another owner by then: {detail}",
+        what=f"A reducer went on with a bucket that already had another owner: {detail}",
         means="Nothing: what it tried to write was refused, and the new owner goes on.",
         do="Nothing, unless it comes often: then look for reducers that hang or lose ZooKeeper.",
         bucket=bucket,
@@ -210,7 +214,7 @@ def audit_mismatch(bucket: Bucket | None, detail: str) -> Incident:
         time_ms=_now_ms(),
         kind=IncidentKind.AUDIT_MISMATCH,
         what=f"Rows that were emitted are not in the output as they were written: {detail}.",
-        means="Consumers may lack these rows or see others; later windows are not concerned.",
+        means="Consumers may miss these rows or see others. Later windows are not affected.",
         do="Find out who deletes from or writes to the output topic, or whether Kafka lost rows; "
         "`mars verify` says which windows differ.",
         bucket=bucket,
@@ -224,8 +228,8 @@ def restored(bucket: Bucket | None, detail: str) -> Incident:
         time_ms=_now_ms(),
         kind=IncidentKind.RESTORED,
         what=f"A broker that restarted did not end a committed transaction everywhere: {detail}.",
-        means="Consumers got these rows late, none twice; later windows are not concerned.",
-        do="Nothing for the results; find out why the broker restarted, and run Kafka with several "
+        means="Consumers got these rows late, and none twice. Later windows are not affected.",
+        do="Nothing for the results. Find out why the broker restarted, and run Kafka with several "
         "copies of each partition.",
         bucket=bucket,
     )
@@ -261,8 +265,8 @@ def partial_lost(
     emitted = (
         "No window was emitted without them."
         if closed_ms is None
-        else f"Windows that end by {moment(closed_ms)} were emitted already, may lack them and "
-        "stay as they are."
+        else f"Windows that end by {moment(closed_ms)} were emitted already. They may lack these "
+        "rows, and stay as they are."
     )
     return Incident(
         id=f"{IncidentKind.PARTIAL_LOST.value}-{task}-{epoch}-{version}-{seq}",
@@ -270,8 +274,7 @@ def partial_lost(
         kind=IncidentKind.PARTIAL_LOST,
         what=f"What {named} should have counted of offsets {offsets or 'not known'} was not in the "
         f"log when it was read (version {version}, entry {seq} of store epoch {epoch}).",
-        means=f"They are read again for the windows that are open. {emitted} The ledger lacks "
-        "them.",
+        means=f"Open windows read them again. {emitted} The ledger lacks them.",
         do="Find out who or what removes entries from Redis; `mars verify` says which windows "
         "differ.",
         task=task,

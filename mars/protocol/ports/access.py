@@ -108,6 +108,6 @@ def _check_patterns(patterns: Sequence[str]) -> None:
     for pattern in patterns:
         if not pattern.strip() or len(pattern) > PATTERN_CHARACTERS_MAX:
             raise Rejected(
-                f"{pattern[:80]!a} is no pattern of topics: write a topic's name, with `*` for any "
-                f"text, in at most {PATTERN_CHARACTERS_MAX} characters"
+                f"{pattern[:80]!a} is not a pattern of topics: write a topic's name, with `*` for "
+                f"any text, in at most {PATTERN_CHARACTERS_MAX} characters"
             )

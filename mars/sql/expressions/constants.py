@@ -46,7 +46,7 @@ def _float(compiler: Compiler, node: exp.Expr, text: str, *, negative: bool) -> 
         value = float(text)
     except ValueError as error:
         raise compiler.source.error(
-            node, f"{text[:40]} is no number; write it in digits: 10, 1.5 or 1e9"
+            node, f"{text[:40]} is not a number; write it in digits: 10, 1.5 or 1e9"
         ) from error
     if not math.isfinite(value):
         raise compiler.source.error(

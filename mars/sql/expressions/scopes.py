@@ -101,7 +101,7 @@ class KeyScope:
             raise self.names.source.error(
                 column,
                 f"{column.name} means the window in GROUP BY and must stand there alone; an "
-                "expression over it belongs into the SELECT list",
+                "expression over it belongs in the SELECT list",
             )
         return RowScope(self.names, self.clause).resolve(column)
 

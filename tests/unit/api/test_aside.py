@@ -38,7 +38,7 @@ def test_a_listing_aside_is_what_it_would_be_here(tmp_path: Path) -> None:
 
 def test_what_is_wrong_with_a_question_comes_back(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(b"x")
-    with pytest.raises(Rejected, match="no Parquet file that can be read"):
+    with pytest.raises(Rejected, match="not a Parquet file that can be read"):
         ask(listed(tmp_path), tmp_path, "parquet")
 
 
@@ -88,7 +88,7 @@ def test_who_waits_when_the_process_stops_is_told(tmp_path: Path) -> None:
     work = Aside(LISTING)
     work.close()
     listing = ListedAside(Settings(bulk=BulkSettings(files=(str(tmp_path),))), work)
-    with pytest.raises(Unavailable, match="stopped"):
+    with pytest.raises(Unavailable, match="stopping"):
         ask(listing, tmp_path)
 
 

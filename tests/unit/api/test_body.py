@@ -56,8 +56,8 @@ def test_body_that_is_not_a_json_object_is_not_read_further(raw: bytes) -> None:
 @pytest.mark.parametrize(
     ("raw", "part"),
     [
-        (b'{"a": 1, "a": 2}', "'a' is there twice"),
-        (b'{"x": {"a": 1, "a": 2}}', "'a' is there twice"),
+        (b'{"a": 1, "a": 2}', "'a' is given twice: leave one out"),
+        (b'{"x": {"a": 1, "a": 2}}', "'a' is given twice: leave one out"),
         (b'{"a": ' + b"9" * 5_000 + b"}", "more than 40 digits"),
         (b'{"a": 1e999}', "too large"),
         (b'{"a": "\\ud800"}', "surrogate"),

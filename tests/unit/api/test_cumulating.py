@@ -87,9 +87,9 @@ def groups(window: dict[str, Any]) -> dict[str, int]:
 @pytest.mark.parametrize("path", ["results", "verify", "ledger"])
 def test_a_start_that_several_windows_have_is_not_enough(emitted: World, path: str) -> None:
     answer = emitted.http.get(f"/v1/tasks/by_sip/{path}", params={"window_start": 0})
-    assert "name window_end beside it" in problem(answer, 422)["detail"]
+    assert "give window_end, too" in problem(answer, 422)["detail"]
     answer = emitted.http.get(f"/v1/tasks/by_sip/{path}", params={"window_end": 60_000})
-    assert "name window_start beside it" in problem(answer, 422)["detail"]
+    assert "without window_start: give both" in problem(answer, 422)["detail"]
 
 
 def test_of_other_windows_the_end_may_be_named_too(world: World) -> None:

@@ -107,7 +107,7 @@ def test_cells_of_csv_that_are_passed_over_are_told(world: World) -> None:
     send(world, [line.encode() for line in lines])
     found = ask(world)
     assert (found["counts"]["counted"], found["counts"]["bad"]) == (2, 1)
-    told = "1 of 3 rows have more cells than the stream has fields: those behind are passed over."
+    told = "1 of 3 rows have more cells than the stream has fields: the extra cells are ignored."
     assert told in found["notes"]
 
 
@@ -309,7 +309,7 @@ def test_rows_after_a_pause_lie_behind_what_event_time_has_come_to(
         "Rows are in order within their partitions; after pauses, with the delay of 0 s, at most "
         "0.33 % of the rows would be late."
     )
-    assert of_pause.startswith("All partitions paused for up to 8 s: ")
+    assert of_pause.startswith("All partitions paused for up to 8 s. ")
     assert "idle for 5 s (idle_after)" in of_pause
 
 

@@ -207,7 +207,7 @@ def test_every_wrong_task_is_named_with_its_place_and_nothing_is_done(world: Wor
     ]
     assert errors[0]["line"] == 2
     assert errors[0]["column"] == 7
-    assert "tasks.0 has the same name" in errors[3]["detail"]
+    assert "tasks.0 has the same name: rename one of them" in errors[3]["detail"]
     for name in ("task sql", "task '0name'", "task option", "task good", "task stream"):
         assert name in document["detail"]
     assert snapshot(world) == before

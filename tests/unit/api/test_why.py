@@ -189,7 +189,7 @@ def test_rows_on_their_way_into_the_progress_are_waited_for(committing: World) -
 
 def test_where_a_commit_stays_unseen_nothing_is_said_of_the_rows(committing: World) -> None:
     said = why(committing)["summary"]
-    assert "cannot be told yet" in said
+    assert "is not known yet" in said
     assert "No row has come" not in said
     assert 0 < len(committing.slept_s) < 100
 

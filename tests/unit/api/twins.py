@@ -307,7 +307,7 @@ class TwinFiles:
         until_ms: int | None,
     ) -> FileHistory:
         if location not in self.sizes:
-            raise Rejected(f"{location} is no file, nor a directory with files")
+            raise Rejected(f"{location} is neither a file nor a directory with files")
         place = self.links.get(location, location)
         file = HistoryFile(f"{place}/one", 0, self.sizes[location])
         return FileHistory(format, (file,), csv_header=csv_header, until_ms=until_ms)

@@ -522,7 +522,7 @@ def test_query_that_kills_its_process_each_time_is_given_up(world: World) -> Non
     world.process("bulk-9").settle()
     record = world.record()
     assert record.state is QueryState.FAILED
-    assert "begun 3 times" in record.detail
+    assert "started 3 times" in record.detail
 
 
 def test_registry_that_fails_leaves_the_query_for_later(world: World) -> None:

@@ -140,7 +140,7 @@ def test_file_that_is_no_text_is_told_in_a_sentence(
     file = tmp_path / name
     file.write_bytes("SELECT 'ü'".encode("latin-1"))
     assert run(["task", command, str(file), *API]) == 4
-    assert f"{file} is no text in UTF-8: look at byte 8" in told(capsys)
+    assert f"{file} is not UTF-8: see byte 8" in told(capsys)
 
 
 @pytest.mark.parametrize("name", ["q.sql", "q.json"])
@@ -163,8 +163,8 @@ def test_file_that_cannot_be_read_is_told_in_a_sentence(
 @pytest.mark.parametrize(
     ("content", "code", "sentence"),
     [
-        (b'{"sip": "\xff"}', 4, "is no text in UTF-8: look at byte 9"),
-        (b"\n" + b"[" * 100_000, 4, "line 2: this is no JSON value"),
+        (b'{"sip": "\xff"}', 4, "is not UTF-8: see byte 9"),
+        (b"\n" + b"[" * 100_000, 4, "line 2: this is not a JSON value"),
     ],
 )
 def test_rows_that_cannot_be_read_are_told_in_a_sentence(
@@ -223,7 +223,7 @@ def test_standard_input_that_is_no_text_is_told_in_a_sentence(
     with os.fdopen(read_end, encoding="utf-8") as piped:
         monkeypatch.setattr("sys.stdin", piped)
         assert run(["task", "validate", "-", *API]) == 4
-    assert "standard input is no text in UTF-8: look at byte 8" in told(capsys)
+    assert "standard input is not UTF-8: see byte 8" in told(capsys)
 
 
 # --------------------------------------------------------------------------------- numbers
@@ -266,7 +266,7 @@ def test_address_that_is_none_is_told_in_a_sentence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert run([*command.split(), "--api", address]) == 2
-    sentence = f"{address!r} is no address of an API"
+    sentence = f"{address!r} is not the address of an API"
     assert sentence in told(capsys)
     monkeypatch.setenv("MARS_API", address)
     assert run(command.split()) == 2

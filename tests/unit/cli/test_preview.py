@@ -78,4 +78,4 @@ def test_line_that_is_no_json_is_named(tmp_path: Path, capsys: pytest.CaptureFix
     path = tmp_path / "rows"
     path.write_text('{"timestamp": 1}\nnot json\n')
     assert preview("--sql", SQL, "--rows", str(path)) == 4
-    assert "line 2: this is no JSON value" in " ".join(capsys.readouterr().err.split())
+    assert "line 2: this is not a JSON value" in " ".join(capsys.readouterr().err.split())

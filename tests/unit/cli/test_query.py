@@ -158,14 +158,14 @@ def test_query_that_nobody_runs_says_so_where_there_is_no_terminal(
     monkeypatch.setattr("mars.client.blocking.PATIENCE_S", 0)
     between_looks += [lambda: None, lambda: None, lambda: finish(world, newest(world))]
     assert run(["query", BY_SIP, *API]) == 0
-    assert capsys.readouterr().err.count("no process with the role bulk is alive") == 1
+    assert capsys.readouterr().err.count("no bulk process runs") == 1
 
 
 def test_query_is_waited_for_as_long_as_was_said_and_then_cancelled(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["query", BY_SIP, "--wait", "0", *API]) == 1
-    assert "to end (no process with the role bulk is alive" in capsys.readouterr().err
+    assert "to end (no bulk process runs" in capsys.readouterr().err
     (record,) = world.queries.all()
     assert record.state is QueryState.CANCELLED
 
@@ -231,7 +231,7 @@ def test_bar_ends_when_all_lanes_are_read(
     between_looks.append(lambda: map_all(history))
     assert run(["backfill", "by_sip", *API]) == 0
     captured = capsys.readouterr()
-    assert "No process with the role bulk" in captured.err
+    assert "No bulk process runs" in captured.err
     assert "2,000 rows of history, all computed" in captured.err
 
 

@@ -90,7 +90,7 @@ def test_what_cannot_be_a_history_is_refused_with_a_sentence(tmp_path: Path) -> 
         return str(caught.value)
 
     here = str(tmp_path)
-    assert "no format of files" in refused(here, "orc")
+    assert "not a format of files" in refused(here, "orc")
     assert "csv only" in refused(here, "ndjson", csv_header=True)
     assert "absolute path" in refused("data/history", "csv")
     assert "directory with files" in refused(f"{here}/none", "parquet")
@@ -101,7 +101,7 @@ def test_what_cannot_be_a_history_is_refused_with_a_sentence(tmp_path: Path) -> 
     (tmp_path / "a.csv").write_bytes(b"")
     assert "all empty" in refused(here, "csv")
     (tmp_path / "a.parquet").write_bytes(b"x")
-    assert "no Parquet file" in refused(here, "parquet")
+    assert "not a Parquet file" in refused(here, "parquet")
     pl.DataFrame({"name": ["a"]}).write_parquet(tmp_path / "a.parquet")
     assert "no column 'at'" in refused(here, "parquet")
     pl.DataFrame({"at": ["a"]}).write_parquet(tmp_path / "a.parquet")
@@ -241,5 +241,5 @@ def test_what_no_file_system_of_ours_opens_is_refused_at_once(location: str) -> 
 
 def test_a_special_file_is_none(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.csv")
-    assert "is no file" in refused(f"{tmp_path}/pipe.csv", below(tmp_path))
+    assert "is neither a file" in refused(f"{tmp_path}/pipe.csv", below(tmp_path))
     assert "is no file" in refused(str(tmp_path), below(tmp_path))

@@ -83,9 +83,9 @@ def test_a_call_stands_for_the_stream_and_says_its_window(call: str, wanted: Win
         (f"{SELECT} TABLE(TUMBLE(TABLE S, ^timestamp, {DAY})) {GROUPED}", "DESCRIPTOR"),
         (
             f"{SELECT} TABLE(^TUMBLE(TABLE S, DESCRIPTOR(timestamp))) {GROUPED}",
-            "not look like that",
+            "not written like that",
         ),
-        (f"{SELECT} TABLE(^TUMBLE()) {GROUPED}", "does not look like that"),
+        (f"{SELECT} TABLE(^TUMBLE()) {GROUPED}", "is not written like that"),
         (
             f"{TUMBLE} {DAY})^, S) {GROUPED}",
             "a ')' is missing",

@@ -127,7 +127,7 @@ def test_windowing_in_a_string_is_text(text: str) -> None:
         ),
         (
             "SELECT count(*) FROM S GROUP BY ^CUMULATE(timestamp, INTERVAL 1 DAY)",
-            "CUMULATE does not look like that",
+            "CUMULATE is not written like that",
         ),
         ("SELECT count(*) FROM S WINDOWING ^LANDMARK EVERY 10 s", "LANDMARK is not supported yet"),
         ("SELECT count(*) FROM S\nWINDOWING 60 s ^TIMEZONE 'UTC'", "TIMEZONE is not supported yet"),
@@ -140,7 +140,7 @@ def test_windowing_in_a_string_is_text(text: str) -> None:
             "^TUMBLE(timestamp, INTERVAL 1 DAY)",
             "given twice",
         ),
-        ("SELECT count(*) FROM S GROUP BY ^TUMBLE(timestamp)", "does not look like that"),
+        ("SELECT count(*) FROM S GROUP BY ^TUMBLE(timestamp)", "is not written like that"),
         ("SELECT count(*) FROM S GROUP BY TUMBLE(^seen, INTERVAL 1 DAY)", "time; write timestamp"),
         ("SELECT count(*) FROM S GROUP BY TUMBLE(^'x', INTERVAL 1 DAY)", "time; write timestamp"),
         ("SELECT count(*) FROM S GROUP BY TUMBLE(timestamp, ^60)", "a duration is needed"),

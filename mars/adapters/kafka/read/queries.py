@@ -61,7 +61,8 @@ class KafkaQueryRows:
         info = self._admin.describe(self._topic)
         if info is None:
             raise Unavailable(
-                "kafka", f"there is no topic {self._topic}, start a process of the API: it makes it"
+                "kafka",
+                f"there is no topic {self._topic}; start a process of the API, which creates it",
             )
         partition = xxh3_64_intdigest(query.encode()) % info.partitions
         return AnswerSlot(partition, self._admin.end(self._topic, partition))

@@ -426,7 +426,7 @@ class KafkaSink:
         if self._dead_partitions is None:
             found = self._admin.describe(self._names.dead)
             if found is None:
-                raise Unavailable("kafka", f"there is no topic {self._names.dead}, make it again")
+                raise Unavailable("kafka", f"there is no topic {self._names.dead}; create it again")
             self._dead_partitions = found.partitions
         return bucket % self._dead_partitions
 

@@ -66,7 +66,7 @@ class Deafness:
 
         def stop() -> None:
             if time.monotonic() > deadline:
-                raise Unavailable("kafka", f"no answer within {ENDS_S:.0f} s, check the brokers")
+                raise Unavailable("kafka", f"no answer within {ENDS_S:.0f} s; check the brokers")
 
         return self._admin.stable_ends(places, stop)
 

@@ -369,7 +369,7 @@ class KafkaReader:
     def _on_error(self, error: KafkaError) -> None:
         if error.fatal():
             self._fatal = Unavailable(
-                "kafka", f"the client cannot go on, make a new reader ({error.str()})"
+                "kafka", f"the client cannot go on; make a new reader ({error.str()})"
             )
         elif error.code() in AWAY:
             self._away = unavailable(error)

@@ -96,7 +96,7 @@ def _portions(consumer: Consumer, ends: Mapping[int, int]) -> Iterator[list[Mess
             deadline = time.monotonic() + SILENCE_S
         elif time.monotonic() > deadline:
             raise Unavailable(
-                "kafka", f"a read made no progress for {SILENCE_S:.0f} s, check the brokers"
+                "kafka", f"a read made no progress for {SILENCE_S:.0f} s; check the brokers"
             )
         wanted = []
         for message in messages:

@@ -139,7 +139,7 @@ def _columns(header: bytes, dialect: _Dialect) -> tuple[tuple[str, ...], tuple[R
     """The columns that a header names, or why it is none."""
     line = header.removesuffix(b"\r")
     if _problem(line, dialect, cells=2) is not None:
-        return (), (Reason.UNREADABLE, "the header is no line of cells")
+        return (), (Reason.UNREADABLE, "the header is not a line of cells")
     try:
         cells = csv.reader(
             [line.decode()],
@@ -201,7 +201,7 @@ def _problem(row: bytes, dialect: _Dialect, cells: int) -> str | None:
     if b"\r" in row:
         return "a carriage return within a line"
     if dialect.quote in row and dialect.line.fullmatch(row) is None:
-        return "a quote that is not closed, or not at the begin of a cell"
+        return "a quote that is not closed, or not at the beginning of a cell"
     return None
 
 
