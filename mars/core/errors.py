@@ -21,7 +21,7 @@
         ├── Forbidden          who asks may not do this
         ├── TooMany            there is no place for it now; waiting helps
         └── Rejected           the content is wrong
-            └── SqlError       ... at a line and column of a query
+            └── SqlError       a query is wrong, at a line and column
 
 Expected outcomes of the protocol (stale, paused, back-pressured ...) are return values, see
 `mars.core.types`, never exceptions.

@@ -1,4 +1,4 @@
-"""The references of SQL and REST are what the code says; what the code has, they have."""
+"""The references of SQL, REST and Python are what the code says; what the code has, they have."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from api import reference as rest
+from mars.client import Client, answers
+from mars.client import reference as python
 from mars.core.errors import Rejected
 from mars.sql import reference as sql
 from mars.sql.examples import AGGREGATES, OPERATORS, SCALARS
@@ -24,6 +26,30 @@ def test_sql_reference_is_what_the_code_says() -> None:
 def test_rest_reference_is_what_the_code_says() -> None:
     written = (DOCS / "rest.md").read_text("utf-8")
     assert written == rest.document(), "run: python -m api.reference > docs/reference/rest.md"
+
+
+def test_python_reference_is_what_the_code_says() -> None:
+    written = (DOCS / "python.md").read_text("utf-8")
+    command = "python -m mars.client.reference > docs/reference/python.md"
+    assert written == python.document(), f"run: {command}"
+
+
+def test_python_reference_has_every_call_and_every_answer() -> None:
+    page = python.document()
+    for name, each in vars(Client).items():
+        if name[0] != "_" and callable(each):
+            assert page.count(f"\n{name}(") == 1
+    for name in set(answers.__all__) - {"Answer", "Row"}:
+        assert page.count(f"### {name}\n") == 1
+
+
+def test_python_reference_has_signatures_types_and_meanings() -> None:
+    page = python.document()
+    assert "def" not in re.findall(r"^(\w+)", page, re.MULTILINE)
+    assert "\nstream(name: str) -> Stream\n" in page
+    assert "start: str | int = 'latest'" in page
+    assert "| `rows` | `int` | source rows that were counted |" in page
+    assert "| `NotFound` | no such stream or task |" in page
 
 
 def test_sql_reference_has_words_for_every_example_and_no_others() -> None:

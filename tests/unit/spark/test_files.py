@@ -242,4 +242,4 @@ def test_what_no_file_system_of_ours_opens_is_refused_at_once(location: str) -> 
 def test_a_special_file_is_none(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.csv")
     assert "is neither a file" in refused(f"{tmp_path}/pipe.csv", below(tmp_path))
-    assert "is no file" in refused(str(tmp_path), below(tmp_path))
+    assert "is neither a file" in refused(str(tmp_path), below(tmp_path))
