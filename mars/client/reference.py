@@ -50,6 +50,9 @@ In `mars.core.errors`. The text of each is a sentence that says what to do.
 | --- | --- |
 """
 
+WIDTH: Final = 80
+"""Of a signature that stands on one line."""
+
 INTERNAL: Final = frozenset(
     {
         "Fenced",
@@ -91,9 +94,12 @@ def _section(title: str, calls: list[str]) -> str:
 def _function(name: str, call: Callable[..., object]) -> str:
     """Its signature, as it is called, and what it says of itself."""
     signature = inspect.signature(call)
-    given = ", ".join(_parameters(signature))
     returned = "" if name == "Client" else f" -> {signature.return_annotation}"
-    return f"```text\n{name}({given}){returned}\n```\n{_words(call)}\n"
+    parts = list(_parameters(signature))
+    line = f"{name}({', '.join(parts)}){returned}"
+    if len(line) > WIDTH:
+        line = f"{name}(\n" + "".join(f"    {part},\n" for part in parts) + f"){returned}"
+    return f"```text\n{line}\n```\n{_words(call)}\n"
 
 
 def _parameters(signature: inspect.Signature) -> Iterator[str]:
