@@ -54,7 +54,8 @@ def dead(
         titles = ("reason", "where", "offsets", "rows", "window", "sample")
         listed = [_cells(row) for row in rows]
     if not listed:
-        output().print("No row was left out so far, except by WHERE.")
+        how = f"as {reason} so far" if reason else "so far, except by WHERE"
+        output().print(f"No row was left out {how}.")
         return
     shown = listed if everything else listed[:limit]
     output().print(table(titles, shown))

@@ -87,3 +87,22 @@ def test_as_json_there_are_rows_alone(capsys: pytest.CaptureFixture[str]) -> Non
 
     lines = capsys.readouterr().out.splitlines()
     assert [json.loads(line)["offset"] for line in lines] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ([], "No row was left out so far, except by WHERE."),
+        (["--reason", "late"], "No row was left out as late so far."),
+    ],
+)
+def test_an_empty_list_says_for_what_reason_no_row_is_in_it(
+    asked: list[str],
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(mars.client.Client, "dead", lambda *_a, **_b: DeadRows([], None))
+
+    assert run(["dead", "one", *asked, "--api", "http://api"]) == 0
+    assert capsys.readouterr().out.strip() == told
