@@ -108,7 +108,7 @@ def throughput(
     results: Path | None,
     as_json: bool,
 ) -> int:
-    """Rows per second from a full topic to committed results, per CPU second too."""
+    """Measure rows per second from a full topic to committed results, per CPU second too."""
     if sweep and batch_rows is not None:
         raise click.UsageError("--sweep tries batch sizes itself; leave --batch-rows out.")
     if sweep and tracker:
@@ -158,7 +158,7 @@ def latency(
     results: Path | None,
     as_json: bool,
 ) -> int:
-    """Time from a window's end to its results being readable, at a steady rate of rows."""
+    """Measure the time from a window's end until its results can be read, at a steady rate."""
     if seconds < window:
         raise click.UsageError(f"--seconds {seconds} holds no window of {window} s.")
     from bench.latency import LatencyPlan
@@ -201,7 +201,7 @@ def bulk(
     results: Path | None,
     as_json: bool,
 ) -> int:
-    """Rows per second of a backfill on Spark, beside plain Spark SQL and DuckDB."""
+    """Measure rows per second of a backfill on Spark, beside plain Spark SQL and DuckDB."""
     from bench.bulk import Bulk, bulk_session
     from bench.bulk_results import SourceKind, grids
     from bench.results import FOLDER
@@ -244,7 +244,7 @@ def bulk(
 @results_option
 @json_option
 def balance(real: bool, strategies: bool, results: Path | None, as_json: bool) -> int:
-    """What moving buckets is worth, simulated: wandering keys, bursts, a load that rises and falls.
+    """Simulate what moving buckets is worth: wandering keys, bursts, a load that rises and falls.
 
     The decisions and load figures are those of the leader; takes a minute and no servers.
     """
@@ -278,7 +278,7 @@ def balance(real: bool, strategies: bool, results: Path | None, as_json: bool) -
 @results_option
 @json_option
 def soak(minutes: int, rate: int, results: Path | None, as_json: bool) -> int:
-    """What each process holds in memory, at a steady rate of rows over three tasks.
+    """Measure what each process holds in memory, at a steady rate of rows over three tasks.
 
     Exits with 1 where one of our own processes has grown once it was warm.
     """
@@ -318,7 +318,7 @@ def tasks(
     results: Path | None,
     as_json: bool,
 ) -> int:
-    """What each process takes for so many tasks over one stream, or over so many partitions.
+    """Measure what each process takes for many tasks over one stream, or over many partitions.
 
     Each number of tasks over each number of partitions is a run on a cluster of its own.
     """

@@ -72,7 +72,7 @@ def test_a_call_stands_for_the_stream_and_says_its_window(call: str, wanted: Win
         (
             f"{SELECT} TABLE(CUMULATE(TABLE S, DESCRIPTOR(timestamp), ^INTERVAL '7' MINUTE, "
             f"INTERVAL '10' MINUTE)) {GROUPED}",
-            "600000 ms is no multiple of the step of 420000 ms",
+            "600000 ms is not a multiple of the step of 420000 ms",
         ),
         (
             f"{TUMBLE} ^INTERVAL '1' MONTH)) {GROUPED}",

@@ -111,7 +111,7 @@ def test_windowing_in_a_string_is_text(text: str) -> None:
         ("SELECT count(*) FROM S WINDOWING 60 s ^EVERY 61 s", "step of 61000 ms is longer than"),
         (
             "SELECT count(*) FROM S WINDOWING 60 s ^EVERY 7 s",
-            "60000 ms is no multiple of the step of 7000 ms",
+            "60000 ms is not a multiple of the step of 7000 ms",
         ),
         ("SELECT count(*) FROM S WINDOWING 1 d ^EVERY 1 s", "86400 steps"),
         ("SELECT count(*) FROM S WINDOWING 60 s SLIDE 10 s ^EVERY 1 s", "either slide or cumulate"),
@@ -119,7 +119,7 @@ def test_windowing_in_a_string_is_text(text: str) -> None:
         ("SELECT count(*) FROM S WINDOWING 60 s EVERY 10 s ^OFFSET 1 s", "nothing but SLIDE or"),
         (
             "SELECT count(*) FROM S GROUP BY CUMULATE(timestamp, ^INTERVAL 7 HOUR, INTERVAL 1 DAY)",
-            "no multiple of the step of 25200000 ms",
+            "not a multiple of the step of 25200000 ms",
         ),
         (
             "SELECT count(*) FROM S GROUP BY CUMULATE(timestamp, ^INTERVAL 1 DAY, INTERVAL 1 HOUR)",
