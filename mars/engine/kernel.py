@@ -6,7 +6,8 @@
 
 `decode` runs once for all tasks that read a topic. So does `map_many`: which rows are usable, which
 of them a filter leaves, and each column of keys and arguments is found out once for all plans that
-agree in it (`SharedColumns`); from the grouping on each plan is alone.
+agree in it (`SharedColumns`), and which of few rows belong together for all that agree in their
+keys, whatever their filters (`Runs`). What is found out of many rows is each plan's from there on.
 Each row has one fate, looked for in this order: bad, future, filtered, counted.
 """
 
@@ -16,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import reduce
+from functools import cached_property, reduce
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +39,7 @@ from mars.core.types import (
     RowCounts,
     TaskName,
 )
+from mars.core.windows import WindowShape
 from mars.engine.aggregates import (
     PANE,
     ROWS,
@@ -48,13 +50,28 @@ from mars.engine.aggregates import (
     merge,
     state_schema,
 )
-from mars.engine.codec.canonical import bucket_of_lane, bucket_of_task, buckets_of_keys
+from mars.engine.codec.canonical import (
+    bucket_of_lane,
+    bucket_of_task,
+    buckets_of_keys,
+    buckets_of_texts,
+    texts_of_keys,
+)
 from mars.engine.codec.states import check_size, encode_states
 from mars.engine.decode.decoded import Decoded
 from mars.engine.decode.lanes import LANE, rows_by_lane
 from mars.engine.decode.messages import decode
 from mars.engine.decode.usable import Screening, Usable, rows_for, screening_of
-from mars.engine.evaluate.shared import Exactly, PaneOf, SharedColumns, exactly, key_of, to_column
+from mars.engine.evaluate.shared import (
+    GROUPS_MAX,
+    Exactly,
+    PaneOf,
+    SharedColumns,
+    Wanted,
+    exactly,
+    key_of,
+    to_column,
+)
 
 __all__ = [
     "Answers",
@@ -131,39 +148,62 @@ def answering(answers: Answers, plans: Iterable[Plan]) -> Iterator[None]:
 def _map_usable(plans: Iterable[Plan], buckets: int, records: Records, usable: Usable) -> Answers:
     """The same for plans that can use the same rows: one filter after the other."""
     answers: Answers = {}
+    whole = SharedColumns(usable.rows, None)
+    texts = _Texts(whole)
     alike: defaultdict[Exactly | None, list[Plan]] = defaultdict(list)
     for plan in plans:
         alike[None if plan.filter is None else exactly(plan.filter)].append(plan)
     for same in alike.values():
         with answering(answers, same):
-            counted = SharedColumns(usable.rows, same[0].filter)
+            counted = _Counted(records, usable, same[0].filter, whole, texts)
             for plan in same:
                 with answering(answers, [plan]):
-                    answers[plan.task] = _mapped(plan, buckets, records, usable, counted)
+                    answers[plan.task] = _mapped(plan, buckets, counted)
     return answers
 
 
-def _mapped(
-    plan: Plan, buckets: int, records: Records, usable: Usable, counted: SharedColumns
-) -> Mapped:
-    grouped = _grouped(plan, counted)
-    firsts = _first_offsets(plan, counted, records)
-    partials = list(_partials(plan, buckets, grouped, firsts))
-    rest = _rest(plan, buckets, usable, _filtered(plan, records, usable, counted))
+class _Counted:
+    """The rows that a filter leaves, and what is found out of them once for all its plans."""
+
+    def __init__(
+        self,
+        records: Records,
+        usable: Usable,
+        where: Expression | None,
+        whole: SharedColumns,
+        texts: _Texts,
+    ) -> None:
+        self.records = records
+        self.texts = texts
+        self.usable = usable
+        self.columns = whole if where is None else SharedColumns(usable.rows, where, whole)
+        self._first_offsets: dict[WindowShape, FirstOffsets] = {}
+
+    @cached_property
+    def filtered(self) -> Mapping[Lane, int]:
+        """How many rows of each lane the filter leaves out."""
+        rows = self.usable.rows
+        if self.columns.height == rows.height:
+            return {}
+        return rows_by_lane(self.records, rows, self.columns.left_out)
+
+    def first_offsets(self, plan: Plan) -> FirstOffsets:
+        """Which lanes have rows in a pane, and from which offset on."""
+        if plan.window not in self._first_offsets:
+            found = _first_offsets(plan, self.columns, self.records)
+            self._first_offsets[plan.window] = found
+        return self._first_offsets[plan.window]
+
+
+def _mapped(plan: Plan, buckets: int, counted: _Counted) -> Mapped:
+    grouped, owners = _grouped(plan, buckets, counted)
+    partials = list(_partials(plan, grouped, owners, counted.first_offsets(plan)))
+    rest = _rest(plan, buckets, counted.usable, counted.filtered)
     return Mapped(
-        ranges=records.ranges,
-        marks_ms=usable.marks_ms,
+        ranges=counted.records.ranges,
+        marks_ms=counted.usable.marks_ms,
         partials=tuple(_with_rest(partials, rest) if rest else partials),
     )
-
-
-def _filtered(
-    plan: Plan, records: Records, usable: Usable, counted: SharedColumns
-) -> Mapping[Lane, int]:
-    """How many rows of each lane the plan's filter leaves out."""
-    if counted.height == usable.rows.height:
-        return {}
-    return rows_by_lane(records, usable.rows, counted.left_out)
 
 
 def _rest(
@@ -227,16 +267,85 @@ def _with_rest(partials: Iterable[Partial], rest: Mapping[Bucket, Partial]) -> l
 # ------------------------------------------------------------------------------------ grouping
 
 
-def _grouped(plan: Plan, rows: SharedColumns) -> pl.DataFrame:
-    """One row per (pane, key) of the counted rows: pane, keys, states and ROWS.
+Owners = npt.NDArray[np.unsignedinteger]
+"""The bucket of each group, in as few bytes as will do: these are sorted without comparing."""
+
+
+def _grouped(plan: Plan, buckets: int, counted: _Counted) -> tuple[pl.DataFrame, Owners]:
+    """One row per (pane, key) of the counted rows: pane, keys, states and ROWS. In order of their
+    buckets, and there of first appearance.
 
     Where expressions read very much text, slices of the rows are grouped, and merged one by one.
     """
+    rows = counted.columns
     arguments = [_argument(one) for one in plan.aggregates]
     read = [key.expression for key in plan.keys]
     read += [one for one in arguments if one is not None]
+    if rows.are_few(read):
+        return _grouped_in_runs(plan, buckets, arguments, counted)
     slices = (_grouped_at_once(plan, arguments, piece) for piece in rows.slices(read))
-    return reduce(lambda one, other: _joined(plan, one, other), slices)
+    grouped = reduce(lambda one, other: _joined(plan, one, other), slices)
+    owners = _owners(plan, buckets, grouped)
+    order = np.argsort(owners, kind="stable")
+    picked = pl.Series(order.astype(np.uint32))
+    return pl.DataFrame([column[picked] for column in grouped.get_columns()]), owners[order]
+
+
+def _grouped_in_runs(
+    plan: Plan, buckets: int, arguments: Sequence[Expression | None], counted: _Counted
+) -> tuple[pl.DataFrame, Owners]:
+    """The same of few rows: which of them belong together is found out once for all filters."""
+    groups = _groups_of(plan)
+    runs = counted.columns.groups(list(groups.values()))
+    if plan.single_bucket:
+        owners = np.full(len(runs.groups), bucket_of_task(plan.task, buckets), _dtype(buckets))
+    else:
+        texts = counted.texts.of(plan)
+        own = (texts[number] for number in runs.groups.tolist())
+        found = buckets_of_texts(plan.task, own, buckets)
+        owners = np.fromiter(found, _dtype(buckets), len(runs.groups))
+    runs = runs.sorted_by(owners)
+    wanted, names = _read(plan, arguments)
+    rows = counted.columns.frame(wanted)
+    return lift(plan, rows, names, list(groups), runs), owners[runs.order]
+
+
+class _Texts:
+    """The texts of the keys of all groups, in the order in which `groups` of all rows names them:
+    by which their buckets are found, whatever the task.
+    """
+
+    def __init__(self, whole: SharedColumns) -> None:
+        self._whole = whole
+        self._known: dict[tuple[Exactly, ...], list[bytes]] = {}
+
+    def of(self, plan: Plan) -> list[bytes]:
+        """Those of the keys of a plan."""
+        groups = _groups_of(plan)
+        place = tuple(map(exactly, groups.values()))
+        if place not in self._known:
+            if len(self._known) >= GROUPS_MAX:
+                self._known.clear()
+            _pane, *keys = self._whole.groups(list(groups.values())).keys(groups)
+            types = [key.expression.type for key in plan.keys]
+            self._known[place] = texts_of_keys(pl.DataFrame(keys), types)
+        return self._known[place]
+
+
+def _groups_of(plan: Plan) -> dict[str, Wanted]:
+    """What rows must agree in, by its column."""
+    pane: dict[str, Wanted] = {PANE: PaneOf(plan.stream.event_time, plan.window)}
+    return pane | {key.slot: key_of(key.expression) for key in plan.keys}
+
+
+def _read(
+    plan: Plan, arguments: Sequence[Expression | None]
+) -> tuple[dict[str, Wanted], list[str]]:
+    """The columns that aggregates read, and the name of that of each."""
+    any_will_do = Column(plan.stream.event_time, ValueType.TIMESTAMP)
+    read = [any_will_do if one is None else one for one in arguments]
+    names = {one: f"v{at}" for at, one in enumerate(dict.fromkeys(read))}
+    return {name: one for one, name in names.items()}, [names[one] for one in read]
 
 
 def _joined(plan: Plan, one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
@@ -252,15 +361,9 @@ def _joined(plan: Plan, one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
 def _grouped_at_once(
     plan: Plan, arguments: Sequence[Expression | None], rows: SharedColumns
 ) -> pl.DataFrame:
-    distinct = dict.fromkeys(one for one in arguments if one is not None)
-    names = {one: f"v{at}" for at, one in enumerate(distinct)}
-    narrow = rows.frame(
-        {PANE: PaneOf(plan.stream.event_time, plan.window)}
-        | {key.slot: key_of(key.expression) for key in plan.keys}
-        | {name: one for one, name in names.items()}
-    )
-    read = [PANE if one is None else names[one] for one in arguments]
-    return in_panes(narrow, key_names(plan), lambda groups: lift(plan, narrow, read, groups))
+    wanted, names = _read(plan, arguments)
+    narrow = rows.frame(_groups_of(plan) | wanted)
+    return in_panes(narrow, key_names(plan), lambda groups: lift(plan, narrow, names, groups))
 
 
 def key_columns(plan: Plan) -> list[pl.Expr]:
@@ -280,16 +383,13 @@ def _argument(aggregate: Aggregate) -> Expression | None:
 
 
 def _partials(
-    plan: Plan, buckets: int, grouped: pl.DataFrame, firsts: FirstOffsets
+    plan: Plan, grouped: pl.DataFrame, owners: Owners, firsts: FirstOffsets
 ) -> Iterator[Partial]:
-    """The groups cut into one partial per bucket that has any: sorted once, then sliced."""
+    """The groups cut into one partial per bucket that has any."""
     if grouped.is_empty():
         return
-    owners = _owners(plan, buckets, grouped)
     panes = _panes_by_bucket(plan, owners, grouped, firsts)
-    order = pl.Series(np.argsort(owners, kind="stable").astype(np.uint32))
-    *states_, _rows = (column[order] for column in grouped.get_columns())
-    states = pl.DataFrame(states_)
+    states = pl.DataFrame(grouped.get_columns()[:-1])
     begin = 0
     for bucket, size in enumerate(np.bincount(owners).tolist()):
         if size:
@@ -323,18 +423,22 @@ def _first_offsets(plan: Plan, counted: SharedColumns, records: Records) -> Firs
     return firsts.__getitem__
 
 
-def _owners(plan: Plan, buckets: int, groups: pl.DataFrame) -> npt.NDArray[np.unsignedinteger]:
-    """The bucket of each group, in as few bytes as will do: these are sorted without comparing."""
-    dtype = np.min_scalar_type(buckets - 1)
+def _owners(plan: Plan, buckets: int, groups: pl.DataFrame) -> Owners:
+    """The bucket of each group."""
     if plan.single_bucket:
-        return np.full(groups.height, bucket_of_task(plan.task, buckets), dtype)
+        return np.full(groups.height, bucket_of_task(plan.task, buckets), _dtype(buckets))
     types = [key.expression.type for key in plan.keys]
     keys = columns(groups, key_names(plan))
-    return buckets_of_keys(plan.task, keys, types, buckets).to_numpy().astype(dtype)
+    return buckets_of_keys(plan.task, keys, types, buckets).to_numpy().astype(_dtype(buckets))
+
+
+def _dtype(buckets: int) -> np.dtype[np.unsignedinteger]:
+    """That of the numbers of so many buckets."""
+    return np.min_scalar_type(buckets - 1)
 
 
 def _panes_by_bucket(
-    plan: Plan, owners: npt.NDArray[np.unsignedinteger], groups: pl.DataFrame, firsts: FirstOffsets
+    plan: Plan, owners: Owners, groups: pl.DataFrame, firsts: FirstOffsets
 ) -> dict[int, list[PaneRows]]:
     """How many rows fall into which pane."""
     shape, rows = plan.window, groups.get_column(ROWS).to_numpy()

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from mars.core.plan import Aggregate, AggregateFunction, Column, Plan, ValueType
 from mars.engine.aggregates import ROWS, finish, lift, merge, state_schema
+from mars.engine.aggregates.runs import Runs
 from mars.engine.evaluate.values import dtype_of
 from tests.unit.codec.samples import NAME, plan_of
 
@@ -69,7 +70,9 @@ def rows_of(kind: V, *, finite: bool = False) -> st.SearchStrategy[Rows]:
     return st.lists(row, max_size=12)
 
 
-def lifted(plan: Plan, kind: V, rows: Sequence[tuple[str | None, object]]) -> pl.DataFrame:
+def lifted(
+    plan: Plan, kind: V, rows: Sequence[tuple[str | None, object]], *, in_runs: bool = False
+) -> pl.DataFrame:
     frame = pl.DataFrame(
         {
             "pane": pl.Series([0] * len(rows), dtype=pl.Int64),
@@ -77,7 +80,9 @@ def lifted(plan: Plan, kind: V, rows: Sequence[tuple[str | None, object]]) -> pl
             "v0": pl.Series([value for _, value in rows], dtype=dtype_of(kind)),
         }
     )
-    return lift(plan, frame, ["v0"], ["pane", "k0"]).drop(ROWS).cast(dict(state_schema(plan)))
+    groups = ["pane", "k0"]
+    runs = Runs.of(frame.select(groups)) if in_runs else None
+    return lift(plan, frame, ["v0"], groups, runs).drop(ROWS).cast(dict(state_schema(plan)))
 
 
 def canonical(plan: Plan, states: pl.DataFrame) -> list[str]:
@@ -119,6 +124,30 @@ def test_values_do_not_depend_on_cut_or_order_but_for_rounding(
         assert found.keys() == whole.keys()
         for key, value in whole.items():
             assert close(function, found[key], value, scale), (key, found[key], value)
+
+
+@pytest.mark.parametrize(("function", "kind"), EXACT)
+@QUICK
+@given(data=st.data())
+def test_rows_in_runs_have_the_same_states(function: A, kind: V, data: st.DataObject) -> None:
+    plan = plan_for(function, kind)
+    rows = data.draw(rows_of(kind))
+    assert lifted(plan, kind, rows, in_runs=True).equals(lifted(plan, kind, rows))
+
+
+@pytest.mark.parametrize(("function", "kind"), ROUNDED)
+@QUICK
+@given(data=st.data())
+def test_rows_in_runs_have_the_same_values_but_for_rounding(
+    function: A, kind: V, data: st.DataObject
+) -> None:
+    plan = plan_for(function, kind)
+    rows = data.draw(rows_of(kind, finite=True))
+    found = values_of(plan, lifted(plan, kind, rows, in_runs=True))
+    expected = values_of(plan, lifted(plan, kind, rows))
+    scale = max((abs(float(v)) for _, v in rows if isinstance(v, int | float)), default=0.0)
+    assert list(found) == list(expected)
+    assert all(close(function, found[key], expected[key], scale) for key in found)
 
 
 def values_of(plan: Plan, states: pl.DataFrame) -> dict[object, float | None]:

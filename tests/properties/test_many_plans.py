@@ -12,7 +12,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
 
+from bench.kernel import START_MS
+from bench.many_plans import plan_of as flows_plan
 from mars.core.plan import (
     Aggregate,
     AggregateFunction,
@@ -25,12 +28,17 @@ from mars.core.plan import (
     Stream,
     ValueType,
 )
-from mars.core.types import Mapped, Records, TaskName
+from mars.core.types import Lane, Mapped, Records, TaskName
 from mars.core.windows import Sliding
 from mars.engine import kernel
+from mars.engine.codec.states import decode_states
+from mars.engine.decode.decoded import Decoded
+from mars.engine.decode.lanes import side_by_side
 from mars.engine.decode.messages import decode
 from mars.engine.evaluate import shared
 from mars.engine.kernel import map_batch, map_many
+from mars.local.flows import Flows
+from mars.local.flows import stream as flows
 from tests.unit.codec.samples import (
     ARROW,
     CSV,
@@ -229,6 +237,49 @@ def test_error_of_one_plan_is_the_answer_to_that_plan_only() -> None:
         "key": "ColumnNotFoundError",
         "fine": "Mapped",
     }
+
+
+FLOWS = Flows(groups=300).messages(600, START_MS + 59_800, 1_000)
+"""Rows of two panes."""
+
+
+def flows_decoded() -> Decoded:
+    """A batch of two lanes."""
+    lanes = (FLOWS[:250], FLOWS[250:])
+    pieces = [
+        replace(records(values, 0, timestamps_ms=[-1] * len(values)), lane=Lane(str(lane)))
+        for lane, values in enumerate(lanes)
+    ]
+    return decode(flows(), flows().fields, side_by_side(pieces))
+
+
+def states_of(mapped: Mapped | Exception) -> list[pl.DataFrame]:
+    assert isinstance(mapped, Mapped)
+    return [decode_states(partial.states) for partial in mapped.partials]
+
+
+def test_four_hundred_tasks_together_give_what_each_gives_alone() -> None:
+    """All keys, filters and aggregates of `mars bench tasks`."""
+    decoded, plans = flows_decoded(), [flows_plan(number) for number in range(400)]
+    together = map_many(plans, 8, decoded)
+    assert together == {plan.task: map_batch(plan, 8, decoded) for plan in plans}
+
+
+def test_few_rows_give_what_they_give_among_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few rows are grouped in runs, many by polars; sums of floats may differ in the last digit."""
+    decoded, plans = flows_decoded(), [flows_plan(number) for number in range(400)]
+    few = map_many(plans, 8, decoded)
+    monkeypatch.setattr(shared, "FEW_ROWS", 0)
+    for task, many in map_many(plans, 8, decoded).items():
+        assert replaced(few[task]) == replaced(many)
+        for found, expected in zip(states_of(few[task]), states_of(many), strict=True):
+            assert_frame_equal(found, expected, rel_tol=1e-14, abs_tol=0)
+
+
+def replaced(mapped: Mapped | Exception) -> Mapped:
+    """All but the states."""
+    assert isinstance(mapped, Mapped)
+    return replace(mapped, partials=tuple(replace(one, states=b"") for one in mapped.partials))
 
 
 def test_what_plans_have_in_common_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:

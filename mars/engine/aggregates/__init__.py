@@ -10,6 +10,7 @@ the state columns of each aggregate (`state_schema`). See `base` for the laws.
     moments   var_samp var_pop stddev_samp stddev_pop
     distinct  count(DISTINCT x)
 
+    runs      few rows group by group, found once for all filters and aggregates
     others    the groups of a window beyond `max_keys`
     scoped    what tells when a key's windows close
 """

@@ -17,7 +17,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
+import numpy as np
 import polars as pl
+
+from mars.engine.aggregates.runs import Runs
 
 
 class Aggregator(Protocol):
@@ -39,6 +42,12 @@ class Aggregator(Protocol):
         expression that is exact for it.
         """
 
+    def lift_runs(self, argument: pl.Series, runs: Runs) -> list[pl.Series] | None:
+        """The same for rows in runs, to the last bit: the columns of the state, by their places.
+
+        None: there is no cheaper way than `lift`.
+        """
+
     def prepare(self, states: pl.DataFrame, groups: list[str]) -> pl.DataFrame:
         """Add what `merge` needs besides the states themselves; most need nothing."""
 
@@ -57,6 +66,10 @@ class Plain:
 
     __slots__ = ()
 
+    def lift_runs(self, argument: pl.Series, runs: Runs) -> list[pl.Series] | None:
+        """As `lift` does it."""
+        return None
+
     @property
     def exact(self) -> bool:
         """All are but those that add up floats."""
@@ -68,6 +81,13 @@ class Plain:
 
     def check(self, states: pl.DataFrame) -> None:
         """Nothing can outgrow."""
+
+
+def not_null_counts(argument: pl.Series, runs: Runs) -> pl.Series:
+    """How many values of a run are not NULL."""
+    if not argument.null_count():
+        return runs.counts
+    return runs.reduced(np.add, argument.is_not_null().cast(pl.Int64))
 
 
 def not_null_count(argument: pl.Series) -> pl.Expr:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
-from mars.engine.aggregates.base import Plain, not_null_count
+from mars.engine.aggregates.base import Plain, not_null_count, not_null_counts
+from mars.engine.aggregates.runs import Runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,10 @@ class CountNotNull(_Counting):
         """Values that are not NULL."""
         return [not_null_count(argument).alias(self._n)]
 
+    def lift_runs(self, argument: pl.Series, runs: Runs) -> list[pl.Series]:
+        """The same of runs."""
+        return [not_null_counts(argument, runs)]
+
 
 @dataclass(frozen=True, slots=True)
 class CountTrue(_Counting):
@@ -51,6 +57,11 @@ class CountTrue(_Counting):
         """Values that are true."""
         return [pl.col(argument.name).sum().cast(pl.Int64).alias(self._n)]
 
+    def lift_runs(self, argument: pl.Series, runs: Runs) -> list[pl.Series]:
+        """The same of runs."""
+        true = argument.fill_null(value=False) if argument.null_count() else argument
+        return [runs.reduced(np.add, true.cast(pl.Int64))]
+
 
 @dataclass(frozen=True, slots=True)
 class CountRows(_Counting):
@@ -59,3 +70,7 @@ class CountRows(_Counting):
     def lift(self, argument: pl.Series) -> list[pl.Expr]:
         """All rows."""
         return [pl.len().cast(pl.Int64).alias(self._n)]
+
+    def lift_runs(self, argument: pl.Series, runs: Runs) -> list[pl.Series]:
+        """The same of runs."""
+        return [runs.counts]

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
 from mars.core.plan import ValueType
 from mars.engine.aggregates.base import Plain, without_minus_zero
+from mars.engine.aggregates.runs import Runs
 from mars.engine.evaluate.values import dtype_of
+
+_IN_ARRAYS = {ValueType.INT64, ValueType.TIMESTAMP, ValueType.FLOAT64}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,13 @@ class Extreme(Plain):
     def lift(self, argument: pl.Series) -> list[pl.Expr]:
         """The extreme of the rows."""
         return [self._extreme(pl.col(argument.name)).alias(self._value)]
+
+    def lift_runs(self, argument: pl.Series, runs: Runs) -> list[pl.Series] | None:
+        """The same of runs, of numbers."""
+        if argument.null_count() or self.type not in _IN_ARRAYS:
+            return None
+        found = runs.reduced(np.maximum if self.largest else np.fmin, argument)
+        return [found + 0.0 if self.type is ValueType.FLOAT64 else found]  # -0.0 + 0.0 is 0.0
 
     def merge(self) -> list[pl.Expr]:
         """The extreme of the extremes."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
 
@@ -15,6 +15,7 @@ from mars.engine.aggregates.counts import CountNotNull, CountRows, CountTrue
 from mars.engine.aggregates.distinct import CountDistinct
 from mars.engine.aggregates.extremes import Extreme
 from mars.engine.aggregates.moments import Moments
+from mars.engine.aggregates.runs import Runs
 from mars.engine.aggregates.sums import SumFloat64, SumInt64, SumInteger
 from mars.engine.evaluate.values import dtype_of
 
@@ -153,28 +154,42 @@ def state_schema(plan: Plan) -> pl.Schema:
 
 
 def lift(
-    plan: Plan, rows: pl.DataFrame, arguments: Sequence[str], groups: list[str]
+    plan: Plan,
+    rows: pl.DataFrame,
+    arguments: Sequence[str],
+    groups: list[str],
+    runs: Runs | None = None,
 ) -> pl.DataFrame:
-    """The states of groups of rows, in order of first appearance.
+    """The states of groups of rows, in order of first appearance, or in that of their `runs`.
 
     `arguments` names, per aggregate, the column of `rows` with its argument (see
-    `Aggregator.lift`). The result has the columns `groups`, OTHERS where the task folds, the states
+    `Aggregator.lift`); those of `groups` need not be there where their `runs` are known. The result
+    has the columns `groups`, OTHERS where the task folds, the states
     and `ROWS`. Raises TaskLimit where a state outgrows its limit.
     """
     parts = aggregators(plan.aggregates)
-    expressions = [
-        expression
-        for part, argument in zip(parts, arguments, strict=True)
-        for expression in part.lift(rows.get_column(argument))
-    ]
-    counted = pl.len().cast(pl.Int64).alias(ROWS)
-    states = rows.group_by(groups, maintain_order=True).agg(*expressions, counted)
+    pairs = [(part, rows.get_column(name)) for part, name in zip(parts, arguments, strict=True)]
+    if runs is None:
+        expressions = [one for part, argument in pairs for one in part.lift(argument)]
+        counted = pl.len().cast(pl.Int64).alias(ROWS)
+        states = rows.group_by(groups, maintain_order=True).agg(*expressions, counted)
+    else:
+        lifted = [one for part, argument in pairs for one in _lifted(part, argument, runs)]
+        states = pl.DataFrame([*runs.keys(groups), *lifted, runs.counts.alias(ROWS)])
     for part in parts:
         part.check(states)
     if plan.folds:
         no_others = pl.Series(OTHERS, [False]).new_from_index(0, states.height)
         states.insert_column(len(groups), no_others)
     return states
+
+
+def _lifted(part: Aggregator, argument: pl.Series, runs: Runs) -> Iterator[pl.Series]:
+    """The state columns of runs."""
+    found = part.lift_runs(argument, runs)
+    if found is None:
+        found = runs.aggregated(argument, part.lift(argument))
+    return (column.alias(name) for column, name in zip(found, part.state, strict=True))
 
 
 def merge(plan: Plan, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:

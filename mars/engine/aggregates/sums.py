@@ -13,9 +13,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
-from mars.engine.aggregates.base import Plain, not_null_count
+from mars.engine.aggregates.base import Plain, not_null_count, not_null_counts
+from mars.engine.aggregates.runs import Runs
 
 _WORD = 2**64
 _INT64_MAX = 2**63 - 1
@@ -65,6 +67,14 @@ class SumInt64(_Summing):
             not_null_count(argument).alias(self._column("n")),
         ]
 
+    def lift_runs(self, argument: pl.Series, runs: Runs) -> list[pl.Series] | None:
+        """The same of runs."""
+        if not _fits_int64(argument):
+            return None
+        values = argument.fill_null(0) if argument.null_count() else argument
+        sums = runs.reduced(np.add, values).cast(pl.Int128)
+        return [sums, not_null_counts(argument, runs)]
+
     def finish(self) -> pl.Expr:
         """The exact sum, or its quotient."""
         return self._finish(pl.col(self._column("sum")))
@@ -94,6 +104,12 @@ class SumFloat64(_Summing):
             pl.col(argument.name).sum().alias(self._column("sum")),
             not_null_count(argument).alias(self._column("n")),
         ]
+
+    def lift_runs(self, argument: pl.Series, runs: Runs) -> list[pl.Series]:
+        """The same of runs."""
+        values = argument.fill_null(0.0) if argument.null_count() else argument
+        sums = runs.reduced(np.add, values) + 0.0  # -0.0 + 0.0 is 0.0
+        return [sums, not_null_counts(argument, runs)]
 
     def finish(self) -> pl.Expr:
         """The sum, or its quotient."""

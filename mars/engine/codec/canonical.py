@@ -18,7 +18,7 @@ is all that a bucket needs; keys that hold U+0000 themselves may share a text, a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import polars as pl
@@ -56,19 +56,23 @@ def buckets_of_keys(
 ) -> pl.Series:
     """The bucket of each row of `keys` (UInt64), whose columns are of these types."""
     if keys.height <= FEW_KEYS:
-        texts = canonical_texts(task, keys, types)
-        hashes = [xxhash.xxh3_64_intdigest(text.encode()) % buckets for text in texts]
-        return pl.Series(hashes, dtype=pl.UInt64)
+        texts = texts_of_keys(keys, types)
+        return pl.Series(list(buckets_of_texts(task, texts, buckets)), dtype=pl.UInt64)
     # Asked for by its attribute, the namespace and the expression would hold each other.
     text = plh.NonCryptographicHashingNameSpace(_text(task, keys, types))
     return keys.select(text.xxh3_64()).to_series() % buckets
 
 
-def canonical_texts(task: TaskName, keys: pl.DataFrame, types: Sequence[ValueType]) -> list[str]:
-    """The canonical text of each row of `keys`."""
+def buckets_of_texts(task: TaskName, texts: Iterable[bytes], buckets: int) -> Iterator[int]:
+    """The same for keys whose texts are known."""
+    begin, digest = f"{task}\n".encode(), xxhash.xxh3_64_intdigest
+    return (digest(begin + text) % buckets for text in texts)
+
+
+def texts_of_keys(keys: pl.DataFrame, types: Sequence[ValueType]) -> list[bytes]:
+    """The canonical text of each row of `keys` (UTF-8), without the name of a task."""
     columns = [_texts(*each) for each in zip(keys.get_columns(), types, strict=True)]
-    begin = f"{task}\n"
-    return [f"{begin}{_END.join(row)}{_END}" for row in zip(*columns, strict=True)]
+    return [f"{_END.join(row)}{_END}".encode() for row in zip(*columns, strict=True)]
 
 
 def _texts(column: pl.Series, kind: ValueType) -> list[str]:

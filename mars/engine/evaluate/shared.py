@@ -11,11 +11,16 @@ import polars as pl
 from mars.core.plan import Call, Column, Expression, Literal, ValueType
 from mars.core.windows import WindowShape
 from mars.engine.aggregates.base import without_minus_zero
+from mars.engine.aggregates.runs import FEW_ROWS, Runs, StayingRows
 from mars.engine.evaluate import to_polars
 
 COMPUTED_MAX = 64
 """Computed columns that are remembered: 26 MB of numbers for 50,000 rows. What is merely a field of
 the batch is not among them."""
+
+
+GROUPS_MAX = 64
+"""Groupings that are remembered: 16 MB for 8,192 rows."""
 
 
 TEXT_BYTES_AT_ONCE = 128 * 1024 * 1024
@@ -77,18 +82,29 @@ class SharedColumns:
     """The columns of some rows, without those for which `where` is not true.
 
     It lives as long as plans with this filter are evaluated for one batch, and remembers the fields
-    that they read and COMPUTED_MAX columns besides.
+    that they read, COMPUTED_MAX columns and GROUPS_MAX groupings besides. `whole` has the same rows
+    without a filter.
     """
 
-    def __init__(self, rows: pl.DataFrame, where: Expression | None) -> None:
+    def __init__(
+        self, rows: pl.DataFrame, where: Expression | None, whole: SharedColumns | None = None
+    ) -> None:
         self._rows = rows
         self._where = where
+        self._whole = whole
+        self._groups: dict[tuple[Exactly, ...], Runs] = {}
         self._fields: dict[str, pl.Series] = {}
         self._known: dict[Exactly, pl.Series] = {}
         self._kept: pl.Series | None = None
+        self._stay: StayingRows | None = None
         if where is not None:
             self._kept = self._computed([where])[0]
         self.height = rows.height if self._kept is None else int(self._kept.sum())
+
+    def are_few(self, wanted: Iterable[Wanted]) -> bool:
+        """Whether to group them in runs, for what reads these columns."""
+        height = self._rows.height
+        return height <= FEW_ROWS and self._rows_at_once(wanted, height) >= height
 
     @property
     def left_out(self) -> pl.Series | None:
@@ -108,6 +124,25 @@ class SharedColumns:
         texts = (name for one in wanted if isinstance(one, Call) for name in _texts(one))
         size = sum(int(self._field(name).estimated_size()) for name in texts)
         return height if size <= TEXT_BYTES_AT_ONCE else max(1, height * TEXT_BYTES_AT_ONCE // size)
+
+    def groups(self, wanted: Sequence[Wanted]) -> Runs:
+        """The rows that agree in these columns; found once for the rows of all filters."""
+        keys = tuple(exactly(one) for one in wanted)
+        found = self._groups.get(keys)
+        if found is None:
+            found = self._runs(wanted)
+            if len(self._groups) >= GROUPS_MAX:
+                self._groups.clear()
+            self._groups[keys] = found
+        return found
+
+    def _runs(self, wanted: Sequence[Wanted]) -> Runs:
+        if self._kept is None:
+            return Runs.of(self.frame({str(at): one for at, one in enumerate(wanted)}))
+        whole = self._whole or SharedColumns(self._rows, None)
+        if self._stay is None:
+            self._stay = StayingRows(self._kept)
+        return whole.groups(wanted).where(self._stay)
 
     def frame(self, wanted: Mapping[str, Wanted]) -> pl.DataFrame:
         """Columns under these names; those that are not known yet are computed in one query."""

@@ -15,7 +15,8 @@ from mars.engine.codec.canonical import (
     bucket_of_lane,
     bucket_of_task,
     buckets_of_keys,
-    canonical_texts,
+    buckets_of_texts,
+    texts_of_keys,
 )
 from mars.engine.evaluate.values import dtype_of
 
@@ -30,7 +31,7 @@ def _keys(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 
 def texts(values: list[object], kind: ValueType, dtype: pl.DataType) -> list[str]:
     frame = pl.DataFrame({"k0": pl.Series(values, dtype=dtype)})
-    return canonical_texts(TASK, frame, [kind])
+    return [text.decode() for text in texts_of_keys(frame, [kind])]
 
 
 @pytest.mark.parametrize(
@@ -59,14 +60,13 @@ def texts(values: list[object], kind: ValueType, dtype: pl.DataType) -> list[str
 def test_canonical_text_of_each_type(
     values: list[object], kind: ValueType, dtype: pl.DataType, expected: list[str]
 ) -> None:
-    assert texts(values, kind, dtype) == [f"by_sip\n{value}\0" for value in expected]
+    assert texts(values, kind, dtype) == [f"{value}\0" for value in expected]
 
 
 def test_values_of_several_keys_stand_in_order() -> None:
     keys = pl.DataFrame({"k0": ["a", None], "k1": [1, 2]})
     kinds = [ValueType.STRING, ValueType.INT64]
-    found = canonical_texts(TASK, keys, kinds)
-    assert found == ["by_sip\nsa\0i1\0", "by_sip\nn\0i2\0"]
+    assert texts_of_keys(keys, kinds) == [b"sa\0i1\0", b"n\0i2\0"]
 
 
 VALUES = {
@@ -101,8 +101,9 @@ def test_few_keys_lie_in_the_same_buckets_as_many(
 @pytest.mark.usefixtures("_keys")
 def test_bucket_is_the_hash_of_the_canonical_text() -> None:
     keys = pl.DataFrame({"k0": ["a", "é", None, "x" * 300]})
-    found = canonical_texts(TASK, keys, [ValueType.STRING])
-    expected = [xxhash.xxh3_64_intdigest(text.encode()) % 13 for text in found]
+    found = texts_of_keys(keys, [ValueType.STRING])
+    expected = [xxhash.xxh3_64_intdigest(b"by_sip\n" + text) % 13 for text in found]
+    assert list(buckets_of_texts(TASK, found, 13)) == expected
     assert buckets_of_keys(TASK, keys, [ValueType.STRING], 13).to_list() == expected
 
 
