@@ -219,12 +219,17 @@ def merge_panes(plan: Plan, frame: pl.DataFrame, window: Window) -> pl.DataFrame
     return merge(plan, [panes_of_window(frame, window).with_columns(start)])
 
 
+_NO_STREAM = pl.len().cast(pl.Int64).alias(ROWS)
+"""What polars cannot aggregate as a stream. From 1,000 rows on it does so where it can, if there
+are few groups, and that takes 0.3 ms to set up, four times as long as to group them."""
+
+
 def _merged(plan: Plan, states: pl.DataFrame, groups: list[str]) -> pl.DataFrame:
     parts = aggregators(plan.aggregates)
     for aggregator in parts:
         states = aggregator.prepare(states, groups)
     expressions = [expression for aggregator in parts for expression in aggregator.merge()]
-    merged = states.group_by(groups, maintain_order=True).agg(expressions)
+    merged = states.group_by(groups, maintain_order=True).agg(*expressions, _NO_STREAM)
     for aggregator in parts:
         aggregator.check(merged)
     return merged

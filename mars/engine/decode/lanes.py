@@ -10,7 +10,7 @@ accounts for it where it has no key.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate, chain
 
 import numpy as np
@@ -88,10 +88,12 @@ def marks_by_lane(records: Records, rows: pl.DataFrame, event_time: str) -> dict
     if records.several is None:
         mark = rows.get_column(event_time).max()
         return {records.lane: mark} if isinstance(mark, int) else {}
-    marks = rows.group_by(LANE).agg(pl.col(event_time).max()).sort(LANE)
-    found: Iterable[tuple[int, int | None]] = marks.iter_rows()
-    ranges = records.ranges
-    return {ranges[number].lane: mark for number, mark in found if mark is not None}
+    numbers, begins = np.unique(rows.get_column(LANE).to_numpy(), return_index=True)
+    if not begins.size:
+        return {}
+    marks = np.maximum.reduceat(rows.get_column(event_time).to_numpy(), begins)
+    named = zip(numbers.tolist(), marks.tolist(), strict=True)
+    return {records.ranges[number].lane: mark for number, mark in named}
 
 
 def _named(records: Records, numbers: npt.NDArray[np.integer]) -> dict[Lane, int]:

@@ -31,6 +31,11 @@ that has just begun a commit closes its windows some tenths of a second after th
 may let rows rest for 500 ms, so the watermark may be further by that."""
 
 
+SAVING_ASKED_MS = 1_000
+"""How often all tasks are asked whether their panes are to be saved, which is once in minutes; ten
+times before it is, at least."""
+
+
 @dataclass(frozen=True, slots=True)
 class OwnerLimits:
     """How a bucket commits.
@@ -91,14 +96,22 @@ class CommitPlan:
         self._slow_since_ms: dict[TaskName, int] = {}
         """Tasks that are due and take long, and since when."""
         self._slow_is_next = False
+        self._saving: set[TaskName] = set()
+        """Tasks whose panes were to be saved when they were asked last."""
+        self._ask_all_ms = now_ms
 
     def due(self, now_ms: int) -> dict[TaskName, Size]:
         """What each task has to close now; what gathers, once the first of it has waited."""
         self._now_ms = now_ms
-        return {name: size for name in self._parts if (size := self._due(name)) is not None}
+        awake = [(name, part) for name, part in self._parts.items() if not part.rests]
+        found = {name: size for name, part in awake if (size := self._due(name, part)) is not None}
+        if self._waiting_since_ms:
+            names = {name for name, _part in awake}
+            waiting = self._waiting_since_ms.items()
+            self._waiting_since_ms = {name: at for name, at in waiting if name in names}
+        return found
 
-    def _due(self, name: TaskName) -> Size | None:
-        part = self._parts[name]
+    def _due(self, name: TaskName, part: TaskInBucket) -> Size | None:
         if not part.waiting:
             self._waiting_since_ms.pop(name, None)
             return part.due()
@@ -176,7 +189,15 @@ class CommitPlan:
 
     def _long_open(self) -> set[TaskName]:
         """Tasks whose panes are to be saved; the log is merged with it, as they are at hand."""
-        return {name for name, part in self._parts.items() if part.snapshot_due(self._now_ms)}
+        asked: Iterable[TaskName] = self._saving
+        if self._now_ms >= self._ask_all_ms:
+            pause_ms = min(SAVING_ASKED_MS, self._limits.snapshot_every_ms // 10)
+            self._ask_all_ms, asked = self._now_ms + pause_ms, self._parts
+        parts, now_ms = self._parts, self._now_ms
+        self._saving = {
+            name for name in asked if name in parts and parts[name].snapshot_due(now_ms)
+        }
+        return self._saving
 
     # ------------------------------------------------------------------------------- budgets
 

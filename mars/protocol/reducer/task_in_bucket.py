@@ -177,7 +177,7 @@ class TaskInBucket:
         """True if there is what may wait a moment for more: late rows of closed windows that no
         revision shows yet, or groups to be closed ahead of the others.
         """
-        if not self.position.caught_up or self._rests:
+        if self.rests:
             return False
         return any(version.has_waiting for version in self._open())
 
@@ -186,7 +186,7 @@ class TaskInBucket:
 
         What is `waiting` comes with any commit; it is due where it has `waited`.
         """
-        if not self.position.caught_up or self._rests:
+        if self.rests:
             return None
         due = [(version, version.due()) for version in self._open()]
         if not any(windows for _version, windows in due):
@@ -198,9 +198,9 @@ class TaskInBucket:
         return sum((version.size(windows) for version, windows in due), Size())
 
     @property
-    def _rests(self) -> bool:
-        """True if nothing is due, and nothing waits, as was found before."""
-        return self._rested_at == self.position.changes
+    def rests(self) -> bool:
+        """True if nothing is due, and nothing waits, as was found before or cannot be known yet."""
+        return not self.position.caught_up or self._rested_at == self.position.changes
 
     def closes_within(self, span_ms: int) -> bool:
         """True if a window is due, or will be once the watermark has gone on by so much."""

@@ -58,6 +58,9 @@ class VersionInBucket:
         self.owner = owner
         self.position = position
         self.snapshots = Snapshots(snapshot_every_ms)
+        self._level_at = -1
+        self._level: int | None = None
+        """The watermark, and the number of changes at which it was found out."""
         self._is_unfollowed = False
         """Its last record said something that the one before did not say."""
         self.task, self.version = task, version
@@ -128,7 +131,10 @@ class VersionInBucket:
         head = self.position.head
         if head is None or not head.active or not self.position.caught_up:
             return None
-        return self.state.closer.level(head, level_of(head, self.plan))
+        if self._level_at != self.position.changes:
+            level = self.state.closer.level(head, level_of(head, self.plan))
+            self._level_at, self._level = self.position.changes, level
+        return self._level
 
     def due(self) -> list[Window]:
         """The windows that the next commit can close."""

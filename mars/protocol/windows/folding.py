@@ -84,8 +84,10 @@ class Folding:
         self.input.take(entry, accounted=accounted)
         arrived = self.state.judge(entry.partial, accounted=accounted)
         if not accounted:
-            self.input.drop_late(entry, arrived.late)
-            self.input.late_partly(self.state.late_partly(arrived.panes))
+            if arrived.late:
+                self.input.drop_late(entry, arrived.late)
+            if late_partly := self.state.late_partly(arrived.panes):
+                self.input.late_partly(late_partly)
         self.state.keep(arrived, accounted=accounted)
 
     def settle(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import tee
+from itertools import chain, islice, tee
 
 import polars as pl
 
@@ -76,7 +76,11 @@ class WindowPanes:
 
     def too_many_from(self, windows: Iterable[Window]) -> Window | None:
         """The first of these windows that is to be left to the next commit; None: none is."""
-        all_windows, counted = tee(windows)
+        rest = iter(windows)
+        begin = list(islice(rest, 2))
+        if len(begin) < 2:
+            return None
+        all_windows, counted = tee(chain(begin, rest))
         size = Size()
         for window, one in zip(all_windows, self.open.sizes(counted), strict=True):
             size += one
