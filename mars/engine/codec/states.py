@@ -72,11 +72,15 @@ def decode_states(states: bytes) -> pl.DataFrame:
     """The frame; one without columns for empty bytes. Raises CorruptEntry."""
     if not states:
         return pl.DataFrame()
-    stream = states[_HEAD.size :] if states.startswith(_MARK) else states
     try:
-        return pl.read_ipc_stream(stream)
+        return pl.read_ipc_stream(stream_of(states))
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         raise CorruptEntry(f"states of {len(states)} bytes cannot be read: {error}") from error
+
+
+def stream_of(states: bytes) -> bytes:
+    """The Arrow IPC stream, without the head."""
+    return states[_HEAD.size :] if states.startswith(_MARK) else states
 
 
 def states_bytes(states: bytes) -> int:

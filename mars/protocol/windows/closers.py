@@ -17,6 +17,7 @@ from mars.core.plan import Plan
 from mars.core.types import Lane, PaneRows
 from mars.core.windows import find_watermark
 from mars.engine.aggregates import MARK
+from mars.engine.codec.streams import UnreadStates
 from mars.protocol.ports import Frontier, Head
 from mars.protocol.windows.closing import Ahead
 from mars.protocol.windows.open_panes import Size
@@ -25,15 +26,23 @@ from mars.protocol.windows.window_panes import States
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """Rows of one entry, pane by pane: those that come too late, and the others with states."""
+    """Rows of one entry, pane by pane: those that come too late, and the others with states.
+
+    Those of a single pane may be `unread`.
+    """
 
     late: tuple[PaneRows, ...]
     panes: tuple[PaneRows, ...]
     states: States
+    unread: UnreadStates | None = None
 
 
 class Closer(Protocol):
     """What the watermark of a task adds to its windows."""
+
+    @property
+    def reads_states(self) -> bool:
+        """True if it looks into the states of rows as they come."""
 
     @property
     def is_steady(self) -> bool:
@@ -80,6 +89,8 @@ class Closer(Protocol):
 
 class PartitionCloser:
     """The lanes' watermark closes whole windows."""
+
+    reads_states: ClassVar[bool] = False
 
     is_steady: ClassVar[bool] = True
     waits: ClassVar[bool] = False
@@ -128,6 +139,8 @@ class BucketCloser(PartitionCloser):
 
     They start closing, and nothing more: a successor that knows them less well closes later.
     """
+
+    reads_states: ClassVar[bool] = True
 
     def __init__(self, plan: Plan) -> None:
         self._options = plan.options

@@ -35,6 +35,7 @@ class KeyCloser:
     """
 
     is_steady: ClassVar[bool] = False
+    reads_states: ClassVar[bool] = True
     waits: ClassVar[bool] = True
 
     def __init__(self, panes: WindowPanes, frontier: Frontier) -> None:

@@ -7,12 +7,15 @@ rows ──▶ panes by start ──close(watermark)──▶ rows of due window
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+
+import polars as pl
 
 from mars.core.plan import Plan, WatermarkScope
 from mars.core.types import PaneRows, Partial
 from mars.core.windows import Window
+from mars.engine.codec.streams import UnreadStates, unread
 from mars.engine.finishing import finish, retractions
 from mars.protocol.ports import Frontier, Progress
 from mars.protocol.windows.closers import Arrived, BucketCloser, Closer, PartitionCloser
@@ -39,6 +42,8 @@ class PaneState:
         self.frontier = frontier
         self.panes = WindowPanes(plan, source)
         self.closer = _closer(self.panes, frontier)
+        self._leaves_unread = not (self.closer.reads_states or plan.options.lateness_ms)
+        """Nobody needs to know which groups have come before a window closes."""
         numbers = {} if record is None else numbers_of(plan, record)
         self.revising = Revising(plan, numbers, () if record is None else owed_of(plan, record))
 
@@ -57,6 +62,10 @@ class PaneState:
         alive: list[PaneRows] = []
         for pane in partial.panes:
             (late if self._is_late(pane) else alive).append(pane)
+        if alive and len(partial.panes) == 1 and self._leaves_unread:
+            left = unread(partial.states)
+            if left is not None:
+                return Arrived((), tuple(alive), {}, left)
         states = states_by_pane(partial) if alive else {}
         if accounted:
             return Arrived(tuple(late), tuple(alive), states)
@@ -77,7 +86,10 @@ class PaneState:
 
     def keep(self, arrived: Arrived, *, accounted: bool) -> None:
         """Take rows that are not late. Raises TaskLimit for too many panes, or groups."""
-        self.panes.add(arrived.panes, arrived.states, self.frontier.forgotten_ms)
+        states: Mapping[int, pl.DataFrame | UnreadStates] = arrived.states
+        if arrived.unread is not None:
+            states = {arrived.panes[0].start_ms: arrived.unread}
+        self.panes.add(arrived.panes, states, self.frontier.forgotten_ms)
         if not accounted:
             for pane in arrived.panes:
                 part = arrived.states.get(pane.start_ms)

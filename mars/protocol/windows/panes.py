@@ -18,6 +18,7 @@ from mars.core.plan import Plan
 from mars.core.types import Lane, PaneRows, Partial
 from mars.engine.aggregates import PANE, in_pane, limited, merge, merges_exactly
 from mars.engine.codec.states import decode_states
+from mars.engine.codec.streams import UnreadStates, read
 
 MERGE_ROWS_MIN = 20_000
 """States waiting in a pane are merged once they are this many and outnumber the merged ones:
@@ -35,11 +36,11 @@ class Pane:
 
     rows: int = 0
     merged: pl.DataFrame | None = None
-    waiting: list[pl.DataFrame] = field(default_factory=list)
+    waiting: list[pl.DataFrame | UnreadStates] = field(default_factory=list)
     waiting_rows: int = 0
     first: dict[Lane, int] = field(default_factory=dict)
 
-    def add(self, plan: Plan, pane: PaneRows, states: pl.DataFrame | None) -> None:
+    def add(self, plan: Plan, pane: PaneRows, states: pl.DataFrame | UnreadStates | None) -> None:
         """Take the rows of one entry; `states` is None where another pane carries them."""
         self._count(pane.rows, pane.first)
         if states is None or not states.height:
@@ -71,14 +72,14 @@ class Pane:
     @property
     def parts(self) -> list[pl.DataFrame]:
         """All states, not merged."""
-        return [*([] if self.merged is None else [self.merged]), *self.waiting]
+        return [*([] if self.merged is None else [self.merged]), *read(self.waiting)]
 
     def states(self, plan: Plan) -> pl.DataFrame | None:
         """All states of the pane, one row per key. Raises TaskLimit for too many keys."""
         if self.waiting:
-            parts = self.parts
             # An entry has one row per pane and key: alone it is merged already.
-            whole = parts[0] if len(parts) == 1 else merge(plan, parts)
+            alone = self.merged is None and len(self.waiting) == 1
+            whole = self.parts[0] if alone else merge(plan, self.parts)
             self.merged = limited(plan, whole)
             self.waiting, self.waiting_rows = [], 0
         return self.merged

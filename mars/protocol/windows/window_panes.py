@@ -13,6 +13,7 @@ from mars.core.types import Bucket, Entry, Lane, PaneRows, Partial, Range, RowCo
 from mars.core.windows import OPEN_PANES_MAX, Window, moment
 from mars.engine.aggregates import in_pane, limited, limited_window
 from mars.engine.codec.states import encode_states
+from mars.engine.codec.streams import UnreadStates, read
 from mars.engine.finishing import Finished
 from mars.protocol.windows.closing import ClosedWindow, Contents
 from mars.protocol.windows.input import Input
@@ -32,7 +33,12 @@ class WindowPanes:
         self.open = OpenPanes(plan.window)
         self._input = source
 
-    def add(self, panes: Sequence[PaneRows], states: States, behind_ms: int | None) -> None:
+    def add(
+        self,
+        panes: Sequence[PaneRows],
+        states: Mapping[int, pl.DataFrame | UnreadStates],
+        behind_ms: int | None,
+    ) -> None:
         """Take rows into these panes, or into those that have become of them once all windows up
         to `behind_ms` are forgotten. Raises TaskLimit if too many would be open.
         """
@@ -44,7 +50,7 @@ class WindowPanes:
             part = states.get(pane.start_ms)
             into = carried.get(pane.start_ms, pane.start_ms)
             if part is not None and into != pane.start_ms:
-                part = in_pane(part, into)
+                part = in_pane(next(read([part])), into)
             self.open.at(into).add(self.plan, pane, part)
 
     def _check_open(self, panes: Iterable[int]) -> None:
