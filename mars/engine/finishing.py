@@ -9,8 +9,9 @@ the fewest digits that read back as the same number.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import msgspec
 import polars as pl
@@ -19,7 +20,9 @@ from mars.core.plan import WINDOW_END, WINDOW_START, Column, Expression, Key, Pl
 from mars.core.windows import Window
 from mars.engine.aggregates import OTHERS, constant, key_names
 from mars.engine.aggregates import finish as finish_states
+from mars.engine.aggregates.states import PLANS_REMEMBERED
 from mars.engine.evaluate import to_polars
+from mars.engine.evaluate.shared import signs_of_zeros
 
 Value = str | int | float | bool | None
 
@@ -216,8 +219,24 @@ def _members(plan: Plan) -> list[tuple[str, Expression]]:
     ]
 
 
-def _written(plan: Plan, groups: pl.DataFrame) -> tuple[list[bytes], list[bytes]]:
-    """The JSON texts of the keys and of the values, one of each per row."""
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How the rows of a plan are written: columns to be computed, then the texts of columns of
+    these types, then those joined.
+    """
+
+    computed: tuple[pl.Expr, ...]
+    types: tuple[tuple[str, ValueType], ...]
+    joined: tuple[pl.Expr, ...]
+
+
+def _form(plan: Plan) -> _Form:
+    return _form_of(plan, signs_of_zeros(one.expression for one in plan.outputs))
+
+
+@lru_cache(maxsize=PLANS_REMEMBERED)
+def _form_of(plan: Plan, _signs: tuple[float, ...]) -> _Form:
+    """It is remembered by the plan, and by what `==` does not tell apart in it."""
     key = [("", column) for column in _key_columns(plan)]
     value: list[tuple[str, Column]] = []
     computed: list[pl.Expr] = []
@@ -227,13 +246,20 @@ def _written(plan: Plan, groups: pl.DataFrame) -> tuple[list[bytes], list[bytes]
             column = Column(f"__value{len(computed)}", expression.type)
             computed.append(to_polars(expression).alias(column.name))
         value.append((_quoted(name) + ":", column))
-    if computed:
-        groups = groups.with_columns_seq(computed)
-    texts = _texts(groups, {one.name: one.type for _, one in key + value})
-    written = texts.select_seq(
+    joined = (
         _joined("[", [(prefix, one.name) for prefix, one in key], "]").alias("key"),
         _joined("{", [(prefix, one.name) for prefix, one in value], "}").alias("value"),
     )
+    types = {one.name: one.type for _, one in key + value}
+    return _Form(tuple(computed), tuple(types.items()), joined)
+
+
+def _written(plan: Plan, groups: pl.DataFrame) -> tuple[list[bytes], list[bytes]]:
+    """The JSON texts of the keys and of the values, one of each per row."""
+    form = _form(plan)
+    if form.computed:
+        groups = groups.with_columns_seq(form.computed)
+    written = _texts(groups, form.types).select_seq(form.joined)
     return written.get_column("key").to_list(), written.get_column("value").to_list()
 
 
@@ -247,14 +273,22 @@ def _joined(opening: str, members: list[tuple[str, str]], closing: str) -> pl.Ex
     return pl.concat_str([*pieces, pl.lit(closing)]).cast(pl.Binary)
 
 
-def _texts(groups: pl.DataFrame, types: Mapping[str, ValueType]) -> pl.DataFrame:
+def _texts(groups: pl.DataFrame, types: tuple[tuple[str, ValueType], ...]) -> pl.DataFrame:
     """The values of these columns as JSON texts."""
-    strings = [name for name, kind in types.items() if kind is ValueType.STRING]
-    found = groups.select_seq(pl.col(strings).str.contains(_ESCAPED).any())
-    to_escape = {name for name in strings if found.item(0, name)}
-    return groups.select_seq(
-        _text(pl.col(name), kind, escape=name in to_escape).alias(name)
-        for name, kind in types.items()
+    strings = [name for name, kind in types if kind is ValueType.STRING]
+    to_escape: tuple[str, ...] = ()
+    if strings:
+        found = groups.select_seq(pl.col(strings).str.contains(_ESCAPED).any())
+        to_escape = tuple(name for name in strings if found.item(0, name))
+    return groups.select_seq(_texts_of(types, to_escape))
+
+
+@lru_cache(maxsize=PLANS_REMEMBERED)
+def _texts_of(
+    types: tuple[tuple[str, ValueType], ...], to_escape: tuple[str, ...]
+) -> tuple[pl.Expr, ...]:
+    return tuple(
+        _text(pl.col(name), kind, escape=name in to_escape).alias(name) for name, kind in types
     )
 
 

@@ -69,6 +69,16 @@ def test_window_bounds_selected_as_items_appear_once() -> None:
     assert finished(plan, (1,)).values == [b'{"window_start":60000,"window_end":120000,"at":60000}']
 
 
+def test_zeros_of_both_signs_are_written_as_they_are() -> None:
+    """Plans are equal that differ in such a zero alone."""
+    plans = [
+        replace(plan_of(), outputs=(Output("zero", Literal(zero, V.FLOAT64)),))
+        for zero in (0.0, -0.0)
+    ]
+    assert plans[0] == plans[1]
+    assert [finished(plan, (1,)).values[0][-5:] for plan in plans] == [b":0.0}", b"-0.0}"]
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -29,8 +29,9 @@ OTHERS = "__others"
 """The column that is true for the group of all groups over `max_keys` (Boolean), where the task
 folds them: what lies in the key columns could be a key of its own."""
 
-PLANS_REMEMBERED = 256
-"""Plans whose aggregators are kept; a task has one, and few processes run more tasks."""
+PLANS_REMEMBERED = 1_024
+"""Plans whose aggregators, and expressions of polars, are kept: making these takes longer than what
+they do to a few groups. A task has one, and few processes run more tasks."""
 
 
 @lru_cache(maxsize=PLANS_REMEMBERED)
@@ -142,6 +143,7 @@ def _group_names(plan: Plan) -> list[str]:
     return [*key_names(plan), OTHERS] if plan.folds else key_names(plan)
 
 
+@lru_cache(maxsize=PLANS_REMEMBERED)
 def state_schema(plan: Plan) -> pl.Schema:
     """Columns of a frame of states: pane, keys, OTHERS where the task folds, states."""
     schema = pl.Schema({PANE: pl.Int64()})
@@ -224,12 +226,18 @@ _NO_STREAM = pl.len().cast(pl.Int64).alias(ROWS)
 are few groups, and that takes 0.3 ms to set up, four times as long as to group them."""
 
 
+@lru_cache(maxsize=PLANS_REMEMBERED)
+def _merging(aggregates: tuple[Aggregate, ...]) -> list[pl.Expr]:
+    """The merged states of a group."""
+    parts = aggregators(aggregates)
+    return [*(expression for part in parts for expression in part.merge()), _NO_STREAM]
+
+
 def _merged(plan: Plan, states: pl.DataFrame, groups: list[str]) -> pl.DataFrame:
     parts = aggregators(plan.aggregates)
     for aggregator in parts:
         states = aggregator.prepare(states, groups)
-    expressions = [expression for aggregator in parts for expression in aggregator.merge()]
-    merged = states.group_by(groups, maintain_order=True).agg(*expressions, _NO_STREAM)
+    merged = states.group_by(groups, maintain_order=True).agg(_merging(plan.aggregates))
     for aggregator in parts:
         aggregator.check(merged)
     return merged
@@ -240,6 +248,10 @@ def finish(plan: Plan, states: pl.DataFrame) -> pl.DataFrame:
 
     The columns are `k*`, OTHERS where the task folds, and `a*`.
     """
-    return states.select_seq(
-        *_group_names(plan), *(part.finish() for part in aggregators(plan.aggregates))
-    )
+    return states.select_seq(_finishing(plan))
+
+
+@lru_cache(maxsize=PLANS_REMEMBERED)
+def _finishing(plan: Plan) -> list[pl.Expr]:
+    values = (part.finish() for part in aggregators(plan.aggregates))
+    return [*map(pl.col, _group_names(plan)), *values]
