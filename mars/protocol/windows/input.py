@@ -190,11 +190,15 @@ def gone_of(entry: Entry) -> tuple[RejectedRange, ...]:
 
 
 def _lies_below(offsets: Mapping[Lane, int], entry: Entry, what: str) -> bool:
-    if all(part.next <= offsets.get(part.lane, 0) for part in entry.ranges):
+    for part in entry.ranges:
+        if part.next > offsets.get(part.lane, 0):
+            break
+    else:
         return True
-    if all(part.first >= offsets.get(part.lane, 0) for part in entry.ranges):
-        return False
-    raise StoreWentBack(f"entry {entry.seq} straddles {what}: {entry.ranges}")
+    for part in entry.ranges:
+        if part.first < offsets.get(part.lane, 0):
+            raise StoreWentBack(f"entry {entry.seq} straddles {what}: {entry.ranges}")
+    return False
 
 
 def _after(pane: PaneRows, lane: Lane, offset: int) -> bool:

@@ -161,10 +161,9 @@ def _cut_by_pane(states: pl.DataFrame) -> Iterator[tuple[int, pl.DataFrame]]:
     starts = states.get_column(PANE).to_numpy()
     if (starts[1:] < starts[:-1]).any():
         order = np.argsort(starts, kind="stable")
-        picked = pl.Series(order.astype(np.uint32))
-        states = pl.DataFrame([column[picked] for column in states.get_columns()])
-        starts = starts[order]
-    panes, begins = np.unique(starts, return_index=True)
-    ends = [*begins.tolist()[1:], len(starts)]
-    for pane, begin, end in zip(panes.tolist(), begins.tolist(), ends, strict=True):
-        yield pane, states.slice(begin, end - begin)
+        states, starts = states[pl.Series(order.astype(np.uint32))], starts[order]
+    ends = [*(np.flatnonzero(starts[1:] != starts[:-1]) + 1).tolist(), len(starts)]
+    begin = 0
+    for end in ends:
+        yield int(starts[begin]), states.slice(begin, end - begin)
+        begin = end
