@@ -48,6 +48,7 @@ from mars.engine.aggregates import (
     key_names,
     lift,
     merge,
+    merges_exactly,
     state_schema,
 )
 from mars.engine.codec.canonical import (
@@ -145,52 +146,55 @@ def answering(answers: Answers, plans: Iterable[Plan]) -> Iterator[None]:
         answers.update({plan.task: problem for plan in plans})
 
 
-def _map_usable(plans: Iterable[Plan], buckets: int, records: Records, usable: Usable) -> Answers:
+def _map_usable(plans: Sequence[Plan], buckets: int, records: Records, usable: Usable) -> Answers:
     """The same for plans that can use the same rows: one filter after the other."""
     answers: Answers = {}
-    whole = SharedColumns(usable.rows, None)
-    texts = _Texts(whole)
+    batch = _Batch(records, usable, alone=len(plans) == 1)
     alike: defaultdict[Exactly | None, list[Plan]] = defaultdict(list)
     for plan in plans:
         alike[None if plan.filter is None else exactly(plan.filter)].append(plan)
     for same in alike.values():
         with answering(answers, same):
-            counted = _Counted(records, usable, same[0].filter, whole, texts)
+            counted = _Counted(batch, same[0].filter)
             for plan in same:
                 with answering(answers, [plan]):
                     answers[plan.task] = _mapped(plan, buckets, counted)
     return answers
 
 
+class _Batch:
+    """The rows that some plans can use, and what is found out of them whatever their filters."""
+
+    def __init__(self, records: Records, usable: Usable, *, alone: bool) -> None:
+        self.records = records
+        self.usable = usable
+        self.alone = alone
+        """One plan reads them: polars groups its rows faster than runs of them are found."""
+        self.whole = SharedColumns(usable.rows, None)
+        self.texts = _Texts(self.whole)
+
+
 class _Counted:
     """The rows that a filter leaves, and what is found out of them once for all its plans."""
 
-    def __init__(
-        self,
-        records: Records,
-        usable: Usable,
-        where: Expression | None,
-        whole: SharedColumns,
-        texts: _Texts,
-    ) -> None:
-        self.records = records
-        self.texts = texts
-        self.usable = usable
-        self.columns = whole if where is None else SharedColumns(usable.rows, where, whole)
+    def __init__(self, batch: _Batch, where: Expression | None) -> None:
+        whole, rows = batch.whole, batch.usable.rows
+        self.batch = batch
+        self.columns = whole if where is None else SharedColumns(rows, where, whole)
         self._first_offsets: dict[WindowShape, FirstOffsets] = {}
 
     @cached_property
     def filtered(self) -> Mapping[Lane, int]:
         """How many rows of each lane the filter leaves out."""
-        rows = self.usable.rows
+        rows = self.batch.usable.rows
         if self.columns.height == rows.height:
             return {}
-        return rows_by_lane(self.records, rows, self.columns.left_out)
+        return rows_by_lane(self.batch.records, rows, self.columns.left_out)
 
     def first_offsets(self, plan: Plan) -> FirstOffsets:
         """Which lanes have rows in a pane, and from which offset on."""
         if plan.window not in self._first_offsets:
-            found = _first_offsets(plan, self.columns, self.records)
+            found = _first_offsets(plan, self.columns, self.batch.records)
             self._first_offsets[plan.window] = found
         return self._first_offsets[plan.window]
 
@@ -198,10 +202,11 @@ class _Counted:
 def _mapped(plan: Plan, buckets: int, counted: _Counted) -> Mapped:
     grouped, owners = _grouped(plan, buckets, counted)
     partials = list(_partials(plan, grouped, owners, counted.first_offsets(plan)))
-    rest = _rest(plan, buckets, counted.usable, counted.filtered)
+    usable = counted.batch.usable
+    rest = _rest(plan, buckets, usable, counted.filtered)
     return Mapped(
-        ranges=counted.records.ranges,
-        marks_ms=counted.usable.marks_ms,
+        ranges=counted.batch.records.ranges,
+        marks_ms=usable.marks_ms,
         partials=tuple(_with_rest(partials, rest) if rest else partials),
     )
 
@@ -276,12 +281,14 @@ def _grouped(plan: Plan, buckets: int, counted: _Counted) -> tuple[pl.DataFrame,
     buckets, and there of first appearance.
 
     Where expressions read very much text, slices of the rows are grouped, and merged one by one.
+    Both ways give the same but for sums of floats, whose way depends on the number of rows alone.
     """
     rows = counted.columns
     arguments = [_argument(one) for one in plan.aggregates]
     read = [key.expression for key in plan.keys]
     read += [one for one in arguments if one is not None]
-    if rows.are_few(read):
+    by_itself = counted.batch.alone and merges_exactly(plan)
+    if rows.are_few(read) and not by_itself:
         return _grouped_in_runs(plan, buckets, arguments, counted)
     slices = (_grouped_at_once(plan, arguments, piece) for piece in rows.slices(read))
     grouped = reduce(lambda one, other: _joined(plan, one, other), slices)
@@ -300,7 +307,7 @@ def _grouped_in_runs(
     if plan.single_bucket:
         owners = np.full(len(runs.groups), bucket_of_task(plan.task, buckets), _dtype(buckets))
     else:
-        texts = counted.texts.of(plan)
+        texts = counted.batch.texts.of(plan)
         own = (texts[number] for number in runs.groups.tolist())
         found = buckets_of_texts(plan.task, own, buckets)
         owners = np.fromiter(found, _dtype(buckets), len(runs.groups))
