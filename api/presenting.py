@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TypeVar, assert_never
+from typing import TypeVar
 
 import msgspec
 
@@ -25,7 +25,7 @@ from mars.core.plan import (
     Plan,
     Stream,
 )
-from mars.core.windows import Cumulating, Sliding, WindowShape
+from mars.core.windows import WindowShape
 from mars.engine.aggregates import scope_aggregates
 
 INFIX = frozenset(
@@ -88,15 +88,18 @@ def _field_view(field: Field) -> str | answers.FieldOfRecord:
 
 
 def _window_view(shape: WindowShape) -> answers.Window:
-    match shape:
-        case Sliding():
-            kind, step_ms = "tumbling" if shape.is_tumbling else "sliding", None
-        case Cumulating():
-            kind, step_ms = "cumulating", shape.ends_apart_ms
-        case _:
-            assert_never(shape)
+    kind = "tumbling" if shape.is_tumbling else "sliding"
+    zone = shape.zone
     return answers.Window(
-        kind=kind, size_ms=shape.longest_ms, slide_ms=shape.ends_apart_ms, step_ms=step_ms
+        kind="cumulating" if shape.begin_together else kind,
+        size_ms=shape.longest_ms,
+        slide_ms=shape.ends_apart_ms,
+        step_ms=shape.ends_apart_ms if shape.begin_together else None,
+        size=shape.size,
+        slide=shape.slide,
+        offset_ms=shape.offset_ms,
+        zone=None if zone is None else zone.name,
+        zone_database=None if zone is None else zone.database,
     )
 
 
@@ -125,7 +128,7 @@ def plan_view(plan: Plan) -> answers.Plan:
 
 def output_view(plan: Plan) -> answers.Output:
     """What the result rows of a plan look like."""
-    columns = {WINDOW_START: "timestamp", WINDOW_END: "timestamp"}
+    columns = {column.name: column.type.value for column in plan.window_columns}
     columns |= {output.name: output.expression.type.value for output in plan.outputs}
     return answers.Output(
         topic=plan.options.output_topic,

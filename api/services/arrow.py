@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from mars.core.plan import WINDOW_END, WINDOW_START, Plan, ValueType
+from mars.core.plan import Plan, ValueType
 
 _TYPES: dict[ValueType, pa.DataType] = {
     ValueType.STRING: pa.string(),
@@ -26,7 +26,7 @@ _WIDEST_INTEGER = pa.decimal256(39, 0)
 
 def arrow_stream(plan: Plan, rows: Sequence[bytes]) -> bytes:
     """The rows in one batch, with the columns of the plan's result rows in their order."""
-    types = {WINDOW_START: ValueType.TIMESTAMP, WINDOW_END: ValueType.TIMESTAMP}
+    types = {column.name: column.type for column in plan.window_columns}
     types |= {output.name: output.expression.type for output in plan.outputs}
     decoded = [msgspec.json.decode(row, type=dict[str, Any]) for row in rows]
     columns = [

@@ -13,6 +13,7 @@ from mars.core.plan import Plan, Stream
 from mars.core.topics import namespace_of_results
 from mars.core.types import TaskName, Topic
 from mars.process.compiling import StreamOf, compile_request, compile_version, results_topic
+from mars.process.zones import zone_named
 
 PLANS_KEPT = 20_000
 """Plans of stored versions kept in memory, a few KiB each: two of each task where there are very
@@ -50,6 +51,7 @@ class TaskCompiler:
             version=version,
             stream_of=stream_of,
             namespace=self._namespace,
+            zone_of=zone_named,
         )
         caller().check_read(plan.stream.topic)
         self._check_output(plan.options.output_topic, task)
@@ -118,4 +120,6 @@ def _key(name: TaskName, version: TaskVersion) -> tuple[TaskName, int, int]:
 
 def _same_query(one: TaskVersion, other: TaskVersion) -> bool:
     """A version that was made and never stored may bear the number and time of one that was."""
-    return (one.sql, one.options, one.stream) == (other.sql, other.options, other.stream)
+    return all(
+        getattr(one, name) == getattr(other, name) for name in ("sql", "options", "stream", "zone")
+    )

@@ -21,7 +21,7 @@ from mars.core.types import TaskName, Topic
 from mars.process.compiling import compile_request, declared
 from mars.protocol.ports import Query, QueryId, QueryRecord, QueryState
 from mars.protocol.ports.queries import encode_query
-from mars.sql import only
+from mars.sql import only, pinned
 
 QUERIES_KEPT = 200
 """Queries that are kept: each is a node of ZooKeeper, and all are read at each change of one."""
@@ -82,6 +82,7 @@ class QueryService:
             timeout_ms=max(1, round(request.timeout * MILLISECONDS_PER_SECOND)),
             files=files,
             output_topic=None if output is None else Topic(output),
+            zone=plan.window.zone,
         )
 
     def _checked_plan(self, query: QueryId, request: NewQueryRequest) -> Plan:
@@ -156,6 +157,7 @@ class QueryService:
             version=1,
             stream_of=only(asked.stream),
             namespace=self._namespace,
+            zone_of=pinned(asked.zone),
         )
         # pyarrow takes 25 MB, and few ask for it.
         from api.services.arrow import arrow_stream  # noqa: PLC0415

@@ -28,7 +28,7 @@ from mars.protocol.ports import (
     window_of_row,
 )
 from mars.protocol.ports.queries import ANSWER_BYTES_MAX
-from mars.sql import only
+from mars.sql import only, pinned
 
 FILES = "q"
 """What the lane of a query's files is called after."""
@@ -54,6 +54,7 @@ class QueryAnswerer:
             version=FIRST_VERSION,
             stream_of=only(query.stream),
             namespace=self.namespace,
+            zone_of=pinned(query.zone),
         )
 
     def ranges(self, query: Query, plan: Plan) -> tuple[Range, ...]:
@@ -112,6 +113,7 @@ class QueryAnswerer:
                 until_ms=query.until_ms,
                 rows_max=query.rows_max,
                 files=query.files,
+                zone=query.zone,
             )
         )
 

@@ -16,6 +16,7 @@ import msgspec
 from mars.core.errors import Rejected
 from mars.core.plan import Field, Stream
 from mars.core.types import Lane, Range, TaskName, lane_backfill
+from mars.core.windows import Zone
 
 RULES = 2
 """The number of the rules by which a release judges rows: what is a row of a message, what is a
@@ -46,7 +47,8 @@ class TaskVersion:
     named starts at 0 (a partition made later). None: the leader has not yet decided where the
     version before it ends. Windows that begin before `complete_from_ms` or end after
     `complete_until_ms` (None: no bound) lack rows and are marked incomplete. `rules` are those of
-    the release that registered it, see RULES.
+    the release that registered it, see RULES. `zone` is the time zone of its windows as it was
+    known then: what changes in it later is for new versions.
     """
 
     version: int
@@ -59,6 +61,7 @@ class TaskVersion:
     complete_from_ms: int | None = None
     complete_until_ms: int | None = None
     rules: int = 1
+    zone: Zone | None = None
 
 
 @dataclass(frozen=True, slots=True)

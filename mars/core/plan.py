@@ -20,6 +20,8 @@ from mars.core.windows import WindowShape
 
 WINDOW_START = "window_start"
 WINDOW_END = "window_end"
+WINDOW_LOCAL = "window_local"
+"""When a window begins by the clock of its zone; in rows of windows that have one."""
 
 
 class FieldType(StrEnum):
@@ -336,6 +338,14 @@ class Plan:
         """
         limited = self.limit is not None or self.options.max_keys is not None
         return not self.keys or bool(self.order_by) or limited
+
+    @property
+    def window_columns(self) -> tuple[Column, ...]:
+        """What each result row says of its window, before its items."""
+        bounds = tuple(Column(name, ValueType.TIMESTAMP) for name in (WINDOW_START, WINDOW_END))
+        if self.window.zone is None:
+            return bounds
+        return (*bounds, Column(WINDOW_LOCAL, ValueType.STRING))
 
     @property
     def closes_by_key(self) -> bool:

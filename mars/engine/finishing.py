@@ -16,7 +16,16 @@ from functools import lru_cache
 import msgspec
 import polars as pl
 
-from mars.core.plan import WINDOW_END, WINDOW_START, Column, Expression, Key, Plan, ValueType
+from mars.core.plan import (
+    WINDOW_END,
+    WINDOW_LOCAL,
+    WINDOW_START,
+    Column,
+    Expression,
+    Key,
+    Plan,
+    ValueType,
+)
 from mars.core.windows import Window
 from mars.engine.aggregates import OTHERS, constant, key_names
 from mars.engine.aggregates import finish as finish_states
@@ -123,8 +132,8 @@ def finish(plan: Plan, states: pl.DataFrame, window: Window, *, refused: bool = 
     groups, and it is none. `refused`: the groups that HAVING does not let pass, in place of others.
     """
     groups = finish_states(plan, states)
-    bounds = ((WINDOW_START, window.start_ms), (WINDOW_END, window.end_ms))
-    groups = groups.hstack([constant(name, at_ms, groups.height) for name, at_ms in bounds])
+    bounds = _of_window(plan, window).items()
+    groups = groups.hstack([constant(name, value, groups.height) for name, value in bounds])
     others = groups.filter(OTHERS) if plan.folds else groups.clear()
     if plan.folds:
         groups = groups.filter(~pl.col(OTHERS))
@@ -143,8 +152,8 @@ def retractions(plan: Plan, window: Window, withheld: Sequence[Withheld]) -> Fin
 
     A key that is too long by itself was never emitted.
     """
-    members = {WINDOW_START: window.start_ms, WINDOW_END: window.end_ms}
-    value = msgspec.json.encode(dict.fromkeys(name for name, _ in _members(plan)) | members)
+    members = dict.fromkeys(name for name, _ in _members(plan)) | _of_window(plan, window)
+    value = msgspec.json.encode(members)
     keys = [one.key for one in withheld if len(one.key) <= RESULT_BYTES_MAX]
     return Finished(window, keys, [value] * len(keys))
 
@@ -192,6 +201,16 @@ def _ordered(plan: Plan, groups: pl.DataFrame) -> pl.DataFrame:
 # --------------------------------------------------------------------------------------- JSON
 
 
+def _of_window(plan: Plan, window: Window) -> dict[str, int | str | None]:
+    """What a row says of its window."""
+    known = {
+        WINDOW_START: window.start_ms,
+        WINDOW_END: window.end_ms,
+        WINDOW_LOCAL: plan.window.local(window),
+    }
+    return {column.name: known[column.name] for column in plan.window_columns}
+
+
 def _key_columns(plan: Plan) -> list[Column]:
     """What the key of a result row holds: the window, which its end tells where several begin
     together, and the group.
@@ -211,10 +230,9 @@ def _quoted(text: str) -> str:
 
 def _members(plan: Plan) -> list[tuple[str, Expression]]:
     """Names and expressions of a value's members; the window's own come first, and only once."""
-    bounds = [Column(name, ValueType.TIMESTAMP) for name in (WINDOW_START, WINDOW_END)]
     items = [one for one in plan.outputs if one.name not in {WINDOW_START, WINDOW_END}]
     return [
-        *((column.name, column) for column in bounds),
+        *((column.name, column) for column in plan.window_columns),
         *((one.name, one.expression) for one in items),
     ]
 

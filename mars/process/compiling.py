@@ -8,7 +8,7 @@ from mars.core.definitions import TaskVersion
 from mars.core.plan import Plan, Stream
 from mars.core.types import StreamName, TaskName
 from mars.protocol.ports import Registry
-from mars.sql import compile_task, find_name, only
+from mars.sql import ZoneOf, compile_task, find_name, only, pinned
 
 StreamOf = Callable[[str], Stream | None]
 """Finds a declared stream by its name."""
@@ -47,6 +47,7 @@ def compile_request(
     version: int,
     stream_of: StreamOf,
     namespace: str,
+    zone_of: ZoneOf,
 ) -> Plan:
     """The plan of a query. Raises SqlError, Rejected."""
     return compile_task(
@@ -56,11 +57,13 @@ def compile_request(
         stream_of=stream_of,
         options=options,
         default_topic=results_topic(namespace, task),
+        zone_of=zone_of,
     )
 
 
 def compile_version(task: TaskName, version: TaskVersion, namespace: str) -> Plan:
-    """The plan of a stored version, over the stream as it was declared when it was stored.
+    """The plan of a stored version, over the stream as it was declared when it was stored, with the
+    time zone as it was known then.
 
     Raises SqlError or Rejected if this release cannot compile it.
     """
@@ -71,4 +74,5 @@ def compile_version(task: TaskName, version: TaskVersion, namespace: str) -> Pla
         version=version.version,
         stream_of=only(version.stream),
         namespace=namespace,
+        zone_of=pinned(version.zone),
     )

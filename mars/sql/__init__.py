@@ -7,5 +7,15 @@ from mars.sql.durations import parse_duration
 from mars.sql.expressions.naming import find_name, only
 from mars.sql.options import parse_options
 from mars.sql.task import compile_task, source_name
+from mars.sql.windowing import ZoneOf, pinned
 
-__all__ = ["compile_task", "find_name", "only", "parse_duration", "parse_options", "source_name"]
+__all__ = [
+    "ZoneOf",
+    "compile_task",
+    "find_name",
+    "only",
+    "parse_duration",
+    "parse_options",
+    "pinned",
+    "source_name",
+]

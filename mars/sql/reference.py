@@ -32,6 +32,7 @@ from mars.sql.expressions.groups import AGGREGATES_MAX
 from mars.sql.expressions.naming import only
 from mars.sql.expressions.operators import LIST_MAX, PATTERN_CHARACTERS_MAX
 from mars.sql.keys import KEYS_MAX
+from mars.sql.lengths import PANES_MAX, WINDOW_MS_MAX, WINDOW_MS_MIN
 from mars.sql.options import (
     DELAY_MS_MAX,
     FUTURE_LIMIT_MS_MAX,
@@ -46,7 +47,6 @@ from mars.sql.options import (
 )
 from mars.sql.outputs import OUTPUTS_MAX
 from mars.sql.task import LIMIT_MAX, STEP_ROWS_A_MINUTE_MAX, compile_task
-from mars.sql.windowing import PANES_MAX, WINDOW_MS_MAX, WINDOW_MS_MIN
 
 TASK: Final = TaskName("example")
 STREAM: Final = Stream(

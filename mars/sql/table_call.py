@@ -19,11 +19,11 @@ from mars.core.plan import WINDOW_END, WINDOW_START
 from mars.sql.source import QueryText
 
 PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
-    "TUMBLE": ("DATA", "TIMECOL", "SIZE"),
-    "HOP": ("DATA", "TIMECOL", "SLIDE", "SIZE"),
-    "CUMULATE": ("DATA", "TIMECOL", "STEP", "SIZE"),
+    "TUMBLE": ("DATA", "TIMECOL", "SIZE", "OFFSET"),
+    "HOP": ("DATA", "TIMECOL", "SLIDE", "SIZE", "OFFSET"),
+    "CUMULATE": ("DATA", "TIMECOL", "STEP", "SIZE", "OFFSET"),
 }
-"""What each takes, in order: an offset, which Flink takes behind them, is none."""
+"""What each takes, in order: the offset may be left out."""
 
 FORM: Final = (
     "TABLE(CUMULATE(TABLE flows, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '1' DAY)), or "
@@ -35,7 +35,8 @@ FORM: Final = (
 class TableCall:
     """A call that stands for a stream: its name, what it reads, and its lengths.
 
-    `lengths` are those between time and size, if there is one, and the size.
+    `lengths` are those between time and size, if there is one, the size, and an offset, if there is
+    one.
     """
 
     name: Token
@@ -66,7 +67,7 @@ def table_call(source: QueryText, tokens: Sequence[Token], at: int) -> tuple[Tab
         name,
         _inside(source, name, given["DATA"], "TABLE"),
         _inside(source, name, given["TIMECOL"], "DESCRIPTOR"),
-        tuple(tuple(given[parameter]) for parameter in parameters[2:]),
+        tuple(tuple(given[parameter]) for parameter in parameters[2:] if parameter in given),
     )
     return call, end + 2 if is_wrapped else end + 1
 
@@ -120,13 +121,12 @@ def _named(
 ) -> dict[str, list[Token]]:
     """The arguments by what they are, whether they are named or stand in order."""
     found: dict[str, list[Token]] = {}
-    for argument, at_this_place in zip(arguments, (*parameters, "OFFSET"), strict=False):
+    for argument, at_this_place in zip(arguments, parameters, strict=False):
         is_named = [token.token_type for token in argument[1:2]] == [TokenType.FARROW]
         name = argument[0].text.upper() if is_named else at_this_place
-        if name == "OFFSET" and argument:
-            raise source.error(argument[0], "an offset is not supported yet; leave it out")
         found[name] = argument[2:] if is_named else argument
-    if len(arguments) != len(parameters) or found.keys() != set(parameters):
+    needed = set(parameters[:-1])
+    if len(arguments) != len(found) or not needed <= found.keys() <= set(parameters):
         raise source.error(call, f"{call.text.upper()} is not written like that; write {FORM}")
     return found
 

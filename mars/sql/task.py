@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from mars.core.errors import Rejected
 from mars.core.plan import (
+    WINDOW_LOCAL,
     Aggregate,
     Call,
     Column,
@@ -21,7 +22,7 @@ from mars.core.plan import (
     WatermarkScope,
 )
 from mars.core.types import TaskName
-from mars.core.windows import OPEN_PANES_MAX
+from mars.core.windows import OPEN_PANES_MAX, WindowShape
 from mars.core.windows.moments import MINUTE_MS
 from mars.engine.aggregates import scope_aggregates
 from mars.sql.expressions.compiler import size_of
@@ -35,7 +36,7 @@ from mars.sql.outputs import Item, items_of, outputs_of
 from mars.sql.source import tokenize
 from mars.sql.syntax import ONE_STREAM, Statement, cut, parse
 from mars.sql.table_call import check_grouped
-from mars.sql.windowing import window_of
+from mars.sql.windowing import NO_ZONE, ZoneOf, window_of
 
 LIMIT_MAX: Final = 100_000
 """Largest LIMIT: such a task lives in one bucket, and its window is one transaction."""
@@ -61,9 +62,12 @@ def compile_task(
     stream_of: Callable[[str], Stream | None],
     options: Mapping[str, object],
     default_topic: str | None = None,
+    zone_of: ZoneOf = NO_ZONE,
 ) -> Plan:
     """The plan of a query; `stream_of` finds a declared stream by its name, as `find_name` does.
 
+    `zone_of` finds a time zone: in a database where the query is new, else the one that its
+    definition has.
     `default_topic` is where results go unless the options say otherwise (`parse_options`).
     A SELECT item `window_start` or `window_end` is no output of the plan: result rows carry both
     by themselves. Raises `SqlError` with line and column for the text, `Rejected` for the options.
@@ -77,13 +81,15 @@ def compile_task(
             "name as it was declared",
         )
     query = _read(statement, stream)
+    window = window_of(query.names, statement, query.grouping.window_calls, zone_of)
+    _check_names(query, window)
     rows_filter = _filter(query)
     outputs, named = outputs_of(query.names, query.items, query.groups("SELECT"))
     plan = Plan(
         task=task,
         version=version,
         stream=stream,
-        window=window_of(query.names, statement, query.grouping.window_calls),
+        window=window,
         keys=query.grouping.keys,
         aggregates=(),
         outputs=outputs,
@@ -136,6 +142,15 @@ def _read(statement: Statement, stream: Stream) -> _Query:
     items = items_of(names, tree)
     grouping = grouping_of(names, tree.args.get("group"), items)
     return _Query(names, tree, items, grouping, Slots())
+
+
+def _check_names(query: _Query, window: WindowShape) -> None:
+    """By the clock of a zone a row says when that showed its window begin."""
+    item = next((item for item in query.items if item.name == WINDOW_LOCAL), None)
+    if item is not None and window.zone is not None:
+        raise query.names.source.error(
+            item.named_at, f"{WINDOW_LOCAL} is the window's own in results; choose another name"
+        )
 
 
 def _table(statement: Statement, tree: exp.Select) -> exp.Expr:

@@ -1,28 +1,35 @@
-"""The window of a query: `WINDOWING 60 s [SLIDE 10 s | EVERY 10 s]`, or a call in GROUP BY."""
+"""The window of a query: a call in GROUP BY or in FROM, or its clause,
+
+WINDOWING size [SLIDE slide | EVERY step] [OFFSET offset] [TIMEZONE 'zone']
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from sqlglot import Token, TokenType, exp
 
-from mars.core.windows import Cumulating, Sliding, WindowShape
-from mars.sql.durations import duration_ms
+from mars.core.windows import Cumulating, Sliding, WindowShape, Zone
 from mars.sql.expressions.scopes import ScopeNames
+from mars.sql.lengths import (
+    CALENDAR_UNITS,
+    PANES_MAX,
+    Length,
+    Place,
+    Written,
+    check_lengths,
+    check_offset,
+    length_of,
+)
 from mars.sql.source import QueryText
 from mars.sql.syntax import Statement
 from mars.sql.table_call import TableCall
-
-WINDOW_MS_MIN: Final = 100
-"""Shortest window, slide and step: results are committed a few times a second at most."""
-WINDOW_MS_MAX: Final = 366 * 86_400_000
-"""Longest window: its state is held until it closes, and Kafka must keep its rows for replay."""
-PANES_MAX: Final = 10_000
-"""Most panes of a window: an owner that takes it over merges all of them at once."""
+from mars.sql.zoned_windows import zoned_cumulating, zoned_sliding
 
 _FORMS: Final = (
-    "WINDOWING 60 s, WINDOWING 60 s SLIDE 10 s, WINDOWING 1 h EVERY 1 min, or in GROUP BY "
+    "WINDOWING 60 s, WINDOWING 60 s SLIDE 10 s, WINDOWING 1 h EVERY 1 min, "
+    "WINDOWING 1 d TIMEZONE 'Europe/Berlin', or in GROUP BY "
     "TUMBLE(ts, INTERVAL '60' SECOND), HOP(ts, INTERVAL '10' SECOND, INTERVAL '60' SECOND) or "
     "CUMULATE(ts, INTERVAL '1' MINUTE, INTERVAL '1' HOUR)"
 )
@@ -32,22 +39,20 @@ _INTERVAL_UNITS: Final = {
     "MINUTE": "min",
     "HOUR": "h",
     "DAY": "d",
+    "WEEK": "week",
+    "MONTH": "month",
+    "QUARTER": "quarter",
+    "YEAR": "year",
 }
 _NO_INTERVAL: Final = (
-    "a duration is needed here; write INTERVAL '60' SECOND, or another unit up to DAY"
+    "a duration is needed here; write INTERVAL '60' SECOND, or another unit up to YEAR"
 )
-_NOT_YET: Final = ("LANDMARK", "TIMEZONE")
-
-
-class _Length(NamedTuple):
-    """A length of time, and where it is written."""
-
-    ms: int
-    at: Token | exp.Expr
-
-
-_Shaping: TypeAlias = Callable[[QueryText, _Length, _Length], WindowShape]
-"""What makes a shape of a size and of how far apart windows end."""
+_NO_DURATION: Final = (
+    "a number and one of s, min, h, d, such as 60 s; in a time zone also of week, month, quarter, "
+    "year"
+)
+ZoneOf: TypeAlias = Callable[[str], Zone | None]
+"""Finds a time zone by its name."""
 
 
 def is_window_call(node: exp.Expr) -> bool:
@@ -55,7 +60,17 @@ def is_window_call(node: exp.Expr) -> bool:
     return isinstance(node, exp.Anonymous) and node.name.upper() in _CALLS
 
 
-def window_of(names: ScopeNames, statement: Statement, calls: Sequence[exp.Expr]) -> WindowShape:
+def pinned(zone: Zone | None) -> ZoneOf:
+    """Finds this time zone and no other, by any name: it is that of the query's definition."""
+    return lambda _name: zone
+
+
+NO_ZONE: Final = pinned(None)
+
+
+def window_of(
+    names: ScopeNames, statement: Statement, calls: Sequence[exp.Expr], zone_of: ZoneOf
+) -> WindowShape:
     """The one window of a query: its WINDOWING clause, or its TUMBLE, HOP or CUMULATE, in GROUP BY
     or in FROM.
 
@@ -67,68 +82,101 @@ def window_of(names: ScopeNames, statement: Statement, calls: Sequence[exp.Expr]
     if len(calls) > (table is None):
         raise source.error(calls[-1], "the window is given twice; leave one out")
     if clause:
-        return _windowing(source, clause)
+        return _windowing(source, clause, zone_of)
     if calls:
-        return _window_call(names, calls[0])
+        return _window_call(names, calls[0], zone_of)
     if table:
         return _table_window(names, table)
     raise source.error(statement.select[-1], f"the window is missing after this; write {_FORMS}")
 
 
-def _windowing(source: QueryText, clause: Sequence[Token]) -> WindowShape:
-    for token in clause[1:]:
-        if token.text.upper() in _NOT_YET:
+def _windowing(source: QueryText, clause: Sequence[Token], zone_of: ZoneOf) -> WindowShape:
+    size, rest = _duration(source, clause[0], clause[1:])
+    apart, offset, zone = size._replace(at=clause[0]), None, None
+    word, given = "SLIDE", set[str]()
+    while rest:
+        at, name = rest[0], rest[0].text.upper()
+        if name not in _MAY_FOLLOW:
             raise source.error(
-                token, f"{token.text.upper()} is not supported yet; write WINDOWING 60 s"
+                at,
+                f"nothing but {', '.join(_MAY_FOLLOW)} may follow here, and WINDOWING comes last; "
+                f"write {_FORMS}",
             )
-    size_ms, rest = _duration(source, clause[0], clause[1:])
-    size = apart = _Length(size_ms, clause[0])
-    shaping: _Shaping = _sliding
-    if rest and rest[0].text.upper() in _WORDS:
-        word = rest[0]
-        shaping = _WORDS[word.text.upper()]
-        apart_ms, rest = _duration(source, word, rest[1:])
-        apart = _Length(apart_ms, word)
-        if rest and rest[0].text.upper() in _WORDS:
-            raise source.error(
-                rest[0], "windows either slide or cumulate; leave out SLIDE or EVERY, or the second"
-            )
-    if rest:
-        raise source.error(
-            rest[0],
-            f"nothing but SLIDE or EVERY may follow here, and WINDOWING comes last; write {_FORMS}",
-        )
-    return shaping(source, size, apart)
+        if _MAY_FOLLOW[name] in given:
+            raise source.error(at, _TWICE.get(name, f"{name} stands here twice; write it once"))
+        given.add(_MAY_FOLLOW[name])
+        if name == "TIMEZONE":
+            zone, rest = _zone(source, at, rest[1:2], zone_of), rest[2:]
+            continue
+        found, rest = _duration(source, at, rest[1:])
+        found = found._replace(at=at)
+        if name == "OFFSET":
+            offset = found
+        else:
+            apart, word = found, name
+    return _shaped(source, word, Written(size._replace(at=clause[0]), apart, offset), zone)
 
 
 def _duration(
     source: QueryText, word: Token, following: Sequence[Token]
-) -> tuple[int, Sequence[Token]]:
+) -> tuple[Length, Sequence[Token]]:
     """The duration after a word, and what follows it."""
     where = following[0] if following else word
     kinds = [token.token_type for token in following[:2]]
     if kinds == [TokenType.NUMBER, TokenType.VAR]:
-        found = duration_ms(following[0].text, following[1].text)
+        found = length_of(following[0].text, following[1].text, where)
         if found is not None:
             return found, following[2:]
-    raise source.error(
-        where, f"{word.text.upper()} takes a number and one of s, min, h, d, such as 60 s"
-    )
+    if [token.text.upper() for token in following[:1]] == ["LANDMARK"]:
+        raise source.error(where, "LANDMARK is not supported yet; write WINDOWING 60 s")
+    raise source.error(where, f"{word.text.upper()} takes {_NO_DURATION}")
 
 
-def _window_call(names: ScopeNames, call: exp.Expr) -> WindowShape:
+def _zone(source: QueryText, word: Place, following: Sequence[Place], zone_of: ZoneOf) -> Zone:
+    """The zone whose name is written there."""
+    name = _text(following[0]) if following else None
+    if name is None:
+        where = following[0] if following else word
+        raise source.error(
+            where, "TIMEZONE takes the name of a time zone as text, such as 'Europe/Berlin'"
+        )
+    zone = zone_of(name)
+    if zone is None:
+        raise source.error(
+            following[0],
+            f"there is no time zone {name[:40]!r}; choose a name of the IANA database, such "
+            "as 'Europe/Berlin', 'Asia/Shanghai' or 'UTC'",
+        )
+    return zone
+
+
+def _text(place: Place) -> str | None:
+    """A text that is written there."""
+    if isinstance(place, Token):
+        return place.text if place.token_type is TokenType.STRING else None
+    return place.name if isinstance(place, exp.Literal) and place.is_string else None
+
+
+def _window_call(names: ScopeNames, call: exp.Expr, zone_of: ZoneOf) -> WindowShape:
     source, arguments, name = names.source, call.expressions, call.name.upper()
-    count, shaping = _CALLS[name]
-    if len(arguments) != count:
+    count, word = _CALLS[name]
+    places = _places(source, call)
+    zone = None
+    if len(arguments) > count and _text(arguments[-1]) is not None:
+        zone = _zone(source, call, places[-1:], zone_of)
+        arguments, places = arguments[:-1], places[:-1]
+    if len(arguments) not in (count, count + 1):
         raise source.error(call, f"{name} is not written like that; write {_FORMS}")
     if not isinstance(arguments[0], exp.Column) or not names.is_event_time(arguments[0]):
         raise source.error(
             arguments[0],
             f"the first argument is the stream's time; write {names.stream.event_time}",
         )
-    places = _places(source, call)
-    size = _Length(_interval(source, arguments[-1], places[-1]), places[-1])
-    return shaping(source, size, _Length(_interval(source, arguments[1], places[1]), places[1]))
+    lengths = [
+        _interval(source, argument, place)
+        for argument, place in zip(arguments[1:], places[1:], strict=True)
+    ]
+    return _shaped(source, word, _written(lengths, count), zone)
 
 
 def _table_window(names: ScopeNames, call: TableCall) -> WindowShape:
@@ -137,22 +185,28 @@ def _table_window(names: ScopeNames, call: TableCall) -> WindowShape:
             call.time,
             f"it is the stream's time that windows go by; write {names.stream.event_time}",
         )
-    _count, shaping = _CALLS[call.name.text.upper()]
+    count, word = _CALLS[call.name.text.upper()]
     lengths = [_written_length(names.source, call, written) for written in call.lengths]
-    return shaping(names.source, lengths[-1], lengths[0])
+    return _shaped(names.source, word, _written(lengths, count), None)
 
 
-def _written_length(source: QueryText, call: TableCall, written: Sequence[Token]) -> _Length:
+def _written(lengths: Sequence[Length], count: int) -> Written:
+    """How far apart windows end, their size, and an offset where there is one more."""
+    size = lengths[count - 2]
+    return Written(size, lengths[0], lengths[count - 1] if len(lengths) == count else None)
+
+
+def _written_length(source: QueryText, call: TableCall, written: Sequence[Token]) -> Length:
     """`INTERVAL '1' MINUTE`, as its words."""
     if len(written) == 3 and written[0].token_type is TokenType.INTERVAL:
         unit = written[2].text.upper().removesuffix("S")
-        found = duration_ms(written[1].text.strip(), _INTERVAL_UNITS.get(unit, ""))
+        found = length_of(written[1].text.strip(), _INTERVAL_UNITS.get(unit, ""), written[0])
         if found is not None:
-            return _Length(found, written[0])
+            return found
     raise source.error(written[0] if written else call.name, _NO_INTERVAL)
 
 
-def _places(source: QueryText, call: exp.Expr) -> list[Token | exp.Expr]:
+def _places(source: QueryText, call: exp.Expr) -> list[Place]:
     """Where the arguments of a call stand; the parser forgets it of `INTERVAL 60 SECOND`."""
     begin = source.index_of(call) or 0
     following = source.tokens[begin:]
@@ -163,25 +217,42 @@ def _places(source: QueryText, call: exp.Expr) -> list[Token | exp.Expr]:
     ]
 
 
-def _interval(source: QueryText, node: exp.Expr, where: Token | exp.Expr) -> int:
+def _interval(source: QueryText, node: exp.Expr, where: Place) -> Length:
     if isinstance(node, exp.Interval) and isinstance(node.this, exp.Literal):
         unit = node.args.get("unit")
         written = unit.name.upper().removesuffix("S") if isinstance(unit, exp.Var) else ""
-        found = duration_ms(node.this.name.strip(), _INTERVAL_UNITS.get(written, ""))
+        found = length_of(node.this.name.strip(), _INTERVAL_UNITS.get(written, ""), where)
         if found is not None:
             return found
     raise source.error(where, _NO_INTERVAL)
 
 
-def _sliding(source: QueryText, size: _Length, slide: _Length) -> Sliding:
-    _check_lengths(source, "window or slide", size, slide)
+def _shaped(source: QueryText, word: str, written: Written, zone: Zone | None) -> WindowShape:
+    """The shape of windows that slide, or cumulate."""
+    if zone is not None:
+        zoned = zoned_sliding if word == "SLIDE" else zoned_cumulating
+        return zoned(source, zone, written)
+    for length in (written.size, written.apart, written.offset):
+        if length is not None and length.unit.value in CALENDAR_UNITS:
+            raise source.error(
+                length.at,
+                f"how long {length} is depends on a calendar, and when it begins on a clock; write "
+                f"whose: WINDOWING {length} TIMEZONE 'UTC', or 'UTC' as a call's last argument",
+            )
+    return _sliding(source, written) if word == "SLIDE" else _cumulating(source, written)
+
+
+def _sliding(source: QueryText, written: Written) -> Sliding:
+    size, slide = written.size, written.apart
+    check_lengths(source, "window or slide", size, slide)
     if slide.ms > size.ms:
         raise source.error(
             slide.at,
             "the slide is longer than the window, so rows would fall between windows; choose a "
             "shorter slide",
         )
-    shape = Sliding(size.ms, slide.ms)
+    check_offset(source, written, slide.ms)
+    shape = Sliding(size.ms, slide.ms, written.offset_ms)
     panes = shape.panes_in(size.ms)
     if panes > PANES_MAX:
         raise source.error(
@@ -192,9 +263,10 @@ def _sliding(source: QueryText, size: _Length, slide: _Length) -> Sliding:
     return shape
 
 
-def _cumulating(source: QueryText, size: _Length, step: _Length) -> WindowShape:
+def _cumulating(source: QueryText, written: Written) -> WindowShape:
     """Of one step alone, which is a tumbling window, nothing cumulates."""
-    _check_lengths(source, "window or step", size, step)
+    size, step = written.size, written.apart
+    check_lengths(source, "window or step", size, step)
     if step.ms > size.ms:
         raise source.error(
             step.at,
@@ -207,6 +279,7 @@ def _cumulating(source: QueryText, size: _Length, step: _Length) -> WindowShape:
             f"the window of {size.ms} ms is not a multiple of the step of {step.ms} ms; choose a "
             f"step that divides it",
         )
+    check_offset(source, written, size.ms)
     steps = size.ms // step.ms
     if steps > PANES_MAX:
         raise source.error(
@@ -214,22 +287,27 @@ def _cumulating(source: QueryText, size: _Length, step: _Length) -> WindowShape:
             f"the window has {steps} steps, and all its groups would be emitted at each; at most "
             f"{PANES_MAX} are possible; choose a longer step",
         )
-    return Sliding(size.ms, step.ms) if steps == 1 else Cumulating(size.ms, step.ms)
+    shape = Cumulating(size.ms, step.ms, written.offset_ms)
+    return Sliding(size.ms, step.ms, written.offset_ms) if steps == 1 else shape
 
 
-def _check_lengths(source: QueryText, what: str, *lengths: _Length) -> None:
-    for length in lengths:
-        if not WINDOW_MS_MIN <= length.ms <= WINDOW_MS_MAX:
-            days = WINDOW_MS_MAX // 86_400_000
-            raise source.error(length.at, f"a {what} has from {WINDOW_MS_MIN} ms to {days} d")
-
-
-_WORDS: Final[Mapping[str, _Shaping]] = {"SLIDE": _sliding, "EVERY": _cumulating}
-"""What may follow a size, with another length."""
-
-_CALLS: Final[Mapping[str, tuple[int, _Shaping]]] = {
-    "TUMBLE": (2, _sliding),
-    "HOP": (3, _sliding),
-    "CUMULATE": (3, _cumulating),
+_MAY_FOLLOW: Final[Mapping[str, str]] = {
+    "SLIDE": "windows overlap",
+    "EVERY": "windows overlap",
+    "OFFSET": "they begin later",
+    "TIMEZONE": "whose clock",
 }
-"""How many arguments each takes: the time, how far apart windows end, and their size."""
+"""What may follow a size, and what it says, which is said once."""
+
+_TWICE: Final[Mapping[str, str]] = dict.fromkeys(
+    ("SLIDE", "EVERY"),
+    "windows either slide or cumulate; leave out SLIDE or EVERY, or the second",
+)
+
+_CALLS: Final[Mapping[str, tuple[int, str]]] = {
+    "TUMBLE": (2, "SLIDE"),
+    "HOP": (3, "SLIDE"),
+    "CUMULATE": (3, "EVERY"),
+}
+"""How many arguments each takes: the time, how far apart windows end, and their size. An offset may
+follow, and in GROUP BY a zone."""

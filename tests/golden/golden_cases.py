@@ -27,11 +27,20 @@ import pyarrow as pa
 
 from mars.core.plan import Field, FieldType, Format, Plan, Stream
 from mars.core.types import Bucket, Lane, Mapped, Records, StreamName, TaskName
-from mars.core.windows import Cumulating, Sliding, WindowShape
+from mars.core.windows import (
+    Calendar,
+    Cumulating,
+    Sliding,
+    Unit,
+    WindowShape,
+    ZonedCumulating,
+    ZonedSliding,
+)
 from mars.engine.aggregates import merge, merge_panes
 from mars.engine.codec.states import decode_states
 from mars.engine.finishing import finish
 from mars.engine.kernel import decode, map_batch
+from mars.process.zones import zone_named
 from mars.sql import compile_task
 
 HERE = Path(__file__).parent
@@ -71,6 +80,7 @@ class Case:
             version=1,
             stream_of=lambda name: self.stream if name == "S" else None,
             options={},
+            zone_of=zone_named,
         )
 
 
@@ -172,19 +182,50 @@ def oracle_results(duck: duckdb.DuckDBPyConnection, case: Case, plan: Plan) -> l
 def _each_window(shape: WindowShape) -> str:
     """The rows, each once per window it is in."""
     match shape:
-        case Sliding(size, slide):
-            count, begin = -(-size // slide), f"newest - back * {slide}"
+        case Sliding(size, slide, later):
+            count, begin = -(-size // slide), f"newest - back * {slide} + {later}"
             end = f"{begin} + {size}"
-        case Cumulating(size, step):
+        case Cumulating(size, step, later):
             count, slide = size // step, size
-            begin, end = "newest", f"newest + (back + 1) * {step}"
+            begin, end = f"newest + {later}", f"newest + {later} + (back + 1) * {step}"
+        case ZonedSliding() | ZonedCumulating():
+            return _each_zoned_window(shape)
         case _:
             assert_never(shape)
+    into = f"(time_ms - {later})"
     return f"""
         SELECT * EXCLUDE (time_ms, newest, back), {begin} AS window_start, {end} AS window_end
-        FROM (SELECT *, time_ms - (time_ms % {slide} + {slide}) % {slide} AS newest FROM timed),
+        FROM (SELECT *, {into} - ({into} % {slide} + {slide}) % {slide} AS newest FROM timed),
              range({count}) AS backs(back)
         WHERE {end} > time_ms"""
+
+
+def _each_zoned_window(shape: ZonedSliding | ZonedCumulating) -> str:
+    """The same by ICU's calendar, of days and longer, a cycle of them at most a month."""
+    name, unit = shape.steps.zone.name, _icu(shape.steps)
+    newest = f"date_trunc('{unit}', clock)"
+    if isinstance(shape, ZonedSliding):
+        count, begin = shape.count, f"{newest} - back * INTERVAL 1 {unit}"
+        end = f"{begin} + {count} * INTERVAL 1 {unit}"
+        over = end
+    else:
+        cycle = _icu(shape.cycles)
+        count, begin = 31, f"date_trunc('{cycle}', clock)"
+        end, over = f"{newest} + (back + 1) * INTERVAL 1 {unit}", f"{begin} + INTERVAL 1 {cycle}"
+    return f"""
+        SELECT * EXCLUDE (time_ms, clock, back),
+            epoch_ms(({begin}) AT TIME ZONE '{name}') AS window_start,
+            epoch_ms(({end}) AT TIME ZONE '{name}') AS window_end,
+            strftime({begin}, '%Y-%m-%d') AS window_local
+        FROM (SELECT *, make_timestamptz(time_ms * 1000) AT TIME ZONE '{name}' AS clock FROM timed),
+             range({count}) AS backs(back)
+        WHERE {end} <= {over}"""
+
+
+def _icu(calendar: Calendar) -> str:
+    assert calendar.count == 1
+    assert not calendar.offset_ms
+    return {Unit.DAY: "day"}.get(calendar.unit, calendar.unit.value)
 
 
 def _arrow_table(case: Case) -> pa.Table:

@@ -69,6 +69,7 @@ class TaskMaker:
             starts=beginning.starts,
             complete_from_ms=beginning.complete_from_ms,
             rules=RULES,
+            zone=plan.window.zone,
         )
         definition = TaskDefinition(
             name,
@@ -113,6 +114,7 @@ class TaskMaker:
             created_ms=self._ports.now_ms(),
             starts=None,
             rules=RULES,
+            zone=plan.window.zone,
         )
         closed = self.closed(definition)
         kept = tuple(each for each in definition.versions if each.version not in closed)

@@ -18,7 +18,7 @@ from api.services.tasks import TaskService
 from mars.client.answers import OpenWindow, OpenWindows
 from mars.core.definitions import TaskDefinition, TaskVersion
 from mars.core.errors import Conflict, Rejected, TaskLimit
-from mars.core.plan import WINDOW_END, WINDOW_START, Plan
+from mars.core.plan import Plan
 from mars.core.types import Bucket
 from mars.core.windows import Window
 from mars.engine.finishing import Finished, finish, group_of
@@ -191,7 +191,7 @@ class WindowService:
 def _check_order(selection: Selection, plans: Iterable[Plan]) -> None:
     if selection.order is None:
         return
-    names = {WINDOW_START, WINDOW_END}
+    names = {column.name for plan in plans for column in plan.window_columns}
     names |= {output.name for plan in plans for output in plan.outputs}
     if selection.order not in names:
         raise Rejected(

@@ -135,7 +135,9 @@ export class Results {
 
   nameOf(one, zone = "") {
     const version = one.version === this.task.version ? "" : `, version ${one.version}`;
-    return `${clock(one.window_start)} – ${hour(one.window_end)}${zone}${version}`;
+    const local = one.rows[0]?.window_local;
+    const begins = local ? `${local} (${clock(one.window_start)}` : clock(one.window_start);
+    return `${begins} – ${hour(one.window_end)}${zone}${local ? ")" : ""}${version}`;
   }
 
   drawRows() {

@@ -216,8 +216,10 @@ function ledger(found) {
 const share = (part, whole) => (whole ? `${number((part / whole) * 100)} %` : "–");
 
 function shapeOf(window) {
-  const every = window.kind !== "tumbling" ? ` every ${duration(window.slide_ms)}` : "";
-  return `${window.kind}, ${duration(window.size_ms)}${every}`;
+  const every = window.kind !== "tumbling" ? ` every ${window.slide}` : "";
+  const offset = window.offset_ms ? `, ${duration(window.offset_ms)} later` : "";
+  const zone = window.zone ? `, ${window.zone}` : "";
+  return `${window.kind}, ${window.size}${every}${offset}${zone}`;
 }
 
 function about(task) {

@@ -20,8 +20,9 @@ from mars.core.plan import (
     ValueType,
 )
 from mars.core.types import Range, TaskName
+from mars.core.windows import Zone
 from mars.protocol.ports import MapJob, QueryJob
-from mars.sql import compile_task, only
+from mars.sql import compile_task, only, pinned
 
 Task = tuple[Range, ...]
 """What one Spark task reads, in this order."""
@@ -61,7 +62,9 @@ def _pieces(ranges: Iterable[Range], offsets_max: int) -> Iterator[Range]:
 def plan_of_map(job: MapJob) -> Plan:
     """The plan of a map job. Raises JobFailed where this release cannot compile it."""
     version = job.version
-    plan = _compiled(job.task, version.version, version.sql, version.options, version.stream)
+    plan = _compiled(
+        job.task, version.version, version.sql, version.options, version.stream, version.zone
+    )
     if job.files is None:
         return plan
     return until(over_files(plan, job.files), job.files.until_ms)
@@ -69,7 +72,7 @@ def plan_of_map(job: MapJob) -> Plan:
 
 def plan_of_query(job: QueryJob) -> Plan:
     """The plan of a query, with its bounds of time as a filter. Raises JobFailed."""
-    plan = _compiled(TaskName(job.id), 1, job.sql, job.options, job.stream)
+    plan = _compiled(TaskName(job.id), 1, job.sql, job.options, job.stream, job.zone)
     plan = until(since(plan, job.from_ms), job.until_ms)
     if job.files is None:
         return plan
@@ -112,11 +115,21 @@ def _narrowed(plan: Plan, comparison: Function, time_ms: int | None) -> Plan:
 
 
 def _compiled(
-    task: TaskName, version: int, sql: str, options: Mapping[str, object], stream: Stream
+    task: TaskName,
+    version: int,
+    sql: str,
+    options: Mapping[str, object],
+    stream: Stream,
+    zone: Zone | None,
 ) -> Plan:
     try:
         return compile_task(
-            sql, task=task, version=version, stream_of=only(stream), options=options
+            sql,
+            task=task,
+            version=version,
+            stream_of=only(stream),
+            options=options,
+            zone_of=pinned(zone),
         )
     except RequestError as error:
         raise JobFailed(f"The query of {task} cannot be compiled: {error}") from error

@@ -37,6 +37,15 @@ class Window(Answer, frozen=True):
     step_ms: Annotated[
         int | None, says("of cumulating ones: they begin together, and end step by step")
     ] = None
+    size: Annotated[str, says("as people say it: 1 month, of which size_ms is the longest")] = ""
+    slide: Annotated[str, says("the same of slide_ms, which is the shortest")] = ""
+    offset_ms: Annotated[int, says("how much later windows begin than without an offset")] = 0
+    zone: Annotated[
+        str | None, says("whose clock and calendar they go by; null: they are of one length")
+    ] = None
+    zone_database: Annotated[
+        str | None, says("the version of the IANA database that the zone was taken from, for ever")
+    ] = None
 
 
 class Order(Answer, frozen=True):

@@ -12,6 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
+from mars.core.windows.moments import span
+from mars.core.windows.zones import Zone
+
 if TYPE_CHECKING:  # a plan is read where neither of them is
     import numpy as np
     import numpy.typing as npt
@@ -54,7 +57,34 @@ class Shape(Protocol):
 
     @property
     def ends_apart_ms(self) -> int:
-        """How far apart the ends of windows are, the least if they differ."""
+        """How far apart the ends of windows are, the least if they differ: but for what a clock
+        that is put forward takes.
+        """
+
+    @property
+    def pane_ms(self) -> int:
+        """How long panes are, the least if they differ, in the same way."""
+
+    @property
+    def size(self) -> str:
+        """How long windows are, as people say it."""
+
+    @property
+    def slide(self) -> str:
+        """How far apart they end, as people say it."""
+
+    @property
+    def offset_ms(self) -> int:
+        """How much later than a day, an hour or a multiple of their slide windows begin."""
+
+    @property
+    def zone(self) -> Zone | None:
+        """Whose clock they go by; None for lengths of time that are always the same."""
+
+    def local(self, window: Window) -> str | None:
+        """When a window begins by the clock of its zone, as ISO 8601: a day where all of them begin
+        with one.
+        """
 
     @property
     def begin_together(self) -> bool:
@@ -130,10 +160,67 @@ class Shape(Protocol):
         """
 
 
-class Regular(ABC):
-    """Windows whose panes are of one length, and whose ends are equally far apart."""
+class Ends(ABC):
+    """Windows that one after the other end: which hold a pane follows from their ends alone."""
 
     __slots__ = ()
+
+    @abstractmethod
+    def pane_end(self, pane_ms: int) -> int:
+        """See `Shape`."""
+
+    @abstractmethod
+    def window_ending(self, end_ms: int) -> Window:
+        """The window that ends then."""
+
+    @abstractmethod
+    def end_after(self, time_ms: int) -> int:
+        """The earliest window end after a time."""
+
+    @abstractmethod
+    def ends(self, first_ms: int, last_ms: int) -> Iterable[int]:
+        """The window ends from one to another, both among them; none where the last comes first."""
+
+    @abstractmethod
+    def last_end(self, pane_ms: int) -> int:
+        """See `Shape`."""
+
+    @abstractmethod
+    def closed_by(self, level_ms: int) -> int:
+        """See `Shape`."""
+
+    def windows_of(
+        self, panes: Iterable[int], *, after_ms: int | None = None, upto_ms: int | None = None
+    ) -> Iterator[Window]:
+        """See `Shape`."""
+        latest = None if upto_ms is None else self.closed_by(upto_ms)
+        next_end = None if after_ms is None else self.end_after(after_ms)
+        for pane in sorted(panes):
+            first, last = self.first_end(pane), self.last_end(pane)
+            if next_end is not None:
+                first = max(first, next_end)
+            if latest is not None:
+                last = min(last, latest)
+                if first > latest:
+                    return
+            for end in self.ends(first, last):
+                yield self.window_ending(end)
+            next_end = max(first, self.end_after(last))
+
+    def first_end(self, pane_ms: int) -> int:
+        """See `Shape`."""
+        return self.end_after(self.pane_end(pane_ms) - 1)
+
+
+class Regular(Ends):
+    """Windows whose panes are of one length, and whose ends are equally far apart.
+
+    `offset_ms` is by how much they begin later than at multiples of their slide since 1970.
+    """
+
+    __slots__ = ()
+
+    offset_ms: int
 
     @property
     @abstractmethod
@@ -145,23 +232,35 @@ class Regular(ABC):
     def ends_apart_ms(self) -> int:
         """See `Shape`."""
 
+    @property
     @abstractmethod
-    def window_ending(self, end_ms: int) -> Window:
-        """The window that ends then."""
-
-    @abstractmethod
-    def last_end(self, pane_ms: int) -> int:
+    def longest_ms(self) -> int:
         """See `Shape`."""
 
-    @abstractmethod
-    def closed_by(self, level_ms: int) -> int:
+    @property
+    def size(self) -> str:
         """See `Shape`."""
+        return span(self.longest_ms)
+
+    @property
+    def slide(self) -> str:
+        """See `Shape`."""
+        return span(self.ends_apart_ms)
+
+    @property
+    def zone(self) -> None:
+        """See `Shape`."""
+        return None
+
+    def local(self, window: Window) -> None:
+        """See `Shape`: no clock on a wall shows it."""
+        return
 
     # ---------------------------------------------------------------------------- panes
 
     def panes(self, times: Times) -> Times:
         """See `Shape`; before 1970 too."""
-        return times // self.pane_ms * self.pane_ms
+        return (times - self.offset_ms) // self.pane_ms * self.pane_ms + self.offset_ms
 
     def pane_end(self, pane_ms: int) -> int:
         """See `Shape`."""
@@ -169,11 +268,11 @@ class Regular(ABC):
 
     def pane_numbers(self, panes: Panes) -> Panes:
         """See `Shape`."""
-        return panes // self.pane_ms
+        return (panes - self.offset_ms) // self.pane_ms
 
     def pane_numbered(self, number: int) -> int:
         """See `Shape`."""
-        return number * self.pane_ms
+        return number * self.pane_ms + self.offset_ms
 
     def panes_in(self, span_ms: int) -> int:
         """See `Shape`."""
@@ -185,33 +284,18 @@ class Regular(ABC):
         """See `Shape`."""
         return range(window.start_ms, window.end_ms, self.pane_ms)
 
-    def windows_of(
-        self, panes: Iterable[int], *, after_ms: int | None = None, upto_ms: int | None = None
-    ) -> Iterator[Window]:
-        """See `Shape`."""
-        apart_ms = self.ends_apart_ms
-        latest = None if upto_ms is None else self.closed_by(upto_ms)
-        next_end = None if after_ms is None else self.closed_by(after_ms) + apart_ms
-        for pane in sorted(panes):
-            first, last = self.first_end(pane), self.last_end(pane)
-            if next_end is not None:
-                first = max(first, next_end)
-            if latest is not None:
-                last = min(last, latest)
-                if first > latest:
-                    return
-            for end in range(first, last + 1, apart_ms):
-                yield self.window_ending(end)
-            next_end = max(first, last + apart_ms)
+    def ends(self, first_ms: int, last_ms: int) -> Iterable[int]:
+        """See `Ends`."""
+        return range(first_ms, last_ms + 1, self.ends_apart_ms)
 
-    def first_end(self, pane_ms: int) -> int:
-        """See `Shape`."""
-        return self.closed_by(self.pane_end(pane_ms) - 1) + self.ends_apart_ms
+    def end_after(self, time_ms: int) -> int:
+        """See `Ends`."""
+        return self.closed_by(time_ms) + self.ends_apart_ms
 
 
 @dataclass(frozen=True, slots=True)
 class Sliding(Regular):
-    """Windows `[n * slide, n * slide + size)`, aligned to the epoch; in milliseconds.
+    """Windows `[n * slide + offset, n * slide + offset + size)`; in milliseconds since 1970.
 
     `slide_ms == size_ms` is a tumbling window: each of them ends where the next begins, and all
     that is said of sliding ones holds. The slide is never longer than the size.
@@ -219,6 +303,7 @@ class Sliding(Regular):
 
     size_ms: int
     slide_ms: int
+    offset_ms: int = 0
 
     @property
     def pane_ms(self) -> int:
@@ -253,11 +338,12 @@ class Sliding(Regular):
 
     def last_window(self, pane_ms: int) -> Window:
         """See `Shape`."""
-        return self.window_of_start(pane_ms // self.slide_ms * self.slide_ms)
+        return self.window_of_start(self.last_end(pane_ms) - self.size_ms)
 
     def last_end(self, pane_ms: int) -> int:
         """See `Shape`."""
-        return pane_ms // self.slide_ms * self.slide_ms + self.size_ms
+        offset_ms = self.offset_ms
+        return (pane_ms - offset_ms) // self.slide_ms * self.slide_ms + offset_ms + self.size_ms
 
     def window_of_start(self, start_ms: int) -> Window:
         """See `Shape`."""
@@ -275,7 +361,8 @@ class Sliding(Regular):
 
     def closed_by(self, level_ms: int) -> int:
         """See `Shape`."""
-        return (level_ms - self.size_ms) // self.slide_ms * self.slide_ms + self.size_ms
+        first_ms = self.offset_ms + self.size_ms
+        return (level_ms - first_ms) // self.slide_ms * self.slide_ms + first_ms
 
     def first_needed(self, closed_ms: int) -> int:
         """See `Shape`."""

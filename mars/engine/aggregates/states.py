@@ -111,9 +111,10 @@ def columns(frame: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:
     return pl.DataFrame([frame.get_column(name) for name in names])
 
 
-def constant(name: str, value: int, rows: int) -> pl.Series:
-    """A column that has one value in all rows (Int64)."""
-    return pl.Series(name, [value], pl.Int64).new_from_index(0, rows)
+def constant(name: str, value: int | str | None, rows: int) -> pl.Series:
+    """A column that has one value in all rows: Int64, or text, or NULL in place of that."""
+    dtype = pl.Int64 if isinstance(value, int) else pl.String
+    return pl.Series(name, [value], dtype).new_from_index(0, rows)
 
 
 def in_pane(states: pl.DataFrame, start_ms: int) -> pl.DataFrame:

@@ -9,6 +9,7 @@ from typing import Protocol
 from mars.core.definitions import FileHistory, TaskVersion
 from mars.core.plan import Stream
 from mars.core.types import Mapped, Range, RowCounts, TaskName
+from mars.core.windows import Zone
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ class QueryJob:
     until_ms: int | None
     rows_max: int
     files: FileHistory | None = None
+    zone: Zone | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ import msgspec
 from mars.core.definitions import FileHistory
 from mars.core.plan import Stream
 from mars.core.types import MemberId, RowCounts, Topic
+from mars.core.windows import Zone
 
 QueryId = NewType("QueryId", str)
 
@@ -72,7 +73,8 @@ class Query:
     """What was asked for: rows of a stream with event times in `[from_ms, until_ms)`.
 
     None: no bound. `files` is None where the stream's topic is read. `output_topic` gets the rows
-    too, if there is one. `timeout_ms` runs from the moment it is taken for the first time.
+    too, if there is one. `timeout_ms` runs from the moment it is taken for the first time. `zone`
+    is the time zone of its windows, as it was known when it was asked.
     """
 
     id: QueryId
@@ -86,6 +88,7 @@ class Query:
     timeout_ms: int
     files: FileHistory | None = None
     output_topic: Topic | None = None
+    zone: Zone | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ from mars.protocol.windows import input as input_module
 from mars.protocol.windows import turns as closing_turns
 from mars.protocol.windows.open_panes import BLOCK_PANES, BLOCKS_FROM_PANES
 from mars.protocol.windows.panes import BLOCK_GAIN, MERGE_ROWS_MIN
-from mars.sql import keys, options, outputs, source, syntax, task, windowing
+from mars.sql import keys, lengths, options, outputs, source, syntax, task
 from mars.sql.expressions import compiler, functions, groups, operators
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -101,9 +101,9 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
     "texts that one CONCAT joins, or a chain of `\\|\\|`": (functions.TEXTS_MAX,),
     "LIMIT": (task.LIMIT_MAX,),
     "window, slide and step": (
-        windowing.WINDOW_MS_MIN,
-        days(windowing.WINDOW_MS_MAX),
-        windowing.PANES_MAX,
+        lengths.WINDOW_MS_MIN,
+        days(lengths.WINDOW_MS_MAX),
+        lengths.PANES_MAX,
     ),
     "`max_keys`": (options.MAX_KEYS_MAX,),
     "`max_keys` where windows cumulate": (task.STEP_ROWS_A_MINUTE_MAX,),

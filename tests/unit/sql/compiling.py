@@ -6,6 +6,7 @@ import re
 
 from mars.core.plan import Call, Column, Expression, Field, FieldType, Format, Literal, Plan, Stream
 from mars.core.types import StreamName, TaskName
+from mars.process.zones import zone_named
 from mars.sql import compile_task
 
 FLOWS = Stream(
@@ -40,7 +41,14 @@ def flows(name: str) -> Stream | None:
 
 def compiled(sql: str, **options: object) -> Plan:
     """The plan of a query over `S`."""
-    return compile_task(sql, task=TaskName("t"), version=1, stream_of=flows, options=options)
+    return compile_task(
+        sql,
+        task=TaskName("t"),
+        version=1,
+        stream_of=flows,
+        options=options,
+        zone_of=zone_named,
+    )
 
 
 def shown(expression: Expression) -> str:

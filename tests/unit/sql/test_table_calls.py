@@ -62,12 +62,12 @@ def test_a_call_stands_for_the_stream_and_says_its_window(call: str, wanted: Win
             "SESSION makes no windows here; write TABLE(CUMULATE(",
         ),
         (
-            f"{TUMBLE} {DAY}, ^INTERVAL '1' HOUR)) {GROUPED}",
-            "an offset is not supported yet; leave it out",
+            f"{TUMBLE} {DAY}, ^INTERVAL '24' HOUR)) {GROUPED}",
+            "the offset of 1 d is no shorter than 1 d",
         ),
         (
-            f"{TUMBLE} ^OFFSET => INTERVAL '1' HOUR, SIZE => {DAY})) {GROUPED}",
-            "an offset is not supported yet; leave it out",
+            f"{SELECT} TABLE(^TUMBLE(TABLE S, DESCRIPTOR(timestamp), OFFSET => {DAY})) {GROUPED}",
+            "TUMBLE does not look like that",
         ),
         (
             f"{SELECT} TABLE(CUMULATE(TABLE S, DESCRIPTOR(timestamp), ^INTERVAL '7' MINUTE, "
@@ -75,8 +75,12 @@ def test_a_call_stands_for_the_stream_and_says_its_window(call: str, wanted: Win
             "600000 ms is not a multiple of the step of 420000 ms",
         ),
         (
+            f"{TUMBLE} ^INTERVAL '1' DECADE)) {GROUPED}",
+            "another unit up to YEAR",
+        ),
+        (
             f"{TUMBLE} ^INTERVAL '1' MONTH)) {GROUPED}",
-            "another unit up to DAY",
+            "depends on a calendar",
         ),
         (f"{TUMBLE} ^60)) {GROUPED}", "a duration is"),
         (f"{SELECT} TABLE(TUMBLE(^S, DESCRIPTOR(timestamp), {DAY})) {GROUPED}", "TABLE"),

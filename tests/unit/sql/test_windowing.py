@@ -5,7 +5,17 @@ from __future__ import annotations
 import pytest
 
 from mars.core.errors import SqlError
-from mars.core.windows import Cumulating, Sliding, WindowShape
+from mars.core.windows import (
+    Calendar,
+    Cumulating,
+    Sliding,
+    Unit,
+    WindowShape,
+    ZonedCumulating,
+    ZonedSliding,
+)
+from mars.core.windows.moments import HOUR_MS
+from mars.process.zones import zone_named
 from tests.unit.sql.compiling import compiled
 from tests.unit.sql.test_rejections import refused
 
@@ -88,16 +98,19 @@ def test_windowing_in_a_string_is_text(text: str) -> None:
         ("SELECT count(*) FROM ^S", "the window is missing"),
         ("SELECT count(*) FROM S ^WINDOWING", "a number and one of s, min, h, d"),
         ("SELECT count(*) FROM S WINDOWING ^60", "a number and one of s, min, h, d"),
-        ("SELECT count(*) FROM S WINDOWING ^60 weeks", "a number and one of s, min, h, d"),
+        ("SELECT count(*) FROM S WINDOWING ^60 fortnights", "a number and one of s, min, h, d"),
         ("SELECT count(*) FROM S WINDOWING ^60 's'", "a number and one of"),
         ("SELECT count(*) FROM S WINDOWING ^1e3 s", "a number and one of"),
         ("SELECT count(*) FROM S WINDOWING ^1.0005 s", "a number and one of"),
         ("SELECT count(*) FROM S WINDOWING 60 s ^SLIDE", "SLIDE takes a number"),
         ("SELECT count(*) FROM S WINDOWING 60 s SLIDE ^x s", "SLIDE takes a number"),
-        ("SELECT count(*) FROM S WINDOWING 60 s ^10 s", "nothing but SLIDE or EVERY may follow"),
+        (
+            "SELECT count(*) FROM S WINDOWING 60 s ^10 s",
+            "nothing but SLIDE, EVERY, OFFSET, TIMEZONE",
+        ),
         (
             "SELECT count(*) FROM S WINDOWING 60 s ^WINDOWING 60 s",
-            "nothing but SLIDE or EVERY may follow",
+            "nothing but SLIDE, EVERY, OFFSET, TIMEZONE",
         ),
         ("SELECT count(*) FROM S WINDOWING 60 s ^GROUP BY sip", "WINDOWING comes last"),
         ("SELECT count(*) FROM S ^WINDOWING 0 s", "from 100 ms to 366 d"),
@@ -106,7 +119,7 @@ def test_windowing_in_a_string_is_text(text: str) -> None:
         ("SELECT count(*) FROM S WINDOWING 60 s ^SLIDE 0 s", "from 100 ms to 366 d"),
         ("SELECT count(*) FROM S WINDOWING 60 s ^SLIDE 61 s", "longer than the window"),
         ("SELECT count(*) FROM S WINDOWING 1 d ^SLIDE 8599 s", "86400 panes of 1000 ms"),
-        ("SELECT count(*) FROM S WINDOWING 1 d EVERY ^1 week", "EVERY takes a number"),
+        ("SELECT count(*) FROM S WINDOWING 1 d ^EVERY 1 week", "depends on a calendar"),
         ("SELECT count(*) FROM S WINDOWING 60 s ^EVERY 50 ms", "step has from 100 ms to 366 d"),
         ("SELECT count(*) FROM S WINDOWING 60 s ^EVERY 61 s", "step of 61000 ms is longer than"),
         (
@@ -116,7 +129,7 @@ def test_windowing_in_a_string_is_text(text: str) -> None:
         ("SELECT count(*) FROM S WINDOWING 1 d ^EVERY 1 s", "86400 steps"),
         ("SELECT count(*) FROM S WINDOWING 60 s SLIDE 10 s ^EVERY 1 s", "either slide or cumulate"),
         ("SELECT count(*) FROM S WINDOWING 60 s EVERY 10 s ^SLIDE 1 s", "either slide or cumulate"),
-        ("SELECT count(*) FROM S WINDOWING 60 s EVERY 10 s ^OFFSET 1 s", "nothing but SLIDE or"),
+        ("SELECT count(*) FROM S WINDOWING 60 s EVERY 10 s ^LIMIT 1", "nothing but SLIDE, EVERY"),
         (
             "SELECT count(*) FROM S GROUP BY CUMULATE(timestamp, ^INTERVAL 7 HOUR, INTERVAL 1 DAY)",
             "not a multiple of the step of 25200000 ms",
@@ -130,7 +143,10 @@ def test_windowing_in_a_string_is_text(text: str) -> None:
             "CUMULATE is not written like that",
         ),
         ("SELECT count(*) FROM S WINDOWING ^LANDMARK EVERY 10 s", "LANDMARK is not supported yet"),
-        ("SELECT count(*) FROM S\nWINDOWING 60 s ^TIMEZONE 'UTC'", "TIMEZONE is not supported yet"),
+        (
+            "SELECT count(*) FROM S\nWINDOWING 60 s TIMEZONE ^'Mars/Base'",
+            "no time zone 'Mars/Base'",
+        ),
         (
             "SELECT count(*) FROM S GROUP BY TUMBLE(timestamp, INTERVAL 1 DAY) ^WINDOWING 1 d",
             "given twice",
@@ -145,8 +161,8 @@ def test_windowing_in_a_string_is_text(text: str) -> None:
         ("SELECT count(*) FROM S GROUP BY TUMBLE(^'x', INTERVAL 1 DAY)", "time; write timestamp"),
         ("SELECT count(*) FROM S GROUP BY TUMBLE(timestamp, ^60)", "a duration is needed"),
         (
-            "SELECT count(*) FROM S GROUP BY TUMBLE(timestamp, ^INTERVAL 1 MONTH)",
-            "another unit up to DAY",
+            "SELECT count(*) FROM S GROUP BY TUMBLE(timestamp, ^INTERVAL 1 DECADE)",
+            "another unit up to YEAR",
         ),
         (
             "SELECT count(*) FROM S GROUP BY HOP(timestamp, ^INTERVAL 2 DAY, INTERVAL 1 DAY)",
@@ -157,3 +173,115 @@ def test_windowing_in_a_string_is_text(text: str) -> None:
 )
 def test_windows_that_cannot_be_are_refused(marked: str, says: str) -> None:
     assert says in refused(marked)
+
+
+# -------------------------------------------------------------------------------------- zones
+
+
+@pytest.mark.parametrize(
+    ("tail", "wanted"),
+    [
+        ("WINDOWING 1 d OFFSET 6 h", Sliding(24 * HOUR_MS, 24 * HOUR_MS, 6 * HOUR_MS)),
+        ("WINDOWING 1 min SLIDE 20 s OFFSET 5 s", Sliding(60_000, 20_000, 5_000)),
+        ("WINDOWING 1 h EVERY 1 min OFFSET 90 s", Cumulating(HOUR_MS, 60_000, 90_000)),
+        (
+            "GROUP BY HOP(timestamp, INTERVAL 20 SECOND, INTERVAL 1 MINUTE, INTERVAL 5 SECOND)",
+            Sliding(60_000, 20_000, 5_000),
+        ),
+    ],
+)
+def test_windows_may_begin_later(tail: str, wanted: WindowShape) -> None:
+    assert shape(tail) == wanted
+
+
+def days(count: int = 1, unit: Unit = Unit.DAY, later_ms: int = 0) -> Calendar:
+    berlin = zone_named("Europe/Berlin")
+    assert berlin is not None
+    return Calendar(count, unit, berlin, later_ms)
+
+
+def parts(length_ms: int, later_ms: int = 0) -> Calendar:
+    return days(length_ms, Unit.PART, later_ms)
+
+
+BERLIN = "TIMEZONE 'Europe/Berlin'"
+
+
+@pytest.mark.parametrize(
+    ("tail", "wanted"),
+    [
+        (f"WINDOWING 1 d {BERLIN}", ZonedSliding(days())),
+        ("WINDOWING 1 d timezone 'europe/berlin'", ZonedSliding(days())),
+        (f"WINDOWING 2 weeks {BERLIN}", ZonedSliding(days(2, Unit.WEEK))),
+        (f"WINDOWING 1 month {BERLIN}", ZonedSliding(days(1, Unit.MONTH))),
+        (f"WINDOWING 1 quarter {BERLIN}", ZonedSliding(days(1, Unit.QUARTER))),
+        (f"WINDOWING 1 year {BERLIN}", ZonedSliding(days(1, Unit.YEAR))),
+        (f"WINDOWING 6 h {BERLIN}", ZonedSliding(parts(6 * HOUR_MS))),
+        (f"WINDOWING 1 d {BERLIN} OFFSET 6 h", ZonedSliding(days(later_ms=6 * HOUR_MS))),
+        (f"WINDOWING 1 d OFFSET 6 h {BERLIN}", ZonedSliding(days(later_ms=6 * HOUR_MS))),
+        (f"WINDOWING 7 d SLIDE 1 d {BERLIN}", ZonedSliding(days(), 7)),
+        (f"WINDOWING 1 week SLIDE 1 d {BERLIN}", ZonedSliding(days(), 7)),
+        (f"WINDOWING 1 year SLIDE 1 quarter {BERLIN}", ZonedSliding(days(1, Unit.QUARTER), 4)),
+        (f"WINDOWING 1 d SLIDE 6 h {BERLIN}", ZonedSliding(parts(6 * HOUR_MS), 4)),
+        (f"WINDOWING 24 h SLIDE 1 h {BERLIN}", ZonedSliding(parts(HOUR_MS), 24)),
+        (f"WINDOWING 1 d EVERY 1 h {BERLIN}", ZonedCumulating(parts(HOUR_MS), days())),
+        (f"WINDOWING 1 month EVERY 1 d {BERLIN}", ZonedCumulating(days(), days(1, Unit.MONTH))),
+        (
+            f"WINDOWING 1 d EVERY 4 h OFFSET 6 h {BERLIN}",
+            ZonedCumulating(parts(4 * HOUR_MS, 2 * HOUR_MS), days(later_ms=6 * HOUR_MS)),
+        ),
+        (f"WINDOWING 1 quarter EVERY 3 months {BERLIN}", ZonedSliding(days(1, Unit.QUARTER))),
+        (
+            "GROUP BY TUMBLE(timestamp, INTERVAL '1' MONTH, 'Europe/Berlin')",
+            ZonedSliding(days(1, Unit.MONTH)),
+        ),
+        (
+            "GROUP BY TUMBLE(timestamp, INTERVAL '1' DAY, INTERVAL '6' HOUR, 'Europe/Berlin')",
+            ZonedSliding(days(later_ms=6 * HOUR_MS)),
+        ),
+    ],
+)
+def test_windows_by_the_clock_of_a_zone(tail: str, wanted: WindowShape) -> None:
+    assert shape(tail) == wanted
+
+
+@pytest.mark.parametrize(
+    ("marked", "complaint"),
+    [
+        ("WINDOWING ^1 month", "depends on a calendar"),
+        (f"WINDOWING 1 d SLIDE ^1.5 week {BERLIN}", "SLIDE takes a number"),
+        (f"^WINDOWING 18 h {BERLIN}", "a part of a day divides its 24 h, and 18 h does not"),
+        (f"^WINDOWING 24 h {BERLIN}", "a part of a day divides its 24 h"),
+        (f"^WINDOWING 36 h {BERLIN}", "a part of a day divides its 24 h"),
+        (f"^WINDOWING 2 years {BERLIN}", "from 100 ms to 366 d"),
+        (f"WINDOWING 7 d ^SLIDE 2 d {BERLIN}", "7 d is no multiple of 2 d"),
+        (f"WINDOWING 1 d ^SLIDE 2 d {BERLIN}", "the slide is longer than the window"),
+        (f"WINDOWING 1 month ^SLIDE 1 d {BERLIN}", "windows of 1 month that end every 1 d are not"),
+        (f"WINDOWING 1 d ^SLIDE 1 h {BERLIN}", "write 24 h SLIDE 1 h for so many real hours"),
+        (f"WINDOWING 1 week ^SLIDE 1 month {BERLIN}", "1 week is not made of 1 month"),
+        (f"WINDOWING 1 month ^EVERY 1 week {BERLIN}", "is not always made of whole steps of 1 wee"),
+        (f"WINDOWING 1 month ^EVERY 2 d {BERLIN}", "is not always made of whole steps of 2 d"),
+        (f"WINDOWING 6 h ^EVERY 1 d {BERLIN}", "is not always made of whole steps of 1 d"),
+        (f"WINDOWING 1 d ^EVERY 7 h {BERLIN}", "a part of a day divides its 24 h"),
+        (f"WINDOWING 1 year ^EVERY 10 min {BERLIN}", "steps, and all its groups would be emitted"),
+        (f"WINDOWING 1 month ^OFFSET 1 d {BERLIN}", "the offset of 1 d is no shorter than 1 d"),
+        ("WINDOWING 1 min SLIDE 20 s ^OFFSET 20 s", "the offset of 20 s is no shorter than 20 s"),
+        ("WINDOWING 1 min OFFSET 5 s ^OFFSET 6 s", "OFFSET stands here twice; write it once"),
+        ("WINDOWING 1 min ^TIMEZONE", "TIMEZONE takes the name of a time zone"),
+        ("WINDOWING 1 min TIMEZONE ^UTC", "TIMEZONE takes the name of a time zone"),
+        ("WINDOWING ^LANDMARK EVERY 10 s", "LANDMARK is not supported yet"),
+        (
+            "GROUP BY TUMBLE(timestamp, INTERVAL 1 DAY, ^'Mars/Base')",
+            "there is no time zone 'Mars/Base'",
+        ),
+    ],
+)
+def test_what_makes_no_sense_in_a_zone_is_refused_at_its_place(marked: str, complaint: str) -> None:
+    assert complaint in refused(f"SELECT count(*) FROM S {marked}")
+
+
+def test_the_begin_by_the_clock_has_its_name_in_results_alone() -> None:
+    assert "window_local is the window's own in results" in refused(
+        f"SELECT sip AS ^window_local, count(*) FROM S GROUP BY sip WINDOWING 1 d {BERLIN}"
+    )
+    assert compiled("SELECT sip AS window_local FROM S GROUP BY sip WINDOWING 1 d").keys

@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from mars.core.windows import Sliding, Window
+from mars.core.windows import Cumulating, Sliding, Window
 
 TUMBLING = Sliding(size_ms=60, slide_ms=60)
 SLIDING = Sliding(size_ms=30, slide_ms=20)
@@ -114,3 +114,16 @@ def test_rows_miss_the_windows_that_are_closed_when_they_come() -> None:
     # by 30 all of them
     behind = np.array([-5, 10, 20, 30, 99])
     assert SLIDING.missed_share(behind).tolist() == [0, 0, 0.5, 1, 1]
+
+
+def test_windows_with_an_offset_begin_later() -> None:
+    # 0    5              25             45
+    #      |--------------|--------------|      20 long, 5 later
+    shape = Sliding(20, 20, 5)
+    assert [shape.panes(time_ms) for time_ms in (4, 5, 24, 25)] == [-15, 5, 5, 25]
+    assert shape.closed_by(24) == 5
+    assert list(shape.windows_of([5])) == [Window(25, 5)]
+    assert shape.pane_numbered(shape.pane_numbers(25)) == 25
+    cycles = Cumulating(30, 10, 5)
+    assert list(cycles.windows_of([15])) == [Window(25, 5), Window(35, 5)]
+    assert cycles.first_needed(35) == 35
