@@ -18,6 +18,7 @@ from api.routes.streams import AWAY, BAD_BODY, IN_USE, UNKNOWN
 from api.schemas import NewTaskRequest, TaskRequest, TaskSetRequest, ValidateRequest
 from api.services.all import Services
 from api.services.views import task_view, validation
+from api.services.zone_news import zone_warnings
 from mars.client.answers import Task, Tasks, TaskSet, Validation
 from mars.core.definitions import TaskDefinition
 from mars.core.types import TaskName
@@ -172,6 +173,9 @@ def _rendered(
     """A task as it is now, with its version as ETag."""
     plan = services.compiler.plans(task).get(task.current.version)
     figures, missing = services.sampler.one(task)
-    warnings = [] if plan is None else services.shared_topics.warnings(task.name, plan)
+    warnings: list[str] = []
+    if plan is not None:
+        warnings += services.shared_topics.warnings(task.name, plan)
+        warnings += zone_warnings(plan, services.queries.now_ms())
     view = task_view(task, plan, figures, services.maker.closed(task), missing, warnings)
     return rendered(view, {**(headers or {}), "ETag": f'"{task.current.version}"'}, status)

@@ -81,10 +81,10 @@ def compile_task(
             "name as it was declared",
         )
     query = _read(statement, stream)
-    window = window_of(query.names, statement, query.grouping.window_calls, zone_of)
-    _check_names(query, window)
     rows_filter = _filter(query)
     outputs, named = outputs_of(query.names, query.items, query.groups("SELECT"))
+    window = window_of(query.names, statement, query.grouping.window_calls, zone_of)
+    _check_names(query, window)
     plan = Plan(
         task=task,
         version=version,

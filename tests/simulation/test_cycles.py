@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from mars.core.types import Lane, Topic
-from mars.core.windows import Cumulating
+from mars.core.windows import Cumulating, WindowShape
 from tests.unit.machines.reducing_rows import NAME, RowSpec, make_task
 from tests.unit.machines.reducing_world import BUCKETS, Reducer, World
 
@@ -36,12 +36,17 @@ Place = tuple[int, int, str]
 class Run:
     """One task, fed and read; batches are cut anew at the same places, as offsets tell them."""
 
-    def __init__(self, chance: random.Random, delay_s: int) -> None:
+    def __init__(
+        self, chance: random.Random, delay_s: int, window: WindowShape = CYCLE, scale: int = 1
+    ) -> None:
+        """Rows come `scale` times as far apart as in `made`, in windows of any shape."""
         self.chance = chance
+        self.window = window
+        self.last_s = LAST_S * scale
         snapshot_every_ms = chance.choice((300, 900_000))
-        task = make_task(window=CYCLE, delay_ms=delay_s * 1000)
+        task = make_task(window=window, delay_ms=delay_s * scale * 1000)
         self.world = World(task, snapshot_every_ms=snapshot_every_ms)
-        self.batches = {lane: made(chance) for lane in LANES}
+        self.batches = {lane: scaled(made(chance), scale) for lane in LANES}
         self.fed = dict.fromkeys(LANES, 0)
         self.lost = 0
         self.reducer = self._owned_by("r1")
@@ -54,7 +59,7 @@ class Run:
         while any(self.fed[lane] < len(self.batches[lane]) for lane in LANES):
             self._step()
         for lane in LANES:  # a lost store forgets marks: these rows come once it is lost no more
-            self.batches[lane].append([(LAST_S, "last")])
+            self.batches[lane].append([(self.last_s, "last")])
             self.feed(lane)
         self.reducer.run(8)
 
@@ -96,7 +101,8 @@ class Run:
             for record in partition.committed(0, partition.stable_end):
                 row = json.loads(record.value or b"")
                 start_ms, end_ms = row["window_start"], row["window_end"]
-                assert json.loads(record.key or b"") == [start_ms, row["k"], end_ms]
+                ends = [end_ms] if self.window.begin_together else []
+                assert json.loads(record.key or b"") == [start_ms, row["k"], *ends]
                 place = start_ms // 1000, end_ms // 1000, row["k"]
                 assert place not in found, f"emitted twice: {place}"
                 found[place] = row["n"]
@@ -119,6 +125,10 @@ def made(chance: random.Random) -> list[Batch]:
             batch.append((at, f"k{chance.randrange(4)}"))
         batches.append(batch)
     return batches
+
+
+def scaled(batches: list[Batch], scale: int) -> list[Batch]:
+    return [[(at * scale, key) for at, key in batch] for batch in batches]
 
 
 def expected(batches: Mapping[Lane, Sequence[Batch]]) -> Counter[Place]:

@@ -248,6 +248,11 @@ def test_the_plan_says_that_windows_cumulate(world: World) -> None:
         "size_ms": 180_000,
         "slide_ms": 60_000,
         "step_ms": 60_000,
+        "size": "3 min",
+        "slide": "1 min",
+        "offset_ms": 0,
+        "zone": None,
+        "zone_database": None,
     }
     assert answer["output"]["key"] == ["window_start", "sip", "window_end"]
 

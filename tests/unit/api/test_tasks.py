@@ -31,6 +31,11 @@ def test_task_is_answered_with_its_definition_plan_and_place(world: World) -> No
         "size_ms": 60_000,
         "slide_ms": 60_000,
         "step_ms": None,
+        "size": "1 min",
+        "slide": "1 min",
+        "offset_ms": 0,
+        "zone": None,
+        "zone_database": None,
     }
     assert task["plan"]["options"]["delay_ms"] == 1_000
     assert task["output"] == {
