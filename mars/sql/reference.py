@@ -24,7 +24,7 @@ from mars.core.plan import (
     WatermarkScope,
 )
 from mars.core.types import StreamName, TaskName
-from mars.core.windows import span
+from mars.core.windows import Zone, span
 from mars.engine.evaluate.texts import TEXT_BYTES_MAX
 from mars.sql.examples import AGGREGATES, OPERATORS, SCALARS
 from mars.sql.expressions.functions import DIGITS_MAX, TEXTS_MAX
@@ -47,8 +47,10 @@ from mars.sql.options import (
 )
 from mars.sql.outputs import OUTPUTS_MAX
 from mars.sql.task import LIMIT_MAX, STEP_ROWS_A_MINUTE_MAX, compile_task
+from mars.sql.windowing import pinned
 
 TASK: Final = TaskName("example")
+ZONE: Final = Zone("Europe/Berlin", "of this page", 3_600_000)
 STREAM: Final = Stream(
     name=StreamName("flows"),
     topic="flows",
@@ -78,15 +80,25 @@ WINDOWS: Final[Mapping[str, str]] = {
     "WINDOWING 60 s": "tumbling: each row is in one window",
     "WINDOWING 60 s SLIDE 10 s": "sliding: each row is in six windows, one ends every 10 s",
     "WINDOWING 1 d EVERY 1 min": "cumulating: the day so far, every minute",
+    "WINDOWING 1 d OFFSET 6 h": "tumbling, from six to six in UTC",
+    "WINDOWING 1 d TIMEZONE 'Europe/Berlin'": "the day there, of 23 to 25 hours",
+    "WINDOWING 1 month TIMEZONE 'Europe/Berlin'": "the month there; also `week quarter year`",
+    "WINDOWING 6 h TIMEZONE 'Europe/Berlin'": "cut at 0, 6, 12 and 18 by the clock there",
+    "WINDOWING 7 d SLIDE 1 d TIMEZONE 'Europe/Berlin'": "sliding: the last seven days, every day",
+    "WINDOWING 1 month EVERY 1 d TIMEZONE 'Europe/Berlin'": "cumulating: the month so far",
     "GROUP BY TUMBLE(at, INTERVAL '60' SECOND)": "the same as the first",
     "GROUP BY HOP(at, INTERVAL '10' SECOND, INTERVAL '60' SECOND)": "the same as the second",
     "GROUP BY CUMULATE(at, INTERVAL '1' MINUTE, INTERVAL '1' DAY)": "the same as the third",
+    "GROUP BY TUMBLE(at, INTERVAL '1' MONTH, 'Europe/Berlin')": "the month there, as above",
 }
 
 SHAPES: Final[Mapping[str, str]] = {
     "tumbling": "WINDOWING 60 s",
     "sliding": "WINDOWING 60 s SLIDE 10 s",
     "cumulating": "WINDOWING 60 s EVERY 10 s",
+    "in a zone": "WINDOWING 1 d TIMEZONE 'Europe/Berlin'",
+    "in a zone, sliding": "WINDOWING 7 d SLIDE 1 d TIMEZONE 'Europe/Berlin'",
+    "in a zone, cumulating": "WINDOWING 1 d EVERY 1 h TIMEZONE 'Europe/Berlin'",
 }
 
 TRIED: Final[Mapping[str, tuple[Mapping[str, object], str]]] = {
@@ -164,6 +176,7 @@ def _plan(
         version=1,
         stream_of=only(STREAM),
         options=options or {},
+        zone_of=pinned(ZONE),
     )
 
 
@@ -177,14 +190,15 @@ def _windows() -> str:
     lines = []
     for form, meaning in WINDOWS.items():
         shape = _plan("count(*)", form).window
-        lengths = f"{shape.longest_ms // 1000} s / {shape.ends_apart_ms // 1000} s"
+        lengths = f"{shape.size} / {shape.slide}"
         lines.append((f"`{form}`", lengths, meaning))
     table = _table(("form", "size / slide or step", "is"), lines)
     return f"""## Windows
 {table}
 
 Lengths are a number and one of `ms s min h d`. Windows begin at multiples of their slide since
-1970-01-01T00:00:00Z. A window and its slide last from {WINDOW_MS_MIN} ms to {span(WINDOW_MS_MAX)},
+1970-01-01T00:00:00Z, or later by an `OFFSET` that is shorter than the slide (than the size, with
+`EVERY`). A window and its slide last from {WINDOW_MS_MIN} ms to {span(WINDOW_MS_MAX)},
 and a window has at most {PANES_MAX:,} slices (its size by the greatest common divisor of both).
 `window_start` and `window_end` are columns; the field of event time, in SELECT or GROUP BY, means
 `window_start`.
@@ -192,6 +206,8 @@ and a window has at most {PANES_MAX:,} slices (its size by the greatest common d
 {_TABLE_CALL.strip()}
 
 {_CUMULATING.strip()}
+
+{_ZONED.strip()}
 
 ### Which options go with which windows
 {_table(("", *SHAPES), _matrix())}"""
@@ -312,7 +328,7 @@ the code.
 ```sql
 SELECT item, ... FROM stream [WHERE condition] [GROUP BY key, ...] [HAVING condition]
 [ORDER BY item [DESC], ...] [LIMIT n]
-WINDOWING size [SLIDE slide | EVERY step]
+WINDOWING size [SLIDE slide | EVERY step] [OFFSET offset] [TIMEZONE 'zone']
 ```
 One SELECT over one stream. Each group that has rows in a window gives one result row. Anything that
 is not on this page is refused with its line and column and what would be taken instead; so are
@@ -353,14 +369,34 @@ and whoever asks for one names `window_end` beside `window_start`. A cycle has a
 within a cycle, makes all windows of the cycle `mars-complete: 0`, also those that end before."""
 
 _TABLE_CALL: Final = """
-What runs in **Flink** may stand as it does there, with both columns of the window in GROUP BY and
-no offset; arguments may be named (`DATA =>`, `TIMECOL =>`, `SIZE =>`, `SLIDE =>`, `STEP =>`):
+What runs in **Flink** may stand as it does there, with both columns of the window in GROUP BY;
+arguments may be named (`DATA =>`, `TIMECOL =>`, `SIZE =>`, `SLIDE =>`, `STEP =>`, `OFFSET =>`):
 ```sql
 SELECT window_start, window_end, sip, count(*) AS n
 FROM TABLE(CUMULATE(TABLE flows, DESCRIPTOR(at), INTERVAL '1' MINUTE, INTERVAL '1' DAY))
 GROUP BY window_start, window_end, sip
 ```
-`TUMBLE` takes a size there, `HOP` a slide and a size, `CUMULATE` a step and a size."""
+`TUMBLE` takes a size there, `HOP` a slide and a size, `CUMULATE` a step and a size, and each an
+offset behind them."""
+
+_ZONED: Final = """
+In a **time zone** windows begin when the clock there first shows it. Sizes, slides and steps may be
+`week` (from Monday), `month`, `quarter` and `year` there, too, and results have a text `window_local`
+behind `window_end`: `2026-03-29`, or with parts of a day or an offset `2026-03-29T06:00+02:00`.
+
+- A day has 23 or 25 hours where the clock jumps. Where midnight is left out it begins at the jump,
+  and a day that no clock has shown has no window.
+- Parts of a day divide its 24 hours. Longer ones than an hour are cut by what the clock shows: of
+  four times 6 h one has 5 or 7 hours on such days. Those of up to an hour are real lengths, cut anew
+  where the clock jumps: a day of 25 hours has 25, of which two begin at 02:00.
+- A window is some whole slides long: `7 d SLIDE 1 d`, `1 year SLIDE 1 month`, `1 d SLIDE 6 h`,
+  `24 h SLIDE 1 h` (real hours). Months that slide by days are refused. Steps of `EVERY` are parts of
+  a day, single days, or units of which the size is a multiple: `1 d EVERY 1 h`, `1 month EVERY 1 d`.
+- An `OFFSET` is shorter than a day, and by the clock: `1 d OFFSET 6 h` is from six to six there.
+- Zones are those of the IANA database that the API had when the task was registered, from 1970 to
+  2099: they are part of the task's version, and no later database moves a window. Where it becomes
+  known within two years that a clock will show something else, `mars task show` warns; a new version
+  has the new zone, and a comment in the query is enough to make one."""
 
 _MEANING: Final = """
 ## Where engines differ

@@ -135,7 +135,7 @@ export class Results {
 
   nameOf(one, zone = "") {
     const version = one.version === this.task.version ? "" : `, version ${one.version}`;
-    const local = one.rows[0]?.window_local;
+    const local = this.task.plan?.window.zone ? one.rows[0]?.window_local : null;
     const begins = local ? `${local} (${clock(one.window_start)}` : clock(one.window_start);
     return `${begins} – ${hour(one.window_end)}${zone}${local ? ")" : ""}${version}`;
   }

@@ -4,7 +4,7 @@ import { value } from "/static/format.js";
 /** Result rows as a table, without the bounds of their window. */
 export function rowsTable(rows, caption) {
   const names = rows.length
-    ? Object.keys(rows[0]).filter((name) => !["window_start", "window_end", "window_local"].includes(name))
+    ? Object.keys(rows[0]).filter((name) => !["window_start", "window_end"].includes(name))
     : [];
   const columns = names.map((name) => ({
     title: name,

@@ -50,7 +50,7 @@ def floors(calendar: Calendar, times: pl.Expr) -> pl.Expr:
     return times.map_batches(begun, return_dtype=pl.Int64, is_elementwise=True)
 
 
-def _placed(calendar: Calendar, times: Column) -> tuple[Column, Column]:
+def _placed(calendar: Calendar, times: Column) -> tuple[Column | int, Column]:
     """In which piece each time lies, and which slice of it that is.
 
     A batch is searched for among the pieces that it comes to, most often a single one.
@@ -58,5 +58,7 @@ def _placed(calendar: Calendar, times: Column) -> tuple[Column, Column]:
     begins, _numbers, last, length_ms = _arrays(calendar)
     bounds = (times.min(initial=FOREVER_MS), times.max(initial=-FOREVER_MS))
     low, high = (max(int(np.searchsorted(begins, bound, "right")), 1) for bound in bounds)
-    at = np.searchsorted(begins[low:high], times, "right") + (low - 1)
+    at: Column | int = low - 1
+    if low != high:
+        at = np.searchsorted(begins[low:high], times, "right") + at
     return at, np.minimum((times - begins[at]) // length_ms, last[at])
