@@ -381,22 +381,24 @@ offset behind them."""
 
 _ZONED: Final = """
 In a **time zone** windows begin when the clock there first shows it. Sizes, slides and steps may be
-`week` (from Monday), `month`, `quarter` and `year` there, too, and results have a text `window_local`
-behind `window_end`: `2026-03-29`, or with parts of a day or an offset `2026-03-29T06:00+02:00`.
+`week` (from Monday), `month`, `quarter` and `year` there, too, and results have a text
+`window_local` behind `window_end`: `2026-03-29`, or with parts of a day or an offset
+`2026-03-29T06:00+02:00`.
 
 - A day has 23 or 25 hours where the clock jumps. Where midnight is left out it begins at the jump,
   and a day that no clock has shown has no window.
 - Parts of a day divide its 24 hours. Longer ones than an hour are cut by what the clock shows: of
-  four times 6 h one has 5 or 7 hours on such days. Those of up to an hour are real lengths, cut anew
-  where the clock jumps: a day of 25 hours has 25, of which two begin at 02:00.
+  four times 6 h one has 5 or 7 hours on such days. Those of up to an hour are real lengths, cut
+  anew where the clock jumps: a day of 25 hours has 25, of which two begin at 02:00.
 - A window is some whole slides long: `7 d SLIDE 1 d`, `1 year SLIDE 1 month`, `1 d SLIDE 6 h`,
-  `24 h SLIDE 1 h` (real hours). Months that slide by days are refused. Steps of `EVERY` are parts of
-  a day, single days, or units of which the size is a multiple: `1 d EVERY 1 h`, `1 month EVERY 1 d`.
+  `24 h SLIDE 1 h` (real hours). Months that slide by days are refused. Steps of `EVERY` are parts
+  of a day, single days, or units of which the size is a multiple: `1 d EVERY 1 h`,
+  `1 month EVERY 1 d`.
 - An `OFFSET` is shorter than a day, and by the clock: `1 d OFFSET 6 h` is from six to six there.
 - Zones are those of the IANA database that the API had when the task was registered, from 1970 to
   2099: they are part of the task's version, and no later database moves a window. Where it becomes
-  known within two years that a clock will show something else, `mars task show` warns; a new version
-  has the new zone, and a comment in the query is enough to make one."""
+  known within two years that a clock will show something else, `mars task show` warns; a new
+  version has the new zone, and a comment in the query is enough to make one."""
 
 _MEANING: Final = """
 ## Where engines differ

@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 from sqlglot import Token, TokenType, exp
 
 from mars.core.windows import Cumulating, Sliding, WindowShape, Zone
+from mars.core.windows.zones import shared
 from mars.sql.expressions.scopes import ScopeNames
 from mars.sql.lengths import (
     CALENDAR_UNITS,
@@ -147,7 +148,7 @@ def _zone(source: QueryText, word: Place, following: Sequence[Place], zone_of: Z
             f"there is no time zone {name[:40]!r}; choose a name of the IANA database, such "
             "as 'Europe/Berlin', 'Asia/Shanghai' or 'UTC'",
         )
-    return zone
+    return shared(zone)
 
 
 def _text(place: Place) -> str | None:

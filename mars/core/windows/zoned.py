@@ -96,8 +96,8 @@ class Zoned(Ends):
 
     def panes_of(self, window: Window) -> Sequence[int]:
         """See `Shape`."""
-        low, high = self.steps.number(window.start_ms), self.steps.number(window.end_ms)
-        return [self.steps.start(number) for number in range(low, high)]
+        before, last = (self.steps.number(at - 1) for at in (window.start_ms, window.end_ms))
+        return [self.steps.start(number) for number in range(before + 1, last + 1)]
 
     def ends(self, first_ms: int, last_ms: int) -> Iterable[int]:
         """See `Ends`."""

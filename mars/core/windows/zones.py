@@ -10,8 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
+
+ZONES_SHARED: Final = 256
+"""Zones of which there is one object for all."""
 
 FOREVER_MS: Final = 1 << 61
 """Later, and with a minus sign earlier, than any event time that is looked at."""
@@ -60,3 +64,9 @@ class Zone:
             return datetime.fromtimestamp(time_ms / 1000, offset)
         except (OverflowError, OSError, ValueError):
             return None
+
+
+@lru_cache(maxsize=ZONES_SHARED)
+def shared(zone: Zone) -> Zone:
+    """An equal zone, the same object for all: what is kept of it is found at once."""
+    return zone

@@ -13,6 +13,7 @@ from mars.core.definitions import FileHistory, HistoryFile
 from mars.core.errors import JobFailed
 from mars.core.plan import Field, FieldType, Format, Origin
 from mars.core.types import Lane, Range
+from mars.core.windows import Zone
 from mars.engine.combining import join_ranges
 from tests.contracts.bulk_jobs import map_job, query_job
 
@@ -75,3 +76,15 @@ def test_bounds_of_a_query_are_added_to_its_own_filter() -> None:
     bounded = plan_of_query(query_job("t", sql=sql, from_ms=5, until_ms=9))
     assert alone.filter != bounded.filter
     assert repr(alone.filter) in repr(bounded.filter)
+
+
+def test_jobs_carry_the_zone_of_their_windows_and_ask_no_database() -> None:
+    made_up = Zone("Made/Up", "1", 3_600_000, ((7_200_000, 0),))
+    sql = "SELECT count(*) AS n FROM s WINDOWING 1 d TIMEZONE 'Made/Up'"
+    query = replace(query_job("t", sql=sql), zone=made_up)
+    assert plan_of_query(query).window.zone == made_up
+    job = map_job("t", "")
+    version = replace(job.version, sql=sql, zone=made_up)
+    assert plan_of_map(replace(job, version=version)).window.zone == made_up
+    with pytest.raises(JobFailed, match="no time zone 'Made/Up'"):
+        plan_of_query(replace(query, zone=None))

@@ -5,18 +5,21 @@ from __future__ import annotations
 import pytest
 
 from mars.core.errors import SqlError
+from mars.core.types import TaskName
 from mars.core.windows import (
     Calendar,
     Cumulating,
     Sliding,
     Unit,
     WindowShape,
+    Zone,
     ZonedCumulating,
     ZonedSliding,
 )
 from mars.core.windows.moments import HOUR_MS
 from mars.process.zones import zone_named
-from tests.unit.sql.compiling import compiled
+from mars.sql import compile_task, pinned
+from tests.unit.sql.compiling import compiled, flows
 from tests.unit.sql.test_rejections import refused
 
 
@@ -248,7 +251,7 @@ def test_windows_by_the_clock_of_a_zone(tail: str, wanted: WindowShape) -> None:
 @pytest.mark.parametrize(
     ("marked", "complaint"),
     [
-        ("WINDOWING ^1 month", "depends on a calendar"),
+        ("^WINDOWING 1 month", "depends on a calendar"),
         (f"WINDOWING 1 d SLIDE ^1.5 week {BERLIN}", "SLIDE takes a number"),
         (f"^WINDOWING 18 h {BERLIN}", "a part of a day divides its 24 h, and 18 h does not"),
         (f"^WINDOWING 24 h {BERLIN}", "a part of a day divides its 24 h"),
@@ -278,6 +281,19 @@ def test_windows_by_the_clock_of_a_zone(tail: str, wanted: WindowShape) -> None:
 )
 def test_what_makes_no_sense_in_a_zone_is_refused_at_its_place(marked: str, complaint: str) -> None:
     assert complaint in refused(f"SELECT count(*) FROM S {marked}")
+
+
+def test_equal_zones_are_one_object_so_that_their_tables_are_found_at_once() -> None:
+    berlin = days().zone
+    other = Zone(berlin.name, berlin.database, berlin.offset_ms, (*berlin.jumps, (10**15, 0))[:-1])
+    sql = f"SELECT count(*) FROM S WINDOWING 1 d {BERLIN}"
+    first, second = (
+        compile_task(
+            sql, task=TaskName("t"), version=1, stream_of=flows, options={}, zone_of=pinned(zone)
+        ).window.zone
+        for zone in (berlin, other)
+    )
+    assert first is second
 
 
 def test_the_begin_by_the_clock_has_its_name_in_results_alone() -> None:
