@@ -95,9 +95,9 @@ def _window_view(shape: WindowShape) -> answers.Window:
         size_ms=shape.longest_ms,
         slide_ms=shape.ends_apart_ms,
         step_ms=shape.ends_apart_ms if shape.begin_together else None,
-        size=shape.size,
-        slide=shape.slide,
-        offset_ms=shape.offset_ms,
+        size=shape.said.size,
+        slide=shape.said.slide,
+        offset_ms=shape.said.offset_ms,
         zone=None if zone is None else zone.name,
         zone_database=None if zone is None else zone.database,
     )

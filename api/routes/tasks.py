@@ -17,8 +17,8 @@ from api.names import RESERVED_WORDS
 from api.routes.streams import AWAY, BAD_BODY, IN_USE, UNKNOWN
 from api.schemas import NewTaskRequest, TaskRequest, TaskSetRequest, ValidateRequest
 from api.services.all import Services
+from api.services.defining.zone_news import zone_warnings
 from api.services.views import task_view, validation
-from api.services.zone_news import zone_warnings
 from mars.client.answers import Task, Tasks, TaskSet, Validation
 from mars.core.definitions import TaskDefinition
 from mars.core.types import TaskName

@@ -56,7 +56,7 @@ class Length(NamedTuple):
         return span(self.number) if self.unit is Unit.PART else f"{self.number} {self.unit.value}"
 
 
-class Written(NamedTuple):
+class WrittenWindow(NamedTuple):
     """What a query says of its windows: their size, how far apart they end, and how much later than
     otherwise they begin.
     """
@@ -93,7 +93,7 @@ def check_lengths(source: QueryText, what: str, *lengths: Length) -> None:
             raise source.error(length.at, f"a {what} has from {WINDOW_MS_MIN} ms to {days} d")
 
 
-def check_offset(source: QueryText, written: Written, apart_ms: int) -> None:
+def check_offset(source: QueryText, written: WrittenWindow, apart_ms: int) -> None:
     """Raise `SqlError` for an offset after which windows begin anyway."""
     offset = written.offset
     if offset is not None and offset.ms >= apart_ms:

@@ -190,7 +190,7 @@ def _windows() -> str:
     lines = []
     for form, meaning in WINDOWS.items():
         shape = _plan("count(*)", form).window
-        lengths = f"{shape.size} / {shape.slide}"
+        lengths = f"{shape.said.size} / {shape.said.slide}"
         lines.append((f"`{form}`", lengths, meaning))
     table = _table(("form", "size / slide or step", "is"), lines)
     return f"""## Windows

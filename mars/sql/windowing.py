@@ -18,7 +18,7 @@ from mars.sql.lengths import (
     PANES_MAX,
     Length,
     Place,
-    Written,
+    WrittenWindow,
     check_lengths,
     check_offset,
     length_of,
@@ -115,7 +115,7 @@ def _windowing(source: QueryText, clause: Sequence[Token], zone_of: ZoneOf) -> W
             offset = found
         else:
             apart, word = found, name
-    return _shaped(source, word, Written(size._replace(at=clause[0]), apart, offset), zone)
+    return _shaped(source, word, WrittenWindow(size._replace(at=clause[0]), apart, offset), zone)
 
 
 def _duration(
@@ -191,10 +191,10 @@ def _table_window(names: ScopeNames, call: TableCall) -> WindowShape:
     return _shaped(names.source, word, _written(lengths, count), None)
 
 
-def _written(lengths: Sequence[Length], count: int) -> Written:
+def _written(lengths: Sequence[Length], count: int) -> WrittenWindow:
     """How far apart windows end, their size, and an offset where there is one more."""
     size = lengths[count - 2]
-    return Written(size, lengths[0], lengths[count - 1] if len(lengths) == count else None)
+    return WrittenWindow(size, lengths[0], lengths[count - 1] if len(lengths) == count else None)
 
 
 def _written_length(source: QueryText, call: TableCall, written: Sequence[Token]) -> Length:
@@ -228,7 +228,7 @@ def _interval(source: QueryText, node: exp.Expr, where: Place) -> Length:
     raise source.error(where, _NO_INTERVAL)
 
 
-def _shaped(source: QueryText, word: str, written: Written, zone: Zone | None) -> WindowShape:
+def _shaped(source: QueryText, word: str, written: WrittenWindow, zone: Zone | None) -> WindowShape:
     """The shape of windows that slide, or cumulate."""
     if zone is not None:
         zoned = zoned_sliding if word == "SLIDE" else zoned_cumulating
@@ -243,7 +243,7 @@ def _shaped(source: QueryText, word: str, written: Written, zone: Zone | None) -
     return _sliding(source, written) if word == "SLIDE" else _cumulating(source, written)
 
 
-def _sliding(source: QueryText, written: Written) -> Sliding:
+def _sliding(source: QueryText, written: WrittenWindow) -> Sliding:
     size, slide = written.size, written.apart
     check_lengths(source, "window or slide", size, slide)
     if slide.ms > size.ms:
@@ -264,7 +264,7 @@ def _sliding(source: QueryText, written: Written) -> Sliding:
     return shape
 
 
-def _cumulating(source: QueryText, written: Written) -> WindowShape:
+def _cumulating(source: QueryText, written: WrittenWindow) -> WindowShape:
     """Of one step alone, which is a tumbling window, nothing cumulates."""
     size, step = written.size, written.apart
     check_lengths(source, "window or step", size, step)

@@ -6,13 +6,13 @@ from typing import Final
 
 from mars.core.windows import Calendar, Unit, Zone, ZonedCumulating, ZonedSliding
 from mars.core.windows.moments import DAY_MS, HOUR_MS
-from mars.sql.lengths import PANES_MAX, Length, Written, check_lengths, check_offset
+from mars.sql.lengths import PANES_MAX, Length, WrittenWindow, check_lengths, check_offset
 from mars.sql.source import QueryText
 
 _DAYS: Final = {Unit.DAY: 1, Unit.WEEK: 7}
 
 
-def zoned_sliding(source: QueryText, zone: Zone, written: Written) -> ZonedSliding:
+def zoned_sliding(source: QueryText, zone: Zone, written: WrittenWindow) -> ZonedSliding:
     """`1 d`, `7 d SLIDE 1 d`, `1 quarter SLIDE 1 month`. Raises `SqlError`."""
     size, slide = written.size, written.apart
     check_lengths(source, "window or slide", size, slide)
@@ -40,7 +40,7 @@ def zoned_sliding(source: QueryText, zone: Zone, written: Written) -> ZonedSlidi
 
 
 def zoned_cumulating(
-    source: QueryText, zone: Zone, written: Written
+    source: QueryText, zone: Zone, written: WrittenWindow
 ) -> ZonedCumulating | ZonedSliding:
     """`1 d EVERY 1 h`, `1 month EVERY 1 d`. Raises `SqlError`."""
     size, step = written.size, written.apart
@@ -115,7 +115,7 @@ def _check_part(source: QueryText, length: Length) -> None:
         )
 
 
-def _calendar(zone: Zone, written: Written, length: Length) -> Calendar:
+def _calendar(zone: Zone, written: WrittenWindow, length: Length) -> Calendar:
     offset_ms = written.offset_ms
     if length.unit is Unit.PART:
         offset_ms %= length.ms

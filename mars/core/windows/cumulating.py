@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mars.core.windows.shapes import Ends, Regular, Window
+from mars.core.windows.shapes import EndingWindows, Regular, Window
 
 if TYPE_CHECKING:  # a plan is read where it is not
     import numpy as np
     import numpy.typing as npt
 
 
-class Cycles(Ends):
+class Cycles(EndingWindows):
     """Windows that begin together, with a cycle, of which the last is all of it."""
 
     __slots__ = ()
@@ -29,7 +29,7 @@ class Cycles(Ends):
         return True
 
     def window_ending(self, end_ms: int) -> Window:
-        """See `Ends`."""
+        """See `EndingWindows`."""
         return Window(end_ms, self.cycle(end_ms - 1))
 
     def last_window(self, pane_ms: int) -> Window:

@@ -44,6 +44,16 @@ class Window(NamedTuple):
     start_ms: int
 
 
+class SaidLengths(NamedTuple):
+    """How long windows are, how far apart they end, and how much later they begin than otherwise:
+    `1 month`, `1 d`, 0 ms.
+    """
+
+    size: str
+    slide: str
+    offset_ms: int
+
+
 class Shape(Protocol):
     """What every shape of windows offers."""
 
@@ -66,16 +76,8 @@ class Shape(Protocol):
         """How long panes are, the least if they differ, in the same way."""
 
     @property
-    def size(self) -> str:
-        """How long windows are, as people say it."""
-
-    @property
-    def slide(self) -> str:
-        """How far apart they end, as people say it."""
-
-    @property
-    def offset_ms(self) -> int:
-        """How much later than a day, an hour or a multiple of their slide windows begin."""
+    def said(self) -> SaidLengths:
+        """The same as people say it."""
 
     @property
     def zone(self) -> Zone | None:
@@ -160,7 +162,7 @@ class Shape(Protocol):
         """
 
 
-class Ends(ABC):
+class EndingWindows(ABC):
     """Windows that one after the other end: which hold a pane follows from their ends alone."""
 
     __slots__ = ()
@@ -212,7 +214,7 @@ class Ends(ABC):
         return self.end_after(self.pane_end(pane_ms) - 1)
 
 
-class Regular(Ends):
+class Regular(EndingWindows):
     """Windows whose panes are of one length, and whose ends are equally far apart.
 
     `offset_ms` is by how much they begin later than at multiples of their slide since 1970.
@@ -238,14 +240,9 @@ class Regular(Ends):
         """See `Shape`."""
 
     @property
-    def size(self) -> str:
+    def said(self) -> SaidLengths:
         """See `Shape`."""
-        return span(self.longest_ms)
-
-    @property
-    def slide(self) -> str:
-        """See `Shape`."""
-        return span(self.ends_apart_ms)
+        return SaidLengths(span(self.longest_ms), span(self.ends_apart_ms), self.offset_ms)
 
     @property
     def zone(self) -> None:
@@ -285,11 +282,11 @@ class Regular(Ends):
         return range(window.start_ms, window.end_ms, self.pane_ms)
 
     def ends(self, first_ms: int, last_ms: int) -> Iterable[int]:
-        """See `Ends`."""
+        """See `EndingWindows`."""
         return range(first_ms, last_ms + 1, self.ends_apart_ms)
 
     def end_after(self, time_ms: int) -> int:
-        """See `Ends`."""
+        """See `EndingWindows`."""
         return self.closed_by(time_ms) + self.ends_apart_ms
 
 

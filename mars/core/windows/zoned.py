@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from mars.core.windows.calendars import Calendar
 from mars.core.windows.cumulating import Cycles
-from mars.core.windows.shapes import Ends, Panes, Times, Window
+from mars.core.windows.shapes import EndingWindows, Panes, SaidLengths, Times, Window
 from mars.core.windows.zones import Zone
 
 if TYPE_CHECKING:  # a plan is read where it is not
@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # a plan is read where it is not
     import numpy.typing as npt
 
 
-class Zoned(Ends):
+class Zoned(EndingWindows):
     """Windows whose panes are slices of a calendar, at the end of each of which one ends."""
 
     __slots__ = ()
@@ -37,16 +37,6 @@ class Zoned(Ends):
     def zone(self) -> Zone:
         """See `Shape`."""
         return self.steps.zone
-
-    @property
-    def offset_ms(self) -> int:
-        """See `Shape`."""
-        return self.whole.offset_ms
-
-    @property
-    def slide(self) -> str:
-        """See `Shape`."""
-        return str(self.steps)
 
     @property
     def pane_ms(self) -> int:
@@ -100,12 +90,12 @@ class Zoned(Ends):
         return [self.steps.start(number) for number in range(before + 1, last + 1)]
 
     def ends(self, first_ms: int, last_ms: int) -> Iterable[int]:
-        """See `Ends`."""
+        """See `EndingWindows`."""
         low, high = self.steps.number(first_ms), self.steps.number(last_ms)
         return (self.steps.start(number) for number in range(low, high + 1))
 
     def end_after(self, time_ms: int) -> int:
-        """See `Ends`."""
+        """See `EndingWindows`."""
         return self.steps.after(time_ms)
 
     def closed_by(self, level_ms: int) -> int:
@@ -144,12 +134,13 @@ class ZonedSliding(Zoned):
         return self.count * self.steps.longest_ms
 
     @property
-    def size(self) -> str:
+    def said(self) -> SaidLengths:
         """See `Shape`."""
-        return self.steps.times(self.count)
+        size = self.steps.times(self.count)
+        return SaidLengths(size, str(self.steps), self.whole.offset_ms)
 
     def window_ending(self, end_ms: int) -> Window:
-        """See `Ends`."""
+        """See `EndingWindows`."""
         return Window(end_ms, self.steps.after(end_ms, -self.count))
 
     def last_window(self, pane_ms: int) -> Window:
@@ -211,9 +202,9 @@ class ZonedCumulating(Cycles, Zoned):
         return self.cycles.longest_ms
 
     @property
-    def size(self) -> str:
+    def said(self) -> SaidLengths:
         """See `Shape`."""
-        return str(self.cycles)
+        return SaidLengths(str(self.cycles), str(self.steps), self.whole.offset_ms)
 
     def cycle(self, time_ms: int) -> int:
         """See `Cycles`."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from api.services import zone_news
+from api.services.defining import zone_news
 from mars.core.definitions import decode_definition, encode_definition
 from mars.core.types import Lane, Records, Topic
 from mars.core.windows import Zone

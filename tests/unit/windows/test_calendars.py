@@ -113,12 +113,12 @@ def test_seven_days_that_slide_by_one_and_the_month_so_far() -> None:
     at = ms("2026-03-29T12:00")
     begins = [days.local(window.start_ms) for window in week.windows_of([week.panes(at)])]
     assert begins == [f"2026-03-{day}" for day in range(23, 30)]
-    assert [(week.size, week.slide), week.is_tumbling] == [("7 d", "1 d"), False]
+    assert (week.said, week.is_tumbling) == (("7 d", "1 d", 0), False)
     so_far = ZonedCumulating(days, Calendar(1, Unit.MONTH, days.zone))
     windows = list(so_far.windows_of([so_far.panes(at)]))
     assert windows[0] == Window(ms("2026-03-29T22:00"), ms("2026-02-28T23:00"))
     assert [so_far.local(one) for one in windows] == ["2026-03-01"] * 3
-    assert (so_far.size, so_far.slide) == ("1 month", "1 d")
+    assert so_far.said == ("1 month", "1 d", 0)
 
 
 def test_a_window_that_is_none_has_no_pane_that_begins_before_it() -> None:
