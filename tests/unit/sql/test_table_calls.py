@@ -67,7 +67,7 @@ def test_a_call_stands_for_the_stream_and_says_its_window(call: str, wanted: Win
         ),
         (
             f"{SELECT} TABLE(^TUMBLE(TABLE S, DESCRIPTOR(timestamp), OFFSET => {DAY})) {GROUPED}",
-            "TUMBLE does not look like that",
+            "TUMBLE is not written like that",
         ),
         (
             f"{SELECT} TABLE(CUMULATE(TABLE S, DESCRIPTOR(timestamp), ^INTERVAL '7' MINUTE, "
