@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from api.callers import caller
 from api.names import known_task_name, new_task_name, no_task
 from api.schemas import NewTaskRequest, TaskRequest, ValidateRequest
 from api.services.beginning import Beginnings
@@ -163,6 +162,7 @@ class TaskService:
         waits = attempts = 0
         while attempts < ATTEMPTS_MAX:
             definition, expected = self._found(name)
+            self._compiler.check_rights(definition)
             _check_match(definition, if_match)
             plan = self._compile(
                 request.sql, request.options, definition.name, definition.current.version + 1
@@ -214,7 +214,7 @@ class TaskService:
     ) -> TaskDefinition:
         for _ in range(ATTEMPTS_MAX):
             definition, expected = self._found(name)
-            caller().check_read(definition.current.stream.topic)
+            self._compiler.check_rights(definition)
             changed = change(definition)
             if changed == definition:
                 return definition

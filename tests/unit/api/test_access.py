@@ -541,6 +541,21 @@ def test_tasks_over_topics_of_others_are_left_alone(guarded: World, method: str,
     assert "topic flows" in problem(answer, 403)["detail"]
 
 
+@pytest.mark.parametrize(
+    ("method", "tail"), [("POST", "/pause"), ("POST", "/resume"), ("DELETE", ""), ("PUT", "")]
+)
+def test_tasks_whose_results_go_elsewhere_are_left_alone(
+    guarded: World, method: str, tail: str
+) -> None:
+    elsewhere = {"output_topic": "secret.y"}
+    answer = post_task(guarded, bearer(guarded, Role.ADMIN), options=elsewhere)
+    assert answer.status_code == 201
+    operator = bearer(guarded, Role.OPERATOR, reads=["flows"], writes=["team.*"])
+    body = {"json": {"sql": BY_SIP}} if method == "PUT" else {}
+    answer = guarded.http.request(method, f"/v1/tasks/by_sip{tail}", headers=operator, **body)
+    assert "topic secret.y" in problem(answer, 403)["detail"]
+
+
 def test_what_is_done_for_a_caller_is_not_done_without_one() -> None:
     with pytest.raises(Forbidden):
         caller()

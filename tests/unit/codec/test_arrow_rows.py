@@ -45,6 +45,14 @@ def dictionary(
     return pa.DictionaryArray.from_arrays(pa.array(indices, pa.uint32()), pa.array(texts, kind))
 
 
+def views_with_rubbish() -> pa.Array:
+    """A text, and a NULL whose view names a buffer that is not there: Arrow leaves that open."""
+    text = struct.pack("<i4sii", 40, b"aaaa", 0, 0)
+    rubbish = struct.pack("<iiii", 0x00FF0000, 0, -16777216, 0)
+    buffers = [b"\x01", text + rubbish, b"a" * 40]
+    return pa.Array.from_buffers(VIEWS, 2, [pa.py_buffer(one) for one in buffers])
+
+
 def test_each_row_of_a_stream_is_a_row() -> None:
     one = pa.table({"at": [1, 2], "name": ["a", None], "size": [5, 6]})
     other = pa.table({"name": ["c"], "at": [3]})
@@ -78,6 +86,7 @@ def test_each_row_of_a_stream_is_a_row() -> None:
         ),
         (FieldType.STRING, dictionary(["a", None], [1, 0]), [None, "a"]),
         (FieldType.STRING, dictionary([], [None]), [None]),
+        (FieldType.STRING, views_with_rubbish(), ["a" * 40, None]),
         (FieldType.STRING, dictionary(["a"], [0], pa.large_string()), ["a"]),
         (FieldType.STRING, pa.array([None, None]).dictionary_encode(), [None, None]),
         (FieldType.INT64, pa.array([7, 7]).dictionary_encode(), [7, 7]),
@@ -117,6 +126,8 @@ def test_types_that_hold_the_values_are_accepted(
         (FieldType.INT64, pa.array([Decimal("1.5")])),
         (FieldType.INT64, pa.array([Decimal(2**63)])),
         (FieldType.INT64, pa.array([Decimal(1)], pa.decimal256(50, 0))),
+        (FieldType.INT64, pa.array([Decimal(5000)], pa.decimal128(5, -3))),
+        (FieldType.FLOAT64, pa.array([Decimal(5000)], pa.decimal128(5, -3)).dictionary_encode()),
         (FieldType.INT64, pa.array([date(2026, 1, 1)])),
         (FieldType.INT64, pa.array(["1"])),
         (FieldType.INT64, pa.array([True])),

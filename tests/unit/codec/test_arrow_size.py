@@ -34,6 +34,21 @@ def refusal(value: bytes) -> str:
     return bad.detail
 
 
+def test_a_damaged_byte_of_a_file_spoils_that_message_alone() -> None:
+    buffer = io.BytesIO()
+    with pa.ipc.new_file(buffer, GOOD.schema) as writer:
+        writer.write_table(GOOD)
+    whole = buffer.getvalue()
+    for at in range(len(whole)):
+        damaged = whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :]
+        zeroed = whole[:at] + b"\0" + whole[at + 1 :]
+        for value in (damaged, zeroed):
+            decoded = decode(ARROW, FIELDS, records([message(GOOD), value, message(GOOD)]))
+            times = decoded.frame.get_column("at").to_list()
+            assert (times[0], times[-1]) == (1, 1)
+            assert len(decoded.unreadable) <= 1
+
+
 @pytest.mark.parametrize("compression", ["zstd", "lz4"])
 def test_rows_that_unpack_to_more_than_the_limit_are_refused_unpacked_by_nobody(
     compression: str,

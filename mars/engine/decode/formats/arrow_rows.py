@@ -214,11 +214,16 @@ def _is_acceptable(found: pa.DataType, wanted: FieldType) -> bool:
         return is_text(found)
     if wanted is FieldType.BOOL:
         return bool(pa.types.is_boolean(found))
+    if any(is_kind(found) for is_kind in _DECIMALS):
+        return bool(found.scale >= 0)  # polars has no others
     return any(is_kind(found) for is_kind in _NUMBERS)
 
 
 def _numbers(column: pa.ChunkedArray) -> pl.Series:
     """The values, decimals as doubles unless they are whole by their type."""
+    if pa.types.is_string_view(column.type):
+        # What a view holds where the value is NULL is anybody's, and polars follows it.
+        return pl.Series(column.cast(pa.large_string()))
     if not any(is_kind(column.type) for is_kind in _DECIMALS):
         return pl.Series(column)
     scale = column.type.scale

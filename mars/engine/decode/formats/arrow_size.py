@@ -72,7 +72,7 @@ def too_large(value: bytes) -> Problem | None:
             rows += batch.rows
             if size > UNPACKED_BYTES_MAX or rows > MESSAGE_ROWS_MAX:
                 return _problem(size, rows)
-    except struct.error as error:
+    except (struct.error, EOFError) as error:
         raise ValueError(f"metadata that leads nowhere: {error}") from error
     return None
 
