@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from codecs import BOM_UTF8
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -132,9 +133,11 @@ def read_text(file: Path) -> str:
 
 
 def text_of(raw: bytes, where: str) -> str:
-    """What somebody has written. Raises Rejected, naming the place, where it is no text."""
+    """What somebody has written, without the mark with which some editors begin a file. Raises
+    Rejected, naming the place, where it is no text.
+    """
     try:
-        return raw.decode()
+        return raw.removeprefix(BOM_UTF8).decode()
     except UnicodeDecodeError as error:
         raise Rejected(f"{where} is not UTF-8: see byte {error.start}") from error
 

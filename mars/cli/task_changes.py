@@ -169,15 +169,21 @@ def apply(
 
 
 def _files(folder: Path) -> Iterator[Path]:
+    """Those that say a task. Raises UsageError for what bears such a name and cannot be read: to
+    pass over it would prune its task.
+    """
     for file in sorted(folder.rglob("*")):
         hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)
-        if file.suffix in SUFFIXES and not hidden and file.is_file():
-            yield file
+        if file.suffix.lower() not in SUFFIXES or hidden or file.is_dir():
+            continue
+        if file.exists() and not file.is_file():
+            raise click.UsageError(f"{file} is not a file: take it away, or give it another ending")
+        yield file
 
 
 def _task(file: Path) -> dict[str, object]:
     """What a file says. Raises UsageError, Rejected, naming the file."""
-    if file.suffix == ".sql":
+    if file.suffix.lower() == ".sql":
         return {"name": file.stem, "sql": read_text(file)}
     return {"name": file.stem, **read_object(file)}
 

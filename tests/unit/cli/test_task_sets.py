@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -61,6 +62,32 @@ def test_the_files_of_a_folder_become_tasks(
     assert world.definition("total").set_name == "flow_tasks"
     assert run(["task", "apply", str(folder), *API]) == 0
     assert "Tasks: 3 unchanged." in capsys.readouterr().err
+
+
+def test_a_file_may_begin_with_a_mark_and_its_ending_may_be_of_capitals(
+    world: World, folder: Path
+) -> None:
+    (folder / "by_sip.sql").rename(folder / "by_sip.SQL")
+    (folder / "by_sip.SQL").write_text("\ufeff" + BY_SIP)
+    assert run(["task", "apply", str(folder), *API]) == 0
+    assert world.definition("by_sip").current.sql == BY_SIP
+
+
+def test_what_cannot_be_read_is_named_and_its_task_is_not_pruned(
+    world: World, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prune = ["task", "apply", str(folder), "--prune", *API]
+    assert run(prune) == 0
+    file = folder / "by_sip.sql"
+    file.unlink()
+    file.symlink_to(folder / "nowhere")
+    assert run(prune) == 2
+    assert "there is no file" in capsys.readouterr().err
+    file.unlink()
+    os.mkfifo(file)
+    assert run(prune) == 2
+    assert f"{file.name} is not a file" in " ".join(capsys.readouterr().err.split())
+    assert world.definition("by_sip").state is TaskState.RUNNING
 
 
 def test_a_change_is_shown(world: World, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
