@@ -152,7 +152,7 @@ AGGREGATE_WORDS: Final[Mapping[str, str]] = {
     "min(loss)": "smallest value of any type",
     "stddev_pop(bytes)": "standard deviation, of a population",
     "stddev_samp(bytes)": "standard deviation, of a sample",
-    "sum(bytes)": "sum; exact over integers, of any size",
+    "sum(bytes)": "sum; exact over integers up to 128 bits, and NULL beyond",
     "sum(bytes) FILTER (WHERE ok)": "any aggregate may have a FILTER of its own",
     "var_pop(bytes)": "variance, of a population",
     "var_samp(bytes)": "variance, of a sample",
@@ -405,7 +405,10 @@ _MEANING: Final = """
 - NaN equals NaN and is the largest number; it and the infinities are `null` in results.
 - NULLs are one group, and as keys NaN and the infinities are NULL: keys of a window all differ.
 - Sums of integers never wrap; results may have integers of more than 64 bits.
-- Sums and means of floats do not depend on the order of rows beyond a relative error of 1e-9.
+- Sums and means of floats depend on the order of rows only by rounding: less than 1e-9 of the
+  result where values are of one sign. Where large values cancel each other out it may be more than
+  the result, and `mars verify`, which adds in another order, then says that it differs. A sum that
+  leaves the range of floats on the way is NULL.
 - What would stop a batch engine is NULL: a division by zero, a CAST that fails."""
 
 
