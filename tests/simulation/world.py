@@ -101,6 +101,9 @@ NEVER_SAVED_MS = 10**9
 SNAPSHOTS_MS = (300, 1_200, 4_000, NEVER_SAVED_MS)
 """How often open panes are saved; windows are open for some seconds."""
 
+BUDGETS_FOR_MANY_VERSIONS = 3
+"""The same where one task has more versions with open windows than three."""
+
 BUDGETS_FOR_WIDE = 2
 """The same in a run of many lanes: panes name more of them, and more are open."""
 
@@ -243,6 +246,7 @@ class World:
         self._limits = limits = self._options(revising=revising, keys=keys)
         budget = self.chance.choice(BUDGETS_BYTES) * (BUDGETS_FOR_KEPT if limits.lateness_ms else 1)
         budget *= BUDGETS_FOR_WIDE if self._wide else 1
+        budget *= BUDGETS_FOR_MANY_VERSIONS if weather.behind_ms else 1
         snapshots_ms = self.chance.choice(SNAPSHOTS_MS)
         self.servers = Servers(lambda: self.scheduler.now_ms, budget, snapshots_ms)
         self._drafted = random.Random(f"draft {seed}").random() < DRAFTED_SHARE
