@@ -33,9 +33,14 @@ def zone_named(name: str) -> Zone | None:
     exact = _names().get(name.lower())
     if exact is None:
         return None
-    with resources.files(tzdata).joinpath("zoneinfo", *exact.split("/")).open("rb") as file:
-        zone = ZoneInfo.from_file(file, exact)
+    zone = clock_of(exact)
     return Zone(exact, tzdata.IANA_VERSION, _offset_ms(zone, FIRST), tuple(_jumps(zone)))
+
+
+def clock_of(exact: str) -> ZoneInfo:
+    """A zone of the package, by its exact name: the machine's own database may be another one."""
+    with resources.files(tzdata).joinpath("zoneinfo", *exact.split("/")).open("rb") as file:
+        return ZoneInfo.from_file(file, exact)
 
 
 @cache

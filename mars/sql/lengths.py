@@ -93,6 +93,16 @@ def check_lengths(source: QueryText, what: str, *lengths: Length) -> None:
             raise source.error(length.at, f"a {what} has from {WINDOW_MS_MIN} ms to {days} d")
 
 
+def check_steps(source: QueryText, step: Length, count: int) -> None:
+    """Raise `SqlError` for a window that cumulates in too many steps."""
+    if count > PANES_MAX:
+        raise source.error(
+            step.at,
+            f"the window has {count} steps, and all its groups would be emitted at each; at most "
+            f"{PANES_MAX} are possible; choose a longer step",
+        )
+
+
 def check_offset(source: QueryText, written: WrittenWindow, apart_ms: int) -> None:
     """Raise `SqlError` for an offset after which windows begin anyway."""
     offset = written.offset

@@ -21,6 +21,7 @@ from mars.sql.lengths import (
     WrittenWindow,
     check_lengths,
     check_offset,
+    check_steps,
     length_of,
 )
 from mars.sql.source import QueryText
@@ -278,16 +279,11 @@ def _cumulating(source: QueryText, written: WrittenWindow) -> WindowShape:
         raise source.error(
             step.at,
             f"the window of {size.ms} ms is not a multiple of the step of {step.ms} ms; choose a "
-            f"step that divides it",
+            "step that divides it",
         )
     check_offset(source, written, size.ms)
     steps = size.ms // step.ms
-    if steps > PANES_MAX:
-        raise source.error(
-            step.at,
-            f"the window has {steps} steps, and all its groups would be emitted at each; at most "
-            f"{PANES_MAX} are possible; choose a longer step",
-        )
+    check_steps(source, step, steps)
     shape = Cumulating(size.ms, step.ms, written.offset_ms)
     return Sliding(size.ms, step.ms, written.offset_ms) if steps == 1 else shape
 

@@ -6,7 +6,14 @@ from typing import Final
 
 from mars.core.windows import Calendar, Unit, Zone, ZonedCumulating, ZonedSliding
 from mars.core.windows.moments import DAY_MS, HOUR_MS
-from mars.sql.lengths import PANES_MAX, Length, WrittenWindow, check_lengths, check_offset
+from mars.sql.lengths import (
+    PANES_MAX,
+    Length,
+    WrittenWindow,
+    check_lengths,
+    check_offset,
+    check_steps,
+)
 from mars.sql.source import QueryText
 
 _DAYS: Final = {Unit.DAY: 1, Unit.WEEK: 7}
@@ -57,13 +64,7 @@ def zoned_cumulating(
     steps, cycles = _calendar(zone, written, step), _calendar(zone, written, size)
     if steps == cycles or 0 < size.months == step.months:
         return ZonedSliding(cycles)
-    count = cycles.longest_ms // steps.least_ms
-    if count > PANES_MAX:
-        raise source.error(
-            step.at,
-            f"the window has {count} steps, and all its groups would be emitted at each; at most "
-            f"{PANES_MAX} are possible; choose a longer step",
-        )
+    check_steps(source, step, cycles.longest_ms // steps.least_ms)
     return ZonedCumulating(steps, cycles)
 
 

@@ -9,19 +9,17 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from importlib import resources
 from itertools import pairwise
-from zoneinfo import ZoneInfo
 
 import duckdb
 import numpy as np
 import polars as pl
 import pytest
-import tzdata
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from mars.core.windows import Calendar, Shape, Unit, Window, Zone, ZonedCumulating, ZonedSliding
 from mars.core.windows.moments import DAY_MS, HOUR_MS, MINUTE_MS
-from mars.process.zones import zone_named
+from mars.process.zones import clock_of, zone_named
 
 EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 -- what a wall shows has no zone
 FROM_MS, UNTIL_MS = 31 * DAY_MS, 47_000 * DAY_MS
@@ -53,14 +51,10 @@ def places(draw: st.DrawFn) -> tuple[Zone, int]:
 def shown(name: str, time_ms: int) -> datetime:
     """What a clock on the wall shows."""
     moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=time_ms)
-    return moment.astimezone(database(name)).replace(tzinfo=None)
+    return moment.astimezone(clocks(name)).replace(tzinfo=None)
 
 
-@cache
-def database(name: str) -> ZoneInfo:
-    """A zone of the package: the machine's own database may be another one."""
-    with resources.files(tzdata).joinpath("zoneinfo", *name.split("/")).open("rb") as file:
-        return ZoneInfo.from_file(file, name)
+clocks = cache(clock_of)
 
 
 def minutes(around_ms: int, hours: int) -> range:

@@ -8,18 +8,13 @@ from typing import Any
 
 import pytest
 
-from mars.core.types import Bucket, Lane, Range, Records, Topic
+from mars.core.types import Topic
 from mars.core.windows import Window
-from mars.engine.aggregates import merge_panes
-from mars.engine.codec.states import decode_states
-from mars.engine.finishing import finish
-from mars.engine.kernel import decode, map_batch
-from mars.protocol.ports import CommittedRow, DeadLetter
+from mars.protocol.ports import DeadLetter
+from tests.unit.api.emitting import LANE, ask, committed, emit
 from tests.unit.api.twins import BUCKETS, World, problem
 
 SQL = "SELECT sip, count(*) AS n FROM flows GROUP BY sip WINDOWING 3 min EVERY 1 min"
-LANE = Lane("0")
-
 ROWS = [(1, "a"), (2, "a"), (61, "b"), (121, "c"), (190, "a")]
 """Seconds and groups: those of a cycle, and one of the next."""
 
@@ -31,6 +26,9 @@ def flow(time_s: int, sip: str) -> dict[str, object]:
     return {"timestamp": time_s * 1000, "sip": sip}
 
 
+FLOWS_OF_ROWS = [flow(*row) for row in ROWS]
+
+
 @pytest.fixture
 def registered(world: World) -> World:
     assert world.register(sql=SQL, start="earliest").status_code == 201
@@ -40,41 +38,10 @@ def registered(world: World) -> World:
 @pytest.fixture
 def emitted(registered: World) -> World:
     """What mappers and reducers would have made of the rows: results, and progress."""
-    for row in ROWS:
-        registered.broker.append(Topic("flows"), 0, json.dumps(flow(*row)).encode())
-    emit(registered, ENDS[-1])
+    for row in FLOWS_OF_ROWS:
+        registered.broker.append(Topic("flows"), 0, json.dumps(row).encode())
+    emit(registered, FLOWS_OF_ROWS, ENDS[-1])
     return registered
-
-
-def emit(world: World, upto_ms: int) -> None:
-    """The windows of the current version that end by then."""
-    plan, count = world.plan(), len(ROWS)
-    values = [json.dumps(flow(*row)).encode() for row in ROWS]
-    records = Records(LANE, 0, count, values, range(count), [-1] * count)
-    for partial in map_batch(plan, BUCKETS, decode(plan.stream, plan.fields, records)).partials:
-        states = decode_states(partial.states)
-        panes = [pane.start_ms for pane in partial.panes]
-        for window in plan.window.windows_of(panes, upto_ms=upto_ms):
-            found = finish(plan, merge_panes(plan, states, window), window)
-            for key, value in zip(found.keys, found.values, strict=True):
-                row = committed(partial.bucket, key, value, count)
-                world.kafka.rows.append(replace(row, version=plan.version))
-    world.kafka.rows.sort(key=lambda row: row.window)
-    for bucket in range(BUCKETS):
-        world.commit(
-            bucket, closed_ms=upto_ms, merged={LANE: count}, counted=count, version=plan.version
-        )
-
-
-def committed(bucket: int, key: bytes, value: bytes, count: int) -> CommittedRow:
-    ranges = (Range(LANE, 0, count),)
-    return CommittedRow(bucket, 0, key, value, 1, 0, True, Bucket(bucket), 1, ranges, 2)
-
-
-def ask(world: World, path: str, **query: Any) -> Any:
-    answer = world.http.get(f"/v1/tasks/by_sip/{path}", params=query)
-    assert answer.status_code == 200, answer.text
-    return answer.json()
 
 
 def groups(window: dict[str, Any]) -> dict[str, int]:
@@ -175,7 +142,7 @@ def test_steps_of_another_version_are_not_taken_for_a_window_that_begins_with_th
     put = {"sql": SQL.replace("EVERY 1 min", "SLIDE 3 min")}
     assert emitted.http.put("/v1/tasks/by_sip", json=put).status_code == 200
     emitted.begin_newest()
-    emit(emitted, 180_000)
+    emit(emitted, FLOWS_OF_ROWS, 180_000)
     answer = ask(emitted, "verify")
     assert (answer["window_end"], answer["versions"], answer["equal"]) == (180_000, [1, 2], True)
     assert ask(emitted, "verify", window_start=0, window_end=60_000)["versions"] == [1]
@@ -266,7 +233,7 @@ def test_keys_that_end_with_a_time_are_like_those_that_end_with_a_number(world: 
 
 
 def test_a_preview_shows_the_steps_that_have_come_and_what_they_cost(world: World) -> None:
-    body = {"sql": SQL.replace("3 min", "1 d"), "rows": [flow(*row) for row in ROWS]}
+    body = {"sql": SQL.replace("3 min", "1 d"), "rows": FLOWS_OF_ROWS}
     found = world.http.post("/v1/tasks/preview", json=body).json()
     assert [(one["window_start"], one["window_end"]) for one in found["windows"]] == [
         (0, end) for end in (60_000, 120_000, 180_000, 240_000)

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from typing import Any
 
 import pytest
 
 from api.services.defining import zone_news
 from mars.core.definitions import decode_definition, encode_definition
-from mars.core.types import Lane, Records, Topic
+from mars.core.types import Topic
 from mars.core.windows import Zone
 from mars.core.windows.moments import HOUR_MS
-from mars.engine.aggregates import merge_panes
-from mars.engine.codec.states import decode_states
-from mars.engine.finishing import finish
-from mars.engine.kernel import decode, map_batch
 from mars.process.zones import zone_named
-from tests.unit.api.test_cumulating import committed
+from tests.unit.api.emitting import LANE, ask, emit
 from tests.unit.api.twins import BUCKETS, World, problem
 
 SQL = "SELECT sip, count(*) AS n FROM flows GROUP BY sip WINDOWING 1 d TIMEZONE 'europe/berlin'"
-LANE = Lane("0")
 
 
 def ms(moment: str) -> int:
@@ -54,28 +48,11 @@ def registered(world: World) -> World:
     return world
 
 
-def ask(world: World, path: str, **query: Any) -> Any:
-    answer = world.http.get(f"/v1/tasks/by_sip/{path}", params=query)
-    assert answer.status_code == 200, answer.text
-    return answer.json()
-
-
-def emit(world: World) -> None:
-    """What mappers and reducers would have made of the rows, up to the end of the long day."""
-    plan, count = world.plan(), len(ROWS)
-    values = [json.dumps(row).encode() for row in ROWS]
-    for value in values:
-        world.broker.append(Topic("flows"), 0, value)
-    records = Records(LANE, 0, count, values, range(count), [-1] * count)
-    for partial in map_batch(plan, BUCKETS, decode(plan.stream, plan.fields, records)).partials:
-        states = decode_states(partial.states)
-        panes = [pane.start_ms for pane in partial.panes]
-        for window in plan.window.windows_of(panes, upto_ms=NEXT_DAY):
-            found = finish(plan, merge_panes(plan, states, window), window)
-            for key, value in zip(found.keys, found.values, strict=True):
-                world.kafka.rows.append(committed(partial.bucket, key, value, count))
-    for bucket in range(BUCKETS):
-        world.commit(bucket, closed_ms=NEXT_DAY, merged={LANE: count}, counted=count)
+def emit_all(world: World) -> None:
+    """The rows, and all windows up to the end of the long day."""
+    for row in ROWS:
+        world.broker.append(Topic("flows"), 0, json.dumps(row).encode())
+    emit(world, ROWS, NEXT_DAY)
 
 
 def test_the_plan_says_whose_clock_it_is(world: World) -> None:
@@ -142,7 +119,7 @@ def test_a_clock_that_is_known_better_by_now_is_told_of(
 
 
 def test_a_day_of_25_hours_is_one_window_in_all_that_is_asked(registered: World) -> None:
-    emit(registered)
+    emit_all(registered)
     (window,) = ask(registered, "results", window_start=LONG_DAY)["windows"]
     assert (window["window_end"] - window["window_start"]) == 25 * HOUR_MS
     assert {row["sip"]: (row["n"], row["window_local"]) for row in window["rows"]} == {
@@ -174,7 +151,7 @@ def test_a_preview_has_the_days_of_its_zone(registered: World) -> None:
 
 
 def test_a_query_keeps_its_zone(registered: World) -> None:
-    emit(registered)
+    emit_all(registered)
     answer = registered.http.post("/v1/queries", json={"sql": SQL})
     assert answer.status_code in {201, 202}, answer.text
     record = registered.services.queries.show(answer.json()["id"])
