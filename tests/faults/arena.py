@@ -6,9 +6,10 @@ behind links  mapper-a, mapper-b, reducer-a, reducer-b
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.faults.conftest import FOUR_BUCKETS, NO_BULK, settings
@@ -31,15 +32,23 @@ CHILDREN = ("mapper-1", "reducer-1", "api")
 
 @dataclass(slots=True)
 class Arena:
-    """The cluster, and the processes whose links can be broken."""
+    """The cluster, and the processes whose links can be broken.
+
+    A blow may last longer than was planned, while the API is away, say. So one may strike a process
+    that another has in its hands; who ends and starts it waits for the other to have done so.
+    """
 
     mars: MarsCluster
     roles: dict[str, LinkedRole]
+    _ending: dict[str, threading.Lock] = field(
+        default_factory=lambda: {name: threading.Lock() for name in (*MAPPERS, *REDUCERS)}
+    )
 
     def start_again(self, name: str) -> None:
         """kill -9, whoever it is; it is started again."""
         if name in self.roles:
-            self.roles[name].start_again()
+            with self._ending[name]:
+                self.roles[name].start_again()
         else:
             self.mars.kill(name)
 
@@ -59,11 +68,12 @@ class Arena:
     @contextmanager
     def absent(self, name: str) -> Iterator[None]:
         """It leaves in order, and comes back."""
-        self.roles[name].stop(10)
-        try:
-            yield
-        finally:
-            self.roles[name].start()
+        with self._ending[name]:
+            self.roles[name].stop(10)
+            try:
+                yield
+            finally:
+                self.roles[name].start()
 
     @contextmanager
     def full_store(self) -> Iterator[None]:
