@@ -31,6 +31,7 @@ from mars.protocol.ports import (
     StoreIdentity,
     TopicAdmin,
 )
+from reducer.restarts import Restarts
 from reducer.tracking import LOST_EPOCH
 
 SELDOM_LOOKS = 40
@@ -94,6 +95,7 @@ class Lookout:
         self._epoch = epoch
         self._known_tasks = known
         self._freshness = Freshness()
+        self._restarts = Restarts()
         self._mappers: dict[MemberId, MemberInfo] = {}
         self._known = KnownProgress()
         self._positions: dict[Bucket, int] = {}
@@ -144,6 +146,7 @@ class Lookout:
     ) -> Loads:
         if self._looks % MAPPER_LOOKS == 0:
             self._mappers = self._ports.coordinator.members("mapper")
+        self._tell_of_restarts([*reducers.values(), *self._mappers.values()])
         now_s = time.monotonic()
         fresh = self._freshness.fresh([*reducers.values(), *self._mappers.values()], now_s)
         room_bytes, ages_s = self._ports.limits.room_bytes, self._freshness.ages_s(now_s)
@@ -210,6 +213,10 @@ class Lookout:
             if found is not None and found[0].state is TaskState.FAILED:
                 self._ports.tell(incidents.failed(*found))
         self._failed = failed
+
+    def _tell_of_restarts(self, members: Iterable[MemberInfo]) -> None:
+        for info in self._restarts.look(members):
+            self._ports.tell(incidents.restarting(info.id, info.host))
 
     def _bulk_alive(self, tasks: Iterable[TaskDefinition]) -> bool:
         """False if a task waits for a bulk process and there is none."""

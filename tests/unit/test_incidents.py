@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import get_type_hints
 
 import pytest
 
 from mars.adapters.memory.broker import MemoryBroker
 from mars.adapters.memory.incidents import MemoryIncidentLog
+from mars.client import answers
 from mars.core.definitions import REGISTER_AGAIN, TaskDefinition, TaskState, TaskVersion
 from mars.core.plan import Field, FieldType, Format, Stream
 from mars.core.types import (
@@ -79,6 +81,12 @@ def test_the_same_happening_has_the_same_name_whoever_tells_it() -> None:
     assert incidents.audit_mismatch(None, "x").id == incidents.audit_mismatch(None, "x").id
     assert incidents.audit_mismatch(None, "x").id != incidents.audit_mismatch(None, "y").id
     assert incidents.fenced(None, "x").id != incidents.fenced(None, "x").id
+
+
+def test_the_reference_names_all_kinds() -> None:
+    named = get_type_hints(answers.Incident, include_extras=True)["kind"].__metadata__[0]
+    words = str(named.description).replace(" or ", ", ").split(", ")
+    assert sorted(words) == sorted(kind.value for kind in IncidentKind)
 
 
 def test_a_lost_partial_names_its_offsets_and_what_cannot_be_mended() -> None:

@@ -72,8 +72,8 @@ class Incident(Answer, frozen=True):
     kind: Annotated[
         str,
         says(
-            "rewound, incomplete, fenced, failed, audit_mismatch, restored, withheld "
-            "or partial_lost"
+            "rewound, incomplete, undecodable, fenced, failed, audit_mismatch, restored, "
+            "withheld, restarting or partial_lost"
         ),
     ]
     task: str | None

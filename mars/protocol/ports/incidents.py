@@ -28,6 +28,8 @@ class IncidentKind(StrEnum):
     """Kafka had lost the end of a transaction; what it hid was written again."""
     WITHHELD = "withheld"
     """Results were larger than Kafka takes, and not sent; `mars.dead` names each of them."""
+    RESTARTING = "restarting"
+    """A process begins again and again."""
     PARTIAL_LOST = "partial_lost"
     """The store lost part of a batch before it was counted: the tuple tracker has noticed it."""
 

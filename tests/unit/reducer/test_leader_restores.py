@@ -27,9 +27,9 @@ from mars.core.types import (
     TaskName,
 )
 from mars.process.life import Life, ServiceHealth
-from mars.protocol.ports import Claim, MemberInfo, Progress, Transaction
+from mars.protocol.ports import Claim, Incident, IncidentKind, MemberInfo, Progress, Transaction
 from reducer.leader import LeaderLoop
-from reducer.lookout import LeaderPorts
+from reducer.lookout import MAPPER_LOOKS, LeaderPorts
 from tests.unit.machines.reducing_rows import P0, STREAM, make_progress, make_version
 
 MEMBER = MemberId("reducer-1")
@@ -56,6 +56,7 @@ class World:
     """One reducer, and what it finds."""
 
     def __init__(self) -> None:
+        self.told: list[Incident] = []
         self.broker = MemoryBroker(lambda: KAFKA_MS)
         MemoryTopicAdmin(self.broker).ensure_internal(BUCKETS)
         self.ensemble = MemoryEnsemble()
@@ -75,6 +76,7 @@ class World:
                 admin=MemoryTopicAdmin(self.broker),
                 namespace="default",
                 services=ServiceHealth("leader"),
+                tell=self.told.append,
             )
         )
 
@@ -246,3 +248,14 @@ def test_a_version_of_a_task_that_was_deleted_since_the_look_does_not_begin(
     assert head is not None
     assert head.version == 3
     assert not caplog.records
+
+
+def test_a_mapper_that_begins_again_and_again_is_told_of() -> None:
+    world = World()
+    mapper = MemoryCoordinator(world.ensemble, MemberId("mapper-1"))
+    for started_ms in range(1, 8):
+        mapper.join(MemberInfo(MemberId("mapper-1"), "mapper", "host", 1, started_ms, {}, ()))
+        world.look(MAPPER_LOOKS)
+    restarting = [one for one in world.told if one.kind is IncidentKind.RESTARTING]
+    assert len(restarting) == 2
+    assert "mapper-1 on host" in restarting[0].what
