@@ -18,11 +18,12 @@ from mars.core.plan import Field, Stream
 from mars.core.types import Lane, Range, TaskName, lane_backfill
 from mars.core.windows import Zone
 
-RULES = 2
+RULES = 3
 """The number of the rules by which a release judges rows: what is a row of a message, what is a
 value of a field's type, what is bad. A release that judges any row otherwise raises it.
 
 1: before numbers with a fraction, arrays, byte order marks and long keys were judged as now.
+2: before an Arrow message of several streams was bad; of these the first one was read.
 """
 
 REGISTER_AGAIN = "delete the task and register it again"

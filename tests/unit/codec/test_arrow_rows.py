@@ -3,8 +3,10 @@ from __future__ import annotations
 import io
 import random
 import struct
+from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
@@ -12,6 +14,7 @@ import pytest
 
 from mars.core.plan import Field, FieldType, Format, Stream
 from mars.core.types import Reason, StreamName
+from mars.engine.decode.formats.arrow_end import END_OF_STREAM, SEVERAL
 from mars.engine.decode.limits import MESSAGE_BYTES_MAX
 from mars.engine.decode.messages import decode
 from mars.engine.evaluate.values import dtype_of
@@ -22,6 +25,15 @@ def message(table: pa.Table, options: pa.ipc.IpcWriteOptions | None = None) -> b
     buffer = io.BytesIO()
     with pa.ipc.new_stream(buffer, table.schema, options=options) as writer:
         writer.write_table(table)
+    return buffer.getvalue()
+
+
+def written(write: Callable[..., Any], *tables: pa.Table) -> bytes:
+    """A stream or a file of several batches."""
+    buffer = io.BytesIO()
+    with write(buffer, (tables or (pa.table({"at": pa.array([], pa.int64())}),))[0].schema) as to:
+        for table in tables:
+            to.write_table(table)
     return buffer.getvalue()
 
 
@@ -280,6 +292,37 @@ def test_unreadable_message_is_one_bad_row(value: bytes | None) -> None:
     ]
     assert decoded.messages is not None
     assert decoded.messages.to_list() == [0, 0, 2, 2]
+
+
+@pytest.mark.parametrize("write", [pa.ipc.new_stream, pa.ipc.new_file])
+@pytest.mark.parametrize("rows", [(0, 0), (0, 2), (2, 0), (1, 1), (2, 2)])
+def test_several_streams_or_files_in_one_message_are_unreadable(
+    write: Callable[..., Any], rows: tuple[int, int]
+) -> None:
+    first, second = (written(write, *[pa.table({"at": [1]})] * count) for count in rows)
+    decoded = decode(ARROW, FIELDS, records([first + second]))
+    (bad,) = decoded.unreadable
+    assert (bad.reason, bad.detail) == (
+        Reason.UNREADABLE,
+        f"no Arrow IPC stream or file: {SEVERAL}",
+    )
+
+
+@pytest.mark.parametrize("write", [pa.ipc.new_stream, pa.ipc.new_file])
+@pytest.mark.parametrize("batches", [0, 1, 3])
+def test_a_stream_may_be_padded_with_zeros_and_a_file_may_not(
+    write: Callable[..., Any], batches: int
+) -> None:
+    value = written(write, *[pa.table({"at": [1]})] * batches)
+    decoded = decode(ARROW, FIELDS, records([value]))
+    assert (decoded.frame.height, decoded.unreadable) == (batches, ())
+    if write is pa.ipc.new_stream:
+        assert decode(ARROW, FIELDS, records([value + bytes(40)])).frame.height == batches
+
+
+def test_a_stream_without_its_end_is_read() -> None:
+    value = written(pa.ipc.new_stream, pa.table({"at": [1]})).removesuffix(END_OF_STREAM + bytes(4))
+    assert decode(ARROW, FIELDS, records([value])).frame.height == 1
 
 
 def test_message_over_the_limit_is_too_large() -> None:

@@ -25,6 +25,7 @@ from mars.core.types import Reason, Records
 from mars.engine.decode.assembly import ColumnFaults, assemble
 from mars.engine.decode.columns import RAW_TYPES, Typed, convert, convert_floats, either
 from mars.engine.decode.decoded import Decoded
+from mars.engine.decode.formats.arrow_end import check_file, check_stream
 from mars.engine.decode.formats.arrow_size import (
     is_file,
     is_text,
@@ -149,11 +150,17 @@ def unpack(value: bytes | None) -> Unpacked:
 
 def _unpack(value: bytes) -> Unpacked:
     """The same. May raise any of _FAILURES."""
+    file = is_file(value)
+    if file:
+        check_file(value)
     problem = too_large(value)
     if problem is not None:
         return Unpacked(None, problem)
-    with (pa.ipc.open_file if is_file(value) else pa.ipc.open_stream)(value) as reader:
+    source = pa.BufferReader(value)
+    with (pa.ipc.open_file if file else pa.ipc.open_stream)(source) as reader:
         table = reader.read_all()
+    if not file:
+        check_stream(value, source.tell())
     table.validate(full=True)
     names = set(table.column_names)
     if len(names) != table.num_columns:

@@ -38,7 +38,7 @@ _DATA = 1
 _LENGTH, _BUFFERS, _COMPRESSION = 0, 2, 3
 """Places of fields in the tables `Message`, `DictionaryBatch` and `RecordBatch`."""
 
-_MAGIC = b"ARROW1"
+MAGIC = b"ARROW1"
 """How a file begins and ends."""
 
 _FOOTER_BYTES = struct.Struct("<i")
@@ -79,7 +79,7 @@ def too_large(value: bytes) -> Problem | None:
 
 def is_file(value: bytes) -> bool:
     """Whether the bytes are of the format for files, which pyarrow calls Feather as well."""
-    return value.startswith(_MAGIC)
+    return value.startswith(MAGIC)
 
 
 def _messages(value: bytes) -> Iterator[pa.Message]:
@@ -88,14 +88,28 @@ def _messages(value: bytes) -> Iterator[pa.Message]:
         yield from pa.ipc.MessageReader.open_stream(value)
         return
     pa.ipc.open_file(value)  # which checks the footer
-    end = len(value) - len(_MAGIC) - _FOOTER_BYTES.size
-    (length,) = _FOOTER_BYTES.unpack_from(value, end)
-    data = value[end - length : end]
-    footer = _Table(data, struct.unpack_from("<I", data, 0)[0])
     view = memoryview(value)
+    for offset, length in file_blocks(value):
+        yield pa.ipc.read_message(view[offset : offset + length])
+
+
+def file_blocks(value: bytes) -> Iterator[tuple[int, int]]:
+    """Where each dictionary and record batch of a file lies: its first byte, and its length.
+
+    The file's footer must have been checked, as `pa.ipc.open_file` does.
+    """
+    data = value[footer_place(value)]
+    footer = _Table(data, struct.unpack_from("<I", data, 0)[0])
     for field in (_DICTIONARIES, _RECORD_BATCHES):
         for offset, metadata, body in _structs(footer, field, _BLOCK):
-            yield pa.ipc.read_message(view[offset : offset + metadata + body])
+            yield offset, metadata + body
+
+
+def footer_place(value: bytes) -> slice:
+    """Where the footer of a file lies, which must be one."""
+    end = len(value) - len(MAGIC) - _FOOTER_BYTES.size
+    (length,) = _FOOTER_BYTES.unpack_from(value, end)
+    return slice(end - length, end)
 
 
 def text_bytes(columns: Iterable[pa.ChunkedArray]) -> int:
