@@ -75,6 +75,10 @@ class TaskLimit(MarsError):
     """One task went over a stated limit."""
 
 
+class StatesTooLarge(TaskLimit):
+    """What some rows add to a task takes more room than one partial may; fewer rows may not."""
+
+
 class OutputRefused(MarsError):
     """An output topic is gone, or does not take a row; nothing was committed.
 

@@ -58,7 +58,7 @@ from mars.engine.codec.canonical import (
     buckets_of_texts,
     texts_of_keys,
 )
-from mars.engine.codec.states import check_size, encode_states
+from mars.engine.codec.states import BATCH_STATES_BYTES_MAX, check_size, encode_states
 from mars.engine.decode.decoded import Decoded
 from mars.engine.decode.lanes import LANE, rows_by_lane
 from mars.engine.decode.messages import decode
@@ -404,7 +404,7 @@ def _partials(
                 bucket=Bucket(bucket),
                 counts=RowCounts(counted=sum(pane.rows for pane in panes[bucket])),
                 panes=tuple(panes[bucket]),
-                states=encode_states(states.slice(begin, size)),
+                states=encode_states(states.slice(begin, size), BATCH_STATES_BYTES_MAX),
             )
         begin += size
 

@@ -16,12 +16,16 @@ from io import BytesIO
 
 import polars as pl
 
-from mars.core.errors import TaskLimit
+from mars.core.errors import StatesTooLarge
 from mars.engine.codec.entry import CorruptEntry
 
 STATES_BYTES_MAX = 256 * 1024 * 1024
-"""Longest states of one partial, uncompressed. Redis takes 512 MiB as one value; a longer one would
-cut its writer's connection each time it was tried."""
+"""Longest states that are merged of several partials, uncompressed. Redis takes 512 MiB as one
+value; a longer one would cut its writer's connection each time it was tried."""
+
+BATCH_STATES_BYTES_MAX = 64 * 1024 * 1024
+"""Longest states of one partial of one batch, uncompressed: a mapper holds those of all its buckets
+at once, and batches of other tasks beside them. Fewer rows have shorter ones."""
 
 PLAIN_BYTES_MAX = 4 * 1024
 """States up to this length stay as they are: LZ4 saves nothing of 1 KiB, a fifth of 2 and two
@@ -34,36 +38,36 @@ _HEAD = struct.Struct("<4sI")
 
 
 def plain_bytes(frame: pl.DataFrame) -> int:
-    """How many bytes a frame of states is uncompressed. Raises TaskLimit for too many."""
-    return _plain(frame).tell()
+    """How many bytes a frame of states is uncompressed. Raises StatesTooLarge for too many."""
+    return _plain(frame, STATES_BYTES_MAX).tell()
 
 
-def encode_states(frame: pl.DataFrame) -> bytes:
-    """The bytes of a frame; equal frames give equal bytes. Raises TaskLimit for too many."""
-    plain = _plain(frame)
+def encode_states(frame: pl.DataFrame, bytes_max: int = STATES_BYTES_MAX) -> bytes:
+    """The bytes of a frame; equal frames give equal bytes. Raises StatesTooLarge for too many."""
+    plain = _plain(frame, bytes_max)
     if plain.tell() <= PLAIN_BYTES_MAX:
         return plain.getvalue()
     stream = frame.write_ipc_stream(None, compression="lz4")
     return _HEAD.pack(_MARK, plain.tell()) + stream.getbuffer()
 
 
-def _plain(frame: pl.DataFrame) -> BytesIO:
-    """The stream of a frame, uncompressed. Raises TaskLimit where it is too long."""
+def _plain(frame: pl.DataFrame, bytes_max: int) -> BytesIO:
+    """The stream of a frame, uncompressed. Raises StatesTooLarge where it is too long."""
     stream = frame.write_ipc_stream(None)
-    _check(frame.height, stream.tell())
+    _check(frame.height, stream.tell(), bytes_max)
     return stream
 
 
 def check_size(frame: pl.DataFrame) -> None:
-    """Raises TaskLimit where states take more than those of one partial may, about."""
-    _check(frame.height, int(frame.estimated_size()))
+    """Raises StatesTooLarge where a slice of a batch has more states than a partial may, about."""
+    _check(frame.height, int(frame.estimated_size()), BATCH_STATES_BYTES_MAX)
 
 
-def _check(groups: int, size: int) -> None:
-    if size > STATES_BYTES_MAX:
-        raise TaskLimit(
-            f"{groups} groups of one bucket have states of {size} bytes, and {STATES_BYTES_MAX} "
-            "fit into the store at once: delete the task and register it again with fewer groups, "
+def _check(groups: int, size: int, bytes_max: int) -> None:
+    if size > bytes_max:
+        raise StatesTooLarge(
+            f"{groups} groups of one bucket have states of {size} bytes, more than the {bytes_max} "
+            "that are taken at once: delete the task and register it again with fewer groups, "
             "or with fewer or shorter texts in min, max, any_value and count(DISTINCT)"
         )
 

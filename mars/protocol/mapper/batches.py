@@ -6,16 +6,28 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Protocol
 
+from mars.core.errors import StatesTooLarge
 from mars.core.plan import Plan, Stream
 from mars.core.types import Mapped, Range, TaskName
+from mars.engine.decode.decoded import Decoded
 from mars.engine.decode.limits import ROWS_MAX, TooManyRows
 from mars.engine.decode.parts import Part
 from mars.engine.kernel import Answers, answering, map_decoded, map_gone
 from mars.protocol.mapper.lane_buffer import LaneBuffer
 from mars.protocol.mapper.slicing import CutBuffer
 from mars.protocol.mapper.task_view import TaskView
+
+
+class _Decode(Protocol):
+    """Decodes some rows for plans, and what others read besides: see `SharedDecoding.of`."""
+
+    def __call__(
+        self, plans: Sequence[Plan], others: Iterable[Plan]
+    ) -> Iterable[tuple[Sequence[Plan], Decoded | Exception]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +76,28 @@ class Batches:
             answers: Answers = {}
             try:
                 for rows, plans in _by_rows(turns).items():
-                    decoded = buffer.decoded.of(plans, readers, whole, ROWS_MAX)
-                    answers |= map_decoded(decoded, rows, self._buckets)
+                    decode = partial(buffer.decoded.of, part=whole, rows_max=ROWS_MAX)
+                    answers |= self._map_fitting(plans, readers, decode, rows)
             except TooManyRows:
                 buffer.cut[stream] = CutBuffer(stream, whole.records)
             else:
                 return answers
         return self._map_section(turns, buffer.cut[stream])
+
+    def _map_fitting(
+        self, plans: Sequence[Plan], readers: Sequence[Plan], decode: _Decode, rows: Range
+    ) -> Answers:
+        """The same for some rows; for a task to which they add too much, the first of them.
+
+        Else it would hang on how many rows came at once whether a task can go on.
+        """
+        answers = map_decoded(decode(plans, readers), rows, self._buckets)
+        for plan in plans:
+            first = rows
+            while isinstance(answers[plan.task], StatesTooLarge) and first.next > first.first + 1:
+                first = replace(first, next=(first.first + first.next) // 2)
+                answers |= map_decoded(decode([plan], readers), first, self._buckets)
+        return answers
 
     def _map_gone(self, turns: Iterable[_Turn]) -> Answers:
         answers: Answers = {}
@@ -86,10 +113,9 @@ class Batches:
         answers: Answers = {}
         if not section.large:
             for rows, plans in _by_rows(held).items():
-                decoded = cut.decoded.of(
-                    plans, [turn.plan for turn in turns], Part(section.records)
-                )
-                answers |= map_decoded(decoded, rows, self._buckets)
+                decode = partial(cut.decoded.of, part=Part(section.records))
+                own = Range(rows.lane, rows.first, min(rows.next, section.records.next))
+                answers |= self._map_fitting(plans, [turn.plan for turn in turns], decode, own)
             return answers
         takers = {turn.plan.task: turn.plan for turn in held}
         slicing = cut.slicing or cut.slice(section, takers, self._buckets)

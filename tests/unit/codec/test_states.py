@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from mars.core.errors import TaskLimit
+from mars.core.errors import StatesTooLarge
 from mars.engine.codec import states as states_module
 from mars.engine.codec.entry import CorruptEntry
 from mars.engine.codec.states import decode_states, encode_states, states_bytes
@@ -55,9 +55,6 @@ def test_states_of_the_release_before_are_read_and_count_for_what_they_are() -> 
     assert states_bytes(plain) == len(plain)
 
 
-def test_states_that_the_store_would_not_take_as_one_value_are_over_a_limit(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(states_module, "STATES_BYTES_MAX", 100)
-    with pytest.raises(TaskLimit, match=r"2 groups .* and 100 fit into the store .* fewer groups"):
-        encode_states(FRAME)
+def test_states_that_the_store_would_not_take_as_one_value_are_over_a_limit() -> None:
+    with pytest.raises(StatesTooLarge, match=r"2 groups .* the 100 that are .* fewer groups"):
+        encode_states(FRAME, 100)

@@ -86,7 +86,7 @@ def test_what_slices_add_up_to_is_bounded_while_they_are_made(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(shared, "TEXT_BYTES_AT_ONCE", 40)
-    monkeypatch.setattr(states, "STATES_BYTES_MAX", 300)
+    monkeypatch.setattr(states, "BATCH_STATES_BYTES_MAX", 300)
     with pytest.raises(TaskLimit, match="have states of"):
         mapped("SELECT u, min(concat(u, u)) AS low FROM S GROUP BY u WINDOWING 1 s")
 

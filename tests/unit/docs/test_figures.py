@@ -231,7 +231,10 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
         mib(SETTINGS.cluster.log_bytes_max),
         mib(2 * SETTINGS.cluster.log_bytes_max),
     ),
-    "states of one partial, uncompressed": (mib(states.STATES_BYTES_MAX),),
+    "states that one batch adds to a bucket, uncompressed": (mib(states.BATCH_STATES_BYTES_MAX),),
+    "states of a bucket that are merged, saved or one partial of a history, uncompressed": (
+        mib(states.STATES_BYTES_MAX),
+    ),
     "slices of time that are open, or kept for late rows": (OPEN_PANES_MAX,),
     "states that are kept merged, of panes that long sliding windows share": (
         BLOCK_PANES,

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from mars.core.definitions import TaskState
-from mars.core.errors import TaskLimit
+from mars.core.errors import StatesTooLarge, TaskLimit
 from mars.core.types import Lane, Records, TaskName
 from mars.engine import kernel
 from mars.protocol.mapper.events import (
@@ -318,6 +318,45 @@ def test_a_task_over_a_limit_fails_alone(monkeypatch: pytest.MonkeyPatch) -> Non
 
     assert here.failed == {TaskName("sick"): "too many distinct values in one group"}
     assert here.counts("well") == here.expected()
+
+
+def test_a_task_to_which_a_batch_adds_too_much_takes_fewer_rows_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    here = world()
+    here.add(make_task("wide"))
+    here.add(make_task("well"))
+    here.assign(0)
+    real = kernel._mapped
+
+    def limited(plan, buckets, counted):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+        if plan.task == "wide" and counted.columns.height > 10:
+            raise StatesTooLarge("too much")
+        return real(plan, buckets, counted)
+
+    monkeypatch.setattr(kernel, "_mapped", limited)
+    here.run()
+
+    assert here.failed == {}
+    assert here.counts("wide") == here.counts("well") == here.expected()
+    largest = {
+        name: max(part.next - part.first for one, _seq, (part,) in here.appended if one == name)
+        for name in ("wide", "well")
+    }
+    assert largest["wide"] in range(6, 11)
+    assert largest["well"] > 10
+
+
+def test_a_task_to_which_one_message_adds_too_much_fails_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    here = world()
+    here.add(make_task("wide"))
+    here.assign(0)
+    monkeypatch.setattr(kernel, "BATCH_STATES_BYTES_MAX", 10)
+    here.run()
+
+    assert "1 groups of one bucket have states of" in here.failed[TaskName("wide")]
 
 
 def test_tasks_that_take_the_same_rows_are_mapped_together(
