@@ -41,6 +41,20 @@ SCALARS: Final[Mapping[str, str]] = {
 }
 """Every scalar function, by its name."""
 
+SPELLINGS: Final[Mapping[str, str]] = {
+    "bytes == 1": "bytes = 1",
+    "bytes != 1": "bytes <> 1",
+    "bytes = 1_000": "bytes = 1000",
+    "MOD(bytes, 2) = 1": "bytes % 2 = 1",
+    "sip ISNULL": "sip IS NULL",
+    "sip::BIGINT = 1": "CAST(sip AS BIGINT) = 1",
+    "TRY_CAST(sip AS BIGINT) = 1": "CAST(sip AS BIGINT) = 1",
+    "at > TIMESTAMP '2026-01-01'": "at > CAST('2026-01-01' AS TIMESTAMP)",
+    "LEN(sip) = 1": "LENGTH(sip) = 1",
+    "SUBSTRING(sip FROM 1 FOR 3) = 'a'": "SUBSTR(sip, 1, 3) = 'a'",
+}
+"""Conditions as other engines write them, and as this page does: both mean the same."""
+
 AGGREGATES: Final[Mapping[str, Sequence[str]]] = {
     "any_value": ["any_value(sip)"],
     "avg": ["avg(bytes)"],

@@ -26,7 +26,7 @@ from mars.core.plan import (
 from mars.core.types import StreamName, TaskName
 from mars.core.windows import Zone, span
 from mars.engine.evaluate.texts import TEXT_BYTES_MAX
-from mars.sql.examples import AGGREGATES, OPERATORS, SCALARS
+from mars.sql.examples import AGGREGATES, OPERATORS, SCALARS, SPELLINGS
 from mars.sql.expressions.functions import DIGITS_MAX, TEXTS_MAX
 from mars.sql.expressions.groups import AGGREGATES_MAX
 from mars.sql.expressions.naming import only
@@ -242,7 +242,13 @@ def _scalars() -> str:
     examples = [(each, OPERATOR_WORDS[each]) for each in OPERATORS.values()]
     examples += [(each, SCALAR_WORDS[name]) for name, each in SCALARS.items()]
     lines = [(f"`{each}`", _type_of(f"max({each})"), what) for each, what in examples]
-    return "## Operators and functions\n" + _table(("example", "type", "is"), lines)
+    others = [(f"`{one}`", f"`{other}`") for one, other in SPELLINGS.items()]
+    return f"""## Operators and functions
+{_table(("example", "type", "is"), lines)}
+
+Some forms of other engines are taken, too:
+
+{_table(("as elsewhere", "means"), others)}"""
 
 
 def _aggregates() -> str:

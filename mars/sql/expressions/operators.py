@@ -88,6 +88,8 @@ def _is_null(compiler: Compiler, node: exp.Is) -> Operand:
 def _isin(compiler: Compiler, node: exp.In) -> Operand:
     if len(node.expressions) > LIST_MAX:
         raise compiler.source.error(node, f"an IN list has at most {LIST_MAX} values")
+    if not node.expressions:
+        raise compiler.source.error(node, "IN has an empty list; write at least one value")
     parts = [compiler.operand(part) for part in (node.this, *node.expressions)]
     return compiler.rules.compare(node, Function.IN, *parts)
 

@@ -107,10 +107,15 @@ class KeyScope:
 
 
 def is_window_column(names: ScopeNames, column: exp.Column) -> bool:
-    """Whether a column of SELECT or GROUP BY means the window: its time, start or end."""
+    """Whether a column of SELECT or GROUP BY means the window: its time, start or end.
+
+    With the stream before it, a name is a field's where the stream has one of that name.
+    """
     if names.is_event_time(column):
         return True
-    return column.name.lower() in WINDOW_COLUMNS and not column.table
+    if column.name.lower() not in WINDOW_COLUMNS:
+        return False
+    return not column.table or names.field_of(column) is None
 
 
 @dataclass(frozen=True, slots=True)

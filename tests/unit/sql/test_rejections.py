@@ -72,6 +72,7 @@ def test_text_that_is_no_query_is_refused(marked: str, says: str) -> None:
         (f"SELECT count(*) FROM S ^UNPIVOT (x) {W}", "use an item of SELECT for each column"),
         (f"SELECT lower(sip) AS x FROM S WHERE ceil(loss, ^1) = 2 {W}", "as in CEIL(loss)"),
         (f"SELECT CAST(sip AS INT FORMAT ^'9') AS x FROM S {W}", "as in CAST(sip AS BIGINT)"),
+        (f"SELECT count(*) FROM S WHERE ^sip IN () {W}", "write at least one value"),
         (f"SELECT count(*) FROM S WHERE sip IN ^UNNEST(dip) {W}", "as in sip IN ('a', 'b')"),
         (f"SELECT count(*) FROM S AS a(^b) {W}", "as in FROM flows AS f"),
         (f"SELECT ^count(*) FROM S FOR UPDATE {W}", "write SELECT items FROM stream"),

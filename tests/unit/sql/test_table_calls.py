@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from mars.core.plan import Column, Field, FieldType, ValueType
+from mars.core.types import TaskName
 from mars.core.windows import Cumulating, Sliding, WindowShape
-from mars.sql.task import source_name
-from tests.unit.sql.compiling import compiled
+from mars.process.zones import zone_named
+from mars.sql.task import compile_task, source_name
+from tests.unit.sql.compiling import FLOWS, compiled
 from tests.unit.sql.test_rejections import refused
 
 SELECT = "SELECT window_start, window_end, sip, count(*) AS n FROM"
@@ -115,3 +120,30 @@ def test_a_call_stands_for_the_stream_and_says_its_window(call: str, wanted: Win
 )
 def test_calls_that_cannot_be_are_refused_at_their_place(marked: str, says: str) -> None:
     assert says in refused(marked)
+
+
+@pytest.mark.parametrize("name", ["q", "Q"])
+def test_columns_of_the_window_may_have_the_name_of_the_call_before_them(name: str) -> None:
+    call = "TABLE(TUMBLE(TABLE S, DESCRIPTOR(timestamp), INTERVAL '1' MINUTE))"
+    bare = compiled(
+        f"SELECT window_end, sip, count(*) FROM {call} GROUP BY window_start, window_end, sip "
+        "HAVING window_start > 1000 ORDER BY window_start"
+    )
+    assert bare == compiled(
+        f"SELECT {name}.window_end, sip, count(*) FROM {call} AS q GROUP BY {name}.window_start, "
+        f"{name}.window_end, sip HAVING {name}.window_start > 1000 ORDER BY {name}.window_start"
+    )
+
+
+def test_a_field_named_like_a_column_of_the_window_is_told_by_its_stream() -> None:
+    field = Field("window_start", FieldType.INT64)
+    stream = replace(FLOWS, fields=(*FLOWS.fields, field))
+    plan = compile_task(
+        "SELECT max(S.window_start) AS latest FROM S GROUP BY S.window_start WINDOWING 10 s",
+        task=TaskName("t"),
+        version=1,
+        stream_of=lambda _name: stream,
+        options={},
+        zone_of=zone_named,
+    )
+    assert [key.expression for key in plan.keys] == [Column("window_start", ValueType.INT64)]
