@@ -1,6 +1,11 @@
-"""Query parameters that a path does not know: a name with a slip would change nothing, silently."""
+"""Query parameters that a path does not know, or that are given twice.
+
+A name with a slip would change nothing, and of two values one, silently.
+"""
 
 from __future__ import annotations
+
+from collections import Counter
 
 from fastapi import Request
 from fastapi.routing import APIRoute
@@ -10,7 +15,7 @@ from mars.client.answers import MemberProblem
 
 
 async def known_only(request: Request) -> None:
-    """Raises WrongMembers that names each unknown parameter, and those that there are.
+    """Raises WrongMembers that names each parameter that is unknown, or given more than once.
 
     Of the interface only: probes and scrapers have parameters of their own.
     """
@@ -18,15 +23,15 @@ async def known_only(request: Request) -> None:
         return
     route: APIRoute = request.scope["route"]
     names = [each.alias for each in route.dependant.query_params]
-    unknown = sorted(request.query_params.keys() - set(names))
-    if unknown:
-        known = ", ".join(names) or "none"
+    counts = Counter(name for name, _value in request.query_params.multi_items())
+    known = ", ".join(names) or "none"
+    wrong = dict.fromkeys(counts.keys() - set(names), f"is unknown; known here: {known}")
+    repeated = [name for name in names if counts[name] > 1]
+    wrong |= {name: f"is given {counts[name]} times; give it once" for name in repeated}
+    if wrong:
         raise WrongMembers(
             [
-                MemberProblem(
-                    member=shown(name),
-                    detail=f"query parameter {shown(name)} is unknown; known here: {known}",
-                )
-                for name in unknown
+                MemberProblem(member=shown(name), detail=f"query parameter {shown(name)} {what}")
+                for name, what in sorted(wrong.items())
             ]
         )

@@ -153,7 +153,7 @@ def apply(
     done; what has not changed stays as it is, and what has gets a new version. Folders in it count,
     too, and what begins with a dot does not.
     """
-    tasks = [_task(file) for file in _files(folder)]
+    tasks = _tasks(folder)
     with Client(api_address(api)) as client:
         found = client.apply_tasks(
             tasks,
@@ -166,6 +166,23 @@ def apply(
         print_json(found)
     else:
         _tell(found, {str(task["name"]): task for task in tasks}, output_topic)
+
+
+def _tasks(folder: Path) -> list[dict[str, object]]:
+    """What all files say. Raises UsageError, naming two that say the same task."""
+    said_by: dict[str, Path] = {}
+    tasks = []
+    for file in _files(folder):
+        task = _task(file)
+        name = str(task["name"])
+        if name in said_by:
+            raise click.UsageError(
+                f"{said_by[name]} and {file} both say what the task {name} is: rename one of them, "
+                "or take it away"
+            )
+        said_by[name] = file
+        tasks.append(task)
+    return tasks
 
 
 def _files(folder: Path) -> Iterator[Path]:

@@ -280,6 +280,13 @@ def test_a_query_parameter_that_a_path_does_not_know_is_refused_by_its_name(
     assert f"is unknown; known here: {known}" in found["errors"][0]["detail"]
 
 
+def test_a_query_parameter_that_is_given_twice_is_refused(world: World) -> None:
+    assert world.register().status_code == 201
+    found = problem(world.http.get("/v1/tasks/by_sip/windows?limit=3&x=1&limit=4"), 422)
+    assert {one["member"]: one["detail"] for one in found["errors"]}.keys() == {"limit", "x"}
+    assert "query parameter limit is given 2 times; give it once" in str(found["errors"])
+
+
 @pytest.mark.parametrize("path", ["/metrics", "/readyz", "/healthz"])
 def test_probes_may_have_parameters_of_their_own(world: World, path: str) -> None:
     assert world.http.get(f"{path}?verbose=1").status_code == world.http.get(path).status_code

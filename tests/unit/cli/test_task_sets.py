@@ -137,6 +137,20 @@ def test_all_that_is_wrong_is_told(
     assert "b.json" in capsys.readouterr().err
 
 
+def test_two_files_that_say_one_task_are_both_named(
+    world: World, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "more").mkdir(exist_ok=True)
+    (folder / "more" / "x.json").write_text(json.dumps({"name": "twice", "sql": COUNT}))
+    (folder / "twice.sql").write_text(COUNT)
+    assert run(["task", "apply", str(folder), *API]) == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert "twice.sql" in told
+    assert "x.json" in told
+    assert "both say what the task twice is: rename one of them" in told
+    assert world.registry.tasks() == {}
+
+
 def test_a_folder_without_tasks_is_a_set_without_any(
     world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
