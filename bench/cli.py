@@ -338,6 +338,35 @@ def tasks(
     return 0
 
 
+@bench.command()
+@click.option("--minutes", type=click.IntRange(1), default=15, show_default=True)
+@click.option("--rate", type=click.IntRange(100, 1_000_000), default=20_000, show_default=True)
+@click.option("--groups", type=click.IntRange(1), default=200_000, show_default=True)
+@click.option("--losses", type=click.IntRange(1), default=3, show_default=True)
+@results_option
+@json_option
+def recovery(
+    minutes: int, rate: int, groups: int, losses: int, results: Path | None, as_json: bool
+) -> int:
+    """Measure how long after a loss of the store the windows of a day close again.
+
+    Rows of some minutes are in the window before the first loss.
+    """
+    from bench import recovery as recovering
+    from bench.results import FOLDER
+    from bench.tables import on_terminal
+
+    asked = recovering.Asked(minutes, rate, groups, losses)
+    done = recovering.recovery_session(asked, messages().print, results or FOLDER)
+    if as_json:
+        print_json(done.report)
+    else:
+        for grid in recovering.grids(done.report):
+            output().print(on_terminal(grid))
+    messages().print(f"Saved: {done.path}")
+    return 0
+
+
 def _tell(
     finished: Balanced | BalancedForReal | Tried,
     grids: list[Grid],

@@ -112,9 +112,10 @@ class _Share:
 
 
 def fill(bootstrap: str, plan: LoadPlan, progress: Progress) -> Load:
-    """Make the topic and fill it. Raises what a producer raises."""
+    """Make the topic, unless it is there, and fill it. Raises what a producer raises."""
     topics = Topics(bootstrap)
-    topics.make(plan.topic, plan.partitions)
+    if not topics.exists(plan.topic):
+        topics.make(plan.topic, plan.partitions)
     rows = plan.rows_per_partition * plan.partitions
     span_ms = math.ceil(rows * plan.window_ms / plan.rows_per_window)
     end_ms = plan.end_ms or int(time.time() * 1000)

@@ -49,6 +49,17 @@ class Restoring:
         self.found = ()
 
 
+SOON_MS = 60_000
+"""No snapshot follows another one sooner: most windows are closed by then."""
+
+SOON_ROWS = 1_000_000
+"""So many rows of a task take mappers some seconds to read again."""
+
+SOON_ROWS_A_PART = 100_000
+"""And of a large snapshot, for each of its parts: to write one (512 KiB) takes a hundredth of the
+time that these rows take."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Mark:
     """Through which offsets rows were merged at some time."""
@@ -56,18 +67,25 @@ class _Mark:
     at_ms: int
     merged: Mapping[Lane, int]
 
+    def rows_since(self, merged: Mapping[Lane, int]) -> int:
+        """Rows, or at least offsets, that were merged since, of lanes that were there."""
+        return sum(max(0, merged.get(lane, at) - at) for lane, at in self.merged.items())
+
 
 class Snapshots:
     """The snapshots of one version in one bucket.
 
     One is due `every_ms` after the last, or after this owner has begun, if open panes reach back
     before that time: windows (with delay) that are shorter never do, as long as no lane holds them
-    back.
+    back. It is due sooner where so many rows came since that reading them again takes long, and
+    much longer than saving does. When it is taken changes no result.
     """
 
     def __init__(self, every_ms: int) -> None:
         self._every_ms = every_ms
+        self._look_ms = min(every_ms, SOON_MS)
         self._mark: _Mark | None = None
+        self._looked_ms = 0
         self._is_due = False
         self._is_lost = False
 
@@ -78,19 +96,28 @@ class Snapshots:
     def is_due(
         self,
         now_ms: int,
+        older: Snapshot | None,
         merged: Callable[[], Mapping[Lane, int]],
         needed: Callable[[Mapping[Lane, int]], Mapping[Lane, int]],
     ) -> bool:
         """True if panes should be saved: they need rows from `needed(merged())` on.
 
-        It is asked often, so both are found out only where they are needed.
+        `older` is the snapshot before. It is asked often, so both are found out only where they are
+        needed.
         """
         mark = self._mark
-        if mark is not None and now_ms - mark.at_ms < self._every_ms:
+        if mark is not None and now_ms - self._looked_ms < self._look_ms:
             return self._is_due
-        now = self._mark = _Mark(now_ms, dict(merged()))
-        if mark is not None and _reaches_below(needed(now.merged), mark.merged):
-            self._is_due = True
+        self._looked_ms = now_ms
+        now = _Mark(now_ms, dict(merged()))
+        if mark is not None:
+            parts = older.parts if older is not None else 0
+            many = mark.rows_since(now.merged) >= max(SOON_ROWS, parts * SOON_ROWS_A_PART)
+            if now_ms - mark.at_ms < self._every_ms and not many:
+                return self._is_due
+            if _reaches_below(needed(now.merged), mark.merged):
+                self._is_due = True
+        self._mark = now
         return self._is_due
 
     def of_commit(

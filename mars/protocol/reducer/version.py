@@ -206,8 +206,9 @@ class VersionInBucket:
     def snapshot_due(self, now_ms: int) -> bool:
         """True if panes reach back so far that they should be saved."""
         forgotten_ms = self.state.frontier.forgotten_ms
+        older = None if self.record is None else self.record.snapshot
         return self.snapshots.is_due(
-            now_ms, self.merged, lambda merged: self.state.panes.needed(merged, forgotten_ms)
+            now_ms, older, self.merged, lambda merged: self.state.panes.needed(merged, forgotten_ms)
         )
 
     def merged(self) -> dict[Lane, int]:
