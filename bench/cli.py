@@ -367,6 +367,27 @@ def recovery(
     return 0
 
 
+@bench.command()
+@click.option("--rows", type=ROWS, default=4_000_000, show_default=True)
+@click.option("--rounds", type=click.IntRange(1), default=2, show_default=True)
+@results_option
+@json_option
+def shapes(rows: int, rounds: int, results: Path | None, as_json: bool) -> int:
+    """Measure what windows of each shape cost, beside tumbling ones over the same rows."""
+    from bench import shapes as shaping
+    from bench.results import FOLDER
+    from bench.tables import on_terminal
+
+    done = shaping.shapes_session(rows, rounds, messages().print, results or FOLDER)
+    if as_json:
+        print_json(done.report)
+    else:
+        for grid in shaping.grids(done.report):
+            output().print(on_terminal(grid))
+    messages().print(f"Saved: {done.path}")
+    return 0
+
+
 def _tell(
     finished: Balanced | BalancedForReal | Tried,
     grids: list[Grid],

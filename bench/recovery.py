@@ -1,12 +1,10 @@
 """`mars bench recovery`: how long after the loss of the store long windows close again.
 
-    Windows of a day may not end more often than every 8.64 s, so they have five hours.
-
     rows of some minutes ──▶ five hours so far, every 2 s ──▶ FLUSHALL, again and again
     rows/s, steady       ──▶                             time until a window comes that ended since
 
-A window comes `delay` after its end at the earliest, and one ends every STEP_S: that much of the
-time is no recovery.
+Windows of a day may end every 8.64 s at most, so these have five hours. A window comes `delay`
+after its end at the earliest, and one ends every STEP_S: that much of the time is no recovery.
 """
 
 from __future__ import annotations
@@ -183,7 +181,8 @@ class _Windows:
 
 def grids(report: RecoveryReport) -> list[Grid]:
     """One table."""
-    title = f"Five hours so far of {report.groups:,} groups, every {STEP_S} s, at {report.rate:,} rows/s"
+    rate = f"{report.rate:,} rows/s"
+    title = f"Five hours so far of {report.groups:,} groups, every {STEP_S} s, at {rate}"
     times = ", ".join(f"{one:.1f}" for one in report.closed_s)
     rows = [
         ("rows before the first loss", f"{report.rows:,}"),
