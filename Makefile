@@ -10,13 +10,14 @@
 # make demo      the whole of Mars on this machine, with data, until Ctrl-C (or DEMO_SECONDS=n)
 # make format    write the format and the fixes that are safe
 # make docs      site/, the pages as a site that needs no network; wrong links end it
+# make pictures  docs/images anew, from real runs: the dashboard, and a reducer that is killed (4 minutes)
 # make wheel     dist/*.whl, which holds all that an installation needs
 # make lock      new lock files from pyproject.toml
 # make clean     everything that make made, but not the data in .mars
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := install
-.PHONY: install jars check lint unit test simulate mutants faults soak demo format docs wheel lock clean
+.PHONY: install jars check lint unit test simulate mutants faults soak demo format docs pictures wheel lock clean
 
 CODE := $(wildcard mars mapper reducer api bench)
 QUICK_TESTS := $(wildcard tests/unit)
@@ -113,6 +114,9 @@ format: $(STAMP)
 docs: $(STAMP)
 	$(RUN)/python -m zensical build --strict
 
+pictures: install
+	$(RUN)/python -m tests.support.pictures
+
 wheel: $(STAMP)
 	$(RUN)/python -m hatchling build -t wheel -d dist
 
@@ -125,5 +129,5 @@ lock: $(STAMP)
 	  --output-file requirements-dev.lock pyproject.toml
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist site .cache
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist site .cache .pictures
 	find $(CODE) tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,29 +1,26 @@
-"""Takes the pictures of the dashboard in docs/images: `python -m tests.support.screenshots`.
+"""Takes the pictures of the dashboard that pages show, from a Mars of its own.
 
-A Mars of its own with rows for two minutes, so that charts and windows have something in them.
+`make pictures` gives it rows for two minutes, so that charts and windows have something in them;
+the browser tests give it a few seconds, and see that each picture can be made, with the same words.
 """
 
 from __future__ import annotations
 
-import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from bench.pacing import Pace, paced
 from mars.local.flows import declaration
-from tests.support.browser import PHONE_WIDTH, Browser, missing_browser
+from tests.support.browser import PHONE_WIDTH, Browser
 from tests.support.cluster import MarsCluster, wait_for
-
-IMAGES = Path(__file__).parents[2] / "docs" / "images"
 
 TOPIC = "flows"
 PARTITIONS = 4
 RATE = 400
 GROUPS = 24
 WINDOW_MS = 10_000
-RUNS_S = 120.0
-"""How long rows come before the first picture: charts show the last five minutes."""
 
 WIDTH = 1100
 
@@ -55,23 +52,33 @@ WRONG = (
 )
 
 
-def main() -> int:
-    """Exit 0 when all pictures are taken, 1 where there is no browser."""
-    reason = missing_browser()
-    if reason is not None:
-        sys.stderr.write(f"{reason}\n")
-        return 1
-    with tempfile.TemporaryDirectory(prefix="mars-screenshots-") as folder:
-        mars = MarsCluster(Path(folder) / "data")
+Scene = Callable[[str, Browser], None]
+"""Opens a page of the dashboard at an address, and waits until it shows what the picture is of."""
+
+
+def taken(folder: Path, rows_s: float) -> dict[str, list[str]]:
+    """Take all pictures into a folder; returns the words on each that do not depend on the rows."""
+    folder.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="mars-screenshots-") as own:
+        mars = MarsCluster(Path(own) / "data")
         try:
             register(mars)
             pace = Pace(str(mars.file["kafka"]), TOPIC, PARTITIONS, RATE, GROUPS, WINDOW_MS)
-            with paced(pace), Browser(Path(folder)) as browser:
-                time.sleep(RUNS_S)
-                take_all(mars, browser)
+            with paced(pace), Browser(Path(own)) as browser:
+                time.sleep(rows_s)
+                wait_for("a task to fail", lambda: mars.client.task("few_ports").state == "failed")
+                return {name: _take(mars, browser, folder, name) for name in SCENES}
         finally:
             mars.down()
-    return 0
+
+
+def _take(mars: MarsCluster, browser: Browser, folder: Path, name: str) -> list[str]:
+    SCENES[name](mars.api, browser)
+    browser.run("document.activeElement?.blur(); scrollTo(0, 0)")
+    browser.screenshot(folder / f"{name}.png")
+    labels = browser.run(_LABELS, LABELLED)
+    browser.go("about:blank")
+    return list(labels)
 
 
 def register(mars: MarsCluster) -> None:
@@ -83,24 +90,26 @@ def register(mars: MarsCluster) -> None:
     mars.client.pause_task("on_hold")
 
 
-def take_all(mars: MarsCluster, browser: Browser) -> None:
-    """All pictures, each in the size and colours in which it is shown."""
-    wait_for("a task to fail", lambda: mars.client.task("few_ports").state == "failed")
+def _tasks(api: str, browser: Browser) -> None:
     browser.size(WIDTH, 620)
     browser.scheme(dark=False)
-    browser.go(f"{mars.api}/")
+    browser.go(f"{api}/")
     browser.until_text("few_ports")
-    take(browser, "tasks")
+    browser.until("return document.querySelectorAll('canvas').length >= 2")
 
+
+def _task(api: str, browser: Browser) -> None:
     browser.size(WIDTH, 1250)
-    browser.go(f"{mars.api}/#/tasks/by_sip")
+    browser.scheme(dark=False)
+    browser.go(f"{api}/#/tasks/by_sip")
     browser.until("return document.querySelectorAll('canvas').length >= 5")
     browser.until_text("rows", ".why")
-    take(browser, "task")
 
+
+def _editor(api: str, browser: Browser) -> None:
     browser.scheme(dark=True)
     browser.size(WIDTH, 1000)
-    browser.go(f"{mars.api}/#/new/{TOPIC}")
+    browser.go(f"{api}/#/new/{TOPIC}")
     browser.type("#sql", WRONG.replace("byts", "bytes"))
     browser.until_text("The query is right")
     browser.type("#name", "by_type")
@@ -108,23 +117,23 @@ def take_all(mars: MarsCluster, browser: Browser) -> None:
     browser.until_text("in Redis", "#preview")
     browser.type("#sql", WRONG)
     browser.until_text("did you mean bytes?")
-    take(browser, "editor")
 
+
+def _phone(api: str, browser: Browser) -> None:
     browser.scheme(dark=False)
     browser.size(PHONE_WIDTH, 740)
-    browser.go(f"{mars.api}/#/tasks/loss_by_type")
+    browser.go(f"{api}/#/tasks/loss_by_type")
     browser.until("return document.querySelectorAll('canvas').length >= 5")
-    take(browser, "phone")
-    browser.go("about:blank")
 
 
-def take(browser: Browser, name: str) -> None:
-    """One picture, of the top of the page and without anything in focus."""
-    browser.run("document.activeElement?.blur(); scrollTo(0, 0)")
-    browser.until("return document.querySelectorAll('canvas, #sql').length")
-    browser.screenshot(IMAGES / f"{name}.png")
-    sys.stdout.write(f"docs/images/{name}.png\n")
+SCENES: dict[str, Scene] = {"tasks": _tasks, "task": _task, "editor": _editor, "phone": _phone}
+"""Each picture by its name, in the size and colours in which it is shown."""
 
+LABELLED = "nav a, h1, h2, h3, button, label, th, figcaption span"
 
-if __name__ == "__main__":
-    raise SystemExit(main())
+_LABELS = """
+    const shown = [...document.querySelectorAll(arguments[0])].filter((one) => one.offsetParent);
+    const words = (one) => [...one.childNodes].find((part) => part.nodeType === 3)?.data.trim();
+    const said = shown.map(words).filter((text) => text && !/[0-9]/.test(text));
+    return [...new Set(said)].sort();
+"""
