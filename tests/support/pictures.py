@@ -3,12 +3,13 @@
     *.png         the dashboard (tests/support/screenshots.py); labels.json has the words on each
     killed.svg    a reducer that is killed (tests/support/killed_drawing.py), drawn from killed.json
 
-`--draw` draws killed.svg again from the run that was recorded.
+`--draw` draws killed.svg again from the run that was recorded, and dates it in its captions.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -23,6 +24,10 @@ FRESH = ROOT / ".pictures"
 """Where each run of the browser tests leaves its pictures; it is not committed."""
 
 LABELS, RUN, DRAWN = IMAGES / "labels.json", IMAGES / "killed.json", IMAGES / "killed.svg"
+
+CAPTIONED = (ROOT / "README.md", ROOT / "docs" / "concepts" / "exactly-once.md")
+CAPTION = re.compile(r"\d{4}-\d\d-\d\d,(\s)commit [0-9a-f]+")
+"""The day and the commit of the run, in the text of each page that shows killed.svg."""
 
 ROWS_S = 120.0
 """How long rows come before pictures for the pages are taken: charts show five minutes."""
@@ -44,7 +49,11 @@ def main() -> int:
             return 1
         _take()
         _record()
-    DRAWN.write_text(drawing(killed.read(RUN)), "utf-8")
+    story = killed.read(RUN)
+    DRAWN.write_text(drawing(story), "utf-8")
+    for page in CAPTIONED:
+        dated = rf"{story.date},\1commit {story.commit}"
+        page.write_text(CAPTION.sub(dated, page.read_text("utf-8")), "utf-8")
     return 0
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support import killed
 from tests.support.killed_drawing import drawing
-from tests.support.pictures import BYTES_MAX, DRAWN, IMAGES, LABELS, RUN, made
+from tests.support.pictures import BYTES_MAX, CAPTIONED, DRAWN, IMAGES, LABELS, RUN, made
 from tests.support.screenshots import SCENES
 from tests.unit.docs.test_links import PAGES, ROOT
 
@@ -86,7 +86,7 @@ def test_recorded_run_is_exact_and_its_figures_add_up() -> None:
 def test_captions_name_the_day_and_the_commit_of_the_run() -> None:
     story = killed.read(RUN)
     pages = {page for page, picture in shown() if picture == DRAWN}
-    assert pages == {ROOT / "README.md", ROOT / "docs" / "concepts" / "exactly-once.md"}
+    assert pages == set(CAPTIONED)
     for page in pages:
         text = " ".join(page.read_text("utf-8").split())
         assert f"{story.date}, commit {story.commit}" in text
