@@ -60,7 +60,7 @@ class LeaderReign:
     def lead(self) -> None:
         """Look, decide and act once. Raises what its ports raise."""
         floor = self._known_floor()
-        if not self._has_all(floor):
+        if floor is None:
             return
         view = self._lookout.view(floor, self._copies)
         for decision in self._machine.decide(view):
@@ -72,29 +72,41 @@ class LeaderReign:
 
     # -------------------------------------------------------------------------------- restoring
 
-    def _known_floor(self) -> ControlState:
+    def _known_floor(self) -> ControlState | None:
         """What mars.control said when this reign began.
 
-        A task that waits for a version to begin is copied anew before anything is done for it: one
-        who led before may have let it begin, and copy that late. With a copy of this leader, who
-        sees it wait, that does not count.
-        """
-        if self._floor is None:
-            self._floor = self._ports.control.read()
-            known = self._floor.tasks.items()
-            tasks = {name: one for name, one in known if one.current.starts is not None}
-            self._copies = Copies(tasks, dict(self._floor.streams))
-        return self._floor
-
-    def _has_all(self, floor: ControlState) -> bool:
-        """True once ZooKeeper has all that mars.control knows, which one that was lost has not.
-
-        Until then nothing is decided: a task that is only missing would be taken for none.
+        None until ZooKeeper has all of that, which one that was lost has not: nothing is decided
+        before, as a task that is only missing would be taken for none. What is brought back is what
+        mars.control says once the loss is seen, and by a leadership that began before it was read:
+        what a user does in between is in it, or in a ZooKeeper in which that leadership holds.
         """
         whole = self._ports.registry.whole()
         if self._whole and not whole:
             # Lost in the middle of a reign, perhaps with an epoch of the same number: forget it.
             raise ReignEnded
+        lead = self._ports.coordinator.leadership()
+        if self._floor is None or not whole:
+            self._floor = self._read_control()
+        self._whole = self._is_above(self._floor, whole=whole) and (
+            whole or self._restored(self._floor, lead)
+        )
+        return self._floor if self._whole else None
+
+    def _read_control(self) -> ControlState:
+        """What mars.control says.
+
+        A task that waits for a version to begin is copied anew before anything is done for it: one
+        who led before may have let it begin, and copy that late. With a copy of this leader, who
+        sees it wait, that does not count.
+        """
+        found = self._ports.control.read()
+        known = found.tasks.items()
+        tasks = {name: one for name, one in known if one.current.starts is not None}
+        self._copies = Copies(tasks, dict(found.streams))
+        return found
+
+    def _is_above(self, floor: ControlState, *, whole: bool) -> bool:
+        """True if nobody has led before in this epoch or above it; else another one is sought."""
         if floor.leader_epoch > self.epoch or (floor.leader_epoch == self.epoch and not whole):
             logs.warning(
                 _log,
@@ -104,12 +116,10 @@ class LeaderReign:
             )
             self._ports.coordinator.outgrow(floor.leader_epoch)
             return False
-        self._whole = whole or self._restored(floor)
-        return self._whole
+        return True
 
-    def _restored(self, floor: ControlState) -> bool:
-        """Put back what is missing; False if another leader does."""
-        lead = self._ports.coordinator.leadership()
+    def _restored(self, floor: ControlState, lead: Leadership | None) -> bool:
+        """Put back what is missing; False if another leader does, or ZooKeeper was lost again."""
         if lead is None or lead.epoch != self.epoch:
             return False
         registry = self._ports.registry

@@ -242,6 +242,19 @@ def test_epochs_go_on_above_what_zookeeper_has_forgotten(ensemble: Ensemble) -> 
     assert eventually(lambda: (leader.leading() or 0) > 70)
 
 
+def test_no_leadership_outlives_what_the_server_held(ensemble: Ensemble) -> None:
+    """Though the same process leads again, in an epoch of the same number."""
+    leader, registry = ensemble.coordinator("leader"), ensemble.registry()
+    epoch, before = lead(leader), leader.leadership()
+    assert before is not None
+    ensemble.lose_all()
+    eventually(lambda: leader.leading() == epoch and leader.leadership() != before)
+    assert not registry.make_whole(before)
+    assert not registry.whole()
+    assert registry.make_whole(leader.leadership())
+    assert registry.whole()
+
+
 def test_epochs_never_go_back_to_a_lower_floor(ensemble: Ensemble) -> None:
     leader = ensemble.coordinator("a")
     lead(leader)

@@ -55,6 +55,9 @@ class Ensemble(Protocol):
     def heal(self, member: str) -> None:
         """Let it connect again; it has when this returns."""
 
+    def lose_all(self) -> None:
+        """Lose what the server holds; each process is connected again when this returns."""
+
     def stands(self, member: str) -> bool:
         """Whether it stands for election, as the server sees it."""
 
@@ -91,6 +94,12 @@ class MemoryEnsembleUnderTest:
 
     def heal(self, member: str) -> None:
         self.ensemble.heal(MemberId(member))
+
+    def lose_all(self) -> None:
+        self.ensemble.wipe()
+        MemoryRegistry(self.shelf).wipe()
+        for member in list(self.ensemble.sessions):
+            self.ensemble.heal(member)
 
     def stands(self, member: str) -> bool:
         return member in self.ensemble.candidates
@@ -174,6 +183,18 @@ class ZooKeeperUnderTest:
         generation = process.connection.link.generation
         process.proxy.heal()
         eventually(lambda: process.connection.link.generation > generation)
+
+    def lose_all(self) -> None:
+        members = list(self.processes)
+        for member in members:
+            self.expire(member)
+        eraser = KazooClient(hosts=self.server.hosts)
+        eraser.start(READY_WITHIN_S)
+        eraser.delete(Paths(self.namespace).root, recursive=True)
+        eraser.stop()
+        eraser.close()
+        for member in members:
+            self.heal(member)
 
     def stands(self, member: str) -> bool:
         paths = Paths(self.namespace)

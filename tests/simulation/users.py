@@ -158,6 +158,7 @@ class Users:
         if not self._servers.registry.whole():
             return
         tasks = self._servers.registry.tasks()
+        assert FLAT in tasks, "ZooKeeper is whole, and lacks a task that was registered"
         tasks.pop(OVERFULL, None)
         request = chance.choice((self._toggle, self._toggle, self._change, self._renew, self._add))
         share = self._weather.changes

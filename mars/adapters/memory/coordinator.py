@@ -43,6 +43,8 @@ class MemoryEnsemble:
         self.buckets: int | None = None
         self.registered: dict[MemberId, MemberInfo] = {}
         self.candidates: list[MemberId] = []
+        self.stands: dict[MemberId, int] = {}
+        """How often each has stood for election, in this life of the server or another."""
         self.epoch = LeaderEpoch(0)
         self.assignment: Assignment | None = None
 
@@ -90,6 +92,7 @@ class MemoryEnsemble:
         """Put a candidate behind the others."""
         with self.lock:
             self.candidates = [other for other in self.candidates if other != member] + [member]
+            self.stands[member] = self.stands.get(member, 0) + 1
             self._elect()
 
     def leave(self, member: MemberId) -> None:
@@ -127,12 +130,14 @@ class MemoryLeadership:
     ensemble: MemoryEnsemble = field(repr=False)
     member: MemberId
     epoch: LeaderEpoch
+    stand: int
 
     def holds(self) -> bool:
         """Whether this member still is the candidate of that epoch, whatever it believes."""
         with self.ensemble.lock:
-            first = self.ensemble.candidates[:1]
-            return first == [self.member] and self.ensemble.epoch == self.epoch
+            first = self.ensemble.candidates[:1] == [self.member]
+            same = self.ensemble.stands.get(self.member) == self.stand
+            return first and same and self.ensemble.epoch == self.epoch
 
 
 class MemoryCoordinator:
@@ -229,7 +234,10 @@ class MemoryCoordinator:
     def leadership(self) -> MemoryLeadership | None:
         """The leadership that `leading` tells the epoch of."""
         epoch = self.leading()
-        return None if epoch is None else MemoryLeadership(self._ensemble, self._member, epoch)
+        if epoch is None:
+            return None
+        stand = self._ensemble.stands.get(self._member, 0)
+        return MemoryLeadership(self._ensemble, self._member, epoch, stand)
 
     @fallible
     def publish(self, assignment: Assignment) -> bool:

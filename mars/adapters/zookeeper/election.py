@@ -104,7 +104,9 @@ class Candidacy:
                 self._delete(name)
         # Later candidates of our name are those of another process that runs at the same time.
         self._former_life = False
-        prefix = self._paths.candidate(f"{CANDIDATE_PREFIX}{self._nonce}-")
+        # Numbers begin anew in a ZooKeeper that has lost everything: no name comes twice.
+        stand = uuid.uuid4().hex[:8]
+        prefix = self._paths.candidate(f"{CANDIDATE_PREFIX}{self._nonce}-{stand}-")
         made: str = self._connection.call(
             lambda client: client.create_async(
                 prefix, self._member.encode(), ephemeral=True, sequence=True

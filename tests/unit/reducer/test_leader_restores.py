@@ -27,7 +27,15 @@ from mars.core.types import (
     TaskName,
 )
 from mars.process.life import Life, ServiceHealth
-from mars.protocol.ports import Claim, Incident, IncidentKind, MemberInfo, Progress, Transaction
+from mars.protocol.ports import (
+    Claim,
+    ControlState,
+    Incident,
+    IncidentKind,
+    MemberInfo,
+    Progress,
+    Transaction,
+)
 from reducer.leader import LeaderLoop
 from reducer.lookout import MAPPER_LOOKS, LeaderPorts
 from tests.unit.machines.reducing_rows import P0, STREAM, make_progress, make_version
@@ -179,6 +187,38 @@ def test_a_new_namespace_is_whole_with_nothing_in_it() -> None:
     world.look(1)
     assert world.registry.whole()
     assert world.registry.tasks() == {}
+
+
+def test_what_a_user_does_while_the_first_leader_stands_still_comes_back() -> None:
+    world = World()
+    world.registry.fail_next("make_whole")
+    world.look(1)
+    world.registry.create_task(definition())
+    world.control.put_task(definition())
+    world.wipe()
+
+    world.look(4)
+    assert world.registry.whole()
+    assert world.registry.tasks() == {NAME: definition()}
+
+
+def test_what_a_user_does_while_the_leader_reads_what_there_was_comes_back() -> None:
+    world = World()
+    real = world.control.read
+
+    def read() -> ControlState:
+        """It takes so long that a task comes, and ZooKeeper loses it."""
+        found = real()
+        if not world.registry.tasks() and not found.tasks:
+            world.registry.create_task(definition())
+            world.control.put_task(definition())
+            world.wipe()
+        return found
+
+    world.control.read = read  # type: ignore[method-assign]
+    world.look(4)
+    assert world.registry.whole()
+    assert world.registry.tasks() == {NAME: definition()}
 
 
 def test_what_is_newer_than_the_copy_stays() -> None:
