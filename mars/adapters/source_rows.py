@@ -8,7 +8,7 @@ from confluent_kafka import Consumer
 
 from mars.adapters.kafka.config import lone_reader_properties
 from mars.adapters.kafka.errors import configured
-from mars.adapters.spark.planning import over_files, until
+from mars.adapters.spark.planning import over_files
 from mars.adapters.spark.reading import read_range
 from mars.core.definitions import FileHistory
 from mars.core.locations import FileRoots
@@ -17,6 +17,7 @@ from mars.core.settings import Settings
 from mars.core.types import Mapped, Range
 from mars.engine.decode.parts import decode_slices
 from mars.engine.kernel import map_batch
+from mars.sql.bounds import until
 
 READER = "verifier"
 """What the consumer is called in the broker's log."""

@@ -8,21 +8,12 @@ from itertools import pairwise
 
 from mars.core.definitions import FileHistory, check_in_files
 from mars.core.errors import JobFailed, Rejected, RequestError
-from mars.core.plan import (
-    Call,
-    Column,
-    Expression,
-    Format,
-    Function,
-    Literal,
-    Plan,
-    Stream,
-    ValueType,
-)
+from mars.core.plan import Format, Plan, Stream
 from mars.core.types import Range, TaskName
 from mars.core.windows import Zone
 from mars.protocol.ports import MapJob, QueryJob
 from mars.sql import compile_task, only, pinned
+from mars.sql.bounds import since, until
 
 Task = tuple[Range, ...]
 """What one Spark task reads, in this order."""
@@ -91,27 +82,6 @@ def over_files(plan: Plan, files: FileHistory) -> Plan:
         raise JobFailed(f"{error}.") from error
     header = format_ is Format.CSV and files.csv_header
     return replace(plan, stream=replace(plan.stream, format=format_, csv_header=header))
-
-
-def since(plan: Plan, time_ms: int | None) -> Plan:
-    """The plan for rows at or after a time (None: all); earlier ones count as filtered."""
-    return _narrowed(plan, Function.GREATER_EQUAL, time_ms)
-
-
-def until(plan: Plan, time_ms: int | None) -> Plan:
-    """The plan for rows before a time (None: all); later ones count as filtered."""
-    return _narrowed(plan, Function.LESS, time_ms)
-
-
-def _narrowed(plan: Plan, comparison: Function, time_ms: int | None) -> Plan:
-    if time_ms is None:
-        return plan
-    time = Column(plan.stream.event_time, ValueType.TIMESTAMP)
-    bound = Literal(time_ms, ValueType.TIMESTAMP)
-    inside: Expression = Call(comparison, (time, bound), ValueType.BOOL)
-    if plan.filter is not None:
-        inside = Call(Function.AND, (inside, plan.filter), ValueType.BOOL)
-    return replace(plan, filter=inside)
 
 
 def _compiled(
