@@ -88,10 +88,9 @@ def _field_view(field: Field) -> str | answers.FieldOfRecord:
 
 
 def _window_view(shape: WindowShape) -> answers.Window:
-    kind = "tumbling" if shape.is_tumbling else "sliding"
     zone = shape.zone
     return answers.Window(
-        kind="cumulating" if shape.begin_together else kind,
+        kind=_kind(shape),
         size_ms=shape.longest_ms,
         slide_ms=shape.ends_apart_ms,
         step_ms=shape.ends_apart_ms if shape.begin_together else None,
@@ -100,7 +99,14 @@ def _window_view(shape: WindowShape) -> answers.Window:
         offset_ms=shape.said.offset_ms,
         zone=None if zone is None else zone.name,
         zone_database=None if zone is None else zone.database,
+        landmark_ms=shape.begins_ms,
     )
+
+
+def _kind(shape: WindowShape) -> str:
+    if shape.begin_together:
+        return "cumulating" if shape.begins_ms is None else "landmark"
+    return "tumbling" if shape.is_tumbling else "sliding"
 
 
 def plan_view(plan: Plan) -> answers.Plan:

@@ -334,10 +334,10 @@ class Plan:
         """True where the whole task lives in one bucket, chosen by its name.
 
         Buckets do not know of each other, so only there can the groups of a window be ordered, or
-        counted against a limit.
+        counted against a limit, or a window be emitted for a row of any group.
         """
         limited = self.limit is not None or self.options.max_keys is not None
-        return not self.keys or bool(self.order_by) or limited
+        return not self.keys or bool(self.order_by) or limited or self.window.by_any_row
 
     @property
     def window_columns(self) -> tuple[Column, ...]:

@@ -134,21 +134,19 @@ def _logged(evidence: Evidence, version: int) -> Iterator[tuple[LoggedRows, int 
             yield logged, closed.get(logged.bucket)
 
 
-def _rows_by_bucket(
-    evidence: Evidence, version: int, shape: Shape, window: Window
-) -> dict[Bucket, int]:
+def _rows_by_bucket(evidence: Evidence, version: int, window: Window) -> dict[Bucket, int]:
     """The rows of a window by bucket; a bucket that has closed it is left out."""
     rows: dict[Bucket, int] = {}
     for logged, closed_ms in _logged(evidence, version):
-        panes = [pane for pane in shape.panes_of(window) if pane in logged.panes]
-        if panes and (closed_ms is None or window.end_ms > closed_ms):
-            rows[logged.bucket] = sum(logged.panes[pane] for pane in panes)
+        own = [pane for pane in logged.panes if window.start_ms <= pane < window.end_ms]
+        if own and (closed_ms is None or window.end_ms > closed_ms):
+            rows[logged.bucket] = sum(logged.panes[pane] for pane in own)
     return rows
 
 
 def _explain_window(evidence: Evidence, version: int, window: Window) -> OpenWindow:
     plan, end_ms = evidence.plans[version], window.end_ms
-    buckets = _rows_by_bucket(evidence, version, plan.window, window)
+    buckets = _rows_by_bucket(evidence, version, window)
     lanes = tuple(lane_views(evidence, plan))
     held_by = _holder(evidence, plan, end_ms, lanes, tuple(buckets))
     return OpenWindow(

@@ -25,6 +25,7 @@ from mars.core.types import TaskName
 from mars.core.windows import OPEN_PANES_MAX, WindowShape
 from mars.core.windows.moments import MINUTE_MS
 from mars.engine.aggregates import scope_aggregates
+from mars.sql.bounds import since
 from mars.sql.expressions.compiler import size_of
 from mars.sql.expressions.groups import GroupCompiler, Slots
 from mars.sql.expressions.operands import strip
@@ -63,11 +64,13 @@ def compile_task(
     options: Mapping[str, object],
     default_topic: str | None = None,
     zone_of: ZoneOf = NO_ZONE,
+    begin_ms: int | None = None,
 ) -> Plan:
     """The plan of a query; `stream_of` finds a declared stream by its name, as `find_name` does.
 
     `zone_of` finds a time zone: in a database where the query is new, else the one that its
-    definition has.
+    definition has. `begin_ms` is a time in the first step since a landmark of which the query does
+    not say when it is: when its task begins, or the landmark that its definition has.
     `default_topic` is where results go unless the options say otherwise (`parse_options`).
     A SELECT item `window_start` or `window_end` is no output of the plan: result rows carry both
     by themselves. Raises `SqlError` with line and column for the text, `Rejected` for the options.
@@ -83,7 +86,7 @@ def compile_task(
     query = _read(statement, stream)
     rows_filter = _filter(query)
     outputs, named = outputs_of(query.names, query.items, query.groups("SELECT"))
-    window = window_of(query.names, statement, query.grouping.window_calls, zone_of)
+    window = window_of(query.names, statement, query.grouping.window_calls, zone_of, begin_ms)
     _check_names(query, window)
     plan = Plan(
         task=task,
@@ -99,7 +102,7 @@ def compile_task(
         order_by=_order(query, named),
         limit=_limit(query),
     )
-    return _completed(query, replace(plan, aggregates=query.slots.all))
+    return _completed(query, since(replace(plan, aggregates=query.slots.all), window.begins_ms))
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +242,7 @@ def _completed(query: _Query, plan: Plan) -> Plan:
 def _check_open(plan: Plan) -> None:
     """Windows are held for delay and lateness; steady rows must not make too many of them."""
     window, options = plan.window, plan.options
-    held_ms = window.longest_ms + options.delay_ms + options.lateness_ms + options.key_lag_ms
+    held_ms = window.kept_ms + options.delay_ms + options.lateness_ms + options.key_lag_ms
     opened = held_ms // window.pane_ms
     if opened > OPEN_PANES_MAX:
         besides = "lateness" if options.lateness_ms else "key_lag" if options.key_lag_ms else ""
@@ -256,6 +259,12 @@ def _check_revisable(plan: Plan) -> None:
     options = plan.options
     if options.late is not LatePolicy.REVISE:
         return
+    if plan.window.longest_ms is None:
+        raise Rejected(
+            "option late: since a landmark no row is too late, because it counts in all windows "
+            "that end later, and a revision of each that has ended would repeat all of them; use "
+            "late: drop, which drops none there"
+        )
     if plan.limit is not None:
         raise Rejected(
             "option late: with LIMIT a late row may change which groups are among the results, and "

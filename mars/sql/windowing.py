@@ -1,6 +1,7 @@
 """The window of a query: a call in GROUP BY or in FROM, or its clause,
 
 WINDOWING size [SLIDE slide | EVERY step] [OFFSET offset] [TIMEZONE 'zone']
+WINDOWING LANDMARK ['time'] EVERY step
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from sqlglot import Token, TokenType, exp
 from mars.core.windows import Cumulating, Sliding, WindowShape, Zone
 from mars.core.windows.zones import shared
 from mars.sql.expressions.scopes import ScopeNames
+from mars.sql.landmarks import landmark_of
 from mars.sql.lengths import (
     CALENDAR_UNITS,
     PANES_MAX,
@@ -31,7 +33,7 @@ from mars.sql.zoned_windows import zoned_cumulating, zoned_sliding
 
 _FORMS: Final = (
     "WINDOWING 60 s, WINDOWING 60 s SLIDE 10 s, WINDOWING 1 h EVERY 1 min, "
-    "WINDOWING 1 d TIMEZONE 'Europe/Berlin', or in GROUP BY "
+    "WINDOWING LANDMARK EVERY 1 min, WINDOWING 1 d TIMEZONE 'Europe/Berlin', or in GROUP BY "
     "TUMBLE(ts, INTERVAL '60' SECOND), HOP(ts, INTERVAL '10' SECOND, INTERVAL '60' SECOND) or "
     "CUMULATE(ts, INTERVAL '1' MINUTE, INTERVAL '1' HOUR)"
 )
@@ -71,10 +73,14 @@ NO_ZONE: Final = pinned(None)
 
 
 def window_of(
-    names: ScopeNames, statement: Statement, calls: Sequence[exp.Expr], zone_of: ZoneOf
+    names: ScopeNames,
+    statement: Statement,
+    calls: Sequence[exp.Expr],
+    zone_of: ZoneOf,
+    begin_ms: int | None,
 ) -> WindowShape:
     """The one window of a query: its WINDOWING clause, or its TUMBLE, HOP or CUMULATE, in GROUP BY
-    or in FROM.
+    or in FROM. `begin_ms`: a time in the first step since a landmark that has none of its own.
 
     A missing window is missed behind the last word of the SELECT.
     """
@@ -83,6 +89,8 @@ def window_of(
         raise source.error(clause[0], "the window is given twice; leave out WINDOWING or the call")
     if len(calls) > (table is None):
         raise source.error(calls[-1], "the window is given twice; leave one out")
+    if clause[1:2] and clause[1].text.upper() == "LANDMARK":
+        return landmark_of(source, clause[1:], begin_ms)
     if clause:
         return _windowing(source, clause, zone_of)
     if calls:
@@ -129,8 +137,6 @@ def _duration(
         found = length_of(following[0].text, following[1].text, where)
         if found is not None:
             return found, following[2:]
-    if [token.text.upper() for token in following[:1]] == ["LANDMARK"]:
-        raise source.error(where, "LANDMARK is not supported yet; write WINDOWING 60 s")
     raise source.error(where, f"{word.text.upper()} takes {_NO_DURATION}")
 
 

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mars.core.windows import Cumulating, Window
+from tests.support.windows import panes_of
 
 TIMES = st.integers(-600, 600)
 BOUNDS = st.none() | st.integers(-800, 800)
@@ -66,7 +67,7 @@ def test_panes_tile_their_window_and_its_end_names_it(shape: Cumulating, time_ms
     # window  |===========|
     # panes   |---|---|---|
     for window in holding(shape, time_ms):
-        panes = list(shape.panes_of(window))
+        panes = list(panes_of(shape, window))
         assert panes[0] == window.start_ms
         assert [shape.pane_end(pane) for pane in panes] == [*panes[1:], window.end_ms]
         assert shape.window_named(shape.name_of(window)) == window
@@ -131,7 +132,7 @@ def counted(shape: Cumulating, times: Sequence[int]) -> dict[Window, int]:
     for pane in column.to_list():
         rows[pane] += 1
     return {
-        window: sum(rows[pane] for pane in shape.panes_of(window))
+        window: sum(rows[pane] for pane in panes_of(shape, window))
         for window in shape.windows_of(rows)
     }
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from mars.core.types import Lane, Mark
 from mars.core.windows import Sliding, Window, find_watermark
+from tests.support.windows import panes_of
 
 TIMES = st.integers(-10_000, 10_000)
 
@@ -83,7 +84,7 @@ def test_panes_tile_their_window(shape: Sliding, time_ms: int) -> None:
     # panes   |---|---|---|---|
     held = list(shape.windows_of([shape.panes(time_ms)]))
     for window in {held[0], held[len(held) // 2], held[-1]}:
-        panes = list(shape.panes_of(window))
+        panes = list(panes_of(shape, window))
         assert panes[0] == window.start_ms
         assert [shape.pane_end(pane) for pane in panes] == [*panes[1:], window.end_ms]
         assert all(shape.first_end(pane) <= window.end_ms for pane in panes)

@@ -109,7 +109,7 @@ def _predictions(
     return Predictions(
         rows_per_second=None if rates is None else round(sum(rates.values(), 0.0), 1),
         groups_per_window=groups,
-        groups_at_least=trial.event_span_ms < trial.plan.window.longest_ms,
+        groups_at_least=_may_grow(trial),
         redis_bytes=None if in_log is None else in_log[0],
         redis_bytes_merged=None if in_log is None else in_log[1],
         redis_bytes_max=log_bytes_max,
@@ -121,6 +121,12 @@ def _predictions(
         ),
         sentences=[],
     )
+
+
+def _may_grow(trial: Trial) -> bool:
+    """Whether a window may have more groups than there were in so short a time."""
+    longest_ms = trial.plan.window.longest_ms
+    return longest_ms is None or trial.event_span_ms < longest_ms
 
 
 def _late(shares: Mapping[int, float]) -> list[LateShare]:
@@ -136,7 +142,7 @@ def _log_bytes(trial: Trial, rates: Mapping[Lane, float], groups: int) -> tuple[
     """Unmerged and merged, where a window has so many groups."""
     window, options = trial.plan.window, trial.plan.options
     held_ms = options.delay_ms + options.lateness_ms + options.key_lag_ms
-    kept_ms = window.longest_ms + held_ms
+    kept_ms = window.kept_ms + held_ms
     appended = round(trial.log_bytes_per_second(rates) * kept_ms / 1_000)
     if window.begin_together:  # what lies behind in a cycle is one pane, with all its groups
         states = groups + trial.groups_per_pane() * (window.panes_in(held_ms) + 1)

@@ -228,8 +228,14 @@ def _about_size(found: Predictions, plan: Plan) -> Iterator[str]:
 def _about_steps(groups: int, window: Shape) -> Iterator[str]:
     if not window.begin_together:
         return
-    steps = window.longest_ms // window.ends_apart_ms
     a_minute = groups * MINUTE_MS / window.ends_apart_ms
+    if window.longest_ms is None:
+        yield (
+            "Each step in which a row comes emits all groups since the landmark, and they are kept "
+            f"for ever: with these {a_minute:,.0f} result rows a minute, and more as they grow."
+        )
+        return
+    steps = window.longest_ms // window.ends_apart_ms
     yield (
         f"Each of the {steps:,} steps of a cycle emits all groups that it has by then: with these "
         f"{a_minute:,.0f} result rows a minute."

@@ -31,11 +31,12 @@ class ComputedColumn(Answer, frozen=True):
 class Window(Answer, frozen=True):
     """The shape of the windows."""
 
-    kind: Annotated[str, one_of("tumbling", "sliding", "cumulating")]
-    size_ms: int
+    kind: Annotated[str, one_of("tumbling", "sliding", "cumulating", "landmark")]
+    size_ms: Annotated[int | None, says("null: windows since a landmark grow for ever")]
     slide_ms: Annotated[int, says("how far apart windows end")]
     step_ms: Annotated[
-        int | None, says("of cumulating ones: they begin together, and end step by step")
+        int | None,
+        says("of cumulating and landmark ones: they begin together, and end step by step"),
     ] = None
     size: Annotated[str, says("as people say it: 1 month, of which size_ms is the longest")] = ""
     slide: Annotated[str, says("the same of slide_ms, which is the shortest")] = ""
@@ -45,6 +46,9 @@ class Window(Answer, frozen=True):
     ] = None
     zone_database: Annotated[
         str | None, says("the version of the IANA database that the zone was taken from, for ever")
+    ] = None
+    landmark_ms: Annotated[
+        int | None, says("of landmark ones: when all of them begin, for ever")
     ] = None
 
 

@@ -9,7 +9,8 @@ slices of length gcd(size, slide) of which each window is made; a row belongs to
     windows  |=================|
                          |=================|
 
-Where windows cumulate, several begin together and end step by step (`cumulating.py`). Days, weeks
+Where windows cumulate, several begin together and end step by step (`cumulating.py`); those since a
+landmark all do (`landmark.py`). Days, weeks
 and months of a time zone differ in length (`zoned.py`): their panes are slices of its calendar.
 """
 
@@ -19,19 +20,21 @@ from typing import TypeAlias
 
 from mars.core.windows.calendars import Calendar, Unit
 from mars.core.windows.cumulating import Cumulating
+from mars.core.windows.landmark import Landmark
 from mars.core.windows.moments import moment, span
 from mars.core.windows.shapes import OPEN_PANES_MAX, Shape, Sliding, Window
 from mars.core.windows.watermarks import Watermark, event_time, find_watermark, highest_mark
 from mars.core.windows.zoned import ZonedCumulating, ZonedSliding
 from mars.core.windows.zones import Zone
 
-WindowShape: TypeAlias = Sliding | Cumulating | ZonedSliding | ZonedCumulating
+WindowShape: TypeAlias = Sliding | Cumulating | Landmark | ZonedSliding | ZonedCumulating
 """The shapes that there are: who tells them apart names each of these."""
 
 __all__ = [
     "OPEN_PANES_MAX",
     "Calendar",
     "Cumulating",
+    "Landmark",
     "Shape",
     "Sliding",
     "Unit",

@@ -89,7 +89,7 @@ class Cumulating(Cycles, Regular):
         return self.step_ms == self.size_ms
 
     @property
-    def longest_ms(self) -> int:
+    def kept_ms(self) -> int:
         """See `Shape`."""
         return self.size_ms
 

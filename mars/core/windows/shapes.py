@@ -62,8 +62,24 @@ class Shape(Protocol):
         """True where no two windows overlap, so that each pane is a window."""
 
     @property
-    def longest_ms(self) -> int:
-        """How long windows are, the longest if they differ."""
+    def longest_ms(self) -> int | None:
+        """How long windows are, the longest if they differ; None where they grow for ever."""
+
+    @property
+    def kept_ms(self) -> int:
+        """For how long from its begin on a pane may be kept apart from others, if no row is late:
+        as long as windows are, unless all of them have it in common by then.
+        """
+
+    @property
+    def begins_ms(self) -> int | None:
+        """When the first window begins: no earlier row is in any. None: there is no first."""
+
+    @property
+    def by_any_row(self) -> bool:
+        """True where a window that has rows is emitted only if one came in its last step, of any
+        group: who does not see all rows does not know.
+        """
 
     @property
     def ends_apart_ms(self) -> int:
@@ -111,14 +127,12 @@ class Shape(Protocol):
 
     # -------------------------------------------------------------------------- windows
 
-    def panes_of(self, window: Window) -> Sequence[int]:
-        """The panes of which a window is made, the earliest first."""
-
     def windows_of(
         self, panes: Iterable[int], *, after_ms: int | None = None, upto_ms: int | None = None
     ) -> Iterator[Window]:
-        """The windows that hold any of these panes and end in `(after_ms, upto_ms]`.
+        """The windows for whose sake any of these panes is there, if they end in `(after, upto]`.
 
+        Those are all that hold it; where no window is the last, the first that does.
         They come in order and each once, though thousands of panes may share one: the cost grows
         with the panes and with the windows, not with their product.
         """
@@ -127,10 +141,10 @@ class Shape(Protocol):
         """End of the earliest window that holds a pane."""
 
     def last_window(self, pane_ms: int) -> Window:
-        """The latest window that holds a pane."""
+        """The latest window for whose sake a pane is there."""
 
     def last_end(self, pane_ms: int) -> int:
-        """Its end: once that is closed, the pane is of no use."""
+        """Its end: once that is closed, nothing of the pane waits to be emitted."""
 
     def window_of_start(self, start_ms: int) -> Window:
         """The window that begins then; the longest where several do."""
@@ -151,6 +165,9 @@ class Shape(Protocol):
     def first_needed(self, closed_ms: int) -> int:
         """The earliest pane that belongs to a window ending after `closed_ms`."""
 
+    def first_waiting(self, closed_ms: int) -> int:
+        """The earliest pane for whose sake a window ends after `closed_ms`."""
+
     def carried(self, panes: Sequence[int], behind_ms: int) -> Mapping[int, int]:
         """Of these panes those that may become part of another one, and which, once no window is
         needed that ends at or before `behind_ms`: all others that hold them hold that one, too.
@@ -166,6 +183,26 @@ class EndingWindows(ABC):
     """Windows that one after the other end: which hold a pane follows from their ends alone."""
 
     __slots__ = ()
+
+    @property
+    @abstractmethod
+    def kept_ms(self) -> int:
+        """See `Shape`."""
+
+    @property
+    def longest_ms(self) -> int | None:
+        """See `Shape`."""
+        return self.kept_ms
+
+    @property
+    def begins_ms(self) -> int | None:
+        """See `Shape`."""
+        return None
+
+    @property
+    def by_any_row(self) -> bool:
+        """See `Shape`."""
+        return False
 
     @abstractmethod
     def pane_end(self, pane_ms: int) -> int:
@@ -190,6 +227,14 @@ class EndingWindows(ABC):
     @abstractmethod
     def closed_by(self, level_ms: int) -> int:
         """See `Shape`."""
+
+    @abstractmethod
+    def first_needed(self, closed_ms: int) -> int:
+        """See `Shape`."""
+
+    def first_waiting(self, closed_ms: int) -> int:
+        """See `Shape`: what is needed at all."""
+        return self.first_needed(closed_ms)
 
     def windows_of(
         self, panes: Iterable[int], *, after_ms: int | None = None, upto_ms: int | None = None
@@ -222,7 +267,10 @@ class Regular(EndingWindows):
 
     __slots__ = ()
 
-    offset_ms: int
+    @property
+    @abstractmethod
+    def offset_ms(self) -> int:
+        """See above."""
 
     @property
     @abstractmethod
@@ -235,14 +283,9 @@ class Regular(EndingWindows):
         """See `Shape`."""
 
     @property
-    @abstractmethod
-    def longest_ms(self) -> int:
-        """See `Shape`."""
-
-    @property
     def said(self) -> SaidLengths:
         """See `Shape`."""
-        return SaidLengths(span(self.longest_ms), span(self.ends_apart_ms), self.offset_ms)
+        return SaidLengths(span(self.kept_ms), span(self.ends_apart_ms), self.offset_ms)
 
     @property
     def zone(self) -> None:
@@ -277,10 +320,6 @@ class Regular(EndingWindows):
 
     # -------------------------------------------------------------------------- windows
 
-    def panes_of(self, window: Window) -> Sequence[int]:
-        """See `Shape`."""
-        return range(window.start_ms, window.end_ms, self.pane_ms)
-
     def ends(self, first_ms: int, last_ms: int) -> Iterable[int]:
         """See `EndingWindows`."""
         return range(first_ms, last_ms + 1, self.ends_apart_ms)
@@ -313,7 +352,7 @@ class Sliding(Regular):
         return self.slide_ms == self.size_ms
 
     @property
-    def longest_ms(self) -> int:
+    def kept_ms(self) -> int:
         """See `Shape`."""
         return self.size_ms
 

@@ -84,11 +84,6 @@ class Zoned(EndingWindows):
 
     # -------------------------------------------------------------------------- windows
 
-    def panes_of(self, window: Window) -> Sequence[int]:
-        """See `Shape`."""
-        before, last = (self.steps.number(at - 1) for at in (window.start_ms, window.end_ms))
-        return [self.steps.start(number) for number in range(before + 1, last + 1)]
-
     def ends(self, first_ms: int, last_ms: int) -> Iterable[int]:
         """See `EndingWindows`."""
         low, high = self.steps.number(first_ms), self.steps.number(last_ms)
@@ -129,7 +124,7 @@ class ZonedSliding(Zoned):
         return False
 
     @property
-    def longest_ms(self) -> int:
+    def kept_ms(self) -> int:
         """See `Shape`."""
         return self.count * self.steps.longest_ms
 
@@ -197,7 +192,7 @@ class ZonedCumulating(Cycles, Zoned):
         return self.steps == self.cycles
 
     @property
-    def longest_ms(self) -> int:
+    def kept_ms(self) -> int:
         """See `Shape`."""
         return self.cycles.longest_ms
 

@@ -105,7 +105,7 @@ class OpenPanes(Mapping[int, Pane]):
     def within(self, window: Window) -> list[Piece]:
         """What a window consists of, in order of time."""
         low, high = self._place(window.start_ms), self._place(window.end_ms)
-        if high - low < BLOCKS_FROM_PANES:
+        if high - low < BLOCKS_FROM_PANES or not self._spans:
             return [self._by_start[start] for start in self._starts[low:high]]
         number = self._shape.pane_numbers
         return list(self._pieces(number(window.start_ms), number(window.end_ms)))
@@ -171,7 +171,7 @@ class OpenPanes(Mapping[int, Pane]):
 
 def _spans(shape: Shape) -> Iterator[int]:
     """How many panes blocks may have."""
-    span, longest = BLOCK_PANES, shape.panes_in(shape.longest_ms)
-    while span <= longest:
+    span, most = BLOCK_PANES, shape.panes_in(shape.kept_ms)
+    while span <= most:
         yield span
         span *= BLOCK_PANES

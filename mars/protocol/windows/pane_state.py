@@ -74,7 +74,7 @@ class PaneState:
 
     def _is_late(self, pane: PaneRows) -> bool:
         gone = self.frontier.forgotten_ms
-        return gone is not None and self.plan.window.last_end(pane.start_ms) <= gone
+        return gone is not None and pane.start_ms < self.plan.window.first_needed(gone)
 
     def late_partly(self, panes: Iterable[PaneRows]) -> int:
         """How many rows of these panes miss windows that are never revised."""

@@ -144,9 +144,12 @@ class WindowPanes:
         return self.open.before(self.plan.window.first_needed(upto_ms))
 
     def rows_after(self, upto_ms: int | None) -> int:
-        """The rows of panes that windows need which end after this time."""
-        gone = set(self.gone(upto_ms))
-        return sum(pane.rows for start, pane in self.open.items() if start not in gone)
+        """The rows of panes for whose sake windows end after this time."""
+        waiting = self.open if upto_ms is None else self._waiting(upto_ms)
+        return sum(self.open[start].rows for start in waiting)
+
+    def _waiting(self, upto_ms: int) -> list[int]:
+        return self.open.since(self.plan.window.first_waiting(upto_ms))
 
     def needed(self, through: Mapping[Lane, int], upto_ms: int | None) -> dict[Lane, int]:
         """Below these offsets nothing is needed of windows that end after this time."""
@@ -160,7 +163,9 @@ class WindowPanes:
         return needed
 
     def ends_ms(self, panes: Iterable[PaneRows]) -> int:
-        """The end of the last window that any of these panes is part of."""
+        """The end of the last window for whose sake any of these panes is there: those that hold
+        one of them begin before it.
+        """
         return max(self.plan.window.last_end(pane.start_ms) for pane in panes)
 
     def merged_entry(

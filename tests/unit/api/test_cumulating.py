@@ -220,6 +220,7 @@ def test_the_plan_says_that_windows_cumulate(world: World) -> None:
         "offset_ms": 0,
         "zone": None,
         "zone_database": None,
+        "landmark_ms": None,
     }
     assert answer["output"]["key"] == ["window_start", "sip", "window_end"]
 

@@ -68,6 +68,7 @@ def test_the_plan_says_whose_clock_it_is(world: World) -> None:
         "offset_ms": 6 * HOUR_MS,
         "zone": "Europe/Berlin",
         "zone_database": berlin().database,
+        "landmark_ms": None,
     }
     names = [(one["name"], one["type"]) for one in answer["output"]["columns"]]
     assert names[:3] == [

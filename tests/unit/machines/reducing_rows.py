@@ -42,6 +42,7 @@ from mars.protocol.ports import Emission, Frontier, Head, Ledger, LogSlice, Prog
 from mars.protocol.reducer.version import Ownership
 from mars.protocol.runnable import RunnableTask
 from mars.protocol.windows.folding import Folding
+from mars.sql.bounds import since
 
 E1 = StoreEpoch(1)
 A1 = AssignmentEpoch(1)
@@ -73,7 +74,7 @@ def make_plan(
     topic = f"mars.results.{name}"
     chosen = replace(Options(topic), **options)  # type: ignore[arg-type]
     scoped = chosen.watermark is not WatermarkScope.PARTITION
-    return Plan(
+    plan = Plan(
         task=TaskName(name),
         version=version,
         stream=STREAM,
@@ -90,6 +91,7 @@ def make_plan(
         options=chosen,
         fields=STREAM.fields,
     )
+    return since(plan, window.begins_ms)
 
 
 def make_version(

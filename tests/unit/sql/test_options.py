@@ -228,6 +228,7 @@ def test_a_week_of_minutes_can_be_revised() -> None:
 
 
 BY_KEY = "SELECT sip, count(*) AS n FROM S GROUP BY sip WINDOWING 60 s"
+SINCE = "SELECT sip, count(*) AS n FROM S GROUP BY sip WINDOWING LANDMARK '2026-01-01' EVERY 1 s"
 
 
 @pytest.mark.parametrize("scope", ["bucket", "key"])
@@ -252,6 +253,7 @@ def test_groups_carry_their_marks_where_the_scope_needs_them(scope: str) -> None
         ("SELECT count(*) AS n FROM S WINDOWING 60 s", {}, "groups by no key"),
         (f"{BY_KEY} SLIDE 30 s", {}, "its windows slide"),
         (f"{BY_KEY} EVERY 30 s", {}, "its windows cumulate"),
+        (SINCE, {}, "its windows cumulate"),
         (BY_KEY.replace("WINDOWING", "ORDER BY n WINDOWING"), {}, "ORDER BY, LIMIT and max_keys"),
         (BY_KEY.replace("WINDOWING", "LIMIT 3 WINDOWING"), {}, "ORDER BY, LIMIT and max_keys"),
         (BY_KEY, {"max_keys": 5}, "ORDER BY, LIMIT and max_keys"),
@@ -290,3 +292,25 @@ def test_groups_at_each_step_are_refused_where_they_are_too_many_rows() -> None:
 def test_steps_that_are_kept_for_late_rows_are_counted_one_by_one() -> None:
     with pytest.raises(Rejected, match="36000 closed windows would be kept"):
         compiled(f"{BY_KEY} EVERY 100 ms", late="revise", lateness="1h")
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"late": "revise"}, "since a landmark no row is too late"),
+        ({"max_keys": 9, "over_max_keys": "fold"}, "fold is not possible"),
+    ],
+)
+def test_what_a_landmark_has_no_use_for_is_refused(given: dict[str, object], says: str) -> None:
+    with pytest.raises(Rejected, match=says):
+        compiled(SINCE, **given)
+
+
+def test_each_step_since_a_landmark_may_have_no_more_rows_than_are_written_in_it() -> None:
+    with pytest.raises(Rejected, match="are 12000000 result rows a minute"):
+        compiled(SINCE.replace("1 s", "500 ms"), max_keys=100_000)
+
+
+def test_a_landmark_is_as_far_back_as_people_like() -> None:
+    plan = compiled(SINCE.replace("2026", "1970").replace("1 s", "100 ms"), delay="1h", max_keys=9)
+    assert plan.window.kept_ms == 100

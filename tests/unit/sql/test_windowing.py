@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from mars.core.errors import SqlError
+from mars.core.plan import Plan
 from mars.core.types import TaskName
 from mars.core.windows import (
     Calendar,
     Cumulating,
+    Landmark,
     Sliding,
     Unit,
     WindowShape,
@@ -19,7 +21,7 @@ from mars.core.windows import (
 from mars.core.windows.moments import HOUR_MS
 from mars.process.zones import zone_named
 from mars.sql import compile_task, pinned
-from tests.unit.sql.compiling import compiled, flows
+from tests.unit.sql.compiling import compiled, flows, shown
 from tests.unit.sql.test_rejections import refused
 
 
@@ -145,7 +147,6 @@ def test_windowing_in_a_string_is_text(text: str) -> None:
             "SELECT count(*) FROM S GROUP BY ^CUMULATE(timestamp, INTERVAL 1 DAY)",
             "CUMULATE is not written like that",
         ),
-        ("SELECT count(*) FROM S WINDOWING ^LANDMARK EVERY 10 s", "LANDMARK is not supported yet"),
         (
             "SELECT count(*) FROM S\nWINDOWING 60 s TIMEZONE ^'Mars/Base'",
             "no time zone 'Mars/Base'",
@@ -272,7 +273,6 @@ def test_windows_by_the_clock_of_a_zone(tail: str, wanted: WindowShape) -> None:
         ("WINDOWING 1 min OFFSET 5 s ^OFFSET 6 s", "OFFSET stands here twice; write it once"),
         ("WINDOWING 1 min ^TIMEZONE", "TIMEZONE takes the name of a time zone"),
         ("WINDOWING 1 min TIMEZONE ^UTC", "TIMEZONE takes the name of a time zone"),
-        ("WINDOWING ^LANDMARK EVERY 10 s", "LANDMARK is not supported yet"),
         (
             "GROUP BY TUMBLE(timestamp, INTERVAL 1 DAY, ^'Mars/Base')",
             "there is no time zone 'Mars/Base'",
@@ -301,3 +301,75 @@ def test_the_begin_by_the_clock_has_its_name_in_results_alone() -> None:
         f"SELECT sip AS ^window_local, count(*) FROM S GROUP BY sip WINDOWING 1 d {BERLIN}"
     )
     assert compiled("SELECT sip AS window_local FROM S GROUP BY sip WINDOWING 1 d").keys
+
+
+# ----------------------------------------------------------------------------------- landmarks
+
+NEW_YEAR_MS = 1_767_225_600_000
+
+
+def since(tail: str, begin_ms: int | None = None) -> Plan:
+    return compile_task(
+        f"SELECT sip, count(*) AS n FROM S WHERE ok GROUP BY sip WINDOWING {tail}",
+        task=TaskName("t"),
+        version=1,
+        stream_of=flows,
+        options={},
+        begin_ms=begin_ms,
+    )
+
+
+@pytest.mark.parametrize(
+    ("tail", "wanted"),
+    [
+        ("LANDMARK '2026-01-01T00:00:00Z' EVERY 10 s", Landmark(NEW_YEAR_MS, 10_000)),
+        ("landmark '2026-01-01' every 1 d", Landmark(NEW_YEAR_MS, 24 * HOUR_MS)),
+        ("LANDMARK '2026-01-01T01:00:00+01:00' EVERY 1.5 h", Landmark(NEW_YEAR_MS, 5_400_000)),
+        ("LANDMARK '2026-01-01T00:00:00.007Z' EVERY 1 min", Landmark(NEW_YEAR_MS + 7, 60_000)),
+    ],
+)
+def test_windows_since_a_landmark(tail: str, wanted: Landmark) -> None:
+    assert since(tail).window == since(tail, begin_ms=5).window == wanted
+
+
+def test_a_landmark_without_a_time_is_when_the_task_begins_down_to_the_step() -> None:
+    window = since("LANDMARK EVERY 1 min", NEW_YEAR_MS + 59_999).window
+    assert window == since("LANDMARK EVERY 1 min", NEW_YEAR_MS).window
+    assert window == Landmark(NEW_YEAR_MS, 60_000)
+
+
+def test_rows_before_the_landmark_are_filtered_besides_those_that_the_query_leaves_out() -> None:
+    plan = since("LANDMARK '2026-01-01' EVERY 10 s")
+    assert plan.filter is not None
+    assert shown(plan.filter) == f"AND(GREATER_EQUAL(timestamp, {NEW_YEAR_MS}), ok)"
+    assert plan.single_bucket
+
+
+@pytest.mark.parametrize(
+    ("marked", "complaint"),
+    [
+        ("^LANDMARK EVERY 10 s", "not known here when the landmark is"),
+        ("^LANDMARK", "and then EVERY; write WINDOWING LANDMARK '2026-01-01T00:00:00Z' EVERY 10 s"),
+        ("LANDMARK ^10 s", "takes its time as text"),
+        ("LANDMARK ^'yesterday' EVERY 10 s", "'yesterday' is not a time in ISO 8601"),
+        ("LANDMARK ^'2026-01-01T00:00:00.0005Z' EVERY 10 s", "of whole milliseconds"),
+        ("LANDMARK '2026-01-01' ^EVERY", "EVERY takes a step"),
+        ("LANDMARK '2026-01-01' EVERY ^ten s", "EVERY takes a step"),
+        ("LANDMARK '2026-01-01' EVERY ^1 month", "a number of ms, s, min, h or d"),
+        ("LANDMARK '2026-01-01' EVERY ^1 parsec", "a number of ms, s, min, h or d"),
+        ("LANDMARK '2026-01-01' ^EVERY 50 ms", "a step has from 100 ms to 366 d"),
+        ("LANDMARK '2026-01-01' ^SLIDE 10 s", "all begin with it; leave out SLIDE"),
+        ("LANDMARK '2026-01-01' EVERY 10 s ^OFFSET 5 s", "a later landmark for an OFFSET"),
+        ("LANDMARK '2026-01-01' EVERY 10 s ^TIMEZONE 'UTC'", "leave out TIMEZONE"),
+        ("LANDMARK '2026-01-01' EVERY 10 s ^LIMIT 1", "nothing follows the step"),
+    ],
+)
+def test_landmarks_that_cannot_be_are_refused(marked: str, complaint: str) -> None:
+    assert complaint in refused(f"SELECT count(*) FROM S WINDOWING {marked}")
+
+
+def test_a_window_is_not_given_twice_with_a_landmark() -> None:
+    assert "given twice" in refused(
+        "SELECT count(*) FROM S GROUP BY TUMBLE(timestamp, INTERVAL 1 DAY) "
+        "^WINDOWING LANDMARK '2026-01-01' EVERY 1 d"
+    )

@@ -121,13 +121,6 @@ def test_seven_days_that_slide_by_one_and_the_month_so_far() -> None:
     assert so_far.said == ("1 month", "1 d", 0)
 
 
-def test_a_window_that_is_none_has_no_pane_that_begins_before_it() -> None:
-    days = ZonedSliding(Calendar(1, Unit.DAY, zone("Europe/Berlin")))
-    day = days.panes(ms("2026-03-29T12:00"))
-    assert list(days.panes_of(days.window_of_start(day))) == [day]
-    assert list(days.panes_of(days.window_of_start(day + 1))) == []
-
-
 def test_nobody_has_a_zone_of_another_name() -> None:
     assert zone_named("Mars/Base") is None
     assert zone_named("../../etc/passwd") is None

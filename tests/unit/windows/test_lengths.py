@@ -20,6 +20,7 @@ FOLDERS = ("mars", "mapper", "reducer", "api", "bench")
 MAY_RECKON = {
     "mars/core/windows/shapes.py": "it is what knows them",
     "mars/core/windows/cumulating.py": "it is what knows them",
+    "mars/core/windows/landmark.py": "it is what knows them",
     "mars/core/windows/zoned.py": "it is what knows them",
     "mars/sql/windowing.py": "it makes a shape of what a person has written, and checks that",
     "mars/sql/task.py": "it holds options against the lengths that a person has written",

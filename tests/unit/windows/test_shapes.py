@@ -5,6 +5,7 @@ import polars as pl
 import pytest
 
 from mars.core.windows import Cumulating, Sliding, Window
+from tests.support.windows import panes_of
 
 TUMBLING = Sliding(size_ms=60, slide_ms=60)
 SLIDING = Sliding(size_ms=30, slide_ms=20)
@@ -29,7 +30,7 @@ def test_tumbling_window_is_its_own_pane() -> None:
     assert not SLIDING.is_tumbling
     assert TUMBLING.pane_end(60) == 120
     assert list(TUMBLING.windows_of([60])) == [Window(120, 60)]
-    assert list(TUMBLING.panes_of(Window(120, 60))) == [60]
+    assert list(panes_of(TUMBLING, Window(120, 60))) == [60]
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,7 @@ def test_windows_that_hold_a_pane(pane: int, held_by: list[int]) -> None:
 def test_window_is_made_of_its_panes() -> None:
     # 20   30   40   50
     # |----|----|----|
-    assert list(SLIDING.panes_of(Window(50, 20))) == [20, 30, 40]
+    assert list(panes_of(SLIDING, Window(50, 20))) == [20, 30, 40]
     assert SLIDING.panes_in(30) == 3
     assert SLIDING.panes_in(31) == 4
 

@@ -1,0 +1,188 @@
+"""Windows since a landmark in one bucket: what closes, what is carried, what is never late.
+
+time     100       110       120       130       140 s       landmark 100
+rows     |--x------|---------|--y------|---------|
+windows  |=========|
+         |=============================|                    none ends at 120: nothing came
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from mars.core.types import Lane, Sequence64
+from mars.core.windows import Landmark, Window
+from mars.engine.codec.entry import decode_entry, encode_entry
+from mars.protocol.ports import Progress
+from mars.protocol.windows.folding import Folding
+from tests.unit.machines.reducing_rows import (
+    P0,
+    P1,
+    RowSpec,
+    balanced,
+    make_entry,
+    make_folding,
+    make_frontier,
+    make_plan,
+    make_progress,
+)
+
+SINCE_100 = Landmark(100_000, 10_000)
+
+Counts = dict[tuple[int, str], int]
+"""End of the window in seconds, key -> n."""
+
+
+def begin() -> Folding:
+    return make_folding(make_plan(window=SINCE_100))
+
+
+def absorb(folding: Folding, seq: int, first: int, rows: list[RowSpec], lane: Lane = P0) -> None:
+    folding.absorb(make_entry(seq, first, rows, lane, folding.plan))
+
+
+def closed(folding: Folding, watermark_s: int) -> Counts:
+    """The rows of the windows that are due."""
+    found: Counts = {}
+    for window in folding.state.close(folding.state.due(watermark_s * 1000)):
+        for value in window.finished.values:
+            row = json.loads(value)
+            assert row["window_start"] == 100_000
+            place = row["window_end"] // 1000, row["k"]
+            assert place not in found, f"emitted twice: {place}"
+            found[place] = row["n"]
+    return found
+
+
+def commit(folding: Folding, watermark_s: int, through: int) -> None:
+    """Close and commit, as an owner does."""
+    closed_ms = folding.state.closed_by(watermark_s * 1000)
+    ledger = folding.ledger(closed_ms)
+    assert balanced(ledger), ledger
+    folding.committed(make_frontier({P0: through}, closed_ms), ledger)
+
+
+def record_of(folding: Folding) -> Progress:
+    frontier, rows = folding.state.frontier, folding.input
+    return replace(
+        make_progress(frontier.merged),
+        closed_ms=frontier.closed_ms,
+        forgotten_ms=frontier.forgotten_ms,
+        ledger=rows.ledger,
+        incomplete_before_ms=rows.incomplete_before_ms,
+    )
+
+
+def test_a_window_ends_with_each_step_that_has_rows_and_holds_all_groups() -> None:
+    folding = begin()
+    absorb(folding, 1, 0, [(101, "x"), (125, "y"), (139, "x")])
+
+    assert closed(folding, 119) == {(110, "x"): 1}
+    assert closed(folding, 140) == {
+        (110, "x"): 1,
+        (130, "x"): 1,
+        (130, "y"): 1,
+        (140, "x"): 2,
+        (140, "y"): 1,
+    }
+
+
+def test_rows_before_the_landmark_are_filtered() -> None:
+    folding = begin()
+    absorb(folding, 1, 0, [(99, "x"), (100, "y"), (-5, "x")])
+
+    assert list(folding.state.panes.open) == [100_000]
+    assert (folding.input.ledger.filtered, folding.input.ledger.counted) == (2, 1)
+
+
+def test_what_lies_behind_is_one_pane_and_a_step_without_rows_is_not_emitted_for_it() -> None:
+    folding = begin()
+    absorb(folding, 1, 0, [(101, "x"), (112, "y"), (131, "x")])
+    commit(folding, 120, through=3)
+
+    assert list(folding.state.panes.open) == [100_000, 130_000]
+    assert folding.state.panes.open[100_000].rows == 2
+    assert closed(folding, 130) == {}
+    assert closed(folding, 200) == {(140, "x"): 2, (140, "y"): 1}
+
+
+def test_rows_are_emitted_in_the_ledger_once_their_own_step_is() -> None:
+    folding = begin()
+    absorb(folding, 1, 0, [(101, "x"), (112, "y"), (131, "x")])
+    commit(folding, 120, through=3)
+    assert (folding.input.ledger.emitted, folding.input.ledger.open) == (2, 1)
+
+    commit(folding, 140, through=3)
+    assert folding.input.ledger.open == 0
+    assert folding.state.panes.open[100_000].rows == 3
+
+
+def test_a_row_is_never_late_and_counts_from_the_next_window_on() -> None:
+    folding = begin()
+    absorb(folding, 1, 0, [(101, "x"), (112, "y")])
+    commit(folding, 150, through=2)
+
+    absorb(folding, 2, 2, [(101, "z"), (149, "y")])
+    assert list(folding.state.panes.open) == [100_000]
+    assert closed(folding, 200) == {}
+    ledger = folding.ledger(150_000)
+    assert (ledger.late, ledger.late_partly, ledger.open) == (0, 2, 0)
+
+    absorb(folding, 3, 4, [(205, "x")])
+    assert closed(folding, 210) == {(210, "x"): 2, (210, "y"): 2, (210, "z"): 1}
+
+
+def test_the_first_row_of_all_is_needed_for_ever() -> None:
+    folding = begin()
+    absorb(folding, 1, 5, [(112, "x")])
+    absorb(folding, 2, 3, [(101, "x")], lane=P1)
+    absorb(folding, 3, 6, [(124, "x")])
+    commit(folding, 900, through=7)
+
+    assert folding.state.panes.needed({P0: 7, P1: 4}, 900_000) == {P0: 5, P1: 3}
+
+
+def test_a_successor_takes_the_carried_pane_from_the_merged_log_or_row_by_row() -> None:
+    rows = [(101, "x"), (112, "y"), (124, "x"), (131, "x")]
+    folding = begin()
+    absorb(folding, 1, 0, rows)
+    commit(folding, 130, through=4)
+    record = record_of(folding)
+
+    (base,) = folding.bases(Sequence64(9), {P0: 4})
+    header, states = encode_entry(base.version, base.ranges, base.partial)
+    merged = Folding(folding.plan, folding.bucket, {}, record)
+    merged.absorb_base(decode_entry(base.seq, header, states))
+    again = Folding(folding.plan, folding.bucket, {}, record)
+    absorb(again, 1, 0, rows)
+
+    for successor in (merged, again):
+        assert list(successor.state.panes.open) == [100_000, 130_000]
+        assert closed(successor, 140) == closed(folding, 140)
+        assert successor.input.ledger == folding.input.ledger
+
+
+def test_a_lost_snapshot_spoils_all_windows_to_come_for_ever() -> None:
+    folding = begin()
+    absorb(folding, 1, 0, [(101, "x"), (112, "y")])
+    commit(folding, 120, through=2)
+    saved = folding.snapshot(make_frontier({P0: 2}, 120_000))
+    assert saved is not None
+    until_ms = folding.state.panes.ends_ms(saved.partial.panes)
+
+    after = Folding(folding.plan, folding.bucket, {}, record_of(folding))
+    after.snapshot_lost(until_ms)
+    absorb(after, 2, 2, [(205, "x")])
+    assert [one.complete for one in after.state.close([Window(210_000, 100_000)])] == [False]
+    commit(after, 210, through=3)
+
+    later = Folding(folding.plan, folding.bucket, {}, record_of(after))
+    absorb(later, 3, 3, [(99_001, "x")])
+    window = Window(99_010_000, 100_000)
+    assert [one.complete for one in later.state.close([window])] == [False]
+
+    again = Folding(folding.plan, folding.bucket, {}, record_of(later))
+    again.snapshot_lost(until_ms)
+    absorb(again, 3, 3, [(99_001, "x")])
+    assert [one.complete for one in again.state.close([window])] == [False]
