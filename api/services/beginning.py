@@ -51,8 +51,28 @@ class Beginnings:
         self._ports = ports
         self._cluster = cluster
 
-    def of(self, stream: Stream, start: str | StartAt, history: HistoryRequest | None) -> Beginning:
-        """The beginning of a task that reads a stream. Raises Rejected for files that are none."""
+    def time_ms(self, start: str | StartAt) -> int | None:
+        """When a task begins that is registered now; None: it is not known from when its rows are.
+
+        Windows since a landmark that is not named begin then, or a part of a step before.
+        """
+        if isinstance(start, StartAt):
+            return start.timestamp
+        return None if start == "earliest" else self._ports.now_ms()
+
+    def of(
+        self,
+        stream: Stream,
+        start: str | StartAt,
+        history: HistoryRequest | None,
+        landmark_ms: int | None = None,
+    ) -> Beginning:
+        """The beginning of a task that reads a stream. Raises Rejected for files that are none.
+
+        `landmark_ms`: it is no later than that, so that the first window is whole.
+        """
+        if landmark_ms is not None and start != "earliest":
+            start = StartAt(timestamp=max(0, landmark_ms))
         files = None if history is None else self.files(stream, history)
         topic = Topic(stream.topic)
         offsets, complete_from_ms = self._offsets(topic, start)

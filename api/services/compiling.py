@@ -39,8 +39,10 @@ class TaskCompiler:
         task: TaskName | None,
         version: int,
         stream_of: StreamOf,
+        begin_ms: int | None = None,
     ) -> Plan:
-        """The plan of a caller's query; `task` is None where it is only checked.
+        """The plan of a caller's query; `task` is None where it is only checked. `begin_ms` is when
+        the task begins, None where that is not known.
 
         Raises SqlError, Rejected, Forbidden for its topics.
         """
@@ -52,6 +54,7 @@ class TaskCompiler:
             stream_of=stream_of,
             namespace=self._namespace,
             zone_of=zone_named,
+            begin_ms=begin_ms,
         )
         caller().check_read(plan.stream.topic)
         self._check_output(plan.options.output_topic, task)
@@ -120,5 +123,7 @@ def _key(name: TaskName, version: TaskVersion) -> tuple[TaskName, int, int]:
 
 def _same_query(one: TaskVersion, other: TaskVersion) -> bool:
     """A version that was made and never stored may bear the number and time of one that was."""
-    mine, theirs = ((each.sql, each.options, each.stream, each.zone) for each in (one, other))
+    mine, theirs = (
+        (each.sql, each.options, each.stream, each.zone, each.landmark_ms) for each in (one, other)
+    )
     return mine == theirs

@@ -158,6 +158,7 @@ class QueryService:
             stream_of=only(asked.stream),
             namespace=self._namespace,
             zone_of=pinned(asked.zone),
+            begin_ms=None,
         )
         # pyarrow takes 25 MB, and few ask for it.
         from api.services.arrow import arrow_stream  # noqa: PLC0415

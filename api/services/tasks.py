@@ -9,7 +9,7 @@ The registry decides: every write to it is a compare-and-set, tried again on fre
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -18,7 +18,7 @@ from api.schemas import NewTaskRequest, TaskRequest, ValidateRequest
 from api.services.beginning import Beginnings
 from api.services.compiling import TaskCompiler
 from api.services.context import BucketCount, ClusterContext, Ports
-from api.services.defining.making import TaskMaker, described
+from api.services.defining.making import TaskMaker, described, first_step_ms
 from api.services.operation.restoring import check_whole
 from mars.core.definitions import TaskDefinition, TaskState
 from mars.core.errors import Conflict, VersionMismatch
@@ -91,13 +91,23 @@ class TaskService:
     def validate(self, request: ValidateRequest) -> Plan:
         """The plan that a query would have. Raises SqlError, Rejected."""
         name = None if request.name is None else new_task_name(request.name)
-        return self._compile(request.sql, request.options, name, version=1)
+        return self._compile(request, name, 1, self._ports.now_ms())
 
     def _compile(
-        self, sql: str, options: Mapping[str, object], name: TaskName | None, version: int
+        self,
+        request: NewTaskRequest | TaskRequest | ValidateRequest,
+        name: TaskName | None,
+        version: int,
+        begin_ms: int | None,
     ) -> Plan:
-        stream_of = declared(self._ports.registry)
-        return self._compiler.compile(sql, options, task=name, version=version, stream_of=stream_of)
+        return self._compiler.compile(
+            request.sql,
+            request.options,
+            task=name,
+            version=version,
+            stream_of=declared(self._ports.registry),
+            begin_ms=begin_ms,
+        )
 
     # ---------------------------------------------------------------------------- creating
 
@@ -105,9 +115,11 @@ class TaskService:
         """Register a task. Raises Conflict, SqlError, Rejected."""
         check_whole(self._ports)
         name = new_task_name(request.name)
-        plan = self._compile(request.sql, request.options, name, self._next_version(name))
+        begin_ms = self._beginnings.time_ms(request.start)
+        plan = self._compile(request, name, self._next_version(name), begin_ms)
         info = described(self._ports, Topic(plan.stream.topic))
-        beginning = self._beginnings.of(plan.stream, request.start, request.history)
+        landmark_ms = first_step_ms(plan.window, begin_ms)
+        beginning = self._beginnings.of(plan.stream, request.start, request.history, landmark_ms)
         definition = self._maker.first(request, name, plan, info, beginning)
         self._check_number()
         self._ensure_output(plan)
@@ -164,9 +176,8 @@ class TaskService:
             definition, expected = self._found(name)
             self._compiler.check_rights(definition)
             _check_match(definition, if_match)
-            plan = self._compile(
-                request.sql, request.options, definition.name, definition.current.version + 1
-            )
+            number = definition.current.version + 1
+            plan = self._compile(request, definition.name, number, self._ports.now_ms())
             if self._maker.unchanged(definition, request.sql, plan):
                 return Changed(definition, changed=False)
             if definition.current.starts is None:

@@ -55,6 +55,7 @@ class QueryAnswerer:
             stream_of=only(query.stream),
             namespace=self.namespace,
             zone_of=pinned(query.zone),
+            begin_ms=None,
         )
 
     def ranges(self, query: Query, plan: Plan) -> tuple[Range, ...]:

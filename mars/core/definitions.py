@@ -49,7 +49,8 @@ class TaskVersion:
     version before it ends. Windows that begin before `complete_from_ms` or end after
     `complete_until_ms` (None: no bound) lack rows and are marked incomplete. `rules` are those of
     the release that registered it, see RULES. `zone` is the time zone of its windows as it was
-    known then: what changes in it later is for new versions.
+    known then: what changes in it later is for new versions. `landmark_ms` is when its windows
+    begin that are since a landmark.
     """
 
     version: int
@@ -63,6 +64,7 @@ class TaskVersion:
     complete_until_ms: int | None = None
     rules: int = 1
     zone: Zone | None = None
+    landmark_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,8 +48,9 @@ def compile_request(
     stream_of: StreamOf,
     namespace: str,
     zone_of: ZoneOf,
+    begin_ms: int | None,
 ) -> Plan:
-    """The plan of a query. Raises SqlError, Rejected."""
+    """The plan of a query, of a task that begins then. Raises SqlError, Rejected."""
     return compile_task(
         sql,
         task=task,
@@ -58,12 +59,13 @@ def compile_request(
         options=options,
         default_topic=results_topic(namespace, task),
         zone_of=zone_of,
+        begin_ms=begin_ms,
     )
 
 
 def compile_version(task: TaskName, version: TaskVersion, namespace: str) -> Plan:
     """The plan of a stored version, over the stream as it was declared when it was stored, with the
-    time zone as it was known then.
+    time zone and the landmark as they were known then.
 
     Raises SqlError or Rejected if this release cannot compile it.
     """
@@ -75,4 +77,5 @@ def compile_version(task: TaskName, version: TaskVersion, namespace: str) -> Pla
         stream_of=only(version.stream),
         namespace=namespace,
         zone_of=pinned(version.zone),
+        begin_ms=version.landmark_ms,
     )

@@ -26,6 +26,7 @@ from mars.core.definitions import (
 from mars.core.errors import Conflict, Rejected, RequestError
 from mars.core.plan import Plan, WatermarkScope
 from mars.core.types import TaskName, Topic
+from mars.core.windows import WindowShape, moment
 from mars.protocol.ports import TopicInfo
 
 TOPIC_POLL_S = 0.1
@@ -59,6 +60,7 @@ class TaskMaker:
     ) -> TaskDefinition:
         """A new task, whose plan bears its version. Raises Rejected."""
         _check_history(plan, beginning.backfills)
+        _check_landmark(plan.window, beginning)
         version = TaskVersion(
             version=plan.version,
             sql=request.sql,
@@ -70,6 +72,7 @@ class TaskMaker:
             complete_from_ms=beginning.complete_from_ms,
             rules=RULES,
             zone=plan.window.zone,
+            landmark_ms=plan.window.begins_ms,
         )
         definition = TaskDefinition(
             name,
@@ -104,6 +107,7 @@ class TaskMaker:
         and what `describe` does.
         """
         _check_history(plan, definition.backfills)
+        _check_later_landmark(plan.window, self._ports.now_ms())
         info = _same_topic(definition.current, plan, describe)
         version = TaskVersion(
             version=plan.version,
@@ -115,6 +119,7 @@ class TaskMaker:
             starts=None,
             rules=RULES,
             zone=plan.window.zone,
+            landmark_ms=plan.window.begins_ms,
         )
         closed = self.closed(definition)
         kept = tuple(each for each in definition.versions if each.version not in closed)
@@ -177,6 +182,39 @@ def _check_history(plan: Plan, backfills: Collection[Backfill]) -> None:
             "Spark computes, because its rows come beside newer ones of the same keys; register a "
             "task that starts later, or use watermark: partition"
         )
+
+
+def first_step_ms(window: WindowShape, time_ms: int | None) -> int | None:
+    """The landmark of windows in whose first step a time lies; None for all others."""
+    if time_ms is None or window.begins_ms != window.panes(time_ms):
+        return None
+    return window.begins_ms
+
+
+def _check_landmark(window: WindowShape, beginning: Beginning) -> None:
+    """Raise Rejected for windows of which none would ever be complete."""
+    begins_ms, complete_ms = window.begins_ms, beginning.complete_from_ms
+    if begins_ms is None or complete_ms is None or begins_ms >= complete_ms:
+        return
+    raise Rejected(
+        f"its windows hold all rows since the landmark {moment(begins_ms)}, and the task would "
+        f"read rows from {moment(complete_ms)} on, so that each of them would lack rows for ever: "
+        f'let it start at the landmark ("start": {{"timestamp": {begins_ms}}}) or earliest, or '
+        "write a later landmark"
+    )
+
+
+def _check_later_landmark(window: WindowShape, now_ms: int) -> None:
+    """Raise Rejected for windows that would lack the rows of the version before for ever."""
+    begins_ms = window.begins_ms
+    if begins_ms is None or begins_ms > now_ms:
+        return
+    raise Rejected(
+        "a new version begins where the one before it ends, and its windows since the landmark "
+        f"{moment(begins_ms)} would lack the rows of that one for ever: write a landmark that is "
+        "still to come, or register the query as a task of another name, which reads the topic "
+        "from the landmark on"
+    )
 
 
 def _check_size(definition: TaskDefinition) -> None:

@@ -21,7 +21,7 @@ from api.schemas import NewTaskRequest, TaskSetRequest
 from api.services.beginning import Beginning, Beginnings
 from api.services.compiling import TaskCompiler
 from api.services.context import Ports
-from api.services.defining.making import TaskMaker, described
+from api.services.defining.making import TaskMaker, described, first_step_ms
 from mars.client import answers
 from mars.core.definitions import TaskDefinition, TaskState
 from mars.core.errors import (
@@ -174,9 +174,12 @@ class SetReading:
             raise Rejected(f"{first} has the same name: rename one of them")
         there, expected = kept.get(name, (None, None))
         version = 1 if there is None else there.current.version + 1
-        plan = self._once(("plan", place, version), partial(self._compiled, task, name, version))
+        begin_ms = self._once(("begin", place), partial(self._beginnings.time_ms, task.start))
+        plan = self._once(
+            ("plan", place, version), partial(self._compiled, task, name, version, begin_ms)
+        )
         if there is None or there.state is TaskState.DELETED:
-            made = self._new(task, name, plan)
+            made = self._new(task, name, plan, first_step_ms(plan.window, begin_ms))
             return SetStep(place, name, Action.CREATE, None, made, expected)
         if self._set_name and there.set_name not in {"", self._set_name}:
             raise Conflict(f"set {there.set_name} has made it: remove it from that set first")
@@ -185,16 +188,25 @@ class SetReading:
         changed = self._maker.next(there, task.sql, task.options, plan, self._info)
         return SetStep(place, name, Action.CHANGE, there, changed, expected)
 
-    def _compiled(self, task: NewTaskRequest, name: TaskName, version: int) -> Plan:
+    def _compiled(
+        self, task: NewTaskRequest, name: TaskName, version: int, begin_ms: int | None
+    ) -> Plan:
         return self._compiler.compile(
-            task.sql, task.options, task=name, version=version, stream_of=self._stream_of
+            task.sql,
+            task.options,
+            task=name,
+            version=version,
+            stream_of=self._stream_of,
+            begin_ms=begin_ms,
         )
 
-    def _new(self, task: NewTaskRequest, name: TaskName, plan: Plan) -> TaskDefinition:
+    def _new(
+        self, task: NewTaskRequest, name: TaskName, plan: Plan, landmark_ms: int | None
+    ) -> TaskDefinition:
         info = self._info(Topic(plan.stream.topic))
         beginning: Beginning = self._once(
-            ("beginning", plan.stream, task.start, task.history),
-            partial(self._beginnings.of, plan.stream, task.start, task.history),
+            ("beginning", plan.stream, task.start, task.history, landmark_ms),
+            partial(self._beginnings.of, plan.stream, task.start, task.history, landmark_ms),
         )
         made = self._maker.first(task, name, plan, info, beginning)
         return replace(made, set_name=self._set_name)

@@ -213,8 +213,8 @@ class VerifyService:
         if offsets > SOURCE_OFFSETS_MAX:
             raise Conflict(
                 f"the window was counted from {offsets} offsets, and at most {SOURCE_OFFSETS_MAX} "
-                "are read again here: compute it with a batch engine over the ranges in the "
-                "header mars-ranges"
+                "are read again here: let Spark compute it (mars query, with the same SQL), or a "
+                "batch engine over the ranges in the header mars-ranges"
             )
         topic = Topic(plan.stream.topic)
         info = self._ports.admin.describe(topic)

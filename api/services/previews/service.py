@@ -93,11 +93,18 @@ class PreviewService:
             task=None,
             version=1,
             stream_of=declared(self._ports.registry),
+            begin_ms=self._begin_ms(request),
         )
         if request.rows is None:
             return plan
         # Rows of a request are JSON objects, whatever the messages are.
         return replace(plan, stream=replace(plan.stream, format=Format.JSON))
+
+    def _begin_ms(self, request: PreviewRequest) -> int:
+        """From when on rows are shown; of rows in a request all are."""
+        if request.rows is not None:
+            return 0
+        return self._ports.now_ms() - round(request.seconds * 1_000)
 
     def _stamp_ms(self, stream: Stream) -> int:
         """The Kafka timestamp of rows in a request, which come now if that is their event time."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 
-from mars.core.definitions import FileHistory, check_in_files
+from mars.core.definitions import FileHistory, TaskVersion, check_in_files
 from mars.core.errors import JobFailed, Rejected, RequestError
-from mars.core.plan import Format, Plan, Stream
+from mars.core.plan import Format, Plan
 from mars.core.types import Range, TaskName
-from mars.core.windows import Zone
 from mars.protocol.ports import MapJob, QueryJob
 from mars.sql import compile_task, only, pinned
 from mars.sql.bounds import since, until
@@ -53,9 +52,7 @@ def _pieces(ranges: Iterable[Range], offsets_max: int) -> Iterator[Range]:
 def plan_of_map(job: MapJob) -> Plan:
     """The plan of a map job. Raises JobFailed where this release cannot compile it."""
     version = job.version
-    plan = _compiled(
-        job.task, version.version, version.sql, version.options, version.stream, version.zone
-    )
+    plan = _compiled(job.task, version.version, version, version.landmark_ms)
     if job.files is None:
         return plan
     return until(over_files(plan, job.files), job.files.until_ms)
@@ -63,7 +60,7 @@ def plan_of_map(job: MapJob) -> Plan:
 
 def plan_of_query(job: QueryJob) -> Plan:
     """The plan of a query, with its bounds of time as a filter. Raises JobFailed."""
-    plan = _compiled(TaskName(job.id), 1, job.sql, job.options, job.stream, job.zone)
+    plan = _compiled(TaskName(job.id), 1, job, None)
     plan = until(since(plan, job.from_ms), job.until_ms)
     if job.files is None:
         return plan
@@ -85,21 +82,17 @@ def over_files(plan: Plan, files: FileHistory) -> Plan:
 
 
 def _compiled(
-    task: TaskName,
-    version: int,
-    sql: str,
-    options: Mapping[str, object],
-    stream: Stream,
-    zone: Zone | None,
+    task: TaskName, number: int, asked: TaskVersion | QueryJob, landmark_ms: int | None
 ) -> Plan:
     try:
         return compile_task(
-            sql,
+            asked.sql,
             task=task,
-            version=version,
-            stream_of=only(stream),
-            options=options,
-            zone_of=pinned(zone),
+            version=number,
+            stream_of=only(asked.stream),
+            options=asked.options,
+            zone_of=pinned(asked.zone),
+            begin_ms=landmark_ms,
         )
     except RequestError as error:
         raise JobFailed(f"The query of {task} cannot be compiled: {error}") from error
