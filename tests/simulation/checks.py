@@ -379,7 +379,8 @@ class Checks:
         ledgers = self._ledgers(span)
         rows = list(rows_of(span, self._written))
         bad = sum(not row.key for row in rows)
-        filtered = sum(bool(row.key) and not span.query.takes(row.value) for row in rows)
+        takes = span.query.takes
+        filtered = sum(bool(row.key) and not takes(row.value, row.time_ms) for row in rows)
         total = {name: sum(getattr(one, name) for one in ledgers) for name in _NAMES}
         late = total["late"] if self._late else 0
         wanted = {

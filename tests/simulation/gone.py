@@ -123,7 +123,7 @@ class GoneRows:
 def _fates(span: Span, rows: Iterable[Row]) -> dict[str, int]:
     known = list(rows)
     bad = sum(not row.key for row in known)
-    filtered = sum(bool(row.key) and not span.query.takes(row.value) for row in known)
+    filtered = sum(bool(row.key) and not span.query.takes(row.value, row.time_ms) for row in known)
     return {
         "read": len(known),
         "bad": bad,

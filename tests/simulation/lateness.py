@@ -30,7 +30,7 @@ class Lateness:
         found: dict[Place, Values] = {}
         for lane, offset, row in _rows_of(span, written):
             (window,) = span.query.windows(row.time_ms)
-            known = row.key and span.query.takes(row.value)
+            known = row.key and span.query.takes(row.value, row.time_ms)
             if not known or window.end_ms <= reached.by(lane, offset):
                 continue
             place = (span.task, span.version, window, row.key)

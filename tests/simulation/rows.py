@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from mars.core.plan import Field, FieldType, Format, Stream
@@ -57,7 +57,8 @@ STRAY_MS = 60_000
 class Query:
     """A query, and its shape for the oracle; rows whose `v` this divides are filtered.
 
-    With a `step_ms` windows of one size begin together, and end step by step.
+    With a `step_ms` windows of one size begin together, and end step by step. With a `landmark_ms`
+    they all begin then, rows before it are filtered, and none ends with a step without rows.
 
     `max_keys` is the limit on the groups of a window; over it the task folds, or fails. A task
     with a `lateness_ms` revises windows for so long. `watermark`: whose rows close windows. Lanes
@@ -75,6 +76,7 @@ class Query:
     watermark: str = "partition"
     idle_after_ms: int = 0
     step_ms: int = 0
+    landmark_ms: int = 0
 
     @property
     def is_tumbling(self) -> bool:
@@ -92,8 +94,19 @@ class Query:
             if time_ms < end:
                 yield Window(end, newest)
 
-    def takes(self, value: int) -> bool:
+    def windows_of(self, times_ms: Iterable[int]) -> Mapping[int, Sequence[Window]]:
+        """Those that a row of each of these times is in, given all times of the rows."""
+        if not self.landmark_ms:
+            return {time_ms: list(self.windows(time_ms)) for time_ms in times_ms}
+        known = set(times_ms)
+        ends = sorted({time_ms // self.step_ms * self.step_ms + self.step_ms for time_ms in known})
+        windows = [Window(end, self.landmark_ms) for end in ends]
+        return {time_ms: [one for one in windows if time_ms < one.end_ms] for time_ms in known}
+
+    def takes(self, value: int, time_ms: int) -> bool:
         """Whether the filter lets a row pass."""
+        if time_ms < self.landmark_ms:
+            return False
         return not self.refused_multiples or value % self.refused_multiples != 0
 
     @property
@@ -143,6 +156,16 @@ CUMULATING = Query(
     50_000,
     step_ms=10_000,
 )
+
+LANDMARK = Query(
+    "SELECT k, ts, count(*) AS n, sum(v) AS total FROM flows GROUP BY k, ts "
+    "WINDOWING LANDMARK '1970-01-01T00:02:00Z' EVERY 10 s",
+    10_000,
+    10_000,
+    step_ms=10_000,
+    landmark_ms=120_000,
+)
+"""Some rows lie before the landmark. The size is that of a step: what closes behind all rows."""
 
 STRICT = replace(TUMBLING, max_keys=1, folds=False)
 """Sooner or later some window has two groups."""
@@ -293,10 +316,14 @@ def expected(span: Span, written: Written, upto_ms: int = LAST_MS) -> dict[Place
     """Count and sum of every group of every window that ends before `upto_ms`: the last row's."""
     found: dict[Place, Values] = {}
     query = span.query
-    for row in rows_of(span, written):
-        if not row.key or not query.takes(row.value) or row.time_ms >= upto_ms - query.size_ms:
-            continue
-        for window in query.windows(row.time_ms):
+    rows = [
+        row
+        for row in rows_of(span, written)
+        if row.key and query.takes(row.value, row.time_ms) and row.time_ms < upto_ms - query.size_ms
+    ]
+    windows = query.windows_of({row.time_ms for row in rows})
+    for row in rows:
+        for window in windows[row.time_ms]:
             place = (span.task, span.version, window, row.key)
             count, total = found.get(place, (0, 0))
             found[place] = (count + 1, total + row.value)
@@ -318,7 +345,7 @@ def recomputed(
         if part.first <= offset < part.next
         and (bool(row.key) and row.key not in kept if key == OTHERS else row.key == key)
         and window.start_ms <= row.time_ms < window.end_ms
-        and query.takes(row.value)
+        and query.takes(row.value, row.time_ms)
     ]
     return len(values), sum(values)
 

@@ -53,7 +53,7 @@ from mars.engine.decode.usable import NAMED_MAX
 from mars.engine.finishing import Finished
 from mars.process.compiling import compile_version
 from mars.protocol.windows import panes
-from tests.simulation.rows import FILTERED, STREAM, TUMBLING, Query
+from tests.simulation.rows import FILTERED, LANDMARK, STREAM, TUMBLING, Query
 
 REMEMBERED = 4_096
 """Rows and states that are kept as they were read: several processes read the same."""
@@ -82,7 +82,7 @@ def _plan_of(query: Query) -> Plan:
 
 @cache
 def _filters() -> Sequence[tuple[Expression | None, Query]]:
-    return [(_plan_of(query).filter, query) for query in (TUMBLING, FILTERED)]
+    return [(_plan_of(query).filter, query) for query in (TUMBLING, FILTERED, LANDMARK)]
 
 
 def is_known(plan: Plan) -> bool:
@@ -234,7 +234,7 @@ class _Batch:
             ahead_ms = time_ms - stamp_ms if stamp_ms >= 0 else 0
             assert ahead_ms <= self._plan.options.future_limit_ms, "no rows of the future here"
             self._marks_ms[lane] = max(time_ms, self._marks_ms.get(lane, time_ms))
-            if not query.takes(amount):
+            if not query.takes(amount, time_ms):
                 self._filtered[lane] += 1
                 continue
             place = time_ms // pane_ms * pane_ms, key

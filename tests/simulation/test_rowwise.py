@@ -26,6 +26,7 @@ from tests.simulation import rowwise
 from tests.simulation.rows import (
     CUMULATING,
     FILTERED,
+    LANDMARK,
     SLIDING,
     STREAM,
     STRICT,
@@ -42,6 +43,7 @@ QUERIES = (
     FILTERED,
     SLIDING,
     CUMULATING,
+    LANDMARK,
     STRICT,
     replace(SLIDING, max_keys=2),
     replace(FILTERED, max_keys=1),
@@ -153,7 +155,7 @@ def test_windows_are_finished_to_the_same_bytes(
 
 
 def test_rows_are_counted_one_by_one_for_the_usual_queries() -> None:
-    assert [rowwise.is_known(PLANS[query]) for query in QUERIES] == [True] * 9 + [False] * 2
+    assert [rowwise.is_known(PLANS[query]) for query in QUERIES] == [True] * 10 + [False] * 2
 
 
 @pytest.mark.parametrize("folds", [False, True])

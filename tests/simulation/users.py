@@ -17,6 +17,7 @@ from tests.simulation.rows import (
     DELAY_MS,
     DISORDER_MS,
     FILTERED,
+    LANDMARK,
     SLIDING,
     STREAM,
     STRICT,
@@ -61,6 +62,9 @@ COPIES_LATE_MS = (100, 3_000)
 
 CUMULATING_SHARE = 0.4
 """How often windows of a task that is added, or changed, cumulate."""
+
+LANDMARK_SHARE = 0.2
+"""How often they are those since a landmark."""
 
 
 class Keys(StrEnum):
@@ -248,8 +252,11 @@ class Users:
             self._write(task)
 
     def _any_shape(self, query: Query) -> Query:
-        """The query, or one whose windows cumulate."""
-        return CUMULATING if self._shapes.random() < CUMULATING_SHARE else query
+        """The query, or one whose windows begin together."""
+        drawn = self._shapes.random()
+        if drawn < CUMULATING_SHARE:
+            return CUMULATING
+        return query if drawn < 1 - LANDMARK_SHARE else LANDMARK
 
     def _limited(self, query: Query, version: int) -> Query:
         """The query, which folds or revises in a run where tasks do: in every other version, so
@@ -263,7 +270,7 @@ class Users:
             by_bucket = self._limits.keys is Keys.STRAY and version % 3 == 0
             known = query if query.is_tumbling else TUMBLING
             return replace(known, watermark="bucket" if by_bucket else "key")
-        if query.max_keys is not None or version % 2 == 0:
+        if query.max_keys is not None or query.landmark_ms or version % 2 == 0:
             return query
         if self._limits.lateness_ms:
             return revised(query, self._limits.lateness_ms)

@@ -14,7 +14,7 @@ from mars.adapters.kafka.wire import state_key
 from mars.core.definitions import TaskState
 from mars.core.plan import WatermarkScope
 from mars.core.types import AssignmentEpoch, Bucket, Lane, StoreEpoch, Topic
-from mars.core.windows import Sliding
+from mars.core.windows import Sliding, WindowShape
 from mars.protocol.ports import Ledger, Progress, Snapshot
 from mars.protocol.reducer.events import TasksChanged
 from mars.protocol.reducer.snapshots import needed_with
@@ -50,7 +50,7 @@ def rows(first: int, count: int) -> list[RowSpec]:
     return [(second, f"k{second % KEYS}") for second in range(first, first + count)]
 
 
-def world(window: Sliding = HOUR, every_ms: int = EVERY_MS) -> World:
+def world(window: WindowShape = HOUR, every_ms: int = EVERY_MS) -> World:
     here = World(make_task(window=window), snapshot_every_ms=every_ms)
     here.assign(TO_FIRST)
     return here
