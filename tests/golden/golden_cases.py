@@ -30,6 +30,7 @@ from mars.core.types import Bucket, Lane, Mapped, Records, StreamName, TaskName
 from mars.core.windows import (
     Calendar,
     Cumulating,
+    Landmark,
     Sliding,
     Unit,
     WindowShape,
@@ -188,6 +189,8 @@ def _each_window(shape: WindowShape) -> str:
         case Cumulating(size, step, later):
             count, slide = size // step, size
             begin, end = f"newest + {later}", f"newest + {later} + (back + 1) * {step}"
+        case Landmark(start, step):
+            return _each_window_since(start, step)
         case ZonedSliding() | ZonedCumulating():
             return _each_zoned_window(shape)
         case _:
@@ -198,6 +201,15 @@ def _each_window(shape: WindowShape) -> str:
         FROM (SELECT *, {into} - ({into} % {slide} + {slide}) % {slide} AS newest FROM timed),
              range({count}) AS backs(back)
         WHERE {end} > time_ms"""
+
+
+def _each_window_since(start: int, step: int) -> str:
+    """The same of windows since a landmark, of which one ends with each step that has rows."""
+    own_end = f"time_ms - (time_ms - {start}) % {step} + {step}"
+    return f"""
+        SELECT * EXCLUDE (time_ms), {start} AS window_start
+        FROM timed, (SELECT DISTINCT {own_end} AS window_end FROM timed WHERE time_ms >= {start})
+        WHERE time_ms >= {start} AND time_ms < window_end"""
 
 
 def _each_zoned_window(shape: ZonedSliding | ZonedCumulating) -> str:

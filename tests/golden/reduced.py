@@ -119,7 +119,7 @@ class _Run:
         for message in messages:
             self._feeds[chance.choice(LANES)].messages.append(message)
         times = _times_ms(case, plan, messages)
-        span_ms = 2 * plan.window.longest_ms + plan.options.delay_ms
+        span_ms = 2 * plan.window.kept_ms + plan.options.delay_ms
         self._end_ms = max(times, default=0) + span_ms
         self._reducer = self._new_reducer("r1")
         self._restart_before = chance.randint(1, len(messages))
