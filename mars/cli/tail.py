@@ -66,7 +66,7 @@ def tail(
     with Client(api_address(api)) as client:
         found = client.task(name)
         _tell_if_halted(found)
-        together = found.plan is not None and found.plan.window.kind == "cumulating"
+        together = found.plan is not None and found.plan.window.step_ms is not None
         messages().print(_waiting(name, windows))
         events = _Events()
         follower = _Follower(client, name, events)

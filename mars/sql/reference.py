@@ -50,6 +50,8 @@ from mars.sql.task import LIMIT_MAX, STEP_ROWS_A_MINUTE_MAX, compile_task
 from mars.sql.windowing import pinned
 
 TASK: Final = TaskName("example")
+REGISTERED_MS: Final = 1_767_225_600_000
+"""When the examples' tasks are, for those that go by that."""
 ZONE: Final = Zone("Europe/Berlin", "of this page", 3_600_000)
 STREAM: Final = Stream(
     name=StreamName("flows"),
@@ -80,6 +82,8 @@ WINDOWS: Final[Mapping[str, str]] = {
     "WINDOWING 60 s": "tumbling: each row is in one window",
     "WINDOWING 60 s SLIDE 10 s": "sliding: each row is in six windows, one ends every 10 s",
     "WINDOWING 1 d EVERY 1 min": "cumulating: the day so far, every minute",
+    "WINDOWING LANDMARK '2026-01-01T00:00:00Z' EVERY 10 s": "all since then, in steps with rows",
+    "WINDOWING LANDMARK EVERY 10 s": "the same since the task was registered",
     "WINDOWING 1 d OFFSET 6 h": "tumbling, from six to six in UTC",
     "WINDOWING 1 d TIMEZONE 'Europe/Berlin'": "the day there, of 23 to 25 hours",
     "WINDOWING 1 month TIMEZONE 'Europe/Berlin'": "the month there; also `week quarter year`",
@@ -96,6 +100,7 @@ SHAPES: Final[Mapping[str, str]] = {
     "tumbling": "WINDOWING 60 s",
     "sliding": "WINDOWING 60 s SLIDE 10 s",
     "cumulating": "WINDOWING 60 s EVERY 10 s",
+    "since a landmark": "WINDOWING LANDMARK '2026-01-01' EVERY 10 s",
     "in a zone": "WINDOWING 1 d TIMEZONE 'Europe/Berlin'",
     "in a zone, sliding": "WINDOWING 7 d SLIDE 1 d TIMEZONE 'Europe/Berlin'",
     "in a zone, cumulating": "WINDOWING 1 d EVERY 1 h TIMEZONE 'Europe/Berlin'",
@@ -177,6 +182,7 @@ def _plan(
         stream_of=only(STREAM),
         options=options or {},
         zone_of=pinned(ZONE),
+        begin_ms=REGISTERED_MS,
     )
 
 
@@ -206,6 +212,8 @@ and a window has at most {PANES_MAX:,} slices (its size by the greatest common d
 {_TABLE_CALL.strip()}
 
 {_CUMULATING.strip()}
+
+{_LANDMARK.strip()}
 
 {_ZONED.strip()}
 
@@ -335,6 +343,7 @@ the code.
 SELECT item, ... FROM stream [WHERE condition] [GROUP BY key, ...] [HAVING condition]
 [ORDER BY item [DESC], ...] [LIMIT n]
 WINDOWING size [SLIDE slide | EVERY step] [OFFSET offset] [TIMEZONE 'zone']
+WINDOWING LANDMARK ['time'] EVERY step
 ```
 One SELECT over one stream. Each group that has rows in a window gives one result row. Anything that
 is not on this page is refused with its line and column and what would be taken instead; so are
@@ -373,6 +382,30 @@ and whoever asks for one names `window_end` beside `window_start`. A cycle has a
 {PANES_MAX:,} steps. Each step repeats all groups: with `max_keys` they may be no more than
 {STEP_ROWS_A_MINUTE_MAX:,} rows a minute. One row that is lost, or a version of the task that begins
 within a cycle, makes all windows of the cycle `mars-complete: 0`, also those that end before."""
+
+_LANDMARK: Final = """
+Windows since a **landmark** all begin with it: `WINDOWING LANDMARK '2026-01-01T00:00:00Z' EVERY
+10 s` has [landmark, landmark + 10 s), [landmark, landmark + 20 s) and so on, for ever. One is
+emitted once its end has passed, with *all* groups since the landmark, if a row came in its last
+step: steps without rows are left out, and the next one has all that is known by then. Keys end with
+`window_end`, as those of windows that cumulate.
+
+- The time is ISO 8601, in UTC unless it names an offset. Without one the landmark is when the task
+  is registered, or the time of its `start`, down to a multiple of the step; the task reads the
+  topic from there, and `start: earliest` asks for a time. It is part of the task's version for
+  ever: a paused task, or the same query again, keeps it.
+- Rows before it are `filtered`. No row is ever late: one that comes when its step has been emitted
+  counts in all windows that are emitted after it, and is `late_partly` in the ledger. A row counts
+  as `emitted` once its step is.
+- The groups are kept for ever, all of them in one bucket, and repeated at each step: `max_keys`
+  bounds them, else the task's budget in Redis does, and a task that is over it stops. After a loss
+  of Redis they come back from a snapshot in Kafka; should that be gone too, all windows to come are
+  `mars-complete: 0`, as they are where one row is lost.
+- A query or options that change are a new version, which begins where the last one ends, and its
+  windows would lack the rows before: it is refused unless its landmark is still to come. Register
+  it as another task, which reads the topic from the landmark on.
+- A task whose `start` lies behind its landmark is refused, for the same reason. `late: revise`,
+  `SLIDE`, `OFFSET` and `TIMEZONE` are, too; a landmark may be written with the offset of a zone."""
 
 _TABLE_CALL: Final = """
 What runs in **Flink** may stand as it does there, with both columns of the window in GROUP BY;

@@ -26,7 +26,7 @@ frames for each level, and the caller needs some too."""
 GRAMMAR: Final = (
     "SELECT items FROM stream [WHERE ...] GROUP BY ... [HAVING ...] "
     "[ORDER BY ... [DESC]] [LIMIT n] WINDOWING 60 s [SLIDE 10 s | EVERY 10 s] [OFFSET 5 s] "
-    "[TIMEZONE 'UTC']"
+    "[TIMEZONE 'UTC'] or WINDOWING LANDMARK ['2026-01-01'] EVERY 10 s"
 )
 
 DIALECT: Final = Dialect.get_or_raise("duckdb")

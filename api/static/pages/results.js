@@ -207,7 +207,7 @@ export class Results {
 
   /** Whether windows begin together, and their ends tell them apart. */
   cumulates() {
-    return this.task.plan?.window.kind === "cumulating";
+    return Number.isFinite(this.task.plan?.window.step_ms);
   }
 
   /** The rows of a window by what they are grouped by; found once. */

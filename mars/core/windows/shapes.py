@@ -54,7 +54,26 @@ class SaidLengths(NamedTuple):
     offset_ms: int
 
 
-class Shape(Protocol):
+class Tiling(Protocol):
+    """Panes, which tile time: of them all windows of a shape are made."""
+
+    def panes(self, times: Times) -> Times:
+        """The pane that each of these times falls into."""
+
+    def pane_end(self, pane_ms: int) -> int:
+        """The moment at which a pane ends, and the next one begins."""
+
+    def pane_numbers(self, panes: Panes) -> Panes:
+        """Panes as numbers, one more for each that follows; far apart where they are."""
+
+    def pane_numbered(self, number: int) -> int:
+        """The pane that has this number."""
+
+    def panes_in(self, span_ms: int) -> int:
+        """How many panes a span of time is made of, at most."""
+
+
+class Shape(Tiling, Protocol):
     """What every shape of windows offers."""
 
     @property
@@ -107,23 +126,6 @@ class Shape(Protocol):
     @property
     def begin_together(self) -> bool:
         """True where several windows begin at one moment: only their ends tell them apart."""
-
-    # ---------------------------------------------------------------------------- panes
-
-    def panes(self, times: Times) -> Times:
-        """The pane that each of these times falls into."""
-
-    def pane_end(self, pane_ms: int) -> int:
-        """The moment at which a pane ends, and the next one begins."""
-
-    def pane_numbers(self, panes: Panes) -> Panes:
-        """Panes as numbers, one more for each that follows; far apart where they are."""
-
-    def pane_numbered(self, number: int) -> int:
-        """The pane that has this number."""
-
-    def panes_in(self, span_ms: int) -> int:
-        """How many panes a span of time is made of, at most."""
 
     # -------------------------------------------------------------------------- windows
 

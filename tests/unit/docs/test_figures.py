@@ -106,7 +106,7 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
         lengths.PANES_MAX,
     ),
     "`max_keys`": (options.MAX_KEYS_MAX,),
-    "`max_keys` where windows cumulate": (task.STEP_ROWS_A_MINUTE_MAX,),
+    "`max_keys` where windows cumulate, or since a landmark": (task.STEP_ROWS_A_MINUTE_MAX,),
     "`delay`, `idle_after`, `future_limit`": (
         days(options.DELAY_MS_MAX),
         days(options.IDLE_AFTER_MS_MAX),
