@@ -47,12 +47,24 @@ Row = dict[str, Any]
 
 
 class Flow:
-    """What was sent."""
+    """What was sent to the topic of a stream, from a moment on."""
 
-    def __init__(self, mars: MarsCluster) -> None:
+    begin_ms = START_MS
+
+    def __init__(self, mars: MarsCluster, name: str = NAME) -> None:
         self.mars = mars
         self.rows: list[Row] = []
+        self._name = name
         self._chance = random.Random(1)
+
+    def declare(self, sql: str) -> None:
+        """The stream, and a task of the same name over all of it."""
+        fields = {"timestamp": "timestamp_ms", "sip": "string", "id": "int64"}
+        stream = {"topic": self._name, "format": "json", "fields": fields}
+        self.mars.topic(self._name, PARTITIONS)
+        self.mars.client.put_stream(self._name, {**stream, "event_time": "timestamp"})
+        options = {"idle_after": "1h"}
+        self.mars.client.create_task(self._name, sql, start="earliest", options=options)
 
     def send(self, first_s: float, end_s: float, count: int, *, late: bool = False) -> None:
         """Rows of a span of time, in order within each partition."""
@@ -71,7 +83,7 @@ class Flow:
         ]
         self.rows += [{**row, "late": late} for row in made]
         values = [(row["id"] % PARTITIONS, json.dumps(row).encode()) for row in made]
-        self.mars.produce(NAME, values)
+        self.mars.produce(self._name, values)
 
     def wanted(self, end_s: int) -> dict[tuple[Any, ...], Row]:
         """What DuckDB computes of the windows that end by then."""
@@ -100,12 +112,7 @@ def emitted(results: list[Result]) -> dict[tuple[Any, ...], Row]:
 def flow(shared_mars: MarsCluster) -> Flow:
     """Two cycles of rows; the store is lost in the midst of the first."""
     mars, flow = shared_mars, Flow(shared_mars)
-    mars.topic(NAME, PARTITIONS)
-    fields = {"timestamp": "timestamp_ms", "sip": "string", "id": "int64"}
-    stream = {"topic": NAME, "format": "json", "fields": fields, "event_time": "timestamp"}
-    mars.client.put_stream(NAME, stream)
-    mars.client.create_task(NAME, SQL, start="earliest", options={"idle_after": "1h"})
-
+    flow.declare(SQL)
     flow.send(0, LOST_AT_S, 600)
     flow.go_on(LOST_AT_S)
     mars.read_until(TOPIC, len(flow.wanted(LOST_AT_S)))
