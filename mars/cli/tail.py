@@ -38,6 +38,9 @@ only when the next one begins, which may be an hour later, or never."""
 AGAIN_S = 1.0
 """Between two tries to reach an API that has gone away."""
 
+_BEGIN_TOGETHER = ("cumulating", "landmark")
+"""Kinds of windows of which several have one start."""
+
 _TIMES = ("window_start", "window_end")
 
 
@@ -66,7 +69,7 @@ def tail(
     with Client(api_address(api)) as client:
         found = client.task(name)
         _tell_if_halted(found)
-        together = found.plan is not None and found.plan.window.step_ms is not None
+        together = found.plan is not None and found.plan.window.kind in _BEGIN_TOGETHER
         messages().print(_waiting(name, windows))
         events = _Events()
         follower = _Follower(client, name, events)

@@ -36,6 +36,7 @@ def test_task_is_answered_with_its_definition_plan_and_place(world: World) -> No
         "offset_ms": 0,
         "zone": None,
         "zone_database": None,
+        "landmark_ms": None,
     }
     assert task["plan"]["options"]["delay_ms"] == 1_000
     assert task["output"] == {
