@@ -80,7 +80,8 @@ timestamp is not counted; `late` (drop): `drop` rows whose windows are closed, o
 100,000; `over_max_keys` (fail): `fail`, or `fold` those that came last into one row, whose keys are
 `__other__` (text) or null and whose header `mars-folded` is 1; `watermark` (partition): windows
 close by the rows of the slowest `partition`, of a `bucket` of keys, or of each `key`, which may lag
-by `key_lag` (1min) behind the partitions; `output_topic` (mars.results.NAME).
+by `key_lag` (1min) behind the partitions; `emit` (all): where windows begin together, `all` groups
+since then or those that `changed` since the last window; `output_topic` (mars.results.NAME).
 Durations are texts such as `500ms`, `1s`, `5min`."""
 """What a task's options are, for the documentation of the interface."""
 

@@ -266,6 +266,15 @@ class LatePolicy(StrEnum):
     """For some time its groups are emitted again, with all their rows."""
 
 
+class Emit(StrEnum):
+    """Which groups a window has that begins with others."""
+
+    ALL = "all"
+    """All that have rows in it."""
+    CHANGED = "changed"
+    """Those that got rows since the last window."""
+
+
 class WatermarkScope(StrEnum):
     """Whose rows tell that a window is over."""
 
@@ -304,6 +313,7 @@ class Options:
     over_max_keys: OverMaxKeys = OverMaxKeys.FAIL
     watermark: WatermarkScope = WatermarkScope.PARTITION
     key_lag_ms: int = 0
+    emit: Emit = Emit.ALL
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,7 +347,8 @@ class Plan:
         counted against a limit, or a window be emitted for a row of any group.
         """
         limited = self.limit is not None or self.options.max_keys is not None
-        return not self.keys or bool(self.order_by) or limited or self.window.by_any_row
+        by_any_row = self.window.by_any_row and not self.emits_changed
+        return not self.keys or bool(self.order_by) or limited or by_any_row
 
     @property
     def window_columns(self) -> tuple[Column, ...]:
@@ -346,6 +357,11 @@ class Plan:
         if self.window.zone is None:
             return bounds
         return (*bounds, Column(WINDOW_LOCAL, ValueType.STRING))
+
+    @property
+    def emits_changed(self) -> bool:
+        """True where windows have those groups alone that got rows since the last one."""
+        return self.options.emit is Emit.CHANGED
 
     @property
     def closes_by_key(self) -> bool:

@@ -190,16 +190,23 @@ class Recount:
 
 
 def compare(
-    version: int, rows: Sequence[CommittedRow], recounted: Mapping[bytes, tuple[Bucket, bytes]]
+    version: int,
+    rows: Sequence[CommittedRow],
+    recounted: Mapping[bytes, tuple[Bucket, bytes]],
+    *,
+    emits_changed: bool = False,
 ) -> list[Difference]:
-    """All groups whose newest revision does not agree, in order of their keys."""
+    """All groups whose newest revision does not agree, in order of their keys.
+
+    `emits_changed`: a window has not all groups, and those that it has are compared.
+    """
     emitted: defaultdict[bytes, list[CommittedRow]] = defaultdict(list)
     for row in rows:
         emitted[row.key].append(row)
     found = [
         Difference(Kind.MISSING, version, bucket, key, None, value)
         for key, (bucket, value) in recounted.items()
-        if key not in emitted
+        if key not in emitted and not emits_changed
     ]
     for key, own in emitted.items():
         value = recounted[key][1] if key in recounted else None

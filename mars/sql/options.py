@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from mars.core.errors import Rejected
-from mars.core.plan import LatePolicy, Options, OverMaxKeys, Stream, WatermarkScope
+from mars.core.plan import Emit, LatePolicy, Options, OverMaxKeys, Stream, WatermarkScope
 from mars.core.topics import is_internal
 from mars.core.types import TaskName
 from mars.core.windows import span
@@ -55,6 +55,7 @@ _NAMES = (
     "output_topic",
     "watermark",
     "key_lag",
+    "emit",
 )
 _DIGITS_MAX = 9
 _LEGAL_TOPIC = re.compile(rf"[A-Za-z0-9._-]{{1,{TOPIC_CHARACTERS_MAX}}}")
@@ -89,6 +90,7 @@ def parse_options(
         over_max_keys=_over_max_keys(options),
         watermark=watermark,
         key_lag_ms=_key_lag(options, watermark),
+        emit=_emit(options),
     )
 
 
@@ -148,6 +150,13 @@ def _key_lag(options: Mapping[str, object], watermark: WatermarkScope) -> int:
             "option key_lag: it says how far keys may lag behind others; set watermark: key too"
         )
     return 0
+
+
+def _emit(options: Mapping[str, object]) -> Emit:
+    value = options.get("emit", Emit.ALL)
+    if value not in list(Emit):
+        raise Rejected("option emit: write 'all' or 'changed'")
+    return Emit(str(value))
 
 
 def _max_keys(options: Mapping[str, object]) -> int | None:

@@ -13,6 +13,7 @@ from typing import Final
 
 from mars.core.errors import Rejected
 from mars.core.plan import (
+    Emit,
     Field,
     FieldType,
     Format,
@@ -111,6 +112,7 @@ TRIED: Final[Mapping[str, tuple[Mapping[str, object], str]]] = {
     "`watermark` `bucket` or `key`": ({"watermark": "key"}, ""),
     "`max_keys`": ({"max_keys": 9}, ""),
     "`over_max_keys` `fold`": ({"max_keys": 9, "over_max_keys": "fold"}, ""),
+    "`emit` `changed`": ({"emit": "changed"}, ""),
     "`ORDER BY ... LIMIT n`": ({}, "ORDER BY count LIMIT 3"),
 }
 
@@ -215,6 +217,8 @@ and a window has at most {PANES_MAX:,} slices (its size by the greatest common d
 
 {_LANDMARK.strip()}
 
+{_CHANGED.strip()}
+
 {_ZONED.strip()}
 
 ### Which options go with which windows
@@ -312,6 +316,11 @@ def _options() -> str:
             "with `watermark` `bucket` or `key`: how far keys may lag behind the slowest partition",
             f"{KEY_LAG_MS_DEFAULT // 1000}s",
         ),
+        "emit": (
+            _any_of(Emit),
+            "where windows begin together: the groups with rows since then, or since the last one",
+            defaults.emit.value,
+        ),
     }
     lines = [
         (f"`{each.name.removesuffix('_ms')}`", *words[each.name][:2], f"`{words[each.name][2]}`")
@@ -406,6 +415,15 @@ step: steps without rows are left out, and the next one has all that is known by
   it as another task, which reads the topic from the landmark on.
 - A task whose `start` lies behind its landmark is refused, for the same reason. `late: revise`,
   `SLIDE`, `OFFSET` and `TIMEZONE` are, too; a landmark may be written with the offset of a zone."""
+
+_CHANGED: Final = """
+Where windows begin together, **`emit: changed`** leaves out what has been said before: a window has
+those groups alone to which rows came since the last window, each with all its rows. So the newest
+row of a group is always right, and a million groups do not come again at each step for one that has
+changed. After a bucket has changed its owner a window may have more groups; a group whose rows came
+too late for their step comes with the next window. Such a task is in all buckets. `mars verify`
+compares the groups that a window has. HAVING and LIMIT are refused with it, because a group that is
+no longer among the results would not come again to say so; `late: revise` is, too."""
 
 _TABLE_CALL: Final = """
 What runs in **Flink** may stand as it does there, with both columns of the window in GROUP BY;

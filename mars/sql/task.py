@@ -233,6 +233,7 @@ def _completed(query: _Query, plan: Plan) -> Plan:
     _check_open(plan)
     _check_revisable(plan)
     _check_cumulating(plan)
+    _check_changed(plan)
     _check_scope(plan)
     used = {plan.stream.event_time, *_columns(_of_rows(plan))}
     fields = tuple(of for of in plan.stream.fields if of.name in used)
@@ -301,6 +302,24 @@ def _check_cumulating(plan: Plan) -> None:
             f"option max_keys: {options.max_keys} groups at each step of {window.ends_apart_ms} ms "
             f"are {rows} result rows a minute, and at most {STEP_ROWS_A_MINUTE_MAX} are possible: "
             "take a longer step, or a smaller max_keys"
+        )
+
+
+def _check_changed(plan: Plan) -> None:
+    """What a group that does not come again has said before must still be true."""
+    if not plan.emits_changed:
+        return
+    if not plan.window.begin_together:
+        raise Rejected(
+            "option emit: changed is for windows that begin together, because no other one repeats "
+            "groups; use emit: all, or WINDOWING LANDMARK or EVERY"
+        )
+    if plan.options.late is LatePolicy.REVISE:
+        raise Rejected("option emit: changed does not go with late: revise; use late: drop")
+    if plan.limit is not None or plan.having is not None:
+        raise Rejected(
+            "option emit: with HAVING or LIMIT a group may cease to be among the results, and "
+            "changed would not say so; use emit: all, or leave them out"
         )
 
 

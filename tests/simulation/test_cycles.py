@@ -37,14 +37,19 @@ class Run:
     """One task, fed and read; batches are cut anew at the same places, as offsets tell them."""
 
     def __init__(
-        self, chance: random.Random, delay_s: int, window: WindowShape = CYCLE, scale: int = 1
+        self,
+        chance: random.Random,
+        delay_s: int,
+        window: WindowShape = CYCLE,
+        scale: int = 1,
+        **options: object,
     ) -> None:
         """Rows come `scale` times as far apart as in `made`, in windows of any shape."""
         self.chance = chance
         self.window = window
         self.last_s = LAST_S * scale
         snapshot_every_ms = chance.choice((300, 900_000))
-        task = make_task(window=window, delay_ms=delay_s * scale * 1000)
+        task = make_task(window=window, delay_ms=delay_s * scale * 1000, **options)
         self.world = World(task, snapshot_every_ms=snapshot_every_ms)
         self.batches = {lane: scaled(made(chance), scale) for lane in LANES}
         self.fed = dict.fromkeys(LANES, 0)

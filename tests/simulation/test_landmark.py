@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from mars.core.plan import Emit
 from mars.core.types import Lane, Topic
-from mars.core.windows import Landmark
+from mars.core.windows import Cumulating, Landmark, WindowShape
 from tests.simulation.test_cycles import LANES, Batch, Place, Run
 from tests.unit.machines.reducing_world import Reducer, World
 from tests.unit.machines.test_saving import STATE, recover, replay
@@ -26,8 +27,8 @@ SINCE = Landmark(SINCE_S * 1000, STEP_S * 1000)
 SEEDS = 25
 
 
-def run_of(seed: int, delay_s: int) -> Run:
-    run = Run(random.Random(seed), delay_s, SINCE)
+def run_of(seed: int, delay_s: int, window: WindowShape = SINCE, **options: object) -> Run:
+    run = Run(random.Random(seed), delay_s, window, **options)
     run.run()
     return run
 
@@ -104,6 +105,47 @@ def test_a_snapshot_that_is_gone_spoils_all_windows_for_ever_also_after_later_lo
     after = complete(here)
     assert len(after) > len(before) + 5
     assert {end for end, whole in after.items() if whole} == before.keys()
+
+
+# ----------------------------------------------------------------------------- emit: changed
+
+
+def changed(rows: Sequence[tuple[int, str]], upto_s: int) -> dict[Place, int]:
+    """What the windows hold of the groups that rows came to in their last step."""
+    own = {(at // STEP_S * STEP_S + STEP_S, key) for at, key in rows}
+    return {place: n for place, n in expected(rows, upto_s).items() if place[1:] in own}
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_groups_that_changed_come_alone_and_right_whatever_fails(seed: int) -> None:
+    run = run_of(seed, delay_s=15, emit=Emit.CHANGED)
+
+    assert run.emitted() == changed(rows_of(run.batches), run.last_s)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_the_last_of_each_group_has_all_its_rows_whatever_missed_its_step(seed: int) -> None:
+    run = finished(run_of(seed, delay_s=0, emit=Emit.CHANGED))
+
+    found, wanted = run.emitted(), expected(rows_of(run.batches), run.last_s)
+    assert all(found[place] <= wanted[place] for place in found)
+    last = {key: n for (_start, _end, key), n in sorted(found.items())}
+    rows = [row for row in rows_of(run.batches) if row[0] < run.last_s]
+    assert last == Counter(key for _at, key in rows)
+
+
+ONE_CYCLE = Cumulating(10_000_000, STEP_S * 1000)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_so_it_is_in_a_cycle(seed: int) -> None:
+    run = run_of(seed, delay_s=0, window=ONE_CYCLE, emit=Emit.CHANGED)
+    run.last_s += 2 * STEP_S
+    finished(run)
+
+    last = {key: n for (_start, _end, key), n in sorted(run.emitted().items())}
+    rows = [row for lane in run.batches.values() for batch in lane for row in batch]
+    assert last == Counter(key for at, key in rows if at < run.last_s)
 
 
 def complete(world: World) -> dict[int, bool]:

@@ -206,7 +206,9 @@ class VerifyService:
             self._read(definition, plan, piece, recount)
         outcome.rows += len(newest_revisions(rows))
         outcome.source_rows += recount.rows_read
-        outcome.differences += compare(plan.version, rows, recount.rows())
+        outcome.differences += compare(
+            plan.version, rows, recount.rows(), emits_changed=plan.emits_changed
+        )
 
     def _check_source(self, definition: TaskDefinition, plan: Plan, spans: Spans) -> None:
         offsets = sum(_size(definition, piece.part) for piece in pieces_of(spans))

@@ -206,7 +206,8 @@ def _about_size(found: Predictions, plan: Plan) -> Iterator[str]:
         groups = "group" if found.groups_per_window == 1 else "groups"
         yield f"{least} {found.groups_per_window:,} {groups} a window."
         yield from _about_max_keys(found.groups_per_window, plan.options)
-        yield from _about_steps(found.groups_per_window, plan.window)
+        if not plan.emits_changed:
+            yield from _about_steps(found.groups_per_window, plan.window)
     if found.redis_bytes is None or found.redis_bytes_merged is None:
         return
     limit = _size(found.redis_bytes_max)

@@ -20,6 +20,12 @@ const SELDOM = [
     choices: ["partition", "bucket", "key"],
   },
   { name: "key_lag", label: "Key lag (behind the partitions)", usual: "1min" },
+  {
+    name: "emit",
+    label: "Groups of windows that begin together",
+    usual: "all",
+    choices: ["all", "changed"],
+  },
   { name: "output_topic", label: "Topic of the results", usual: "mars.results.NAME" },
 ];
 

@@ -125,7 +125,8 @@ class Progress:
     `forgotten_ms` (D <= C): windows ending at or before it are never revised; None: those up to C.
     `revisions` has the newest revision of each closed window that has one and is not forgotten, by
     the moment that names it (`Shape.name_of`). Windows that are `owed` count late rows which no
-    revision shows yet.
+    revision shows yet; of a task that emits changed groups alone it is the next one, which is to
+    show groups that rows came late to, whichever they are.
 
     `ahead_ms` (X): up to it windows are closed key by key, by the marks of the rows below M; None:
     none beyond C are, as in every task whose watermark is not of the keys.

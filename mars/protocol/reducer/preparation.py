@@ -90,6 +90,7 @@ class _Preparation:
         self.owed = tuple(state.revising.pending[len(revisable) :])
         merged = version.merged()
         none_to_come = caught_up and version.is_accounted(merged)
+        self._none_to_come = none_to_come
         forgotten_ms = state.forgotten_by(self.level, self.owed, none_to_come=none_to_come)
         self.frontier = Frontier(merged, closed_ms, forgotten_ms, self.ahead.upto_ms)
         self.revised: list[ClosedWindow] = state.revise(revisable)
@@ -145,10 +146,16 @@ class _Preparation:
             references=last.references if last else None,
             forgotten_ms=frontier.forgotten_ms,
             revisions={name_of(window): number for window, number in numbers.items()},
-            owed=tuple(map(name_of, self.owed)),
+            owed=tuple(map(name_of, (*self.owed, *self._owed_step()))),
             ahead_ms=frontier.ahead_ms,
             newest_ms=self._newest_ms(),
         )
+
+    def _owed_step(self) -> list[Window]:
+        """No further window shows what waits once no row is to come."""
+        if self._none_to_come:
+            return []
+        return self._version.state.owed_step(self.level, self.frontier.closed_ms)
 
     def _newest_ms(self) -> int | None:
         """The highest mark there was, in this life of the store or before: the marks of rows that a

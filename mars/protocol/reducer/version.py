@@ -109,12 +109,12 @@ class VersionInBucket:
     @property
     def is_finished(self) -> bool:
         """True for an older version whose last record says that all its rows are accounted and
-        emitted, where nothing is left to be revised or named.
+        emitted, where nothing is left to be revised, shown or named.
         """
         last = self.record
         if self._ends is None or last is None or last.ledger.open:
             return False
-        if self.state.revising.pending or self.folding.input.dead:
+        if self.state.owes or self.folding.input.dead:
             return False
         accounted = self.is_accounted(self.folding.input.merged)
         return accounted and self.ledger(self.state.frontier.closed_ms).open == 0
@@ -251,6 +251,8 @@ class VersionInBucket:
         self.record = record
         self.snapshots.committed()
         self.state.revising.committed(record)
+        if self.state.changed is not None:
+            self.state.changed.committed(owed=bool(record.owed))
         return self.folding.committed(record.frontier, record.ledger)
 
 

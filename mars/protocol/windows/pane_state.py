@@ -18,6 +18,7 @@ from mars.core.windows import Window
 from mars.engine.codec.streams import UnreadStates, unread
 from mars.engine.finishing import finish, retractions
 from mars.protocol.ports import Frontier, Progress
+from mars.protocol.windows.changed import ChangedGroups
 from mars.protocol.windows.closers import Arrived, BucketCloser, Closer, PartitionCloser
 from mars.protocol.windows.closing import ClosedWindow
 from mars.protocol.windows.input import Input
@@ -42,15 +43,25 @@ class PaneState:
         self.frontier = frontier
         self.panes = WindowPanes(plan, source)
         self.closer = _closer(self.panes, frontier)
-        self._leaves_unread = not (self.closer.reads_states or plan.options.lateness_ms)
+        needs_groups = plan.options.lateness_ms or plan.emits_changed
+        self._leaves_unread = not (self.closer.reads_states or needs_groups)
         """Nobody needs to know which groups have come before a window closes."""
         numbers = {} if record is None else numbers_of(plan, record)
         self.revising = Revising(plan, numbers, () if record is None else owed_of(plan, record))
+        self.changed: ChangedGroups | None = None
+        if plan.emits_changed:
+            self.changed = ChangedGroups(plan, owed=record is not None and bool(record.owed))
 
     @property
     def is_steady(self) -> bool:
         """True if windows close as a whole, and no revision of a closed one is to come."""
         return self.closer.is_steady and not self.revising.pending
+
+    @property
+    def owes(self) -> bool:
+        """True if rows have come late to groups that no window shows yet."""
+        changed = self.changed
+        return bool(self.revising.pending) or (changed is not None and changed.pending)
 
     # ------------------------------------------------------------------------------- absorb
 
@@ -94,6 +105,8 @@ class PaneState:
             for pane in arrived.panes:
                 part = arrived.states.get(pane.start_ms)
                 self.revising.touch(self._closed_windows_of(pane), part)
+                if self.changed is not None and part is not None and self.late_partly([pane]):
+                    self.changed.touch(part)
         self.closer.see(arrived.panes, arrived.states)
 
     def _closed_windows_of(self, pane: PaneRows) -> Iterator[Window]:
@@ -133,11 +146,24 @@ class PaneState:
     def close(self, windows: Iterable[Window]) -> list[ClosedWindow]:
         """The finished rows of these windows; the panes stay until `committed` is called."""
         closed = []
-        for window in windows:
+        for number, window in enumerate(windows):
             states = self.panes.states(window)
-            if states is not None:
+            if states is not None and self.changed is not None:
+                own = self.panes.of_last_step(window)
+                states = self.changed.chosen(states, own, is_next=number == 0)
+            if states is not None and states.height:
                 closed.append(self.panes.closed(window, finish(self.plan, states, window)))
         return closed
+
+    def owed_step(self, watermark_ms: int | None, closed_ms: int | None) -> list[Window]:
+        """The next window, if groups wait for it whose rows M has passed by then, and which no
+        window shows that a commit at this watermark closes.
+        """
+        waits = self.changed is not None and self.changed.pending
+        if not waits or closed_ms is None or self.due(watermark_ms):
+            return []
+        shape = self.plan.window
+        return [next(shape.windows_of([shape.panes(closed_ms)], after_ms=closed_ms))]
 
     def closed_by(self, watermark_ms: int | None) -> int | None:
         """C after everything that the watermark has passed is closed; it never goes back."""

@@ -109,6 +109,11 @@ class WindowPanes:
             return limited_window(self.plan, window, parts)
         return limited(self.plan, parts[0])
 
+    def of_last_step(self, window: Window) -> pl.DataFrame | None:
+        """The states of the rows of its last pane alone; None if it has none."""
+        pane = self.open.get(self.plan.window.panes(window.end_ms - 1))
+        return None if pane is None else pane.states(self.plan)
+
     def closed(self, window: Window, finished: Finished) -> ClosedWindow:
         """A window whose rows are finished; what is withheld of them aside."""
         complete, firsts = self._input.is_complete(window), lowest_firsts(self.open.within(window))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -214,3 +215,28 @@ def test_a_query_over_history_has_to_say_since_when(world: World) -> None:
     found = problem(world.http.post("/v1/queries", json={"sql": SINCE_NOW}), 422)
     assert "not known here when the landmark is" in found["detail"]
     assert world.http.post("/v1/queries", json={"sql": SINCE_1970}).status_code in {201, 202}
+
+
+# ----------------------------------------------------------------------------- emit: changed
+
+
+def test_of_groups_that_changed_those_are_verified_that_a_window_has(world: World) -> None:
+    changed = {"emit": "changed"}
+    assert world.register(sql=SINCE_1970, start="earliest", options=changed).status_code == 201
+    for row in ROWS:
+        world.broker.append(Topic("flows"), 0, json.dumps(row).encode())
+    emit(world, ROWS, ENDS[-1])
+    params = {"window_start": 0, "window_end": 240_000}
+    kept = [row for row in world.kafka.rows if row.window.end_ms == 240_000 and b'"a"' in row.key]
+    world.kafka.rows = kept
+    assert ask(world, "verify", **params)["equal"] is True
+
+    world.kafka.rows = [replace(row, value=row.value.replace(b"3", b"4")) for row in kept]
+    (wrong,) = ask(world, "verify", **params)["differences"]
+    assert (wrong["kind"], wrong["key"]) == ("different", [0, "a", 240_000])
+
+
+def test_a_preview_of_groups_that_changed_does_not_say_that_all_are_repeated(world: World) -> None:
+    body = {"sql": SINCE_1970, "rows": ROWS, "options": {"emit": "changed"}}
+    found = world.http.post("/v1/tasks/preview", json=body).json()
+    assert "all groups since the landmark" not in " ".join(found["predictions"]["sentences"])

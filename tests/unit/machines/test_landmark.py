@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
+from mars.core.plan import Emit
 from mars.core.types import Lane, Sequence64
 from mars.core.windows import Landmark, Window
 from mars.engine.codec.entry import decode_entry, encode_entry
 from mars.protocol.ports import Progress
 from mars.protocol.windows.folding import Folding
+from tests.unit.machines import bucket_parts
 from tests.unit.machines.reducing_rows import (
     P0,
     P1,
@@ -24,8 +27,11 @@ from tests.unit.machines.reducing_rows import (
     make_entry,
     make_folding,
     make_frontier,
+    make_head,
     make_plan,
     make_progress,
+    make_task,
+    make_version,
 )
 
 SINCE_100 = Landmark(100_000, 10_000)
@@ -34,8 +40,8 @@ Counts = dict[tuple[int, str], int]
 """End of the window in seconds, key -> n."""
 
 
-def begin() -> Folding:
-    return make_folding(make_plan(window=SINCE_100))
+def begin(**options: object) -> Folding:
+    return make_folding(make_plan(window=SINCE_100, **options))
 
 
 def absorb(folding: Folding, seq: int, first: int, rows: list[RowSpec], lane: Lane = P0) -> None:
@@ -186,3 +192,68 @@ def test_a_lost_snapshot_spoils_all_windows_to_come_for_ever() -> None:
     again.snapshot_lost(until_ms)
     absorb(again, 3, 3, [(99_001, "x")])
     assert [one.complete for one in again.state.close([window])] == [False]
+
+
+# ----------------------------------------------------------------------------- emit: changed
+
+
+def test_only_groups_that_rows_came_to_in_the_step_are_emitted_with_all_their_rows() -> None:
+    folding = begin(emit=Emit.CHANGED)
+    absorb(folding, 1, 0, [(101, "x"), (102, "y"), (112, "x"), (131, "y")])
+
+    assert closed(folding, 140) == {
+        (110, "x"): 1,
+        (110, "y"): 1,
+        (120, "x"): 2,
+        (140, "y"): 2,
+    }
+
+
+def test_a_group_whose_rows_missed_their_step_comes_with_the_next_window_once() -> None:
+    folding = begin(emit=Emit.CHANGED)
+    absorb(folding, 1, 0, [(101, "x"), (102, "y"), (103, "z")])
+    commit(folding, 120, through=3)
+    absorb(folding, 2, 3, [(104, "y"), (121, "x"), (131, "x")])
+
+    assert closed(folding, 140) == {(130, "x"): 2, (130, "y"): 2, (140, "x"): 3}
+
+
+def test_what_a_record_owes_a_successor_emits_with_all_groups() -> None:
+    folding = begin(emit=Emit.CHANGED)
+    absorb(folding, 1, 0, [(101, "x"), (102, "y"), (103, "z")])
+    commit(folding, 120, through=3)
+    absorb(folding, 2, 3, [(104, "y")])
+    (owed,) = folding.state.owed_step(None, 120_000)
+    assert owed == Window(130_000, 100_000)
+    commit(folding, 120, through=4)
+
+    record = replace(record_of(folding), owed=(folding.plan.window.name_of(owed),))
+    successor = Folding(folding.plan, folding.bucket, {}, record)
+    absorb(successor, 1, 0, [(101, "x"), (102, "y"), (103, "z")])
+    absorb(successor, 2, 3, [(104, "y")])
+    assert successor.state.revisable() == []
+    absorb(successor, 3, 4, [(121, "x")])
+    assert closed(successor, 130) == {(130, "x"): 2, (130, "y"): 2, (130, "z"): 1}
+
+
+def test_such_a_task_is_in_all_buckets() -> None:
+    assert begin().plan.single_bucket
+    assert not begin(emit=Emit.CHANGED).plan.single_bucket
+
+
+def test_a_version_that_has_ended_owes_nothing() -> None:
+    options: dict[str, Any] = {"window": SINCE_100, "emit": Emit.CHANGED}
+    part, plan = bucket_parts.begin(**options), make_plan(**options)
+    on_time, late = (make_entry(1, 0, [(101, "x")], plan=plan), [(102, "x")])
+    bucket_parts.read(part, make_head(1, {P0: 1}, mark_s=120), on_time)
+    bucket_parts.commit(part)
+    bucket_parts.read(part, make_head(2, {P0: 2}, mark_s=120), make_entry(2, 1, late, plan=plan))
+    for _ in range(2):  # one more follows it
+        assert [record.owed for record in bucket_parts.commit(part)] == [(130_000,)]
+    assert not part.stale()
+
+    part.update(make_task(make_version(1), make_version(2, {P0: 2}), **options))
+    part.drained(make_head(2, {P0: 2}, mark_s=120, version=2))
+    assert part.stale()
+    assert [record.owed for record in bucket_parts.commit(part)] == [(), ()]
+    assert [record.version for record in bucket_parts.commit(part)] == [2]

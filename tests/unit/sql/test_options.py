@@ -314,3 +314,26 @@ def test_each_step_since_a_landmark_may_have_no_more_rows_than_are_written_in_it
 def test_a_landmark_is_as_far_back_as_people_like() -> None:
     plan = compiled(SINCE.replace("2026", "1970").replace("1 s", "100 ms"), delay="1h", max_keys=9)
     assert plan.window.kept_ms == 100
+
+
+def test_groups_that_changed_are_emitted_alone_where_windows_begin_together() -> None:
+    assert compiled(SINCE, emit="changed").emits_changed
+    assert compiled(f"{BY_KEY} EVERY 10 s", emit="changed").emits_changed
+    assert not compiled(SINCE).emits_changed
+
+
+@pytest.mark.parametrize(
+    ("sql", "given", "says"),
+    [
+        (SINCE, {"emit": "some"}, "write 'all' or 'changed'"),
+        (BY_KEY, {}, "for windows that begin together"),
+        (f"{BY_KEY} EVERY 10 s", {"late": "revise"}, "does not go with late: revise"),
+        (SINCE.replace("WINDOWING", "LIMIT 3 WINDOWING"), {}, "with HAVING or LIMIT"),
+        (SINCE.replace("WINDOWING", "HAVING count(*) > 1 WINDOWING"), {}, "with HAVING or LIMIT"),
+    ],
+)
+def test_where_a_group_that_does_not_come_would_mislead_it_is_refused(
+    sql: str, given: dict[str, object], says: str
+) -> None:
+    with pytest.raises(Rejected, match=says):
+        compiled(sql, **{"emit": "changed", **given})
