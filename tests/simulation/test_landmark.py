@@ -27,6 +27,32 @@ SINCE = Landmark(SINCE_S * 1000, STEP_S * 1000)
 SEEDS = 25
 
 
+class Restless(Run):
+    """Owners change whenever a record has counted rows that have missed their step.
+
+    Some groups have one row, so that nothing else lets them be shown.
+    """
+
+    told = 0
+
+    def alone(self) -> Restless:
+        """Every third row is of a group of its own."""
+        for lane, batches in self.batches.items():
+            for number, batch in enumerate(batches):
+                self.batches[lane][number] = [
+                    (at, f"{key}-{lane}-{number}-{row}" if row % 3 == 1 else key)
+                    for row, (at, key) in enumerate(batch)
+                ]
+        return self
+
+    def _step(self) -> None:
+        super()._step()
+        self.reducer.run(2, elapsed_ms=5_000)
+        if self.late_partly() > self.told:
+            self.told = self.late_partly()
+            self.reducer = self._owned_by(self.chance.choice(("r1", "r2")))
+
+
 def run_of(seed: int, delay_s: int, window: WindowShape = SINCE, **options: object) -> Run:
     run = Run(random.Random(seed), delay_s, window, **options)
     run.run()
@@ -130,6 +156,17 @@ def test_the_last_of_each_group_has_all_its_rows_whatever_missed_its_step(seed: 
     found, wanted = run.emitted(), expected(rows_of(run.batches), run.last_s)
     assert all(found[place] <= wanted[place] for place in found)
     last = {key: n for (_start, _end, key), n in sorted(found.items())}
+    rows = [row for row in rows_of(run.batches) if row[0] < run.last_s]
+    assert last == Counter(key for _at, key in rows)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_who_takes_over_shows_groups_whose_rows_have_missed_their_step(seed: int) -> None:
+    run = Restless(random.Random(seed), 0, SINCE, emit=Emit.CHANGED).alone()
+    run.run()
+
+    assert run.told
+    last = {key: n for (_start, _end, key), n in sorted(finished(run).emitted().items())}
     rows = [row for row in rows_of(run.batches) if row[0] < run.last_s]
     assert last == Counter(key for _at, key in rows)
 
