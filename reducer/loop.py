@@ -14,7 +14,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -33,7 +33,6 @@ from mars.process.telemetry.member import Reporter
 from mars.process.telemetry.reminding import Reminders
 from mars.protocol.ports import (
     Balance,
-    Clearing,
     Coordinator,
     Head,
     LogSlice,
@@ -41,6 +40,7 @@ from mars.protocol.ports import (
     ReadRequest,
     Registry,
     ResultSink,
+    TaskLook,
 )
 from mars.protocol.reducer.assisting import assists_of
 from mars.protocol.reducer.events import (
@@ -73,7 +73,7 @@ from mars.protocol.reducer.machine import ReducerMachine
 from reducer.assisting import AssistLoop
 from reducer.bucket_work import BucketWork
 from reducer.chores import Chores
-from reducer.metering import Metering
+from reducer.metering import Metering, Stopwatch
 from reducer.tracking import TrackerLoop
 
 LEAVE_S = 4.0
@@ -267,52 +267,71 @@ class ReducerLoop:
         if not watched:
             self._rung.clear()
             return
-        heads = self._services.attempt("redis", lambda: self._heads(watched, clearings))
-        if heads is None:
+        followed = self._machine.followed(watched)
+        with Stopwatch() as took:
+            looks = self._services.attempt("redis", lambda: self._store.look(followed, clearings))
+        if looks is None:
             return
+        heads = {task: None if look is None else look.head for task, look in looks.items()}
         self._rung = self._machine.left(heads)
         self._metering.look(self._machine.unread(heads))
         instructions = self._machine.handle(HeadsRead(heads, clearings))
-        self._read_logs([each for each in instructions if isinstance(each, ReadLog)])
+        reads = [each for each in instructions if isinstance(each, ReadLog)]
+        self._read_logs(self._take_brought(reads, looks, took))
         self._carry_out([each for each in instructions if not isinstance(each, ReadLog)])
         if everything:
             took_s = time.monotonic() - begun_s
             pause_s = min(took_s / LOOKS_SHARE, LOOKS_PAUSE_S_MAX)
             self._look_at_all_s = begun_s + took_s + max(self._poll_s, pause_s)
 
-    def _heads(
-        self, watched: list[TaskName], clearings: tuple[Clearing, ...]
-    ) -> dict[TaskName, Head | None]:
-        """A look, and what the buckets say with it to those who assist them."""
-        if not clearings:
-            return self._store.head(watched)
-        return self._store.head_clearing(watched, clearings)
+    def _take_brought(
+        self, reads: list[ReadLog], looks: Mapping[TaskName, TaskLook | None], took: Stopwatch
+    ) -> list[ReadLog]:
+        """Take what the look has brought with the heads; what is still to be read."""
+        found = [
+            (read, look.head, look.slices.get(read.bucket))
+            for read in reads
+            if (look := looks[read.task]) is not None
+        ]
+        brought = [(read, head, piece) for read, head, piece in found if piece is not None]
+        self._metering.read(
+            took,
+            [read for read, _head, _piece in brought],
+            [piece for _read, _head, piece in brought],
+        )
+        for read, head, piece in brought:
+            self._take(read, piece, head)
+        return [read for read, _head, piece in found if piece is None]
 
     def _read_logs(self, reads: list[ReadLog]) -> None:
         if not reads:
             return
         store = self._store
         requests = [ReadRequest(each.task, each.bucket, each.after, each.upto) for each in reads]
-        slices: list[LogSlice] = []
         try:
-            with self._metering.reading(reads, slices):
-                slices += self._services.attempt("redis", partial(store.read_many, requests)) or ()
+            with Stopwatch() as took:
+                slices = self._services.attempt("redis", partial(store.read_many, requests))
         except CorruptEntry as problem:
             self._read_apart(reads, problem)
             return
-        if not slices:
+        if slices is None:
             return
+        self._metering.read(took, reads, slices)
         names = list(dict.fromkeys(read.task for read in reads))
         heads = self._services.attempt("redis", lambda: self._store.head(names)) or {}
         for read, piece in zip(reads, slices, strict=True):
-            self._rows += sum(entry.partial.counts.read for entry in piece.entries)
-            if (head := heads.get(read.task)) is not None:
-                tracing.read(self._log, read.task, head.epoch, read.bucket, piece)
-            with self._metering.busy(read.bucket):
-                instructions = self._machine.handle(LogRead(read, piece, heads.get(read.task)))
-            self._carry_out(instructions)
-            self._tell_of_gone_rows(read, piece)
-            self._tell_of_undecodable_rows(read, piece)
+            self._take(read, piece, heads.get(read.task))
+
+    def _take(self, read: ReadLog, piece: LogSlice, after: Head | None) -> None:
+        """Let the machine fold what was read, and people know what it says."""
+        self._rows += sum(entry.partial.counts.read for entry in piece.entries)
+        if after is not None:
+            tracing.read(self._log, read.task, after.epoch, read.bucket, piece)
+        with self._metering.busy(read.bucket):
+            instructions = self._machine.handle(LogRead(read, piece, after))
+        self._carry_out(instructions)
+        self._tell_of_gone_rows(read, piece)
+        self._tell_of_undecodable_rows(read, piece)
 
     def _tell_of_gone_rows(self, read: ReadLog, piece: LogSlice) -> None:
         """All buckets are told of rows that are gone; the one that counts them tells people."""
@@ -419,16 +438,13 @@ class ReducerLoop:
             case TrimLog() | CompactLog() | FailTask():
                 return self._chores.do(instruction)
             case TellTracker():
-                self._tell_tracker(instruction)
+                if self._tracker is not None:
+                    _tell_tracker(self._tracker, instruction)
             case Report():
                 self._report_to_people(instruction)
             case _:
                 assert_never(instruction)
         return True
-
-    def _tell_tracker(self, told: TellTracker) -> None:
-        if self._tracker is not None:
-            self._tracker.outbox.counted(told.task, told.store_epoch, told.bucket, told.entries)
 
     def _restore(self, wanted: RestoreLog) -> None:
         """Where the store does not answer, the machine asks again at the next look."""
@@ -453,3 +469,7 @@ class ReducerLoop:
         self._feed(AssignmentRead(assignment))
         self._assistant.assigned(assists_of(self._member, assignment))
         return True
+
+
+def _tell_tracker(tracker: TrackerLoop, told: TellTracker) -> None:
+    tracker.outbox.counted(told.task, told.store_epoch, told.bucket, told.entries)

@@ -14,6 +14,21 @@ from mars.protocol.ports import LogSlice
 from mars.protocol.reducer.events import ReadLog
 
 
+class Stopwatch:
+    """Says what was done within it took: of the clock, and of the thread's CPU time."""
+
+    def __init__(self) -> None:
+        self.duration_s = self.cpu_s = 0.0
+
+    def __enter__(self) -> Stopwatch:
+        self.duration_s, self.cpu_s = -time.monotonic(), -time.thread_time()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.duration_s += time.monotonic()
+        self.cpu_s += time.thread_time()
+
+
 class Metering:
     """A `LoadMeter` with a clock. `busy` may be used by any thread, the rest by the loop's only."""
 
@@ -35,23 +50,19 @@ class Metering:
         """So much CPU time of another thread went into a bucket."""
         self._done.append((bucket, cpu_s))
 
-    @contextmanager
-    def reading(self, reads: Sequence[ReadLog], slices: list[LogSlice]) -> Iterator[None]:
-        """Reads logs into `slices`; its CPU time is shared out by what was read of each."""
-        begun_s, cpu_s = time.monotonic(), time.thread_time()
-        yield
-        cpu_s = time.thread_time() - cpu_s
+    def read(self, took: Stopwatch, reads: Sequence[ReadLog], slices: Sequence[LogSlice]) -> None:
+        """Logs were read; the CPU time that it took is shared out by what was read of each."""
         sizes = [
             sum(states_bytes(entry.partial.states) for entry in piece.entries) for piece in slices
         ]
         whole = sum(sizes)
-        self._meter.took(whole, time.monotonic() - begun_s)
-        for read, piece, size in zip(reads, slices, sizes, strict=False):
+        self._meter.took(whole, took.duration_s)
+        for read, piece, size in zip(reads, slices, sizes, strict=True):
             rows = sum(entry.partial.counts.read for entry in piece.entries)
             batches = 0 if read.after == 0 else read.upto - read.after
             self._meter.read((read.task, read.bucket), batches, rows, size)
             if size:
-                self._meter.worked(read.bucket, cpu_s * size / whole)
+                self._meter.worked(read.bucket, took.cpu_s * size / whole)
 
     def look(self, unread: dict[Log, int]) -> None:
         """So many batches of each log are there and not read."""

@@ -21,6 +21,14 @@ HOLDER_BUDGETS = 2
 """How many budgets a task's log may fill with rows of the lane that holds the watermark: others are
 refused over one. Without a limit a log would grow for as long as no reducer runs."""
 
+LOOK_ENTRIES_MAX = 64
+"""Batches since a log was read of which a look brings its entries: some, where the reader is at its
+heels. A hundred tasks that get a batch a second then take one call each, instead of 30."""
+
+LOOK_BYTES_MAX = 256 * 1024
+"""What the entries that a look brings of one task count for at the most: of 50 tasks in one round
+trip 13 MB. Whatever is larger is read by itself."""
+
 NUMBER_MAX = 2**53 - 1
 """The highest offset, mark or epoch: Lua's numbers are doubles, exact up to here. A lane at a
 million rows a second gets there in 285 years."""

@@ -57,7 +57,7 @@ def of_several(*seqs: int, size: int = 30, bucket: int = 0, version: int = 1) ->
 
 
 def clear(log: PartialLog, *said: Clearing) -> None:
-    log.head_clearing([TASK], said or [OPEN])
+    log.look({TASK: {}}, said or [OPEN])
 
 
 def merge(log: PartialLog, entry: Entry, run_id: str | None = None) -> bool:
@@ -80,11 +80,11 @@ def log_bytes(log: PartialLog) -> int:
 def test_a_log_is_cleared_above_the_seq_of_the_look_that_says_so(log: PartialLog) -> None:
     fill(log, 3)
     assert log.cleared(TASK) == {}
-    heads = log.head_clearing([TASK, OTHER_TASK], [OPEN])
-    head = heads[TASK]
-    assert head is not None
-    assert head == replace(head, seq=Sequence64(3))
-    assert heads[OTHER_TASK] is None
+    looks = log.look({TASK: {}, OTHER_TASK: {}}, [OPEN])
+    look = looks[TASK]
+    assert look is not None
+    assert look.head.seq == 3
+    assert looks[OTHER_TASK] is None
     assert log.cleared(TASK) == {BUCKET: Cleared(OWNER, Sequence64(3))}
     fill(log, 1, first=3)
     clear(log, CLOSED, replace(OPEN, bucket=Bucket(1)))
@@ -96,9 +96,9 @@ def test_a_log_is_cleared_above_the_seq_of_the_look_that_says_so(log: PartialLog
 
 def test_a_look_that_says_nothing_is_a_look(log: PartialLog) -> None:
     fill(log, 2)
-    head = log.head_clearing([TASK], [])[TASK]
-    assert head is not None
-    assert head.seq == 2
+    look = log.look({TASK: {}}, [])[TASK]
+    assert look is not None
+    assert look.head.seq == 2
 
 
 def test_a_former_owner_says_nothing_any_more(store: Store, log: PartialLog) -> None:
@@ -144,6 +144,22 @@ def test_a_merged_entry_takes_the_place_of_all_that_it_stands_for(log: PartialLo
     assert seqs(entries(log, after=4)) == [5, 6]
     assert log.read(TASK, BUCKET, Sequence64(1), ALL).vanished == 0
     assert log.read(TASK, BUCKET, Sequence64(0), ALL).vanished == 0
+
+
+def test_a_look_brings_what_was_merged_as_a_read_does(log: PartialLog) -> None:
+    clear(log)
+    fill(log, 6)
+    assert merge(log, of_several(2, 3, 4))
+    look = log.look({TASK: {BUCKET: Sequence64(1)}}, ())[TASK]
+    assert look is not None
+    assert look.slices == {BUCKET: log.read(TASK, BUCKET, Sequence64(1), look.head.seq)}
+    assert seqs(look.slices[BUCKET].entries) == [4, 5, 6]
+
+
+def test_a_look_clears_only_logs_of_tasks_that_it_looks_at(log: PartialLog) -> None:
+    fill(log, 1)
+    log.look({OTHER_TASK: {}}, [OPEN])
+    assert log.cleared(TASK) == {}
 
 
 def test_segments_are_merged_in_any_order(log: PartialLog) -> None:

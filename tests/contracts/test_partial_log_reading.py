@@ -6,8 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from mars.adapters.memory import partial_log as memory_log
+from mars.adapters.redis import looking
+from mars.adapters.redis.scripts import CALLS_AT_ONCE_MAX
+from mars.adapters.store import LOOK_ENTRIES_MAX, content_of
 from mars.core.types import Bucket, Entry, Sequence64, StoreEpoch, TaskName
-from mars.protocol.ports import Head, LogSlice, PartialLog, ReadRequest
+from mars.protocol.ports import Head, LogSlice, PartialLog, ReadRequest, TaskLook
 from tests.contracts.batches import (
     BUCKETS,
     EPOCH,
@@ -70,6 +74,74 @@ def test_heads_of_many_tasks_come_at_once_and_none_for_unknown_ones(log: Partial
 
 def test_head_of_no_tasks_is_empty(log: PartialLog) -> None:
     assert log.head([]) == {}
+
+
+# ------------------------------------------------------------------------------------- look
+
+
+def looked(log: PartialLog, **after: int) -> TaskLook:
+    """A look at the task that follows buckets `b0`, `b1` ... from those numbers on."""
+    logs = {Bucket(int(name[1:])): Sequence64(seq) for name, seq in after.items()}
+    look = log.look({TASK: logs}, ())[TASK]
+    assert look is not None
+    return look
+
+
+def test_a_look_brings_what_is_new_in_the_logs_that_are_followed(log: PartialLog) -> None:
+    fill(log, 4)
+    log.append(TASK, EPOCH, 1, batch(40, 50, buckets=(0,)))
+    look = looked(log, b0=1, b1=2, b2=4)
+    assert look.head == replace(head_of(log), now_ms=look.head.now_ms)
+    for bucket, after in ((0, 1), (1, 2), (2, 4)):
+        request = ReadRequest(TASK, Bucket(bucket), Sequence64(after), look.head.seq)
+        assert look.slices[Bucket(bucket)] == log.read_many([request])[0]
+
+
+def test_a_look_brings_nothing_of_a_log_in_which_nothing_is_new(log: PartialLog) -> None:
+    fill(log, 4)
+    assert looked(log).slices == {}
+    assert list(looked(log, b0=4, b1=3).slices) == [1]
+
+
+def test_a_look_at_tasks_that_are_not_there_says_so(log: PartialLog) -> None:
+    assert log.look({OTHER_TASK: {BUCKET: Sequence64(1)}}, ()) == {OTHER_TASK: None}
+    assert log.look({}, ()) == {}
+
+
+def test_looks_at_many_tasks_are_told_apart(log: PartialLog) -> None:
+    names = [TaskName(f"task_{number}") for number in range(CALLS_AT_ONCE_MAX + 2)]
+    for number, name in enumerate(names):
+        log.initialise(name, EPOCH, start())
+        log.append(name, EPOCH, 1, batch(0, 5, buckets=(0,)))
+        log.append(name, EPOCH, 1, batch(5, 6 + number, buckets=(0,)))
+    looks = log.look({name: {BUCKET: Sequence64(1)} for name in names}, ())
+    assert list(looks) == names
+    ends = [one.slices[BUCKET].entries[0].ranges[0].next for one in looks.values() if one]
+    assert ends == [number + 6 for number in range(len(names))]
+
+
+def test_a_look_leaves_out_a_log_of_which_more_has_come_than_it_brings(log: PartialLog) -> None:
+    fill(log, LOOK_ENTRIES_MAX + 2)
+    assert list(looked(log, b0=1, b1=2).slices) == [1]
+
+
+def test_a_look_leaves_out_what_does_not_fit_in_its_bytes(
+    log: PartialLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(log, 3)
+    (entry,) = entries(log, after=2)
+    size = content_of(entry.version, entry.ranges, entry.partial)[2]
+    for twin in (memory_log, looking):
+        monkeypatch.setattr(twin, "LOOK_BYTES_MAX", 3 * size)
+    assert list(looked(log, b0=1, b1=2).slices) == [0, 1]
+    assert list(looked(log, b0=1, b1=1).slices) == [0]
+
+
+def test_a_look_tells_how_many_entries_have_vanished(store: Store, log: PartialLog) -> None:
+    fill(log, 4)
+    assert looked(log, b0=3).slices[BUCKET].vanished == 0
+    store.lose_entry(BUCKET, 2)
+    assert looked(log, b0=3).slices[BUCKET].vanished == 1
 
 
 # ------------------------------------------------------------------------------------- read

@@ -26,7 +26,7 @@ from mars.adapters.memory.store import (
     stored_entries,
     write,
 )
-from mars.adapters.store import IDLE_LEASE_MS, check_batch, holder_limit
+from mars.adapters.store import IDLE_LEASE_MS, LOOK_BYTES_MAX, check_batch, holder_limit
 from mars.core.errors import Unavailable
 from mars.core.types import (
     AssignmentEpoch,
@@ -49,12 +49,14 @@ from mars.protocol.ports import (
     Begun,
     Cleared,
     Clearing,
+    Followed,
     Head,
     IdleLease,
     LogSlice,
     NoTask,
     ReadRequest,
     StoreIdentity,
+    TaskLook,
     TaskStart,
 )
 
@@ -184,15 +186,21 @@ class MemoryPartialLog:
         return {name: head_of(self._store.tasks.get(name), now_ms, run_id) for name in tasks}
 
     @fallible
-    def head_clearing(
-        self, tasks: Sequence[TaskName], clearings: Sequence[Clearing]
-    ) -> dict[TaskName, Head | None]:
-        """The heads, and the logs cleared or closed, all at one moment."""
+    def look(
+        self, followed: Followed, clearings: Sequence[Clearing]
+    ) -> dict[TaskName, TaskLook | None]:
+        """The heads, what is new in the logs, and the logs cleared or closed, all at one moment."""
         for one in clearings:
             found = self._store.task(one.task, one.epoch)
-            if found is not None:
+            if found is not None and one.task in followed:
                 found.clear(one)
-        return self._heads(tasks)
+        heads = self._heads([*followed])
+        return {
+            task: None
+            if head is None
+            else TaskLook(head, _news(self._store, task, head, followed[task]))
+            for task, head in heads.items()
+        }
 
     @fallible
     def cleared(self, task: TaskName) -> dict[Bucket, Cleared]:
@@ -221,12 +229,12 @@ class MemoryPartialLog:
     @fallible
     def read(self, task: TaskName, bucket: Bucket, after: Sequence64, upto: Sequence64) -> LogSlice:
         """The entries with `after < seq <= upto`, and the base where `after` is 0."""
-        return self._slice(ReadRequest(task, bucket, after, upto))
+        return _slice(self._store, ReadRequest(task, bucket, after, upto))
 
     @fallible
     def read_many(self, requests: Sequence[ReadRequest]) -> list[LogSlice]:
         """Answers in the order of the requests."""
-        return [self._slice(request) for request in requests]
+        return [_slice(self._store, request) for request in requests]
 
     @fallible
     def read_together(
@@ -234,7 +242,7 @@ class MemoryPartialLog:
     ) -> list[LogSlice]:
         """The whole logs of several buckets."""
         return [
-            self._slice(ReadRequest(task, each, Sequence64(0), upto), crossing=True)
+            _slice(self._store, ReadRequest(task, each, Sequence64(0), upto), crossing=True)
             for each in buckets
         ]
 
@@ -403,33 +411,49 @@ class MemoryPartialLog:
         held = all(lane_group(part.lane) in holders for part in mapped.ranges)
         return None if held else Backpressure()
 
-    def _slice(self, request: ReadRequest, *, crossing: bool = False) -> LogSlice:
-        found = self._store.tasks.get(request.task)
-        if found is None:
-            return LogSlice(None, (), run_id=self._store.run_id)
-        fresh = request.after == 0
-        base = found.bases.get(request.bucket) if fresh else None
-        older = found.older.get(request.bucket, ()) if fresh else ()
-        log = found.logs.get(request.bucket, {})
-        entries = [
-            stored.entry
-            for seq, stored in log.items()
-            if request.after < seq and (stored.entry.seqs[0] if crossing else seq) <= request.upto
-        ]
-        return LogSlice(
-            None if base is None else base.entry,
-            tuple(entries),
-            tuple(one.entry for one in older),
-            self._store.run_id,
-            vanished=len(found.vanished.get(request.bucket, ())),
-        )
-
 
 def _attempted(log: MemoryPartialLog, batch: Batch) -> AppendOutcome | Unavailable:
     try:
         return log.append(batch.task, batch.epoch, batch.version, batch.mapped)
     except Unavailable as problem:
         return problem
+
+
+def _slice(store: MemoryStore, request: ReadRequest, *, crossing: bool = False) -> LogSlice:
+    found = store.tasks.get(request.task)
+    if found is None:
+        return LogSlice(None, (), run_id=store.run_id)
+    fresh = request.after == 0
+    base = found.bases.get(request.bucket) if fresh else None
+    older = found.older.get(request.bucket, ()) if fresh else ()
+    log = found.logs.get(request.bucket, {})
+    entries = [
+        stored.entry
+        for seq, stored in log.items()
+        if request.after < seq and (stored.entry.seqs[0] if crossing else seq) <= request.upto
+    ]
+    return LogSlice(
+        None if base is None else base.entry,
+        tuple(entries),
+        tuple(one.entry for one in older),
+        store.run_id,
+        vanished=len(found.vanished.get(request.bucket, ())),
+    )
+
+
+def _news(
+    store: MemoryStore, task: TaskName, head: Head, logs: Mapping[Bucket, Sequence64]
+) -> dict[Bucket, LogSlice]:
+    """What `lua/head.lua` brings of each log."""
+    slices: dict[Bucket, LogSlice] = {}
+    room = LOOK_BYTES_MAX
+    for bucket, after in logs.items():
+        if 0 < head.seq - after <= store.look_entries_max:
+            piece = _slice(store, ReadRequest(task, bucket, after, head.seq))
+            room -= sum(map(entry_size, piece.entries))
+            if room >= 0:
+                slices[bucket] = piece
+    return slices
 
 
 def _renewed(store: MemoryStore, lease: IdleLease) -> bool:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from mars.adapters.store import content_of, has_rows, merged_content_of
+from mars.adapters.store import LOOK_ENTRIES_MAX, content_of, has_rows, merged_content_of
 from mars.core.types import (
     AssignmentEpoch,
     Bucket,
@@ -205,6 +205,7 @@ class MemoryStore:
         self.clock = clock
         self.buckets = buckets
         self.budget = budget
+        self.look_entries_max = LOOK_ENTRIES_MAX
         self.tasks: dict[TaskName, StoredTask] = {}
         self.sealed: Seal | None = None
         self.starts = 1

@@ -18,7 +18,8 @@ from mars.adapters.redis.connection import (
 )
 from mars.adapters.redis.doorbell import Doorbell
 from mars.adapters.redis.keys import TaskKeys, store_key
-from mars.adapters.redis.scripts import CALLS_AT_ONCE_MAX, Argument, Call, Script
+from mars.adapters.redis.looking import Looker
+from mars.adapters.redis.scripts import Argument, Call, Script
 from mars.adapters.redis.wire import (
     base_entries,
     initialise_arguments,
@@ -26,7 +27,6 @@ from mars.adapters.redis.wire import (
     pairs,
     read_begun,
     read_cleared,
-    read_head,
 )
 from mars.adapters.store import (
     IDLE_LEASE_MS,
@@ -52,11 +52,13 @@ from mars.protocol.ports import (
     Begun,
     Cleared,
     Clearing,
+    Followed,
     Head,
     IdleLease,
     LogSlice,
     ReadRequest,
     StoreIdentity,
+    TaskLook,
     TaskStart,
 )
 
@@ -67,8 +69,6 @@ APPEND_BYTES_AT_ONCE = 4 * 1024 * 1024
 """Of states in one round trip, unless a single batch has more."""
 
 _RENEW_IDLE = Script.load("renew_idle")
-_HEAD = Script.load("head")
-_RUN_ID = Script.load("run_id")
 _TRIM = Script.load("trim")
 _COMPACT = Script.load("compact")
 _PUT_BASE = Script.load("put_base")
@@ -79,7 +79,6 @@ _DROP = Script.load("drop")
 _HEED = Script.load("heed")
 _ADD_LANES = Script.load("add_lanes")
 _SEAL = Script.load("seal")
-_CLEAR = Script.load("clear")
 _MERGE = Script.load("merge")
 
 
@@ -101,6 +100,7 @@ class RedisPartialLog:
         self._buckets = buckets
         self._budget = budget
         self._appender = Appender(client, namespace, buckets, budget)
+        self._looker = Looker(client, namespace)
 
     @classmethod
     def open(cls, settings: Settings, buckets: int) -> RedisPartialLog:
@@ -182,34 +182,14 @@ class RedisPartialLog:
 
     def head(self, tasks: Sequence[TaskName]) -> dict[TaskName, Head | None]:
         """One look per task, many in one round trip."""
-        heads: dict[TaskName, Head | None] = {}
-        for start in range(0, len(tasks), CALLS_AT_ONCE_MAX):
-            heads |= self.head_clearing(tasks[start : start + CALLS_AT_ONCE_MAX], ())
-        return heads
+        looks = self.look({task: {} for task in tasks}, ())
+        return {task: None if look is None else look.head for task, look in looks.items()}
 
-    def head_clearing(
-        self, tasks: Sequence[TaskName], clearings: Sequence[Clearing]
-    ) -> dict[TaskName, Head | None]:
-        """The heads, and the logs cleared or closed, all at one moment."""
-        calls = self._clear_calls(clearings)
-        first = len(calls)
-        calls += [(_HEAD, self._head_keys(task), ()) for task in tasks]
-        calls.append((_RUN_ID, (), ()))
-        with translated():
-            *answers, run_id = Script.run_together(self._client, calls)[first:]
-        return _heads(tasks, answers, run_id.decode())
-
-    def _clear_calls(self, clearings: Sequence[Clearing]) -> list[Call]:
-        """One script for each task."""
-        arguments: dict[tuple[TaskName, StoreEpoch], list[Argument]] = {}
-        for one in clearings:
-            said = arguments.setdefault((one.task, one.epoch), [one.epoch])
-            said += [one.bucket, one.owner_epoch, int(one.opens)]
-        return [
-            (_CLEAR, [keys.meta, keys.seq, keys.cleared], said)
-            for (task, _), said in arguments.items()
-            for keys in [self._keys(task)]
-        ]
+    def look(
+        self, followed: Followed, clearings: Sequence[Clearing]
+    ) -> dict[TaskName, TaskLook | None]:
+        """See `PartialLog`; few round trips, however many tasks there are."""
+        return self._looker.look(followed, clearings)
 
     def cleared(self, task: TaskName) -> dict[Bucket, Cleared]:
         """What the owners of a task's logs said last."""
@@ -373,11 +353,6 @@ class RedisPartialLog:
         with translated():
             return bool(script.run(self._client, keys, arguments) == 1)
 
-    def _head_keys(self, task: TaskName) -> list[str]:
-        keys = self._keys(task)
-        found = [keys.meta, keys.offsets, keys.marks, keys.idle, keys.seq, keys.bytes]
-        return [*found, keys.ends, keys.taken]
-
     def _follow(self, requests: Sequence[ReadRequest]) -> list[LogSlice]:
         if not requests:
             return []
@@ -423,15 +398,6 @@ class RedisPartialLog:
             _whole_slice(bases, _begun(log_entries(*found), upto), run_id, _vanished(counts))
             for bases, *found, counts in _of_each(answers, 3)
         ]
-
-
-def _heads(
-    tasks: Sequence[TaskName], answers: Sequence[Any], run_id: str
-) -> dict[TaskName, Head | None]:
-    return {
-        task: None if answer is None else read_head(answer, run_id)
-        for task, answer in zip(tasks, answers, strict=True)
-    }
 
 
 def _begun(entries: tuple[Entry, ...], upto: Sequence64) -> tuple[Entry, ...]:

@@ -26,6 +26,7 @@ from mars.protocol.ports import (
     Cleared,
     Cut,
     Head,
+    LogSlice,
     NoTask,
     Stale,
     TaskPaused,
@@ -116,6 +117,14 @@ def read_head(answer: Sequence[Any], run_id: str) -> Head:
         born=born.decode(),
         begun_on=begun_on.decode(),
     )
+
+
+def read_news(answer: Sequence[Any], run_id: str) -> LogSlice:
+    """What `lua/head.lua` answered of one log. Raises CorruptEntry."""
+    single, merged, noted, held = answer
+    parts = zip(single[::3], single[1::3], single[2::3], strict=True)
+    found = ((seq, {b"h": header, b"d": states}) for seq, header, states in parts)
+    return LogSlice(None, log_entries(found, merged), run_id=run_id, vanished=max(0, noted - held))
 
 
 def read_begun(answer: Sequence[Any]) -> Begun:

@@ -153,6 +153,22 @@ class LogSlice:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskLook:
+    """A look at a task, and at what its followed logs hold up to `head.seq`, all of one moment.
+
+    `slices` has no log in which there is nothing new, and none of which there is more than a look
+    brings, or that cannot be read: those are to be read by themselves.
+    """
+
+    head: Head
+    slices: Mapping[Bucket, LogSlice] = field(default_factory=dict)
+
+
+Followed = Mapping[TaskName, Mapping[Bucket, Sequence64]]
+"""Tasks, and up to which SEQ, above 0, each of their logs has been read."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReadRequest:
     """Entries `after < seq <= upto` of one bucket's log, and the base where `after` is 0."""
 
@@ -280,12 +296,13 @@ class PartialLog(Protocol):
     def head(self, tasks: Sequence[TaskName]) -> dict[TaskName, Head | None]:
         """One look per task; None where the store does not know it."""
 
-    def head_clearing(
-        self, tasks: Sequence[TaskName], clearings: Sequence[Clearing]
-    ) -> dict[TaskName, Head | None]:
-        """`head`, and at the same moment each log is cleared above that SEQ, or closed.
+    def look(
+        self, followed: Followed, clearings: Sequence[Clearing]
+    ) -> dict[TaskName, TaskLook | None]:
+        """`head`, with what is new in the logs; None where the store does not know the task.
 
-        Passed over: a clearing of another store epoch, or below the last one's owner epoch.
+        At the same moment each log is cleared above that SEQ, or closed. Passed over: a clearing of
+        another store epoch, of a task that is not looked at, or below the last one's owner epoch.
         """
 
     def cleared(self, task: TaskName) -> dict[Bucket, Cleared]:

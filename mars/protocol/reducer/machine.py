@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import assert_never
 
-from mars.core.types import AssignmentEpoch, Bucket, MemberId, TaskName
+from mars.core.types import AssignmentEpoch, Bucket, MemberId, Sequence64, TaskName
 from mars.protocol.ports import Assignment, BucketStatus, Clearing, Head
 from mars.protocol.reducer.commit_plan import OwnerLimits
 from mars.protocol.reducer.drafting import DraftFigures
@@ -24,7 +24,7 @@ from mars.protocol.reducer.events import (
     TasksChanged,
     Ticked,
 )
-from mars.protocol.reducer.owner import BucketOwner
+from mars.protocol.reducer.owner import BucketOwner, OwnerState
 from mars.protocol.runnable import RunnableTask
 
 
@@ -110,6 +110,17 @@ class ReducerMachine:
         if not any(bucket.owner is not None for bucket in self._buckets.values()):
             return []
         return [name for name, task in self._tasks.items() if task.begun() and not task.deleted]
+
+    def followed(self, tasks: Iterable[TaskName]) -> dict[TaskName, dict[Bucket, Sequence64]]:
+        """These tasks, and up to where their logs have been read; none that waits for a commit."""
+        seqs = [
+            (bucket, owning.term.last_seqs())
+            for bucket, owning in self._buckets.items()
+            if owning.state is OwnerState.OWNING
+        ]
+        return {
+            task: {bucket: found[task] for bucket, found in seqs if task in found} for task in tasks
+        }
 
     def clearings(self) -> tuple[Clearing, ...]:
         """What is to be said to the store at the moment of the next look."""

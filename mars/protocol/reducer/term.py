@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from mars.core.definitions import TaskDefinition, TaskState
 from mars.core.errors import TaskLimit
-from mars.core.types import TaskName
+from mars.core.types import Sequence64, TaskName
 from mars.protocol.ports import Clearing, Committed, Head, Progress, SnapshotParts
 from mars.protocol.reducer.events import (
     CompactLog,
@@ -182,6 +182,10 @@ class Term:
         part = self.parts.get(said.task)
         if part is not None:
             part.closed_to_assistants = not said.opens
+
+    def last_seqs(self) -> dict[TaskName, Sequence64]:
+        """Up to where each log has been read that has been read at all."""
+        return {name: at for name, part in self.parts.items() if (at := part.position.last_seq)}
 
     def heads_read(self, heads: Mapping[TaskName, Head | None]) -> list[Instruction]:
         """R5: what the log may hold more than has been absorbed."""

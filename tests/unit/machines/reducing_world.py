@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 
 from mars.adapters.memory.admin import MemoryTopicAdmin
 from mars.adapters.memory.broker import MemoryBroker
@@ -225,8 +224,8 @@ class Reducer:
             watched = self.machine.watched()
             if watched:
                 clearings = self.machine.clearings()
-                look = partial(self.store.head_clearing, clearings=clearings)
-                heads = (look if clearings else self.store.head)(watched)
+                looks = self.store.look({task: {} for task in watched}, clearings)
+                heads = {task: None if one is None else one.head for task, one in looks.items()}
                 self.feed(HeadsRead(heads, clearings))
             for bucket in self.machine.buckets():
                 self.feed(Ticked(self.world.now_ms, bucket))

@@ -10,7 +10,7 @@ from mars.core.errors import TaskLimit
 from mars.core.types import Lane, TaskName
 from mars.core.windows import Sliding
 from mars.engine.codec.dead import DeadRange, decode_dead
-from mars.protocol.ports import Head
+from mars.protocol.ports import Clearing, Followed, TaskLook
 from mars.protocol.reducer.task_in_bucket import TaskInBucket
 from mars.protocol.windows import input as input_module
 from mars.protocol.windows import turns, window_panes
@@ -149,13 +149,13 @@ def test_between_two_such_commits_the_logs_are_read(monkeypatch: pytest.MonkeyPa
         world.append("a", lane, 0, EACH_WINDOW)
     reducer = Reducer(world, "r1")
     emitted_at_look: set[int] = set()
-    head = reducer.store.head
+    answer = reducer.store.look
 
-    def look(tasks: Sequence[TaskName]) -> dict[TaskName, Head | None]:
+    def look(followed: Followed, clearings: Sequence[Clearing]) -> dict[TaskName, TaskLook | None]:
         emitted_at_look.add(len(world.emitted("a")))
-        return head(tasks)
+        return answer(followed, clearings)
 
-    monkeypatch.setattr(reducer.store, "head", look)
+    monkeypatch.setattr(reducer.store, "look", look)
     reducer.run(6)
 
     assert emitted_at_look == {0, 2, 4, 6}

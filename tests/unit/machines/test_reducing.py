@@ -15,7 +15,7 @@ from mars.protocol.reducer.events import (
     Ticked,
 )
 from mars.protocol.reducer.machine import ReducerMachine
-from mars.protocol.reducer.owner import RETRY_PAUSE_MS
+from mars.protocol.reducer.owner import RETRY_PAUSE_MS, OwnerState
 from tests.unit.machines.reducing_rows import NAME, RowSpec, make_task
 from tests.unit.machines.reducing_world import BUCKETS, Reducer, World, counted
 
@@ -177,6 +177,20 @@ def test_heads_are_watched_only_while_a_bucket_is_owned_and_for_living_tasks() -
     here.assign(ALL_TO_ONE)
     reducer.feed(AssignmentRead(here.assignment))
     assert reducer.machine.watched() == [TaskName(NAME)]
+
+
+def test_logs_are_followed_once_they_have_been_read_and_not_while_their_bucket_commits() -> None:
+    here = world()
+    reducer = Reducer(here, "r1")
+    name = TaskName(NAME)
+    assert reducer.machine.followed([name]) == {name: {}}
+    feed(here, 0, 4)
+    reducer.run()
+    seqs = dict.fromkeys(map(Bucket, range(BUCKETS)), 2)
+    assert reducer.machine.followed([name]) == {name: seqs}
+
+    reducer.machine._buckets[Bucket(1)].state = OwnerState.COMMITTING
+    assert reducer.machine.followed([name]) == {name: {0: 2, 2: 2}}
 
 
 def test_buckets_whose_outcome_is_unknown_ask_for_the_assignment_after_a_pause() -> None:

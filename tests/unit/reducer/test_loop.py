@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 import pytest
@@ -20,14 +20,26 @@ from mars.core.types import (
     Rejections,
     RowCounts,
     Sequence64,
+    StoreEpoch,
     TaskName,
 )
 from mars.process.life import ServiceHealth
-from mars.protocol.ports import Committed, Incident, IncidentKind, LogSlice
+from mars.protocol.ports import (
+    Committed,
+    Followed,
+    Head,
+    Incident,
+    IncidentKind,
+    LogSlice,
+    ReadRequest,
+    TaskLook,
+)
 from mars.protocol.reducer.events import (
     BucketCommitted,
     BucketFailed,
     Event,
+    HeadsRead,
+    LogRead,
     ReadLog,
     Ticked,
 )
@@ -46,6 +58,9 @@ class Machine:
 
     def watched(self) -> list[TaskName]:
         return list(ALL)
+
+    def followed(self, tasks: Iterable[TaskName]) -> dict[TaskName, dict[Bucket, Sequence64]]:
+        return {task: {} for task in tasks}
 
     def clearings(self) -> tuple[()]:
         return ()
@@ -70,11 +85,11 @@ class Log:
         self.asked: list[list[TaskName]] = []
         self.away = False
 
-    def head(self, tasks: Sequence[TaskName]) -> dict[TaskName, None]:
-        self.asked.append(list(tasks))
+    def look(self, followed: Followed, _clearings: object) -> dict[TaskName, None]:
+        self.asked.append(list(followed))
         if self.away:
             raise Unavailable("redis", "it is away")
-        return {}
+        return dict.fromkeys(followed)
 
 
 class NoTasks:
@@ -178,13 +193,13 @@ def test_a_look_that_stood_still_does_not_put_the_next_one_off_for_long(
     loop._poll_s = 0.0
     now_s = [1_000.0]
     monkeypatch.setattr(loop_module.time, "monotonic", lambda: now_s[0])
-    answer = log.head
+    answer = log.look
 
-    def stand_still(tasks: Sequence[TaskName]) -> dict[TaskName, None]:
+    def stand_still(followed: Followed, clearings: object) -> Mapping[TaskName, TaskLook | None]:
         now_s[0] += 6.0
-        return answer(tasks)
+        return answer(followed, clearings)
 
-    monkeypatch.setattr(log, "head", stand_still)
+    monkeypatch.setattr(log, "look", stand_still)
     loop._look()
     monkeypatch.undo()
     monkeypatch.setattr(loop_module.time, "monotonic", lambda: now_s[0])
@@ -237,3 +252,38 @@ def test_messages_that_cannot_be_unpacked_make_one_incident_of_a_task_and_partit
 
     assert [(one.lane, one.first, one.next) for one in told] == [("0", 7, 19), ("3", 7, 19)]
     assert {one.kind for one in told} == {IncidentKind.UNDECODABLE}
+
+
+def head_at(seq: int) -> Head:
+    return Head(StoreEpoch(1), 1, True, {}, {}, frozenset(), Sequence64(seq), 0, 0)
+
+
+def test_what_a_look_brings_is_taken_with_its_head_and_only_the_rest_is_read() -> None:
+    brought, read_later = LogSlice(None, ()), LogSlice(None, (), run_id="later")
+    reads = [
+        ReadLog(Bucket(bucket), 1, ALL[0], Sequence64(3), Sequence64(5), 1) for bucket in (0, 1)
+    ]
+    taken: list[LogRead] = []
+
+    class Behind(Machine):
+        def handle(self, event: Event) -> list[Any]:
+            if isinstance(event, LogRead):
+                taken.append(event)
+            return list(reads) if isinstance(event, HeadsRead) else []
+
+    class Busy(Log):
+        def look(self, followed: Followed, _clearings: object) -> Any:
+            return {**dict.fromkeys(followed), ALL[0]: TaskLook(head_at(5), {Bucket(1): brought})}
+
+        def read_many(self, requests: list[ReadRequest]) -> list[LogSlice]:
+            assert [request.bucket for request in requests] == [0]
+            return [read_later]
+
+        def head(self, tasks: list[TaskName]) -> dict[TaskName, Head]:
+            return {task: head_at(6) for task in tasks}
+
+    made(Busy(), Behind())._look()
+    assert taken == [
+        LogRead(reads[1], brought, head_at(5)),
+        LogRead(reads[0], read_later, head_at(6)),
+    ]
