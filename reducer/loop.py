@@ -71,6 +71,7 @@ from mars.protocol.reducer.events import (
 )
 from mars.protocol.reducer.machine import ReducerMachine
 from reducer.assisting import AssistLoop
+from reducer.bells import Bells
 from reducer.bucket_work import BucketWork
 from reducer.chores import Chores
 from reducer.metering import Metering, Stopwatch
@@ -87,22 +88,9 @@ TURN_S = 0.1
 """How long windows are closed in a round before only those are closed that take no time: all else
 that the process does waits for it, windows of other tasks among it."""
 
-LOOKS_SHARE = 0.05
-"""Most of the time that goes into looks at the heads of all tasks, those that did not ring among
-them: with hundreds of tasks they come less often than every `poll_s`."""
-
-LOOKS_PAUSE_S_MAX = 5.0
-"""Longest time between two of them: a look that took long may have waited for something else than
-the number of tasks, the process having stood still, say."""
-
 
 class ReducerLoop:
-    """Goes round at every doorbell and outcome, and every `poll_s` besides.
-
-    A round looks at the heads of the tasks that rang, again until no commit keeps a bucket from
-    reading them; at those of all tasks when something but a commit has happened, and now and then
-    because bells may be lost.
-    """
+    """Goes round at every doorbell and outcome, and every `poll_s` besides."""
 
     def __init__(  # noqa: PLR0913 -- the ports of a process
         self,
@@ -145,8 +133,7 @@ class ReducerLoop:
         self._reminders = Reminders()
         self._inbox: queue.SimpleQueue[Event | frozenset[TaskName] | None] = queue.SimpleQueue()
         """Outcomes, tasks that rang, and None for whatever else is to begin a round."""
-        self._rung: set[TaskName] = set()
-        self._look_at_all_s = 0.0
+        self._bells = Bells(poll_s)
         self._metering = Metering()
         self._work = BucketWork(member, sink, self._inbox.put, threads, self._metering, services)
         self._balance = balance
@@ -214,7 +201,7 @@ class ReducerLoop:
             return
         while True:
             if isinstance(event, frozenset):
-                self._rung |= event
+                self._bells.rang(event)
             elif event is not None:
                 self._feed(event)
             try:
@@ -258,31 +245,24 @@ class ReducerLoop:
             self._carry_out(instructions)
 
     def _look(self) -> None:
-        watched, clearings = self._machine.watched(), self._machine.clearings()
-        begun_s = time.monotonic()
-        everything = begun_s >= self._look_at_all_s
-        if not everything:
-            named = self._rung | {said.task for said in clearings}
-            watched = [task for task in watched if task in named]
-        if not watched:
-            self._rung.clear()
+        clearings = self._machine.clearings()
+        named = self._bells.named(self._machine.watched(), {said.task for said in clearings})
+        if not named:
+            self._bells.looked((), ())
             return
-        followed = self._machine.followed(watched)
+        followed = self._machine.followed(named)
         with Stopwatch() as took:
             looks = self._services.attempt("redis", lambda: self._store.look(followed, clearings))
         if looks is None:
             return
         heads = {task: None if look is None else look.head for task, look in looks.items()}
-        self._rung = self._machine.left(heads)
+        left = self._machine.left(heads)
         self._metering.look(self._machine.unread(heads))
         instructions = self._machine.handle(HeadsRead(heads, clearings))
         reads = [each for each in instructions if isinstance(each, ReadLog)]
         self._read_logs(self._take_brought(reads, looks, took))
         self._carry_out([each for each in instructions if not isinstance(each, ReadLog)])
-        if everything:
-            took_s = time.monotonic() - begun_s
-            pause_s = min(took_s / LOOKS_SHARE, LOOKS_PAUSE_S_MAX)
-            self._look_at_all_s = begun_s + took_s + max(self._poll_s, pause_s)
+        self._bells.looked(looks, left)
 
     def _take_brought(
         self, reads: list[ReadLog], looks: Mapping[TaskName, TaskLook | None], took: Stopwatch
@@ -401,8 +381,10 @@ class ReducerLoop:
 
     def _feed(self, event: Event) -> None:
         self._note(event)
-        if not isinstance(event, BucketCommitted):  # after all else there may be more to read
-            self._look_at_all_s = 0.0
+        if isinstance(event, BucketCommitted):
+            self._bells.committed()
+        else:
+            self._bells.changed()
         self._carry_out(self._machine.handle(event))
 
     def _note(self, event: Event) -> None:

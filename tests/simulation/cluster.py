@@ -423,9 +423,9 @@ class Cluster:
             self._scheduler.sleep(self._world.draw(40, self._round_ms_max))
             loop._wait()
             if self._world.draw(0, 1):  # the time for a look at all tasks has not come
-                loop._rung |= loop._store.wait(0.0)
-                loop._look_at_all_s = math.inf
+                loop._bells.rang(loop._store.wait(0.0))
+                loop._bells._look_at_all_s = math.inf
             loop.round()
-            loop._look_at_all_s = 0.0
+            loop._bells._look_at_all_s = 0.0
         loop._leave()
         self._scheduler.after(0, process.parts["asked"])

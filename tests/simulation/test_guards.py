@@ -45,6 +45,7 @@ from mars.protocol.ports import (
     Cleared,
     Clearing,
     Head,
+    LogSlice,
     Progress,
     Stale,
     TaskStart,
@@ -358,12 +359,12 @@ def how_far_groups_are_closed_is_in_the_record(patch: Patch) -> None:
 
 def entries_are_counted(patch: Patch) -> None:
     """R5: a log that holds fewer entries than the store has noted is read as if it were whole."""
-    real = partial_log.MemoryPartialLog._slice
-    patch.setattr(
-        partial_log.MemoryPartialLog,
-        "_slice",
-        lambda self, request: replace(real(self, request), vanished=0),
-    )
+    real = partial_log._slice
+
+    def whole(*given: Any, **named: Any) -> LogSlice:
+        return replace(real(*given, **named), vanished=0)
+
+    patch.setattr(partial_log, "_slice", whole)
 
 
 def segments_are_replaced_as_a_whole(patch: Patch) -> None:
@@ -390,9 +391,9 @@ def lives_are_held_to_from_the_first_look_on(patch: Patch) -> None:
     """
     real = LogPosition.reach
 
-    def reach(self: LogPosition, head: Head) -> None:
+    def reach(self: LogPosition, head: Head) -> bool:
         self.check_life(head.run_id)
-        real(self, head)
+        return real(self, head)
 
     patch.setattr(LogPosition, "look", lambda self, head: None)
     patch.setattr(LogPosition, "reach", reach)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mars.core.types import Lane, Sequence64
 from mars.protocol.ports import Head
 from mars.protocol.windows.input import StoreWentBack
@@ -63,10 +65,11 @@ class LogPosition:
             raise StoreWentBack("the store was emptied, and the task begun anew in the same epoch")
         self._born = head.born
 
-    def reach(self, head: Head) -> None:
+    def reach(self, head: Head) -> bool:
         """Everything up to `head.seq` was read: go forward to the head's offsets.
 
-        Raises StoreWentBack if the head lies behind them, or is of another life of the log.
+        False if it says nothing that was not known. Raises StoreWentBack if the head lies behind
+        them, or is of another life of the log.
         """
         self.look(head)
         if head.seq < self.last_seq:
@@ -76,9 +79,22 @@ class LogPosition:
                 raise StoreWentBack(
                     f"lane {lane}: the store's offset is {head.offsets.get(lane)}, was {offset}"
                 )
+        before, self.head = self.head, head
+        if not _is_news(head, before):
+            return False
         self.through = dict(head.offsets)
         self.last_seq = Sequence64(max(self.last_seq, head.seq))
-        if head is not self.head:  # a head that is not news is the same object
-            self.looks += 1
-            self.changes += 1
-        self.head = head
+        self.looks += 1
+        self.changes += 1
+        return True
+
+
+def _is_news(head: Head, before: Head | None) -> bool:
+    """False for a head that differs from the last one by the time and the size of the log alone,
+    where each lane holds the watermark: where lanes are idle it may go on with the clock.
+    """
+    if head is before:
+        return False
+    if before is None or head.idle or head.ends:
+        return True
+    return replace(head, now_ms=before.now_ms, log_bytes=before.log_bytes) != before

@@ -150,7 +150,8 @@ class TaskInBucket:
 
     def drained(self, head: Head) -> None:
         """Everything up to `head.seq` is absorbed: go forward to the head's offsets."""
-        self.position.reach(head)
+        if not self.position.reach(head):
+            return
         if self._counted is not None:
             self._counted.drained(self.position.last_seq)
         for version in self._versions.values():

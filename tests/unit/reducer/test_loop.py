@@ -44,7 +44,8 @@ from mars.protocol.reducer.events import (
     Ticked,
 )
 from reducer import loop as loop_module
-from reducer.loop import LOOKS_PAUSE_S_MAX, ReducerLoop
+from reducer.bells import LOOKS_PAUSE_S_MAX, RANG_S
+from reducer.loop import ReducerLoop
 
 ALL = [TaskName("a"), TaskName("b"), TaskName("c")]
 HOUR_S = 3600.0
@@ -172,6 +173,45 @@ def test_a_task_that_rang_during_a_commit_is_looked_at_until_it_can_be_read() ->
     assert log.asked == [ALL, [ALL[1], ALL[2]], [ALL[1]], [ALL[1]]]
 
 
+def test_a_task_that_waits_for_a_commit_is_not_looked_at_in_between() -> None:
+    log, machine = Log(), Machine()
+    loop = made(log, machine)
+    go_round(loop)
+
+    machine.busy = {ALL[1]}
+    go_round(loop, frozenset({ALL[1]}))
+    machine.busy = set()
+    go_round(loop, frozenset({ALL[2]}))
+    go_round(loop)
+    go_round(loop, BucketCommitted(Bucket(0), 1, Committed((), 0)))
+    assert log.asked == [ALL, [ALL[1]], [ALL[2]], [ALL[1]]]
+
+
+def test_what_rang_a_moment_ago_is_left_out_of_a_look_at_all_tasks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now_s = [1_000.0]
+    monkeypatch.setattr(loop_module.time, "monotonic", lambda: now_s[0])
+    log = Log()
+    loop = made(log)
+    loop._bells._poll_s = 0.5
+    loop._bells.rang([ALL[1]])
+    loop._look()
+    now_s[0] += 0.6
+    loop._look()
+    assert log.asked == [ALL, [ALL[0], ALL[2]]]
+
+    loop._bells.changed()
+    loop._look()
+    assert log.asked[2:] == [ALL]
+
+    loop._bells.rang([ALL[1]])
+    loop._look()
+    now_s[0] += RANG_S
+    loop._look()
+    assert log.asked[3:] == [[ALL[1]], ALL]
+
+
 def test_a_bell_is_not_forgotten_while_the_store_is_away() -> None:
     log = Log()
     loop = made(log)
@@ -190,7 +230,7 @@ def test_a_look_that_stood_still_does_not_put_the_next_one_off_for_long(
     """A process that is stopped for six seconds in a look once read nothing for two minutes."""
     log = Log()
     loop = made(log)
-    loop._poll_s = 0.0
+    loop._bells._poll_s = 0.0
     now_s = [1_000.0]
     monkeypatch.setattr(loop_module.time, "monotonic", lambda: now_s[0])
     answer = log.look
