@@ -187,9 +187,10 @@ class BucketOwner:
         """Take the newest definitions."""
         self._tasks = tasks
         self._failing.update(tasks)
+        unseen = self._failing.unseen()
         if self.state not in (OwnerState.OWNING, OwnerState.COMMITTING):
-            return []
-        return self.term.update(tasks)
+            return unseen
+        return [*unseen, *self.term.update(tasks)]
 
     def snapshots_read(self, event: SnapshotsRead) -> list[Instruction]:
         """The panes of a lost store are known again."""

@@ -50,23 +50,32 @@ class Failing:
     """
 
     def __init__(self) -> None:
-        self._versions: dict[TaskName, int] = {}
+        self._failures: dict[TaskName, FailTask] = {}
 
     def __contains__(self, name: object) -> bool:
-        return name in self._versions
+        return name in self._failures
 
     def fail(self, task: RunnableTask, detail: str) -> FailTask:
         """Leave a task out from now on."""
-        version = self._versions[task.name] = task.definition.current.version
-        return FailTask(task.name, version, detail)
+        version = task.definition.current.version
+        failure = self._failures[task.name] = FailTask(task.name, version, detail)
+        return failure
+
+    def unseen(self) -> list[Instruction]:
+        """The failures that the definitions do not show, to be told again.
+
+        ZooKeeper may have lost one, and have got an older definition back. What was told already
+        changes nothing.
+        """
+        return [*self._failures.values()]
 
     def update(self, tasks: Mapping[TaskName, RunnableTask]) -> None:
         """Forget the failures of tasks that are known to have failed, to be gone, or new."""
-        for name, version in list(self._versions.items()):
+        for name, failure in list(self._failures.items()):
             task = tasks.get(name)
             stays = task is not None and not (task.deleted or task.failed)
-            if task is None or not stays or version < task.definition.first_version:
-                del self._versions[name]
+            if task is None or not stays or failure.version < task.definition.first_version:
+                del self._failures[name]
 
 
 class Term:

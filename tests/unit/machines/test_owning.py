@@ -253,6 +253,17 @@ def test_a_task_whose_failure_was_forgotten_while_the_bucket_was_interrupted_is_
     assert names(only(here.machine.ticked(RETRY_PAUSE_MS), CommitTransaction)) == [NAME]
 
 
+def test_a_failure_that_zookeeper_has_forgotten_before_anybody_saw_it_is_told_again() -> None:
+    """A bucket once left such a task out for ever, and it ran in all others."""
+    here = Bucket()
+    here.own()
+    failed = only(here.fail(culprit=NAME), FailTask)
+
+    assert only(here.machine.tasks_changed({NAME: make_task()}), FailTask) == failed
+    assert here.machine.tasks_changed({NAME: make_task(state=TaskState.FAILED)}) == []
+    assert here.machine.tasks_changed({NAME: make_task()}) == []
+
+
 def test_a_task_made_anew_under_the_name_of_one_that_failed_is_read() -> None:
     """The bucket heard neither that the first one failed nor that it was deleted."""
     here = Bucket()
