@@ -95,6 +95,6 @@ def _is_news(head: Head, before: Head | None) -> bool:
     """
     if head is before:
         return False
-    if before is None or head.idle or head.ends:
+    if before is None or head.seq != before.seq or head.idle or head.ends:
         return True
     return replace(head, now_ms=before.now_ms, log_bytes=before.log_bytes) != before
