@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import assert_never
 
 from mars.core.errors import Unavailable
 from mars.core.types import TaskName
 from mars.process.life import ServiceHealth
 from mars.process.tasks import fail_task
 from mars.process.telemetry import logs
-from mars.protocol.ports import PartialLog, Registry
+from mars.protocol.ports import LogTrim, PartialLog, Registry
 from mars.protocol.reducer.events import CompactLog, FailTask, TrimLog
+
+Chore = TrimLog | CompactLog | FailTask
 
 
 class Chores:
@@ -28,15 +29,21 @@ class Chores:
         self._undone: deque[TrimLog | CompactLog] = deque()
         self._failures: dict[TaskName, FailTask] = {}
 
-    def do(self, chore: TrimLog | CompactLog | FailTask) -> bool:
-        """True if it is done; behind others that are not it waits for the next round."""
-        if isinstance(chore, FailTask):
-            logs.error(self._log, "a task failed", task=chore.task, detail=chore.detail)
-            waits = bool(self._failures)
-            self._failures[chore.task] = chore
-            return not waits and self._tell_failures()
+    def do(self, *chores: Chore) -> bool:
+        """True if they are done; behind others that are not they wait for the next round."""
+        failures = [self._fail(one) for one in chores if isinstance(one, FailTask)]
+        upkeep = [one for one in chores if not isinstance(one, FailTask)]
+        return (not upkeep or self._keep_up(upkeep)) and all(failures)
+
+    def _fail(self, failure: FailTask) -> bool:
+        logs.error(self._log, "a task failed", task=failure.task, detail=failure.detail)
+        waits = bool(self._failures)
+        self._failures[failure.task] = failure
+        return not waits and self._tell_failures()
+
+    def _keep_up(self, upkeep: list[TrimLog | CompactLog]) -> bool:
         waits = bool(self._undone)
-        self._undone.append(chore)
+        self._undone += upkeep
         return not waits and self._clean_up()
 
     def catch_up(self) -> None:
@@ -47,21 +54,29 @@ class Chores:
     def _clean_up(self) -> bool:
         while self._undone:
             try:
-                self._clean(self._undone[0])
+                done = self._clean_next()
             except Unavailable as problem:
                 self._services.lost(problem)
                 return False
-            self._undone.popleft()
+            for _one in range(done):
+                self._undone.popleft()
         return True
 
-    def _clean(self, chore: TrimLog | CompactLog) -> None:
-        match chore:
-            case TrimLog(bucket, task, epoch, born, seqs):
-                self._store.trim(task, epoch, born, bucket, seqs)
-            case CompactLog(bucket, task, epoch, born, base, older):
-                self._store.compact(task, epoch, born, bucket, base, older)
-            case _:
-                assert_never(chore)
+    def _clean_next(self) -> int:
+        """Do the first one, and with a trim those that follow it; how many they were."""
+        first = self._undone[0]
+        if isinstance(first, CompactLog):
+            self._store.compact(
+                first.task, first.store_epoch, first.born, first.bucket, first.base, first.older
+            )
+            return 1
+        trims: list[LogTrim] = []
+        for one in self._undone:
+            if not isinstance(one, TrimLog):
+                break
+            trims.append(LogTrim(one.task, one.store_epoch, one.born, one.bucket, one.seqs))
+        self._store.trim_together(trims)
+        return len(trims)
 
     def _tell_failures(self) -> bool:
         for failure in list(self._failures.values()):

@@ -73,7 +73,7 @@ from mars.protocol.reducer.machine import ReducerMachine
 from reducer.assisting import AssistLoop
 from reducer.bells import Bells
 from reducer.bucket_work import BucketWork
-from reducer.chores import Chores
+from reducer.chores import Chore, Chores
 from reducer.metering import Metering, Stopwatch
 from reducer.tracking import TrackerLoop
 
@@ -345,7 +345,7 @@ class ReducerLoop:
         if len(reads) == 1:
             (read,) = reads
             detail = f"its log in the store cannot be read: {problem}"
-            self._do(FailTask(read.task, read.version, detail))
+            self._carry_out([FailTask(read.task, read.version, detail)])
             return
         for read in reads:
             self._read_logs([read])
@@ -395,11 +395,12 @@ class ReducerLoop:
             tracing.committed(self._log, event.committed.progress)
 
     def _carry_out(self, instructions: list[Instruction]) -> None:
+        self._chores.do(*(one for one in instructions if isinstance(one, Chore)))
         for instruction in instructions:
             self._do(instruction)
 
-    def _do(self, instruction: Instruction) -> bool:
-        """Do or start one thing; False if a server did not answer."""
+    def _do(self, instruction: Instruction) -> None:
+        """Do or start one thing."""
         match instruction:
             case ReadAssignment():
                 # In the next round, once for all buckets that ask.
@@ -418,7 +419,7 @@ class ReducerLoop:
             case ReadLog():
                 self._read_logs([instruction])
             case TrimLog() | CompactLog() | FailTask():
-                return self._chores.do(instruction)
+                pass  # all of them together, by `_carry_out`
             case TellTracker():
                 if self._tracker is not None:
                     _tell_tracker(self._tracker, instruction)
@@ -426,7 +427,6 @@ class ReducerLoop:
                 self._report_to_people(instruction)
             case _:
                 assert_never(instruction)
-        return True
 
     def _restore(self, wanted: RestoreLog) -> None:
         """Where the store does not answer, the machine asks again at the next look."""

@@ -8,10 +8,11 @@ import pytest
 
 from mars.adapters.memory import partial_log as memory_log
 from mars.adapters.redis import looking
+from mars.adapters.redis.log import TRIM_SEQS_TOGETHER_MAX
 from mars.adapters.redis.scripts import CALLS_AT_ONCE_MAX
 from mars.adapters.store import LOOK_ENTRIES_MAX, content_of
 from mars.core.types import Bucket, Entry, Sequence64, StoreEpoch, TaskName
-from mars.protocol.ports import Head, LogSlice, PartialLog, ReadRequest, TaskLook
+from mars.protocol.ports import Head, LogSlice, LogTrim, PartialLog, ReadRequest, TaskLook
 from tests.contracts.batches import (
     BUCKETS,
     EPOCH,
@@ -278,6 +279,31 @@ def test_more_entries_than_one_script_takes_are_trimmed(log: PartialLog) -> None
     fill(log, 5)
     assert log.trim(TASK, EPOCH, born(log), BUCKET, [Sequence64(seq) for seq in range(1, 2_500)])
     assert entries(log) == []
+
+
+def test_trims_that_go_together_are_those_of_each(store: Store, log: PartialLog) -> None:
+    many = TRIM_SEQS_TOGETHER_MAX + 20
+    fill(log, many)
+    log.initialise(OTHER_TASK, EPOCH, start())
+    log.append(OTHER_TASK, EPOCH, 1, batch(0, 7, buckets=(0,)))
+    life = born(log)
+    other = log.head([OTHER_TASK])[OTHER_TASK]
+    assert other is not None
+    log.trim_together(
+        [
+            LogTrim(TASK, EPOCH, life, BUCKET, list(map(Sequence64, range(1, many)))),
+            LogTrim(TASK, EPOCH, life, Bucket(1), [Sequence64(1), Sequence64(3)]),
+            LogTrim(TASK, EPOCH, "another life", Bucket(1), [Sequence64(2)]),
+            LogTrim(OTHER_TASK, EPOCH, other.born, BUCKET, [Sequence64(1)]),
+        ]
+    )
+    assert seqs(entries(log)) == [many]
+    assert seqs(entries(log, 1))[:3] == [2, 4, 5]
+    assert not log.read(OTHER_TASK, BUCKET, NOTHING_YET, ALL).entries
+
+    before = store.dump()
+    log.trim_together([])
+    assert store.dump() == before
 
 
 def test_numbers_go_on_after_everything_was_trimmed(log: PartialLog) -> None:

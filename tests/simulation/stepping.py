@@ -16,6 +16,7 @@ from mars.protocol.ports import (
     Claim,
     Claimed,
     Committed,
+    LogTrim,
     MapJob,
     Progress,
     ResultBatch,
@@ -118,6 +119,11 @@ class SteppingLog(Stepping):
     def append_together(self, batches: Sequence[Batch]) -> list[Any]:
         append = self.append
         return [append(one.task, one.epoch, one.version, one.mapped) for one in batches]
+
+    def trim_together(self, trims: Sequence[LogTrim]) -> None:
+        trim = self.trim
+        for one in trims:
+            trim(one.task, one.epoch, one.born, one.bucket, one.seqs)
 
 
 class SteppingSource(MemorySource):

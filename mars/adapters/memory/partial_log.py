@@ -53,6 +53,7 @@ from mars.protocol.ports import (
     Head,
     IdleLease,
     LogSlice,
+    LogTrim,
     NoTask,
     ReadRequest,
     StoreIdentity,
@@ -263,6 +264,11 @@ class MemoryPartialLog:
             found.logs.get(bucket, {}).pop(seq, None)
             found.vanished.get(bucket, set()).discard(seq)
         return True
+
+    def trim_together(self, trims: Sequence[LogTrim]) -> None:
+        """Each as by `trim`."""
+        for one in trims:
+            self.trim(one.task, one.epoch, one.born, one.bucket, one.seqs)
 
     @fallible
     def compact(

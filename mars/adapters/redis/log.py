@@ -56,6 +56,7 @@ from mars.protocol.ports import (
     Head,
     IdleLease,
     LogSlice,
+    LogTrim,
     ReadRequest,
     StoreIdentity,
     TaskLook,
@@ -65,8 +66,8 @@ from mars.protocol.ports import (
 TRIM_SEQS_MAX = 1_000
 """Entries deleted by one script: it keeps the server busy for about a millisecond."""
 
-APPEND_BYTES_AT_ONCE = 4 * 1024 * 1024
-"""Of states in one round trip, unless a single batch has more."""
+TRIM_SEQS_TOGETHER_MAX = 100
+"""Entries of a log that is trimmed in one round trip with others: fifty take milliseconds."""
 
 _RENEW_IDLE = Script.load("renew_idle")
 _TRIM = Script.load("trim")
@@ -246,12 +247,24 @@ class RedisPartialLog:
         seqs: Sequence[Sequence64],
     ) -> bool:
         """R9: delete these entries; in several scripts if there are many."""
-        keys = self._keys(task)
+        calls = self._trim_calls(LogTrim(task, epoch, born, bucket, seqs))
+        return all(self._done(*call) for call in calls)
+
+    def trim_together(self, trims: Sequence[LogTrim]) -> None:
+        """Some dozen short ones in one round trip; what is long goes by itself."""
+        calls = [call for one in trims for call in self._trim_calls(one)]
+        short = [call for call in calls if len(call[2]) <= TRIM_SEQS_TOGETHER_MAX]
+        with translated():
+            Script.run_each(self._client, short)
+        for call in calls:
+            if len(call[2]) > TRIM_SEQS_TOGETHER_MAX:
+                self._done(*call)
+
+    def _trim_calls(self, trim: LogTrim) -> Iterator[Call]:
+        keys, bucket, seqs = self._keys(trim.task), trim.bucket, trim.seqs
         names = [keys.meta, keys.bytes, keys.log(bucket), keys.sizes(bucket), keys.merged(bucket)]
-        return all(
-            self._done(_TRIM, names, [epoch, born, *seqs[start : start + TRIM_SEQS_MAX]])
-            for start in range(0, len(seqs) or 1, TRIM_SEQS_MAX)
-        )
+        for start in range(0, len(seqs) or 1, TRIM_SEQS_MAX):
+            yield _TRIM, names, [trim.epoch, trim.born, *seqs[start : start + TRIM_SEQS_MAX]]
 
     def compact(
         self,

@@ -179,6 +179,17 @@ class ReadRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class LogTrim:
+    """Entries of one bucket's log that go, of the life of the task that was `born` then."""
+
+    task: TaskName
+    epoch: StoreEpoch
+    born: str
+    bucket: Bucket
+    seqs: Sequence[Sequence64]
+
+
+@dataclass(frozen=True, slots=True)
 class IdleLease:
     """A lane that ends at `offset`, all up to there being in the store of that epoch."""
 
@@ -351,6 +362,9 @@ class PartialLog(Protocol):
         seqs: Sequence[Sequence64],
     ) -> bool:
         """R9: delete these entries; False if the epoch is another, or the life of the task."""
+
+    def trim_together(self, trims: Sequence[LogTrim]) -> None:
+        """`trim` of each, in few round trips. Where it raises, some may be done."""
 
     def compact(
         self,

@@ -22,7 +22,10 @@ class _Kept:
     ranges: tuple[Range, ...]
 
     def below(self, needed: Mapping[Lane, int]) -> bool:
-        return all(part.next <= needed.get(part.lane, 0) for part in self.ranges)
+        for part in self.ranges:  # noqa: SIM110 -- asked of each entry after each commit
+            if part.next > needed.get(part.lane, 0):
+                return False
+        return True
 
 
 class LogIndex:
@@ -100,11 +103,19 @@ class LogIndex:
 
     def trim(self, needed: Mapping[Lane, int]) -> tuple[Sequence64, ...]:
         """The entries that lie below these offsets, or that the base contains; forgets them."""
-        gone = (*self._contained, *(one.seq for one in self._entries if one.below(needed)))
-        if gone:
-            self._entries = [entry for entry in self._entries if not entry.below(needed)]
-            self._contained = []
-        return gone
+        gone, kept = self._contained, list[_Kept]()
+        for entry in self._entries:
+            if entry.below(needed):
+                gone.append(entry.seq)
+            else:
+                kept.append(entry)
+        self._entries, self._contained = kept, []
+        return tuple(gone)
+
+    @property
+    def has_base(self) -> bool:
+        """True if merged entries are in the log."""
+        return self._base is not None
 
     def take_base_below(
         self, needed: Mapping[Lane, int]

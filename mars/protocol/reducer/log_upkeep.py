@@ -46,7 +46,7 @@ class LogUpkeep:
         `version` is the task's current one. The store takes it only from an owner that has seen the
         base that is there, so a former owner cannot take away what a newer one has merged.
         """
-        base = self._log.take_base_below(self.needed())
+        base = self._log.take_base_below(self.needed()) if self._log.has_base else None
         if base is None:
             return None
         seq, ranges = base

@@ -9,9 +9,10 @@ from typing import Any, cast
 from mars.adapters.memory.registry import MemoryRegistry
 from mars.core.definitions import TaskState
 from mars.core.errors import Unavailable
-from mars.core.types import Bucket, Sequence64, StoreEpoch, TaskName
+from mars.core.types import Bucket, Entry, Partial, RowCounts, Sequence64, StoreEpoch, TaskName
 from mars.process.life import ServiceHealth
-from mars.protocol.reducer.events import FailTask, TrimLog
+from mars.protocol.ports import LogTrim
+from mars.protocol.reducer.events import CompactLog, FailTask, TrimLog
 from reducer.chores import Chores
 from tests.contracts.test_registry import definition
 
@@ -22,17 +23,23 @@ class Trims:
     """A log that is trimmed."""
 
     def __init__(self) -> None:
-        self.trimmed: list[int] = []
+        self.trimmed: list[int | str] = []
         self.asked = 0
         self.away = False
 
-    def trim(
-        self, _task: TaskName, _epoch: StoreEpoch, _born: str, _bucket: Bucket, seqs: Sequence[int]
-    ) -> None:
+    def trim_together(self, trims: Sequence[LogTrim]) -> None:
         self.asked += 1
         if self.away:
             raise Unavailable("redis", "it is away")
-        self.trimmed += seqs
+        self.trimmed += [seq for one in trims for seq in one.seqs]
+
+    def compact(self, *given: Any) -> None:
+        self.trimmed.append(f"merged up to {given[4].seq}")
+
+
+def merge(number: int) -> CompactLog:
+    base = Entry(Sequence64(number), 1, (), Partial(Bucket(1), RowCounts(), (), b""))
+    return CompactLog(Bucket(1), A, StoreEpoch(1), "life", base)
 
 
 def trim(number: int) -> TrimLog:
@@ -67,3 +74,13 @@ def test_what_the_store_cannot_take_is_done_later_and_in_order() -> None:
 
     assert log.trimmed == [1, 2]
     assert chores.do(trim(3))
+
+
+def test_trims_that_follow_each_other_go_together_and_in_their_order_with_merges() -> None:
+    log = Trims()
+    chores = Chores(cast(Any, log), MemoryRegistry(), ServiceHealth("reducer"))
+
+    assert chores.do(trim(1), trim(2), merge(2), trim(3))
+
+    assert log.asked == 2
+    assert log.trimmed == [1, 2, "merged up to 2", 3]
