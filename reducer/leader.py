@@ -14,6 +14,10 @@ from reducer.reign import LeaderReign, ReignEnded
 LOOK_INTERVAL_S = 0.25
 """Between two looks: how late the leader notices a lost store, a dead reducer or a new task."""
 
+LOOK_S_A_TASK, LOOK_S_MAX = 0.01, 1.0
+"""The same for each task, and at the most, while there is nothing to do: each look reads the heads
+of all, and four a second were half of all heads that the store gave for a hundred tasks."""
+
 _log = logs.logger("leader")
 
 
@@ -35,7 +39,16 @@ class LeaderLoop:
     def run(self, life: Life) -> None:
         """Stand for election and lead, until asked to stop."""
         self._ports.coordinator.campaign()
-        Outliving("the leader", life.wait).until(life, LOOK_INTERVAL_S, self._round)
+        rounds = Outliving("the leader", life.wait)
+        while not life.wait(self.pause_s):
+            rounds.round(self._round)
+
+    @property
+    def pause_s(self) -> float:
+        """Until the next look."""
+        if self._reign is None or self._known.changed.is_set():
+            return LOOK_INTERVAL_S
+        return min(max(LOOK_INTERVAL_S, self._reign.at_rest * LOOK_S_A_TASK), LOOK_S_MAX)
 
     def _round(self) -> None:
         epoch = self._ports.coordinator.leading()

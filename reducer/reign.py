@@ -48,6 +48,8 @@ class LeaderReign:
         self.epoch = epoch
         self.balance: Balance | None = None
         """What it makes of the loads, for people."""
+        self.at_rest = 0
+        """How many tasks the last look was at, if nothing was to be done."""
         self._ports = ports
         self._known = known
         self._machine = LeaderMachine(ports.limits)
@@ -59,16 +61,19 @@ class LeaderReign:
 
     def lead(self) -> None:
         """Look, decide and act once. Raises what its ports raise."""
+        self.at_rest = 0
         floor = self._known_floor()
         if floor is None:
             return
         view = self._lookout.view(floor, self._copies)
-        for decision in self._machine.decide(view):
+        decisions = self._machine.decide(view)
+        for decision in decisions:
             lead = self._ports.coordinator.leadership()
             if lead is None or lead.epoch != self.epoch:
                 return  # no need to: nothing of what was decided would take effect
             self._act(decision, lead)
         self.balance = self._machine.balance(view)
+        self.at_rest = 0 if decisions else len(view.tasks)
 
     # -------------------------------------------------------------------------------- restoring
 
