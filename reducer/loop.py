@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import groupby
 from typing import assert_never
 
 from mars.core.errors import Unavailable
@@ -34,7 +35,6 @@ from mars.process.telemetry.reminding import Reminders
 from mars.protocol.ports import (
     Balance,
     Coordinator,
-    Head,
     LogSlice,
     PartialLog,
     ReadRequest,
@@ -268,20 +268,16 @@ class ReducerLoop:
         self, reads: list[ReadLog], looks: Mapping[TaskName, TaskLook | None], took: Stopwatch
     ) -> list[ReadLog]:
         """Take what the look has brought with the heads; what is still to be read."""
-        found = [
-            (read, look.head, look.slices.get(read.bucket))
-            for read in reads
-            if (look := looks[read.task]) is not None
-        ]
-        brought = [(read, head, piece) for read, head, piece in found if piece is not None]
-        self._metering.read(
-            took,
-            [read for read, _head, _piece in brought],
-            [piece for _read, _head, piece in brought],
-        )
-        for read, head, piece in brought:
-            self._take(read, piece, head)
-        return [read for read, _head, piece in found if piece is None]
+        brought: list[LogRead] = []
+        missing: list[ReadLog] = []
+        for read in reads:
+            look = looks[read.task]
+            if look is not None and (piece := look.slices.get(read.bucket)) is not None:
+                brought.append(LogRead(read, piece, look.head))
+            else:
+                missing.append(read)
+        self._take(brought, took)
+        return missing
 
     def _read_logs(self, reads: list[ReadLog]) -> None:
         if not reads:
@@ -296,22 +292,25 @@ class ReducerLoop:
             return
         if slices is None:
             return
-        self._metering.read(took, reads, slices)
         names = list(dict.fromkeys(read.task for read in reads))
         heads = self._services.attempt("redis", lambda: self._store.head(names)) or {}
-        for read, piece in zip(reads, slices, strict=True):
-            self._take(read, piece, heads.get(read.task))
+        pieces = zip(reads, slices, strict=True)
+        self._take([LogRead(read, piece, heads.get(read.task)) for read, piece in pieces], took)
 
-    def _take(self, read: ReadLog, piece: LogSlice, after: Head | None) -> None:
+    def _take(self, found: list[LogRead], took: Stopwatch) -> None:
         """Let the machine fold what was read, and people know what it says."""
-        self._rows += sum(entry.partial.counts.read for entry in piece.entries)
-        if after is not None:
-            tracing.read(self._log, read.task, after.epoch, read.bucket, piece)
-        with self._metering.busy(read.bucket):
-            instructions = self._machine.handle(LogRead(read, piece, after))
-        self._carry_out(instructions)
-        self._tell_of_gone_rows(read, piece)
-        self._tell_of_undecodable_rows(read, piece)
+        self._metering.read(took, found)
+        for bucket, of_bucket in groupby(found, key=lambda one: one.request.bucket):
+            with self._metering.busy(bucket):
+                for one in of_bucket:
+                    self._rows += sum(entry.partial.counts.read for entry in one.slice.entries)
+                    self._carry_out(self._machine.handle(one))
+        for one in found:
+            if one.after is not None:
+                task, bucket = one.request.task, one.request.bucket
+                tracing.read(self._log, task, one.after.epoch, bucket, one.slice)
+            self._tell_of_gone_rows(one.request, one.slice)
+            self._tell_of_undecodable_rows(one.request, one.slice)
 
     def _tell_of_gone_rows(self, read: ReadLog, piece: LogSlice) -> None:
         """All buckets are told of rows that are gone; the one that counts them tells people."""

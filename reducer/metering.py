@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from mars.core.types import Bucket
 from mars.engine.codec.states import states_bytes
 from mars.protocol.balance.load_meter import LoadMeter, Log, ReducerFigures
-from mars.protocol.ports import LogSlice
-from mars.protocol.reducer.events import ReadLog
+from mars.protocol.reducer.events import LogRead
 
 
 class Stopwatch:
@@ -50,15 +49,16 @@ class Metering:
         """So much CPU time of another thread went into a bucket."""
         self._done.append((bucket, cpu_s))
 
-    def read(self, took: Stopwatch, reads: Sequence[ReadLog], slices: Sequence[LogSlice]) -> None:
+    def read(self, took: Stopwatch, found: Sequence[LogRead]) -> None:
         """Logs were read; the CPU time that it took is shared out by what was read of each."""
         sizes = [
-            sum(states_bytes(entry.partial.states) for entry in piece.entries) for piece in slices
+            sum(states_bytes(entry.partial.states) for entry in one.slice.entries) for one in found
         ]
         whole = sum(sizes)
         self._meter.took(whole, took.duration_s)
-        for read, piece, size in zip(reads, slices, sizes, strict=True):
-            rows = sum(entry.partial.counts.read for entry in piece.entries)
+        for one, size in zip(found, sizes, strict=True):
+            read = one.request
+            rows = sum(entry.partial.counts.read for entry in one.slice.entries)
             batches = 0 if read.after == 0 else read.upto - read.after
             self._meter.read((read.task, read.bucket), batches, rows, size)
             if size:

@@ -32,6 +32,8 @@ FORM = 2
 processes of one release. 1 had states without a head, uncompressed. Reasons are added without one:
 readers pass on what they do not know."""
 
+_NONE_REJECTED = Rejections()
+
 _REASONS: dict[str, str] = {one.value: one for one in Reason}
 
 
@@ -102,15 +104,21 @@ def _partial(found: _Header, body: bytes) -> Partial:
             for start, rows, firsts in found.panes
         ),
         states=body,
-        rejections=Rejections(
-            tuple(
-                RejectedRow(Lane(lane), offset, _reason(reason), detail, payload)
-                for lane, offset, reason, detail, payload in found.rejected_rows
-            ),
-            tuple(
-                RejectedRange(Lane(lane), first, next_, _reason(reason), rows)
-                for lane, first, next_, reason, rows in found.rejected_ranges
-            ),
+        rejections=_rejections(found),
+    )
+
+
+def _rejections(found: _Header) -> Rejections:
+    if not (found.rejected_rows or found.rejected_ranges):
+        return _NONE_REJECTED
+    return Rejections(
+        tuple(
+            RejectedRow(Lane(lane), offset, _reason(reason), detail, payload)
+            for lane, offset, reason, detail, payload in found.rejected_rows
+        ),
+        tuple(
+            RejectedRange(Lane(lane), first, next_, _reason(reason), rows)
+            for lane, first, next_, reason, rows in found.rejected_ranges
         ),
     )
 
