@@ -586,7 +586,7 @@ GUARDS = (
         first=149,
     ),
     Guard(batches_fit_their_version, I1, Conditions(CHANGING), first=55),
-    Guard(logs_are_trimmed_after_the_commit, I1, first=13),
+    Guard(logs_are_trimmed_after_the_commit, I1, first=22),
     Guard(entries_of_open_windows_are_kept, I1),
     Guard(panes_that_become_one_need_their_first_rows, I1, first=9),
     Guard(

@@ -111,7 +111,8 @@ class ReducerSettings:
     """How a reducer looks for work, and how it emits."""
 
     poll_ms: Positive = 200
-    """Between two looks at the logs when no doorbell rings; a lost ring costs this much latency."""
+    """Between two looks at the logs when no doorbell rings. A lost ring costs this much latency,
+    and up to a second if the task rang just before."""
     transaction_timeout_ms: Positive = 60_000
     """After which the broker aborts a transaction whose owner is silent; see Kafka's maximum."""
     progress_interval_ms: Positive = 10_000
