@@ -39,9 +39,7 @@ class LeaderLoop:
     def run(self, life: Life) -> None:
         """Stand for election and lead, until asked to stop."""
         self._ports.coordinator.campaign()
-        rounds = Outliving("the leader", life.wait)
-        while not life.wait(self.pause_s):
-            rounds.round(self._round)
+        Outliving("the leader", life.wait).paced(life, lambda: self.pause_s, self._round)
 
     @property
     def pause_s(self) -> float:

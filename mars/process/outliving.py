@@ -42,7 +42,11 @@ class Outliving:
 
     def until(self, life: Life, pause_s: float, work: Callable[[], object]) -> None:
         """Round after round, with pauses, until the process is to stop."""
-        while not life.wait(pause_s):
+        self.paced(life, lambda: pause_s, work)
+
+    def paced(self, life: Life, pause_s: Callable[[], float], work: Callable[[], object]) -> None:
+        """The same, where each pause is another one."""
+        while not life.wait(pause_s()):
             self.round(work)
 
     def _tell(self) -> None:
