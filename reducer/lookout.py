@@ -215,7 +215,7 @@ class Lookout:
         self._failed = failed
 
     def _tell_of_restarts(self, members: Iterable[MemberInfo]) -> None:
-        for info in self._restarts.look(members):
+        for info in self._restarts.begun_often(members):
             self._ports.tell(incidents.restarting(info.id, info.host))
 
     def _bulk_alive(self, tasks: Iterable[TaskDefinition]) -> bool:

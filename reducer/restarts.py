@@ -35,7 +35,7 @@ class Restarts:
         self._clock = clock
         self._begins: dict[MemberId, _Begins] = {}
 
-    def look(self, members: Iterable[MemberInfo]) -> list[MemberInfo]:
+    def begun_often(self, members: Iterable[MemberInfo]) -> list[MemberInfo]:
         """Those that have begun anew just now, for the fifth time within ten minutes, or more."""
         return [info for info in members if self._begins_anew(info)]
 

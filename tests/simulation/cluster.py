@@ -422,8 +422,8 @@ class Cluster:
         while "asked" not in process.parts:
             self._scheduler.sleep(self._world.draw(40, self._round_ms_max))
             loop._wait()
+            loop._bells.rang(loop._store.wait(0.0))
             if self._world.draw(0, 1):  # the time for a look at all tasks has not come
-                loop._bells.rang(loop._store.wait(0.0))
                 loop._bells._look_at_all_s = math.inf
             loop.round()
             loop._bells._look_at_all_s = 0.0

@@ -33,8 +33,8 @@ def begins(restarts: Restarts, clock: Clock, apart_s: float, count: int) -> list
     """Whether it is told at each of so many lives, the first one among them."""
     told = []
     for number in range(count):
-        told.append(bool(restarts.look([life(number)])))
-        assert restarts.look([life(number)]) == [], "one life is seen once"
+        told.append(bool(restarts.begun_often([life(number)])))
+        assert restarts.begun_often([life(number)]) == [], "one life is seen once"
         clock.now_s += apart_s
     return told
 
@@ -48,14 +48,14 @@ def test_five_begins_within_ten_minutes_are_told_and_each_further_one() -> None:
 def test_begins_that_are_far_apart_are_not_told(others: list[MemberInfo]) -> None:
     clock = Clock()
     restarts = Restarts(clock)
-    restarts.look(others)
+    restarts.begun_often(others)
     assert not any(begins(restarts, clock, WITHIN_S / (OFTEN - 1) + 1, 20))
 
 
 def test_begins_of_several_members_are_not_put_together() -> None:
     restarts = Restarts(Clock())
     for number in range(OFTEN):
-        assert restarts.look([life(number), life(number, OTHER)]) == []
+        assert restarts.begun_often([life(number), life(number, OTHER)]) == []
 
 
 def test_what_is_told_within_an_hour_is_one_incident_of_each() -> None:
