@@ -1,9 +1,9 @@
 """`mars bench recovery`: how long after the loss of the store long windows close again.
 
-    rows of some minutes ──▶ five hours so far, every 2 s ──▶ FLUSHALL, again and again
+    rows of some minutes ──▶ 12 hours so far, every 5 s ──▶ FLUSHALL, again and again
     rows/s, steady       ──▶                             time until a window comes that ended since
 
-Windows of a day may end every 8.64 s at most, so these have five hours. A window comes `delay`
+Windows of a day may end every 8.64 s at most, so these have 12 hours. A window comes `delay`
 after its end at the earliest, and one ends every STEP_S: that much of the time is no recovery.
 """
 
@@ -37,11 +37,11 @@ from mars.local.supervisor import Supervisor
 NAME = "recovery"
 STREAM = "flows"
 TASK = "so_far"
-STEP_S = 2
+STEP_S = 5
 DELAY_S = 1
 SQL = (
     f"SELECT sip, type, count(*) AS rows, sum(bytes) AS bytes FROM {STREAM} GROUP BY sip, type "
-    f"ORDER BY rows DESC LIMIT 10 WINDOWING 5 h EVERY {STEP_S} s"
+    f"ORDER BY rows DESC LIMIT 10 WINDOWING 12 h EVERY {STEP_S} s"
 )
 LOOK_S = 0.1
 CLOSES_S = 600.0
@@ -182,7 +182,7 @@ class _Windows:
 def grids(report: RecoveryReport) -> list[Grid]:
     """One table."""
     rate = f"{report.rate:,} rows/s"
-    title = f"Five hours so far of {report.groups:,} groups, every {STEP_S} s, at {rate}"
+    title = f"12 hours so far of {report.groups:,} groups, every {STEP_S} s, at {rate}"
     times = ", ".join(f"{one:.1f}" for one in report.closed_s)
     rows = [
         ("rows before the first loss", f"{report.rows:,}"),
