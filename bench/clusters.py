@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from bench.processes import Watched
+from bench.processes import Watched, look
 from mars.local.cluster import ClusterOptions, running
 from mars.local.supervisor import Supervisor
 
@@ -35,3 +35,30 @@ def watched_in(supervisor: Supervisor) -> list[Watched]:
     """All processes of a cluster that run."""
     children = [*supervisor.servers, *supervisor.roles]
     return [Watched(one.name, one.pid, one in supervisor.servers) for one in children if one.pid]
+
+
+@dataclass(frozen=True, slots=True)
+class RoleUse:
+    """What all processes of a role have used: CPU seconds since they began, and bytes now."""
+
+    cpu_s: float = 0.0
+    memory: int = 0
+
+
+def uses_by_role(supervisor: Supervisor) -> dict[str, RoleUse]:
+    """Of each role whose processes run, servers among them."""
+    found: dict[str, RoleUse] = {}
+    for name, use in look(watched_in(supervisor)).items():
+        role = name.partition("-")[0]
+        so_far = found.get(role, RoleUse())
+        found[role] = RoleUse(so_far.cpu_s + use.cpu_s, so_far.memory + use.memory.now_bytes)
+    return found
+
+
+def cores_of(
+    begun: Mapping[str, RoleUse], ended: Mapping[str, RoleUse], seconds: float
+) -> dict[str, float]:
+    """How many cores each role was busy with between two looks."""
+    return {
+        role: round((use.cpu_s - begun[role].cpu_s) / seconds, 3) for role, use in ended.items()
+    }

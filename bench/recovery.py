@@ -19,12 +19,11 @@ import msgspec
 import redis
 from confluent_kafka import TopicPartition
 
-from bench.clusters import cluster, watched_in
+from bench.clusters import cluster, cores_of, uses_by_role
 from bench.environment import Environment, environment
 from bench.errors import BenchError
 from bench.load import PARTITIONS, LoadPlan, fill
 from bench.pacing import Pace, paced
-from bench.processes import look
 from bench.results import FOLDER, save
 from bench.tables import MIB, Grid
 from bench.topics import Topics, checked, reader
@@ -130,16 +129,10 @@ def _wait_until_read(client: Client, say: Say) -> None:
 
 def _uses(supervisor: Supervisor) -> tuple[dict[str, float], dict[str, int]]:
     """Cores that are busy, and memory, by role, over a minute."""
-    begun_s, first = time.monotonic(), look(watched_in(supervisor))
+    begun_s, begun = time.monotonic(), uses_by_role(supervisor)
     time.sleep(APART_S)
-    seconds, last = time.monotonic() - begun_s, look(watched_in(supervisor))
-    cores: dict[str, float] = {}
-    memory: dict[str, int] = {}
-    for name, use in last.items():
-        role = name.partition("-")[0]
-        cores[role] = cores.get(role, 0.0) + (use.cpu_s - first[name].cpu_s) / seconds
-        memory[role] = memory.get(role, 0) + use.memory.now_bytes
-    return {role: round(busy, 3) for role, busy in cores.items()}, memory
+    seconds, ended = time.monotonic() - begun_s, uses_by_role(supervisor)
+    return cores_of(begun, ended, seconds), {role: use.memory for role, use in ended.items()}
 
 
 def _lose(supervisor: Supervisor, windows: _Windows, say: Say) -> float:

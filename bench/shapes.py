@@ -16,12 +16,11 @@ from pathlib import Path
 
 import msgspec
 
-from bench.clusters import cluster, watched_in
+from bench.clusters import cluster, uses_by_role
 from bench.environment import Environment, environment
 from bench.errors import BenchError
 from bench.load import PARTITIONS, LoadPlan, fill
 from bench.mars_side import ALL_BY_MAPPERS
-from bench.processes import look
 from bench.results import FOLDER, save
 from bench.tables import Grid
 from bench.topics import Topics
@@ -116,29 +115,19 @@ def sql_of(shape: str) -> str:
 def _run(number: int, shape: str, supervisor: Supervisor, client: Client, say: Say) -> ShapeRun:
     name = f"shape{number}"
     topics = Topics(supervisor.addresses.kafka)
-    begun = _busy(supervisor)
+    begun = uses_by_role(supervisor)
     client.create_task(name, sql_of(shape), start="earliest", options={"delay": "1s"})
     results = _until_silent(client, name, topics)
-    ended = _busy(supervisor)
+    ended = uses_by_role(supervisor)
     client.delete_task(name)
     run = ShapeRun(
         shape,
-        round(ended["mapper"] - begun["mapper"], 2),
-        round(ended["reducer"] - begun["reducer"], 2),
+        round(ended["mapper"].cpu_s - begun["mapper"].cpu_s, 2),
+        round(ended["reducer"].cpu_s - begun["reducer"].cpu_s, 2),
         results,
     )
     say(f"{shape}: mappers {run.mapper_s} s, reducers {run.reducer_s} s, {results:,} results.")
     return run
-
-
-def _busy(supervisor: Supervisor) -> dict[str, float]:
-    """CPU seconds by role."""
-    found = {"mapper": 0.0, "reducer": 0.0}
-    for name, use in look(watched_in(supervisor)).items():
-        role = name.partition("-")[0]
-        if role in found:
-            found[role] += use.cpu_s
-    return found
 
 
 def _until_silent(client: Client, name: str, topics: Topics) -> int:

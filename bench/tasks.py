@@ -19,11 +19,10 @@ from pathlib import Path
 import msgspec
 from confluent_kafka import TopicPartition
 
-from bench.clusters import cluster, watched_in
+from bench.clusters import RoleUse, cluster, cores_of, uses_by_role
 from bench.environment import Environment, environment
 from bench.errors import BenchError
 from bench.pacing import Pace, paced
-from bench.processes import look
 from bench.results import FOLDER, save
 from bench.tables import MIB, Grid
 from bench.topics import Topics, checked, reader
@@ -155,8 +154,8 @@ def _run(tasks: int, partitions: int, asked: Asked, say: Say) -> TasksRun:
         asked.rate,
         round(seconds, 1),
         round(registered_s, 1),
-        {role: round((ended.cpu_s[role] - begun.cpu_s[role]) / seconds, 3) for role in ended.cpu_s},
-        ended.memory,
+        cores_of(begun.uses, ended.uses, seconds),
+        {role: use.memory for role, use in ended.uses.items()},
         begun.lag,
         ended.lag,
         late_s,
@@ -186,21 +185,14 @@ class _Look:
     """CPU seconds and memory by role, and the lag of the task that is furthest behind."""
 
     at_s: float
-    cpu_s: dict[str, float]
-    memory: dict[str, int]
+    uses: dict[str, RoleUse]
     lag: int
 
     @classmethod
     def at(cls, supervisor: Supervisor, client: Client) -> _Look:
-        cpu_s: dict[str, float] = {}
-        memory: dict[str, int] = {}
-        at_s = time.monotonic()
-        for name, use in look(watched_in(supervisor)).items():
-            role = name.partition("-")[0]
-            cpu_s[role] = cpu_s.get(role, 0.0) + use.cpu_s
-            memory[role] = memory.get(role, 0) + use.memory.now_bytes
+        at_s, uses = time.monotonic(), uses_by_role(supervisor)
         lags = [one.lag.rows for one in client.tasks() if one.lag is not None]
-        return cls(at_s, cpu_s, memory, max(lags))
+        return cls(at_s, uses, max(lags))
 
 
 class _Results:
