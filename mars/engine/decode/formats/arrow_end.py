@@ -7,11 +7,8 @@ Zeros are no rows: who pads a message may.
 
 from __future__ import annotations
 
-import struct
-
-import pyarrow as pa
-
-from mars.engine.decode.formats.arrow_size import MAGIC, file_blocks, footer_place
+MAGIC = b"ARROW1"
+"""How a file begins and ends."""
 
 END_OF_STREAM = b"\xff\xff\xff\xff"
 """What stands behind the last batch, and four bytes of zeros; older writers leave it out."""
@@ -22,16 +19,13 @@ _SEAM = MAGIC * 2
 SEVERAL = "more than one Arrow IPC stream or file: write one into each message"
 
 
-def check_file(value: bytes) -> None:
-    """Raises ValueError where a file is not the only one, or pa.ArrowException where it is none."""
-    pa.ipc.open_file(value)  # which checks the footer
-    try:
-        footer = footer_place(value).start
-        ends = [offset + length for offset, length in file_blocks(value)]
-    except struct.error as error:
-        raise ValueError(f"metadata that leads nowhere: {error}") from error
-    rest = value[max(ends) : footer] if ends else b""
-    if rest.removeprefix(END_OF_STREAM).strip(b"\0") or (not ends and _SEAM in value[:footer]):
+def check_alone(value: bytes, footer: int, end: int | None) -> None:
+    """Raises ValueError where a file is not the only one. Its last batch ends at `end`, if there is
+    any.
+    """
+    rest = b"" if end is None else value[end:footer]
+    seam = end is None and _SEAM in value[:footer]
+    if seam or rest.removeprefix(END_OF_STREAM).strip(b"\0"):
         raise ValueError(SEVERAL)
 
 

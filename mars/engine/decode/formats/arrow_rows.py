@@ -25,7 +25,7 @@ from mars.core.types import Reason, Records
 from mars.engine.decode.assembly import ColumnFaults, assemble
 from mars.engine.decode.columns import RAW_TYPES, Typed, convert, convert_floats, either
 from mars.engine.decode.decoded import Decoded
-from mars.engine.decode.formats.arrow_end import check_file, check_stream
+from mars.engine.decode.formats.arrow_end import check_stream
 from mars.engine.decode.formats.arrow_size import (
     is_file,
     is_text,
@@ -150,10 +150,7 @@ def unpack(value: bytes | None) -> Unpacked:
 
 def _unpack(value: bytes) -> Unpacked:
     """The same. May raise any of _FAILURES."""
-    file = is_file(value)
-    if file:
-        check_file(value)
-    problem = too_large(value)
+    file, problem = is_file(value), too_large(value)
     if problem is not None:
         return Unpacked(None, problem)
     source = pa.BufferReader(value)

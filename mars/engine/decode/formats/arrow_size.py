@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mars.core.types import Reason
+from mars.engine.decode.formats.arrow_end import MAGIC, check_alone
 from mars.engine.decode.limits import UNPACKED_BYTES_MAX
 from mars.engine.decode.unreadable import Problem
 
@@ -37,9 +38,6 @@ _KIND, _HEADER = 1, 2
 _DATA = 1
 _LENGTH, _BUFFERS, _COMPRESSION = 0, 2, 3
 """Places of fields in the tables `Message`, `DictionaryBatch` and `RecordBatch`."""
-
-MAGIC = b"ARROW1"
-"""How a file begins and ends."""
 
 _FOOTER_BYTES = struct.Struct("<i")
 """Stands behind the footer, before the magic."""
@@ -88,24 +86,23 @@ def _messages(value: bytes) -> Iterator[pa.Message]:
         yield from pa.ipc.MessageReader.open_stream(value)
         return
     pa.ipc.open_file(value)  # which checks the footer
+    blocks = list(_file_blocks(value))
+    check_alone(value, _footer_place(value).start, max((sum(one) for one in blocks), default=None))
     view = memoryview(value)
-    for offset, length in file_blocks(value):
+    for offset, length in blocks:
         yield pa.ipc.read_message(view[offset : offset + length])
 
 
-def file_blocks(value: bytes) -> Iterator[tuple[int, int]]:
-    """Where each dictionary and record batch of a file lies: its first byte, and its length.
-
-    The file's footer must have been checked, as `pa.ipc.open_file` does.
-    """
-    data = value[footer_place(value)]
+def _file_blocks(value: bytes) -> Iterator[tuple[int, int]]:
+    """Where each dictionary and record batch of a file lies: its first byte, and its length."""
+    data = value[_footer_place(value)]
     footer = _Table(data, struct.unpack_from("<I", data, 0)[0])
     for field in (_DICTIONARIES, _RECORD_BATCHES):
         for offset, metadata, body in _structs(footer, field, _BLOCK):
             yield offset, metadata + body
 
 
-def footer_place(value: bytes) -> slice:
+def _footer_place(value: bytes) -> slice:
     """Where the footer of a file lies, which must be one."""
     end = len(value) - len(MAGIC) - _FOOTER_BYTES.size
     (length,) = _FOOTER_BYTES.unpack_from(value, end)
