@@ -128,11 +128,12 @@ def test_each_step_has_all_groups_of_its_cycle_as_a_batch_engine_has_them(flow: 
     wanted = flow.wanted(END_S)
     results = flow.mars.read_until(TOPIC, len(wanted))
     assert_same_groups(emitted(results), wanted)
-    ledger = wait_for("the ledger", lambda: _settled(flow.mars.client.ledger(NAME), len(flow.rows)))
+    ledger = wait_for("the ledger", lambda: settled(flow.mars.client.ledger(NAME), len(flow.rows)))
     assert (ledger.late, ledger.late_partly) == (0, 90)
 
 
-def _settled(ledger: Any, rows: int) -> Any:
+def settled(ledger: Any, rows: int) -> Any:
+    """The ledger, once the last row of each partition alone is open; None before."""
     return ledger if (ledger.read, ledger.open) == (rows, PARTITIONS) else None
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mars.core.windows import moment
-from tests.acceptance.test_cumulating import Flow, Row, emitted, place_of
+from tests.acceptance.test_cumulating import Flow, Row, emitted, place_of, settled
 from tests.support.cluster import MarsCluster, wait_for
 from tests.support.rows import assert_same_groups, computed
 from tests.support.store import Store
@@ -92,14 +92,10 @@ def test_each_step_with_rows_has_all_groups_since_the_landmark(flow: SinceFlow) 
     assert len({place[1] for place in wanted}) == 6
     results = flow.mars.read_until(TOPIC, len(wanted))
     assert_same_groups(emitted(results), wanted)
-    ledger = wait_for("the ledger", lambda: _settled(flow.mars.client.ledger(NAME), len(flow.rows)))
+    ledger = wait_for("the ledger", lambda: settled(flow.mars.client.ledger(NAME), len(flow.rows)))
     before = [row["late"] for row in flow.rows if row["timestamp"] < flow.landmark_ms]
     assert ledger.filtered == len(before) > 0
     assert (ledger.late, ledger.late_partly) == (0, 90 - sum(before))
-
-
-def _settled(ledger: Any, rows: int) -> Any:
-    return ledger if (ledger.read, ledger.open) == (rows, PARTITIONS) else None
 
 
 def test_each_window_is_verified_and_has_a_ledger(flow: SinceFlow) -> None:

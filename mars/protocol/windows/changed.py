@@ -15,6 +15,10 @@ import polars as pl
 from mars.core.plan import Plan
 from mars.engine.aggregates import key_names
 
+FRAMES_MAX = 64
+"""Of groups that wait, until each of them is kept once: a task may get late rows for long before a
+window shows them."""
+
 
 class ChangedGroups:
     """The groups that rows came to which have missed their step; `owed`: of some it is not known
@@ -33,7 +37,10 @@ class ChangedGroups:
     def touch(self, states: pl.DataFrame) -> None:
         """Rows of these groups have missed their step."""
         if self._late is not None:
-            self._late.append(states.select(key_names(self._plan)))
+            names = key_names(self._plan)
+            self._late.append(states.select(names))
+            if len(self._late) >= FRAMES_MAX:
+                self._late = [pl.concat(self._late).unique() if names else self._late[0]]
 
     def chosen(
         self, states: pl.DataFrame, own: pl.DataFrame | None, *, is_next: bool

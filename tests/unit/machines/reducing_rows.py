@@ -211,6 +211,23 @@ def counts_of(values: Iterable[bytes]) -> dict[tuple[int, str], int]:
     return found
 
 
+def absorb(folding: Folding, seq: int, first: int, rows: list[RowSpec], lane: Lane = P0) -> None:
+    """Let a task in a bucket take an entry of these rows."""
+    folding.absorb(make_entry(seq, first, rows, lane, folding.plan))
+
+
+def closed_windows(folding: Folding, watermark_s: int) -> dict[tuple[int, int, str], int]:
+    """By start and end of the window in seconds, and key: the rows of the windows that are due."""
+    found: dict[tuple[int, int, str], int] = {}
+    for window in folding.state.close(folding.state.due(watermark_s * 1000)):
+        for value in window.finished.values:
+            row = json.loads(value)
+            place = row["window_start"] // 1000, row["window_end"] // 1000, row["k"]
+            assert place not in found, f"emitted twice: {place}"
+            found[place] = row["n"]
+    return found
+
+
 def balanced(ledger: Ledger) -> bool:
     """I2."""
     fates = ledger.counted + ledger.filtered + ledger.bad + ledger.future + ledger.late

@@ -10,19 +10,18 @@ windows  |=========|
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 from mars.core.plan import LatePolicy, Plan
-from mars.core.types import Lane, Sequence64
+from mars.core.types import Sequence64
 from mars.core.windows import Cumulating, Window
 from mars.engine.codec.entry import decode_entry, encode_entry
 from mars.protocol.windows.folding import Folding
 from tests.unit.machines.reducing_rows import (
     P0,
     P1,
-    RowSpec,
-    make_entry,
+    absorb,
+    closed_windows,
     make_folding,
     make_frontier,
     make_plan,
@@ -31,28 +30,9 @@ from tests.unit.machines.reducing_rows import (
 
 CYCLE = Cumulating(50_000, 10_000)
 
-Counts = dict[tuple[int, int, str], int]
-"""Start and end of the window in seconds, key -> n."""
-
 
 def begin(**options: object) -> Folding:
     return make_folding(make_plan(window=CYCLE, **options))
-
-
-def absorb(folding: Folding, seq: int, first: int, rows: list[RowSpec], lane: Lane = P0) -> None:
-    folding.absorb(make_entry(seq, first, rows, lane, folding.plan))
-
-
-def closed(folding: Folding, watermark_s: int) -> Counts:
-    """The rows of the windows that are due."""
-    found: Counts = {}
-    for window in folding.state.close(folding.state.due(watermark_s * 1000)):
-        for value in window.finished.values:
-            row = json.loads(value)
-            place = row["window_start"] // 1000, row["window_end"] // 1000, row["k"]
-            assert place not in found, f"emitted twice: {place}"
-            found[place] = row["n"]
-    return found
 
 
 def commit(
@@ -85,8 +65,8 @@ def test_each_step_has_all_groups_of_its_cycle_so_far() -> None:
     folding = begin()
     absorb(folding, 1, 0, [(1, "x"), (12, "y"), (31, "x"), (51, "x")])
 
-    assert closed(folding, 19) == {(0, 10, "x"): 1}
-    assert closed(folding, 60) == {
+    assert closed_windows(folding, 19) == {(0, 10, "x"): 1}
+    assert closed_windows(folding, 60) == {
         (0, 10, "x"): 1,
         (0, 20, "x"): 1,
         (0, 20, "y"): 1,
@@ -106,13 +86,13 @@ def test_what_lies_behind_is_one_pane_and_later_windows_are_the_same() -> None:
     carrying, keeping = begin(), begin()
     for folding in (carrying, keeping):
         absorb(folding, 1, 0, rows)
-    wanted = {place: n for place, n in closed(keeping, 50).items() if place[1] > 30}
+    wanted = {place: n for place, n in closed_windows(keeping, 50).items() if place[1] > 30}
 
     commit(carrying, 30, through=4)
 
     assert list(carrying.state.panes.open) == [0, 30_000]
     assert carrying.state.panes.open[0].rows == 3
-    assert closed(carrying, 50) == wanted
+    assert closed_windows(carrying, 50) == wanted
     assert carrying.ledger(30_000).emitted == 0  # all of them count in windows to come
 
 
@@ -124,7 +104,7 @@ def test_a_row_of_a_closed_step_counts_in_the_later_ones_and_is_late_after_the_c
     absorb(folding, 2, 2, [(14, "y")])
 
     assert list(folding.state.panes.open) == [0]
-    assert closed(folding, 30) == {(0, 30, "x"): 1, (0, 30, "y"): 2}
+    assert closed_windows(folding, 30) == {(0, 30, "x"): 1, (0, 30, "y"): 2}
     assert folding.input.ledger.late_partly == 1
     assert folding.input.ledger.late == 0
 
@@ -155,7 +135,7 @@ def test_a_successor_takes_carried_panes_from_the_merged_log() -> None:
     successor = copied(folding.plan, folding, 4)
 
     assert list(successor.state.panes.open) == [0, 30_000]
-    assert closed(successor, 50) == closed(folding, 50)
+    assert closed_windows(successor, 50) == closed_windows(folding, 50)
 
 
 def test_rows_that_come_again_go_where_the_others_of_their_cycle_went() -> None:
@@ -169,7 +149,7 @@ def test_rows_that_come_again_go_where_the_others_of_their_cycle_went() -> None:
     absorb(successor, 1, 0, [(1, "x"), (12, "y"), (31, "x")])
 
     assert list(successor.state.panes.open) == [0, 30_000]
-    assert closed(successor, 50) == closed(folding, 50)
+    assert closed_windows(successor, 50) == closed_windows(folding, 50)
     assert successor.input.ledger == folding.input.ledger
 
 

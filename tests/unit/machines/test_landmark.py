@@ -8,22 +8,23 @@ windows  |=========|
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
 from mars.core.plan import Emit
-from mars.core.types import Lane, Sequence64
+from mars.core.types import Sequence64
 from mars.core.windows import Landmark, Window
 from mars.engine.codec.entry import decode_entry, encode_entry
 from mars.protocol.ports import Progress
+from mars.protocol.windows import changed
 from mars.protocol.windows.folding import Folding
 from tests.unit.machines import bucket_parts
 from tests.unit.machines.reducing_rows import (
     P0,
     P1,
-    RowSpec,
+    absorb,
     balanced,
+    closed_windows,
     make_entry,
     make_folding,
     make_frontier,
@@ -44,21 +45,11 @@ def begin(**options: object) -> Folding:
     return make_folding(make_plan(window=SINCE_100, **options))
 
 
-def absorb(folding: Folding, seq: int, first: int, rows: list[RowSpec], lane: Lane = P0) -> None:
-    folding.absorb(make_entry(seq, first, rows, lane, folding.plan))
-
-
 def closed(folding: Folding, watermark_s: int) -> Counts:
-    """The rows of the windows that are due."""
-    found: Counts = {}
-    for window in folding.state.close(folding.state.due(watermark_s * 1000)):
-        for value in window.finished.values:
-            row = json.loads(value)
-            assert row["window_start"] == 100_000
-            place = row["window_end"] // 1000, row["k"]
-            assert place not in found, f"emitted twice: {place}"
-            found[place] = row["n"]
-    return found
+    """The rows of the windows that are due, all of which begin with the landmark."""
+    found = closed_windows(folding, watermark_s)
+    assert {start for start, _end, _key in found} <= {100}
+    return {(end, key): n for (_start, end, key), n in found.items()}
 
 
 def commit(folding: Folding, watermark_s: int, through: int) -> None:
@@ -234,6 +225,21 @@ def test_what_a_record_owes_a_successor_emits_with_all_groups() -> None:
     assert successor.state.revisable() == []
     absorb(successor, 3, 4, [(121, "x")])
     assert closed(successor, 130) == {(130, "x"): 2, (130, "y"): 2, (130, "z"): 1}
+
+
+def test_groups_that_wait_for_long_are_kept_once_each() -> None:
+    folding = begin(emit=Emit.CHANGED)
+    absorb(folding, 1, 0, [(101, "x"), (102, "y"), (103, "z")])
+    commit(folding, 120, through=3)
+    many = 3 * changed.FRAMES_MAX
+    for late in range(many):
+        absorb(folding, 2 + late, 3 + late, [(104, "xy"[late % 2])])
+    assert folding.state.changed is not None
+    kept = folding.state.changed._late
+    assert kept is not None
+    assert sum(frame.height for frame in kept) < changed.FRAMES_MAX + 2
+    absorb(folding, 2 + many, 3 + many, [(121, "x")])
+    assert closed(folding, 130) == {(130, "x"): 2 + many // 2, (130, "y"): 1 + many // 2}
 
 
 def test_such_a_task_is_in_all_buckets() -> None:
