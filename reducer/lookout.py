@@ -31,7 +31,7 @@ from mars.protocol.ports import (
     StoreIdentity,
     TopicAdmin,
 )
-from reducer.restarts import Restarts
+from reducer.restarts import OFTEN, WITHIN_MS, Restarts
 from reducer.tracking import LOST_EPOCH
 
 SELDOM_LOOKS = 40
@@ -216,7 +216,7 @@ class Lookout:
 
     def _tell_of_restarts(self, members: Iterable[MemberInfo]) -> None:
         for info in self._restarts.begun_often(members):
-            self._ports.tell(incidents.restarting(info.id, info.host))
+            self._ports.tell(incidents.restarting(info.id, info.host, OFTEN, WITHIN_MS))
 
     def _bulk_alive(self, tasks: Iterable[TaskDefinition]) -> bool:
         """False if a task waits for a bulk process and there is none."""

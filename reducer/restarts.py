@@ -11,9 +11,9 @@ from mars.core.types import MemberId
 from mars.protocol.ports import MemberInfo
 
 OFTEN = 5
-"""So many begins of one member within WITHIN_S are no accident and no upgrade."""
+"""So many begins of one member within WITHIN_MS are no accident and no upgrade."""
 
-WITHIN_S = 600.0
+WITHIN_MS = 600_000
 
 
 @dataclass(slots=True)
@@ -46,4 +46,4 @@ class Restarts:
         now_s = self._clock()
         begins.started_ms = info.started_ms
         begins.seen_s.append(now_s)
-        return len(begins.seen_s) == OFTEN and now_s - begins.seen_s[0] <= WITHIN_S
+        return len(begins.seen_s) == OFTEN and now_s - begins.seen_s[0] <= WITHIN_MS / 1000

@@ -13,7 +13,7 @@ from contextlib import suppress
 from mars.core.definitions import TaskDefinition, resume_helps
 from mars.core.errors import MarsError
 from mars.core.types import Bucket, MemberId, Range, RejectedRange, StoreEpoch, TaskName
-from mars.core.windows.moments import moment
+from mars.core.windows.moments import HOUR_MS, MINUTE_MS, moment
 from mars.engine.decode.limits import NOT_UNPACKED
 from mars.process.life import Life
 from mars.process.outliving import Outliving
@@ -23,8 +23,6 @@ from mars.protocol.ports.notes import Root
 
 WAITING_MAX = 1_000
 """Incidents that wait to be written while Kafka is away; further ones are only logged."""
-
-HOUR_MS = 3_600_000
 
 RETRY_S = 1.0
 """Pause before a write is tried again."""
@@ -253,14 +251,15 @@ def withheld(task: TaskName, bucket: Bucket | None, detail: str) -> Incident:
     )
 
 
-def restarting(member: MemberId, host: str) -> Incident:
-    """A leader has seen a process begin often; within an hour this is one incident."""
+def restarting(member: MemberId, host: str, times: int, within_ms: int) -> Incident:
+    """A leader has seen a process begin so often; within an hour this is one incident."""
     now_ms = _now_ms()
     return Incident(
         id=f"{IncidentKind.RESTARTING.value}-{member}-{now_ms // HOUR_MS}",
         time_ms=now_ms,
         kind=IncidentKind.RESTARTING,
-        what=f"{member} on {host} begins again and again: 5 times within 10 minutes.",
+        what=f"{member} on {host} begins again and again: {times} times within "
+        f"{within_ms // MINUTE_MS} minutes.",
         means="What it reads or owns waits whenever it is away. No row is lost or counted twice.",
         do="Read the end of its log. If it is killed for its memory, give "
         "it more. If it ends in the same way whenever it reads one partition, a message there "

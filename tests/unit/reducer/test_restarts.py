@@ -7,9 +7,10 @@ import dataclasses
 import pytest
 
 from mars.core.types import MemberId
+from mars.core.windows.moments import HOUR_MS
 from mars.process.telemetry import incidents
 from mars.protocol.ports import IncidentKind, MemberInfo
-from reducer.restarts import OFTEN, WITHIN_S, Restarts
+from reducer.restarts import OFTEN, WITHIN_MS, Restarts
 
 ONE = MemberInfo(MemberId("mapper-1"), "mapper", "host", 1, 0)
 OTHER = MemberInfo(MemberId("reducer-1"), "reducer", "host", 2, 0)
@@ -49,7 +50,7 @@ def test_begins_that_are_far_apart_are_not_told(others: list[MemberInfo]) -> Non
     clock = Clock()
     restarts = Restarts(clock)
     restarts.begun_often(others)
-    assert not any(begins(restarts, clock, WITHIN_S / (OFTEN - 1) + 1, 20))
+    assert not any(begins(restarts, clock, WITHIN_MS / 1000 / (OFTEN - 1) + 1, 20))
 
 
 def test_begins_of_several_members_are_not_put_together() -> None:
@@ -59,8 +60,8 @@ def test_begins_of_several_members_are_not_put_together() -> None:
 
 
 def test_what_is_told_within_an_hour_is_one_incident_of_each() -> None:
-    one, same = (incidents.restarting(ONE.id, "host") for _ in range(2))
+    one, same = (incidents.restarting(ONE.id, "host", OFTEN, WITHIN_MS) for _ in range(2))
     assert (one.kind, one.task) == (IncidentKind.RESTARTING, None)
-    assert one.id == same.id or one.time_ms // incidents.HOUR_MS < same.time_ms // incidents.HOUR_MS
-    assert one.id != incidents.restarting(OTHER.id, "host").id
+    assert one.id == same.id or one.time_ms // HOUR_MS < same.time_ms // HOUR_MS
+    assert one.id != incidents.restarting(OTHER.id, "host", OFTEN, WITHIN_MS).id
     assert one.what == "mapper-1 on host begins again and again: 5 times within 10 minutes."
