@@ -31,8 +31,8 @@ class Restarts:
     began anew, so a leader that is new knows of nothing.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self, clock: Callable[[], float] | None = None) -> None:
+        self._clock = clock or time.monotonic
         self._begins: dict[MemberId, _Begins] = {}
 
     def begun_often(self, members: Iterable[MemberInfo]) -> list[MemberInfo]:

@@ -23,11 +23,11 @@ class Outliving:
         self,
         what: str,
         wait: Callable[[float], object] = time.sleep,
-        clock_s: Callable[[], float] = time.monotonic,
+        clock_s: Callable[[], float] | None = None,
     ) -> None:
         self._what = what
         self._wait = wait
-        self._clock_s = clock_s
+        self._clock_s = clock_s or time.monotonic
         self._told_s = -REMIND_S
 
     def round(self, work: Callable[[], object]) -> bool:

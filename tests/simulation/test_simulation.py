@@ -6,6 +6,7 @@ Each seed is another run. One that fails is run again, step by step, by
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 
 import pytest
@@ -46,3 +47,13 @@ def test_equal_seeds_give_equal_runs() -> None:
         World(3, tell=lines.append).run()
 
     assert told[0] == told[1]
+
+
+def test_runs_go_by_no_clock_but_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    def asked() -> float:
+        raise AssertionError("a run asks for the time of the machine")
+
+    for clock in ("monotonic", "perf_counter", "thread_time", "process_time"):
+        monkeypatch.setattr(time, clock, asked)
+
+    World(3).run()

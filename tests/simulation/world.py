@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import random
+import sys
+import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -12,23 +14,15 @@ from types import ModuleType
 from typing import Any, TypeVar
 from unittest.mock import patch
 
-import mapper.bulk.loop
-import mapper.loop
 import mars.adapters.memory.bulk
-import mars.process.life
 import mars.process.tasks
 import mars.process.telemetry.member
-import mars.process.tracking
 import mars.protocol.balance.steering
 import mars.protocol.reducer.assisting
 import mars.protocol.reducer.drafting
 import mars.protocol.windows.turns
 import reducer.assisting
 import reducer.lookout
-import reducer.loop
-import reducer.metering
-import reducer.reign
-import reducer.tracking
 from mars.adapters.memory.sink import Crash
 from mars.adapters.spark.planning import plan_of_map
 from mars.adapters.store import IDLE_LEASE_MS
@@ -188,6 +182,19 @@ class _Time:
         return self._process_s
 
     time = monotonic
+
+    def time_ns(self) -> int:
+        return self._scheduler.now_ms * 1_000_000
+
+
+def _with_a_clock() -> list[ModuleType]:
+    """All modules of processes that take the time from the module `time`."""
+    return [
+        module
+        for name, module in sys.modules.items()
+        if name.startswith(("mapper.", "reducer.", "mars.process."))
+        and getattr(module, "time", None) is time
+    ]
 
 
 class _Listener(logging.Handler):
@@ -384,22 +391,8 @@ class World:
     @contextmanager
     def _patched(self) -> Iterator[None]:
         clock = _Time(self.scheduler, self.seed)
-        modules = (
-            mapper.bulk.loop,
-            mapper.loop,
-            reducer.loop,
-            mars.process.life,
-            mars.process.telemetry.member,
-            mars.process.tasks,
-            mars.process.tracking,
-            reducer.assisting,
-            reducer.lookout,
-            reducer.metering,
-            reducer.reign,
-            reducer.tracking,
-        )
         with ExitStack() as stack:
-            for module in modules:
+            for module in _with_a_clock():
                 stack.enter_context(patch.object(module, "time", clock))
             stack.enter_context(patch.object(mars.adapters.memory.bulk, "TASK_OFFSETS", 3))
             at_once = self._limits.windows_at_once

@@ -11,8 +11,8 @@ from mars.process.life import REMIND_S
 class Reminders:
     """Says of each thing whether it is to be told: the first time, and then every `REMIND_S`."""
 
-    def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
-        self._clock_s = clock_s
+    def __init__(self, clock_s: Callable[[], float] | None = None) -> None:
+        self._clock_s = clock_s or time.monotonic
         self._told_s: dict[Hashable, float] = {}
 
     def due(self, what: Hashable) -> bool:
