@@ -14,7 +14,6 @@ from sqlglot import Token, TokenType, exp
 from mars.core.windows import Cumulating, Sliding, WindowShape, Zone
 from mars.core.windows.zones import shared
 from mars.sql.expressions.scopes import ScopeNames
-from mars.sql.landmarks import landmark_of
 from mars.sql.lengths import (
     CALENDAR_UNITS,
     PANES_MAX,
@@ -29,7 +28,8 @@ from mars.sql.lengths import (
 from mars.sql.source import QueryText
 from mars.sql.syntax import Statement
 from mars.sql.table_call import TableCall
-from mars.sql.zoned_windows import zoned_cumulating, zoned_sliding
+from mars.sql.windows.landmarks import landmark_of
+from mars.sql.windows.zoned import zoned_cumulating, zoned_sliding
 
 _FORMS: Final = (
     "WINDOWING 60 s, WINDOWING 60 s SLIDE 10 s, WINDOWING 1 h EVERY 1 min, "

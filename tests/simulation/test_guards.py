@@ -61,10 +61,10 @@ from mars.protocol.reducer.task_in_bucket import TaskInBucket
 from mars.protocol.reducer.term import Term
 from mars.protocol.reducer.version import VersionInBucket
 from mars.protocol.windows import input as input_module
+from mars.protocol.windows.by_key.closer import KeyCloser
 from mars.protocol.windows.closing import Ahead
 from mars.protocol.windows.folding import Folding
 from mars.protocol.windows.input import Input, StoreWentBack
-from mars.protocol.windows.key_closer import KeyCloser
 from mars.protocol.windows.pane_state import PaneState
 from mars.protocol.windows.panes import Pane
 from mars.protocol.windows.revising import Revising

@@ -18,11 +18,11 @@ from mars.core.windows import Window
 from mars.engine.codec.streams import UnreadStates, unread
 from mars.engine.finishing import finish, retractions
 from mars.protocol.ports import Frontier, Progress
+from mars.protocol.windows.by_key.closer import KeyCloser
 from mars.protocol.windows.changed import ChangedGroups
 from mars.protocol.windows.closers import Arrived, BucketCloser, Closer, PartitionCloser
 from mars.protocol.windows.closing import ClosedWindow
 from mars.protocol.windows.input import Input
-from mars.protocol.windows.key_closer import KeyCloser
 from mars.protocol.windows.open_panes import Size
 from mars.protocol.windows.panes import states_by_pane
 from mars.protocol.windows.revising import Revising, numbers_of, owed_of

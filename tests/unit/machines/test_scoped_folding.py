@@ -19,12 +19,12 @@ from mars.core.windows import Window
 from mars.engine.codec.dead import DeadRange, decode_dead
 from mars.engine.kernel import map_gone
 from mars.protocol.ports import Ledger
-from mars.protocol.windows import key_marks
 from mars.protocol.windows import turns as limits
+from mars.protocol.windows.by_key import marks as key_marks
+from mars.protocol.windows.by_key.closer import KeyCloser
 from mars.protocol.windows.closers import BucketCloser, PartitionCloser
 from mars.protocol.windows.closing import Ahead
 from mars.protocol.windows.folding import Folding
-from mars.protocol.windows.key_closer import KeyCloser
 from tests.unit.machines.reducing_rows import (
     P0,
     P1,

@@ -21,9 +21,9 @@ from mars.engine.aggregates import COUNTED
 from mars.engine.finishing import finish
 from mars.protocol.ports import Frontier, Head
 from mars.protocol.windows import turns
+from mars.protocol.windows.by_key.marks import KeyMarks
 from mars.protocol.windows.closers import Arrived
 from mars.protocol.windows.closing import Ahead, ClosedWindow
-from mars.protocol.windows.key_marks import KeyMarks
 from mars.protocol.windows.open_panes import Size
 from mars.protocol.windows.window_panes import States, WindowPanes
 

@@ -1,0 +1,1 @@
+"""Windows that close key by key, by the marks of their keys."""

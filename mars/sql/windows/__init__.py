@@ -1,0 +1,1 @@
+"""Windows of each shape, as a query says them."""
