@@ -11,8 +11,11 @@ import msgspec
 
 from mars.client import answers
 from mars.core.plan import (
+    OFFSET_FIELD,
     RECORD_TIME_FIELD,
     WINDOW_END,
+    WINDOW_NUMBER,
+    WINDOW_PARTITION,
     WINDOW_START,
     Aggregate,
     AggregateFunction,
@@ -25,8 +28,8 @@ from mars.core.plan import (
     Plan,
     Stream,
 )
-from mars.core.windows import WindowShape
-from mars.engine.aggregates import scope_aggregates
+from mars.core.windows import Counting, WindowShape
+from mars.engine.aggregates import place_aggregates, scope_aggregates
 
 INFIX = frozenset(
     {
@@ -88,6 +91,9 @@ def _field_view(field: Field) -> str | answers.FieldOfRecord:
 
 
 def _window_view(shape: WindowShape) -> answers.Window:
+    if isinstance(shape, Counting):
+        said = shape.said
+        return answers.Window("counting", size_ms=0, slide_ms=0, size=said.size, slide=said.slide)
     zone = shape.zone
     return answers.Window(
         kind=_kind(shape),
@@ -112,12 +118,17 @@ def _kind(shape: WindowShape) -> str:
 def plan_view(plan: Plan) -> answers.Plan:
     """A plan for people."""
     slots = _slots(plan)
-    hidden = scope_aggregates(plan.stream.event_time)
+    time = plan.stream.event_time
+    hidden = (*scope_aggregates(time), *place_aggregates(time))
     return answers.Plan(
         stream=plan.stream.name,
         topic=plan.stream.topic,
         window=_window_view(plan.window),
-        fields=[answers.Column(name=field.name, type=field.type) for field in plan.fields],
+        fields=[
+            answers.Column(name=field.name, type=field.type)
+            for field in plan.fields
+            if field != OFFSET_FIELD
+        ],
         filter=None if plan.filter is None else text_of(plan.filter),
         keys=[_named(_key_name(plan, key.slot), key.expression, NO_SLOTS) for key in plan.keys],
         aggregates=[slots[one.slot] for one in plan.aggregates if one not in hidden],
@@ -142,6 +153,7 @@ def output_view(plan: Plan) -> answers.Output:
             WINDOW_START,
             *(_key_name(plan, key.slot) for key in plan.keys),
             *([WINDOW_END] if plan.window.begin_together else []),
+            *([WINDOW_PARTITION, WINDOW_NUMBER] if plan.counts_rows else []),
         ],
         columns=[answers.Column(name=name, type=kind) for name, kind in columns.items()],
     )

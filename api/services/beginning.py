@@ -17,7 +17,7 @@ from api.services.context import ClusterContext, Ports
 from mars.core.definitions import Backfill, FileHistory, LaneSpan
 from mars.core.errors import Rejected
 from mars.core.locations import canonical
-from mars.core.plan import Stream
+from mars.core.plan import Plan, Stream
 from mars.core.types import Lane, Topic, backfill_lane, file_lane, live_lane
 
 TOPIC_BACKFILL = "b1"
@@ -62,21 +62,28 @@ class Beginnings:
 
     def of(
         self,
-        stream: Stream,
+        plan: Plan,
         start: str | StartAt,
         history: HistoryRequest | None,
         landmark_ms: int | None = None,
     ) -> Beginning:
-        """The beginning of a task that reads a stream. Raises Rejected for files that are none.
+        """The beginning of a task. Raises Rejected for files that are none, or of no use.
 
-        `landmark_ms`: it is no later than that, so that the first window is whole.
+        `landmark_ms`: it is no later than that, so that the first window is whole. Rows that are
+        counted are read one after the other, by mappers alone.
         """
+        stream, in_order = plan.stream, plan.counts_rows
+        if in_order and history is not None:
+            raise Rejected(
+                "history: windows of so many rows count the rows of a partition, and those of "
+                "files lie in none; leave history out, or start at earliest"
+            )
         if landmark_ms is not None and start != "earliest":
             start = StartAt(timestamp=max(0, landmark_ms))
         files = None if history is None else self.files(stream, history)
         topic = Topic(stream.topic)
         offsets, complete_from_ms = self._offsets(topic, start)
-        spans = {} if start == "latest" else self._history(topic, offsets)
+        spans = {} if start == "latest" or in_order else self._history(topic, offsets)
         backfills = [self._of_topic(spans)] if spans else []
         live = offsets | {partition: span.end for partition, span in spans.items()}
         if files is not None:

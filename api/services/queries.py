@@ -10,7 +10,7 @@ from api.callers import caller
 from api.names import known_query_id, no_query
 from api.query_schemas import NewQueryRequest
 from api.services.beginning import Beginnings
-from api.services.compiling import TaskCompiler
+from api.services.compiling import TaskCompiler, check_times
 from api.services.context import BucketCount, ClusterContext, Ports
 from api.services.defining.making import DEFINITION_BYTES_MAX, described
 from api.services.tasks import ATTEMPTS_MAX
@@ -93,13 +93,15 @@ class QueryService:
         if request.output_topic is not None:
             options = {**options, OUTPUT_TOPIC: request.output_topic}
 
-        return self._compiler.compile(
+        plan = self._compiler.compile(
             request.sql,
             options,
             task=TaskName(query),
             version=1,
             stream_of=declared(self._ports.registry),
         )
+        check_times(plan, "a query over history")
+        return plan
 
     def _make_room(self) -> None:
         """Remove the oldest that have ended. Raises TooMany where none has."""

@@ -68,4 +68,5 @@ def _form(plan: Plan) -> list[str]:
     """Plans whose keys may be equal have the same."""
     kinds = [key.expression.type for key in plan.keys]
     end = [ValueType.TIMESTAMP] if plan.window.begin_together else []
+    end += [ValueType.INT64, ValueType.INT64] if plan.counts_rows else []
     return ["whole number" if kind in WHOLE_NUMBERS else kind.value for kind in (*kinds, *end)]

@@ -119,7 +119,7 @@ class TaskService:
         plan = self._compile(request, name, self._next_version(name), begin_ms)
         info = described(self._ports, Topic(plan.stream.topic))
         landmark_ms = first_step_ms(plan.window, begin_ms)
-        beginning = self._beginnings.of(plan.stream, request.start, request.history, landmark_ms)
+        beginning = self._beginnings.of(plan, request.start, request.history, landmark_ms)
         definition = self._maker.first(request, name, plan, info, beginning)
         self._check_number()
         self._ensure_output(plan)

@@ -91,7 +91,8 @@ def shares_of(look: RoundLook, rows_max: int) -> Iterator[Share]:
             if boundary is not None:
                 end = min(end, boundary)
             plan = task.plans.get(version)
-            if first < end and plan is not None:
+            # Rows that are counted are mapped one after the other, by the other mappers.
+            if first < end and plan is not None and not plan.counts_rows:
                 yield Share(name, head.epoch, version, plan, Range(lane, first, end))
 
 

@@ -25,7 +25,8 @@ def why(name: str, api: str | None, as_json: bool) -> None:
     output().print(found.summary)
     if found.windows:
         titles = ("window", "closes", "waits for", "because", "member", "lag")
-        together = begin_together([window.window_start for window in found.windows])
+        starts = (window.window_start for window in found.windows)
+        together = begin_together([start for start in starts if start is not None])
         output().print(table(titles, [_row(window, together) for window in found.windows]))
     dropped = found.dropped
     if dropped.bad or dropped.future or dropped.late:
@@ -44,13 +45,19 @@ def why(name: str, api: str | None, as_json: bool) -> None:
 def _row(window: WindowWhy, together: bool) -> tuple[str, ...]:
     held = window.held_by
     return (
-        window_name(window.window_start, window.window_end, together=together),
+        _name(window, together),
         clock(window.expected_close),
         _place(held),
         held.reason,
         held.member or "-",
         number(held.lag),
     )
+
+
+def _name(window: WindowWhy, together: bool) -> str:
+    if window.window_start is None or window.window_end is None:
+        return f"{window.window_number} of partition {window.partition}"
+    return window_name(window.window_start, window.window_end, together=together)
 
 
 def _place(held: HeldBy) -> str:

@@ -50,7 +50,8 @@ class TaskVersion:
     `complete_until_ms` (None: no bound) lack rows and are marked incomplete. `rules` are those of
     the release that registered it, see RULES. `zone` is the time zone of its windows as it was
     known then: what changes in it later is for new versions. `landmark_ms` is when its windows
-    begin that are since a landmark.
+    begin that are since a landmark. `rows_before`: how many rows of each lane the version before
+    has counted, where its windows count rows.
     """
 
     version: int
@@ -65,6 +66,7 @@ class TaskVersion:
     rules: int = 1
     zone: Zone | None = None
     landmark_ms: int | None = None
+    rows_before: Mapping[Lane, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

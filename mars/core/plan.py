@@ -16,10 +16,17 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from mars.core.types import StreamName, TaskName
-from mars.core.windows import WindowShape
+from mars.core.windows import Counting, WindowShape
 
 WINDOW_START = "window_start"
 WINDOW_END = "window_end"
+WINDOW_PARTITION = "partition"
+WINDOW_NUMBER = "window_number"
+WINDOW_FIRST_OFFSET = "window_first_offset"
+WINDOW_LAST_OFFSET = "window_last_offset"
+OF_COUNTED = (WINDOW_PARTITION, WINDOW_NUMBER, WINDOW_FIRST_OFFSET, WINDOW_LAST_OFFSET)
+"""Which rows a window counts; in rows of windows that do."""
+
 WINDOW_LOCAL = "window_local"
 """When a window begins by the clock of its zone; in rows of windows that have one."""
 
@@ -101,6 +108,10 @@ class Field:
 
 RECORD_TIME_FIELD = Field(Origin.TIMESTAMP.value, FieldType.TIMESTAMP_MS, Origin.TIMESTAMP)
 """The event time of a stream that declares none of its fields as that, but `$timestamp`."""
+
+
+OFFSET_FIELD = Field(Origin.OFFSET.value, FieldType.INT64, Origin.OFFSET)
+"""What windows that count rows read besides: each row's offset."""
 
 
 def reads_keys(fields: Iterable[Field]) -> bool:
@@ -354,6 +365,8 @@ class Plan:
     def window_columns(self) -> tuple[Column, ...]:
         """What each result row says of its window, before its items."""
         bounds = tuple(Column(name, ValueType.TIMESTAMP) for name in (WINDOW_START, WINDOW_END))
+        if self.counts_rows:
+            return (*bounds, *(Column(name, ValueType.INT64) for name in OF_COUNTED))
         if self.window.zone is None:
             return bounds
         return (*bounds, Column(WINDOW_LOCAL, ValueType.STRING))
@@ -362,6 +375,11 @@ class Plan:
     def emits_changed(self) -> bool:
         """True where windows have those groups alone that got rows since the last one."""
         return self.options.emit is Emit.CHANGED
+
+    @property
+    def counts_rows(self) -> bool:
+        """True where windows are of so many rows, and go by no time."""
+        return isinstance(self.window, Counting)
 
     @property
     def closes_by_key(self) -> bool:

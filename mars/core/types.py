@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NewType
+from typing import NewType, TypeAlias
 
 StreamName = NewType("StreamName", str)
 TaskName = NewType("TaskName", str)
@@ -214,6 +214,11 @@ class RowCounts:
         )
 
 
+Numbers: TypeAlias = Mapping[Lane, Mapping[int, int]]
+"""Of each lane, how many rows that count lie below some offsets: lane -> offset -> rows. They are
+counted from where the task's version begins in the lane."""
+
+
 @dataclass(frozen=True, slots=True)
 class PaneRows:
     """`rows` input rows of one partial fall into the pane that starts at `start_ms`.
@@ -232,7 +237,8 @@ class Partial:
 
     `states` is what `codec.states` makes of a frame with one row per (pane, key): the columns
     `pane` (int64, ms), `k*` and the state columns of the aggregates; empty bytes where no row was
-    counted.
+    counted. `numbers`: how many rows lie below the first offsets of the panes, for windows that
+    count rows.
     """
 
     bucket: Bucket
@@ -240,6 +246,7 @@ class Partial:
     panes: tuple[PaneRows, ...]
     states: bytes
     rejections: Rejections = field(default=Rejections())
+    numbers: Numbers = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,17 +260,32 @@ class Mark:
     taken_ms: int | None
 
 
+NOT_KNOWN = -1
+"""How many rows lie below an offset behind rows that are gone: the store may know."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowNumbers:
+    """How many rows that count lie below the first offset of a range, and below its next; or
+    NOT_KNOWN.
+    """
+
+    first: int
+    next: int
+
+
 @dataclass(frozen=True, slots=True)
 class Mapped:
     """A batch as one task sees it: its partials by bucket, and the marks it leaves.
 
     `marks_ms` holds, per lane of the ranges, the highest usable event time, of filtered rows too;
-    a lane that had none is not named.
+    a lane that had none is not named. `numbered` names the lanes of ranges whose rows have numbers.
     """
 
     ranges: tuple[Range, ...]
     marks_ms: Mapping[Lane, int]
     partials: tuple[Partial, ...]
+    numbered: Mapping[Lane, RowNumbers] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from mars.core.types import (
     Bucket,
     Lane,
     Mapped,
+    Numbers,
     PaneRows,
     Partial,
     Range,
@@ -28,6 +29,7 @@ from mars.core.types import (
     RejectedRow,
     Rejections,
     RowCounts,
+    RowNumbers,
 )
 from mars.engine.aggregates import merge
 from mars.engine.codec.states import decode_states, encode_states
@@ -56,7 +58,28 @@ def combine(plan: Plan, pieces: Sequence[Mapped]) -> Mapped:
         ranges=join_ranges(part for piece in pieces for part in piece.ranges),
         marks_ms=join_marks(piece.marks_ms for piece in pieces),
         partials=tuple(combine_partials(plan, by_bucket[bucket]) for bucket in sorted(by_bucket)),
+        numbered=_join_numbered(piece.numbered for piece in pieces),
     )
+
+
+def _join_numbered(pieces: Iterable[Mapping[Lane, RowNumbers]]) -> dict[Lane, RowNumbers]:
+    """From the first row of a lane to its last."""
+    joined: dict[Lane, RowNumbers] = {}
+    for piece in pieces:
+        for lane, part in piece.items():
+            known = joined.get(lane, part)
+            joined[lane] = RowNumbers(min(known.first, part.first), max(known.next, part.next))
+    return dict(sorted(joined.items()))
+
+
+def join_numbers(pieces: Iterable[Numbers]) -> dict[Lane, dict[int, int]]:
+    """All that they say; of an offset the lowest number, for several may be parts of a message."""
+    joined: defaultdict[Lane, dict[int, int]] = defaultdict(dict)
+    for piece in pieces:
+        for lane, below in piece.items():
+            for offset, number in below.items():
+                joined[lane][offset] = min(number, joined[lane].get(offset, number))
+    return {lane: dict(sorted(joined[lane].items())) for lane in sorted(joined)}
 
 
 def join_ranges(ranges: Iterable[Range]) -> tuple[Range, ...]:
@@ -99,6 +122,7 @@ def combine_partials(plan: Plan, pieces: Sequence[Placed]) -> Partial:
         panes=join_panes(pane for one in ordered for pane in one.panes),
         states=join_states(plan, [one.states for one in ordered if one.states]),
         rejections=_rejections([one.rejections for one in ordered]),
+        numbers=join_numbers(one.numbers for one in ordered),
     )
 
 

@@ -19,6 +19,8 @@ import polars as pl
 from mars.core.plan import (
     WINDOW_END,
     WINDOW_LOCAL,
+    WINDOW_NUMBER,
+    WINDOW_PARTITION,
     WINDOW_START,
     Column,
     Expression,
@@ -26,7 +28,8 @@ from mars.core.plan import (
     Plan,
     ValueType,
 )
-from mars.core.windows import Window
+from mars.core.windows import Counting, Window
+from mars.core.windows.counting import partition_of
 from mars.engine.aggregates import OTHERS, constant, key_names
 from mars.engine.aggregates import finish as finish_states
 from mars.engine.aggregates.states import PLANS_REMEMBERED
@@ -132,8 +135,8 @@ def finish(plan: Plan, states: pl.DataFrame, window: Window, *, refused: bool = 
     groups, and it is none. `refused`: the groups that HAVING does not let pass, in place of others.
     """
     groups = finish_states(plan, states)
-    bounds = _of_window(plan, window).items()
-    groups = groups.hstack([constant(name, value, groups.height) for name, value in bounds])
+    known = _of_window(plan, window).items()
+    groups = groups.hstack([constant(name, value, groups.height) for name, value in known])
     others = groups.filter(OTHERS) if plan.folds else groups.clear()
     if plan.folds:
         groups = groups.filter(~pl.col(OTHERS))
@@ -202,21 +205,33 @@ def _ordered(plan: Plan, groups: pl.DataFrame) -> pl.DataFrame:
 
 
 def _of_window(plan: Plan, window: Window) -> dict[str, int | str | None]:
-    """What a row says of its window."""
+    """What all rows of a window say of it; where it counts rows, the rest is its groups' own."""
     known = {
         WINDOW_START: window.start_ms,
         WINDOW_END: window.end_ms,
         WINDOW_LOCAL: plan.window.local(window),
     }
-    return {column.name: known[column.name] for column in plan.window_columns}
+    if isinstance(plan.window, Counting):
+        known = {
+            WINDOW_PARTITION: partition_of(window.start_ms),
+            WINDOW_NUMBER: plan.window.number(window),
+        }
+    return {name: known[name] for name in _names(plan) if name in known}
+
+
+def _names(plan: Plan) -> list[str]:
+    return [column.name for column in plan.window_columns]
 
 
 def _key_columns(plan: Plan) -> list[Column]:
     """What the key of a result row holds: the window, which its end tells where several begin
-    together, and the group.
+    together, or its number, and the group.
     """
     start, end = (Column(name, ValueType.TIMESTAMP) for name in (WINDOW_START, WINDOW_END))
     group = [start, *map(_key, plan.keys)]
+    if plan.counts_rows:
+        names = (WINDOW_PARTITION, WINDOW_NUMBER)
+        return [*group, *(Column(name, ValueType.INT64) for name in names)]
     return [*group, end] if plan.window.begin_together else group
 
 
@@ -230,7 +245,8 @@ def _quoted(text: str) -> str:
 
 def _members(plan: Plan) -> list[tuple[str, Expression]]:
     """Names and expressions of a value's members; the window's own come first, and only once."""
-    items = [one for one in plan.outputs if one.name not in {WINDOW_START, WINDOW_END}]
+    own = {WINDOW_START, WINDOW_END, *_names(plan)}
+    items = [one for one in plan.outputs if one.name not in own]
     return [
         *((column.name, column) for column in plan.window_columns),
         *((one.name, one.expression) for one in items),

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, reduce
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -25,9 +26,11 @@ import polars as pl
 
 from mars.core.plan import Aggregate, Call, Column, Expression, Function, Literal, Plan, ValueType
 from mars.core.types import (
+    NOT_KNOWN,
     Bucket,
     Lane,
     Mapped,
+    Numbers,
     PaneRows,
     Partial,
     Range,
@@ -37,9 +40,13 @@ from mars.core.types import (
     RejectedRow,
     Rejections,
     RowCounts,
+    RowNumbers,
     TaskName,
+    lane_partition,
+    live_lane,
 )
 from mars.core.windows import WindowShape
+from mars.core.windows.counting import first_place
 from mars.engine.aggregates import (
     PANE,
     ROWS,
@@ -86,20 +93,33 @@ __all__ = [
     "map_many",
 ]
 
+_NONE_COUNTED: Mapping[TaskName, int] = MappingProxyType({})
+
 CELLS_MAX = 1_000_000
 """Buckets times panes up to which rows are added up in an array of all of them (8 MB)."""
+
+
+NUMBER = "\0number"
+"""The column with the number of each row among those of the batch that a filter leaves; no field
+has such a name."""
 
 
 Answers = dict[TaskName, Mapped | Exception]
 """What some rows add to each of some tasks, or what went wrong with that."""
 
 
-def map_many(plans: Iterable[Plan], buckets: int, decoded: Decoded) -> Answers:
+def map_many(
+    plans: Iterable[Plan],
+    buckets: int,
+    decoded: Decoded,
+    numbers: Mapping[TaskName, int] = _NONE_COUNTED,
+) -> Answers:
     """What a batch adds to each task: partials by bucket, and the marks it leaves.
 
-    The plans are of different tasks. `decoded` must hold all their fields; neither what else it
-    holds nor the other plans make a difference. Equal input gives equal bytes. What is raised for a
-    plan, TaskLimit where a state outgrows its limit, is the answer to that plan only (I7).
+    `numbers`: how many rows of a task that counts them lie before the batch, which is of one lane
+    then. The plans are of different tasks. `decoded` must hold all their fields; neither what else
+    it holds nor the other plans make a difference. Equal input gives equal bytes. What is raised
+    for a plan, TaskLimit where a state outgrows its limit, is the answer to that plan only (I7).
     """
     answers: Answers = {}
     alike: defaultdict[Screening, list[Plan]] = defaultdict(list)
@@ -109,13 +129,14 @@ def map_many(plans: Iterable[Plan], buckets: int, decoded: Decoded) -> Answers:
     for screening, same in alike.items():
         with answering(answers, same):
             usable = rows_for(screening, decoded)
-            answers |= _map_usable(same, buckets, decoded.records, usable)
+            answers |= _map_usable(same, buckets, _Batch(decoded.records, usable, numbers, same))
     return answers
 
 
-def map_batch(plan: Plan, buckets: int, decoded: Decoded) -> Mapped:
+def map_batch(plan: Plan, buckets: int, decoded: Decoded, number: int | None = None) -> Mapped:
     """The same for a plan alone. Raises TaskLimit where a state outgrows its limit."""
-    answer = map_many([plan], buckets, decoded)[plan.task]
+    numbers = _NONE_COUNTED if number is None else {plan.task: number}
+    answer = map_many([plan], buckets, decoded, numbers)[plan.task]
     if isinstance(answer, Exception):
         raise answer
     return answer
@@ -125,6 +146,7 @@ def map_decoded(
     decoded: Iterable[tuple[Sequence[Plan], Decoded | Exception]],
     rows: Range | None,
     buckets: int,
+    numbers: Mapping[TaskName, int] = _NONE_COUNTED,
 ) -> Answers:
     """The same for what `SharedDecoding` answers: all of it, or the rows that lie in a range."""
     answers: Answers = {}
@@ -133,7 +155,7 @@ def map_decoded(
             if isinstance(found, Exception):
                 raise found
             own = found if rows is None else found.from_offset(rows.first).until(rows.next)
-            answers |= map_many(plans, buckets, own)
+            answers |= map_many(plans, buckets, own, numbers)
     return answers
 
 
@@ -146,16 +168,16 @@ def answering(answers: Answers, plans: Iterable[Plan]) -> Iterator[None]:
         answers.update({plan.task: problem for plan in plans})
 
 
-def _map_usable(plans: Sequence[Plan], buckets: int, records: Records, usable: Usable) -> Answers:
+def _map_usable(plans: Sequence[Plan], buckets: int, batch: _Batch) -> Answers:
     """The same for plans that can use the same rows: one filter after the other."""
     answers: Answers = {}
-    batch = _Batch(records, usable, alone=len(plans) == 1)
-    alike: defaultdict[Exactly | None, list[Plan]] = defaultdict(list)
+    alike: defaultdict[tuple[Exactly | None, bool], list[Plan]] = defaultdict(list)
     for plan in plans:
-        alike[None if plan.filter is None else exactly(plan.filter)].append(plan)
-    for same in alike.values():
+        where = None if plan.filter is None else exactly(plan.filter)
+        alike[where, plan.counts_rows].append(plan)
+    for (_where, in_order), same in alike.items():
         with answering(answers, same):
-            counted = _Counted(batch, same[0].filter)
+            counted = (_InOrder if in_order else _Counted)(batch, same[0].filter)
             for plan in same:
                 with answering(answers, [plan]):
                     answers[plan.task] = _mapped(plan, buckets, counted)
@@ -165,10 +187,17 @@ def _map_usable(plans: Sequence[Plan], buckets: int, records: Records, usable: U
 class _Batch:
     """The rows that some plans can use, and what is found out of them whatever their filters."""
 
-    def __init__(self, records: Records, usable: Usable, *, alone: bool) -> None:
+    def __init__(
+        self,
+        records: Records,
+        usable: Usable,
+        numbers: Mapping[TaskName, int],
+        plans: Sequence[Plan],
+    ) -> None:
         self.records = records
         self.usable = usable
-        self.alone = alone
+        self.numbers = numbers
+        self.alone = len(plans) == 1
         """One plan reads them: polars groups its rows faster than runs of them are found."""
         self.whole = SharedColumns(usable.rows, None)
         self.texts = _Texts(self.whole)
@@ -191,12 +220,87 @@ class _Counted:
             return {}
         return rows_by_lane(self.batch.records, rows, self.columns.left_out)
 
+    def pane_of(self, plan: Plan) -> PaneOf:
+        """The pane into which each row falls."""
+        return PaneOf(plan.stream.event_time, plan.window)
+
+    def may_share(self, plan: Plan) -> bool:
+        """Whether other plans may group the rows by the same panes."""
+        return not (self.batch.alone and merges_exactly(plan))
+
     def first_offsets(self, plan: Plan) -> FirstOffsets:
         """Which lanes have rows in a pane, and from which offset on."""
         if plan.window not in self._first_offsets:
-            found = _first_offsets(plan, self.columns, self.batch.records)
+            found = _first_offsets(self.pane_of(plan), self.columns, self.batch.records)
             self._first_offsets[plan.window] = found
         return self._first_offsets[plan.window]
+
+    def named(self, plan: Plan, mapped: Mapped) -> Mapped:
+        """The batch with the numbers of its rows, where they have some."""
+        return mapped
+
+
+class _InOrder(_Counted):
+    """The same for plans that count rows: the columns are of the rows that are left, and have their
+    numbers.
+    """
+
+    def __init__(self, batch: _Batch, where: Expression | None) -> None:
+        super().__init__(batch, where)
+        left_out = self.columns.left_out
+        rows = batch.usable.rows if left_out is None else batch.usable.rows.filter(~left_out)
+        self._left_out = rows_by_lane(batch.records, batch.usable.rows, left_out)
+        numbers = pl.Series(NUMBER, np.arange(rows.height, dtype=np.int64))
+        self.columns = SharedColumns(rows.with_columns(numbers), None)
+
+    @cached_property
+    def filtered(self) -> Mapping[Lane, int]:
+        """How many rows of each lane the filter leaves out."""
+        return self._left_out if self.columns.height < self.batch.usable.rows.height else {}
+
+    def pane_of(self, plan: Plan) -> PaneOf:
+        """The pane into which each row falls, by its place in its lane."""
+        return PaneOf(NUMBER, plan.window, first_place_of(self._lane) + self._number(plan))
+
+    def may_share(self, plan: Plan) -> bool:
+        """Not so: their numbers begin elsewhere."""
+        return False
+
+    @property
+    def _lane(self) -> Lane:
+        records = self.batch.records
+        if records.several is not None:
+            raise ValueError("rows of several lanes have no order in which they are counted")
+        return records.lane
+
+    def _number(self, plan: Plan) -> int:
+        """Not 0 where nobody says: such rows would be those of windows long closed."""
+        number = self.batch.numbers.get(plan.task)
+        if number is None:
+            raise ValueError(f"task {plan.task} counts rows: how many lie before these?")
+        return number
+
+    def named(self, plan: Plan, mapped: Mapped) -> Mapped:
+        """The batch with the numbers of its rows."""
+        first = self._number(plan)
+        return numbered(mapped, RowNumbers(first, first + self.columns.height))
+
+
+def first_place_of(lane: Lane) -> int:
+    """The place of the first row of a lane."""
+    partition = lane_partition(lane)
+    if partition is None or lane != live_lane(partition):
+        raise ValueError(f"lane {lane}: rows of a history have no numbers")
+    return first_place(partition)
+
+
+def numbered(mapped: Mapped, numbers: RowNumbers) -> Mapped:
+    """A batch of one lane with the numbers of its rows."""
+    (part,) = mapped.ranges
+    known = numbers.first != NOT_KNOWN
+    below: Numbers = {part.lane: {part.first: numbers.first}} if known else {}
+    partials = tuple(replace(partial, numbers=below) for partial in mapped.partials)
+    return replace(mapped, partials=partials, numbered={part.lane: numbers})
 
 
 def _mapped(plan: Plan, buckets: int, counted: _Counted) -> Mapped:
@@ -204,11 +308,12 @@ def _mapped(plan: Plan, buckets: int, counted: _Counted) -> Mapped:
     partials = list(_partials(plan, grouped, owners, counted.first_offsets(plan)))
     usable = counted.batch.usable
     rest = _rest(plan, buckets, usable, counted.filtered)
-    return Mapped(
+    mapped = Mapped(
         ranges=counted.batch.records.ranges,
         marks_ms=usable.marks_ms,
         partials=tuple(_with_rest(partials, rest) if rest else partials),
     )
+    return counted.named(plan, mapped)
 
 
 def _rest(
@@ -233,10 +338,11 @@ def _rest(
     }
 
 
-def map_gone(plan: Plan, buckets: int, part: Range) -> Mapped:
+def map_gone(plan: Plan, buckets: int, part: Range, number: int = 0) -> Mapped:
     """A batch of rows that are no longer there: a reference to them, and no counts.
 
-    Every bucket is told, because a window of each may lack rows; one counts them.
+    Every bucket is told, because a window of each may lack rows; one counts them. `number`: how
+    many rows of a task that counts them lie before; how many are gone nobody knows.
     """
     home = _home(plan, buckets, part.lane)
     told = [home] if plan.single_bucket else [Bucket(number) for number in range(buckets)]
@@ -246,7 +352,8 @@ def map_gone(plan: Plan, buckets: int, part: Range) -> Mapped:
         gone = RejectedRange(part.lane, part.first, part.next, Reason.GONE, rows)
         return Partial(bucket, RowCounts(), (), b"", Rejections((), (gone,)))
 
-    return Mapped((part,), {}, tuple(map(partial, told)))
+    mapped = Mapped((part,), {}, tuple(map(partial, told)))
+    return numbered(mapped, RowNumbers(number, NOT_KNOWN)) if plan.counts_rows else mapped
 
 
 def _home(plan: Plan, buckets: int, lane: Lane) -> Bucket:
@@ -287,10 +394,10 @@ def _grouped(plan: Plan, buckets: int, counted: _Counted) -> tuple[pl.DataFrame,
     arguments = [_argument(one) for one in plan.aggregates]
     read = [key.expression for key in plan.keys]
     read += [one for one in arguments if one is not None]
-    by_itself = counted.batch.alone and merges_exactly(plan)
-    if rows.are_few(read) and not by_itself:
+    if rows.are_few(read) and counted.may_share(plan):
         return _grouped_in_runs(plan, buckets, arguments, counted)
-    slices = (_grouped_at_once(plan, arguments, piece) for piece in rows.slices(read))
+    groups = _groups_of(plan, counted.pane_of(plan))
+    slices = (_grouped_at_once(plan, arguments, groups, piece) for piece in rows.slices(read))
     grouped = reduce(lambda one, other: _joined(plan, one, other), slices)
     owners = _owners(plan, buckets, grouped)
     order = np.argsort(owners, kind="stable")
@@ -302,12 +409,12 @@ def _grouped_in_runs(
     plan: Plan, buckets: int, arguments: Sequence[Expression | None], counted: _Counted
 ) -> tuple[pl.DataFrame, Owners]:
     """The same of few rows: which of them belong together is found out once for all filters."""
-    groups = _groups_of(plan)
+    groups = _groups_of(plan, counted.pane_of(plan))
     runs = counted.columns.groups(list(groups.values()))
     if plan.single_bucket:
         owners = np.full(len(runs.groups), bucket_of_task(plan.task, buckets), _dtype(buckets))
     else:
-        texts = counted.batch.texts.of(plan)
+        texts = counted.batch.texts.of(plan, groups)
         own = (texts[number] for number in runs.groups.tolist())
         found = buckets_of_texts(plan.task, own, buckets)
         owners = np.fromiter(found, _dtype(buckets), len(runs.groups))
@@ -326,9 +433,8 @@ class _Texts:
         self._whole = whole
         self._known: dict[tuple[Exactly, ...], list[bytes]] = {}
 
-    def of(self, plan: Plan) -> list[bytes]:
-        """Those of the keys of a plan."""
-        groups = _groups_of(plan)
+    def of(self, plan: Plan, groups: Mapping[str, Wanted]) -> list[bytes]:
+        """Those of the keys of a plan, which agree in the columns `groups`."""
         place = tuple(map(exactly, groups.values()))
         if place not in self._known:
             if len(self._known) >= GROUPS_MAX:
@@ -339,10 +445,10 @@ class _Texts:
         return self._known[place]
 
 
-def _groups_of(plan: Plan) -> dict[str, Wanted]:
+def _groups_of(plan: Plan, pane: PaneOf) -> dict[str, Wanted]:
     """What rows must agree in, by its column."""
-    pane: dict[str, Wanted] = {PANE: PaneOf(plan.stream.event_time, plan.window)}
-    return pane | {key.slot: key_of(key.expression) for key in plan.keys}
+    groups: dict[str, Wanted] = {PANE: pane}
+    return groups | {key.slot: key_of(key.expression) for key in plan.keys}
 
 
 def _read(
@@ -366,10 +472,13 @@ def _joined(plan: Plan, one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
 
 
 def _grouped_at_once(
-    plan: Plan, arguments: Sequence[Expression | None], rows: SharedColumns
+    plan: Plan,
+    arguments: Sequence[Expression | None],
+    groups: Mapping[str, Wanted],
+    rows: SharedColumns,
 ) -> pl.DataFrame:
     wanted, names = _read(plan, arguments)
-    narrow = rows.frame(_groups_of(plan) | wanted)
+    narrow = rows.frame({**groups, **wanted})
     return in_panes(narrow, key_names(plan), lambda groups: lift(plan, narrow, names, groups))
 
 
@@ -413,16 +522,14 @@ FirstOffsets = Callable[[int], Mapping[Lane, int]]
 """For the number of a pane, the lanes that have rows in it, and an offset that none lies below."""
 
 
-def _first_offsets(plan: Plan, counted: SharedColumns, records: Records) -> FirstOffsets:
+def _first_offsets(pane_of: PaneOf, counted: SharedColumns, records: Records) -> FirstOffsets:
     """The first offset of a lane's range is a safe bound for all panes."""
     if records.several is None or not counted.height:
         whole = {records.lane: records.first}
         return lambda _pane: whole
     lanes = records.ranges
-    rows = counted.frame(
-        {PANE: PaneOf(plan.stream.event_time, plan.window), LANE: Column(LANE, ValueType.INT64)}
-    )
-    panes = plan.window.pane_numbers(rows.get_column(PANE).to_numpy()).astype(np.int64)
+    rows = counted.frame({PANE: pane_of, LANE: Column(LANE, ValueType.INT64)})
+    panes = pane_of.shape.pane_numbers(rows.get_column(PANE).to_numpy()).astype(np.int64)
     cells = np.unique(panes * len(lanes) + rows.get_column(LANE).to_numpy())
     firsts: defaultdict[int, dict[Lane, int]] = defaultdict(dict)
     for pane, number in zip(*(one.tolist() for one in np.divmod(cells, len(lanes))), strict=True):

@@ -18,8 +18,9 @@ from dataclasses import dataclass, replace
 from mars.core.definitions import TaskState
 from mars.core.plan import Plan
 from mars.core.types import Bucket, Lane, MemberId, lane_partition, live_lane
-from mars.core.windows import Shape, Window
+from mars.core.windows import Window
 from mars.inspect.evidence import Evidence, HoldReason, LoggedRows, Reading
+from mars.inspect.explaining_counts import CountedWindow, counted_window, open_counted
 from mars.inspect.history import HistoryLane
 from mars.protocol.watermark import highest_of, level_of
 
@@ -74,7 +75,10 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class OpenWindow:
-    """One window with rows that is not closed; `expected_close_ms` None: nobody can say."""
+    """One window with rows that is not closed; `expected_close_ms` None: nobody can say.
+
+    Of one that counts rows `counted` says which it is, and its times are none.
+    """
 
     version: int
     start_ms: int
@@ -84,6 +88,7 @@ class OpenWindow:
     expected_close_ms: int | None
     held_by: Holder
     partitions: tuple[LaneView, ...]
+    counted: CountedWindow | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +104,7 @@ def explain(evidence: Evidence) -> Explanation:
     found = sorted(
         (window.end_ms, version, window)
         for version, plan in evidence.plans.items()
-        for window in {one for opened in _opened(evidence, version, plan.window) for one in opened}
+        for window in {one for opened in _opened(evidence, version, plan) for one in opened}
     )
     windows = tuple(
         _explain_window(evidence, version, window)
@@ -113,15 +118,18 @@ def anything_open(evidence: Evidence) -> bool:
     return any(
         True
         for version, plan in evidence.plans.items()
-        for opened in _opened(evidence, version, plan.window)
+        for opened in _opened(evidence, version, plan)
         for _window in opened
     )
 
 
-def _opened(evidence: Evidence, version: int, shape: Shape) -> Iterator[Iterator[Window]]:
+def _opened(evidence: Evidence, version: int, plan: Plan) -> Iterator[Iterator[Window]]:
     """The open windows of each bucket."""
+    if plan.counts_rows:
+        yield (window for window, _bucket, _rows in open_counted(evidence, version, plan))
+        return
     for logged, closed_ms in _logged(evidence, version):
-        yield shape.windows_of(logged.panes, after_ms=closed_ms)
+        yield plan.window.windows_of(logged.panes, after_ms=closed_ms)
 
 
 def _logged(evidence: Evidence, version: int) -> Iterator[tuple[LoggedRows, int | None]]:
@@ -146,6 +154,9 @@ def _rows_by_bucket(evidence: Evidence, version: int, window: Window) -> dict[Bu
 
 def _explain_window(evidence: Evidence, version: int, window: Window) -> OpenWindow:
     plan, end_ms = evidence.plans[version], window.end_ms
+    counted = counted_window(evidence, plan, window)
+    if counted is not None:
+        return _explain_counted(evidence, version, window, counted)
     buckets = _rows_by_bucket(evidence, version, window)
     lanes = tuple(lane_views(evidence, plan))
     held_by = _holder(evidence, plan, end_ms, lanes, tuple(buckets))
@@ -158,6 +169,31 @@ def _explain_window(evidence: Evidence, version: int, window: Window) -> OpenWin
         expected_close_ms=_expected_close(evidence, plan, end_ms, held_by),
         held_by=held_by,
         partitions=lanes,
+    )
+
+
+def _explain_counted(
+    evidence: Evidence, version: int, window: Window, counted: CountedWindow
+) -> OpenWindow:
+    plan = evidence.plans[version]
+    found = open_counted(evidence, version, plan)
+    buckets = {bucket: rows for one, bucket, rows in found if one == window}
+    lanes = tuple(lane_views(evidence, plan))
+    own = next((lane for lane in lanes if lane.lane == counted.lane), None)
+    held_by = _stopped(evidence, tuple(buckets))
+    if held_by is None:
+        waits = own is not None and not counted.is_full
+        held_by = holder_of(own) if waits and own else _bucket_holder(evidence, tuple(buckets))
+    return OpenWindow(
+        version=version,
+        start_ms=window.start_ms,
+        end_ms=window.end_ms,
+        rows=sum(buckets.values()),
+        watermark_ms=None,
+        expected_close_ms=None,
+        held_by=held_by,
+        partitions=lanes,
+        counted=counted,
     )
 
 
@@ -257,17 +293,23 @@ def _holder(
     lanes: tuple[LaneView, ...],
     buckets: tuple[Bucket, ...],
 ) -> Holder:
-    reason = whole_task_reason(evidence)
-    if reason is not None:
-        return Holder(reason)
-    ownerless = next((bucket for bucket in buckets if bucket not in evidence.owners), None)
-    if ownerless is not None:
-        return Holder(HoldReason.NO_OWNER, bucket=ownerless)
+    stopped = _stopped(evidence, buckets)
+    if stopped is not None:
+        return stopped
     level = level_of(evidence.head, plan) if evidence.head else None
     slowest = slowest_lane(lanes)
     if (level is None or level < end_ms) and slowest is not None:
         return holder_of(slowest)
     return _bucket_holder(evidence, buckets)
+
+
+def _stopped(evidence: Evidence, buckets: tuple[Bucket, ...]) -> Holder | None:
+    """What holds a window whatever its partitions do; None: nothing."""
+    reason = whole_task_reason(evidence)
+    if reason is not None:
+        return Holder(reason)
+    ownerless = next((bucket for bucket in buckets if bucket not in evidence.owners), None)
+    return None if ownerless is None else Holder(HoldReason.NO_OWNER, bucket=ownerless)
 
 
 def holder_of(lane: LaneView) -> Holder:

@@ -18,6 +18,7 @@ from mars.inspect.explaining import (
     waiting_rows,
     whole_task_reason,
 )
+from mars.inspect.explaining_counts import CountedWindow
 from mars.inspect.explaining_rows import all_in_1970, not_counted
 from mars.protocol.watermark import highest_of
 
@@ -93,7 +94,19 @@ def _whole_task(evidence: Evidence) -> str | None:
     return "The leader has not started the task in the store yet; it goes on by itself."
 
 
+def _first_counted(window: OpenWindow, counted: CountedWindow, evidence: Evidence) -> str:
+    name = f"Window {counted.number} of partition {counted.partition}"
+    if counted.is_full:
+        return f"{name} is full and waits: {_holder(window.held_by, evidence.mappers)}."
+    there = f"{name} has {counted.rows} of its {counted.size} rows"
+    if window.held_by.reason in {HoldReason.IDLE, HoldReason.SILENT}:
+        return f"{there}; it comes once the others are there, whenever that is."
+    return f"{there}; {_holder(window.held_by, evidence.mappers)}."
+
+
 def _first_window(window: OpenWindow, evidence: Evidence) -> str:
+    if window.counted is not None:
+        return _first_counted(window, window.counted, evidence)
     name = f"The window {moment(window.start_ms)} to {moment(window.end_ms)}"
     close_ms = window.expected_close_ms
     held_by, well = window.held_by, not _is_ill(window.held_by)

@@ -10,6 +10,8 @@ from sqlglot import exp
 
 from mars.core.errors import Rejected
 from mars.core.plan import (
+    OF_COUNTED,
+    OFFSET_FIELD,
     WINDOW_LOCAL,
     Aggregate,
     Call,
@@ -22,9 +24,9 @@ from mars.core.plan import (
     WatermarkScope,
 )
 from mars.core.types import TaskName
-from mars.core.windows import OPEN_PANES_MAX, WindowShape
+from mars.core.windows import OPEN_PANES_MAX, Counting, WindowShape
 from mars.core.windows.moments import MINUTE_MS
-from mars.engine.aggregates import scope_aggregates
+from mars.engine.aggregates import place_aggregates, scope_aggregates
 from mars.sql.bounds import since
 from mars.sql.expressions.compiler import size_of
 from mars.sql.expressions.groups import GroupCompiler, Slots
@@ -38,6 +40,7 @@ from mars.sql.source import tokenize
 from mars.sql.syntax import ONE_STREAM, Statement, cut, parse
 from mars.sql.table_call import check_grouped
 from mars.sql.windowing import NO_ZONE, ZoneOf, window_of
+from mars.sql.windows.counting import check_counting
 
 LIMIT_MAX: Final = 100_000
 """Largest LIMIT: such a task lives in one bucket, and its window is one transaction."""
@@ -102,6 +105,7 @@ def compile_task(
         order_by=_order(query, named),
         limit=_limit(query),
     )
+    check_counting(plan, options)
     return _completed(query, since(replace(plan, aggregates=query.slots.all), window.begins_ms))
 
 
@@ -148,11 +152,13 @@ def _read(statement: Statement, stream: Stream) -> _Query:
 
 
 def _check_names(query: _Query, window: WindowShape) -> None:
-    """By the clock of a zone a row says when that showed its window begin."""
-    item = next((item for item in query.items if item.name == WINDOW_LOCAL), None)
-    if item is not None and window.zone is not None:
+    """What a row says of its window besides when it begins and ends has a name of its own."""
+    own = () if window.zone is None else (WINDOW_LOCAL,)
+    taken = OF_COUNTED if isinstance(window, Counting) else own
+    item = next((item for item in query.items if item.name in taken), None)
+    if item is not None:
         raise query.names.source.error(
-            item.named_at, f"{WINDOW_LOCAL} is the window's own in results; choose another name"
+            item.named_at, f"{item.name} is the window's own in results; choose another name"
         )
 
 
@@ -237,12 +243,16 @@ def _completed(query: _Query, plan: Plan) -> Plan:
     _check_scope(plan)
     used = {plan.stream.event_time, *_columns(_of_rows(plan))}
     fields = tuple(of for of in plan.stream.fields if of.name in used)
-    return replace(plan, fields=fields, aggregates=(*plan.aggregates, *_of_scope(plan)))
+    if plan.counts_rows:
+        fields = (*fields, OFFSET_FIELD)
+    return replace(plan, fields=fields, aggregates=(*plan.aggregates, *_hidden(plan)))
 
 
 def _check_open(plan: Plan) -> None:
     """Windows are held for delay and lateness; steady rows must not make too many of them."""
     window, options = plan.window, plan.options
+    if plan.counts_rows:
+        return
     held_ms = window.kept_ms + options.delay_ms + options.lateness_ms + options.key_lag_ms
     opened = held_ms // window.pane_ms
     if opened > OPEN_PANES_MAX:
@@ -355,8 +365,10 @@ def scope_clash(plan: Plan) -> tuple[str, str] | None:
     return next(((why, remedy) for here, why, remedy in clashes if here), None)
 
 
-def _of_scope(plan: Plan) -> tuple[Aggregate, ...]:
-    """What groups carry so that it is known when they are to be closed."""
+def _hidden(plan: Plan) -> tuple[Aggregate, ...]:
+    """What groups carry so that it is known when they are to be closed, or where their rows lie."""
+    if plan.counts_rows:
+        return place_aggregates(plan.stream.event_time)
     if plan.options.watermark is WatermarkScope.PARTITION:
         return ()
     return scope_aggregates(plan.stream.event_time)

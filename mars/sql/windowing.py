@@ -2,6 +2,7 @@
 
 WINDOWING size [SLIDE slide | EVERY step] [OFFSET offset] [TIMEZONE 'zone']
 WINDOWING LANDMARK ['time'] EVERY step
+WINDOWING number ROWS [SLIDE number ROWS]
 """
 
 from __future__ import annotations
@@ -28,12 +29,14 @@ from mars.sql.lengths import (
 from mars.sql.source import QueryText
 from mars.sql.syntax import Statement
 from mars.sql.table_call import TableCall
+from mars.sql.windows.counting import counting, counts_rows
 from mars.sql.windows.landmarks import landmark_of
 from mars.sql.windows.zoned import zoned_cumulating, zoned_sliding
 
 _FORMS: Final = (
     "WINDOWING 60 s, WINDOWING 60 s SLIDE 10 s, WINDOWING 1 h EVERY 1 min, "
-    "WINDOWING LANDMARK EVERY 1 min, WINDOWING 1 d TIMEZONE 'Europe/Berlin', or in GROUP BY "
+    "WINDOWING LANDMARK EVERY 1 min, WINDOWING 1 d TIMEZONE 'Europe/Berlin', WINDOWING 1000 ROWS, "
+    "or in GROUP BY "
     "TUMBLE(ts, INTERVAL '60' SECOND), HOP(ts, INTERVAL '10' SECOND, INTERVAL '60' SECOND) or "
     "CUMULATE(ts, INTERVAL '1' MINUTE, INTERVAL '1' HOUR)"
 )
@@ -92,7 +95,8 @@ def window_of(
     if clause[1:2] and clause[1].text.upper() == "LANDMARK":
         return landmark_of(source, clause[1:], begin_ms)
     if clause:
-        return _windowing(source, clause, zone_of)
+        by_rows = counts_rows(clause)
+        return counting(source, clause) if by_rows else _windowing(source, clause, zone_of)
     if calls:
         return _window_call(names, calls[0], zone_of)
     if table:

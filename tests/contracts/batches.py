@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from mars.core.types import (
     Bucket,
@@ -11,6 +12,7 @@ from mars.core.types import (
     LeaderEpoch,
     Mapped,
     Mark,
+    Numbers,
     PaneRows,
     Partial,
     Range,
@@ -18,6 +20,7 @@ from mars.core.types import (
     RejectedRow,
     Rejections,
     RowCounts,
+    RowNumbers,
     Sequence64,
     StoreEpoch,
     TaskName,
@@ -60,6 +63,13 @@ def batch(
     return Mapped((Range(lane, first, after),), marks_ms, partials)
 
 
+def counted(first: int, after: int, rows: int, rows_after: int, lane: Lane = LANE) -> Mapped:
+    """The same of a task whose windows count rows: so many lie below its first and its next."""
+    one = replace(partial(0, first, lane), numbers={lane: {first: rows}})
+    ranges, numbers = (Range(lane, first, after),), RowNumbers(rows, rows_after)
+    return Mapped(ranges, {}, (one,), {lane: numbers})
+
+
 def gap(first: int, after: int, lane: Lane = LANE) -> Mapped:
     """Offsets that hold no rows, as a transaction leaves them."""
     return Mapped((Range(lane, first, after),), {}, ())
@@ -89,6 +99,7 @@ def start(
     ends: dict[Lane, int] | None = None,
     leader: LeaderEpoch = LEADER,
     restored: Mark | None = None,
+    numbers: Numbers | None = None,
 ) -> TaskStart:
     """How the tests' tasks begin: with two lanes at 0, unless told otherwise."""
     return TaskStart(
@@ -100,6 +111,7 @@ def start(
         ends=ends or {},
         leader=leader,
         restored=restored,
+        numbers=numbers or {},
     )
 
 

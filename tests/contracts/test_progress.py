@@ -6,8 +6,8 @@ import pytest
 
 from mars.adapters.kafka.wire import encode_progress, progress_key
 from mars.core.errors import MarsError
-from mars.core.types import Bucket
-from mars.protocol.ports import Progress, ProgressRecord, ProgressSlice
+from mars.core.types import Bucket, Lane
+from mars.protocol.ports import Progress, ProgressRecord, ProgressSlice, RowsRecord
 from mars.protocol.ports.seen import Seen
 from tests.contracts.kafka_servers import BUCKETS, Cluster, KafkaCluster
 from tests.contracts.transactions import BUCKET, claim, progress
@@ -130,7 +130,7 @@ def test_a_gap_at_the_end_is_passed_over(cluster: Cluster) -> None:
     [
         b"not json",
         b'{"type":"progress","format":3,"record":{}}',
-        encode_progress(claim(1)).replace(b'"format":4', b'"format":5'),
+        encode_progress(claim(1)).replace(b'"format":4', b'"format":6'),
         b'{"type":"merger","format":1,"record":{}}',
         b"",
     ],
@@ -182,6 +182,19 @@ def test_revisions_come_back_as_they_were_written(cluster: Cluster) -> None:
     write(cluster, record)
 
     assert cluster.progress().read(BUCKET, 0).records == (record,)
+
+
+def test_numbers_of_rows_come_back_as_they_were_written_and_have_a_format_of_their_own(
+    cluster: Cluster,
+) -> None:
+    lane = Lane("0")
+    rows = RowsRecord({lane: 7}, {lane: {5: 3, 10: 8}}, {lane: (2, 4)})
+    record = replace(progress(1), rows=rows)
+    write(cluster, record)
+
+    assert cluster.progress().read(BUCKET, 0).records == (record,)
+    assert b'"format":5' in encode_progress(record)
+    assert b'"format":4' in encode_progress(progress(1))
 
 
 def test_entries_that_were_seen_come_back_as_they_were_written(cluster: Cluster) -> None:

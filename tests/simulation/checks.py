@@ -10,7 +10,8 @@ from itertools import pairwise
 
 from mars.adapters.kafka.wire import decode_progress
 from mars.core.types import Bucket, StoreEpoch, TaskName, Topic, lane_partition, live_lane
-from mars.core.windows import Window
+from mars.core.windows import Counting, Window
+from mars.core.windows.counting import first_place
 from mars.engine.codec.result_headers import decode_ranges
 from mars.protocol.ports import Claim, Ledger, Progress
 from tests.simulation.cluster import BUCKETS, Servers
@@ -24,7 +25,9 @@ from tests.simulation.rows import (
     Row,
     Span,
     Values,
+    counted,
     expected,
+    passing,
     recomputed,
     rows_of,
     with_others,
@@ -122,8 +125,18 @@ class Checks:
             return False
         if span.ends is not None:
             return record.ledger.open == 0
+        if span.query.counts is not None:
+            return self._has_closed_full_windows(record, span, span.query.counts)
         last_end_ms = LAST_MS - span.query.delay_ms - span.query.key_lag_ms - span.query.size_ms
         return (record.closed_ms or 0) >= last_end_ms
+
+    def _has_closed_full_windows(self, record: Progress, span: Span, shape: Counting) -> bool:
+        closed = {} if record.rows is None else record.rows.closed
+        full = {
+            live_lane(partition): shape.closed_by(len(rows))
+            for partition, rows in passing(span, self._written).items()
+        }
+        return all(closed.get(lane, 0) == rows for lane, rows in full.items())
 
     def standing(self) -> str:
         """Where everything is, for a run that does not come to its end."""
@@ -208,10 +221,18 @@ class Checks:
         for older, newer in pairwise(self._spans):
             if (older.task, older.ends) != (newer.task, newer.starts):
                 continue
+            if older.query.counts or newer.query.counts:
+                continue  # a window of one has no rows of the other
             pairs = [(newer, older)] + ([(older, newer)] if not older.query.lateness_ms else [])
             for span, other in pairs:
                 of_other = replace(other, query=span.query, version=span.version)
                 cut[span.task, span.version] |= expected(of_other, self._written).keys()
+        for span in self._spans:
+            if span.query.counts is not None:
+                cut[span.task, span.version] = (
+                    expected(span, self._written).keys()
+                    - counted(span, span.query.counts, self._written, full=True).keys()
+                )
         for row in self._emitted():
             lacks = row.complete and row.place in cut[row.place[:2]]
             assert not lacks, f"I1: {row}: complete, but other versions have rows of it"
@@ -301,6 +322,8 @@ class Checks:
             kept[row.place[:3]].add(row.place[3])
         for row in emitted:
             query, others = queries[row.place[0], row.place[1]], kept[row.place[:3]]
+            if query.counts is not None:
+                continue  # which rows it has, their numbers say
             again = recomputed(row.place, query, self._written, row.ranges, others)
             assert row.value == again, f"I1: {row}: its ranges hold {again}"
 
@@ -308,8 +331,14 @@ class Checks:
         """How many rows were emitted again, for their late rows."""
         return sum(row.revision > 0 for row in self._emitted())
 
+    def counted(self) -> Counter[bool]:
+        """How many rows of windows that count rows were emitted, by whether they are complete."""
+        queries = {(span.task, span.version): span.query for span in self._spans}
+        rows = (row for row in self._emitted() if queries[row.place[0], row.place[1]].counts)
+        return Counter(row.complete for row in rows)
+
     def _emitted(self) -> Iterator[Emitted]:
-        together = {(span.task, span.version): bool(span.query.step_ms) for span in self._spans}
+        queries = {(span.task, span.version): span.query for span in self._spans}
         for topic, log in self._servers.broker.topics.items():
             if not topic.startswith("mars.results."):
                 continue
@@ -322,8 +351,15 @@ class Checks:
                     assert (key == OTHERS) is (headers.get("mars-folded") == b"1"), headers
                     task, version = headers["mars-task"].decode(), int(headers["mars-version"])
                     window = Window(value["window_end"], value["window_start"])
-                    named = [window.end_ms] if together[task, version] else []
-                    assert (start, end) == (window.start_ms, named), f"I1: a strange key: {record}"
+                    named, query = [window.start_ms], queries[task, version]
+                    if query.step_ms:
+                        named.append(window.end_ms)
+                    if query.counts is not None:
+                        place_of = (value["partition"], value["window_number"])
+                        named += place_of
+                        begin = first_place(place_of[0]) + place_of[1] * query.counts.slide
+                        window = query.counts.window_of_start(begin)
+                    assert [start, *end] == named, f"I1: a strange key: {record}"
                     place = (task, version, window, key)
                     yield Emitted(
                         place,

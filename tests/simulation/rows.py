@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 
 from mars.core.plan import Field, FieldType, Format, Stream
 from mars.core.types import Lane, Range, StreamName, lane_partition, live_lane
-from mars.core.windows import Window
+from mars.core.windows import Counting, Window
+from mars.core.windows.counting import first_place
 
 TOPIC = "flows"
 STREAM = Stream(
@@ -77,6 +78,8 @@ class Query:
     idle_after_ms: int = 0
     step_ms: int = 0
     landmark_ms: int = 0
+    counts: Counting | None = None
+    """Its windows are of so many rows, and go by no time."""
 
     @property
     def is_tumbling(self) -> bool:
@@ -117,6 +120,8 @@ class Query:
     @property
     def options(self) -> Mapping[str, object]:
         """The options of a task with this query."""
+        if self.counts is not None:
+            return {}
         options = {**OPTIONS, "delay": f"{self.delay_ms}ms"}
         if self.idle_after_ms:
             return {**options, "idle_after": f"{self.idle_after_ms}ms"}
@@ -166,6 +171,14 @@ LANDMARK = Query(
     landmark_ms=120_000,
 )
 """Some rows lie before the landmark. The size is that of a step: what closes behind all rows."""
+COUNTING = Query(
+    "SELECT k, count(*) AS n, sum(v) AS total FROM flows WHERE v % 3 <> 0 GROUP BY k "
+    "WINDOWING 7 ROWS SLIDE 3 ROWS",
+    0,
+    0,
+    3,
+    counts=Counting(7, 3),
+)
 
 STRICT = replace(TUMBLING, max_keys=1, folds=False)
 """Sooner or later some window has two groups."""
@@ -314,6 +327,8 @@ def rows_of(span: Span, written: Written) -> Iterable[Row]:
 
 def expected(span: Span, written: Written, upto_ms: int = LAST_MS) -> dict[Place, Values]:
     """Count and sum of every group of every window that ends before `upto_ms`: the last row's."""
+    if span.query.counts is not None:
+        return counted(span, span.query.counts, written)
     found: dict[Place, Values] = {}
     query = span.query
     rows = [
@@ -328,6 +343,40 @@ def expected(span: Span, written: Written, upto_ms: int = LAST_MS) -> dict[Place
             count, total = found.get(place, (0, 0))
             found[place] = (count + 1, total + row.value)
     return found
+
+
+def counted(
+    span: Span, shape: Counting, written: Written, *, full: bool = False
+) -> dict[Place, Values]:
+    """The same of windows that count rows: those that are `full`, or are not and are the last ones
+    of a version that has ended.
+    """
+    found: dict[Place, Values] = {}
+    for partition, numbered in passing(span, written).items():
+        for start in range(0, len(numbered), shape.slide):
+            rows = numbered[start : start + shape.size]
+            if len(rows) < shape.size and (full or span.ends is None):
+                break
+            begin = first_place(partition) + start
+            for row in rows:
+                place = (span.task, span.version, Window(begin + shape.size, begin), row.key)
+                count, total = found.get(place, (0, 0))
+                found[place] = (count + 1, total + row.value)
+    return found
+
+
+def passing(span: Span, written: Written) -> dict[int, list[Row]]:
+    """The rows of each partition that count for a version, in the order of their offsets."""
+    return {
+        partition: [
+            row
+            for offset, row in sorted(rows.items())
+            if span.holds(live_lane(partition), offset)
+            and row.key
+            and span.query.takes(row.value, row.time_ms)
+        ]
+        for partition, rows in written.items()
+    }
 
 
 def recomputed(

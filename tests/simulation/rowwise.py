@@ -15,7 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 
 import polars as pl
 import xxhash
@@ -24,6 +24,7 @@ import mars.adapters.memory.bulk
 import mars.engine.combining
 import mars.engine.decode.parts
 import mars.engine.kernel
+import mars.protocol.windows.pane_commits
 import mars.protocol.windows.pane_state
 from mars.core.definitions import TaskVersion
 from mars.core.plan import Expression, Field, Plan, Stream
@@ -176,7 +177,12 @@ def _refusal(value: bytes) -> tuple[Reason, str]:
 _by_columns = kernel.map_many
 
 
-def map_many(plans: Iterable[Plan], buckets: int, given: Raw | kernel.Decoded) -> kernel.Answers:
+def map_many(
+    plans: Iterable[Plan],
+    buckets: int,
+    given: Raw | kernel.Decoded,
+    numbers: Mapping[TaskName, int] = MappingProxyType({}),
+) -> kernel.Answers:
     """`mars.engine.kernel.map_many`."""
     plans = list(plans)
     known = [plan for plan in plans if is_known(plan)]
@@ -186,7 +192,8 @@ def map_many(plans: Iterable[Plan], buckets: int, given: Raw | kernel.Decoded) -
     if len(known) == len(plans):
         return answers
     decoded = given.decoded if isinstance(given, Raw) else given
-    return answers | _by_columns([plan for plan in plans if plan not in known], buckets, decoded)
+    others = [plan for plan in plans if plan not in known]
+    return answers | _by_columns(others, buckets, decoded, numbers)
 
 
 class _Batch:
@@ -417,5 +424,6 @@ IN_PLACE: Sequence[tuple[ModuleType, str, object]] = (
     (mars.protocol.windows.pane_state, "states_by_pane", states_by_pane),
     (mars.protocol.windows.window_panes, "limited_window", limited_window),
     (mars.protocol.windows.pane_state, "finish", finish),
+    (mars.protocol.windows.pane_commits, "finish", finish),
 )
 """Where a run takes these for the kernel's."""

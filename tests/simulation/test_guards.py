@@ -18,7 +18,7 @@ reads), and that an idle lease is compared with the offset.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
@@ -29,7 +29,7 @@ from mars.adapters.memory import partial_log, sink, store
 from mars.adapters.memory.store import StoredTask
 from mars.core.definitions import Backfill, TaskDefinition
 from mars.core.plan import Plan
-from mars.core.types import Bucket, Entry, Lane, Range, Sequence64
+from mars.core.types import Bucket, Entry, Lane, Mapped, Range, Sequence64
 from mars.core.windows import Cumulating, watermarks
 from mars.engine.aggregates import others
 from mars.protocol.backfill.events import Event, Instruction
@@ -44,6 +44,7 @@ from mars.protocol.ports import (
     Claim,
     Cleared,
     Clearing,
+    Frontier,
     Head,
     LogSlice,
     Progress,
@@ -65,10 +66,9 @@ from mars.protocol.windows.by_key.closer import KeyCloser
 from mars.protocol.windows.closing import Ahead
 from mars.protocol.windows.folding import Folding
 from mars.protocol.windows.input import Input, StoreWentBack
-from mars.protocol.windows.pane_state import PaneState
+from mars.protocol.windows.pane_commits import PaneCommits
 from mars.protocol.windows.panes import Pane
 from mars.protocol.windows.revising import Revising
-from mars.protocol.windows.window_panes import WindowPanes
 from tests.simulation.conditions import (
     CHANGING,
     LEADERLESS,
@@ -90,8 +90,8 @@ def offsets_compared_and_set(patch: Patch) -> None:
     """M3: the store takes a batch wherever it begins."""
     real = partial_log.refused_ranges
 
-    def refused(found: object, version: int, ranges: Sequence[Range]) -> AppendOutcome | None:
-        outcome = real(found, version, ranges)  # type: ignore[arg-type]
+    def refused(found: object, version: int, mapped: Mapped) -> AppendOutcome | None:
+        outcome = real(found, version, mapped)  # type: ignore[arg-type]
         return None if isinstance(outcome, Stale) and outcome.current >= 0 else outcome
 
     patch.setattr(partial_log, "refused_ranges", refused)
@@ -103,7 +103,9 @@ def all_lanes_of_a_batch_are_compared(patch: Patch) -> None:
     patch.setattr(
         partial_log,
         "refused_ranges",
-        lambda found, version, ranges: real(found, version, ranges[:1]),
+        lambda found, version, mapped: real(
+            found, version, replace(mapped, ranges=mapped.ranges[:1])
+        ),
     )
 
 
@@ -115,8 +117,9 @@ def lanes_are_together_behind_all_of_their_cuts(patch: Patch) -> None:
     patch.setattr(TaskView, "go_apart", lambda self, until_ms: None)
     real = partial_log.refused_ranges
 
-    def refused(found: StoredTask, version: int, ranges: Sequence[Range]) -> AppendOutcome | None:
-        outcomes = (real(found, version, [part]) for part in ranges)
+    def refused(found: StoredTask, version: int, mapped: Mapped) -> AppendOutcome | None:
+        each = (replace(mapped, ranges=(part,)) for part in mapped.ranges)
+        outcomes = (real(found, version, one) for one in each)
         return next((one for one in outcomes if one is not None), None)
 
     patch.setattr(partial_log, "refused_ranges", refused)
@@ -279,19 +282,14 @@ def a_limit_found_while_merging_stops_one_task(patch: Patch) -> None:
 
 def closed_windows_are_kept(patch: Patch) -> None:
     """Late rows: what is closed is needed no more, as if it took none."""
-    real_needed, real_state = WindowPanes.needed, PaneState.__init__
-    states: dict[WindowPanes, PaneState] = {}
+    real = PaneCommits.needed
 
-    def begin(self: PaneState, *given: Any) -> None:
-        real_state(self, *given)
-        states[self.panes] = self
+    def needed(self: PaneCommits, through: Mapping[Lane, int], frontier: Frontier) -> object:
+        closed_ms = self._state.frontier.closed_ms
+        kept_ms = frontier.forgotten_ms if closed_ms is None else closed_ms
+        return real(self, through, replace(frontier, forgotten_ms=kept_ms))
 
-    def needed(self: WindowPanes, through: Mapping[Lane, int], upto_ms: int | None) -> object:
-        closed_ms = states[self].frontier.closed_ms
-        return real_needed(self, through, upto_ms if closed_ms is None else closed_ms)
-
-    patch.setattr(PaneState, "__init__", begin)
-    patch.setattr(WindowPanes, "needed", needed)
+    patch.setattr(PaneCommits, "needed", needed)
 
 
 def revisions_are_numbered_in_the_record(patch: Patch) -> None:
@@ -432,7 +430,7 @@ def _needed_after(part: TaskInBucket, records: Mapping[int, Progress]) -> dict[L
         record = records.get(version.plan.version)
         frontier = version.state.frontier if record is None else record.frontier
         read = version.read_again(frontier.merged)
-        low = version.state.panes.needed(read, frontier.forgotten_ms)
+        low = version.state.commits.needed(read, frontier)
         needed = {lane: min(offset, low.get(lane, 0)) for lane, offset in needed.items()}
     return needed
 

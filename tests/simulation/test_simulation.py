@@ -28,9 +28,9 @@ def test_mappers_append_batches_of_several_lanes(monkeypatch: pytest.MonkeyPatch
     """In the usual weather; the store's twin counts how many lanes each batch has."""
     lanes: Counter[int] = Counter()
 
-    def write(found: object, mapped: Mapped, *given: object) -> None:
+    def write(found: object, version: int, mapped: Mapped, *given: object) -> None:
         lanes[len({lane_group(part.lane) for part in mapped.ranges})] += 1
-        store.write(found, mapped, *given)  # type: ignore[arg-type]
+        store.write(found, version, mapped, *given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(partial_log, "write", write)
     for seed in range(10):

@@ -13,6 +13,7 @@ from mars.protocol.ports import put_copies
 from mars.protocol.windows.turns import WINDOWS_AT_ONCE
 from tests.simulation.cluster import Servers
 from tests.simulation.rows import (
+    COUNTING,
     CUMULATING,
     DELAY_MS,
     DISORDER_MS,
@@ -65,6 +66,8 @@ CUMULATING_SHARE = 0.4
 
 LANDMARK_SHARE = 0.2
 """How often they are those since a landmark."""
+COUNTING_SHARE = 0.0
+"""How often they count rows: a run with such tasks is another one (`test_counting_tasks.py`)."""
 
 
 class Keys(StrEnum):
@@ -187,6 +190,8 @@ class Users:
         number = task.current.version + 1
         known = chance.choice((TUMBLING, FILTERED, SLIDING))
         query = self._limited(self._any_shape(known), number)
+        if query.counts is not None and task.backfills:
+            return  # refused: histories have no order in which rows are counted
         self._queries[task.name, number] = query
         version = self._version(number, query, None)
         self._write(replace(task, versions=(*task.versions, version)))
@@ -236,7 +241,7 @@ class Users:
         number = 1 if found is None else found[0].current.version + 1
         query = self._limited(query, number)
         self._queries[name, number] = query
-        backfills = self._backfills(starts, chunks)
+        backfills = self._backfills(starts, chunks if query.counts is None else 0)
         for backfill in backfills:
             fences = {lane: self._fence(lane) for lane in starts}
             starts = {**fences, **{lane: span.first for lane, span in backfill.lanes.items()}}
@@ -252,7 +257,12 @@ class Users:
             self._write(task)
 
     def _any_shape(self, query: Query) -> Query:
-        """The query, or one whose windows begin together."""
+        """The query, or one whose windows begin together, or count rows."""
+        # What windows of rows may hold where rows are gone, `test_counting.py` says; and what rows
+        # that come after a silence would do to windows by time, says nothing of them.
+        counts = COUNTING_SHARE and not (self._weather.retention_ms or self._weather.silence_ms)
+        if counts and self._shapes.random() < COUNTING_SHARE:
+            return COUNTING
         drawn = self._shapes.random()
         if drawn < CUMULATING_SHARE:
             return CUMULATING
@@ -262,6 +272,8 @@ class Users:
         """The query, which folds or revises in a run where tasks do: in every other version, so
         that some versions are in one bucket and some in all.
         """
+        if query.counts is not None:
+            return query
         query = replace(query, delay_ms=self._limits.disorder_ms)
         if self._limits.idle_after_ms:
             known = query if query.is_tumbling else TUMBLING

@@ -504,6 +504,7 @@ class World:
         """
         self._go_on(lambda: self.lost_last, "the store is lost once more")
         self.feed.one_more()
+        self.checks.begin()  # where windows count rows, one more may be full
 
     def _vanish(self) -> None:
         self.losses.vanish(noted=self.weather.vanish_noted)

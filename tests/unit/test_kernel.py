@@ -21,7 +21,7 @@ from mars.core.plan import (
     ValueType,
 )
 from mars.core.types import Bucket, Mapped, Partial, Range, RowCounts
-from mars.core.windows import Sliding
+from mars.core.windows import Counting, Sliding
 from mars.engine.aggregates import DISTINCT_VALUES_MAX, merge, state_schema
 from mars.engine.codec.canonical import bucket_of_task, buckets_of_keys
 from mars.engine.codec.states import decode_states
@@ -248,3 +248,11 @@ def test_partials_are_plain_values() -> None:
     assert all(type(pane.start_ms) is int and type(pane.rows) is int for pane in one.panes)
     assert type(one.counts.counted) is int
     assert type(one.bucket) is int
+
+
+def test_rows_that_are_counted_are_not_mapped_where_nobody_says_how_many_lie_before() -> None:
+    plan = replace(plan_of(NAME), window=Counting(10, 10))
+    decoded = decode(JSON, plan.fields, records([b"{}"], 7))
+
+    with pytest.raises(ValueError, match="how many lie before"):
+        map_batch(plan, BUCKETS, decoded)

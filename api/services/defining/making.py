@@ -176,6 +176,11 @@ def _check_history(plan: Plan, backfills: Collection[Backfill]) -> None:
     """
     if any(one.files is not None for one in backfills):
         check_in_files(plan.fields)
+    if backfills and plan.counts_rows:
+        raise Rejected(
+            "windows of so many rows count rows in the order of a partition, and the task has a "
+            "history that Spark computes apart: register another task for them"
+        )
     if backfills and plan.options.watermark is not WatermarkScope.PARTITION:
         raise Rejected(
             f"option watermark: {plan.options.watermark.value} does not work with a history that "

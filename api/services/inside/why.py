@@ -270,9 +270,12 @@ def _view(evidence: Evidence, explanation: Explanation, summary: str) -> Why:
 
 
 def _window(window: OpenWindow) -> WindowWhy:
+    counted = window.counted
     return WindowWhy(
-        window_start=window.start_ms,
-        window_end=window.end_ms,
+        window_start=window.start_ms if counted is None else None,
+        window_end=window.end_ms if counted is None else None,
+        partition=None if counted is None else counted.partition,
+        window_number=None if counted is None else counted.number,
         version=window.version,
         rows=window.rows,
         watermark=window.watermark_ms,

@@ -20,7 +20,8 @@ from mars.core.definitions import TaskDefinition, TaskVersion
 from mars.core.errors import Conflict, Rejected, TaskLimit
 from mars.core.plan import Plan
 from mars.core.types import Bucket
-from mars.core.windows import Window
+from mars.core.windows import Counting, Window
+from mars.core.windows.counting import partition_of
 from mars.engine.finishing import Finished, finish, group_of
 from mars.protocol.ports import Head, WantedWindow
 from mars.protocol.windows.closing import WholeSpan
@@ -215,11 +216,15 @@ def _rows(version: _Version, window: Window, selection: Selection, left: int) ->
         chosen = list(_matching(plan, finished, selection.keys))
         groups, others = len(chosen), finished.others
         rows = _cut(finished, chosen, selection, left)
+    shape = plan.window
+    counted = shape if isinstance(shape, Counting) else None
     return OpenWindow(
-        window_start=window.start_ms,
-        window_end=window.end_ms,
+        window_start=window.start_ms if counted is None else None,
+        window_end=window.end_ms if counted is None else None,
+        partition=None if counted is None else partition_of(window.start_ms),
+        window_number=None if counted is None else counted.number(window),
         version=plan.version,
-        complete=bounds.holds(window),
+        complete=counted is not None or bounds.holds(window),
         groups=groups,
         folded=others > 0,
         rows=rows,

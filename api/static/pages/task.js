@@ -292,7 +292,7 @@ function drawWhy(place, why) {
     { title: "lag", number: true },
   ];
   const rows = why.windows.map((one) => [
-    `${hour(one.window_start)}–${hour(one.window_end)}`,
+    numbered(one) ?? `${hour(one.window_start)}–${hour(one.window_end)}`,
     number(one.rows),
     hour(one.expected_close),
     waitsFor(one.held_by),
@@ -341,6 +341,12 @@ function waitsFor(held) {
   return held.bucket === null ? "–" : `bucket ${held.bucket}`;
 }
 
+/** Which window it is where they count rows; null where they go by time. */
+const numbered = (one) =>
+  (one.window_number ?? null) === null
+    ? null
+    : `window ${one.window_number} of partition ${one.partition}`;
+
 const drawNoneOpen = (place) =>
   renew(place, h("p", { class: "quiet" }, "Those of a task that has failed are not shown."));
 
@@ -351,11 +357,11 @@ function drawOpen(place, found) {
     found.windows.map((one) =>
       h(
         "details",
-        { "data-key": `${one.window_start}/${one.window_end}/${one.version}` },
+        { "data-key": `${numbered(one) ?? `${one.window_start}/${one.window_end}`}/${one.version}` },
         h(
           "summary",
           {},
-          `${clock(one.window_start)} – ${hour(one.window_end)} UTC: `,
+          `${numbered(one) ?? `${clock(one.window_start)} – ${hour(one.window_end)} UTC`}: `,
           `${some(one.groups, "group")} so far`,
           one.complete ? null : " (not complete)",
         ),

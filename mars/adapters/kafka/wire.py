@@ -2,6 +2,7 @@
 
     topic      key                          value
     progress   ["<task>", version, bucket]  {"type": "progress", "format": 4, "record": {...}}
+                                            5 where windows count rows
     progress   ["claim", bucket]            {"type": "claim", "format": 4, "record": {...}}
     state      ["<task>", version, bucket, part]   see `mars.engine.codec.snapshot`
     control    task:<name>                  a task definition, see `mars.core.definitions`
@@ -26,13 +27,17 @@ from mars.core.types import AssignmentEpoch, Bucket, LeaderEpoch, StoreEpoch, St
 from mars.protocol.ports import Claim, Progress, ProgressRecord
 
 FORMAT = 4
-"""To be raised with any change that an older release must not pass over. Since 2 a record may name
-a snapshot, without which the windows that are in it cannot be built again; since 3 it says which
-revisions of closed windows were emitted, and which are owed. Since 4 it says up to where windows
-are closed key by key. What a tracker has `seen` may be passed over: an owner that does so leaves it
-out, which others understand."""
+"""That of records but for those below. To be raised with any change that an older release must not
+pass over. Since 2 a record may name a snapshot, without which the windows that are in it cannot be
+built again; since 3 it says which revisions of closed windows were emitted, and which are owed.
+Since 4 it says up to where windows are closed key by key. What a tracker has `seen` may be passed
+over: an owner that does so leaves it out, which others understand."""
 
-FORMATS_READ = (1, 2, 3, 4)
+FORMAT_OF_ROWS = 5
+"""That of records of tasks whose windows count rows: a leader that passed over the numbers in them
+would have rows counted anew."""
+
+FORMATS_READ = (1, 2, 3, FORMAT, FORMAT_OF_ROWS)
 
 EPOCHS_KEY = b"epochs"
 """Of the epochs that older releases noted, all leaders under one key."""
@@ -77,7 +82,8 @@ def encode_progress(record: ProgressRecord) -> bytes:
     """The value of a record of `mars.progress`."""
     if isinstance(record, Claim):
         return msgspec.json.encode(_ClaimRow(FORMAT, record))
-    return msgspec.json.encode(_ProgressRow(FORMAT, record))
+    form = FORMAT if record.rows is None else FORMAT_OF_ROWS
+    return msgspec.json.encode(_ProgressRow(form, record))
 
 
 def decode_progress(raw: bytes | None, place: str) -> ProgressRecord:
@@ -90,7 +96,7 @@ def decode_progress(raw: bytes | None, place: str) -> ProgressRecord:
     except msgspec.MsgspecError as error:
         raise _unreadable(place, error) from error
     if row.format not in FORMATS_READ:
-        raise _unreadable(place, f"it has format {row.format}, known is {FORMAT}")
+        raise _unreadable(place, f"it has format {row.format}, known is {FORMATS_READ[-1]}")
     return row.record
 
 

@@ -156,12 +156,12 @@ class MemoryPartialLog:
         stored = stored_entries(version, mapped, Sequence64(found.seq + 1))
         refusal = (
             refused_task(found, epoch)
-            or refused_ranges(found, version, mapped.ranges)
+            or refused_ranges(found, version, mapped)
             or self._refused_size(found, mapped, stored.values())
         )
         if refusal is not None:
             return refusal
-        write(found, mapped, stored, self._store.clock())
+        write(found, version, mapped, stored, self._store.clock())
         self._store.ring(task)
         return Applied(Sequence64(found.seq))
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from mars.adapters.store import LOOK_ENTRIES_MAX, content_of, has_rows, merged_content_of
 from mars.core.types import (
+    NOT_KNOWN,
     AssignmentEpoch,
     Bucket,
     Entry,
@@ -15,7 +16,9 @@ from mars.core.types import (
     LeaderEpoch,
     Mapped,
     Mark,
+    Numbers,
     Range,
+    RowNumbers,
     Sequence64,
     StoreEpoch,
     TaskName,
@@ -61,6 +64,9 @@ class StoredTask:
     born: str = ""
     begun_on: str = ""
     leases_ms: dict[Lane, int] = field(default_factory=dict)
+    rows: dict[Lane, int] = field(default_factory=dict)
+    numbers: Numbers = field(default_factory=dict)
+    rows_before: dict[int, dict[Lane, int]] = field(default_factory=dict)
     seq: int = 0
     logs: dict[Bucket, dict[Sequence64, Stored]] = field(default_factory=dict)
     bases: dict[Bucket, Stored] = field(default_factory=dict)
@@ -84,6 +90,8 @@ class StoredTask:
             restored=_taken_by(start.restored, now_ms),
             born=born,
             begun_on=begun_on,
+            rows=start.rows,
+            numbers={lane: dict(below) for lane, below in start.numbers.items()},
         )
 
     @property
@@ -95,8 +103,10 @@ class StoredTask:
         """What `lua/begin_version.lua` does where nothing speaks against it."""
         if version != self.version:
             self.bounds[version] = dict(self.offsets)
+            self.rows_before[version], self.rows = self.rows, {}
             self.active = False
-        return Begun(dict(self.bounds[version]), dict(self.marks_ms))
+        rows = dict(self.rows_before.get(version, {}))
+        return Begun(dict(self.bounds[version]), dict(self.marks_ms), rows)
 
     def copy(self) -> StoredTask:
         """The same task, sharing nothing that changes."""
@@ -109,6 +119,8 @@ class StoredTask:
             marks_ms=dict(self.marks_ms),
             taken_ms=dict(self.taken_ms),
             leases_ms=dict(self.leases_ms),
+            rows=dict(self.rows),
+            rows_before={version: dict(rows) for version, rows in self.rows_before.items()},
             logs={bucket: dict(log) for bucket, log in self.logs.items()},
             bases=dict(self.bases),
             older=dict(self.older),
@@ -266,14 +278,14 @@ def refused_task(found: StoredTask, epoch: StoreEpoch) -> AppendOutcome | None:
     return None if found.active else TaskPaused()
 
 
-def refused_ranges(
-    found: StoredTask, version: int, ranges: Sequence[Range]
-) -> AppendOutcome | None:
+def refused_ranges(found: StoredTask, version: int, mapped: Mapped) -> AppendOutcome | None:
     """Why the task does not take these ranges; None if it does."""
+    ranges = mapped.ranges
     for part in ranges:
-        current = found.offsets.get(part.lane, -1)
-        if current != part.first:
-            return Stale(part.lane, current)
+        current, rows = found.offsets.get(part.lane, -1), found.rows.get(part.lane, 0)
+        numbers = mapped.numbered.get(part.lane)
+        if current != part.first or (numbers is not None and numbers.first != rows):
+            return Stale(part.lane, current, rows)
     if not all(_fits_version(found, version, part) for part in ranges):
         return WrongVersion(found.version)
     apart = len({lane_group(part.lane) for part in ranges}) > 1
@@ -306,23 +318,49 @@ def _fits_version(found: StoredTask, version: int, part: Range) -> bool:
     """Whether all of a range lies between where its version and the next one begin."""
     if version not in found.bounds or part.first < found.bounds[version].get(part.lane, 0):
         return False
+    after = _end_of(found, version, part.lane)
+    return after is None or part.next <= after
+
+
+def _end_of(found: StoredTask, version: int, lane: Lane) -> int | None:
+    """Where a version ends in a lane; None for the newest."""
     newer = next((each for each in found.bounds if each > version), None)
-    return newer is None or part.next <= found.bounds[newer].get(part.lane, 0)
+    return None if newer is None else found.bounds[newer].get(lane, 0)
 
 
-def write(found: StoredTask, mapped: Mapped, stored: Mapping[Bucket, Stored], now_ms: int) -> None:
+def write(
+    found: StoredTask,
+    version: int,
+    mapped: Mapped,
+    stored: Mapping[Bucket, Stored],
+    now_ms: int,
+) -> None:
     """Take a batch that nothing speaks against."""
     found.seq += 1
     for bucket, entry in stored.items():
         found.logs.setdefault(bucket, {})[entry.entry.seq] = entry
     for part in mapped.ranges:
         found.offsets[part.lane] = part.next
+        if part.lane in mapped.numbered:
+            found.rows[part.lane] = _rows_behind(found, version, part, mapped.numbered[part.lane])
         mark = mapped.marks_ms.get(part.lane)
         if mark is not None:
             found.marks_ms[part.lane] = max(found.marks_ms.get(part.lane, mark), mark)
             found.taken_ms[part.lane] = now_ms
         if has_rows(mapped):
             found.leases_ms.pop(part.lane, None)
+
+
+def _rows_behind(found: StoredTask, version: int, part: Range, counted: RowNumbers) -> int:
+    """How many rows lie below the end of a range; see `lua/append.lua`."""
+    if part.next == _end_of(found, version, part.lane):
+        return 0
+    known = found.numbers.get(part.lane, {})
+    if part.next in known:
+        return known[part.next]
+    if counted.next != NOT_KNOWN:
+        return counted.next
+    return NOT_KNOWN if any(offset > part.next for offset in known) else counted.first
 
 
 def head_of(found: StoredTask | None, now_ms: int, run_id: str) -> Head | None:
@@ -346,4 +384,6 @@ def head_of(found: StoredTask | None, now_ms: int, run_id: str) -> Head | None:
         restored=found.restored,
         born=found.born,
         begun_on=found.begun_on,
+        rows=dict(found.rows),
+        numbers=found.numbers,
     )

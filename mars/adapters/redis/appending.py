@@ -69,7 +69,7 @@ class Appender:
         check_batch(batch.mapped, self._buckets)
         keys = TaskKeys.of(self._namespace, batch.task)
         names = [keys.meta, keys.offsets, keys.marks, keys.idle, keys.seq, keys.bytes]
-        names += [keys.bounds, keys.cuts, keys.ends, keys.bell, keys.taken]
+        names += [keys.bounds, keys.cuts, keys.ends, keys.bell, keys.taken, keys.rows]
         for partial in batch.mapped.partials:
             names += [keys.log(partial.bucket), keys.sizes(partial.bucket)]
         return _APPEND, names, self._arguments(batch, self._budget)

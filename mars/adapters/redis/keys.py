@@ -85,6 +85,11 @@ class TaskKeys:
         return f"{self.prefix}:ends"
 
     @property
+    def rows(self) -> str:
+        """How many rows are counted, per lane; of windows that count them."""
+        return f"{self.prefix}:rows"
+
+    @property
     def cleared(self) -> str:
         """From where on assistants may merge, per bucket."""
         return f"{self.prefix}:cleared"
@@ -111,8 +116,8 @@ class TaskKeys:
         return f"{self.prefix}:base:{bucket}"
 
     def all(self, buckets: int) -> list[str]:
-        """Every key; the first five are those that `lua/initialise.lua` sets."""
-        found = [self.meta, self.offsets, self.bounds, self.cuts, self.ends]
+        """Every key; the first six are those that `lua/initialise.lua` sets."""
+        found = [self.meta, self.offsets, self.bounds, self.cuts, self.ends, self.rows]
         found += [self.marks, self.taken, self.idle, self.seq, self.bytes, self.cleared]
         for number in range(buckets):
             bucket = Bucket(number)

@@ -330,7 +330,7 @@ class RedisPartialLog:
     ) -> Begun | None:
         """Let a version begin where the lanes stand, and stop the task."""
         keys = self._keys(task)
-        names = [keys.meta, keys.offsets, keys.marks, keys.bounds]
+        names = [keys.meta, keys.offsets, keys.marks, keys.bounds, keys.rows]
         with translated():
             arguments: list[Argument] = [epoch, leader, run_id, version, after]
             answer = _BEGIN_VERSION.run(self._client, names, arguments)

@@ -58,7 +58,7 @@ class Looker:
     def _head_call(self, task: TaskName, logs: Mapping[Bucket, Sequence64]) -> Call:
         keys = TaskKeys.of(self._namespace, task)
         names = [keys.meta, keys.offsets, keys.marks, keys.idle, keys.seq, keys.bytes]
-        names += [keys.ends, keys.taken]
+        names += [keys.ends, keys.taken, keys.rows]
         for bucket in logs:
             names += [keys.log(bucket), keys.sizes(bucket), keys.merged(bucket)]
         return _HEAD, names, (LOOK_ENTRIES_MAX, LOOK_BYTES_MAX, *logs.values())

@@ -44,6 +44,8 @@ def append_arguments(
     arguments += [int(has_rows(mapped)), len(mapped.ranges)]
     for part in mapped.ranges:
         arguments += [part.lane, part.first, part.next, mapped.marks_ms.get(part.lane, "")]
+        numbers = mapped.numbered.get(part.lane)
+        arguments += ["", ""] if numbers is None else [numbers.first, numbers.next]
     for partial in mapped.partials:
         arguments += content_of(version, mapped.ranges, partial)
     return arguments
@@ -62,7 +64,12 @@ def initialise_arguments(epoch: StoreEpoch, buckets: int, start: TaskStart) -> l
     }
     arguments: list[Argument] = [epoch, start.leader, ",".join(map(str, versions)), start.version]
     arguments += [int(start.active), buckets, *_mark_arguments(start.restored)]
-    for values in (start.offsets, bounds | newest, cuts, start.ends):
+    rows = {str(lane): number for lane, number in start.rows.items()} | {
+        f"{offset}:{lane}": number
+        for lane, below in start.numbers.items()
+        for offset, number in below.items()
+    }
+    for values in (start.offsets, bounds | newest, cuts, start.ends, rows):
         arguments += [len(values), *pairs(values)]
     return arguments
 
@@ -84,8 +91,8 @@ def append_outcome(answer: Any) -> AppendOutcome:
             return WrongEpoch(StoreEpoch(int(current)))
         case [b"PAUSED"]:
             return TaskPaused()
-        case [b"STALE", lane, current]:
-            return Stale(Lane(lane.decode()), int(current))
+        case [b"STALE", lane, current, rows]:
+            return Stale(Lane(lane.decode()), int(current), int(rows))
         case [b"WRONG_VERSION", current]:
             return WrongVersion(int(current))
         case [b"CUT", lane, offset]:
@@ -98,7 +105,8 @@ def append_outcome(answer: Any) -> AppendOutcome:
 def read_head(answer: Sequence[Any], run_id: str) -> Head:
     """What `lua/head.lua` answered, where it knew the task, in that life of the server."""
     epoch, version, active, offsets, marks, idle, seq, now_ms, log_bytes, ends, leader = answer[:11]
-    taken, restored, born, begun_on = answer[11:]
+    taken, restored, born, begun_on, rows = answer[11:]
+    counted = _lanes(rows)
     return Head(
         epoch=StoreEpoch(int(epoch)),
         version=int(version),
@@ -116,6 +124,8 @@ def read_head(answer: Sequence[Any], run_id: str) -> Head:
         restored=_mark(restored),
         born=born.decode(),
         begun_on=begun_on.decode(),
+        rows={lane: number for lane, number in counted.items() if ":" not in lane},
+        numbers=_numbers(counted),
     )
 
 
@@ -129,8 +139,18 @@ def read_news(answer: Sequence[Any], run_id: str) -> LogSlice:
 
 def read_begun(answer: Sequence[Any]) -> Begun:
     """What `lua/begin_version.lua` answered, where it refused nothing."""
-    starts, marks = answer
-    return Begun(_lanes(starts), _lanes(marks))
+    starts, marks, rows = answer
+    return Begun(_lanes(starts), _lanes(marks), _lanes(rows))
+
+
+def _numbers(fields: Mapping[Lane, int]) -> dict[Lane, dict[int, int]]:
+    """What the fields `<offset>:<lane>` say."""
+    found: dict[Lane, dict[int, int]] = {}
+    for name, number in fields.items():
+        offset, _, lane = name.partition(":")
+        if lane and offset.isdecimal():
+            found.setdefault(Lane(lane), {})[int(offset)] = number
+    return found
 
 
 def _mark(found: Sequence[bytes]) -> Mark | None:

@@ -31,8 +31,14 @@ class ComputedColumn(Answer, frozen=True):
 class Window(Answer, frozen=True):
     """The shape of the windows."""
 
-    kind: Annotated[str, one_of("tumbling", "sliding", "cumulating", "landmark")]
-    size_ms: Annotated[int | None, says("null: windows since a landmark grow for ever")]
+    kind: Annotated[str, one_of("tumbling", "sliding", "cumulating", "landmark", "counting")]
+    size_ms: Annotated[
+        int | None,
+        says(
+            "null: windows since a landmark grow for ever; 0 where windows count rows: see size "
+            "and slide"
+        ),
+    ]
     slide_ms: Annotated[int, says("how far apart windows end")]
     step_ms: Annotated[
         int | None,

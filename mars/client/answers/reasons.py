@@ -36,14 +36,16 @@ class PartitionWhy(Answer, frozen=True, kw_only=True):
 class WindowWhy(Answer, frozen=True):
     """Why one window is still open."""
 
-    window_start: int
-    window_end: int
+    window_start: Annotated[int | None, says("null for one that counts rows: no time opens it")]
+    window_end: Annotated[int | None, says("null for one that counts rows: no time closes it")]
     version: int
     rows: int
     watermark: int | None
     expected_close: int | None
     held_by: HeldBy
     partitions: list[PartitionWhy]
+    partition: Annotated[int | None, says("of a window that counts rows: whose rows")] = None
+    window_number: Annotated[int | None, says("of such a window: its number there")] = None
 
 
 class DroppedSample(Answer, frozen=True):

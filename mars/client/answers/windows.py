@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 class OpenWindow(Answer, frozen=True):
     """The rows of one window; each is the value of a result row."""
 
-    window_start: int
-    window_end: int
+    window_start: Annotated[int | None, says("null for one that counts rows: its rows say it")]
+    window_end: Annotated[int | None, says("null for one that counts rows")]
     version: int
     complete: bool
     groups: Annotated[int, says("rows of the window that match, shown or not")]
     folded: Annotated[bool, says("true if one row stands for all groups over `max_keys`")]
     rows: list[Row]
+    partition: Annotated[int | None, says("of a window that counts rows: whose rows")] = None
+    window_number: Annotated[int | None, says("of such a window: its number there")] = None
 
 
 class OpenWindows(Answer, frozen=True):

@@ -12,6 +12,7 @@ slices of length gcd(size, slide) of which each window is made; a row belongs to
 Where windows cumulate, several begin together and end step by step (`cumulating.py`); those since a
 landmark all do (`landmark.py`). Days, weeks
 and months of a time zone differ in length (`zoned.py`): their panes are slices of its calendar.
+Windows of so many rows go by their numbers, and by no time (`counting.py`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from mars.core.windows.calendars import Calendar, Unit
+from mars.core.windows.counting import Counting
 from mars.core.windows.cumulating import Cumulating
 from mars.core.windows.landmark import Landmark
 from mars.core.windows.moments import moment, span
@@ -27,12 +29,13 @@ from mars.core.windows.watermarks import Watermark, event_time, find_watermark, 
 from mars.core.windows.zoned import ZonedCumulating, ZonedSliding
 from mars.core.windows.zones import Zone
 
-WindowShape: TypeAlias = Sliding | Cumulating | Landmark | ZonedSliding | ZonedCumulating
+WindowShape: TypeAlias = Sliding | Cumulating | Landmark | ZonedSliding | ZonedCumulating | Counting
 """The shapes that there are: who tells them apart names each of these."""
 
 __all__ = [
     "OPEN_PANES_MAX",
     "Calendar",
+    "Counting",
     "Cumulating",
     "Landmark",
     "Shape",

@@ -260,6 +260,18 @@ class EndingWindows(ABC):
         """See `Shape`."""
         return self.end_after(self.pane_end(pane_ms) - 1)
 
+    @abstractmethod
+    def window_of_start(self, start_ms: int) -> Window:
+        """See `Shape`."""
+
+    def name_of(self, window: Window) -> int:
+        """See `Shape`: its start."""
+        return window.start_ms
+
+    def window_named(self, name_ms: int) -> Window:
+        """See `Shape`."""
+        return self.window_of_start(name_ms)
+
 
 class Regular(EndingWindows):
     """Windows whose panes are of one length, and whose ends are equally far apart.
@@ -386,14 +398,6 @@ class Sliding(Regular):
     def window_of_start(self, start_ms: int) -> Window:
         """See `Shape`."""
         return Window(start_ms + self.size_ms, start_ms)
-
-    def name_of(self, window: Window) -> int:
-        """See `Shape`: its start."""
-        return window.start_ms
-
-    def window_named(self, name_ms: int) -> Window:
-        """See `Shape`."""
-        return self.window_of_start(name_ms)
 
     # -------------------------------------------------------------------------- closing
 

@@ -150,14 +150,6 @@ class ZonedSliding(Zoned):
         """See `Shape`."""
         return Window(self.last_end(start_ms), start_ms)
 
-    def name_of(self, window: Window) -> int:
-        """See `Shape`: its start."""
-        return window.start_ms
-
-    def window_named(self, name_ms: int) -> Window:
-        """See `Shape`."""
-        return self.window_of_start(name_ms)
-
     def first_needed(self, closed_ms: int) -> int:
         """See `Shape`."""
         return self.steps.after(closed_ms, 1 - self.count)

@@ -13,12 +13,14 @@ the state columns of each aggregate (`state_schema`). See `base` for the laws.
     runs      few rows group by group, found once for all filters and aggregates
     others    the groups of a window beyond `max_keys`
     scoped    what tells when a key's windows close
+    placed    where the rows of windows lie that count them
 """
 
 from __future__ import annotations
 
 from mars.engine.aggregates.distinct import DISTINCT_VALUES_MAX
 from mars.engine.aggregates.others import limited, limited_window
+from mars.engine.aggregates.placed import place_aggregates
 from mars.engine.aggregates.scoped import COUNTED, MARK, scope_aggregates
 from mars.engine.aggregates.states import (
     OTHERS,
@@ -60,6 +62,7 @@ __all__ = [
     "merge_panes",
     "merges_exactly",
     "panes_of_window",
+    "place_aggregates",
     "scope_aggregates",
     "state_schema",
 ]

@@ -24,7 +24,8 @@ import polars as pl
 
 from mars.core.errors import TaskLimit
 from mars.core.plan import Plan, ValueType
-from mars.core.windows import Window, moment
+from mars.core.windows import Window
+from mars.core.windows.telling import called
 from mars.engine.aggregates.states import OTHERS, PANE, key_names, merge
 from mars.engine.evaluate.values import dtype_of
 
@@ -103,9 +104,10 @@ def _others_key(slot: str, kind: ValueType) -> pl.Expr:
 
 
 def _too_many(plan: Plan, states: pl.DataFrame, keys_max: int) -> TaskLimit:
-    begun = moment(plan.window.last_window(states.item(0, PANE)).start_ms)
+    window = plan.window.last_window(states.item(0, PANE))
+    name = called(plan.window, window)
     return TaskLimit(
-        f"the window that begins at {begun} has {states.height} groups so far, and "
+        f"the window {name} has {states.height} groups so far, and "
         f"max_keys is {keys_max}: delete the task and register it again with a larger max_keys or "
         "none, with over_max_keys 'fold', with fewer groups or with a shorter window"
     )

@@ -4,7 +4,8 @@
     a range      task version topic partition first next reason rows
     late rows    the same, with window_start and window_end (epoch ms) of the newest window that was
                  closed; older releases wrote no end
-    a result     the same, of no rows, with detail and key: it is withheld, its rows are counted
+    a result     the same, of no rows, with detail and key: it is withheld, its rows are counted.
+                 Of a window that counts rows the key alone says which it is
 
 A lane that is not a partition's live one is named in `lane`. Unknown members are ignored when
 read, so that an older release can show what a newer one wrote.
@@ -109,7 +110,7 @@ def dead_result(
     records = []
     for part in ranges:
         none = RejectedRange(part.lane, part.first, part.next, Reason.TOO_LARGE, 0)
-        record = _range(plan, none, window)
+        record = _range(plan, none, None if plan.counts_rows else window)
         records.append(msgspec.json.encode(replace(record, detail=detail, key=key)))
     return records
 

@@ -51,6 +51,8 @@ class _Header(msgspec.Struct, frozen=True, array_like=True):
     rejected_rows: tuple[tuple[str, int, str, str, bytes], ...]
     rejected_ranges: tuple[tuple[str, int, int, str, int], ...]
     states_checksum: int
+    numbers: dict[str, dict[int, int]] = {}
+    """Since windows may count rows; in entries of such tasks alone."""
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -77,6 +79,7 @@ def encode_entry(version: int, ranges: tuple[Range, ...], partial: Partial) -> t
             (part.lane, part.first, part.next, part.reason, part.rows) for part in rejections.ranges
         ),
         states_checksum=xxhash.xxh3_64_intdigest(partial.states),
+        numbers={str(lane): dict(below) for lane, below in partial.numbers.items()},
     )
     return _encoder.encode(header), partial.states
 
@@ -105,6 +108,7 @@ def _partial(found: _Header, body: bytes) -> Partial:
         ),
         states=body,
         rejections=_rejections(found),
+        numbers={Lane(lane): below for lane, below in found.numbers.items()},
     )
 
 

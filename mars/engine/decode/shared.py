@@ -68,6 +68,9 @@ def _alone(plan: Plan, part: Part, rows_max: int) -> Decoded | Exception:
 
 
 def _union(stream: Stream, plans: Iterable[Plan]) -> tuple[Field, ...]:
-    """The fields that any of the plans reads from this very stream, in declared order."""
-    names = {field.name for plan in plans if plan.stream == stream for field in plan.fields}
-    return tuple(field for field in stream.fields if field.name in names)
+    """The fields that any of the plans reads from this very stream, in declared order; last what
+    plans read of the records that no field declares.
+    """
+    read = {field for plan in plans if plan.stream == stream for field in plan.fields}
+    declared = tuple(field for field in stream.fields if field in read)
+    return declared + tuple(sorted(read.difference(declared), key=lambda field: field.name))

@@ -38,10 +38,13 @@ class FloatKey:
 
 @dataclass(frozen=True, slots=True)
 class PaneOf:
-    """The pane into which each row falls, by the event time of this name."""
+    """The pane into which each row falls, by the event time of this name; or by its number, where
+    the first of them has the place `begin`.
+    """
 
     event_time: str
     shape: WindowShape
+    begin: int = 0
 
 
 def key_of(expression: Expression) -> Expression | FloatKey:
@@ -186,8 +189,8 @@ class SharedColumns:
 def to_column(wanted: Wanted) -> pl.Expr:
     """The same for polars."""
     match wanted:
-        case PaneOf(event_time, shape):
-            return shape.panes(pl.col(event_time))
+        case PaneOf(event_time, shape, begin):
+            return shape.panes(pl.col(event_time) + begin if begin else pl.col(event_time))
         case FloatKey(expression):
             value = to_polars(expression)
             return pl.when(value.is_finite()).then(without_minus_zero(value))

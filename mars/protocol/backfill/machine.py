@@ -190,7 +190,7 @@ class BackfillMachine:
         instructions: list[Instruction] = []
         for task in self._running():
             head = self._heads.get(task.name)
-            if head is None or _unfinished(task.definition, head):
+            if head is None or _unfinished(task.definition, head) or _counts_rows(task):
                 continue
             fences = {
                 lane: end
@@ -328,6 +328,11 @@ def _topic(task: RunnableTask) -> Topic:
     return Topic(task.definition.current.stream.topic)
 
 
+def _counts_rows(task: RunnableTask) -> bool:
+    """Whether some rows of a lane are mapped one after the other, by mappers alone."""
+    return any(plan.counts_rows for plan in task.plans.values())
+
+
 def _unfinished(definition: TaskDefinition, head: Head) -> bool:
     """True if a backfill is not at its end, or a catch-up not ended."""
     offsets = head.offsets
@@ -346,10 +351,11 @@ def _steps(
 ) -> Iterator[Step]:
     """What is to be appended next, and after that, and so on.
 
-    Where the log is `pressed`, the lanes with the lowest marks come first, whatever is left.
+    Where the log is `pressed`, the lanes with the lowest marks come first, whatever is left. A
+    version that counts rows is left to mappers: its rows are mapped one after the other.
     """
     definition = task.definition
-    plans = {version.version for version, _plan in task.begun()}
+    plans = {version.version for version, plan in task.begun() if not plan.counts_rows}
     level = _level_in(head) if pressed else _no_level
     for whole, backfill in _ranges(definition, head, limits, level):
         for version, part in _by_version(definition, whole, cuts):

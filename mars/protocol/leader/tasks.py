@@ -8,13 +8,14 @@ a version that begins     ──begin_version▶ its starts, and which windows o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import pairwise
 
 from mars.core.definitions import REGISTER_AGAIN, TaskDefinition, TaskState, TaskVersion
 from mars.core.errors import Rejected
 from mars.core.plan import Options, Plan, WatermarkScope
-from mars.core.types import Bucket, Lane, Mark, Topic, live_lane
+from mars.core.types import NOT_KNOWN, Bucket, Lane, Mark, Topic, live_lane
 from mars.protocol.leader.view import (
     AddLanes,
     BeginVersion,
@@ -142,7 +143,12 @@ def begin_version(
     known = [old.complete_from_ms] if old.complete_from_ms is not None else []
     known += [newest_ms + 1] if newest_ms is not None else []
     began = max([*known, *_newest(definition, begun)], default=None)
-    new = replace(new, starts=dict(begun.starts), complete_from_ms=began)
+    new = replace(
+        new,
+        starts=dict(begun.starts),
+        complete_from_ms=began,
+        rows_before=dict(begun.rows),
+    )
     return replace(definition, versions=(*definition.versions[:-2], old, new))
 
 
@@ -183,6 +189,7 @@ def task_start(definition: TaskDefinition, view: View) -> TaskStart:
     lanes = _lanes(definition, view)
     low: dict[Lane, int] = {}
     cuts: dict[Lane, set[int]] = {lane: set() for lane in lanes}
+    numbers = _numbers(definition, view)
     versions = definition.begun
     for position, version in enumerate(versions):
         newer = versions[position + 1] if position + 1 < len(versions) else None
@@ -205,7 +212,57 @@ def task_start(definition: TaskDefinition, view: View) -> TaskStart:
         ends=definition.ends,
         leader=view.leader_epoch,
         restored=_reached(definition, view),
+        numbers={
+            lane: _known_at(numbers[lane], low[lane], cuts[lane], _anew(definition, view, lane))
+            for lane in numbers
+        },
     )
+
+
+def _anew(definition: TaskDefinition, view: View, lane: Lane) -> Callable[[int], bool]:
+    """Whether no row below an offset of a lane is counted: a version begins there, or that to which
+    it belongs counts none.
+    """
+    counting = {record.version for record in _records(view, definition) if record.rows is not None}
+    starts = {(version.starts or {}).get(lane, 0) for version in definition.begun}
+
+    def anew(offset: int) -> bool:
+        version, _boundary = definition.version_at(lane, offset)
+        return offset in starts or version not in counting
+
+    return anew
+
+
+def _numbers(definition: TaskDefinition, view: View) -> dict[Lane, dict[int, int]]:
+    """How many rows are counted below the offsets that records name, if their windows count rows.
+
+    Where a version ends rows are counted anew: what its records say of there is of no use.
+    """
+    found: dict[Lane, dict[int, int]] = {}
+    ends = {before.version: after.starts or {} for before, after in pairwise(definition.begun)}
+    for record in _records(view, definition):
+        if record.rows is None:
+            continue
+        for lane, below in record.rows.below.items():
+            known = found.setdefault(lane, {})
+            known |= {
+                offset: number
+                for offset, number in below.items()
+                if record.version not in ends or offset < ends[record.version].get(lane, 0)
+            }
+    return found
+
+
+def _known_at(
+    numbers: Mapping[int, int], first: int, cuts: Iterable[int], anew: Callable[[int], bool]
+) -> dict[int, int]:
+    """What is known of the first offset of a lane, and of its cuts: elsewhere batches are cut by
+    chance. A bucket may have accounted rows that were gone up to where nobody knew how many.
+    """
+    known = {at: numbers[at] for at in (first, *cuts) if at >= first and at in numbers}
+    if anew(first):
+        return known | {first: 0}
+    return {first: NOT_KNOWN} | known if known else known
 
 
 def _reached(definition: TaskDefinition, view: View) -> Mark | None:

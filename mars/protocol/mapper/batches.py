@@ -12,7 +12,7 @@ from typing import Protocol
 
 from mars.core.errors import StatesTooLarge
 from mars.core.plan import Plan, Stream
-from mars.core.types import Mapped, Range, TaskName
+from mars.core.types import NOT_KNOWN, Mapped, Range, TaskName
 from mars.engine.decode.decoded import Decoded
 from mars.engine.decode.limits import ROWS_MAX, TooManyRows
 from mars.engine.decode.parts import Part
@@ -37,6 +37,8 @@ class _Turn:
     version: int
     plan: Plan
     rows: Range
+    number: int
+    """How many rows the task has counted before, where its windows count rows."""
 
 
 class Batches:
@@ -69,15 +71,22 @@ class Batches:
         self, stream: Stream, turns: Sequence[_Turn], readers: Sequence[Plan], buffer: LaneBuffer
     ) -> Answers:
         """What the rows of each turn, or the first of them, add to tasks of a stream."""
-        if buffer.gone:
-            return self._map_gone(turns)
+        lost = turns if buffer.gone else [turn for turn in turns if turn.number == NOT_KNOWN]
+        rest = [turn for turn in turns if turn not in lost]
+        answers = self._map_gone(lost)
+        return answers | self._map_rows(stream, rest, readers, buffer) if rest else answers
+
+    def _map_rows(
+        self, stream: Stream, turns: Sequence[_Turn], readers: Sequence[Plan], buffer: LaneBuffer
+    ) -> Answers:
+        """The same of rows that are there, and have their numbers where these count."""
         if stream not in buffer.cut:
             whole = Part(buffer.joined())
             answers: Answers = {}
             try:
                 for rows, plans in _by_rows(turns).items():
                     decode = partial(buffer.decoded.of, part=whole, rows_max=ROWS_MAX)
-                    answers |= self._map_fitting(plans, readers, decode, rows)
+                    answers |= self._map_fitting(plans, readers, decode, rows, _numbers(turns))
             except TooManyRows:
                 buffer.cut[stream] = CutBuffer(stream, whole.records)
             else:
@@ -85,25 +94,33 @@ class Batches:
         return self._map_section(turns, buffer.cut[stream])
 
     def _map_fitting(
-        self, plans: Sequence[Plan], readers: Sequence[Plan], decode: _Decode, rows: Range
+        self,
+        plans: Sequence[Plan],
+        readers: Sequence[Plan],
+        decode: _Decode,
+        rows: Range,
+        numbers: Mapping[TaskName, int],
     ) -> Answers:
         """The same for some rows; for a task to which they add too much, the first of them.
 
         Else it would hang on how many rows came at once whether a task can go on.
         """
-        answers = map_decoded(decode(plans, readers), rows, self._buckets)
+        answers = map_decoded(decode(plans, readers), rows, self._buckets, numbers)
         for plan in plans:
             first = rows
             while isinstance(answers[plan.task], StatesTooLarge) and first.next > first.first + 1:
                 first = replace(first, next=(first.first + first.next) // 2)
-                answers |= map_decoded(decode([plan], readers), first, self._buckets)
+                again = decode([plan], readers)
+                answers |= map_decoded(again, first, self._buckets, numbers)
         return answers
 
     def _map_gone(self, turns: Iterable[_Turn]) -> Answers:
+        """Rows that are not there; or have no numbers, as nobody knows how many are not."""
         answers: Answers = {}
         for turn in turns:
             with answering(answers, [turn.plan]):
-                answers[turn.plan.task] = map_gone(turn.plan, self._buckets, turn.rows)
+                gone = map_gone(turn.plan, self._buckets, turn.rows, turn.number)
+                answers[turn.plan.task] = gone
         return answers
 
     def _map_section(self, turns: Sequence[_Turn], cut: CutBuffer) -> Answers:
@@ -115,12 +132,14 @@ class Batches:
             for rows, plans in _by_rows(held).items():
                 decode = partial(cut.decoded.of, part=Part(section.records))
                 own = Range(rows.lane, rows.first, min(rows.next, section.records.next))
-                answers |= self._map_fitting(plans, [turn.plan for turn in turns], decode, own)
+                readers = [turn.plan for turn in turns]
+                answers |= self._map_fitting(plans, readers, decode, own, _numbers(held))
             return answers
         takers = {turn.plan.task: turn.plan for turn in held}
-        slicing = cut.slicing or cut.slice(section, takers, self._buckets)
-        for task, plan in takers.items():
-            if slicing.done and slicing.plans.get(task) == plan:
+        slicing = cut.slicing or cut.slice(section, takers, self._buckets, _numbers(held))
+        for turn in held:
+            plan, task = turn.plan, turn.plan.task
+            if slicing.done and slicing.is_of(plan, turn.number):
                 with answering(answers, [plan]):
                     answers[task] = slicing.result(task)
         return answers
@@ -145,7 +164,13 @@ def _turn_of(view: TaskView, buffer: LaneBuffer) -> _Turn:
     version, boundary = view.task.definition.version_at(lane, offset)
     ends = [end for end in (boundary, view.cuts.get(buffer.lane)) if end is not None]
     end = min([end for end in ends if offset < end] + [buffer.next])
-    return _Turn(version, view.task.plans[version], Range(lane, offset, end))
+    plan, number = view.task.plans[version], view.rows.get(lane, 0)
+    return _Turn(version, plan, Range(lane, offset, end), number)
+
+
+def _numbers(turns: Iterable[_Turn]) -> dict[TaskName, int]:
+    """How many rows of the tasks that count them lie before."""
+    return {turn.plan.task: turn.number for turn in turns if turn.plan.counts_rows}
 
 
 def _by_stream(turns: Iterable[_Turn]) -> Mapping[Stream, list[_Turn]]:

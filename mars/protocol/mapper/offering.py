@@ -230,16 +230,16 @@ class Offering:
             buffer.offers.pop(view.name, None)
         match outcome:
             case Applied():
-                view.offsets[lane] = part.next
+                view.took(part, mapped.numbered.get(lane))
                 if lane in mapped.marks_ms:
                     view.saw_rows(lane, self._state.now_ms)
                     view.marked(lane, mapped.marks_ms[lane], buffer.newest_ms)
-            case Stale(lane=behind, current=current) if behind == lane:
+            case Stale(lane=behind, current=current, rows=rows) if behind == lane:
                 if current < 0:
                     view.block(lane, self._state.now_ms + UNKNOWN_LANE_PAUSE_MS)
                     view.unlearn()
                 else:
-                    view.offsets[lane] = current
+                    view.is_at(lane, current, rows)
             case Cut(lane=cut, offset=offset) if cut == lane:
                 view.cuts[lane] = offset
             case Backpressure() if len(mapped.ranges) == 1:

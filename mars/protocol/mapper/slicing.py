@@ -26,6 +26,10 @@ class Slicing:
     remaining: Iterator[Part]
     plans: Mapping[TaskName, Plan]
     buckets: int
+    numbers: dict[TaskName, int]
+    """How many rows of each task that counts them lie before the next part."""
+    begun: Mapping[TaskName, int]
+    """The same before the first one."""
     pieces: defaultdict[TaskName, list[Mapped]] = field(default_factory=lambda: defaultdict(list))
     failed: dict[TaskName, Exception] = field(default_factory=dict)
     done: bool = False
@@ -37,13 +41,20 @@ class Slicing:
         plans = [plan for task, plan in self.plans.items() if task not in self.failed]
         rows = Range(records.lane, records.first, records.next)
         decoded = SharedDecoding().of(plans, (), part)
-        for task, answer in map_decoded(decoded, rows, self.buckets).items():
+        for task, answer in map_decoded(decoded, rows, self.buckets, self.numbers).items():
             if isinstance(answer, Exception):
                 self.failed[task] = answer
             else:
                 self.pieces[task].append(answer)
+                for counted in answer.numbered.values():
+                    self.numbers[task] = counted.next
         last = records.first < records.next
         self.done = last or len(self.failed) == len(self.plans)
+
+    def is_of(self, plan: Plan, number: int) -> bool:
+        """Whether it is for a plan, and counts its rows from there on."""
+        same = self.plans.get(plan.task) == plan
+        return same and self.begun.get(plan.task, 0) == number
 
     def result(self, task: TaskName) -> Mapped:
         """What all parts add to a task. Raises what the decoding or mapping of one raised."""
@@ -76,9 +87,16 @@ class CutBuffer:
             self.slicing = None
         return self._section
 
-    def slice(self, section: Section, plans: Mapping[TaskName, Plan], buckets: int) -> Slicing:
+    def slice(
+        self,
+        section: Section,
+        plans: Mapping[TaskName, Plan],
+        buckets: int,
+        numbers: Mapping[TaskName, int],
+    ) -> Slicing:
         """Begin with the parts of a section for these tasks, and do the first."""
-        self.slicing = Slicing(parts(self._stream, section), plans, buckets)
+        remaining = parts(self._stream, section)
+        self.slicing = Slicing(remaining, plans, buckets, dict(numbers), numbers)
         self.slicing.step()
         return self.slicing
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mars.core.plan import WatermarkScope
-from mars.core.types import Lane, Range, StoreEpoch, TaskName, Topic
+from mars.core.types import Lane, Range, RowNumbers, StoreEpoch, TaskName, Topic
 from mars.core.windows import Shape
 from mars.protocol.ports import Head
 from mars.protocol.reducer.drafting import early_ms
@@ -24,6 +24,8 @@ class TaskView:
         self.active = False
         self.epoch = StoreEpoch(0)
         self.offsets: dict[Lane, int] = {}
+        self.rows: dict[Lane, int] = {}
+        """How many rows are counted below the offsets, where windows count rows."""
         self.cuts: dict[Lane, int] = {}
         self.asked_ms = 0
         self._blocked_ms: dict[Lane, int] = {}
@@ -52,12 +54,16 @@ class TaskView:
         self.topic = Topic(definition.current.stream.topic)
         """The topic that the task reads."""
         self._reads = task.running and bool(definition.begun)
-        # A bucket whose own rows close its windows must be told the mark of each lane in it.
-        self._one_lane = any(one.options.watermark is WatermarkScope.BUCKET for one in plans)
+        # A bucket whose own rows close its windows must be told the mark of each lane in it, and
+        # rows that are counted have an order in their lane alone.
+        self._one_lane = any(
+            one.options.watermark is WatermarkScope.BUCKET or one.counts_rows for one in plans
+        )
         self._one_version = len(definition.begun) == len(plans) == 1
-        self._waits = [(plan.window, plan.options.delay_ms) for plan in plans]
+        timed = [plan for plan in plans if not plan.counts_rows]  # others close by no time
+        self._waits = [(plan.window, plan.options.delay_ms) for plan in timed]
         self._draft_waits = [
-            (plan.window, plan.options.delay_ms - early_ms(plan)) for plan in plans
+            (plan.window, plan.options.delay_ms - early_ms(plan)) for plan in timed
         ]
 
     def learn(self, head: Head | None) -> None:
@@ -66,7 +72,18 @@ class TaskView:
         if head is not None:
             self.epoch = head.epoch
             self.offsets = dict(head.offsets)
+            self.rows = dict(head.rows)
             self.cuts = {}
+
+    def took(self, part: Range, numbers: RowNumbers | None) -> None:
+        """The store has taken a range of it."""
+        self.offsets[part.lane] = part.next
+        if numbers is not None:
+            self.rows[part.lane] = numbers.next
+
+    def is_at(self, lane: Lane, offset: int, rows: int) -> None:
+        """The store has said where it is in a lane."""
+        self.offsets[lane], self.rows[lane] = offset, rows
 
     def unlearn(self) -> None:
         """What is known may be wrong: ask the store again before anything else."""

@@ -15,6 +15,7 @@ from mars.core.types import (
     LeaderEpoch,
     Mapped,
     Mark,
+    Numbers,
     Sequence64,
     StoreEpoch,
     TaskName,
@@ -40,10 +41,13 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Stale:
-    """The task's next offset of `lane` is `current`, not the batch's first."""
+    """The task's next offset of `lane` is `current`, not the batch's first; or `rows` are counted
+    below it, not as many as the batch says.
+    """
 
     lane: Lane
     current: int
+    rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +111,8 @@ class Head:
     start, and after each time it was a replica. `leader` is the highest leader epoch that this life
     of the task has heard of. `born` tells this life of the task from any other, `begun_on` is the
     run id of the server on which it was begun; they are empty where an older release has begun it.
+    `rows` are counted below the offsets, NOT_KNOWN behind rows that are gone, and `numbers` below
+    others, see `TaskStart`; both for windows that count rows alone.
     """
 
     epoch: StoreEpoch
@@ -125,6 +131,8 @@ class Head:
     restored: Mark | None = None
     born: str = ""
     begun_on: str = ""
+    rows: Mapping[Lane, int] = field(default_factory=dict)
+    numbers: Numbers = field(default_factory=dict)
 
     @property
     def finished(self) -> frozenset[Lane]:
@@ -233,6 +241,8 @@ class TaskStart:
     backfill's lane is finished; nothing beyond it is taken. `leader` is who begins it. `restored`
     is how far event time had come before the store was lost, and when that was written: a mark of
     no lane, from which event time goes on where all lanes are idle. It is taken no later than now.
+    `numbers`: how many rows are counted below some of the offsets and cuts, as records tell. What
+    is not named of the offsets has none, or nobody counts them.
     """
 
     version: int
@@ -243,6 +253,13 @@ class TaskStart:
     ends: Mapping[Lane, int] = field(default_factory=dict)
     leader: LeaderEpoch = LeaderEpoch(0)
     restored: Mark | None = None
+    numbers: Numbers = field(default_factory=dict)
+
+    @property
+    def rows(self) -> dict[Lane, int]:
+        """The rows below the first offsets, where there are any."""
+        found = {lane: self.numbers.get(lane, {}).get(at, 0) for lane, at in self.offsets.items()}
+        return {lane: number for lane, number in found.items() if number}
 
     @property
     def versions(self) -> dict[int, Mapping[Lane, int]]:
@@ -252,10 +269,13 @@ class TaskStart:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """Where a version has begun in the store, and the marks that the lanes had there."""
+    """Where a version has begun in the store, and the marks that the lanes had there; and how many
+    rows the version before has counted, if it counts them.
+    """
 
     starts: Mapping[Lane, int]
     marks_ms: Mapping[Lane, int]
+    rows: Mapping[Lane, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from mars.core.types import AssignmentEpoch, Bucket, Lane, MemberId, StoreEpoch, TaskName, Topic
+from mars.core.types import (
+    AssignmentEpoch,
+    Bucket,
+    Lane,
+    MemberId,
+    Numbers,
+    StoreEpoch,
+    TaskName,
+    Topic,
+)
 from mars.protocol.ports.seen import Seen
 
 
@@ -53,13 +62,15 @@ class Frontier:
     below 0 only. `closed_ms` (C): windows that end at or before it are closed. `forgotten_ms`
     (D <= C): those that end at or before it are never revised; between D and C lie windows that
     take late rows, none unless a task revises. `ahead_ms` (X): up to it windows are closed key by
-    key. Times are ends of windows, in epoch milliseconds; None: of no window yet.
+    key. Times are ends of windows, in epoch milliseconds; None: of no window yet. Where windows
+    count rows, C is a number of rows for each lane: `closed_rows`; a lane that is not named has 0.
     """
 
     merged: Mapping[Lane, int]
     closed_ms: int | None = None
     forgotten_ms: int | None = None
     ahead_ms: int | None = None
+    closed_rows: Mapping[Lane, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +121,20 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class RowsRecord:
+    """What a record says where windows count rows.
+
+    `closed` is C, for each lane. `below` says how many rows lie below the offsets that the record
+    names: M, L and S. Windows may lack rows that touch the numbers between the two of a lane in
+    `gaps`: rows there were gone when they were needed.
+    """
+
+    closed: Mapping[Lane, int]
+    below: Numbers
+    gaps: Mapping[Lane, tuple[int, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """What a bucket of a task version has emitted: the record of truth (R3, R7).
 
@@ -135,6 +160,8 @@ class Progress:
 
     `newest_ms`: no row below M has a usable event time after it, counted or filtered. Records of
     older releases do not say.
+
+    `rows`: of tasks whose windows count rows alone; all that is said of times is None there.
     """
 
     task: TaskName
@@ -160,12 +187,14 @@ class Progress:
     ahead_ms: int | None = None
     gaps: Mapping[Lane, int] = field(default_factory=dict)
     newest_ms: int | None = None
+    rows: RowsRecord | None = None
 
     @property
     def frontier(self) -> Frontier:
         """M, C, D and X; a record that does not name D means all up to C."""
         forgotten_ms = self.closed_ms if self.forgotten_ms is None else self.forgotten_ms
-        return Frontier(self.merged, self.closed_ms, forgotten_ms, self.ahead_ms)
+        closed_rows = {} if self.rows is None else self.rows.closed
+        return Frontier(self.merged, self.closed_ms, forgotten_ms, self.ahead_ms, closed_rows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from itertools import product
 
 from mars.core.plan import Plan
 from mars.core.types import Bucket, Lane, Range, Topic
-from mars.core.windows import moment
+from mars.core.windows.telling import called
 from mars.engine.codec.checksum import checksum
 from mars.engine.codec.dead import dead_result
 from mars.engine.codec.result_headers import result_headers
@@ -90,7 +90,8 @@ def _withheld(
         for one in each.finished.withheld:
             ranges = _ranges(each, commit.through)
             dead = dead_result(plan, ranges, each.window, one.shown_key, one.detail)
-            yield WithheldResult(each.window, one.detail, tuple(dead))
+            name = called(plan.window, each.window)
+            yield WithheldResult(each.window, name, one.detail, tuple(dead))
 
 
 def told(withheld: Sequence[WithheldResult]) -> str:
@@ -99,10 +100,7 @@ def told(withheld: Sequence[WithheldResult]) -> str:
         return ""
     first = withheld[0]
     count = f"{len(withheld)} results are" if len(withheld) > 1 else "1 result is"
-    return (
-        f"{count} withheld, for example of the window from {moment(first.window.start_ms)}: "
-        f"{first.detail}"
-    )
+    return f"{count} withheld, for example of the window {first.name}: {first.detail}"
 
 
 def _ranges(window: ClosedWindow, through: Mapping[Lane, int]) -> list[Range]:

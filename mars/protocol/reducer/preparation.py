@@ -11,13 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mars.core.types import Lane
-from mars.core.windows import Window
-from mars.protocol.ports import Frontier, Progress, ResultBatch, SnapshotParts
+from mars.protocol.ports import Progress, ResultBatch, SnapshotParts
 from mars.protocol.ports.seen import Seen
 from mars.protocol.reducer.emission import Emitted, emitted, told
 from mars.protocol.reducer.snapshots import needed_with
 from mars.protocol.reducer.version import VersionInBucket
-from mars.protocol.windows.closing import Ahead, ClosedWindow, WithheldResult
+from mars.protocol.windows.closing import WithheldResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,31 +74,21 @@ def _again(version: VersionInBucket, last: Progress) -> Progress:
 
 
 class _Preparation:
-    """What a commit made now closes: `level` is the watermark, `frontier` where it leads to."""
+    """What a commit made now closes: `level` is how far the input has come."""
 
     def __init__(self, version: VersionInBucket) -> None:
         self._version = version
-        state, caught_up = version.state, version.position.caught_up
-        self.level = state.reach(version.watermark())
-        closed_ms = state.closed_by(self.level)
-        self.ahead = Ahead(state.frontier.ahead_ms)
-        revisable: list[Window] = []
-        if caught_up:
-            self.ahead = state.closer.close_ahead(closed_ms)
-            revisable = state.revisable()
-        self.owed = tuple(state.revising.pending[len(revisable) :])
-        merged = version.merged()
+        state, caught_up, merged = version.state, version.position.caught_up, version.merged()
+        self.level = state.reach(version.level())
         none_to_come = caught_up and version.is_accounted(merged)
-        self._none_to_come = none_to_come
-        forgotten_ms = state.forgotten_by(self.level, self.owed, none_to_come=none_to_come)
-        self.frontier = Frontier(merged, closed_ms, forgotten_ms, self.ahead.upto_ms)
-        self.revised: list[ClosedWindow] = state.revise(revisable)
+        self.closing = state.commits.closing(
+            self.level, merged, caught_up=caught_up, none_to_come=none_to_come
+        )
 
     def prepared(self, seen: Seen | None) -> Prepared:
         """Rows, references, the record, and the snapshot that it names."""
-        version, last, frontier = self._version, self._version.record, self.frontier
-        read = version.read_again(frontier.merged)
-        needed = version.state.panes.needed(read, frontier.forgotten_ms)
+        version, last, frontier = self._version, self._version.record, self.closing.frontier
+        needed = version.state.commits.needed(version.read_again(frontier.merged), frontier)
         snapshot, parts = version.snapshots.of_commit(version.folding, last, frontier, needed)
         rows = self._rows()
         record = replace(
@@ -109,26 +98,24 @@ class _Preparation:
             emission=rows.emission or (last.emission if last else None),
             seen=seen,
         )
+        record = version.state.commits.told(record, self.closing, self.level, last)
         dead = (*version.folding.input.dead, *(one for held in rows.withheld for one in held.dead))
         snapshots = () if parts is None else (parts,)
         return Prepared(rows.batches, dead, (record,), snapshots, rows.withheld)
 
     def _rows(self) -> Emitted:
         """The rows of all windows; those of the draft, if it is of just these."""
-        version, state = self._version, self._version.state
-        due, draft = state.due(self.level), None if self.revised else version.draft
+        version, state, closing = self._version, self._version.state, self.closing
+        due, draft = state.due(self.level), None if closing.revised else version.draft
         if draft is not None and draft.fits(state.panes, due, version.next_emit()):
             return draft.rows
-        closed = [*self.revised, *state.close(due), *self.ahead.windows]
-        return emitted(version.plan, version.numbered(self.frontier.merged), closed)
+        closed = [*closing.revised, *state.close(due), *closing.ahead.windows]
+        return emitted(version.plan, version.numbered(closing.frontier.merged), closed)
 
     def _record(self) -> Progress:
-        """The record, without what lies elsewhere in Kafka."""
-        version, level, frontier = self._version, self.level, self.frontier
-        last, owner, rows = version.record, version.owner, version.folding.input
-        revised = sorted({one.window for one in self.revised})
-        name_of = version.plan.window.name_of
-        numbers = version.state.revising.numbers_with(revised, frontier.forgotten_ms)
+        """The record, without what it says of windows, and what lies elsewhere in Kafka."""
+        version, frontier = self._version, self.closing.frontier
+        last, owner = version.record, version.owner
         return Progress(
             task=version.task.name,
             version=version.version.version,
@@ -136,26 +123,13 @@ class _Preparation:
             assignment_epoch=owner.epoch,
             store_epoch=owner.store_epoch,
             emit=version.next_emit(),
-            closed_ms=frontier.closed_ms,
+            closed_ms=None,
             merged=frontier.merged,
             needed={},
-            ledger=version.ledger(frontier.closed_ms, self.ahead.rows),
-            watermark_ms=last.watermark_ms if level is None and last is not None else level,
-            incomplete_before_ms=rows.incomplete_before_ms,
-            gaps=dict(rows.gaps),
+            ledger=version.ledger(frontier, self.closing.ahead.rows),
             references=last.references if last else None,
-            forgotten_ms=frontier.forgotten_ms,
-            revisions={name_of(window): number for window, number in numbers.items()},
-            owed=tuple(map(name_of, (*self.owed, *self._owed_step()))),
-            ahead_ms=frontier.ahead_ms,
             newest_ms=self._newest_ms(),
         )
-
-    def _owed_step(self) -> list[Window]:
-        """No further window shows what waits once no row is to come."""
-        if self._none_to_come:
-            return []
-        return self._version.state.owed_step(self.level, self.frontier.closed_ms)
 
     def _newest_ms(self) -> int | None:
         """The highest mark there was, in this life of the store or before: the marks of rows that a

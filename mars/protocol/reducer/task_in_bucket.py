@@ -69,14 +69,12 @@ class TaskInBucket:
         """Take a newer definition: begin new versions, forget dropped ones."""
         self.task = task
         self.position.changes += 1
-        ends = {
-            older.version: newer.starts or {} for older, newer in pairwise(task.definition.begun)
-        }
+        after = {older.version: newer for older, newer in pairwise(task.definition.begun)}
         known = dict(self._versions)
         self._versions.clear()
         for version, _plan in task.begun():
             one = known.get(version.version) or self._begin(version)
-            one.update(task, version, ends.get(version.version))
+            one.update(task, version, after.get(version.version))
             self._versions[version.version] = one
         self._catch_up()
 
@@ -155,7 +153,7 @@ class TaskInBucket:
         if self._counted is not None:
             self._counted.drained(self.position.last_seq)
         for version in self._versions.values():
-            version.folding.input.reached(head.marks_ms)
+            version.folding.reached(head)
         self._catch_up()
         if self.position.caught_up:
             for version in self._versions.values():

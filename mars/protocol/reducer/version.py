@@ -12,17 +12,15 @@ from mars.core.definitions import TaskVersion
 from mars.core.plan import Plan
 from mars.core.types import AssignmentEpoch, Bucket, Lane, StoreEpoch, Topic
 from mars.core.windows import Window
-from mars.protocol.ports import Ledger, Progress
+from mars.protocol.ports import Frontier, Ledger, Progress
 from mars.protocol.reducer.drafting import Draft, early_ms
 from mars.protocol.reducer.emission import Numbered, emitted
 from mars.protocol.reducer.position import LogPosition
 from mars.protocol.reducer.snapshots import Snapshots, is_of_lost_store
 from mars.protocol.runnable import RunnableTask
-from mars.protocol.watermark import level_of
-from mars.protocol.windows.closing import WholeSpan
 from mars.protocol.windows.folding import Folding
 from mars.protocol.windows.open_panes import Size
-from mars.protocol.windows.pane_state import PaneState
+from mars.protocol.windows.state import Level, WindowState
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,23 +57,20 @@ class VersionInBucket:
         self.position = position
         self.snapshots = Snapshots(snapshot_every_ms)
         self._level_at = -1
-        self._level: int | None = None
-        """The watermark, and the number of changes at which it was found out."""
+        self._level: Level | None = None
+        """The level, and the number of changes at which it was found out."""
         self._is_unfollowed = False
         """Its last record said something that the one before did not say."""
         self.task, self.version = task, version
         self._ends: Mapping[Lane, int] | None = None
+        """The offsets at which the next version begins, None for the newest."""
 
-    def update(
-        self, task: RunnableTask, version: TaskVersion, ends: Mapping[Lane, int] | None
-    ) -> None:
-        """Take a newer definition. `ends` are the offsets at which the next version begins, None
-        for the newest.
-        """
-        self.task, self.version, self._ends = task, version, ends
+    def update(self, task: RunnableTask, version: TaskVersion, after: TaskVersion | None) -> None:
+        """Take a newer definition; `after` is the version that follows, if it has begun."""
+        self.task, self.version = task, version
+        self._ends = None if after is None else after.starts or {}
         self.draft = None
-        bounds = WholeSpan(version.complete_from_ms, version.complete_until_ms)
-        self.folding.input.bounds = bounds
+        self.state.update(version, after)
 
     @property
     def plan(self) -> Plan:
@@ -83,7 +78,7 @@ class VersionInBucket:
         return self.folding.plan
 
     @property
-    def state(self) -> PaneState:
+    def state(self) -> WindowState:
         """Its windows."""
         return self.folding.state
 
@@ -97,7 +92,7 @@ class VersionInBucket:
         that cannot go on without.
         """
         if self.record is not None and self.record.snapshot is not None:
-            self.folding.snapshot_lost(self.record.snapshot.until_ms)
+            self.folding.snapshot_lost(self.record.snapshot)
         self.snapshots.lost()
 
     @property
@@ -114,10 +109,10 @@ class VersionInBucket:
         last = self.record
         if self._ends is None or last is None or last.ledger.open:
             return False
-        if self.state.owes or self.folding.input.dead:
+        if self.state.owes or not self.state.shows_all or self.folding.input.dead:
             return False
         accounted = self.is_accounted(self.folding.input.merged)
-        return accounted and self.ledger(self.state.frontier.closed_ms).open == 0
+        return accounted and self.ledger(self.state.frontier).open == 0
 
     def is_accounted(self, merged: Mapping[Lane, int]) -> bool:
         """True for an older version none of whose rows lies at or above these offsets."""
@@ -126,43 +121,39 @@ class VersionInBucket:
 
     # ------------------------------------------------------------------------------- closing
 
-    def watermark(self) -> int | None:
-        """How far event time has come; None as long as nothing may be closed."""
+    def level(self) -> Level | None:
+        """How far the input has come; None as long as nothing may be closed."""
         head = self.position.head
         if head is None or not head.active or not self.position.caught_up:
             return None
         if self._level_at != self.position.changes:
-            level = self.state.closer.level(head, level_of(head, self.plan))
-            self._level_at, self._level = self.position.changes, level
+            self._level_at, self._level = self.position.changes, self.state.level(head)
         return self._level
 
     def due(self) -> list[Window]:
         """The windows that the next commit can close."""
-        return self.state.due(self.state.reach(self.watermark()))
+        return self.state.due(self.state.reach(self.level()))
 
     @property
     def has_waiting(self) -> bool:
         """True if late rows wait for a revision, or groups to be closed ahead of the others."""
-        return bool(self.state.revising.pending) or self.state.closer.has_ahead()
+        return self.state.has_waiting
 
     def size(self, due: Sequence[Window]) -> Size:
         """What a commit takes that closes these windows, and all that waits."""
-        state = self.state
-        return state.panes.size(due) + state.size_to_revise() + state.closer.size_ahead()
+        return self.state.panes.size(due) + self.state.size_waiting()
 
     def closes_within(self, span_ms: int) -> bool:
         """True if a window is due, or will be once the watermark has gone on by so much."""
-        level = self.watermark()
-        return level is not None and bool(self.state.due(level + span_ms))
+        level = self.level()
+        return level is not None and bool(self.state.soon(level, span_ms))
 
     # ------------------------------------------------------------------------------ drafting
 
     def soon(self) -> list[Window] | None:
         """The windows that are about to close; None as long as nothing may be closed."""
-        level = self.watermark()
-        if level is None:
-            return None
-        return self.state.due(self.state.reach(level + early_ms(self.plan)))
+        level = self.level()
+        return None if level is None else self.state.soon(level, early_ms(self.plan))
 
     def make_draft(self) -> None:
         """Keep what the windows that are about to close would emit, had all their rows come."""
@@ -198,17 +189,16 @@ class VersionInBucket:
             self._is_unfollowed
             or self.folding.input.merged != self.merged()
             or self.folding.input.dead
-            or self.state.revising.pending
-            or self.state.behind(self.state.reach(self.watermark()))
+            or self.state.owes
+            or self.state.behind(self.state.reach(self.level()))
             or is_of_lost_store(self.record, self.owner.store_epoch)
         )
 
     def snapshot_due(self, now_ms: int) -> bool:
         """True if panes reach back so far that they should be saved."""
-        forgotten_ms = self.state.frontier.forgotten_ms
-        older = None if self.record is None else self.record.snapshot
+        state, older = self.state, None if self.record is None else self.record.snapshot
         return self.snapshots.is_due(
-            now_ms, older, self.merged, lambda merged: self.state.panes.needed(merged, forgotten_ms)
+            now_ms, older, self.merged, lambda merged: state.commits.needed(merged, state.frontier)
         )
 
     def merged(self) -> dict[Lane, int]:
@@ -233,16 +223,16 @@ class VersionInBucket:
         Unlike L it does not go up with snapshots: what is in one is in the log, too.
         """
         read = self.read_again(self.folding.input.merged)
-        return self.state.panes.needed(read, self.state.frontier.forgotten_ms)
+        return self.state.commits.needed(read, self.state.frontier)
 
-    def ledger(self, closed_ms: int | None, ahead_rows: int = 0) -> Ledger:
-        """Where rows went once everything up to `closed_ms` is emitted, and so many rows ahead.
+    def ledger(self, frontier: Frontier, ahead_rows: int = 0) -> Ledger:
+        """Where rows went once everything up to C is emitted, and so many rows ahead.
 
         Before all is read again panes lack rows, which then seem to have been emitted.
         """
         if not self.position.caught_up:
             return self.folding.input.ledger
-        return self.folding.ledger(closed_ms, ahead_rows)
+        return self.folding.ledger(self.state.commits.closed_in(frontier), ahead_rows)
 
     def committed(self, record: Progress) -> bool:
         """A record of this version is durable. True if something was closed for good."""
@@ -250,9 +240,7 @@ class VersionInBucket:
         self._is_unfollowed = _told(record) != _told(self.record)
         self.record = record
         self.snapshots.committed()
-        self.state.revising.committed(record)
-        if self.state.changed is not None:
-            self.state.changed.committed(owed=bool(record.owed))
+        self.state.commits.recorded(record)
         return self.folding.committed(record.frontier, record.ledger)
 
 

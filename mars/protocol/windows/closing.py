@@ -30,9 +30,13 @@ class ClosedWindow:
 
 @dataclass(frozen=True, slots=True)
 class WithheldResult:
-    """A result of a window that is not sent, `detail` says why; `dead` are its references."""
+    """A result of a window that is not sent, `detail` says why; `dead` are its references.
+
+    `name` is what people are told of the window.
+    """
 
     window: Window
+    name: str
     detail: str
     dead: tuple[bytes, ...]
 

@@ -16,9 +16,13 @@ from dataclasses import replace
 from mars.core.plan import Plan
 from mars.core.types import Bucket, Entry, Lane, Sequence64
 from mars.engine.combining import Placed, combine_partials, join_ranges
-from mars.protocol.ports import Frontier, Ledger, Progress
-from mars.protocol.windows.input import Input, gone_of
+from mars.protocol.ports import Frontier, Head, Ledger, Progress, Snapshot
+from mars.protocol.windows.counts.count_state import CountState
+from mars.protocol.windows.counts.lane_numbers import LaneNumbers
+from mars.protocol.windows.gaps import Gaps, RowGaps, TimeGaps, gone_of
+from mars.protocol.windows.input import Input
 from mars.protocol.windows.pane_state import PaneState
+from mars.protocol.windows.state import Closed, WindowState
 
 
 class Folding:
@@ -38,7 +42,14 @@ class Folding:
         self.plan = plan
         self.bucket = bucket
         self.input = Input(plan, frontier.merged, record)
-        self.state = PaneState(plan, self.input, frontier, record)
+        self.gaps: Gaps
+        self.state: WindowState
+        if plan.counts_rows:
+            self.gaps = gaps = RowGaps(record)
+            self.state = CountState(plan, gaps, LaneNumbers(starts, record), frontier)
+        else:
+            self.gaps = TimeGaps(plan, record)
+            self.state = PaneState(plan, self.gaps, frontier, record)
         self._aside: list[Entry] = []
         """Entries above M that wait until all below it are back."""
         if not self.input.ledger.read:  # nothing lies below M
@@ -49,13 +60,18 @@ class Folding:
         """True once a commit may say something new."""
         return self.state.closer.settled
 
-    def snapshot_lost(self, until_ms: int) -> None:
-        """Rows of windows that begin before `until_ms` were saved, and cannot be read any more.
+    def snapshot_lost(self, snapshot: Snapshot) -> None:
+        """The rows in a snapshot cannot be read any more.
 
         Raises TaskLimit for a task that cannot go on without.
         """
         self.state.closer.lacks_rows()
-        self.input.incomplete_until(until_ms)
+        self.gaps.snapshot_lost(snapshot)
+
+    def reached(self, head: Head) -> None:
+        """All that the store held at a look is absorbed."""
+        self.gaps.reached(head)
+        self.state.reached(head)
 
     # ------------------------------------------------------------------------------- absorb
 
@@ -82,6 +98,7 @@ class Folding:
         if accounted and gone_of(entry):
             self.state.closer.lacks_rows()
         self.input.take(entry, accounted=accounted)
+        self.gaps.look(entry)
         arrived = self.state.judge(entry.partial, accounted=accounted)
         if not accounted:
             if arrived.late:
@@ -101,12 +118,12 @@ class Folding:
 
     # ------------------------------------------------------------------------------- commit
 
-    def ledger(self, closed_ms: int | None, ahead_rows: int = 0) -> Ledger:
-        """The ledger as it stands once everything up to `closed_ms` is emitted, and so many rows
-        of windows that end later. All that is open must have been read.
+    def ledger(self, closed: Closed, ahead_rows: int = 0) -> Ledger:
+        """The ledger as it stands once everything up to C is emitted, and so many rows of windows
+        that end later. All that is open must have been read.
         """
         ledger = self.input.ledger
-        emitted = ledger.counted - self.state.panes.rows_after(closed_ms) + ahead_rows
+        emitted = ledger.counted - self.state.commits.rows_after(closed) + ahead_rows
         return replace(ledger, emitted=emitted)
 
     def committed(self, frontier: Frontier, ledger: Ledger) -> bool:
@@ -134,8 +151,7 @@ class Folding:
         return base, waiting
 
     def _merged_entry(self, seq: Sequence64, through: Mapping[Lane, int]) -> Entry:
-        forgotten_ms = self.state.frontier.forgotten_ms
-        return self.state.panes.merged_entry(self.bucket, seq, through, forgotten_ms)
+        return self.state.commits.merged_entry(self.bucket, seq, through, self.state.frontier)
 
     def snapshot(self, frontier: Frontier) -> Entry | None:
         """All panes that stay once a frontier is committed; None if a snapshot may be wrong.
@@ -143,7 +159,7 @@ class Folding:
         Everything below its M must have been read. Rows that are gone spoil the windows of the next
         ones of their lane, which is not yet known of them.
         """
-        if self.input.gaps:
+        if self.gaps.lanes:
             return None
-        merged, forgotten_ms = frontier.merged, frontier.forgotten_ms
-        return self.state.panes.merged_entry(self.bucket, Sequence64(0), merged, forgotten_ms)
+        commits, merged = self.state.commits, frontier.merged
+        return commits.merged_entry(self.bucket, Sequence64(0), merged, frontier)

@@ -18,11 +18,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from mars.core.plan import Plan
-from mars.core.types import Entry, Lane, PaneRows, Reason, RejectedRange, Rejections
+from mars.core.types import Entry, Lane, PaneRows, RejectedRange, Rejections
 from mars.core.windows import Window
 from mars.engine.codec.dead import dead_late, dead_rejections
 from mars.protocol.ports import Ledger, Progress
-from mars.protocol.windows.closing import WholeSpan
+from mars.protocol.windows.gaps import gone_of
 
 LATE_WINDOWS_NAMED_MAX = 1_000
 """Windows of one batch whose late rows are named apart; the newest stands for those beyond."""
@@ -44,14 +44,7 @@ class Input:
     ) -> None:
         self.merged: dict[Lane, int] = dict(merged)
         """M: rows below were accounted by the last commit; of a lane without one, none."""
-        self.bounds = WholeSpan()
         self.dead: list[bytes] = []
-        self.incomplete_before_ms = None if record is None else record.incomplete_before_ms
-        """Windows that begin before this may lack rows that Kafka no longer had."""
-        self.gaps: dict[Lane, int] = {} if record is None else dict(record.gaps)
-        """Lanes that have lost rows and of which no row has come since, and the offsets behind."""
-        self._behind_gaps: dict[Lane, int] = {}
-        """Those of them whose next row has just been absorbed, and a time that it is not after."""
         self._plan = plan
         self._contained: dict[Lane, int] = {}
         """Rows below these offsets are in the base."""
@@ -78,9 +71,10 @@ class Input:
         self._name(one for one in gone_of(entry) if one.rows)
 
     def take(self, entry: Entry, *, accounted: bool) -> None:
-        """Count the rows of an entry, or only look for those that are gone if they were counted."""
-        self._look_for_gaps(entry, accounted=accounted)
+        """Count the rows of an entry, or only name those that are gone if they were counted."""
         if accounted:
+            # They had been counted, but now their windows lack them.
+            self._name(gone_of(entry))
             return
         counts = entry.partial.counts
         self._ledger += Ledger(
@@ -111,55 +105,8 @@ class Input:
         """So many of the counted rows missed some of their windows."""
         self._ledger += Ledger(late_partly=rows)
 
-    # ---------------------------------------------------------------------------- rows gone
-
-    def _look_for_gaps(self, entry: Entry, *, accounted: bool) -> None:
-        """Whether rows of lanes that have lost some have come, and which of them are lost now.
-
-        They are named below M too: they had been counted, but now their windows lack them.
-        """
-        gone = gone_of(entry)
-        if accounted:
-            self._name(gone)
-        for lane, behind in self.gaps.items():
-            starts = [pane.start_ms for pane in entry.partial.panes if _after(pane, lane, behind)]
-            if starts and lane not in self._behind_gaps:
-                # Of merged entries it is not known which rows came next: it may be any of them.
-                pane_ms = max(starts) if entry.merged else min(starts)
-                self._behind_gaps[lane] = self._plan.window.pane_end(pane_ms) - 1
-        ends = {one.lane: one.next for one in gone}
-        self._end_gaps({lane: at for lane, at in self._behind_gaps.items() if lane in ends})
-        self.gaps |= ends
-
-    def reached(self, marks_ms: Mapping[Lane, int]) -> None:
-        """The marks of the lanes, no older than the last entry that was absorbed: the next row of a
-        lane that has lost some is not after its mark, either.
-        """
-        ends = self._behind_gaps.items()
-        self._end_gaps({lane: min(at, marks_ms.get(lane, at)) for lane, at in ends})
-
-    def _end_gaps(self, next_ms: Mapping[Lane, int]) -> None:
-        """Rows that are gone belong to windows up to those of the next row of their lane, and
-        as far beyond as that row may be out of order.
-        """
-        options = self._plan.options
-        disorder_ms = options.delay_ms + options.key_lag_ms + options.lateness_ms
-        for lane, at in next_ms.items():
-            del self.gaps[lane], self._behind_gaps[lane]
-            self.incomplete_until(at + disorder_ms + 1)
-
-    def incomplete_until(self, before_ms: int) -> None:
-        """Windows that begin before this time may lack rows."""
-        self.incomplete_before_ms = max(before_ms, self.incomplete_before_ms or before_ms)
-
     def _name(self, gone: Iterable[RejectedRange]) -> None:
         self.dead += dead_rejections(self._plan, Rejections((), tuple(gone)))
-
-    def is_complete(self, window: Window) -> bool:
-        """False where a window may lack rows that it should have had."""
-        before = self.incomplete_before_ms
-        whole = not self.gaps and (before is None or window.start_ms >= before)
-        return whole and self.bounds.holds(window)
 
     # ------------------------------------------------------------------------------- commit
 
@@ -184,11 +131,6 @@ class Input:
         }
 
 
-def gone_of(entry: Entry) -> tuple[RejectedRange, ...]:
-    """The ranges of an entry whose rows Kafka no longer had."""
-    return tuple(one for one in entry.partial.rejections.ranges if one.reason is Reason.GONE)
-
-
 def _lies_below(offsets: Mapping[Lane, int], entry: Entry, what: str) -> bool:
     for part in entry.ranges:
         if part.next > offsets.get(part.lane, 0):
@@ -199,9 +141,3 @@ def _lies_below(offsets: Mapping[Lane, int], entry: Entry, what: str) -> bool:
         if part.first < offsets.get(part.lane, 0):
             raise StoreWentBack(f"entry {entry.seq} straddles {what}: {entry.ranges}")
     return False
-
-
-def _after(pane: PaneRows, lane: Lane, offset: int) -> bool:
-    """Whether rows of a pane lie in a lane, and all of them at or above an offset."""
-    first = pane.first.get(lane)
-    return first is not None and first >= offset

@@ -7,23 +7,26 @@ rows ──▶ panes by start ──close(watermark)──▶ rows of due window
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import polars as pl
 
+from mars.core.definitions import TaskVersion
 from mars.core.plan import Plan, WatermarkScope
 from mars.core.types import PaneRows, Partial
 from mars.core.windows import Window
 from mars.engine.codec.streams import UnreadStates, unread
-from mars.engine.finishing import finish, retractions
-from mars.protocol.ports import Frontier, Progress
+from mars.engine.finishing import finish
+from mars.protocol.ports import Frontier, Head, Progress
+from mars.protocol.watermark import level_of
 from mars.protocol.windows.by_key.closer import KeyCloser
 from mars.protocol.windows.changed import ChangedGroups
 from mars.protocol.windows.closers import Arrived, BucketCloser, Closer, PartitionCloser
-from mars.protocol.windows.closing import ClosedWindow
-from mars.protocol.windows.input import Input
+from mars.protocol.windows.closing import ClosedWindow, WholeSpan
+from mars.protocol.windows.gaps import Gaps
 from mars.protocol.windows.open_panes import Size
+from mars.protocol.windows.pane_commits import PaneCommits
 from mars.protocol.windows.panes import states_by_pane
 from mars.protocol.windows.revising import Revising, numbers_of, owed_of
 from mars.protocol.windows.window_panes import WindowPanes
@@ -33,15 +36,15 @@ class PaneState:
     """Tumbling and sliding windows of one version in one bucket.
 
     `frontier` is that of the last commit, `closer` what the task's watermark adds; `revising` knows
-    the windows between D and C that got late rows.
+    the windows between D and C that got late rows. Windows outside of `bounds` lack rows.
     """
 
-    def __init__(
-        self, plan: Plan, source: Input, frontier: Frontier, record: Progress | None
-    ) -> None:
+    def __init__(self, plan: Plan, gaps: Gaps, frontier: Frontier, record: Progress | None) -> None:
         self.plan = plan
         self.frontier = frontier
-        self.panes = WindowPanes(plan, source)
+        self.bounds = WholeSpan()
+        self._gaps = gaps
+        self.panes = WindowPanes(plan, self.is_complete)
         self.closer = _closer(self.panes, frontier)
         needs_groups = plan.options.lateness_ms or plan.emits_changed
         self._leaves_unread = not (self.closer.reads_states or needs_groups)
@@ -51,17 +54,16 @@ class PaneState:
         self.changed: ChangedGroups | None = None
         if plan.emits_changed:
             self.changed = ChangedGroups(plan, owed=record is not None and bool(record.owed))
+        self.commits = PaneCommits(self, gaps)
+
+    def update(self, version: TaskVersion, after: TaskVersion | None) -> None:
+        """See `WindowState`."""
+        self.bounds = WholeSpan(version.complete_from_ms, version.complete_until_ms)
 
     @property
     def is_steady(self) -> bool:
         """True if windows close as a whole, and no revision of a closed one is to come."""
         return self.closer.is_steady and not self.revising.pending
-
-    @property
-    def owes(self) -> bool:
-        """True if rows have come late to groups that no window shows yet."""
-        changed = self.changed
-        return bool(self.revising.pending) or (changed is not None and changed.pending)
 
     # ------------------------------------------------------------------------------- absorb
 
@@ -118,7 +120,41 @@ class PaneState:
             [pane.start_ms], after_ms=forgotten_ms, upto_ms=closed_ms
         )
 
+    def reached(self, head: Head) -> None:
+        """See `WindowState`: offsets say nothing of times."""
+
     # -------------------------------------------------------------------------------- close
+
+    def level(self, head: Head) -> int | None:
+        """See `WindowState`: the watermark."""
+        return self.closer.level(head, level_of(head, self.plan))
+
+    def soon(self, watermark_ms: int | None, span_ms: int) -> list[Window]:
+        """See `WindowState`."""
+        return [] if watermark_ms is None else self.due(self.reach(watermark_ms + span_ms))
+
+    def is_complete(self, window: Window) -> bool:
+        """False where a window may lack rows that it should have had."""
+        return self._gaps.is_complete(window) and self.bounds.holds(window)
+
+    @property
+    def has_waiting(self) -> bool:
+        """See `WindowState`: late rows wait for a revision, or groups to be closed ahead."""
+        return self.owes or self.closer.has_ahead()
+
+    @property
+    def owes(self) -> bool:
+        """See `WindowState`."""
+        return bool(self.revising.pending)
+
+    @property
+    def shows_all(self) -> bool:
+        """See `WindowState`."""
+        return self.changed is None or not self.changed.pending
+
+    def size_waiting(self) -> Size:
+        """See `WindowState`."""
+        return self.commits.size_to_revise() + self.closer.size_ahead()
 
     def due(self, watermark_ms: int | None) -> list[Window]:
         """The windows that the watermark has passed and that have rows, in order."""
@@ -184,71 +220,6 @@ class PaneState:
             return False
         return closed_ms is None or closed_ms < self.closer.held(reached_ms)
 
-    # ------------------------------------------------------------------------------- revise
-
-    def revisable(self) -> list[Window]:
-        """The closed windows that one commit is to revise: the first of those that are pending."""
-        pending = self.revising.pending
-        left = self.panes.too_many_from(pending)
-        return [window for window in pending if left is None or window < left]
-
-    def revise(self, windows: Iterable[Window]) -> list[ClosedWindow]:
-        """New revisions of these windows; all rows below M must have been read again."""
-        return [revised for window in windows for revised in self._revised(window)]
-
-    def _revised(self, window: Window) -> Iterator[ClosedWindow]:
-        """The groups that late rows have changed; apart those that are no longer among the results:
-        HAVING lets them pass no more, or they are withheld.
-        """
-        whole = self.panes.states(window)
-        if whole is None:
-            return
-        states, number = self.revising.chosen(window, whole), self.revising.next_number(window)
-        revised = self.panes.closed(window, finish(self.plan, states, window))
-        yield replace(revised, revision=number)
-        withheld = revised.finished.withheld
-        if self.plan.having is not None:
-            refused = finish(self.plan, states, window, refused=True).sendable()
-            withheld += refused.withheld
-            gone = replace(refused, withheld=())
-            yield replace(revised, finished=gone, revision=number, deleted=True)
-        if withheld:
-            gone = retractions(self.plan, window, withheld)
-            yield replace(revised, finished=gone, revision=number, deleted=True)
-
-    def size_to_revise(self) -> Size:
-        """What all revisions that are to come take; of their groups those alone that change."""
-        pending = self.revising.pending
-        return sum(
-            (
-                one
-                if (touched := self.revising.rows(window)) is None
-                else replace(one, rows=touched)
-                for window, one in zip(pending, self.panes.open.sizes(pending), strict=True)
-            ),
-            Size(),
-        )
-
-    def forgotten_by(
-        self, watermark_ms: int | None, owed: Collection[Window], *, none_to_come: bool
-    ) -> int | None:
-        """D after a commit at this watermark; it never goes back, nor over a window that is owed.
-
-        `none_to_come`: no further row of this version will be read, so none can be late.
-        """
-        closed, shape = self.closed_by(watermark_ms), self.plan.window
-        forgotten_ms, lateness_ms = self.frontier.forgotten_ms, self.plan.options.lateness_ms
-        if closed is None or not lateness_ms:
-            return closed
-        wanted = closed
-        if not none_to_come:
-            if watermark_ms is None:
-                return forgotten_ms
-            wanted = min(closed, shape.closed_by(watermark_ms - lateness_ms))
-        if owed:
-            wanted = min(wanted, shape.closed_by(min(owed).end_ms - 1))
-        return wanted if forgotten_ms is None else max(wanted, forgotten_ms)
-
     # ------------------------------------------------------------------------------- commit
 
     def committed(self, frontier: Frontier) -> bool:
@@ -257,8 +228,11 @@ class PaneState:
         True if that was anything.
         """
         self.frontier = frontier
-        gone = self.panes.forget(frontier.forgotten_ms)
-        return self.closer.committed(frontier) or gone
+        gone = self.panes.gone(frontier.forgotten_ms)
+        self.panes.open.drop(gone)
+        if frontier.forgotten_ms is not None:
+            self.panes.open.carry(frontier.forgotten_ms)  # what all others have in common
+        return self.closer.committed(frontier) or bool(gone)
 
 
 def _closer(panes: WindowPanes, frontier: Frontier) -> Closer:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, tee
 
 import polars as pl
@@ -10,13 +10,13 @@ import polars as pl
 from mars.core.errors import TaskLimit
 from mars.core.plan import Plan
 from mars.core.types import Bucket, Entry, Lane, PaneRows, Partial, Range, RowCounts, Sequence64
-from mars.core.windows import OPEN_PANES_MAX, Window, moment
+from mars.core.windows import OPEN_PANES_MAX, Window
+from mars.core.windows.telling import too_many_open
 from mars.engine.aggregates import in_pane, limited, limited_window
 from mars.engine.codec.states import encode_states
 from mars.engine.codec.streams import UnreadStates, read
 from mars.engine.finishing import Finished
 from mars.protocol.windows.closing import ClosedWindow, Contents
-from mars.protocol.windows.input import Input
 from mars.protocol.windows.open_panes import OpenPanes, Size
 from mars.protocol.windows.panes import lowest_firsts
 from mars.protocol.windows.turns import turns
@@ -26,12 +26,14 @@ States = Mapping[int, pl.DataFrame]
 
 
 class WindowPanes:
-    """The panes of one version in one bucket; whether their windows are whole, `input` knows."""
+    """The panes of one version in one bucket; `is_complete` knows whether a window has all rows
+    that it should have had.
+    """
 
-    def __init__(self, plan: Plan, source: Input) -> None:
+    def __init__(self, plan: Plan, is_complete: Callable[[Window], bool]) -> None:
         self.plan = plan
         self.open = OpenPanes(plan.window)
-        self._input = source
+        self._is_complete = is_complete
 
     def add(
         self,
@@ -57,13 +59,7 @@ class WindowPanes:
         starts = {*self.open, *panes}
         if len(starts) <= OPEN_PANES_MAX:
             return
-        raise TaskLimit(
-            f"its rows lie in {len(starts)} slices of {self.plan.window.pane_ms} ms that are not "
-            f"closed yet, from {moment(min(starts))} to {moment(max(starts))}, and "
-            f"{OPEN_PANES_MAX} may be open at a time: see whether the event times are right; if "
-            "so, delete the task and register it again with longer windows, a longer slide, a "
-            "shorter delay or lateness"
-        )
+        raise TaskLimit(too_many_open(self.plan.window, sorted(starts), OPEN_PANES_MAX))
 
     # ------------------------------------------------------------------------------ windows
 
@@ -116,7 +112,7 @@ class WindowPanes:
 
     def closed(self, window: Window, finished: Finished) -> ClosedWindow:
         """A window whose rows are finished; what is withheld of them aside."""
-        complete, firsts = self._input.is_complete(window), lowest_firsts(self.open.within(window))
+        complete, firsts = self._is_complete(window), lowest_firsts(self.open.within(window))
         return ClosedWindow(window, complete, finished.sendable(), firsts, self.rows(window))
 
     def rows(self, window: Window) -> int:
@@ -127,20 +123,10 @@ class WindowPanes:
         """What tells that what closing makes of these windows is still the same: a window gains
         rows, and loses none.
         """
-        complete = self._input.is_complete
+        complete = self._is_complete
         return tuple(Contents(one, self.rows(one), complete(one)) for one in windows)
 
     # ------------------------------------------------------------------------------- commit
-
-    def forget(self, upto_ms: int | None) -> bool:
-        """No window is needed any more that ends by then: what no other needs goes, what all others
-        have in common becomes one pane. True if any pane went.
-        """
-        gone = self.gone(upto_ms)
-        self.open.drop(gone)
-        if upto_ms is not None:
-            self.open.carry(upto_ms)
-        return bool(gone)
 
     def gone(self, upto_ms: int | None) -> list[int]:
         """The panes that no window needs which ends after this time."""
@@ -156,12 +142,17 @@ class WindowPanes:
     def _waiting(self, upto_ms: int) -> list[int]:
         return self.open.since(self.plan.window.first_waiting(upto_ms))
 
-    def needed(self, through: Mapping[Lane, int], upto_ms: int | None) -> dict[Lane, int]:
-        """Below these offsets nothing is needed of windows that end after this time."""
-        gone = set(self.gone(upto_ms))
+    def rows_without(self, gone: Iterable[int]) -> int:
+        """The rows of the panes that stay."""
+        left = set(gone)
+        return sum(pane.rows for start, pane in self.open.items() if start not in left)
+
+    def needed(self, through: Mapping[Lane, int], gone: Iterable[int]) -> dict[Lane, int]:
+        """Below these offsets nothing is needed by the panes that stay."""
+        left = set(gone)
         needed = dict(through)
         for start, pane in self.open.items():
-            if start in gone:
+            if start in left:
                 continue
             for lane, first in pane.first.items():
                 needed[lane] = min(first, needed.get(lane, first))
@@ -174,18 +165,18 @@ class WindowPanes:
         return max(self.plan.window.last_end(pane.start_ms) for pane in panes)
 
     def merged_entry(
-        self, bucket: Bucket, seq: Sequence64, through: Mapping[Lane, int], upto_ms: int | None
+        self, bucket: Bucket, seq: Sequence64, through: Mapping[Lane, int], gone: Iterable[int]
     ) -> Entry:
-        """One entry that stands for all rows below `through` of windows that end after a time."""
-        gone = set(self.gone(upto_ms))
-        staying = {start: pane for start, pane in self.open.items() if start not in gone}
+        """One entry that stands for all rows below `through` of the panes that stay."""
+        left = set(gone)
+        staying = {start: pane for start, pane in self.open.items() if start not in left}
         parts = [
             states for pane in staying.values() if (states := pane.states(self.plan)) is not None
         ]
         panes = tuple(
             PaneRows(start, pane.rows, dict(pane.first)) for start, pane in staying.items()
         )
-        needed = self.needed(through, upto_ms)
+        needed = self.needed(through, left)
         ranges = tuple(Range(lane, min(needed[lane], at), at) for lane, at in through.items())
         encoded = encode_states(pl.concat(parts)) if parts else b""
         partial = Partial(bucket, RowCounts(), panes, encoded)

@@ -501,7 +501,10 @@ class World:
             [-1] * len(values),
         )
         plan = self.plan(name)
-        mapped = map_batch(plan, BUCKETS, decode(plan.stream, plan.fields, records))
+        head = self.log.head([TaskName(name)])[TaskName(name)]
+        known = {} if head is None else head.rows
+        number = known.get(records.lane, 0) if plan.counts_rows else None
+        mapped = map_batch(plan, BUCKETS, decode(plan.stream, plan.fields, records), number)
         self.kafka.end_offsets["flows"][partition] = next_offset
         return self.log.append(TaskName(name), EPOCH, plan.version, mapped)
 

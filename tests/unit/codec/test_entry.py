@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import polars as pl
 import pytest
 
@@ -42,6 +43,17 @@ def test_entry_comes_back_as_it_was() -> None:
     entry = decode_entry(Sequence64(12), header, body)
     assert (entry.seq, entry.version, entry.ranges) == (12, 3, RANGES)
     assert entry.partial == PARTIAL
+
+
+def test_numbers_of_rows_come_back_and_entries_of_before_have_none() -> None:
+    counted = replace(PARTIAL, numbers={LANE: {5: 3, 9: 7}})
+    header, body = encode_entry(3, RANGES, counted)
+    assert decode_entry(Sequence64(12), header, body).partial == counted
+
+    *before, numbers = msgspec.msgpack.decode(header)
+    assert numbers == {"3@b1": {5: 3, 9: 7}}
+    older = msgspec.msgpack.encode(before)
+    assert decode_entry(Sequence64(12), older, body).partial == PARTIAL
 
 
 def test_reasons_of_a_newer_release_are_passed_on() -> None:

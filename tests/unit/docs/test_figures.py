@@ -49,6 +49,7 @@ from mars.protocol.windows.open_panes import BLOCK_PANES, BLOCKS_FROM_PANES
 from mars.protocol.windows.panes import BLOCK_GAIN, MERGE_ROWS_MIN
 from mars.sql import keys, lengths, options, outputs, source, syntax, task
 from mars.sql.expressions import compiler, functions, groups, operators
+from mars.sql.windows import counting
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -104,6 +105,12 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
         lengths.WINDOW_MS_MIN,
         days(lengths.WINDOW_MS_MAX),
         lengths.PANES_MAX,
+    ),
+    "window and slide that count rows": (
+        1,
+        counting.ROWS_MAX,
+        lengths.PANES_MAX,
+        OPEN_PANES_MAX,
     ),
     "`max_keys`": (options.MAX_KEYS_MAX,),
     "`max_keys` where windows cumulate, or since a landmark": (task.STEP_ROWS_A_MINUTE_MAX,),

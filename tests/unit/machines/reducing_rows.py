@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from mars.core.definitions import TaskDefinition, TaskState, TaskVersion
 from mars.core.plan import (
+    OFFSET_FIELD,
     Aggregate,
     AggregateFunction,
     Column,
@@ -35,8 +36,8 @@ from mars.core.types import (
     TaskName,
     Topic,
 )
-from mars.core.windows import Sliding, WindowShape
-from mars.engine.aggregates import scope_aggregates
+from mars.core.windows import Counting, Sliding, WindowShape
+from mars.engine.aggregates import place_aggregates, scope_aggregates
 from mars.engine.kernel import decode, map_batch, map_gone
 from mars.protocol.ports import Emission, Frontier, Head, Ledger, LogSlice, Progress
 from mars.protocol.reducer.version import Ownership
@@ -73,7 +74,11 @@ def make_plan(
     """Rows per key and window."""
     topic = f"mars.results.{name}"
     chosen = replace(Options(topic), **options)  # type: ignore[arg-type]
-    scoped = chosen.watermark is not WatermarkScope.PARTITION
+    hidden: tuple[Aggregate, ...] = ()
+    if chosen.watermark is not WatermarkScope.PARTITION:
+        hidden = scope_aggregates(STREAM.event_time)
+    elif isinstance(window, Counting):
+        hidden = place_aggregates(STREAM.event_time)
     plan = Plan(
         task=TaskName(name),
         version=version,
@@ -82,14 +87,14 @@ def make_plan(
         keys=(Key("k0", Column("k", ValueType.STRING)),),
         aggregates=(
             Aggregate("a0", AggregateFunction.COUNT_ALL, None, None, ValueType.INT64),
-            *(scope_aggregates(STREAM.event_time) if scoped else ()),
+            *hidden,
         ),
         outputs=(
             Output("k", Column("k0", ValueType.STRING)),
             Output("n", Column("a0", ValueType.INT64)),
         ),
         options=chosen,
-        fields=STREAM.fields,
+        fields=(*STREAM.fields, OFFSET_FIELD) if isinstance(window, Counting) else STREAM.fields,
     )
     return since(plan, window.begins_ms)
 

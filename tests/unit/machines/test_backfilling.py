@@ -9,6 +9,7 @@ import pytest
 
 from mars.core.definitions import FileHistory, HistoryFile, LaneSpan, TaskState
 from mars.core.types import Lane, Range, file_lane, live_lane
+from mars.core.windows import Counting
 from mars.protocol.backfill.events import TasksChanged
 from mars.protocol.mapper.task_view import TaskView
 from tests.unit.machines.backfilling_world import (
@@ -21,6 +22,7 @@ from tests.unit.machines.backfilling_world import (
     make_task,
     topic,
 )
+from tests.unit.machines.mapping_world import make_plan, make_version
 
 SPANS = {0: (10, 400), 1: (0, 250)}
 LIVE = {0: 400, 1: 250}
@@ -283,6 +285,25 @@ def test_a_lane_is_caught_up_to_its_fence_and_not_beyond() -> None:
 
     lane = live_lane(0)
     assert here.appended == [(Range(lane, *span),) for span in ((0, 50), (50, 100), (100, 120))]
+
+
+def test_a_catch_up_ends_where_a_version_begins_that_counts_rows() -> None:
+    made = make_task(live={0: 0})
+    lane = live_lane(0)
+    versions = (*made.definition.versions, make_version(2, starts={lane: 60}))
+    counting = replace(make_plan(NAME, 2), window=Counting(10, 10))
+    made = replace(
+        made,
+        definition=replace(made.definition, versions=versions, catch_up={lane: 120}),
+        plans={**made.plans, 2: counting},
+    )
+    here = World(topic(500, partitions=1), made)
+    here.recover({lane: 0})
+
+    Bulk(here).run()
+
+    assert here.appended == [(Range(lane, *span),) for span in ((0, 50), (50, 60))]
+    assert here.task.definition.catch_up == {}
 
 
 def behind(**settings: int) -> World:

@@ -122,9 +122,9 @@ def test_a_carried_pane_needs_the_first_row_of_its_cycle() -> None:
     absorb(folding, 3, 6, [(24, "x")])
     commit(folding, 30, through=7)
 
-    assert folding.state.panes.needed({P0: 7, P1: 4}, 30_000) == {P0: 5, P1: 3}
+    assert folding.state.commits.needed({P0: 7, P1: 4}, make_frontier({}, 30_000)) == {P0: 5, P1: 3}
     commit(folding, 50, through=7)
-    assert folding.state.panes.needed({P0: 7, P1: 4}, 50_000) == {P0: 7, P1: 4}
+    assert folding.state.commits.needed({P0: 7, P1: 4}, make_frontier({}, 50_000)) == {P0: 7, P1: 4}
 
 
 def test_a_successor_takes_carried_panes_from_the_merged_log() -> None:
@@ -162,4 +162,4 @@ def test_panes_of_windows_that_may_be_revised_stay_apart() -> None:
     absorb(folding, 2, 3, [(13, "y")])
 
     assert list(folding.state.panes.open) == [0, 10_000, 20_000]
-    assert folding.state.revisable() == [Window(20_000, 0), Window(30_000, 0)]
+    assert folding.state.commits.revisable() == [Window(20_000, 0), Window(30_000, 0)]

@@ -25,6 +25,7 @@ from tests.unit.machines.reducing_rows import (
     make_folding,
     make_frontier,
     make_gap,
+    make_head,
     make_plan,
 )
 
@@ -122,7 +123,7 @@ def test_closed_up_to_never_goes_back() -> None:
 
 def test_windows_outside_of_the_bounds_are_incomplete() -> None:
     folding = fold()
-    folding.input.bounds = WholeSpan(from_ms=10_000, until_ms=30_000)
+    folding.state.bounds = WholeSpan(from_ms=10_000, until_ms=30_000)
     folding.absorb(make_entry(1, 0, [(5, "x"), (15, "x"), (25, "x"), (35, "x")]))
 
     windows = folding.state.close(folding.state.due(40_000))
@@ -271,9 +272,9 @@ def test_what_is_needed_is_the_first_offset_of_the_panes_that_stay_open() -> Non
     folding.absorb(make_entry(3, 0, [(12, "x")], lane=P1))
     through = {P0: 3, P1: 1}
 
-    assert folding.state.panes.needed(through, None) == {P0: 0, P1: 0}
-    assert folding.state.panes.needed(through, 10_000) == {P0: 2, P1: 0}
-    assert folding.state.panes.needed(through, 20_000) == through
+    assert folding.state.commits.needed(through, make_frontier({}, None)) == {P0: 0, P1: 0}
+    assert folding.state.commits.needed(through, make_frontier({}, 10_000)) == {P0: 2, P1: 0}
+    assert folding.state.commits.needed(through, make_frontier({}, 20_000)) == through
 
 
 def test_a_window_that_many_batches_filled_needs_the_first_of_them_again() -> None:
@@ -281,7 +282,7 @@ def test_a_window_that_many_batches_filled_needs_the_first_of_them_again() -> No
     folding.absorb(make_entry(1, 0, [(1, "x")]))
     folding.absorb(make_entry(2, 1, [(2, "x")]))
 
-    assert folding.state.panes.needed({P0: 2}, None) == {P0: 0}
+    assert folding.state.commits.needed({P0: 2}, make_frontier({}, None)) == {P0: 0}
 
 
 # ----------------------------------------------------------------------------------- the base
@@ -304,8 +305,9 @@ def test_a_new_owner_builds_the_same_panes_from_a_base() -> None:
 
     assert closed(other, 30) == closed(folding, 30) == {(10, "x"): 1, (10, "y"): 1, (20, "x"): 1}
     assert other.ledger(10_000) == ledger == Ledger(read=4, counted=4, emitted=1)
-    assert other.state.panes.needed({P0: 3, P1: 1}, 10_000) == folding.state.panes.needed(
-        {P0: 3, P1: 1}, 10_000
+    through, frontier = {P0: 3, P1: 1}, make_frontier({}, 10_000)
+    assert other.state.commits.needed(through, frontier) == folding.state.commits.needed(
+        through, frontier
     )
 
 
@@ -370,7 +372,7 @@ def test_a_log_that_is_merged_while_saved_rows_come_again_holds_each_of_them_onc
 
 def completeness(folding: Folding, watermark_s: int) -> dict[int, bool]:
     """By the start of each window that is due, in seconds: whether it is complete."""
-    folding.input.reached({})
+    folding.reached(make_head(0, {}))
     windows = folding.state.close(folding.state.due(watermark_s * 1000))
     return {one.window.start_ms // 1000: one.complete for one in windows}
 
@@ -431,9 +433,9 @@ def test_a_successor_knows_which_windows_lack_rows() -> None:
     folding = fold()
     folding.absorb(make_gap(1, 0, 5))
     folding.absorb(make_entry(2, 5, [(12, "a"), (22, "a")]))
-    folding.input.reached({})
+    folding.reached(make_head(0, {}))
 
-    successor = make_folding(make_plan(), incomplete_before_ms=folding.input.incomplete_before_ms)
+    successor = make_folding(make_plan(), incomplete_before_ms=folding.gaps.before_ms)
     successor.absorb(make_entry(2, 5, [(12, "a"), (22, "a")]))
 
     assert completeness(successor, 60) == {10: False, 20: True}
@@ -446,5 +448,5 @@ def test_panes_are_not_saved_while_a_lane_that_lost_rows_has_no_new_ones() -> No
     assert folding.snapshot(make_frontier({P0: 9})) is None
 
     folding.absorb(make_entry(3, 9, [(12, "a")]))
-    folding.input.reached({})
+    folding.reached(make_head(0, {}))
     assert folding.snapshot(make_frontier({P0: 10})) is not None

@@ -40,7 +40,7 @@ def fold(merged: int = 0) -> Folding:
 
 def completeness(folding: Folding) -> dict[int, bool]:
     """By the start of each window, in seconds: whether it is complete."""
-    folding.input.reached({})
+    folding.reached(make_head(0, {}))
     windows = folding.state.close(folding.state.due(60_000))
     return {one.window.start_ms // 1000: one.complete for one in windows}
 
@@ -66,7 +66,7 @@ def test_a_successor_knows_of_which_lanes_no_row_has_come_since_some_were_gone()
     folding.absorb(make_entry(1, 0, [(1, "a")]))
     folding.absorb(make_gap(2, 1, 9))
 
-    successor = make_folding(make_plan(), merged={P0: 9}, gaps=folding.input.gaps)
+    successor = make_folding(make_plan(), merged={P0: 9}, gaps=folding.gaps.lanes)
     successor.absorb(make_entry(1, 0, [(1, "a")]))
     successor.absorb(make_entry(3, 0, [(25, "b")], lane=P1))
     assert completeness(successor) == {0: False, 20: False}
@@ -94,7 +94,7 @@ def test_rows_that_are_gone_may_be_newer_than_the_next_one_by_what_rows_may_be_o
     folding = make_folding(plan, merged={P0: 0})
     folding.absorb(make_gap(1, 0, 9))
     folding.absorb(make_entry(2, 9, [(next_s, "a")], plan=plan))
-    folding.input.reached({P0: next_s * 1000} if known else {})
+    folding.reached(make_head(0, {P0: 0} if known else {}, next_s))
     folding.absorb(make_entry(3, 10, [(25, "a"), (35, "a"), (45, "a")], plan=plan))
 
     assert completeness(folding) == {start: start not in spoilt for start in (10, 20, 30, 40)}
@@ -123,18 +123,18 @@ def test_panes_of_a_cycle_that_became_one_do_not_stand_for_the_next_row(known: b
     if known:
         for entry in after:
             folding.absorb(entry)
-        folding.input.reached({P0: 28_000})
+        folding.reached(make_head(0, {P0: 0}, 28))
         through = 11
     folding.committed(make_frontier({P0: through}, 30_000 if known else 10_000), Ledger())
     (base,) = folding.bases(Sequence64(4 if known else 2), {P0: through})
-    source, frontier = folding.input, folding.state.frontier
+    source, frontier = folding.gaps, folding.state.frontier
     successor = make_folding(
         plan,
         merged=frontier.merged,
         closed_ms=frontier.closed_ms,
         forgotten_ms=frontier.forgotten_ms,
-        gaps=source.gaps,
-        incomplete_before_ms=source.incomplete_before_ms,
+        gaps=source.lanes,
+        incomplete_before_ms=source.before_ms,
     )
 
     successor.absorb_base(base)

@@ -15,7 +15,7 @@ from mars.core.plan import Emit
 from mars.core.types import Sequence64
 from mars.core.windows import Landmark, Window
 from mars.engine.codec.entry import decode_entry, encode_entry
-from mars.protocol.ports import Progress
+from mars.protocol.ports import Progress, Snapshot
 from mars.protocol.windows import changed
 from mars.protocol.windows.folding import Folding
 from tests.unit.machines import bucket_parts
@@ -67,7 +67,7 @@ def record_of(folding: Folding) -> Progress:
         closed_ms=frontier.closed_ms,
         forgotten_ms=frontier.forgotten_ms,
         ledger=rows.ledger,
-        incomplete_before_ms=rows.incomplete_before_ms,
+        incomplete_before_ms=folding.gaps.before_ms,
     )
 
 
@@ -137,7 +137,8 @@ def test_the_first_row_of_all_is_needed_for_ever() -> None:
     absorb(folding, 3, 6, [(124, "x")])
     commit(folding, 900, through=7)
 
-    assert folding.state.panes.needed({P0: 7, P1: 4}, 900_000) == {P0: 5, P1: 3}
+    panes = folding.state.panes
+    assert panes.needed({P0: 7, P1: 4}, panes.gone(900_000)) == {P0: 5, P1: 3}
 
 
 def test_a_successor_takes_the_carried_pane_from_the_merged_log_or_row_by_row() -> None:
@@ -169,7 +170,7 @@ def test_a_lost_snapshot_spoils_all_windows_to_come_for_ever() -> None:
     until_ms = folding.state.panes.ends_ms(saved.partial.panes)
 
     after = Folding(folding.plan, folding.bucket, {}, record_of(folding))
-    after.snapshot_lost(until_ms)
+    after.snapshot_lost(Snapshot({P0: 2}, until_ms, 1, 0))
     absorb(after, 2, 2, [(205, "x")])
     assert [one.complete for one in after.state.close([Window(210_000, 100_000)])] == [False]
     commit(after, 210, through=3)
@@ -180,7 +181,7 @@ def test_a_lost_snapshot_spoils_all_windows_to_come_for_ever() -> None:
     assert [one.complete for one in later.state.close([window])] == [False]
 
     again = Folding(folding.plan, folding.bucket, {}, record_of(later))
-    again.snapshot_lost(until_ms)
+    again.snapshot_lost(Snapshot({P0: 2}, until_ms, 1, 0))
     absorb(again, 3, 3, [(99_001, "x")])
     assert [one.complete for one in again.state.close([window])] == [False]
 
@@ -222,7 +223,7 @@ def test_what_a_record_owes_a_successor_emits_with_all_groups() -> None:
     successor = Folding(folding.plan, folding.bucket, {}, record)
     absorb(successor, 1, 0, [(101, "x"), (102, "y"), (103, "z")])
     absorb(successor, 2, 3, [(104, "y")])
-    assert successor.state.revisable() == []
+    assert successor.state.commits.revisable() == []
     absorb(successor, 3, 4, [(121, "x")])
     assert closed(successor, 130) == {(130, "x"): 2, (130, "y"): 2, (130, "z"): 1}
 

@@ -368,9 +368,9 @@ def test_tasks_that_take_the_same_rows_are_mapped_together(
     here.add(make_task("ahead"), p0=450)
     real, together = kernel.map_many, []
 
-    def told(plans, buckets, decoded):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    def told(plans, buckets, decoded, numbers):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
         together.append(([plan.task for plan in plans], decoded.records.first))
-        return real(plans, buckets, decoded)
+        return real(plans, buckets, decoded, numbers)
 
     monkeypatch.setattr(kernel, "map_many", told)
     here.assign(0)

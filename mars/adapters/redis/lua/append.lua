@@ -1,5 +1,5 @@
 #!lua
--- append, version 6: take a batch of a task, or say why not (M3). All checks come before the first
+-- append, version 7: take a batch of a task, or say why not (M3). All checks come before the first
 -- write, so a refused batch changes nothing.
 --
 -- KEYS
@@ -19,29 +19,36 @@
 --   10 bell     sharded channel: rung after each entry
 --   11 taken    hash: lane -> when rows with a usable event time were last taken, ms of this server's
 --               clock. A key of its own, because older releases read all of the marks
---   12, 14 ...  log of a bucket: stream; id <seq>-0, fields h (header), d (states)
---   13, 15 ...  sizes of that log: hash, seq -> bytes that the entry counts for
+--   12 rows     hash: lane -> how many rows that count lie below its next offset, counted from where
+--               the version of that offset begins; -1 behind rows that are gone, as long as that is
+--               not known. <offset>:<lane> -> the same below some offsets, as records tell.
+--               v<version>:<lane> -> how many the version before that one has counted.
+--               There is none of a task whose windows do not count rows
+--   13, 15 ...  log of a bucket: stream; id <seq>-0, fields h (header), d (states)
+--   14, 16 ...  sizes of that log: hash, seq -> bytes that the entry counts for
 -- ARGV
 --   1 store epoch     2 version     3 budget, bytes     4 bytes up to which a batch of the lane that
 --   holds the watermark is taken    5 1 if the batch has rows     6 number of ranges
---   then lane, first, next, mark (ms, or empty) of each range; then header, states and the bytes that
---   they count for of each log
+--   then of each range lane, first, next, mark (ms, or empty), rows below the first and rows below the
+--   next (both empty where they are not counted, -1 where that is not known); then header, states and the bytes that they count
+--   for of each log
 -- Answers
---   APPLIED seq | NO_TASK | WRONG_EPOCH current | PAUSED | STALE lane current (-1: no such lane)
---   WRONG_VERSION current | CUT lane offset | BACKPRESSURE
+--   APPLIED seq | NO_TASK | WRONG_EPOCH current | PAUSED | WRONG_VERSION current | CUT lane offset
+--   STALE lane current rows (-1: no such lane) | BACKPRESSURE
 
-local RANGES_AT, LOGS_AT = 7, 12
+local RANGES_AT, RANGE_WIDTH, LOGS_AT = 7, 6, 13
 local range_count = tonumber(ARGV[6])
 local ranges, logs = {}, {}
 for i = 0, range_count - 1 do
-  local at = RANGES_AT + 4 * i
+  local at = RANGES_AT + RANGE_WIDTH * i
   ranges[i + 1] = {
     lane = ARGV[at], first = ARGV[at + 1], next = ARGV[at + 2], mark = ARGV[at + 3],
+    rows = ARGV[at + 4], rows_next = ARGV[at + 5],
   }
 end
 local added = 0
 for key = LOGS_AT, #KEYS, 2 do
-  local at = RANGES_AT + 4 * range_count + 3 * (key - LOGS_AT) / 2
+  local at = RANGES_AT + RANGE_WIDTH * range_count + 3 * (key - LOGS_AT) / 2
   local size = tonumber(ARGV[at + 2])
   logs[#logs + 1] = {
     log = KEYS[key], sizes = KEYS[key + 1], header = ARGV[at], states = ARGV[at + 1], size = size,
@@ -59,7 +66,10 @@ if meta[3] ~= '1' then return { 'PAUSED' } end
 
 for _, range in ipairs(ranges) do
   local current = redis.call('HGET', KEYS[2], range.lane) or '-1'
-  if current ~= range.first then return { 'STALE', range.lane, current } end
+  local rows = redis.call('HGET', KEYS[12], range.lane) or '0'
+  if current ~= range.first or (range.rows ~= '' and rows ~= range.rows) then
+    return { 'STALE', range.lane, current, rows }
+  end
 end
 
 -- The batch's version, and the one after it. A version that the task does not have holds no offsets.
@@ -110,6 +120,25 @@ end
 for _, range in ipairs(ranges) do
   local cut = cut_in_the_way(range)
   if cut then return { 'CUT', range.lane, cut } end
+end
+
+-- How many rows lie below the end of a range: none where the next version begins. Behind rows that
+-- are gone they go on from there where no record says more of any offset ahead.
+local function is_known_ahead(range)
+  local fields = redis.call('HKEYS', KEYS[12])
+  for _, field in ipairs(fields) do
+    local offset, lane = string.match(field, '^(%d+):(.*)$')
+    if lane == range.lane and tonumber(offset) > tonumber(range.next) then return true end
+  end
+  return false
+end
+
+local function rows_behind(range)
+  if newer and tonumber(range.next) == begins(newer, range) then return '0' end
+  local known = redis.call('HGET', KEYS[12], range.next .. ':' .. range.lane)
+  if known then return known end
+  if range.rows_next ~= '-1' then return range.rows_next end
+  return is_known_ahead(range) and '-1' or range.rows
 end
 
 local function as_table(pairs_list)
@@ -168,6 +197,7 @@ end
 redis.call('INCRBY', KEYS[6], string.format('%.0f', added))
 for _, range in ipairs(ranges) do
   redis.call('HSET', KEYS[2], range.lane, range.next)
+  if range.rows ~= '' then redis.call('HSET', KEYS[12], range.lane, rows_behind(range)) end
   if range.mark ~= '' then
     local older = redis.call('HGET', KEYS[3], range.lane)
     if not older or tonumber(range.mark) > tonumber(older) then

@@ -1,8 +1,9 @@
 #!lua flags=no-writes
--- head, version 10: one consistent look at a task, and at what its followed logs hold more.
+-- head, version 11: one consistent look at a task, and at what its followed logs hold more.
 --
--- KEYS   1 meta   2 offsets   3 marks   4 idle   5 seq   6 bytes   7 ends   8 taken (see append.lua)
---        9, 12 ...    log of a bucket    10, 13 ...   sizes of that log    11, 14 ...   merged of that
+-- KEYS   1 meta   2 offsets   3 marks   4 idle   5 seq   6 bytes   7 ends   8 taken   9 rows (see
+--        append.lua)
+--        10, 13 ...   log of a bucket   11, 14 ...   sizes of that log   12, 15 ...   merged of that
 --        log (see merge.lua)
 -- ARGV   1 of how many batches a log is brought at the most   2 of how many bytes all logs are
 --        3, 4 ...  up to which seq each log has been read
@@ -11,6 +12,7 @@
 --   seq, this server's clock in ms, bytes, [lane, end ...], leader epoch,
 --   [lane, when its last rows were taken ...], [restored mark, when it was taken],
 --   when this life of the task was begun, and on which server (see initialise.lua),
+--   [lane or <offset>:<lane>, rows ...],
 --   and of each log nil, where it has nothing new or too much, or
 --   [seq, header, states ...], [merged entry ...], how many entries are noted, how many are there
 
@@ -52,7 +54,7 @@ end
 
 local logs = {}
 for i = 3, #ARGV do
-  local at = 3 * i
+  local at = 3 * i + 1
   logs[#logs + 1] = news(KEYS[at], KEYS[at + 1], KEYS[at + 2], tonumber(ARGV[i]) + 1)
 end
 
@@ -72,5 +74,6 @@ return {
   restored[1] and { restored[1], restored[2] } or {},
   restored[3] or '',
   restored[4] or '',
+  redis.call('HGETALL', KEYS[9]),
   logs,
 }

@@ -1,13 +1,14 @@
 #!lua flags=allow-oom
--- initialise, version 6: begin a life of a task: unlink all that there is of it, set it anew.
+-- initialise, version 7: begin a life of a task: unlink all that there is of it, set it anew.
 --
--- KEYS   1 meta   2 offsets   3 bounds   4 cuts   5 ends (see append.lua)
---        6 ... every other key of the task
+-- KEYS   1 meta   2 offsets   3 bounds   4 cuts   5 ends   6 rows (see append.lua)
+--        7 ... every other key of the task
 -- ARGV   1 store epoch   2 leader epoch   3 versions, ascending, joined by commas   4 the last one of
 --        them   5 active (1 or 0)   6 number of buckets   7 the mark from which event time goes on
 --        where all lanes are idle, or empty   8 when it was taken, by another clock, or empty
---        then four lists, each as its length followed by that many pairs:
---        lane, offset | field of bounds, offset | lane, cuts joined by commas | lane, end
+--        then five lists, each as its length followed by that many pairs:
+--        lane, offset | field of bounds, offset | lane, cuts joined by commas | lane, end |
+--        field of rows, rows
 -- Answers   1 done | 0 refused: the task is of this epoch or of a later one
 --
 -- `born` tells this life of the task from another one of the same epoch: there are two where the
@@ -32,7 +33,7 @@ if ARGV[8] ~= '' then
   redis.call('HSET', KEYS[1], 'taken', string.format('%.0f', taken_ms))
 end
 local at = 9
-for key = 2, 5 do
+for key = 2, 6 do
   local length = tonumber(ARGV[at])
   for i = 1, length do
     redis.call('HSET', KEYS[key], ARGV[at + 2 * i - 1], ARGV[at + 2 * i])
