@@ -14,7 +14,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from mars.client.answers import ResultEvent
-from mars.client.blocking import GIVEN_UP, TIMEOUT_S, Client
+from mars.client.blocking import TIMEOUT_S, Client
+from mars.client.calls.waiting import GIVEN_UP
 from mars.core.errors import MarsError
 
 if TYPE_CHECKING:

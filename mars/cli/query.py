@@ -25,7 +25,8 @@ from mars.cli.shared import (
 )
 from mars.cli.tables import clock, number, table
 from mars.client.answers import Query, Row
-from mars.client.blocking import Client, trouble_of
+from mars.client.blocking import Client
+from mars.client.calls.queries import trouble_of
 from mars.core.errors import JobCancelled, JobFailed, WaitedTooLong
 from mars.core.stopping import sigterm_interrupts
 

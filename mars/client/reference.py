@@ -10,17 +10,22 @@ import ast
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from mars.client import answers
 from mars.client.answers import __all__ as answer_names
 from mars.client.blocking import Client
+from mars.client.calls.inside import InsideCalls
+from mars.client.calls.keys import KeyCalls
+from mars.client.calls.queries import QueryCalls
+from mars.client.calls.results import ResultCalls
+from mars.client.calls.service import ServiceCalls
+from mars.client.calls.streams import StreamCalls
+from mars.client.calls.tasks import TaskCalls
 from mars.client.notebook import query
 from mars.core import errors
 
-TITLE: Final = re.compile(r"^    # -{8,} (.+)$")
-CALL: Final = re.compile(r"^    def ([a-z]\w*)\(")
 TREE: Final = re.compile(r"^ *[│├└─ ]*(\w+)  +(\S.*)$")
 
 HEAD: Final = """
@@ -53,6 +58,17 @@ In `mars.core.errors`. The text of each is a sentence that says what to do.
 WIDTH: Final = 80
 """Of a signature that stands on one line."""
 
+SECTIONS: Final[Mapping[type, str]] = {
+    StreamCalls: "Streams",
+    TaskCalls: "Tasks",
+    InsideCalls: "Inside a task",
+    ResultCalls: "Results",
+    QueryCalls: "Queries",
+    KeyCalls: "Keys",
+    ServiceCalls: "The service",
+}
+"""The calls of a client, by what they are about."""
+
 INTERNAL: Final = frozenset(
     {
         "Fenced",
@@ -70,25 +86,15 @@ INTERNAL: Final = frozenset(
 def document() -> str:
     """The whole page."""
     parts = [HEAD.lstrip(), _function("mars.query", query), _function("Client", Client.__init__)]
-    parts += [_section(title, calls) for title, calls in _sections()]
+    parts.append(_function("close", Client.close))
+    parts += map(_section, Client.__bases__)
     parts += [ANSWERS, *(_answer(name) for name in answer_names), ERRORS + "\n".join(_errors())]
     return "\n".join(part.strip("\n") + "\n" for part in parts if part)
 
 
-def _sections() -> Iterator[tuple[str, list[str]]]:
-    """The calls of a client below the titles that stand above them in its code, if any."""
-    title, calls = "", list[str]()
-    for line in inspect.getsource(Client).splitlines():
-        if found := TITLE.match(line):
-            yield title, calls
-            title, calls = found[1], []
-        elif found := CALL.match(line):
-            calls.append(found[1])
-
-
-def _section(title: str, calls: list[str]) -> str:
-    said = "\n".join(_function(name, getattr(Client, name)) for name in calls)
-    return f"## {title.capitalize()}\n{said}" if title else said
+def _section(calls: type) -> str:
+    said = [_function(name, call) for name, call in vars(calls).items() if name[0] != "_"]
+    return f"## {SECTIONS[calls]}\n" + "\n".join(said)
 
 
 def _function(name: str, call: Callable[..., object]) -> str:

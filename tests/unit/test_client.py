@@ -8,7 +8,9 @@ import httpx
 import pytest
 
 from mars.client import answers
-from mars.client.blocking import SILENCE_S, VERIFY_TIMEOUT_S, Client
+from mars.client.blocking import Client
+from mars.client.calls.inside import VERIFY_TIMEOUT_S
+from mars.client.calls.results import SILENCE_S
 from mars.core.errors import (
     Conflict,
     NotFound,

@@ -18,7 +18,8 @@ from msgspec import structs
 import mars
 from mars.aio import AsyncClient
 from mars.client import answers
-from mars.client.blocking import Client, trouble_of
+from mars.client.blocking import Client
+from mars.client.calls.queries import trouble_of
 from mars.client.cluster_file import DATA
 from mars.client.notebook import address
 from mars.core.errors import (
@@ -63,7 +64,7 @@ def between_looks(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
         assert steps, "the client waits for something that does not come"
         steps.pop(0)()
 
-    monkeypatch.setattr("mars.client.blocking.sleep", sleep)
+    monkeypatch.setattr("mars.client.calls.waiting.sleep", sleep)
     return steps
 
 
@@ -132,7 +133,7 @@ def test_caller_of_a_question_that_nobody_runs_is_warned_once(
     between_looks: list[Callable[[], None]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("mars.client.blocking.PATIENCE_S", 0)
+    monkeypatch.setattr("mars.client.calls.queries.PATIENCE_S", 0)
     between_looks += [lambda: None, lambda: None, lambda: finish(world, newest(world))]
     with pytest.warns(UserWarning, match="no bulk process runs") as told:
         assert client.ask(BY_SIP).rows

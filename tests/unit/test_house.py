@@ -24,7 +24,6 @@ LARGE_CLASSES = {
     "MemoryPartialLog": 36,
     "MemorySink": 27,
     "RedisPartialLog": 34,
-    "Client": 46,
 }
 """To be taken apart; whoever adds a method to one of them takes another one out."""
 

@@ -155,7 +155,7 @@ def test_query_that_nobody_runs_says_so_where_there_is_no_terminal(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("mars.client.blocking.PATIENCE_S", 0)
+    monkeypatch.setattr("mars.client.calls.queries.PATIENCE_S", 0)
     between_looks += [lambda: None, lambda: None, lambda: finish(world, newest(world))]
     assert run(["query", BY_SIP, *API]) == 0
     assert capsys.readouterr().err.count("no bulk process runs") == 1
