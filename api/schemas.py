@@ -5,9 +5,16 @@ Times are epoch milliseconds. Requests refuse unknown members.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 
 
 class Request(BaseModel):
@@ -56,6 +63,16 @@ class StartAt(Request):
     timestamp: int = Field(ge=0, le=2**53, description="epoch milliseconds")
 
 
+def _start(value: object, handler: ValidatorFunctionWrapHandler) -> object:
+    """What pydantic says of a union names each of its types, which nobody knows who writes JSON."""
+    try:
+        return handler(value)
+    except ValidationError:
+        raise ValueError(
+            'write "latest", "earliest" or {"timestamp": epoch milliseconds}'
+        ) from None
+
+
 class HistoryRequest(Request):
     """Files with rows that the topic no longer holds, as the API and Spark see them."""
 
@@ -95,7 +112,7 @@ class NewTaskRequest(Request):
 
     name: str
     sql: str
-    start: Literal["latest", "earliest"] | StartAt = Field(
+    start: Annotated[Literal["latest", "earliest"] | StartAt, WrapValidator(_start)] = Field(
         default="latest",
         description="of the topic's rows; what lies between it and now is computed by Spark if it "
         "is much",

@@ -173,7 +173,7 @@ def _cell(row: Row, name: str) -> str:
 
 def _account(found: Query) -> str:
     seconds = (found.progress.elapsed_ms or 0) / 1_000
-    text = f"{number(found.rows)} rows in {seconds:.1f} s"
+    text = f"{number(found.rows)} row{'' if found.rows == 1 else 's'} in {seconds:.1f} s"
     counts = found.counts
     if counts is not None:
         text += f"; of {number(counts.read)} rows read {number(counts.counted)} counted"

@@ -55,8 +55,8 @@ _NO_INTERVAL: Final = (
     "a duration is needed here; write INTERVAL '60' SECOND, or another unit up to YEAR"
 )
 _NO_DURATION: Final = (
-    "a number and one of s, min, h, d, such as 60 s; in a time zone also of week, month, quarter, "
-    "year"
+    "a number and one of ms, s, min, h, d, such as 60 s; in a time zone also of week, month, "
+    "quarter, year"
 )
 ZoneOf: TypeAlias = Callable[[str], Zone | None]
 """Finds a time zone by its name."""

@@ -329,12 +329,17 @@ def _json(raw: bytes | None) -> object:
 
 def _summary(verified: Window, outcome: _Outcome) -> str:
     window = f"The window {moment(verified.start_ms)} to {moment(verified.end_ms)}"
-    source = f"{outcome.source_rows} source rows read again"
+    source = f"{_rows(outcome.source_rows, 'source')} read again"
     if not outcome.differences:
-        return f"{window} is equal: {outcome.rows} result rows agree with {source}."
+        agree = "agrees" if outcome.rows == 1 else "agree"
+        return f"{window} is equal: {_rows(outcome.rows, 'result')} {agree} with {source}."
     kinds = [one.kind for one in outcome.differences]
     counts = [f"{kinds.count(kind)} {kind.value}" for kind in Kind if kind in kinds]
     return (
-        f"{window} differs: of {outcome.rows} result rows and {source}, {len(kinds)} groups do "
-        f"not agree ({', '.join(counts)})."
+        f"{window} differs: of {_rows(outcome.rows, 'result')} and {source}, {len(kinds)} "
+        f"{'group does' if len(kinds) == 1 else 'groups do'} not agree ({', '.join(counts)})."
     )
+
+
+def _rows(count: int, kind: str) -> str:
+    return f"{count} {kind} row{'' if count == 1 else 's'}"

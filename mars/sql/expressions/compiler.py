@@ -33,6 +33,22 @@ _NAMES: Final[Mapping[str, str]] = {
 }
 """Of nodes that people call otherwise than the parser does."""
 
+_NEAR: Final = 0.7
+"""How alike names must be for one to be meant by the other: median is no min."""
+
+_NO_CLOCK: Final = "leave it out: a query knows no time but that of its rows"
+_ELSEWHERE: Final[Mapping[str, str]] = {
+    "count_distinct": "write count(DISTINCT x)",
+    "tumble_start": "write window_start",
+    "tumble_end": "write window_end",
+    "hop_start": "write window_start",
+    "hop_end": "write window_end",
+    "now": _NO_CLOCK,
+    "current_timestamp": _NO_CLOCK,
+    "date_trunc": "write WINDOWING 1 h, as windows cut time into pieces",
+}
+"""What stands here for functions of other engines."""
+
 
 @dataclass(frozen=True, slots=True)
 class Form:
@@ -128,11 +144,13 @@ class Compiler:
         if name in AGGREGATES:
             hint = "use HAVING" if self.scope.clause == "WHERE" else "use plain columns"
             return self.source.error(node, f"{self.scope.clause} cannot hold {name}(); {hint}")
-        near = difflib.get_close_matches(name, [*SCALARS, *AGGREGATES], 1)
+        near = difflib.get_close_matches(name, [*SCALARS, *AGGREGATES], 1, _NEAR)
         hint = (
             f"did you mean {near[0]}?" if near else f"there are {_listed([*SCALARS, *AGGREGATES])}"
         )
-        return self.source.error(node, f"there is no function {name}(); {hint}")
+        return self.source.error(
+            node, f"there is no function {name}(); {_ELSEWHERE.get(name, hint)}"
+        )
 
     def named(self, node: exp.Expr) -> str:
         """What a node is called, as the query writes it where that is a function."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from sqlglot import exp
 
@@ -55,16 +56,36 @@ class ScopeNames:
         """The error for a name that means nothing here."""
         known = [*(declared.name for declared in self.stream.fields), *others]
         near = difflib.get_close_matches(column.name, known, 1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known[:20])}"
+        shown = ", ".join(map(as_written, known[:20]))
+        hint = f"did you mean {as_written(near[0])}?" if near else f"there are {shown}"
+        if column.this.quoted:
+            hint = f"write text in single quotes, as in {_text(column.name)}; for columns, {hint}"
         return self.source.error(column, f"there is no column {column.name[:80]!r}; {hint}")
 
     def _check_qualifier(self, column: exp.Column) -> None:
         # Both mean the one stream, so that names which differ in case alone cannot be confused.
         if column.table and column.table.lower() not in map(str.lower, self.qualifiers):
             known = " or ".join(sorted(self.qualifiers))
+            hint = f"use {known}"
+            if found := find_name(f"{column.table}.{column.name}", self.fields):
+                hint = f"write the field {as_written(found)} in double quotes"
             raise self.source.error(
-                column, f"{column.table[:80]!r} is not the stream of this query; use {known}"
+                column, f"{column.table[:80]!r} is not the stream of this query; {hint}"
             )
+
+
+_PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+
+
+def as_written(name: str) -> str:
+    """A name as a query must write it: in double quotes where it has other signs than a word."""
+    if _PLAIN.fullmatch(name):
+        return name
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _text(value: str) -> str:
+    return "'" + value[:80].replace("'", "''") + "'"
 
 
 @dataclass(frozen=True, slots=True)

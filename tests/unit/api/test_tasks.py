@@ -75,6 +75,13 @@ def test_earliest_starts_at_what_is_there_and_is_complete(world: World) -> None:
     assert version.complete_from_ms is None
 
 
+def test_what_start_may_be_is_said_as_it_is_written(world: World) -> None:
+    found = problem(world.register(start="latst"), 422)
+    assert found["detail"] == (
+        'start: write "latest", "earliest" or {"timestamp": epoch milliseconds}'
+    )
+
+
 def test_timestamp_starts_at_its_offsets_and_is_complete_from_it(world: World) -> None:
     world.kafka.timed_offsets["flows"] = {0: 5, 1: 6}
     assert world.register(start={"timestamp": 777}).status_code == 201

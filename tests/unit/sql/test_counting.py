@@ -45,7 +45,7 @@ def test_rows_are_counted(tail: str, shape: Counting) -> None:
         ("WINDOWING 0 ROWS", "from 1 to 10000000 rows"),
         ("WINDOWING 10000001 ROWS", "from 1 to 10000000 rows"),
         ("WINDOWING 20001 ROWS SLIDE 2 ROWS", "falls into 20001 slices"),
-        ("WINDOWING 10 s SLIDE 5 ROWS", "a number and one of s, min, h, d"),
+        ("WINDOWING 10 s SLIDE 5 ROWS", "a number and one of ms, s, min, h, d"),
     ],
 )
 def test_what_is_not_there_is_refused_with_its_place(tail: str, said: str) -> None:

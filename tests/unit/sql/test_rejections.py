@@ -5,11 +5,16 @@ In each query a `^` stands before the character that the complaint must point at
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import pytest
 
 from mars.core.errors import SqlError
-from mars.sql import source_name
-from tests.unit.sql.compiling import INSTEAD, compiled
+from mars.core.plan import Field, FieldType
+from mars.core.types import TaskName
+from mars.sql import compile_task, source_name
+from tests.unit.sql.compiling import FLOWS, INSTEAD, compiled
 
 W = "WINDOWING 60 s"
 
@@ -121,7 +126,11 @@ def test_what_is_not_supported_is_named_with_what_is(marked: str, says: str) -> 
         ("SELECT sip FROM ^X", "there is no stream 'X'"),
         (f"SELECT ^foo(sip) FROM S {W}", "there is no function foo()"),
         (f"SELECT ^lenght(sip) AS x FROM S {W}", "did you mean length?"),
-        (f"SELECT 1 + ^median(bytes) AS x FROM S {W}", "there is no function median()"),
+        (f"SELECT 1 + ^median(bytes) AS x FROM S {W}", "there is no function median(); there are"),
+        (f"SELECT ^count_distinct(sip) AS x FROM S {W}", "write count(DISTINCT x)"),
+        (f"SELECT ^TUMBLE_START(seen) AS x FROM S {W}", "write window_start"),
+        (f"SELECT sip FROM S WHERE seen < ^now() {W}", "no time but that of its rows"),
+        (f'SELECT sip FROM S WHERE sip = ^"yes" {W}', "single quotes, as in 'yes'; for columns"),
         (f"SELECT count(*) FROM S WHERE ^window_start > 5 {W}", "use timestamp in WHERE"),
         (f"SELECT max(^window_end) FROM S {W}", "after grouping only"),
     ],
@@ -247,3 +256,24 @@ def test_source_name_refuses_what_has_no_source() -> None:
         source_name("SELECT 1")
     with pytest.raises(SqlError, match="the name of a stream is missing"):
         source_name("SELECT 1 FROM 5 + 5")
+
+
+DOTTED = replace(FLOWS, fields=(*FLOWS.fields, Field("Site.Name", FieldType.STRING)))
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("Sitename", 'did you mean "Site.Name"?'),
+        ("Site.Name", 'write the field "Site.Name" in double quotes'),
+    ],
+)
+def test_a_field_that_is_no_word_is_named_as_a_query_must_write_it(name: str, says: str) -> None:
+    with pytest.raises(SqlError, match=re.escape(says)):
+        compile_task(
+            f"SELECT {name}, count(*) FROM S GROUP BY 1 {W}",
+            task=TaskName("t"),
+            version=1,
+            stream_of=lambda _name: DOTTED,
+            options={},
+        )

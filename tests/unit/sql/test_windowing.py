@@ -101,9 +101,9 @@ def test_windowing_in_a_string_is_text(text: str) -> None:
     ("marked", "says"),
     [
         ("SELECT count(*) FROM ^S", "the window is missing"),
-        ("SELECT count(*) FROM S ^WINDOWING", "a number and one of s, min, h, d"),
-        ("SELECT count(*) FROM S WINDOWING ^60", "a number and one of s, min, h, d"),
-        ("SELECT count(*) FROM S WINDOWING ^60 fortnights", "a number and one of s, min, h, d"),
+        ("SELECT count(*) FROM S ^WINDOWING", "a number and one of ms, s, min, h, d"),
+        ("SELECT count(*) FROM S WINDOWING ^60", "a number and one of ms, s, min, h, d"),
+        ("SELECT count(*) FROM S WINDOWING ^60 fortnights", "a number and one of ms, s, min, h, d"),
         ("SELECT count(*) FROM S WINDOWING ^60 's'", "a number and one of"),
         ("SELECT count(*) FROM S WINDOWING ^1e3 s", "a number and one of"),
         ("SELECT count(*) FROM S WINDOWING ^1.0005 s", "a number and one of"),
