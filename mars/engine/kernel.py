@@ -14,10 +14,10 @@ Each row has one fate, looked for in this order: bad, future, filtered, counted.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cached_property, reduce
+from functools import reduce
 from types import MappingProxyType
 
 import numpy as np
@@ -30,23 +30,17 @@ from mars.core.types import (
     Bucket,
     Lane,
     Mapped,
-    Numbers,
     PaneRows,
     Partial,
     Range,
     Reason,
-    Records,
     RejectedRange,
     RejectedRow,
     Rejections,
     RowCounts,
     RowNumbers,
     TaskName,
-    lane_partition,
-    live_lane,
 )
-from mars.core.windows import WindowShape
-from mars.core.windows.counting import first_place
 from mars.engine.aggregates import (
     PANE,
     ROWS,
@@ -55,7 +49,6 @@ from mars.engine.aggregates import (
     key_names,
     lift,
     merge,
-    merges_exactly,
     state_schema,
 )
 from mars.engine.codec.canonical import (
@@ -63,15 +56,13 @@ from mars.engine.codec.canonical import (
     bucket_of_task,
     buckets_of_keys,
     buckets_of_texts,
-    texts_of_keys,
 )
 from mars.engine.codec.states import BATCH_STATES_BYTES_MAX, check_size, encode_states
+from mars.engine.counted import BatchRows, Counted, FirstOffsets, InOrder, numbered
 from mars.engine.decode.decoded import Decoded
-from mars.engine.decode.lanes import LANE, rows_by_lane
 from mars.engine.decode.messages import decode
 from mars.engine.decode.usable import Screening, Usable, rows_for, screening_of
 from mars.engine.evaluate.shared import (
-    GROUPS_MAX,
     Exactly,
     PaneOf,
     SharedColumns,
@@ -99,11 +90,6 @@ CELLS_MAX = 1_000_000
 """Buckets times panes up to which rows are added up in an array of all of them (8 MB)."""
 
 
-NUMBER = "\0number"
-"""The column with the number of each row among those of the batch that a filter leaves; no field
-has such a name."""
-
-
 Answers = dict[TaskName, Mapped | Exception]
 """What some rows add to each of some tasks, or what went wrong with that."""
 
@@ -129,7 +115,7 @@ def map_many(
     for screening, same in alike.items():
         with answering(answers, same):
             usable = rows_for(screening, decoded)
-            answers |= _map_usable(same, buckets, _Batch(decoded.records, usable, numbers, same))
+            answers |= _map_usable(same, buckets, BatchRows(decoded.records, usable, numbers, same))
     return answers
 
 
@@ -168,7 +154,7 @@ def answering(answers: Answers, plans: Iterable[Plan]) -> Iterator[None]:
         answers.update({plan.task: problem for plan in plans})
 
 
-def _map_usable(plans: Sequence[Plan], buckets: int, batch: _Batch) -> Answers:
+def _map_usable(plans: Sequence[Plan], buckets: int, batch: BatchRows) -> Answers:
     """The same for plans that can use the same rows: one filter after the other."""
     answers: Answers = {}
     alike: defaultdict[tuple[Exactly | None, bool], list[Plan]] = defaultdict(list)
@@ -177,133 +163,14 @@ def _map_usable(plans: Sequence[Plan], buckets: int, batch: _Batch) -> Answers:
         alike[where, plan.counts_rows].append(plan)
     for (_where, in_order), same in alike.items():
         with answering(answers, same):
-            counted = (_InOrder if in_order else _Counted)(batch, same[0].filter)
+            counted = (InOrder if in_order else Counted)(batch, same[0].filter)
             for plan in same:
                 with answering(answers, [plan]):
                     answers[plan.task] = _mapped(plan, buckets, counted)
     return answers
 
 
-class _Batch:
-    """The rows that some plans can use, and what is found out of them whatever their filters."""
-
-    def __init__(
-        self,
-        records: Records,
-        usable: Usable,
-        numbers: Mapping[TaskName, int],
-        plans: Sequence[Plan],
-    ) -> None:
-        self.records = records
-        self.usable = usable
-        self.numbers = numbers
-        self.alone = len(plans) == 1
-        """One plan reads them: polars groups its rows faster than runs of them are found."""
-        self.whole = SharedColumns(usable.rows, None)
-        self.texts = _Texts(self.whole)
-
-
-class _Counted:
-    """The rows that a filter leaves, and what is found out of them once for all its plans."""
-
-    def __init__(self, batch: _Batch, where: Expression | None) -> None:
-        whole, rows = batch.whole, batch.usable.rows
-        self.batch = batch
-        self.columns = whole if where is None else SharedColumns(rows, where, whole)
-        self._first_offsets: dict[WindowShape, FirstOffsets] = {}
-
-    @cached_property
-    def filtered(self) -> Mapping[Lane, int]:
-        """How many rows of each lane the filter leaves out."""
-        rows = self.batch.usable.rows
-        if self.columns.height == rows.height:
-            return {}
-        return rows_by_lane(self.batch.records, rows, self.columns.left_out)
-
-    def pane_of(self, plan: Plan) -> PaneOf:
-        """The pane into which each row falls."""
-        return PaneOf(plan.stream.event_time, plan.window)
-
-    def may_share(self, plan: Plan) -> bool:
-        """Whether other plans may group the rows by the same panes."""
-        return not (self.batch.alone and merges_exactly(plan))
-
-    def first_offsets(self, plan: Plan) -> FirstOffsets:
-        """Which lanes have rows in a pane, and from which offset on."""
-        if plan.window not in self._first_offsets:
-            found = _first_offsets(self.pane_of(plan), self.columns, self.batch.records)
-            self._first_offsets[plan.window] = found
-        return self._first_offsets[plan.window]
-
-    def named(self, plan: Plan, mapped: Mapped) -> Mapped:
-        """The batch with the numbers of its rows, where they have some."""
-        return mapped
-
-
-class _InOrder(_Counted):
-    """The same for plans that count rows: the columns are of the rows that are left, and have their
-    numbers.
-    """
-
-    def __init__(self, batch: _Batch, where: Expression | None) -> None:
-        super().__init__(batch, where)
-        left_out = self.columns.left_out
-        rows = batch.usable.rows if left_out is None else batch.usable.rows.filter(~left_out)
-        self._left_out = rows_by_lane(batch.records, batch.usable.rows, left_out)
-        numbers = pl.Series(NUMBER, np.arange(rows.height, dtype=np.int64))
-        self.columns = SharedColumns(rows.with_columns(numbers), None)
-
-    @cached_property
-    def filtered(self) -> Mapping[Lane, int]:
-        """How many rows of each lane the filter leaves out."""
-        return self._left_out if self.columns.height < self.batch.usable.rows.height else {}
-
-    def pane_of(self, plan: Plan) -> PaneOf:
-        """The pane into which each row falls, by its place in its lane."""
-        return PaneOf(NUMBER, plan.window, first_place_of(self._lane) + self._number(plan))
-
-    def may_share(self, plan: Plan) -> bool:
-        """Not so: their numbers begin elsewhere."""
-        return False
-
-    @property
-    def _lane(self) -> Lane:
-        records = self.batch.records
-        if records.several is not None:
-            raise ValueError("rows of several lanes have no order in which they are counted")
-        return records.lane
-
-    def _number(self, plan: Plan) -> int:
-        """Not 0 where nobody says: such rows would be those of windows long closed."""
-        number = self.batch.numbers.get(plan.task)
-        if number is None:
-            raise ValueError(f"task {plan.task} counts rows: how many lie before these?")
-        return number
-
-    def named(self, plan: Plan, mapped: Mapped) -> Mapped:
-        """The batch with the numbers of its rows."""
-        first = self._number(plan)
-        return numbered(mapped, RowNumbers(first, first + self.columns.height))
-
-
-def first_place_of(lane: Lane) -> int:
-    """The place of the first row of a lane."""
-    partition = lane_partition(lane)
-    if partition is None or lane != live_lane(partition):
-        raise ValueError(f"lane {lane}: rows of a history have no numbers")
-    return first_place(partition)
-
-
-def numbered(mapped: Mapped, numbers: RowNumbers) -> Mapped:
-    """A batch of one lane with the numbers of its rows."""
-    (part,) = mapped.ranges
-    known = numbers.first != NOT_KNOWN
-    below: Numbers = {part.lane: {part.first: numbers.first}} if known else {}
-    partials = tuple(replace(partial, numbers=below) for partial in mapped.partials)
-    return replace(mapped, partials=partials, numbered={part.lane: numbers})
-
-
-def _mapped(plan: Plan, buckets: int, counted: _Counted) -> Mapped:
+def _mapped(plan: Plan, buckets: int, counted: Counted) -> Mapped:
     grouped, owners = _grouped(plan, buckets, counted)
     partials = list(_partials(plan, grouped, owners, counted.first_offsets(plan)))
     usable = counted.batch.usable
@@ -383,7 +250,7 @@ Owners = npt.NDArray[np.unsignedinteger]
 """The bucket of each group, in as few bytes as will do: these are sorted without comparing."""
 
 
-def _grouped(plan: Plan, buckets: int, counted: _Counted) -> tuple[pl.DataFrame, Owners]:
+def _grouped(plan: Plan, buckets: int, counted: Counted) -> tuple[pl.DataFrame, Owners]:
     """One row per (pane, key) of the counted rows: pane, keys, states and ROWS. In order of their
     buckets, and there of first appearance.
 
@@ -406,7 +273,7 @@ def _grouped(plan: Plan, buckets: int, counted: _Counted) -> tuple[pl.DataFrame,
 
 
 def _grouped_in_runs(
-    plan: Plan, buckets: int, arguments: Sequence[Expression | None], counted: _Counted
+    plan: Plan, buckets: int, arguments: Sequence[Expression | None], counted: Counted
 ) -> tuple[pl.DataFrame, Owners]:
     """The same of few rows: which of them belong together is found out once for all filters."""
     groups = _groups_of(plan, counted.pane_of(plan))
@@ -422,27 +289,6 @@ def _grouped_in_runs(
     wanted, names = _read(plan, arguments)
     rows = counted.columns.frame(wanted)
     return lift(plan, rows, names, list(groups), runs), owners[runs.order]
-
-
-class _Texts:
-    """The texts of the keys of all groups, in the order in which `groups` of all rows names them:
-    by which their buckets are found, whatever the task.
-    """
-
-    def __init__(self, whole: SharedColumns) -> None:
-        self._whole = whole
-        self._known: dict[tuple[Exactly, ...], list[bytes]] = {}
-
-    def of(self, plan: Plan, groups: Mapping[str, Wanted]) -> list[bytes]:
-        """Those of the keys of a plan, which agree in the columns `groups`."""
-        place = tuple(map(exactly, groups.values()))
-        if place not in self._known:
-            if len(self._known) >= GROUPS_MAX:
-                self._known.clear()
-            _pane, *keys = self._whole.groups(list(groups.values())).keys(groups)
-            types = [key.expression.type for key in plan.keys]
-            self._known[place] = texts_of_keys(pl.DataFrame(keys), types)
-        return self._known[place]
 
 
 def _groups_of(plan: Plan, pane: PaneOf) -> dict[str, Wanted]:
@@ -516,25 +362,6 @@ def _partials(
                 states=encode_states(states.slice(begin, size), BATCH_STATES_BYTES_MAX),
             )
         begin += size
-
-
-FirstOffsets = Callable[[int], Mapping[Lane, int]]
-"""For the number of a pane, the lanes that have rows in it, and an offset that none lies below."""
-
-
-def _first_offsets(pane_of: PaneOf, counted: SharedColumns, records: Records) -> FirstOffsets:
-    """The first offset of a lane's range is a safe bound for all panes."""
-    if records.several is None or not counted.height:
-        whole = {records.lane: records.first}
-        return lambda _pane: whole
-    lanes = records.ranges
-    rows = counted.frame({PANE: pane_of, LANE: Column(LANE, ValueType.INT64)})
-    panes = pane_of.shape.pane_numbers(rows.get_column(PANE).to_numpy()).astype(np.int64)
-    cells = np.unique(panes * len(lanes) + rows.get_column(LANE).to_numpy())
-    firsts: defaultdict[int, dict[Lane, int]] = defaultdict(dict)
-    for pane, number in zip(*(one.tolist() for one in np.divmod(cells, len(lanes))), strict=True):
-        firsts[pane][lanes[number].lane] = lanes[number].first
-    return firsts.__getitem__
 
 
 def _owners(plan: Plan, buckets: int, groups: pl.DataFrame) -> Owners:
