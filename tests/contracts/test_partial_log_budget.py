@@ -90,7 +90,7 @@ def test_holder_of_the_watermark_that_just_fits_into_two_budgets_is_taken(store:
         log.initialise(TASK, EPOCH, start({LANE: 0}))
         log.append(TASK, EPOCH, 1, batch(0, 1, mark_ms=1, size=700))
         log.append(TASK, EPOCH, 1, batch(1, 2, mark_ms=2, size=700))
-        return batch(2, 3, mark_ms=10, size=500)
+        return batch(2, 3, mark_ms=10, size=501)
 
     log = store.with_budget(10_000)
     assert log.append(TASK, EPOCH, 1, sized(log)) == Applied(3)

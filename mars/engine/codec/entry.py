@@ -52,7 +52,7 @@ class _Header(msgspec.Struct, frozen=True, array_like=True):
     rejected_ranges: tuple[tuple[str, int, int, str, int], ...]
     states_checksum: int
     numbers: dict[str, dict[int, int]] = {}
-    """Since windows may count rows; in entries of such tasks alone."""
+    """Since windows may count rows; empty in entries of all other tasks."""
 
 
 _encoder = msgspec.msgpack.Encoder()
