@@ -8,7 +8,7 @@ a version that begins     ──begin_version▶ its starts, and which windows o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
 
@@ -190,6 +190,7 @@ def task_start(definition: TaskDefinition, view: View) -> TaskStart:
     low: dict[Lane, int] = {}
     cuts: dict[Lane, set[int]] = {lane: set() for lane in lanes}
     numbers = _numbers(definition, view)
+    counting = {record.version for record in _records(view, definition) if record.rows is not None}
     versions = definition.begun
     for position, version in enumerate(versions):
         newer = versions[position + 1] if position + 1 < len(versions) else None
@@ -213,17 +214,18 @@ def task_start(definition: TaskDefinition, view: View) -> TaskStart:
         leader=view.leader_epoch,
         restored=_reached(definition, view),
         numbers={
-            lane: _known_at(numbers[lane], low[lane], cuts[lane], _anew(definition, view, lane))
+            lane: _known_at(numbers[lane], low[lane], cuts[lane], _anew(definition, counting, lane))
             for lane in numbers
         },
     )
 
 
-def _anew(definition: TaskDefinition, view: View, lane: Lane) -> Callable[[int], bool]:
+def _anew(
+    definition: TaskDefinition, counting: Collection[int], lane: Lane
+) -> Callable[[int], bool]:
     """Whether no row below an offset of a lane is counted: a version begins there, or that to which
     it belongs counts none.
     """
-    counting = {record.version for record in _records(view, definition) if record.rows is not None}
     starts = {(version.starts or {}).get(lane, 0) for version in definition.begun}
 
     def anew(offset: int) -> bool:

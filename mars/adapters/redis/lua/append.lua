@@ -66,9 +66,10 @@ if meta[3] ~= '1' then return { 'PAUSED' } end
 
 for _, range in ipairs(ranges) do
   local current = redis.call('HGET', KEYS[2], range.lane) or '-1'
-  local rows = redis.call('HGET', KEYS[12], range.lane) or '0'
-  if current ~= range.first or (range.rows ~= '' and rows ~= range.rows) then
-    return { 'STALE', range.lane, current, rows }
+  local stale = current ~= range.first
+  if stale or range.rows ~= '' then
+    local rows = redis.call('HGET', KEYS[12], range.lane) or '0'
+    if stale or rows ~= range.rows then return { 'STALE', range.lane, current, rows } end
   end
 end
 
