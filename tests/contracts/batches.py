@@ -25,7 +25,7 @@ from mars.core.types import (
     StoreEpoch,
     TaskName,
 )
-from mars.protocol.ports import Begun, PartialLog, TaskStart
+from mars.protocol.ports import Begun, Head, PartialLog, TaskStart
 
 TASK = TaskName("by_sip")
 OTHER_TASK = TaskName("by_dip")
@@ -46,6 +46,13 @@ def partial(bucket: int, first: int = 0, lane: Lane = LANE, size: int = 20) -> P
         states=bytes([bucket]) * size,
         rejections=Rejections(rows=(RejectedRow(lane, first, Reason.UNREADABLE, "no", b"\x00{"),)),
     )
+
+
+def head_of(log: PartialLog) -> Head:
+    """The head of the task, which is there."""
+    head = log.head([TASK])[TASK]
+    assert head is not None
+    return head
 
 
 def batch(

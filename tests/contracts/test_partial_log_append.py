@@ -14,7 +14,6 @@ from mars.protocol.ports import (
     Applied,
     Batch,
     Cut,
-    Head,
     IdleLease,
     NoTask,
     PartialLog,
@@ -37,17 +36,11 @@ from tests.contracts.batches import (
     both_lanes,
     entries,
     gap,
+    head_of,
     partial,
     start,
 )
 from tests.contracts.redis_servers import Store
-
-
-def head_of(log: PartialLog) -> Head:
-    head = log.head([TASK])[TASK]
-    assert head is not None
-    return head
-
 
 # ---------------------------------------------------------------------------------- taken
 

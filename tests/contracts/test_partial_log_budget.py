@@ -11,7 +11,7 @@ Entries here count for some 250 to 300 bytes each, unless they are told to be la
 from __future__ import annotations
 
 from mars.core.types import Bucket, Lane, Mapped, Sequence64
-from mars.protocol.ports import AppendOutcome, Applied, Backpressure, Head, IdleLease, PartialLog
+from mars.protocol.ports import AppendOutcome, Applied, Backpressure, IdleLease, PartialLog
 from tests.contracts.batches import (
     EPOCH,
     LANE,
@@ -22,18 +22,13 @@ from tests.contracts.batches import (
     born,
     both_lanes,
     drop,
+    head_of,
     start,
 )
 from tests.contracts.redis_servers import Store
 
 BUDGET = 1_000
 HISTORY, OTHER_HISTORY = Lane("0@b1"), Lane("1@b1")
-
-
-def head_of(log: PartialLog) -> Head:
-    head = log.head([TASK])[TASK]
-    assert head is not None
-    return head
 
 
 def begun(store: Store, budget: int = BUDGET, **changes: object) -> PartialLog:

@@ -8,7 +8,6 @@ from mars.core.types import Lane, StoreEpoch
 from mars.protocol.ports import (
     Applied,
     Cut,
-    Head,
     PartialLog,
     Stale,
     TaskPaused,
@@ -26,6 +25,7 @@ from tests.contracts.batches import (
     both_lanes,
     drop,
     entries,
+    head_of,
     start,
 )
 from tests.contracts.redis_servers import Store
@@ -43,12 +43,6 @@ def log(store: Store) -> PartialLog:
     log = store.open()
     assert log.initialise(TASK, EPOCH, start(OFFSETS, ends=ENDS))
     return log
-
-
-def head_of(log: PartialLog) -> Head:
-    head = log.head([TASK])[TASK]
-    assert head is not None
-    return head
 
 
 # ---------------------------------------------------------------------------------- the ends

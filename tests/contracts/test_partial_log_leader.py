@@ -10,7 +10,6 @@ from mars.core.types import Bucket, Lane, LeaderEpoch, Sequence64, StoreEpoch, T
 from mars.protocol.ports import (
     Applied,
     Begun,
-    Head,
     IdleLease,
     NoTask,
     PartialLog,
@@ -34,6 +33,7 @@ from tests.contracts.batches import (
     born,
     entries,
     gap,
+    head_of,
     start,
 )
 from tests.contracts.redis_servers import Store
@@ -41,12 +41,6 @@ from tests.contracts.waiting import eventually
 
 NEXT_EPOCH = StoreEpoch(EPOCH + 1)
 PAST_EPOCH = StoreEpoch(EPOCH - 1)
-
-
-def head_of(log: PartialLog) -> Head:
-    head = log.head([TASK])[TASK]
-    assert head is not None
-    return head
 
 
 # ------------------------------------------------------------------------------- initialise

@@ -6,7 +6,7 @@ import pytest
 
 from mars.adapters.redis.keys import TaskKeys
 from mars.core.types import Mark, StoreEpoch
-from mars.protocol.ports import Applied, Head, PartialLog, WrongEpoch
+from mars.protocol.ports import Applied, PartialLog, WrongEpoch
 from tests.contracts.batches import (
     EPOCH,
     LANE,
@@ -17,17 +17,12 @@ from tests.contracts.batches import (
     both_lanes,
     drop,
     gap,
+    head_of,
     start,
 )
 from tests.contracts.redis_servers import RedisStoreUnderTest, Store
 
 NEXT_EPOCH = StoreEpoch(EPOCH + 1)
-
-
-def head_of(log: PartialLog) -> Head:
-    head = log.head([TASK])[TASK]
-    assert head is not None
-    return head
 
 
 # ---------------------------------------------------------------------------- when rows came

@@ -12,7 +12,7 @@ from mars.adapters.redis.log import TRIM_SEQS_TOGETHER_MAX
 from mars.adapters.redis.scripts import CALLS_AT_ONCE_MAX
 from mars.adapters.store import LOOK_ENTRIES_MAX, content_of
 from mars.core.types import Bucket, Entry, Sequence64, StoreEpoch, TaskName
-from mars.protocol.ports import Head, LogSlice, LogTrim, PartialLog, ReadRequest, TaskLook
+from mars.protocol.ports import LogSlice, LogTrim, PartialLog, ReadRequest, TaskLook
 from tests.contracts.batches import (
     BUCKETS,
     EPOCH,
@@ -24,6 +24,7 @@ from tests.contracts.batches import (
     batch,
     born,
     entries,
+    head_of,
     start,
 )
 from tests.contracts.redis_servers import Store
@@ -41,12 +42,6 @@ def fill(log: PartialLog, batches: int, buckets: tuple[int, ...] = (0, 1)) -> No
     """Entries 1 .. `batches`, ten rows each."""
     for number in range(batches):
         log.append(TASK, EPOCH, 1, batch(number * 10, number * 10 + 10, buckets=buckets))
-
-
-def head_of(log: PartialLog) -> Head:
-    head = log.head([TASK])[TASK]
-    assert head is not None
-    return head
 
 
 # ------------------------------------------------------------------------------------- head

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mars.core.types import NOT_KNOWN
-from mars.protocol.ports import Applied, Begun, Head, PartialLog, Stale
+from mars.protocol.ports import Applied, Begun, PartialLog, Stale
 from tests.contracts.batches import (
     EPOCH,
     LANE,
@@ -14,15 +14,10 @@ from tests.contracts.batches import (
     begin,
     counted,
     entries,
+    head_of,
     start,
 )
 from tests.contracts.redis_servers import Store
-
-
-def head_of(log: PartialLog) -> Head:
-    head = log.head([TASK])[TASK]
-    assert head is not None
-    return head
 
 
 def begun(store: Store, **said: object) -> PartialLog:
