@@ -87,7 +87,7 @@ def build(
     compiler = TaskCompiler(cluster.namespace)
     buckets = BucketCount(ports.coordinator, cluster.buckets_wanted)
     progress = ProgressTail(ports.progress, buckets)
-    maker = TaskMaker(ports, compiler, progress, buckets)
+    maker = TaskMaker(ports, compiler, progress)
     tasks = TaskService(ports, compiler, maker, buckets, cluster)
     logs = LogReader(ports.log)
     pulse = Pulse(ports)

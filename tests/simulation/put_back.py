@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from functools import cache, partial
 
@@ -15,11 +15,12 @@ import pytest
 from mars.adapters.kafka.names import Place
 from mars.adapters.memory import registry, sink, store
 from mars.adapters.memory.partial_log import MemoryPartialLog
-from mars.core.definitions import TaskDefinition
+from mars.core.definitions import TaskDefinition, TaskVersion
 from mars.core.types import LeaderEpoch, Range, StoreEpoch, TaskName
 from mars.protocol.leader import tasks as leading_tasks
 from mars.protocol.leader.view import BeginVersion, Decision, SetActive, View
 from mars.protocol.ports import Begun, Head
+from tests.simulation import users
 from tests.simulation.conditions import USUAL
 from tests.simulation.hashes import fix_hashes
 from tests.simulation.many import processes_of, results_of
@@ -119,12 +120,22 @@ def one_abort_settles_a_place(patch: Patch) -> None:
     patch.setattr(sink.MemorySink, "_settled", settled)
 
 
+def versions_between_others_are_forgotten(patch: Patch) -> None:
+    """A version that is done is left out of the definition although one before it is not."""
+
+    def needed(definition: TaskDefinition, done: Collection[int]) -> tuple[TaskVersion, ...]:
+        return tuple(one for one in definition.versions if one.version not in done)
+
+    patch.setattr(users, "needed_versions", needed)
+
+
 BUGS: dict[str, Callable[[Patch], None]] = {
     bug.__name__: bug
     for bug in (
         versions_know_the_newest_bound_alone,
         former_leaders_are_heeded,
         one_abort_settles_a_place,
+        versions_between_others_are_forgotten,
     )
 }
 

@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from mars.adapters.memory.progress import MemoryProgressLog
 from mars.core.definitions import Backfill, LaneSpan, TaskDefinition, TaskState, TaskVersion
-from mars.core.types import Lane, TaskName, Topic, backfill_lane, lane_partition, live_lane
-from mars.protocol.ports import put_copies
+from mars.core.types import Bucket, Lane, TaskName, Topic, backfill_lane, lane_partition, live_lane
+from mars.protocol.outlived import done_versions, needed_versions
+from mars.protocol.ports import Progress, put_copies
 from mars.protocol.windows.turns import WINDOWS_AT_ONCE
-from tests.simulation.cluster import Servers
+from tests.simulation.cluster import BUCKETS, Servers
 from tests.simulation.rows import (
     COUNTING,
     CUMULATING,
@@ -146,6 +148,8 @@ class Users:
         self._shapes = shapes
         self._weather = weather
         self._uncopied: list[TaskDefinition] = []
+        self._forgotten: dict[TaskName, dict[int, TaskVersion]] = {}
+        """Versions that changes have left out of definitions since."""
         self._servers = servers
         self._scheduler = scheduler
         self._note = note
@@ -194,7 +198,30 @@ class Users:
             return  # refused: histories have no order in which rows are counted
         self._queries[task.name, number] = query
         version = self._version(number, query, None)
-        self._write(replace(task, versions=(*task.versions, version)))
+        self._write(replace(task, versions=(*self._needed(task), version)))
+
+    def _needed(self, task: TaskDefinition) -> tuple[TaskVersion, ...]:
+        """The versions that a change leaves in a definition, as the API does it."""
+        log = MemoryProgressLog(self._servers.broker)
+        buckets = [Bucket(number) for number in range(BUCKETS)]
+        records = {
+            (record.version, record.bucket): record
+            for bucket in buckets
+            for record in log.read(bucket, 0).records
+            if isinstance(record, Progress) and record.task == task.name
+        }
+        needed = needed_versions(task, done_versions(task, records.values(), buckets))
+        self._forgotten.setdefault(task.name, {}).update(
+            {one.version: one for one in task.begun if one not in needed}
+        )
+        return needed
+
+    def _with_forgotten(self, task: TaskDefinition) -> TaskDefinition:
+        """A task with all versions that it ever had in this life."""
+        known = dict(self._forgotten.get(task.name, {}))
+        known |= {one.version: one for one in task.versions}
+        own = [known[number] for number in sorted(known) if number >= task.first_version]
+        return replace(task, versions=tuple(own))
 
     def _renew(self, chance: random.Random, tasks: Mapping[TaskName, TaskDefinition]) -> None:
         """Delete a task; most often make it again at once."""
@@ -307,8 +334,9 @@ class Users:
         return chance.choice((0, 1, 2, 3, 7)) if self._limits.keys is Keys.ANY else 0
 
     def _delete(self, task: TaskDefinition) -> None:
-        versions = {one.version: self._queries[task.name, one.version] for one in task.begun}
-        self._gone.append((task, versions))
+        whole = self._with_forgotten(task)
+        versions = {one.version: self._queries[task.name, one.version] for one in whole.begun}
+        self._gone.append((whole, versions))
         self._write(replace(task, state=TaskState.DELETED, versions=task.versions[-1:]))
 
     def _write(self, task: TaskDefinition) -> None:
@@ -368,7 +396,11 @@ class Users:
             for task in self._servers.registry.tasks().values()
             if task.state is not TaskState.DELETED
         ]
-        spans = [span for task in living for span in self._spans(task, whole=task.name != OVERFULL)]
+        spans = [
+            span
+            for task in map(self._with_forgotten, living)
+            for span in self._spans(task, whole=task.name != OVERFULL)
+        ]
         return spans + [span for task, _ in self._gone for span in self._spans(task, whole=False)]
 
     def _version(self, number: int, query: Query, starts: Mapping[Lane, int] | None) -> TaskVersion:

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from itertools import pairwise
 
 from api.schemas import NewTaskRequest
 from api.services.beginning import Beginning
 from api.services.compiling import TaskCompiler
-from api.services.context import BucketCount, Ports
+from api.services.context import Ports
 from api.services.inside.progress import ProgressTail
 from mars.core.definitions import (
     RULES,
@@ -27,6 +26,7 @@ from mars.core.errors import Conflict, Rejected, RequestError
 from mars.core.plan import Plan, WatermarkScope
 from mars.core.types import TaskName, Topic
 from mars.core.windows import WindowShape, moment
+from mars.protocol.outlived import needed_versions
 from mars.protocol.ports import TopicInfo
 
 TOPIC_POLL_S = 0.1
@@ -42,13 +42,10 @@ DEFINITION_BYTES_MAX = 900_000
 class TaskMaker:
     """Makes definitions of what is asked for; safe for threads."""
 
-    def __init__(
-        self, ports: Ports, compiler: TaskCompiler, progress: ProgressTail, buckets: BucketCount
-    ) -> None:
+    def __init__(self, ports: Ports, compiler: TaskCompiler, progress: ProgressTail) -> None:
         self._ports = ports
         self._compiler = compiler
         self._progress = progress
-        self._buckets = buckets
 
     def first(
         self,
@@ -121,8 +118,7 @@ class TaskMaker:
             zone=plan.window.zone,
             landmark_ms=plan.window.begins_ms,
         )
-        closed = self.closed(definition)
-        kept = tuple(each for each in definition.versions if each.version not in closed)
+        kept = needed_versions(definition, self.closed(definition))
         changed = replace(definition, versions=(*kept, version))
         _check_size(changed)
         self._compiler.keep(definition.name, version, plan)
@@ -130,12 +126,7 @@ class TaskMaker:
 
     def closed(self, definition: TaskDefinition) -> frozenset[int]:
         """The versions that have a begun successor and are emitted to the end, as far as known."""
-        return frozenset(
-            older.version
-            for older, newer in pairwise(definition.versions)
-            if newer.starts is not None
-            and self._progress.finished(definition, older.version, newer.starts, self._buckets())
-        )
+        return self._progress.done(definition)
 
 
 def described(ports: Ports, topic: Topic) -> TopicInfo:

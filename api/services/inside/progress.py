@@ -10,8 +10,9 @@ from threading import Lock
 from api.services.sharing import Shared
 from mars.core.definitions import TaskDefinition
 from mars.core.errors import Unavailable
-from mars.core.types import Bucket, Lane, TaskName
+from mars.core.types import Bucket, TaskName
 from mars.inspect.evidence import total_ledger
+from mars.protocol.outlived import done_versions
 from mars.protocol.ports import Ledger, Progress, ProgressLog, ProgressSlice
 
 AWAY_S = 1.0
@@ -108,18 +109,11 @@ class ProgressTail:
         """Where the task's rows went, over all its versions; it balances at any moment."""
         return total_ledger(self.records(task))
 
-    def finished(
-        self, task: TaskDefinition, version: int, ends: Mapping[Lane, int], buckets: int
-    ) -> bool:
-        """True once every bucket has read a version up to `ends` and emitted all its windows."""
-        done = {
-            record.bucket
-            for record in self.records(task)
-            if record.version == version
-            and record.ledger.open == 0
-            and all(record.merged.get(lane, 0) >= end for lane, end in ends.items())
-        }
-        return len(done) == buckets
+    def done(self, task: TaskDefinition) -> frozenset[int]:
+        """The versions that are done in all buckets by now. Raises Unavailable."""
+        if len(task.versions) < 2:
+            return frozenset()
+        return done_versions(task, self.records(task), self._all())
 
     def _all(self) -> list[Bucket]:
         return [Bucket(number) for number in range(self._buckets())]

@@ -25,6 +25,7 @@ from mars.protocol.leader.view import (
     SetActive,
     View,
 )
+from mars.protocol.outlived import is_done
 from mars.protocol.ports import Begun, Head, Progress, TaskStart
 from mars.sql import parse_options
 
@@ -196,7 +197,7 @@ def task_start(definition: TaskDefinition, view: View) -> TaskStart:
         newer = versions[position + 1] if position + 1 < len(versions) else None
         for bucket in range(view.buckets):
             record = view.progress.records.get((definition.name, version.version, Bucket(bucket)))
-            if record is not None and newer is not None and _done(record, newer):
+            if record is not None and newer is not None and is_done(record, newer):
                 continue
             needed, merged = _positions(record, version, lanes)
             saved = record.snapshot.merged if record is not None and record.snapshot else {}
@@ -315,16 +316,6 @@ def _lanes(definition: TaskDefinition, view: View) -> set[Lane]:
     lanes |= {lane for record in _records(view, definition) for lane in record.merged}
     count = view.partitions.get(Topic(definition.current.stream.topic), 0)
     return lanes | {live_lane(number) for number in range(count)}
-
-
-def _done(record: Progress, newer: TaskVersion) -> bool:
-    """True if a bucket has emitted everything of an older version."""
-    ends = newer.starts or {}
-    return (
-        record.ledger.open == 0
-        and not record.owed
-        and all(record.merged.get(lane, 0) >= end for lane, end in ends.items())
-    )
 
 
 def _positions(

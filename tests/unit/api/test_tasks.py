@@ -389,6 +389,29 @@ def test_version_with_open_rows_stays(two_versions: World) -> None:
     assert changed_twice(two_versions) == [1, 2, 3]
 
 
+def test_version_between_others_stays_for_the_sake_of_the_one_before_it(
+    two_versions: World,
+) -> None:
+    """Where it begins is where that one ends, whose open rows may have to be read again."""
+    finish_version_1(two_versions, read=5, counted=5, emitted=4)
+    assert changed_twice(two_versions) == [1, 2, 3]
+    two_versions.begin_newest(starts={live_lane(0): 20, live_lane(1): 18})
+    for bucket in range(BUCKETS):
+        two_versions.commit(bucket, version=2, merged={live_lane(0): 20, live_lane(1): 18})
+
+    assert change(two_versions).status_code == 200
+
+    left = [version.version for version in two_versions.definition().versions]
+    assert left == [1, 2, 3, 4]
+
+
+def test_version_that_owes_a_revision_stays(two_versions: World) -> None:
+    for bucket in range(BUCKETS):
+        owed = (60_000,) if bucket == 0 else ()
+        two_versions.commit(bucket, merged={live_lane(0): 10, live_lane(1): 10}, owed=owed)
+    assert changed_twice(two_versions) == [1, 2, 3]
+
+
 def test_version_of_which_a_bucket_has_said_nothing_stays(two_versions: World) -> None:
     finish_version_1(two_versions, buckets=BUCKETS - 1)
     assert changed_twice(two_versions) == [1, 2, 3]

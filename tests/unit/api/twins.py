@@ -520,6 +520,7 @@ class World:
         deleted: bool = False,
         emit: int = 1,
         emits: bool = False,
+        owed: tuple[int, ...] = (),
         **rows: int,
     ) -> None:
         """What a reducer commits for one bucket, with result rows if it `emits`."""
@@ -538,6 +539,7 @@ class World:
             ledger=Ledger(**rows),
             deleted=deleted,
             emission=rows_at if emits else None,
+            owed=owed,
         )
         self.kafka.progress.setdefault(Bucket(bucket), []).append(record)
         self.kafka.times_ms.setdefault(Bucket(bucket), []).append(self.now_ms)
