@@ -17,7 +17,7 @@ from api.presenting import alike
 from api.routes.streams import AWAY, IN_USE, UNKNOWN
 from api.services.access import AccessService
 from api.services.all import Services
-from api.services.inside.naming import wanted_window
+from api.services.inside.naming import AskedWindow
 from api.services.inside.windows import LIMIT_DEFAULT, LIMIT_MAX, select
 from mars.client.answers import FigureList, FinishedWindows, Ledger, OpenWindows, Why, WindowLedger
 
@@ -44,6 +44,20 @@ End = Annotated[
         ge=-TIME_MAX,
         le=TIME_MAX,
         description="epoch ms: its end, beside window_start; needed where windows cumulate",
+    ),
+]
+
+OfPartition = Annotated[
+    int | None,
+    Query(ge=0, le=TIME_MAX, description="of a window that counts rows: whose rows"),
+]
+
+Number = Annotated[
+    int | None,
+    Query(
+        ge=0,
+        le=TIME_MAX,
+        description="its number there, beside partition; of the task's current version",
     ),
 ]
 
@@ -121,13 +135,16 @@ def router(services: Services, stopping: Stopping) -> APIRouter:
             int | None, Query(ge=-TIME_MAX, le=TIME_MAX, description="epoch ms: of this window")
         ] = None,
         window_end: End = None,
+        partition: OfPartition = None,
+        window_number: Number = None,
     ) -> Response:
         """Where the task's rows went, as committed; it balances at any moment."""
 
+        asked = AskedWindow(window_start, window_end, partition, window_number)
         return await services.answering.answer(
-            ("ledger", name, window_start, window_end),
-            lambda: _ledger(services, name, window_start, window_end),
-            None if window_start is None else services.turns.topics,
+            ("ledger", name, *asked),
+            lambda: _ledger(services, name, asked),
+            services.turns.topics if asked.names_one else None,
         )
 
     @routes.get(
@@ -160,6 +177,8 @@ def router(services: Services, stopping: Stopping) -> APIRouter:
             int | None, Query(ge=-TIME_MAX, le=TIME_MAX, description="epoch ms: this one only")
         ] = None,
         window_end: End = None,
+        partition: OfPartition = None,
+        window_number: Number = None,
         limit: Limit = LIMIT_DEFAULT,
         last_event_id: Annotated[
             str | None, Header(description="of a stream: the id of the last event that was seen")
@@ -168,9 +187,10 @@ def router(services: Services, stopping: Stopping) -> APIRouter:
         """The last finished windows, newest first, or a stream of server-sent events."""
 
         if EVENT_STREAM not in request.headers.get("accept", ""):
+            asked = AskedWindow(window_start, window_end, partition, window_number)
             return await services.answering.answer(
-                ("results", name, window_start, window_end, limit),
-                lambda: Rendered(services.results.recent(name, window_start, window_end, limit)),
+                ("results", name, *asked, limit),
+                lambda: Rendered(services.results.recent(name, asked, limit)),
                 services.turns.topics,
             )
         gone = gone_of(request, stopping, services.access)
@@ -179,9 +199,8 @@ def router(services: Services, stopping: Stopping) -> APIRouter:
     return routes
 
 
-def _ledger(services: Services, name: str, start_ms: int | None, end_ms: int | None) -> Rendered:
-    if start_ms is not None:
-        return rendered(services.window_ledgers.of_window(name, start_ms, end_ms))
-    wanted_window((), start_ms, end_ms)
+def _ledger(services: Services, name: str, asked: AskedWindow) -> Rendered:
+    if asked.names_one:
+        return rendered(services.window_ledgers.of_window(name, asked))
     task = services.tasks.show(name)
     return rendered(alike(services.progress.ledger(task), Ledger))

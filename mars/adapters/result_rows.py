@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from mars.protocol.ports import CommittedRow, RecentRows, WantedWindow
+from mars.protocol.ports import CommittedRow, RecentRows, WantedNumber, WantedWindow
 
 
 def newest_rows(rows: Sequence[CommittedRow], firsts_max: int) -> Sequence[CommittedRow]:
@@ -44,11 +44,16 @@ def lowest_first(rows: Sequence[CommittedRow]) -> int | None:
 
 
 def answered(
-    wanted: WantedWindow, parts: Iterable[Sequence[CommittedRow]], rows_max: int, *, whole: bool
+    wanted: WantedWindow | WantedNumber,
+    parts: Iterable[Sequence[CommittedRow]],
+    rows_max: int,
+    *,
+    whole: bool,
 ) -> RecentRows:
     """The newest rows of a window from each partition; `whole` if these are all that there are."""
-    kept = [[row for row in part if wanted.is_of(row.window)] for part in parts]
+    kept = [[row for row in part if wanted.shows(row)] for part in parts]
     rows = tuple(row for part in kept for row in part[-rows_max:])
     if whole and all(len(part) <= rows_max for part in kept):
         return RecentRows(rows)
-    return RecentRows(rows, max((row.window.end_ms for row in rows), default=wanted.start_ms))
+    cut_at_ms = max((row.window.end_ms for row in rows), default=wanted.start_ms)
+    return RecentRows(rows, cut_at_ms, frozenset(range(len(kept))))

@@ -15,6 +15,7 @@ from mars.core.errors import Unavailable
 from mars.core.settings import KafkaSettings, Settings
 from mars.core.types import Bucket, Lane, Range, TaskName, Topic
 from mars.core.windows import Window
+from mars.core.windows.counting import WindowNumber
 from mars.engine.codec.dead import DeadRange, DeadRow
 from mars.engine.codec.result_headers import result_headers
 from mars.protocol.ports import (
@@ -24,6 +25,7 @@ from mars.protocol.ports import (
     DeadPage,
     RecentRows,
     ResultTail,
+    WantedNumber,
     WantedWindow,
 )
 from tests.contracts.kafka_servers import Cluster, KafkaCluster, MemoryCluster
@@ -138,6 +140,45 @@ def write_steps(cluster: Cluster, topic: Topic, count: int) -> None:
             headers = result_headers(TASK, 3, Bucket(2), 7, complete=True, ranges=RANGES, rows=42)
             key = b"[%d,null,%d]" % (cycle, cycle + step)
             cluster.append(topic, 0, [value] * count, key=key, headers=headers)
+
+
+def write_numbers(cluster: Cluster, topic: Topic, count: int, numbers: Sequence[int]) -> None:
+    """Windows that count rows of two partitions, in turn; so many groups each."""
+    for number in numbers:
+        for of in (0, 1):
+            value = (
+                b'{"window_start":%d,"window_end":5,"partition":%d,"window_number":%d,'
+                b'"window_first_offset":0,"sip":"%d-%d"}' % (-number, of, number, of, number)
+            )
+            headers = result_headers(TASK, 3, Bucket(2), 7, complete=True, ranges=RANGES, rows=42)
+            key = b"[%d,null,%d,%d]" % (-number, of, number)
+            cluster.append(topic, 0, [value] * count, key=key, headers=headers)
+
+
+def test_a_window_that_counts_rows_is_found_by_its_number(cluster: Cluster) -> None:
+    topic = cluster.topic(2)
+    write_numbers(cluster, topic, 80, range(5))
+    tail = tail_of(cluster)
+
+    def wanted(number: int, version: int = 3) -> WantedNumber:
+        return WantedNumber(version, WindowNumber(number, 1), Window(1, 0))
+
+    found = tail.recent(topic, TASK, 100, wanted(2))
+    assert (set(sips(found.rows)), len(found.rows)) == ({"1-2"}, 80)
+    assert found.first_whole_numbers() == {(3, 1): 0}
+    cut = tail.recent(topic, TASK, 79, wanted(2))
+    assert (len(cut.rows), cut.first_whole_numbers()) == (79, {})
+    assert tail.recent(topic, TASK, 100, wanted(2, version=4)).rows == ()
+    assert len(tail.recent(topic, TASK, 100, wanted(0)).rows) == 80
+
+
+def test_windows_that_are_whole_are_told_by_the_numbers_before_them(cluster: Cluster) -> None:
+    topic = cluster.topic(2)
+    write_numbers(cluster, topic, 10, range(5))
+    found = tail_of(cluster).recent(topic, TASK, 35, None)
+    assert (found.cut, found.first_whole_numbers()) == ({0}, {(3, 0): 5 - 1, (3, 1): 5 - 1})
+    everything = tail_of(cluster).recent(topic, TASK, 100, None)
+    assert (everything.cut, everything.first_whole_numbers()) == (set(), {(3, 0): 0, (3, 1): 0})
 
 
 def test_of_windows_that_begin_together_the_end_says_which(cluster: Cluster) -> None:

@@ -2,12 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from mars.core.errors import Rejected
 from mars.core.plan import Plan
-from mars.core.windows import Window
-from mars.protocol.ports import WantedWindow
+from mars.core.windows import Counting, Window
+from mars.core.windows.counting import WindowNumber
+from mars.protocol.ports import WantedNumber, WantedWindow
+
+
+class AskedWindow(NamedTuple):
+    """How a request names a window: by its times or, where it counts rows, by its number."""
+
+    start_ms: int | None = None
+    end_ms: int | None = None
+    partition: int | None = None
+    number: int | None = None
+
+    @property
+    def names_one(self) -> bool:
+        """False where nothing is given."""
+        return any(value is not None for value in self)
+
+
+def wanted_of(
+    plans: Mapping[int, Plan], version: int, asked: AskedWindow
+) -> WantedWindow | WantedNumber | None:
+    """The window that is meant, of a task with these plans whose current version is that one.
+
+    None where none is named. Raises Rejected for a name that is none of its windows'.
+    """
+    plan = plans.get(version)
+    shape = None if plan is None else plan.window
+    by_time = AskedWindow(asked.start_ms, asked.end_ms)
+    if asked.partition is None and asked.number is None:
+        if isinstance(shape, Counting) and by_time.names_one:
+            raise Rejected(
+                "the windows of this task count rows, and no time tells one from another: give "
+                "partition and window_number"
+            )
+        return wanted_window(plans.values(), asked.start_ms, asked.end_ms)
+    if asked.partition is None or asked.number is None:
+        raise Rejected("partition and window_number name a window together: give both")
+    if by_time.names_one:
+        raise Rejected(
+            "a window is named by its times or by its number: give window_start, or partition and "
+            "window_number"
+        )
+    if not isinstance(shape, Counting):
+        raise Rejected(
+            "partition and window_number name windows that count rows, and those of this task go "
+            "by time: give window_start"
+        )
+    name = WindowNumber(asked.number, asked.partition)
+    return WantedNumber(version, name, shape.window_numbered(name))
 
 
 def name_of(plans: Iterable[Plan], window: Window) -> WantedWindow:

@@ -15,7 +15,7 @@ from api.http.answering import event
 from api.http.places import Places
 from api.services.compiling import TaskCompiler
 from api.services.context import Ports
-from api.services.inside.naming import wanted_window
+from api.services.inside.naming import AskedWindow, wanted_of
 from api.services.tasks import TaskService
 from mars.client.answers import FinishedWindow, FinishedWindows, RevisedWindow, WindowSource
 from mars.core.definitions import TaskDefinition
@@ -23,6 +23,7 @@ from mars.core.errors import Conflict, Rejected, Unavailable
 from mars.core.plan import Plan
 from mars.core.types import TaskName, Topic
 from mars.core.windows import Window
+from mars.core.windows.counting import WindowNumber
 from mars.protocol.ports import CommittedRow, RecentRows, ResultFollower
 
 FOLLOWERS_MAX = 64
@@ -40,7 +41,10 @@ MADE_MAX = 256
 MADE_BYTES_MAX = 64 * 1024
 """Of an answer that is kept."""
 
-Group = tuple[Window, int, bool]
+Place = Window | WindowNumber
+"""A window, or what names one that counts rows."""
+
+Group = tuple[Place, int, bool]
 """Window and version; whether it is complete."""
 
 # Digits of what a 64-bit offset holds; the second half is left out by who knows the place only.
@@ -85,15 +89,16 @@ class ResultService:
         )
         self._threads = anyio.CapacityLimiter(FOLLOWERS_MAX)
 
-    def recent(self, name: str, start_ms: int | None, end_ms: int | None, limit: int) -> bytes:
+    def recent(self, name: str, asked: AskedWindow, limit: int) -> bytes:
         """`FinishedWindows` as JSON, newest first: the last ones, or of a window.
 
-        Raises NotFound, Rejected for half of a window's name, Conflict, Unavailable.
+        Raises NotFound, Rejected for what names none of its windows, Conflict, Unavailable.
 
         Made anew only where a row has come or the task is another one.
         """
         definition, plan = self._current(name)
-        wanted = wanted_window(self._compiler.plans(definition).values(), start_ms, end_ms)
+        plans = self._compiler.plans(definition)
+        wanted = wanted_of(plans, definition.current.version, asked)
         task, first_version = definition.name, definition.first_version
         topic = Topic(plan.options.output_topic)
         # One more than wanted from each partition tells whether any were left out.
@@ -189,8 +194,9 @@ def _own(found: RecentRows, first_version: int) -> RecentRows:
     if len(rows) == len(found.rows):
         return found
     oldest = {row.partition: row.version for row in reversed(found.rows)}
-    cut = any(version >= first_version for version in oldest.values())
-    return replace(found, rows=rows, cut_at_ms=found.cut_at_ms if cut else None)
+    is_cut = any(version >= first_version for version in oldest.values())
+    cut = frozenset(one for one in found.cut if oldest.get(one, first_version) >= first_version)
+    return replace(found, rows=rows, cut_at_ms=found.cut_at_ms if is_cut else None, cut=cut)
 
 
 def _json(found: RecentRows, plan: Plan, limit: int) -> bytes:
@@ -206,10 +212,16 @@ def _finished_windows(found: RecentRows, plan: Plan, limit: int) -> FinishedWind
     windows: list[FinishedWindow] = []
     left, groups = limit, _groups(found, plan)
     cut = found.cut_at_ms is not None
-    for window, version in sorted({group[:2] for group in groups}, reverse=True):
+    from_number = found.first_whole_numbers()
+    for window, version in sorted({group[:2] for group in groups}, key=_newness, reverse=True):
         places = ((window, version, True), (window, version, False))
         parts = [one for one in places if one in groups]
-        whole = found.whole(window.end_ms) and sum(len(groups[one]) for one in parts) <= left
+        if isinstance(window, WindowNumber):
+            first = from_number.get((version, window.partition))
+            whole = first is not None and window.number >= first
+        else:
+            whole = found.whole(window.end_ms)
+        whole = whole and sum(len(groups[one]) for one in parts) <= left
         if not whole and windows:
             cut = True
             break
@@ -219,6 +231,12 @@ def _finished_windows(found: RecentRows, plan: Plan, limit: int) -> FinishedWind
             windows += [_finished(group, shown, cut=not whole)] if shown else []
         cut = cut or not whole
     return FinishedWindows(windows=windows, truncated=cut, revised=_left_out(found, windows))
+
+
+def _newness(place: tuple[Place, int]) -> tuple[int, Place, int]:
+    """Orders windows; each version numbers those that count rows from 0 on."""
+    window, version = place
+    return (version if isinstance(window, WindowNumber) else 0, window, version)
 
 
 def _left_out(found: RecentRows, windows: Sequence[FinishedWindow]) -> list[RevisedWindow]:
@@ -252,7 +270,7 @@ def _groups(found: RecentRows, plan: Plan) -> dict[Group, list[_Shown]]:
             value = msgspec.json.decode(row.value, type=dict[str, object])
         except (ValueError, RecursionError):
             continue  # somebody else's, which only looks like one of ours
-        place = (row.window, row.version, row.complete)
+        place = (row.numbered or row.window, row.version, row.complete)
         groups.setdefault(place, []).append(_Shown(row, value))
     return groups
 
@@ -270,9 +288,12 @@ def _finished(group: Group, shown: list[_Shown], *, cut: bool) -> FinishedWindow
     window, version, complete = group
     in_order = sorted((one.row for one in shown), key=lambda row: row.revision)
     named = {row.bucket: row for row in in_order if row.ranges}
+    numbered = window if isinstance(window, WindowNumber) else None
     return FinishedWindow(
-        window_start=window.start_ms,
-        window_end=window.end_ms,
+        window_start=min(row.window.start_ms for row in in_order),
+        window_end=max(row.window.end_ms for row in in_order),
+        partition=None if numbered is None else numbered.partition,
+        window_number=None if numbered is None else numbered.number,
         version=version,
         complete=complete,
         revision=in_order[-1].revision,

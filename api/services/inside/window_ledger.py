@@ -6,16 +6,16 @@ from collections.abc import Mapping
 
 from api.services.compiling import TaskCompiler
 from api.services.context import Ports
-from api.services.inside.naming import named_window
+from api.services.inside.naming import AskedWindow, wanted_of
 from api.services.inside.windows import BucketVersion, WindowService
 from api.services.tasks import TaskService
 from mars.client.answers import WindowLedger
 from mars.core.definitions import TaskDefinition
-from mars.core.errors import NotFound
+from mars.core.errors import NotFound, Rejected
 from mars.core.plan import Plan
 from mars.core.types import Reason, Topic
 from mars.core.windows import Window
-from mars.protocol.ports import DeadLetter, WantedWindow
+from mars.protocol.ports import DeadLetter, WantedNumber, WantedWindow
 
 RESULT_ROWS_MAX = 100_000
 """Result rows of a window that are looked through, per partition."""
@@ -35,17 +35,22 @@ class WindowLedgerService:
         self._tasks = tasks
         self._windows = windows
 
-    def of_window(self, name: str, start_ms: int, end_ms: int | None) -> WindowLedger:
-        """The ledger of a window. Raises NotFound where no row of it is known, Rejected where the
-        start names several, Unavailable.
+    def of_window(self, name: str, asked: AskedWindow) -> WindowLedger:
+        """The ledger of a window. Raises NotFound where no row of it is known, Rejected for
+        what names none of its windows, Unavailable.
         """
         definition = self._tasks.show(name)
         plans = self._compiler.plans(definition)
-        wanted = named_window(plans.values(), start_ms, end_ms)
+        wanted = wanted_of(plans, definition.current.version, asked)
+        if wanted is None:
+            raise Rejected("no window is named: give window_start")
+        numbered = wanted if isinstance(wanted, WantedNumber) else None
+        if numbered is not None:
+            plans = {numbered.version: plans[numbered.version]}
         waiting = self._windows.rows_waiting(definition, plans, wanted)
         # Results second: a bucket that emits in between has its rows here, and not there any more.
         emitted = self._emitted(definition, plans, wanted)
-        late = self._late(definition, wanted)
+        late = 0 if isinstance(wanted, WantedNumber) else self._late(definition, wanted)
         if not waiting and not emitted and not late:
             raise NotFound(f"task {name} has no row of a window that {wanted}")
         by_key = {number for number, plan in plans.items() if plan.closes_by_key}
@@ -54,10 +59,12 @@ class WindowLedgerService:
         )
         done = sum(emitted.values())
         plan = plans.get(definition.current.version) or next(iter(plans.values()))
-        window = wanted.among(plan.window)
+        window = None if isinstance(wanted, WantedNumber) else wanted.among(plan.window)
         return WindowLedger(
-            window_start=window.start_ms,
-            window_end=window.end_ms,
+            window_start=None if window is None else window.start_ms,
+            window_end=None if window is None else window.end_ms,
+            partition=None if numbered is None else numbered.name.partition,
+            window_number=None if numbered is None else numbered.name.number,
             counted=done + still_open,
             emitted=done,
             open=still_open,
@@ -65,7 +72,10 @@ class WindowLedgerService:
         )
 
     def _emitted(
-        self, definition: TaskDefinition, plans: Mapping[int, Plan], wanted: WantedWindow
+        self,
+        definition: TaskDefinition,
+        plans: Mapping[int, Plan],
+        wanted: WantedWindow | WantedNumber,
     ) -> dict[BucketVersion, int]:
         """Rows as the headers of the results have them, by bucket and version.
 

@@ -23,7 +23,7 @@ from mars.core.types import Bucket
 from mars.core.windows import Counting, Window
 from mars.core.windows.counting import partition_of
 from mars.engine.finishing import Finished, finish, group_of
-from mars.protocol.ports import Head, WantedWindow
+from mars.protocol.ports import Head, WantedNumber, WantedWindow
 from mars.protocol.windows.closing import WholeSpan
 from mars.protocol.windows.folding import Folding
 
@@ -142,7 +142,10 @@ class WindowService:
         )
 
     def rows_waiting(
-        self, definition: TaskDefinition, plans: Mapping[int, Plan], wanted: WantedWindow
+        self,
+        definition: TaskDefinition,
+        plans: Mapping[int, Plan],
+        wanted: WantedWindow | WantedNumber,
     ) -> dict[BucketVersion, int]:
         """How many rows of an open window each bucket and version holds. Raises Unavailable."""
         versions = self._folded(definition, plans)

@@ -11,7 +11,14 @@ from mars.adapters.memory.faults import Faults, fallible
 from mars.adapters.result_rows import answered, lowest_first, newest_rows
 from mars.core.errors import Unavailable
 from mars.core.types import TaskName, Topic
-from mars.protocol.ports import CommittedRow, DeadLetter, DeadPage, RecentRows, WantedWindow
+from mars.protocol.ports import (
+    CommittedRow,
+    DeadLetter,
+    DeadPage,
+    RecentRows,
+    WantedNumber,
+    WantedWindow,
+)
 
 
 class MemoryResultTail:
@@ -27,7 +34,11 @@ class MemoryResultTail:
 
     @fallible
     def recent(
-        self, topic: Topic, task: TaskName, rows_max: int, wanted: WantedWindow | None
+        self,
+        topic: Topic,
+        task: TaskName,
+        rows_max: int,
+        wanted: WantedWindow | WantedNumber | None,
     ) -> RecentRows:
         """The newest rows of a task (of one window), per partition in offset order."""
         numbered = enumerate(_partitions(self._broker, topic))
@@ -35,14 +46,11 @@ class MemoryResultTail:
         if wanted is not None:
             return answered(wanted, parts, rows_max, whole=True)
         kept = [newest_rows(own, rows_max) for own in parts]
-        cuts = [
-            lowest_first(rows)
-            for rows, own in zip(kept, parts, strict=True)
-            if len(rows) < len(own)
-        ]
+        cut = frozenset(number for number, own in enumerate(parts) if len(kept[number]) < len(own))
+        cuts = [lowest_first(kept[number]) for number in sorted(cut)]
         known = [cut for cut in cuts if cut is not None]
         found = tuple(row for rows in kept for row in rows)
-        return RecentRows(found, max(known, default=None))
+        return RecentRows(found, max(known, default=None), cut)
 
     @fallible
     def follow(

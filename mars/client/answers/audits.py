@@ -95,8 +95,8 @@ class Incidents(Answer, frozen=True):
 class WindowLedger(Answer, frozen=True):
     """What became of the rows of one window: counted = emitted + open."""
 
-    window_start: int
-    window_end: int
+    window_start: Annotated[int | None, says("null for one that counts rows")]
+    window_end: Annotated[int | None, says("null for one that counts rows")]
     counted: int
     emitted: Annotated[
         int,
@@ -107,3 +107,5 @@ class WindowLedger(Answer, frozen=True):
     ]
     open: int
     late: Annotated[int | None, says("as mars.dead names them; null: too many to look through")]
+    partition: Annotated[int | None, says("of a window that counts rows: whose rows")] = None
+    window_number: Annotated[int | None, says("of such a window: its number there")] = None

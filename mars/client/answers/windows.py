@@ -56,14 +56,16 @@ class WindowSource(Answer, frozen=True):
 class FinishedWindow(Answer, frozen=True):
     """Committed rows of one window: of each group the newest revision."""
 
-    window_start: int
-    window_end: int
+    window_start: Annotated[int, says("of one that counts rows: of these rows the lowest")]
+    window_end: Annotated[int, says("of one that counts rows: of these rows the highest")]
     version: int
     complete: bool
     revision: Annotated[int, says("the highest of these rows; 0: no late row has come")]
     rows: list[Row]
     truncated: Annotated[bool, says("true if it has more rows than these")] = False
     sources: Annotated[list[WindowSource], says("of the buckets whose rows are shown")] = []
+    partition: Annotated[int | None, says("of a window that counts rows: whose rows")] = None
+    window_number: Annotated[int | None, says("of such a window: its number there")] = None
 
 
 class RevisedWindow(Answer, frozen=True):

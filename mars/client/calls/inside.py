@@ -13,6 +13,7 @@ from mars.client.answers import (
     WindowLedger,
 )
 from mars.client.calls.base import Calls, task_path
+from mars.core.errors import Rejected
 
 VERIFY_TIMEOUT_S = 300.0
 """For a window that is computed again, whatever the client's own limit: one of 5 million offsets
@@ -44,10 +45,26 @@ class InsideCalls(Calls):
         return self._call("GET", f"{task_path(name)}/ledger", Ledger)
 
     def window_ledger(
-        self, name: str, window_start: int, window_end: int | None = None
+        self,
+        name: str,
+        window_start: int | None = None,
+        window_end: int | None = None,
+        *,
+        partition: int | None = None,
+        window_number: int | None = None,
     ) -> WindowLedger:
-        """What became of the rows of one window; `window_end` is needed where windows cumulate."""
-        query = {"window_start": window_start, "window_end": window_end}
+        """What became of the rows of one window; `window_end` is needed where windows cumulate.
+
+        `partition` and `window_number` name one that counts rows, of the task's current version.
+        """
+        if window_start is None and partition is None and window_number is None:
+            raise Rejected("no window is named: give window_start, or partition and window_number")
+        query = {
+            "window_start": window_start,
+            "window_end": window_end,
+            "partition": partition,
+            "window_number": window_number,
+        }
         return self._call("GET", f"{task_path(name)}/ledger", WindowLedger, query=query)
 
     def verify(

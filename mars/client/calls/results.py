@@ -30,10 +30,21 @@ class ResultCalls(Calls):
         *,
         window_start: int | None = None,
         window_end: int | None = None,
+        partition: int | None = None,
+        window_number: int | None = None,
         limit: int | None = None,
     ) -> FinishedWindows:
-        """The last finished windows, or one; `window_end` is needed where windows cumulate."""
-        query = {"window_start": window_start, "window_end": window_end, "limit": limit}
+        """The last finished windows, or one; `window_end` is needed where windows cumulate.
+
+        `partition` and `window_number` name one that counts rows, of the task's current version.
+        """
+        query = {
+            "window_start": window_start,
+            "window_end": window_end,
+            "partition": partition,
+            "window_number": window_number,
+            "limit": limit,
+        }
         return self._call("GET", f"{task_path(name)}/results", FinishedWindows, query=query)
 
     def tail(

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from mars.core.windows.shapes import EndingWindows, Panes, SaidLengths, Times, Window
 
@@ -40,6 +40,13 @@ def partition_of(place: int) -> int:
 def number_of(place: int) -> int:
     """The number of the row at a place."""
     return place % LANE_PLACES
+
+
+class WindowNumber(NamedTuple):
+    """What names a window of a version of a task: its number in its partition."""
+
+    number: int
+    partition: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +101,10 @@ class Counting(EndingWindows):
     def number(self, window: Window) -> int:
         """The number of a window in its partition, from 0 on."""
         return number_of(window.start_ms) // self.slide
+
+    def window_numbered(self, name: WindowNumber) -> Window:
+        """The window of a name."""
+        return self.window_of_start(first_place(name.partition) + name.number * self.slide)
 
     # ---------------------------------------------------------------------------- panes
 

@@ -109,6 +109,7 @@ from mars.protocol.ports.reading import (
     ResultFollower,
     ResultTail,
     SourceRows,
+    WantedNumber,
     WantedWindow,
     window_of_row,
 )
@@ -242,6 +243,7 @@ __all__ = [
     "Transaction",
     "Wanted",
     "WantedKind",
+    "WantedNumber",
     "WantedWindow",
     "Written",
     "WrongEpoch",

@@ -11,9 +11,16 @@ from mars.core.definitions import FileHistory
 from mars.core.plan import Plan
 from mars.core.types import Bucket, Lane, Mapped, Range, TaskName, Topic
 from mars.core.windows import Shape, Window, moment
+from mars.core.windows.counting import WindowNumber
 
 _ENDS = re.compile(rb'\{ ?"window_start": ?-?\d{1,18}, ?"window_end": ?(-?\d{1,18})[,} ]')
 """How the value of a result row begins."""
+
+_COUNTED = re.compile(
+    rb'\{ ?"window_start": ?-?\d{1,18}, ?"window_end": ?-?\d{1,18}, ?'
+    rb'"partition": ?(\d{1,9}), ?"window_number": ?(\d{1,18}), ?"window_first_offset":'
+)
+"""The same where windows count rows; the times are those of the group."""
 
 
 def window_of_row(key: bytes, value: bytes) -> Window:
@@ -54,6 +61,12 @@ class CommittedRow:
         """Its window, without decoding the rest."""
         return window_of_row(self.key, self.value)
 
+    @property
+    def numbered(self) -> WindowNumber | None:
+        """What names its window if that counts rows, without decoding the rest."""
+        named = _COUNTED.match(self.value)
+        return None if named is None else WindowNumber(int(named[2]), int(named[1]))
+
 
 @dataclass(frozen=True, slots=True)
 class WantedWindow:
@@ -76,6 +89,14 @@ class WantedWindow:
         """Whether a window is meant."""
         return window.start_ms == self.start_ms and self.end_ms in (None, window.end_ms)
 
+    def shows(self, row: CommittedRow) -> bool:
+        """Whether a row is one of it."""
+        return self.is_of(row.window)
+
+    def is_behind(self, row: CommittedRow) -> bool:
+        """Whether the bucket of a row emits the window after it."""
+        return self.follows(row.window)
+
     def follows(self, window: Window) -> bool:
         """Whether a window is emitted before the one that is meant."""
         if self.end_ms is None:
@@ -89,20 +110,78 @@ class WantedWindow:
         return Window(self.end_ms, self.start_ms)
 
 
+@dataclass(frozen=True, slots=True)
+class WantedNumber:
+    """What a person names a window by that counts rows: of a version, its number in its partition.
+
+    Each version counts from 0. `window` holds the window's places.
+    """
+
+    version: int
+    name: WindowNumber
+    window: Window
+
+    def __str__(self) -> str:
+        """What is true of it, behind `a window that`."""
+        return f"has number {self.name.number} in partition {self.name.partition}"
+
+    @property
+    def start_ms(self) -> int:
+        """See `WantedWindow`; a place."""
+        return self.window.start_ms
+
+    def is_of(self, window: Window) -> bool:
+        """See `WantedWindow`; of windows of its version."""
+        return window == self.window
+
+    def shows(self, row: CommittedRow) -> bool:
+        """See `WantedWindow`."""
+        return row.version == self.version and row.numbered == self.name
+
+    def is_behind(self, row: CommittedRow) -> bool:
+        """See `WantedWindow`: numbers of a partition come in order."""
+        other = row.numbered if row.version == self.version else None
+        return (
+            other is not None
+            and other.partition == self.name.partition
+            and other.number < self.name.number
+        )
+
+
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class RecentRows:
     """The newest rows of a task, per partition in offset order.
 
     Of a window that ends after `cut_at_ms` all rows are there; of others some may be missing, the
     first ones above all, so that only later revisions of theirs are there. None: no row is missing.
+    Windows that count rows have no such time: all rows of one are there if each partition of `cut`,
+    whose first rows are not here, has a row of a window before it.
     """
 
     rows: tuple[CommittedRow, ...] = ()
     cut_at_ms: int | None = None
+    cut: frozenset[int] = frozenset()
 
     def whole(self, window_end_ms: int) -> bool:
         """Whether all rows of a window that ends then are there."""
         return self.cut_at_ms is None or window_end_ms > self.cut_at_ms
+
+    def first_whole_numbers(self) -> Mapping[tuple[int, int], int]:
+        """From which number on all rows of a window are there, by version and source partition.
+
+        A version and partition that is not named has no window of which that is certain.
+        """
+        lowest: dict[tuple[int, int], dict[int, int]] = {}
+        for row in self.rows:
+            name = row.numbered
+            if name is not None:
+                own = lowest.setdefault((row.version, name.partition), {})
+                own[row.partition] = min(name.number, own.get(row.partition, name.number))
+        return {
+            place: max((own[one] + 1 for one in self.cut), default=0)
+            for place, own in lowest.items()
+            if self.cut <= own.keys()
+        }
 
 
 class ResultFollower(Protocol):
@@ -123,7 +202,11 @@ class ResultTail(Protocol):
     """The output topics, read from their ends; committed rows only."""
 
     def recent(
-        self, topic: Topic, task: TaskName, rows_max: int, wanted: WantedWindow | None
+        self,
+        topic: Topic,
+        task: TaskName,
+        rows_max: int,
+        wanted: WantedWindow | WantedNumber | None,
     ) -> RecentRows:
         """The newest rows of a task (of one window).
 

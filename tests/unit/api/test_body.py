@@ -269,7 +269,10 @@ def test_stream_keeps_the_order_of_its_fields(world: World) -> None:
     [
         ("/v1/tasks?limit=3", "deleted"),
         ("/v1/cluster?x=1&limit=2", "none"),
-        ("/v1/tasks/none/results?windowstart=3", "window_start, window_end, limit"),
+        (
+            "/v1/tasks/none/results?windowstart=3",
+            "window_start, window_end, partition, window_number, limit",
+        ),
     ],
 )
 def test_a_query_parameter_that_a_path_does_not_know_is_refused_by_its_name(

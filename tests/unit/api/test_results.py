@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from api.services.inside.naming import AskedWindow
 from api.services.inside.results import _own
 from mars.adapters.kafka.read.rows import committed_row
 from mars.core.errors import TooMany
@@ -233,10 +234,10 @@ def test_an_answer_is_made_anew_only_when_the_rows_are_others(
 ) -> None:
     found = RecentRows(tuple(finished.kafka.rows))
     monkeypatch.setattr(finished.services.results._ports.results, "recent", lambda *_: found)
-    made = [finished.services.results.recent("by_sip", None, None, 10) for _ in range(2)]
+    made = [finished.services.results.recent("by_sip", AskedWindow(), 10) for _ in range(2)]
     assert made[0] is made[1]
     found = RecentRows((*found.rows, committed(120_000, "a", 7)))
-    assert b'"count":7' in finished.services.results.recent("by_sip", None, None, 10)
+    assert b'"count":7' in finished.services.results.recent("by_sip", AskedWindow(), 10)
 
 
 def test_results_of_an_earlier_task_of_the_name_are_not_shown(finished: World) -> None:

@@ -69,6 +69,7 @@ from mars.protocol.ports import (
     RecentRows,
     TaskStart,
     TopicInfo,
+    WantedNumber,
     WantedWindow,
 )
 
@@ -251,12 +252,16 @@ class TwinResults:
         self._kafka = kafka
 
     def recent(
-        self, topic: Topic, task: TaskName, rows_max: int, wanted: WantedWindow | None
+        self,
+        topic: Topic,
+        task: TaskName,
+        rows_max: int,
+        wanted: WantedWindow | WantedNumber | None,
     ) -> RecentRows:
         self._kafka.server.reach()
         rows = tuple(self._kafka.rows)
         if wanted is not None:
-            return RecentRows(tuple(row for row in rows if wanted.is_of(row.window)))
+            return RecentRows(tuple(row for row in rows if wanted.shows(row)))
         newest = tuple(newest_rows(rows, rows_max))
         return RecentRows(newest, lowest_first(newest) if len(newest) < len(rows) else None)
 

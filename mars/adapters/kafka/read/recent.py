@@ -18,7 +18,7 @@ from mars.adapters.kafka.read.consumers import Readers, Record, SliceConsumer, S
 from mars.adapters.kafka.read.rows import committed_row
 from mars.adapters.result_rows import answered, firsts_of, lowest_first, newest_rows
 from mars.core.types import TaskName, Topic
-from mars.protocol.ports import CommittedRow, RecentRows, WantedWindow
+from mars.protocol.ports import CommittedRow, RecentRows, WantedNumber, WantedWindow
 
 SCAN_MESSAGES_MAX = 200_000
 """How many of the newest messages of a partition are looked through for a window."""
@@ -75,7 +75,7 @@ class NewestResults:
         self._bytes = 0
 
     def of_window(
-        self, topic: Topic, task: TaskName, rows_max: int, wanted: WantedWindow
+        self, topic: Topic, task: TaskName, rows_max: int, wanted: WantedWindow | WantedNumber
     ) -> RecentRows:
         """The newest rows of a window. Raises Unavailable."""
         bounds = self._admin.bounds(topic)
@@ -147,13 +147,13 @@ class _Scan:
             found[partition] = _shortened(_Part(max(part.first, low), high, rows), rows_max)
         return found
 
-    def of_window(self, rows_max: int, wanted: WantedWindow) -> RecentRows:
+    def of_window(self, rows_max: int, wanted: WantedWindow | WantedNumber) -> RecentRows:
         """A bucket emits its windows in order: nothing of one lies before the first rows of older
         ones, unless several buckets that are far apart share the partition.
         """
 
         def enough(rows: list[CommittedRow]) -> bool:
-            return any(row.revision == 0 and wanted.follows(row.window) for row in rows)
+            return any(row.revision == 0 and wanted.is_behind(row) for row in rows)
 
         found = self._until(rows_max, enough)
         whole = all(
@@ -225,12 +225,11 @@ def _only_grown(before: TopicBounds, now: TopicBounds) -> bool:
 
 
 def _answer(parts: Parts, bounds: Spans) -> RecentRows:
-    cuts = [
-        lowest_first(part.rows) for place, part in parts.items() if part.first > bounds[place][0]
-    ]
+    cut = frozenset(place for place, part in parts.items() if part.first > bounds[place][0])
+    cuts = [lowest_first(parts[place].rows) for place in sorted(cut)]
     known = [cut for cut in cuts if cut is not None]
     rows = tuple(row for partition in sorted(parts) for row in parts[partition].rows)
-    return RecentRows(rows, max(known, default=None))
+    return RecentRows(rows, max(known, default=None), cut)
 
 
 def _bytes(answer: RecentRows) -> int:

@@ -23,7 +23,14 @@ from mars.adapters.kafka.read.rows import dead_letter, wanted_letter
 from mars.core.errors import Unavailable
 from mars.core.settings import Settings
 from mars.core.types import TaskName, Topic
-from mars.protocol.ports import CommittedRow, DeadLetter, DeadPage, RecentRows, WantedWindow
+from mars.protocol.ports import (
+    CommittedRow,
+    DeadLetter,
+    DeadPage,
+    RecentRows,
+    WantedNumber,
+    WantedWindow,
+)
 
 CALL_TIMEOUT_S = 5.0
 """For metadata and offsets; a healthy broker needs milliseconds."""
@@ -49,7 +56,11 @@ class KafkaResultTail:
         self._newest = NewestResults(KafkaTopicAdmin(settings, CALL_TIMEOUT_S), Readers(settings))
 
     def recent(
-        self, topic: Topic, task: TaskName, rows_max: int, wanted: WantedWindow | None
+        self,
+        topic: Topic,
+        task: TaskName,
+        rows_max: int,
+        wanted: WantedWindow | WantedNumber | None,
     ) -> RecentRows:
         """The newest rows; a window is looked for in the last 200,000 messages of a partition.
 
