@@ -22,6 +22,7 @@ import mars.core.errors
 import mars.local.leash
 from api.http.answering import Rendered
 from api.preview_schemas import PreviewRequest
+from api.services.inside.naming import AskedWindow
 from api.services.previews.service import PREVIEWS_MAX
 from mars.client.answers import Preview
 from mars.core.definitions import FileHistory
@@ -217,8 +218,7 @@ class VerifyQuestion(msgspec.Struct, frozen=True):
 
     settings: Settings
     task: str
-    window_start_ms: int | None
-    window_end_ms: int | None = None
+    asked: AskedWindow
 
 
 class PreviewQuestion(msgspec.Struct, frozen=True):
@@ -267,7 +267,7 @@ class VerifiedAside:
         self._settings = settings
         self._aside = aside
 
-    def __call__(self, task: str, start_ms: int | None, end_ms: int | None) -> Rendered:
+    def __call__(self, task: str, asked: AskedWindow) -> Rendered:
         """The verification as JSON. Raises what `VerifyService.verify` does."""
-        question = VerifyQuestion(self._settings, task, start_ms, end_ms)
+        question = VerifyQuestion(self._settings, task, asked)
         return Rendered(self._aside.run(msgspec.json.encode(question)))

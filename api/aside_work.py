@@ -58,7 +58,7 @@ def verify(question: bytes) -> bytes:
     """The verification of a window."""
     asked = msgspec.json.decode(question, type=VerifyQuestion)
     verifying = _services(asked.settings).verifying
-    found = verifying.verify(asked.task, asked.window_start_ms, asked.window_end_ms)
+    found = verifying.verify(asked.task, asked.asked)
     return msgspec.json.encode(found)
 
 

@@ -9,9 +9,10 @@ from fastapi import APIRouter, Query, Response
 
 from api.http.answering import rendered, respond
 from api.http.documenting import gives, problems
-from api.routes.inside import TIME_MAX, End
+from api.routes.inside import TIME_MAX, End, Number, OfPartition
 from api.routes.streams import AWAY, IN_USE, UNKNOWN
 from api.services.all import Services
+from api.services.inside.naming import AskedWindow
 from mars.client.answers import DeadRows, Incidents, Verification
 
 WRONG = HTTPStatus.UNPROCESSABLE_ENTITY
@@ -35,11 +36,16 @@ def router(services: Services) -> APIRouter:
         "/v1/tasks/{name}/verify",
         responses=gives(Verification) | problems(UNKNOWN, IN_USE, WRONG, AWAY),
     )
-    async def verify(name: str, window_start: Time = None, window_end: End = None) -> Response:
+    async def verify(
+        name: str,
+        window_start: Time = None,
+        window_end: End = None,
+        partition: OfPartition = None,
+        window_number: Number = None,
+    ) -> Response:
         """Compute a finished window (else the last one) again from its source rows, and compare."""
-        found = await services.turns.verifications.take(
-            lambda: services.verifier(name, window_start, window_end)
-        )
+        asked = AskedWindow(window_start, window_end, partition, window_number)
+        found = await services.turns.verifications.take(lambda: services.verifier(name, asked))
         return found.response()
 
     @routes.get(

@@ -13,6 +13,7 @@ from api.services.context import BucketCount, ClusterContext, Ports
 from api.services.defining.making import TaskMaker
 from api.services.defining.sets import SetService
 from api.services.inside.dead import DeadService
+from api.services.inside.naming import AskedWindow
 from api.services.inside.progress import ProgressTail
 from api.services.inside.results import ResultService
 from api.services.inside.sampling import Sampler
@@ -34,7 +35,7 @@ from api.services.shared_topics import SharedTopics
 from api.services.streams import StreamService
 from api.services.tasks import TaskService
 
-Verifier = Callable[[str, int | None, int | None], Rendered]
+Verifier = Callable[[str, AskedWindow], Rendered]
 """Computes a window of a task again, as `VerifyService.verify` does."""
 
 

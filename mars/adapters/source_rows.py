@@ -30,16 +30,23 @@ class RowsAgain:
         self._settings = settings
 
     def read(
-        self, plan: Plan, buckets: int, part: Range, files: FileHistory | None = None
+        self,
+        plan: Plan,
+        buckets: int,
+        part: Range,
+        files: FileHistory | None = None,
+        number: int | None = None,
     ) -> Iterator[Mapped | Range]:
         """What a range adds to a task. Raises Unavailable, JobFailed, TaskLimit."""
         if files is None:
-            return self._of_topic(plan, buckets, part)
+            return self._of_topic(plan, buckets, part, number)
         bulk = self._settings.bulk
         roots = FileRoots.of(bulk.files, bulk.files_never)
         return _of_files(plan, buckets, part, files, roots)
 
-    def _of_topic(self, plan: Plan, buckets: int, part: Range) -> Iterator[Mapped | Range]:
+    def _of_topic(
+        self, plan: Plan, buckets: int, part: Range, number: int | None
+    ) -> Iterator[Mapped | Range]:
         with configured():
             consumer = Consumer(lone_reader_properties(self._settings, READER))
         try:
@@ -49,7 +56,10 @@ class RowsAgain:
                     yield batch
                     continue
                 for decoded in decode_slices(plan.stream, plan.fields, batch):
-                    yield map_batch(plan, buckets, decoded)
+                    mapped = map_batch(plan, buckets, decoded, number)
+                    if number is not None:
+                        number = mapped.numbered[part.lane].next
+                    yield mapped
         finally:
             consumer.close()
 

@@ -42,6 +42,7 @@ _BEGIN_TOGETHER = ("cumulating", "landmark")
 """Kinds of windows of which several have one start."""
 
 _TIMES = ("window_start", "window_end")
+_NUMBERS = ("partition", "window_number")
 
 
 @click.command()
@@ -214,9 +215,13 @@ class _Part:
     end: int
     revision: int
     deleted: bool
+    counted: tuple[int, int] | None = None
+    """Partition and number of one that counts rows: its groups have times of their own."""
 
     def title(self, rows: int, together: bool) -> str:
         name = window_name(self.start, self.end, together=together)
+        if self.counted is not None:
+            name = f"window {self.counted[1]} of partition {self.counted[0]}"
         words = f"{name}  {rows} {'row' if rows == 1 else 'rows'}"
         if self.deleted:
             words += " taken back, which HAVING lets pass no more"
@@ -225,9 +230,19 @@ class _Part:
 
 def _part(event: ResultEvent) -> _Part:
     source = event.source
+    counted = _counted(event.row)
+    if counted is not None:
+        return _Part(0, 0, 0, deleted=False, counted=counted)
     start, end = int(str(event.row["window_start"])), event.row.get("window_end")
     ends = end if isinstance(end, int) else start
     return _Part(start, ends, source.revision if source else 0, source.deleted if source else False)
+
+
+def _counted(row: Mapping[str, object]) -> tuple[int, int] | None:
+    partition, number = row.get("partition"), row.get("window_number")
+    if not isinstance(partition, int) or not isinstance(number, int):
+        return None
+    return (partition, number) if "window_first_offset" in row else None
 
 
 class _Window:
@@ -245,7 +260,8 @@ class _Window:
 def _print(window: _Window, limit: int | None, together: bool) -> None:
     if window.part is None:
         return
-    columns = [column for column in window.rows[0] if column not in _TIMES]
+    said = _TIMES if window.part.counted is None else _NUMBERS
+    columns = [column for column in window.rows[0] if column not in said]
     kept = window.rows if limit is None else window.rows[:limit]
     cells = [[json.dumps(row[column], ensure_ascii=False) for column in columns] for row in kept]
     output().print(window.part.title(len(window.rows), together))

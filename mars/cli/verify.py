@@ -20,24 +20,31 @@ EXIT_DIFFERS = 1
 @task_argument
 @click.argument("window_start", type=Moment(), required=False)
 @click.argument("window_end", type=Moment(), required=False)
+@click.option("--partition", type=click.IntRange(min=0), help="Of a window that counts rows.")
+@click.option("--window-number", type=click.IntRange(min=0), help="Its number there.")
 @api_option
 @json_option
 def verify(
     name: str,
     window_start: int | None,
     window_end: int | None,
+    partition: int | None,
+    window_number: int | None,
     api: str | None,
     as_json: bool,
 ) -> int:
     """Compute the window of task NAME that starts at WINDOW_START again, and compare.
 
     Without WINDOW_START it is the last finished one; windows that cumulate begin together, so there
-    WINDOW_END says which. The rows are those that the headers of its
+    WINDOW_END says which. Windows that count rows are named by --partition and --window-number. The
+    rows are those that the headers of its
     results name. Exit code 0: equal, 1: it differs, 3: there is no such window, 4: it cannot be
     computed again.
     """
     with Client(api_address(api)) as client:
-        found = client.verify(name, window_start, window_end)
+        found = client.verify(
+            name, window_start, window_end, partition=partition, window_number=window_number
+        )
     if as_json:
         print_json(found)
     else:

@@ -21,9 +21,10 @@ from itertools import pairwise
 import msgspec
 import polars as pl
 
-from mars.core.plan import LatePolicy, Plan
-from mars.core.types import Bucket, Lane, Mapped, Range
+from mars.core.plan import WINDOW_FIRST_OFFSET, WINDOW_LAST_OFFSET, LatePolicy, Plan
+from mars.core.types import Bucket, Lane, Mapped, Range, live_lane
 from mars.core.windows import Window
+from mars.core.windows.counting import number_of, partition_of
 from mars.engine.aggregates import merge_panes, panes_of_window
 from mars.engine.codec.states import decode_states
 from mars.engine.finishing import finish
@@ -97,6 +98,32 @@ def spans_of(
     return spans
 
 
+def spans_of_counted(
+    plan: Plan, buckets: int, rows: Iterable[CommittedRow], window: Window
+) -> dict[Bucket, dict[Lane, Range]]:
+    """The same for a window that counts rows: from the first to the last offset of its groups.
+
+    Raises ValueError for a row that does not name its own.
+    """
+    lane = live_lane(partition_of(window.start_ms))
+    firsts, lasts, of = [], [], set()
+    for row in rows:
+        value = _decoded(row.value)
+        first, last = (
+            (value.get(WINDOW_FIRST_OFFSET), value.get(WINDOW_LAST_OFFSET))
+            if isinstance(value, dict)
+            else (None, None)
+        )
+        if not isinstance(first, int) or not isinstance(last, int):
+            raise ValueError("a row names no offsets")
+        firsts.append(first)
+        lasts.append(last)
+        of.add(row.bucket)
+    part = Range(lane, min(firsts), max(lasts) + 1)
+    named = of if plan.single_bucket else set(map(Bucket, range(buckets))) | of
+    return {bucket: {lane: part} for bucket in named}
+
+
 def _common(spans: Spans) -> dict[Lane, Range]:
     """What every bucket that names a lane has counted of it."""
     parts: defaultdict[Lane, list[Range]] = defaultdict(list)
@@ -138,11 +165,18 @@ def emitted_everywhere(
     for record in records:
         if record.version != plan.version or window in owed_of(plan, record):
             continue
-        closed = record.closed_ms is not None and record.closed_ms >= window.end_ms
+        closed = _has_closed(record, window)
         has_read = _has_read(record, spans.get(record.bucket, {}))
         if (has_read and (closed or record.ledger.open == 0)) or (closed and not revises):
             done.add(record.bucket)
     return spans.keys() <= done
+
+
+def _has_closed(record: Progress, window: Window) -> bool:
+    if record.rows is not None:
+        lane = live_lane(partition_of(window.start_ms))
+        return record.rows.closed.get(lane, 0) >= number_of(window.end_ms)
+    return record.closed_ms is not None and record.closed_ms >= window.end_ms
 
 
 def _has_read(record: Progress, own: Mapping[Lane, Range]) -> bool:
@@ -158,9 +192,12 @@ class Recount:
         self._states: defaultdict[Bucket, list[pl.DataFrame]] = defaultdict(list)
         self._waiting: Counter[Bucket] = Counter()
         self.rows_read = 0
+        self.rows_numbered = 0
 
     def add(self, mapped: Mapped, buckets: frozenset[Bucket]) -> None:
         """Take a batch of a piece. Raises TaskLimit where a state outgrows its limit."""
+        for numbers in mapped.numbered.values():
+            self.rows_numbered += numbers.next - numbers.first
         for partial in mapped.partials:
             self.rows_read += partial.counts.read
             if partial.bucket in buckets and partial.states:

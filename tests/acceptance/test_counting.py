@@ -8,7 +8,10 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
+from mars.core.types import Bucket, TaskName
+from mars.engine.codec.result_headers import result_headers
 from tests.support.cluster import MarsCluster, wait_for
 from tests.support.rows import Result
 from tests.support.store import Store
@@ -142,10 +145,28 @@ def _open(mars: MarsCluster, partitions: set[int]) -> Any:
     return found if {one.partition for one in found} == partitions else None
 
 
-def test_what_is_by_times_alone_says_so(flow: Flow) -> None:
-    done = flow.mars.mars("verify", NAME)
-    assert done.returncode == 4
-    assert "not verified here yet" in done.stderr
+def test_finished_windows_are_found_by_their_numbers(flow: Flow) -> None:
+    mars, wanted = flow.mars, flow.wanted()
+    mars.read_until(TOPIC, len(wanted))
+    listed = mars.client.results(NAME, limit=10_000).windows
+    shown = {
+        (one.partition, one.window_number, row["sip"]): row for one in listed for row in one.rows
+    }
+    assert shown == wanted
+    assert not any(one.truncated for one in listed)
+    (window,) = mars.client.results(NAME, partition=1, window_number=2).windows
+    assert (window.partition, window.window_number) == (1, 2)
+    assert sum(row["n"] for row in window.rows) == SIZE
+    ledger = mars.client.window_ledger(NAME, partition=1, window_number=2)
+    assert (ledger.counted, ledger.emitted, ledger.open) == (SIZE, SIZE, 0)
+
+
+def test_a_finished_window_is_computed_again(flow: Flow) -> None:
+    mars = flow.mars
+    mars.read_until(TOPIC, len(flow.wanted()))
+    done = mars.mars("verify", NAME, "--partition", "1", "--window-number", "2")
+    assert (done.returncode, "Window 2 of partition 1 is equal" in done.stdout) == (0, True)
+    assert mars.client.verify(NAME).equal
 
 
 def test_a_new_version_begins_anew_and_the_rest_of_the_old_one_comes(flow: Flow) -> None:
@@ -166,3 +187,35 @@ def test_a_new_version_begins_anew_and_the_rest_of_the_old_one_comes(flow: Flow)
         for partition, count in enumerate(kept)
         for number in range((count - SIZE) // SLIDE + 1, -(-count // SLIDE))
     }
+
+
+def test_a_window_that_somebody_wrote_into_differs(flow: Flow) -> None:
+    """Of the second version, so that no other test finds the row."""
+    mars = flow.mars
+    flow.send(400)
+    window = wait_for("a window of version 2", lambda: _of_version(mars, 2))
+    place = {"partition": window.partition, "window_number": window.window_number}
+    assert mars.client.verify(NAME, **place).equal
+    (value, *_others) = window.rows
+    key = [value["window_start"], value["sip"], value["partition"], value["window_number"]]
+    headers = result_headers(TaskName(NAME), 2, Bucket(0), 1, complete=True)
+    producer = Producer({"bootstrap.servers": mars.file["kafka"]})
+    forged = json.dumps({**value, "n": value["n"] + 1}, separators=(",", ":"))
+    producer.produce(TOPIC, forged, json.dumps(key, separators=(",", ":")), headers=list(headers))
+    assert producer.flush(30) == 0
+    found = mars.client.verify(NAME, **place)
+    assert (found.equal, "doubled" in {one.kind for one in found.differences}) == (False, True)
+    done = mars.mars(
+        "verify",
+        NAME,
+        "--partition",
+        str(window.partition),
+        "--window-number",
+        str(window.window_number),
+    )
+    assert (done.returncode, "differs" in done.stdout) == (1, True)
+
+
+def _of_version(mars: MarsCluster, version: int) -> Any:
+    found = mars.client.results(NAME).windows
+    return next((one for one in found if one.version == version and one.window_number), None)

@@ -9,7 +9,7 @@ from mars.core.errors import Rejected
 from mars.core.plan import Plan
 from mars.core.windows import Counting, Window
 from mars.core.windows.counting import WindowNumber
-from mars.protocol.ports import WantedNumber, WantedWindow
+from mars.protocol.ports import CommittedRow, WantedNumber, WantedWindow
 
 
 class AskedWindow(NamedTuple):
@@ -57,6 +57,14 @@ def wanted_of(
         )
     name = WindowNumber(asked.number, asked.partition)
     return WantedNumber(version, name, shape.window_numbered(name))
+
+
+def number_of_row(plans: Mapping[int, Plan], row: CommittedRow) -> WantedNumber | None:
+    """What names the window of a row; None where it is of no plan here that counts rows."""
+    plan, name = plans.get(row.version), row.numbered
+    if plan is None or name is None or not isinstance(plan.window, Counting):
+        return None
+    return WantedNumber(row.version, name, plan.window.window_numbered(name))
 
 
 def name_of(plans: Iterable[Plan], window: Window) -> WantedWindow:

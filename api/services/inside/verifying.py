@@ -10,7 +10,7 @@ import msgspec
 
 from api.services.compiling import TaskCompiler
 from api.services.context import BucketCount, Ports
-from api.services.inside.naming import name_of, wanted_window
+from api.services.inside.naming import AskedWindow, name_of, number_of_row, wanted_of
 from api.services.inside.progress import ProgressTail
 from api.services.inside.results import newest_revisions
 from api.services.tasks import TaskService
@@ -19,7 +19,8 @@ from mars.core.definitions import TaskDefinition
 from mars.core.errors import Conflict, JobFailed, NotFound
 from mars.core.plan import Plan
 from mars.core.types import Range, Topic
-from mars.core.windows import Window, moment
+from mars.core.windows import Counting, moment
+from mars.core.windows.counting import number_of
 from mars.inspect.verifying import (
     NAMED_MAX,
     Difference,
@@ -31,8 +32,12 @@ from mars.inspect.verifying import (
     emitted_everywhere,
     pieces_of,
     spans_of,
+    spans_of_counted,
 )
-from mars.protocol.ports import CommittedRow, WantedWindow
+from mars.protocol.ports import CommittedRow, WantedNumber, WantedWindow
+
+Named = WantedWindow | WantedNumber
+"""A window as a person names it."""
 
 RESULT_ROWS_MAX = 100_000
 """Emitted rows of a window: some 100 MB of memory, with those computed again."""
@@ -57,6 +62,13 @@ class _Outcome:
     rows: int = 0
     source_rows: int = 0
     differences: list[Difference] = field(default_factory=list)
+    miscounted: str = ""
+    """What is wrong with the number of its rows, where that is known."""
+
+    @property
+    def is_equal(self) -> bool:
+        """True where nothing is wrong."""
+        return not self.differences and not self.miscounted
 
 
 class VerifyService:
@@ -76,16 +88,19 @@ class VerifyService:
         self._tasks = tasks
         self._progress = progress
 
-    def verify(self, name: str, start_ms: int | None, end_ms: int | None) -> Verification:
+    def verify(self, name: str, asked: AskedWindow) -> Verification:
         """Compute a window again (None: the last finished one) and compare.
 
-        Raises NotFound where there is no such window, Rejected where the start names several,
+        Raises NotFound where there is no such window, Rejected for what names none of the task's,
         Conflict where it cannot be computed again (any more, or not yet), Unavailable.
         """
         definition = self._tasks.show(name)
         plans = self._compiler.plans(definition)
-        _check_times(plans.values())
-        named = wanted_window(plans.values(), start_ms, end_ms)
+        version = definition.current.version
+        named = wanted_of(plans, version, asked)
+        if version in plans and plans[version].counts_rows:
+            plans = {version: plans[version]}  # each version counts from 0
+            _check_counted(plans[version])
         wanted = self._last_finished(definition, plans) if named is None else named
         rows = self._rows(definition, plans, wanted, RESULT_ROWS_MAX)
         if not rows:
@@ -101,7 +116,7 @@ class VerifyService:
         self,
         definition: TaskDefinition,
         plans: Mapping[int, Plan],
-        wanted: WantedWindow | None,
+        wanted: Named | None,
         rows_max: int,
     ) -> list[CommittedRow]:
         """Rows from the output topics of all versions that are kept."""
@@ -125,11 +140,16 @@ class VerifyService:
             )
         return found
 
-    def _last_finished(self, definition: TaskDefinition, plans: Mapping[int, Plan]) -> WantedWindow:
-        by_window: defaultdict[WantedWindow, list[CommittedRow]] = defaultdict(list)
+    def _last_finished(self, definition: TaskDefinition, plans: Mapping[int, Plan]) -> Named:
+        by_window: defaultdict[Named, list[CommittedRow]] = defaultdict(list)
         rows = self._rows(definition, plans, None, NEWEST_ROWS)
-        for row in sorted(rows, key=lambda row: row.window, reverse=True):
-            by_window[name_of(plans.values(), row.window)].append(row)
+        if any(plan.counts_rows for plan in plans.values()):
+            numbered = [(name, row) for row in rows if (name := number_of_row(plans, row))]
+            for name, row in sorted(numbered, key=lambda one: one[0].name, reverse=True):
+                by_window[name].append(row)
+        else:
+            for row in sorted(rows, key=lambda row: row.window, reverse=True):
+                by_window[name_of(plans.values(), row.window)].append(row)
         for wanted, own in by_window.items():
             if self._finished(definition, plans, own, wanted):
                 return wanted
@@ -140,7 +160,7 @@ class VerifyService:
         definition: TaskDefinition,
         plans: Mapping[int, Plan],
         rows: Sequence[CommittedRow],
-        wanted: WantedWindow,
+        wanted: Named,
     ) -> bool:
         """True once every bucket has emitted what it has of a window."""
         records = self._progress.records(definition)
@@ -148,7 +168,7 @@ class VerifyService:
             plan = plans.get(version)
             if plan is None:
                 continue
-            spans = spans_of(plan, self._buckets(), own)
+            spans = self._spans(plan, own, wanted)
             if not emitted_everywhere(records, plan, spans, wanted.among(plan.window)):
                 return False
         return True
@@ -160,12 +180,12 @@ class VerifyService:
         definition: TaskDefinition,
         plans: Mapping[int, Plan],
         rows: Sequence[CommittedRow],
-        wanted: WantedWindow,
+        wanted: Named,
     ) -> Verification:
         if not self._finished(definition, plans, rows, wanted):
             raise Conflict(
-                f"the window {moment(wanted.start_ms)} of task {definition.name} is not finished "
-                "in every bucket: ask again in some seconds"
+                f"{_words(wanted)} of task {definition.name} is not finished in every bucket: ask "
+                "again in some seconds"
             )
         outcome = _Outcome()
         versions = _by_version(rows)
@@ -182,29 +202,53 @@ class VerifyService:
                     "of their own is decided by the order in which they came, and is not recomputed"
                 )
             self._compare(definition, plan, own, wanted, outcome)
-        window = wanted.among(plans[max(versions)].window)
         complete = all(row.complete for row in rows)
-        return _view(definition, window, sorted(versions), complete, outcome)
+        shown = wanted
+        if isinstance(wanted, WantedWindow):
+            window = wanted.among(plans[max(versions)].window)
+            shown = WantedWindow(window.start_ms, window.end_ms)
+        return _view(definition, shown, sorted(versions), complete, outcome)
+
+    def _spans(self, plan: Plan, rows: Sequence[CommittedRow], wanted: Named) -> Spans:
+        if not plan.counts_rows:
+            return spans_of(plan, self._buckets(), rows)
+        try:
+            return spans_of_counted(plan, self._buckets(), rows, wanted.among(plan.window))
+        except ValueError as problem:
+            raise Conflict(
+                f"{problem}, so the rows of the window cannot be found: somebody else wrote it"
+            ) from problem
 
     def _compare(
         self,
         definition: TaskDefinition,
         plan: Plan,
         rows: Sequence[CommittedRow],
-        wanted: WantedWindow,
+        wanted: Named,
         outcome: _Outcome,
     ) -> None:
-        buckets = self._buckets()
-        spans = spans_of(plan, buckets, rows)
+        window = wanted.among(plan.window)
+        spans = self._spans(plan, rows, wanted)
         if not spans:
             raise Conflict(
                 "the rows of this window do not name the offsets they were counted from: an "
                 "older release wrote them"
             )
         self._check_source(definition, plan, spans)
-        recount = Recount(plan, wanted.among(plan.window))
+        if plan.counts_rows and not all(row.complete for row in rows):
+            raise Conflict(
+                "rows of the window were gone when they were needed, so nobody knows how many of "
+                "them it should have: verify one that is complete"
+            )
+        recount = Recount(plan, window)
+        number = number_of(window.start_ms) if plan.counts_rows else None
         for piece in pieces_of(spans):
-            self._read(definition, plan, piece, recount)
+            self._read(definition, plan, piece, recount, number)
+        if isinstance(plan.window, Counting) and recount.rows_numbered != plan.window.size:
+            outcome.miscounted = (
+                f" From its first to its last offset {recount.rows_numbered} rows count, and it "
+                f"should have {plan.window.size}."
+            )
         outcome.rows += len(newest_revisions(rows))
         outcome.source_rows += recount.rows_read
         outcome.differences += compare(
@@ -228,10 +272,17 @@ class VerifyService:
                 "gone: verify a newer one"
             )
 
-    def _read(self, definition: TaskDefinition, plan: Plan, piece: Piece, recount: Recount) -> None:
+    def _read(
+        self,
+        definition: TaskDefinition,
+        plan: Plan,
+        piece: Piece,
+        recount: Recount,
+        number: int | None,
+    ) -> None:
         files = definition.files_of(piece.part.lane)
         try:
-            batches = self._ports.source_rows.read(plan, self._buckets(), piece.part, files)
+            batches = self._ports.source_rows.read(plan, self._buckets(), piece.part, files, number)
             for batch in batches:
                 if isinstance(batch, Range):
                     raise Conflict(
@@ -257,12 +308,12 @@ def _size(definition: TaskDefinition, part: Range) -> int:
     return (part.next - part.first) // (TEXT_ROW_BYTES if text else 1)
 
 
-def _check_times(plans: Iterable[Plan]) -> None:
-    """Raise Conflict where windows have no times by which they are found."""
-    if any(plan.counts_rows for plan in plans):
+def _check_counted(plan: Plan) -> None:
+    """Raise Conflict where results do not say where the rows of a window begin and end."""
+    if plan.having is not None or plan.limit is not None or plan.options.max_keys is not None:
         raise Conflict(
-            "windows of so many rows are not verified here yet: compute one with a batch engine "
-            "over the offsets in its rows, window_first_offset and window_last_offset"
+            "the task leaves out groups (HAVING, LIMIT or max_keys), so its results do not say at "
+            "which offsets a window of so many rows begins and ends: it cannot be verified here"
         )
 
 
@@ -288,24 +339,28 @@ def _by_version(rows: Sequence[CommittedRow]) -> dict[int, list[CommittedRow]]:
 
 def _view(
     definition: TaskDefinition,
-    window: Window,
+    wanted: Named,
     versions: list[int],
     complete: bool,
     outcome: _Outcome,
 ) -> Verification:
     named = outcome.differences[:NAMED_MAX]
+    counted = wanted if isinstance(wanted, WantedNumber) else None
+    times = wanted if isinstance(wanted, WantedWindow) else None
     return Verification(
         task=definition.name,
-        window_start=window.start_ms,
-        window_end=window.end_ms,
+        window_start=None if times is None else times.start_ms,
+        window_end=None if times is None else times.end_ms,
+        partition=None if counted is None else counted.name.partition,
+        window_number=None if counted is None else counted.name.number,
         versions=versions,
         complete=complete,
-        equal=not outcome.differences,
+        equal=outcome.is_equal,
         rows=outcome.rows,
         source_rows=outcome.source_rows,
         differences=[_difference(each) for each in named],
         more=len(outcome.differences) - len(named),
-        summary=_summary(window, outcome),
+        summary=_summary(wanted, outcome),
     )
 
 
@@ -327,17 +382,28 @@ def _json(raw: bytes | None) -> object:
         return raw.decode(errors="replace") if raw is not None else None
 
 
-def _summary(verified: Window, outcome: _Outcome) -> str:
-    window = f"The window {moment(verified.start_ms)} to {moment(verified.end_ms)}"
+def _words(wanted: Named) -> str:
+    if isinstance(wanted, WantedNumber):
+        return f"window {wanted.name.number} of partition {wanted.name.partition}"
+    until = "" if wanted.end_ms is None else f" to {moment(wanted.end_ms)}"
+    return f"the window {moment(wanted.start_ms)}{until}"
+
+
+def _summary(verified: Named, outcome: _Outcome) -> str:
+    words = _words(verified)
+    window = words[0].upper() + words[1:]
     source = f"{_rows(outcome.source_rows, 'source')} read again"
-    if not outcome.differences:
+    if outcome.is_equal:
         agree = "agrees" if outcome.rows == 1 else "agree"
         return f"{window} is equal: {_rows(outcome.rows, 'result')} {agree} with {source}."
+    if not outcome.differences:
+        return f"{window} differs.{outcome.miscounted}"
     kinds = [one.kind for one in outcome.differences]
     counts = [f"{kinds.count(kind)} {kind.value}" for kind in Kind if kind in kinds]
     return (
         f"{window} differs: of {_rows(outcome.rows, 'result')} and {source}, {len(kinds)} "
         f"{'group does' if len(kinds) == 1 else 'groups do'} not agree ({', '.join(counts)})."
+        f"{outcome.miscounted}"
     )
 
 

@@ -26,7 +26,12 @@ class MemorySourceRows:
 
     @fallible
     def read(
-        self, plan: Plan, buckets: int, part: Range, files: FileHistory | None = None
+        self,
+        plan: Plan,
+        buckets: int,
+        part: Range,
+        files: FileHistory | None = None,
+        number: int | None = None,
     ) -> Iterator[Mapped | Range]:
         """What a range adds to a task; a lane of files raises JobFailed."""
         partition = lane_partition(part.lane)
@@ -48,5 +53,5 @@ class MemorySourceRows:
             [record.key for record in records],
         )
         decoded = decode(plan.stream, plan.fields, batch)
-        left = [map_batch(plan, buckets, decoded)] if first < part.next else []
+        left = [map_batch(plan, buckets, decoded, number)] if first < part.next else []
         return iter([*lost, *left])

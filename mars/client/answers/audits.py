@@ -22,8 +22,8 @@ class Verification(Answer, frozen=True):
     """A finished window, computed again from the source rows that its results name."""
 
     task: str
-    window_start: int
-    window_end: int
+    window_start: Annotated[int | None, says("null for one that counts rows")]
+    window_end: Annotated[int | None, says("null for one that counts rows")]
     versions: list[int]
     complete: Annotated[bool, says("what its rows say in mars-complete")]
     equal: bool
@@ -32,6 +32,8 @@ class Verification(Answer, frozen=True):
     differences: list[DifferentRow]
     more: Annotated[int, says("differences that are not listed")]
     summary: str
+    partition: Annotated[int | None, says("of a window that counts rows: whose rows")] = None
+    window_number: Annotated[int | None, says("of such a window: its number there")] = None
 
 
 class DeadRow(Answer, frozen=True):

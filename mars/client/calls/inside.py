@@ -68,13 +68,25 @@ class InsideCalls(Calls):
         return self._call("GET", f"{task_path(name)}/ledger", WindowLedger, query=query)
 
     def verify(
-        self, name: str, window_start: int | None = None, window_end: int | None = None
+        self,
+        name: str,
+        window_start: int | None = None,
+        window_end: int | None = None,
+        *,
+        partition: int | None = None,
+        window_number: int | None = None,
     ) -> Verification:
         """A finished window (the last one) computed again; takes as long as its rows need.
 
-        `window_end` is needed beside `window_start` where windows cumulate.
+        `window_end` is needed beside `window_start` where windows cumulate; `partition` and
+        `window_number` name one that counts rows, of the task's current version.
         """
-        query = {"window_start": window_start, "window_end": window_end}
+        query = {
+            "window_start": window_start,
+            "window_end": window_end,
+            "partition": partition,
+            "window_number": window_number,
+        }
         longest_s = max(self._timeout_s, VERIFY_TIMEOUT_S)
         path = f"{task_path(name)}/verify"
         return self._call("GET", path, Verification, query=query, timeout_s=longest_s)

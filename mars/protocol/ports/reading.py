@@ -130,6 +130,10 @@ class WantedNumber:
         """See `WantedWindow`; a place."""
         return self.window.start_ms
 
+    def among(self, _shape: Shape) -> Window:
+        """See `WantedWindow`; of its version."""
+        return self.window
+
     def is_of(self, window: Window) -> bool:
         """See `WantedWindow`; of windows of its version."""
         return window == self.window
@@ -280,11 +284,17 @@ class SourceRows(Protocol):
     """The rows of tasks, read again to check a result."""
 
     def read(
-        self, plan: Plan, buckets: int, part: Range, files: FileHistory | None = None
+        self,
+        plan: Plan,
+        buckets: int,
+        part: Range,
+        files: FileHistory | None = None,
+        number: int | None = None,
     ) -> Iterator[Mapped | Range]:
         """What a range of a lane adds to a task, in batches that tile it.
 
-        `files` is what a lane of files reads. A Range in place of a batch stands for rows that are
+        `files` is what a lane of files reads; `number` says how many rows of a task that counts
+        them lie before the range. A Range in place of a batch stands for rows that are
         no longer there. Besides Unavailable it raises JobFailed for rows that cannot be had any
         more, and TaskLimit.
         """

@@ -129,6 +129,21 @@ def test_windows_that_begin_together_are_tables_of_their_own_named_by_their_ends
     assert told.index(first) < told.index(second)
 
 
+def test_groups_of_a_window_that_counts_rows_are_one_table_whatever_their_times(
+    results: type[Results], capsys: pytest.CaptureFixture[str]
+) -> None:
+    values = (
+        f'{{"window_start":{start},"window_end":9,"partition":1,"window_number":{number},'
+        f'"window_first_offset":0,"window_last_offset":7,"page":"/a"}}'
+        for start, number in ((1, 4), (2, 4), (3, 5))
+    )
+    results.events = tuple(ResultEvent(0, 0, raw.encode()) for raw in values)
+    assert run(["tail", "by_page", "--windows", "2", "--api", "http://mars"]) == 0
+    told = capsys.readouterr().out
+    first, second = "window 4 of partition 1  2 rows\n", "window 5 of partition 1  1 row\n"
+    assert told.index(first) < told.index(second)
+
+
 def test_each_revision_of_a_window_is_a_table_of_its_own(
     results: type[Results], capsys: pytest.CaptureFixture[str]
 ) -> None:
