@@ -89,9 +89,7 @@ export class Results {
 
   /** The oldest first; where a new version began within a window, its part is the later one. */
   sorted() {
-    return [...this.windows.values()].sort(
-      (one, other) => one.window_end - other.window_end || one.version - other.version,
-    );
+    return [...this.windows.values()].sort(byAge);
   }
 
   draw() {
@@ -135,6 +133,7 @@ export class Results {
 
   nameOf(one, zone = "") {
     const version = one.version === this.task.version ? "" : `, version ${one.version}`;
+    if (countsRows(one)) return `Window ${one.window_number} of partition ${one.partition}${version}`;
     const local = this.task.plan?.window.zone ? one.rows[0]?.window_local : null;
     const begins = local ? `${local} (${clock(one.window_start)}` : clock(one.window_start);
     return `${begins} – ${hour(one.window_end)}${zone}${local ? ")" : ""}${version}`;
@@ -183,6 +182,8 @@ export class Results {
   /** Why there is no chart; null: there is one. */
   uncharted(windows) {
     if (!this.names.length) return "The query selects no number, so nothing is charted.";
+    if (windows.some(countsRows))
+      return "Windows that count rows have no times of their own, so nothing is charted.";
     const names = this.task.output.columns.map((one) => one.name);
     const unnamed = this.keys().filter((name) => !names.includes(name));
     if (unnamed.length)
@@ -224,7 +225,20 @@ export class Results {
   }
 }
 
-const keyOf = (one) => `${one.window_start}/${one.window_end}/${one.version}`;
+// Groups of a window that counts rows have times of their own.
+const countsRows = (one) => Number.isInteger(one.window_number);
+const keyOf = (one) =>
+  countsRows(one)
+    ? `${one.partition}/${one.window_number}/${one.version}`
+    : `${one.window_start}/${one.window_end}/${one.version}`;
+
+/** The oldest first; each version numbers windows that count rows from 0 on. */
+const byAge = (one, other) =>
+  countsRows(one) && countsRows(other)
+    ? one.version - other.version ||
+      one.window_number - other.window_number ||
+      one.partition - other.partition
+    : one.window_end - other.window_end || one.version - other.version;
 
 const labelOf = (group) =>
   JSON.parse(group)
