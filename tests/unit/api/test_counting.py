@@ -72,8 +72,6 @@ def test_why_says_how_many_rows_are_missing(busy: World) -> None:
     assert all(one["window_start"] is one["window_end"] is None for one in answer["windows"])
 
 
-def test_what_goes_by_times_is_refused(busy: World) -> None:
+def test_a_preview_is_refused(busy: World) -> None:
     preview = problem(busy.http.post("/v1/tasks/preview", json={"sql": SQL, "rows": ROWS}), 422)
     assert "does not show windows of so many rows yet" in preview["detail"]
-    verify = problem(busy.http.get("/v1/tasks/by_sip/verify"), 409)
-    assert "not verified here yet" in verify["detail"]
