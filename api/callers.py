@@ -31,9 +31,13 @@ class Caller:
     reads: tuple[str, ...] = EVERYTHING
     writes: tuple[str, ...] = EVERYTHING
 
+    def may_read(self, topic: str) -> bool:
+        """Whether tasks and queries of this caller may read a topic."""
+        return matches(self.reads, topic)
+
     def check_read(self, topic: str) -> None:
-        """Raises Forbidden unless tasks and queries of this caller may read a topic."""
-        if not matches(self.reads, topic):
+        """Raises Forbidden unless `may_read`."""
+        if not self.may_read(topic):
             raise Forbidden(self._sentence("read", f"topic {topic}", self.reads))
 
     def check_write(self, topic: str) -> None:
@@ -43,7 +47,7 @@ class Caller:
 
     def sees_rows(self, topic: str) -> bool:
         """Whether this caller may look at rows of a topic, as a preview shows them."""
-        return self.role.covers(Role.OPERATOR) and matches(self.reads, topic)
+        return self.role.covers(Role.OPERATOR) and self.may_read(topic)
 
     def sees_files(self, location: str) -> bool:
         """Whether tasks and queries of this caller may read files at a canonical location.

@@ -74,6 +74,11 @@ def stream_view(stream: Stream) -> answers.Stream:
     )
 
 
+def put_stream_view(stream: Stream, warnings: list[str]) -> answers.PutStream:
+    """The same for who declared it."""
+    return answers.PutStream(**msgspec.structs.asdict(stream_view(stream)), warnings=warnings)
+
+
 def _declared(stream: Stream) -> list[Field]:
     """Without the one that `event_time` alone declares."""
     return [

@@ -55,6 +55,7 @@ class StreamRequest(Request):
         "against rows that are far in the future",
     )
     name: str | None = Field(default=None, description="if given, the name in the path")
+    warnings: list[str] = Field(default=[], description="as an answer has them; not looked at")
 
 
 class StartAt(Request):

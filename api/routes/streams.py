@@ -10,10 +10,10 @@ from fastapi import APIRouter, Depends, Response
 from api.http.answering import Rendered, rendered, respond
 from api.http.body import body_of
 from api.http.documenting import gives, problems, takes
-from api.presenting import stream_view
+from api.presenting import put_stream_view, stream_view
 from api.schemas import StreamRequest
 from api.services.all import Services
-from mars.client.answers import Stream, Streams
+from mars.client.answers import PutStream, Stream, Streams
 
 AWAY = HTTPStatus.SERVICE_UNAVAILABLE
 UNKNOWN = HTTPStatus.NOT_FOUND
@@ -48,8 +48,8 @@ def router(services: Services) -> APIRouter:
 
     @routes.put(
         "/{name}",
-        responses=gives(Stream)
-        | gives(Stream, status=HTTPStatus.CREATED, says="Declared for the first time")
+        responses=gives(PutStream)
+        | gives(PutStream, status=HTTPStatus.CREATED, says="Declared for the first time")
         | problems(*BAD_BODY, IN_USE, HTTPStatus.TOO_MANY_REQUESTS, AWAY),
         openapi_extra=takes(StreamRequest),
     )
@@ -60,10 +60,11 @@ def router(services: Services) -> APIRouter:
         stream, created = await services.turns.changes.take(
             lambda: services.streams.put(name, body)
         )
+        view = put_stream_view(stream, services.streams.warnings(stream))
         if not created:
-            return respond(stream_view(stream))
+            return respond(view)
         place = {"Location": f"/v1/streams/{name}"}
-        return respond(stream_view(stream), place, HTTPStatus.CREATED)
+        return respond(view, place, HTTPStatus.CREATED)
 
     @routes.delete(
         "/{name}", status_code=HTTPStatus.NO_CONTENT, responses=problems(UNKNOWN, IN_USE, AWAY)

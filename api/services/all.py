@@ -85,7 +85,7 @@ def build(
 
     `verifier` and `previewer` do elsewhere what the services for it would do here.
     """
-    compiler = TaskCompiler(cluster.namespace)
+    compiler = TaskCompiler(ports.registry, cluster.namespace)
     buckets = BucketCount(ports.coordinator, cluster.buckets_wanted)
     progress = ProgressTail(ports.progress, buckets)
     maker = TaskMaker(ports, compiler, progress)

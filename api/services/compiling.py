@@ -12,8 +12,15 @@ from mars.core.errors import Rejected, RequestError
 from mars.core.plan import Plan, Stream
 from mars.core.topics import namespace_of_results
 from mars.core.types import TaskName, Topic
-from mars.process.compiling import StreamOf, compile_request, compile_version, results_topic
+from mars.process.compiling import (
+    compile_request,
+    compile_version,
+    declared,
+    results_topic,
+)
 from mars.process.zones import zone_named
+from mars.protocol.ports import Registry
+from mars.sql import StreamOf
 
 PLANS_KEPT = 20_000
 """Plans of stored versions kept in memory, a few KiB each: two of each task where there are very
@@ -26,7 +33,8 @@ UNNAMED = TaskName("unnamed")
 class TaskCompiler:
     """Compiles requests, and (once each) the versions of stored tasks."""
 
-    def __init__(self, namespace: str) -> None:
+    def __init__(self, registry: Registry, namespace: str) -> None:
+        self._registry = registry
         self._namespace = namespace
         self._kept: dict[tuple[TaskName, int, int], tuple[TaskVersion, Plan]] = {}
         self._lock = Lock()
@@ -38,20 +46,21 @@ class TaskCompiler:
         *,
         task: TaskName | None,
         version: int,
-        stream_of: StreamOf,
+        stream_of: StreamOf | None = None,
         begin_ms: int | None = None,
     ) -> Plan:
         """The plan of a caller's query; `task` is None where it is only checked. `begin_ms` is when
-        the task begins, None where that is not known.
+        the task begins, None where that is not known. `stream_of` finds streams as they were once.
 
         Raises SqlError, Rejected, Forbidden for its topics.
         """
+        found = stream_of or declared(self._registry)
         plan = compile_request(
             sql,
             options,
             task=task or UNNAMED,
             version=version,
-            stream_of=stream_of,
+            stream_of=lambda name: found(name) or self._readable(),
             namespace=self._namespace,
             zone_of=zone_named,
             begin_ms=begin_ms,
@@ -59,6 +68,11 @@ class TaskCompiler:
         caller().check_read(plan.stream.topic)
         self._check_output(plan.options.output_topic, task)
         return plan
+
+    def _readable(self) -> list[str]:
+        """The names of the streams that who asks may read."""
+        streams = self._registry.streams().values()
+        return [stream.name for stream in streams if caller().may_read(stream.topic)]
 
     def check_rights(self, definition: TaskDefinition) -> None:
         """Raises Forbidden unless who asks might have registered the task as it is now."""

@@ -18,7 +18,7 @@ from mars.core.definitions import check_in_files
 from mars.core.errors import Conflict, Rejected, TooMany
 from mars.core.plan import Plan
 from mars.core.types import TaskName, Topic
-from mars.process.compiling import compile_request, declared
+from mars.process.compiling import compile_request
 from mars.protocol.ports import Query, QueryId, QueryRecord, QueryState
 from mars.protocol.ports.queries import encode_query
 from mars.sql import only, pinned
@@ -98,7 +98,6 @@ class QueryService:
             options,
             task=TaskName(query),
             version=1,
-            stream_of=declared(self._ports.registry),
         )
         check_times(plan, "a query over history")
         return plan

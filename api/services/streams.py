@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from api.names import known_stream_name, new_stream_name, no_stream
 from api.schemas import FieldRequest, StreamRequest
@@ -10,7 +11,7 @@ from api.services.compiling import TaskCompiler
 from api.services.context import Ports
 from api.services.operation.restoring import check_whole
 from mars.core.definitions import TaskDefinition, TaskState, encode_stream
-from mars.core.errors import Conflict, Rejected, RequestError
+from mars.core.errors import Conflict, Rejected, RequestError, Unavailable
 from mars.core.plan import (
     ORIGIN_TYPES,
     RECORD_TIME_FIELD,
@@ -24,7 +25,7 @@ from mars.core.plan import (
     ValueType,
 )
 from mars.core.topics import is_internal, namespace_of_results
-from mars.core.types import StreamName
+from mars.core.types import StreamName, Topic
 
 STREAMS_MAX = 1_000
 """Streams of a namespace: each is a node of ZooKeeper and a line of every list."""
@@ -82,6 +83,16 @@ class StreamService:
         self._ports.registry.put_stream(stream)
         self._ports.control.put_stream(stream)
         return stream, before is None
+
+    def warnings(self, stream: Stream) -> list[str]:
+        """What to know before tasks read a stream; asks Kafka, and says nothing if that is away."""
+        with suppress(Unavailable):
+            if self._ports.admin.describe(Topic(stream.topic)) is None:
+                return [
+                    f"Kafka has no topic {stream.topic} yet: create it, then register the tasks "
+                    "that read it"
+                ]
+        return []
 
     def delete(self, name: str) -> None:
         """Remove a declaration. Raises NotFound, Conflict while tasks use it."""

@@ -24,7 +24,6 @@ from mars.core.definitions import TaskDefinition, TaskState
 from mars.core.errors import Conflict, VersionMismatch
 from mars.core.plan import Plan
 from mars.core.types import TaskName, Topic
-from mars.process.compiling import declared
 from mars.protocol.ports import put_copies
 
 ATTEMPTS_MAX = 10
@@ -105,7 +104,6 @@ class TaskService:
             request.options,
             task=name,
             version=version,
-            stream_of=declared(self._ports.registry),
             begin_ms=begin_ms,
         )
 

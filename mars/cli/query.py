@@ -29,6 +29,7 @@ from mars.client.blocking import Client
 from mars.client.calls.queries import trouble_of
 from mars.core.errors import JobCancelled, JobFailed, WaitedTooLong
 from mars.core.stopping import sigterm_interrupts
+from mars.core.words import counted
 
 POLL_S = 0.3
 """Between two looks at a query: what an answer is late by at most."""
@@ -173,7 +174,7 @@ def _cell(row: Row, name: str) -> str:
 
 def _account(found: Query) -> str:
     seconds = (found.progress.elapsed_ms or 0) / 1_000
-    text = f"{number(found.rows)} row{'' if found.rows == 1 else 's'} in {seconds:.1f} s"
+    text = f"{counted(found.rows or 0, 'row', ',')} in {seconds:.1f} s"
     counts = found.counts
     if counts is not None:
         text += f"; of {number(counts.read)} rows read {number(counts.counted)} counted"

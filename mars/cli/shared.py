@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from codecs import BOM_UTF8
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -113,6 +113,12 @@ def say_json(text: str) -> None:
 
 def _literal(*, stderr: bool) -> Console:
     return _Escaping(highlight=False, soft_wrap=True, markup=False, emoji=False, stderr=stderr)
+
+
+def warn(warnings: Sequence[str]) -> None:
+    """What a person should know besides."""
+    for one in warnings:
+        messages().print(f"Warning: {one}.")
 
 
 def print_json(value: object) -> None:

@@ -16,6 +16,7 @@ from mars.cli.shared import (
     output,
     print_json,
     read_text,
+    warn,
 )
 from mars.cli.tables import table
 from mars.client.answers import FieldOfRecord
@@ -47,6 +48,7 @@ def put(file: Path, name: str | None, api: str | None, as_json: bool) -> None:
         print_json(found)
     else:
         messages().print(f"Stream {found.name} reads topic {found.topic} ({found.format}).")
+        warn(found.warnings)
 
 
 @stream.command("list")

@@ -27,6 +27,7 @@ from mars.cli.tables import table, window_name
 from mars.client.answers import ResultEvent, Task
 from mars.client.blocking import Client
 from mars.core.errors import MarsError, TooMany, Unavailable
+from mars.core.words import counted
 
 ROWS_SHOWN = 20
 """Rows of a window that a table shows; --all and --json show every one."""
@@ -222,7 +223,7 @@ class _Part:
         name = window_name(self.start, self.end, together=together)
         if self.counted is not None:
             name = f"window {self.counted[1]} of partition {self.counted[0]}"
-        words = f"{name}  {rows} {'row' if rows == 1 else 'rows'}"
+        words = f"{name}  {counted(rows, 'row')}"
         if self.deleted:
             words += " taken back, which HAVING lets pass no more"
         return words + (f" (revision {self.revision}, for late rows)" if self.revision else "")

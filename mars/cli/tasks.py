@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -26,6 +26,7 @@ from mars.cli.shared import (
     print_json,
     read_text,
     text_of,
+    warn,
 )
 from mars.cli.streams import read_object
 from mars.cli.tables import clock, number, table
@@ -228,7 +229,7 @@ def show(name: str, api: str | None, as_json: bool) -> None:
         return
     output().print(found.sql)
     output().print(table(("", ""), _facts(found)))
-    _warn(found.warnings)
+    warn(found.warnings)
 
 
 def _facts(found: Task) -> list[tuple[str, str]]:
@@ -314,7 +315,7 @@ def validate(
         return
     rows = [(each.name, each.type) for each in found.output.columns]
     output().print(table(("column", "type"), rows))
-    _warn(found.warnings)
+    warn(found.warnings)
 
 
 @task.command()
@@ -371,12 +372,7 @@ def _tell(found: Task, as_json: bool, text: str) -> None:
         print_json(found)
     else:
         messages().print(text)
-    _warn(found.warnings)
-
-
-def _warn(warnings: Sequence[str]) -> None:
-    for one in warnings:
-        messages().print(f"Warning: {one}.")
+    warn(found.warnings)
 
 
 def _definition(file: Path | None, sql: str | None) -> dict[str, object]:

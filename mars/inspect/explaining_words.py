@@ -6,6 +6,7 @@ from mars.core.definitions import TaskState, resume_helps
 from mars.core.plan import Plan, WatermarkScope
 from mars.core.types import MemberId
 from mars.core.windows import moment, span
+from mars.core.words import counted
 from mars.inspect.evidence import Evidence, HoldReason
 from mars.inspect.explaining import (
     Explanation,
@@ -65,7 +66,7 @@ def _left_out(evidence: Evidence) -> str:
     rows, read = not_counted(evidence), evidence.ledger.read + evidence.pending.read
     if not rows or evidence.ledger.counted + evidence.pending.counted == 0:
         return ""
-    return f"Of {_rows(read)} read, some were not counted: {rows}."
+    return f"Of {counted(read, 'row')} read, some were not counted: {rows}."
 
 
 def _whole_task(evidence: Evidence) -> str | None:
@@ -220,17 +221,13 @@ def _mapper(holder: Holder, name: str) -> str:
     """What its mapper does with a partition."""
     match holder.reason:
         case HoldReason.BEHIND:
-            return f"{holder.member} has {_rows(holder.lag or 0)} of {name} still to read"
+            return f"{holder.member} has {counted(holder.lag or 0, 'row')} of {name} still to read"
         case HoldReason.BACKPRESSURE:
             return f"{holder.member} holds {name} back until the reducers have caught up"
         case HoldReason.PAUSED:
             return f"{holder.member} has paused {name}"
         case _:
             return f"{name} is being started"
-
-
-def _rows(count: int) -> str:
-    return f"{count} row" if count == 1 else f"{count} rows"
 
 
 # ------------------------------------------------------------------------------ nothing open
@@ -265,7 +262,8 @@ _SETTLING = (
 def _nothing_read(evidence: Evidence, waiting: int) -> str:
     topic = evidence.definition.current.stream.topic
     if evidence.mappers == 0:
-        return f"No mapper runs, so nobody reads topic {topic} ({_rows(waiting)} wait): start one."
+        rows = counted(waiting, "row")
+        return f"No mapper runs, so nobody reads topic {topic} ({rows} wait): start one."
     if waiting:
         return f"No window is open yet: {_waiting(evidence, waiting)}."
     return f"No row has come to topic {topic} since the task's start offsets."
@@ -274,7 +272,7 @@ def _nothing_read(evidence: Evidence, waiting: int) -> str:
 def _waiting(evidence: Evidence, rows: int) -> str:
     """That rows wait to be read, and who keeps them waiting, if it is not just their turn."""
     topic = evidence.definition.current.stream.topic
-    said = f"{_rows(rows)} of topic {topic} {'waits' if rows == 1 else 'wait'} to be read"
+    said = f"{counted(rows, 'row')} of topic {topic} {'waits' if rows == 1 else 'wait'} to be read"
     plan = evidence.plans.get(evidence.definition.current.version)
     for lane in () if plan is None else lane_views(evidence, plan):
         stuck = _is_ill(lane) or lane.reason in KEEPS_WAITING
@@ -287,4 +285,4 @@ def _nothing_counted(evidence: Evidence, read: int) -> str:
     filtered = evidence.ledger.filtered + evidence.pending.filtered
     some = [f"{filtered} filtered out by WHERE"] if filtered else []
     fates = ", ".join(filter(None, (*some, not_counted(evidence))))
-    return f"No window is open: of {_rows(read)} read, {fates}."
+    return f"No window is open: of {counted(read, 'row')} read, {fates}."

@@ -8,10 +8,7 @@ from mars.core.definitions import TaskVersion
 from mars.core.plan import Plan, Stream
 from mars.core.types import StreamName, TaskName
 from mars.protocol.ports import Registry
-from mars.sql import ZoneOf, compile_task, find_name, only, pinned
-
-StreamOf = Callable[[str], Stream | None]
-"""Finds a declared stream by its name."""
+from mars.sql import StreamOf, ZoneOf, compile_task, find_name, only, pinned
 
 
 def results_topic(namespace: str, task: TaskName) -> str:
@@ -20,7 +17,7 @@ def results_topic(namespace: str, task: TaskName) -> str:
     return f"{prefix}.results.{task}"
 
 
-def declared(registry: Registry) -> StreamOf:
+def declared(registry: Registry) -> Callable[[str], Stream | None]:
     """Finds the streams of a registry; one that is written exactly so is read alone."""
 
     def found(name: str) -> Stream | None:
@@ -29,7 +26,7 @@ def declared(registry: Registry) -> StreamOf:
     return found
 
 
-def declared_now(streams: Mapping[StreamName, Stream]) -> StreamOf:
+def declared_now(streams: Mapping[StreamName, Stream]) -> Callable[[str], Stream | None]:
     """Finds one of these streams, by the same rule."""
 
     def found(name: str) -> Stream | None:

@@ -4,12 +4,13 @@
 """
 
 from mars.sql.durations import parse_duration
-from mars.sql.expressions.naming import find_name, only
+from mars.sql.expressions.naming import StreamOf, find_name, only
 from mars.sql.options import parse_options
 from mars.sql.task import compile_task, source_name
 from mars.sql.windowing import ZoneOf, pinned
 
 __all__ = [
+    "StreamOf",
     "ZoneOf",
     "compile_task",
     "find_name",

@@ -371,7 +371,7 @@ joins, subqueries, and functions of the current time. `mars task validate` check
 - **Keys** of GROUP BY are fields, expressions over fields, names or numbers of items.
 - **WHERE** is over the fields of a row, **HAVING** over keys and aggregates of a group.
 - **ORDER BY ... LIMIT n** keeps the first n groups of each window. NULLs come last.
-- Names that are words of SQL go into double quotes; text into single ones.
+- Names that are words of SQL go into double quotes or backticks; text into single quotes.
 - **Names** of streams, fields, items and qualifiers: an exact match wins, else the only one that
   differs in case alone. So `FROM Flows` reads `flows` where no other differs from it in case
   alone, and the fields `Osv` and `osv` stay two.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 from sqlglot import Token, TokenType, exp
-from sqlglot.dialects.dialect import Dialect
+from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import SqlglotError
 
 from mars.core.errors import SqlError
@@ -29,11 +29,22 @@ GRAMMAR: Final = (
     "[TIMEZONE 'UTC'] or WINDOWING LANDMARK ['2026-01-01'] EVERY 10 s"
 )
 
-DIALECT: Final = Dialect.get_or_raise("duckdb")
-"""DuckDB's reading of text: `/` is true division, backslashes mean nothing, NULLs sort last."""
+
+class _Dialect(DuckDB):
+    """DuckDB's reading of text: `/` is true division, backslashes mean nothing, NULLs sort last.
+
+    Names may also stand in backticks, as Flink and Spark write them.
+    """
+
+    class Tokenizer(DuckDB.Tokenizer):
+        IDENTIFIERS: ClassVar = ['"', "`"]
+
+
+DIALECT: Final = _Dialect()
 
 _UNCLOSED = re.compile(
-    r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|/\*.*?\*/|(?P<open>'|"|/\*)""", re.DOTALL
+    r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`|--[^\n]*|/\*.*?\*/|(?P<open>'|"|`|/\*)""",
+    re.DOTALL,
 )
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import partial
+from itertools import pairwise
 from typing import ClassVar, Final
 
 from sqlglot import Token, TokenType, exp
@@ -29,6 +31,9 @@ ONE_STREAM: Final = (
     "a query reads one stream, and joins and subqueries are not supported; write FROM and the name "
     "of the stream"
 )
+LIKE_FROM: Final = 0.7
+"""How like FROM a word must be: FORM and FRM are."""
+
 _UNSUPPORTED: Final[dict[TokenType, str]] = {
     TokenType.JOIN: ONE_STREAM,
     TokenType.LATERAL: ONE_STREAM,
@@ -107,7 +112,17 @@ class Statement:
         for at, (token, depth) in enumerate(nesting(self.select)):
             if token.token_type is TokenType.FROM and depth == 0:
                 return self._named_after(at)
-        raise self.source.error(self.select[-1], f"FROM is missing; write {GRAMMAR}")
+        raise self._without_from()
+
+    def _without_from(self) -> SqlError:
+        """FROM is missing, or misspelt: a word like it, which stands between two others."""
+        for token, following in pairwise(self.select[2:]):
+            is_like = get_close_matches(token.text.upper(), ["FROM"], 1, LIKE_FROM)
+            if is_like and _is_word(token) and _is_name(following):
+                return self.source.error(
+                    token, f"{token.text} is not understood; did you mean FROM?"
+                )
+        return self.source.error(self.select[-1], f"FROM is missing; write {GRAMMAR}")
 
     def _named_after(self, at: int) -> Token:
         following = self.select[at + 1 : at + 2]
@@ -118,7 +133,7 @@ class Statement:
         token = following[0]
         if token.token_type is TokenType.L_PAREN:
             raise self.source.error(token, ONE_STREAM)
-        if token.token_type is not TokenType.IDENTIFIER and not _is_word(token):
+        if not _is_name(token):
             raise self.source.error(
                 token, "the name of a stream is missing after FROM; write FROM flows"
             )
@@ -182,6 +197,10 @@ def _begins_clause(tokens: Sequence[Token], at: int) -> bool:
             and before.token_type not in _STRUCTURE - {TokenType.END, TokenType.DESC}
         )
     )
+
+
+def _is_name(token: Token) -> bool:
+    return token.token_type is TokenType.IDENTIFIER or _is_word(token)
 
 
 def _is_word(token: Token) -> bool:

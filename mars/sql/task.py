@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -30,9 +30,10 @@ from mars.engine.aggregates import place_aggregates, scope_aggregates
 from mars.sql.bounds import since
 from mars.sql.expressions.compiler import size_of
 from mars.sql.expressions.groups import GroupCompiler, Slots
+from mars.sql.expressions.naming import StreamOf
 from mars.sql.expressions.operands import strip
 from mars.sql.expressions.scalars import row_compiler
-from mars.sql.expressions.scopes import GroupScope, RowScope, ScopeNames
+from mars.sql.expressions.scopes import GroupScope, RowScope, ScopeNames, did_you_mean
 from mars.sql.keys import Grouping, grouping_of, ordinal
 from mars.sql.options import WINDOWS_KEPT_MAX, parse_options
 from mars.sql.outputs import Item, items_of, outputs_of
@@ -63,7 +64,7 @@ def compile_task(
     *,
     task: TaskName,
     version: int,
-    stream_of: Callable[[str], Stream | None],
+    stream_of: StreamOf,
     options: Mapping[str, object],
     default_topic: str | None = None,
     zone_of: ZoneOf = NO_ZONE,
@@ -80,12 +81,12 @@ def compile_task(
     """
     statement = cut(tokenize(sql))
     stream = stream_of(statement.stream.text)
-    if stream is None:
-        raise statement.source.error(
-            statement.stream,
-            f"there is no stream {statement.stream.text[:80]!r}; declare it first, or write its "
-            "name as it was declared",
+    if not isinstance(stream, Stream):
+        name = statement.stream.text
+        hint = did_you_mean(name, stream or ()) or (
+            "declare it first, or write its name as it was declared"
         )
+        raise statement.source.error(statement.stream, f"there is no stream {name[:80]!r}; {hint}")
     query = _read(statement, stream)
     rows_filter = _filter(query)
     outputs, named = outputs_of(query.names, query.items, query.groups("SELECT"))

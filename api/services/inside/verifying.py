@@ -21,6 +21,7 @@ from mars.core.plan import Plan
 from mars.core.types import Range, Topic
 from mars.core.windows import Counting, moment
 from mars.core.windows.counting import number_of
+from mars.core.words import counted
 from mars.inspect.verifying import (
     NAMED_MAX,
     Difference,
@@ -392,20 +393,17 @@ def _words(wanted: Named) -> str:
 def _summary(verified: Named, outcome: _Outcome) -> str:
     words = _words(verified)
     window = words[0].upper() + words[1:]
-    source = f"{_rows(outcome.source_rows, 'source')} read again"
+    source = f"{counted(outcome.source_rows, 'source row')} read again"
     if outcome.is_equal:
         agree = "agrees" if outcome.rows == 1 else "agree"
-        return f"{window} is equal: {_rows(outcome.rows, 'result')} {agree} with {source}."
+        return f"{window} is equal: {counted(outcome.rows, 'result row')} {agree} with {source}."
     if not outcome.differences:
         return f"{window} differs.{outcome.miscounted}"
     kinds = [one.kind for one in outcome.differences]
     counts = [f"{kinds.count(kind)} {kind.value}" for kind in Kind if kind in kinds]
     return (
-        f"{window} differs: of {_rows(outcome.rows, 'result')} and {source}, {len(kinds)} "
-        f"{'group does' if len(kinds) == 1 else 'groups do'} not agree ({', '.join(counts)})."
+        f"{window} differs: of {counted(outcome.rows, 'result row')} and {source}, "
+        f"{counted(len(kinds), 'group')} {'does' if len(kinds) == 1 else 'do'} not agree "
+        f"({', '.join(counts)})."
         f"{outcome.miscounted}"
     )
-
-
-def _rows(count: int, kind: str) -> str:
-    return f"{count} {kind} row{'' if count == 1 else 's'}"

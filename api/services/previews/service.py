@@ -20,7 +20,6 @@ from api.services.previews.trial import Trial
 from mars.client.answers import Preview, PreviewProgress
 from mars.core.plan import Format, Plan, Stream, reads_keys
 from mars.core.types import Records, Topic, live_lane
-from mars.process.compiling import declared
 
 PREVIEWS_MAX = 3
 """At once: each takes a core for a second or two, and its memory in a process of its own."""
@@ -92,7 +91,6 @@ class PreviewService:
             request.options,
             task=None,
             version=1,
-            stream_of=declared(self._ports.registry),
             begin_ms=self._begin_ms(request),
         )
         check_times(plan, "a preview")

@@ -13,6 +13,7 @@ from mars.core.plan import Options, OverMaxKeys, Plan, RecordTime, WatermarkScop
 from mars.core.types import Reason
 from mars.core.windows import Shape, moment, span
 from mars.core.windows.moments import MINUTE_MS
+from mars.core.words import counted
 from mars.engine.aggregates.others import OTHERS_KEY
 from mars.engine.decode.usable import OLD_RECORD_TIME, OUTSIDE_CALENDAR, YEAR_2001_MS
 from mars.inspect.explaining_rows import (
@@ -203,8 +204,7 @@ def _about_size(found: Predictions, plan: Plan) -> Iterator[str]:
         yield f"About {found.rows_per_second:,.0f} rows a second."
     if found.groups_per_window is not None:
         least = "At least" if found.groups_at_least else "About"
-        groups = "group" if found.groups_per_window == 1 else "groups"
-        yield f"{least} {found.groups_per_window:,} {groups} a window."
+        yield f"{least} {counted(found.groups_per_window, 'group', ',')} a window."
         yield from _about_max_keys(found.groups_per_window, plan.options)
         if not plan.emits_changed:
             yield from _about_steps(found.groups_per_window, plan.window)

@@ -13,7 +13,7 @@ import msgspec
 
 from mars.cli.running.report import Message, StartReport
 from mars.cli.shared import print_json
-from mars.client.cluster_file import read_cluster
+from mars.client.cluster_file import DATA, read_cluster
 from mars.core.errors import LocalClusterError
 from mars.core.stopping import sigterm_interrupts
 from mars.local.cluster import ClusterOptions
@@ -33,7 +33,12 @@ def start(options: ClusterOptions, report: StartReport) -> None:
     if report.as_json:
         print_json(read_cluster(data))
     else:
-        click.echo(f"It runs on in the background; `mars down --data {options.data}` stops it.")
+        click.echo(f"It runs on in the background; `{stopped_by(options.data)}` stops it.")
+
+
+def stopped_by(data: Path) -> str:
+    """The command that stops the cluster of a folder."""
+    return "mars down" if data == DATA else f"mars down --data {data}"
 
 
 def _start(options: ClusterOptions, data: Path, report: StartReport) -> None:

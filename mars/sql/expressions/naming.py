@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 
 from mars.core.plan import Stream
+
+StreamOf = Callable[[str], Stream | Iterable[str] | None]
+"""Finds a declared stream by its name; else it may tell names that could be meant instead."""
 
 
 def find_name(name: str, known: Collection[str]) -> str | None:

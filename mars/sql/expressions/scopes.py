@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -55,9 +55,8 @@ class ScopeNames:
     def unknown(self, column: exp.Column, others: Sequence[str] = ()) -> SqlError:
         """The error for a name that means nothing here."""
         known = [*(declared.name for declared in self.stream.fields), *others]
-        near = difflib.get_close_matches(column.name, known, 1)
         shown = ", ".join(map(as_written, known[:20]))
-        hint = f"did you mean {as_written(near[0])}?" if near else f"there are {shown}"
+        hint = did_you_mean(column.name, known) or f"there are {shown}"
         if column.this.quoted:
             hint = f"write text in single quotes, as in {_text(column.name)}; for columns, {hint}"
         return self.source.error(column, f"there is no column {column.name[:80]!r}; {hint}")
@@ -82,6 +81,14 @@ def as_written(name: str) -> str:
     if _PLAIN.fullmatch(name):
         return name
     return '"' + name.replace('"', '""') + '"'
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A question for the known name that is most like one, as a query must write it; empty where
+    none is like it.
+    """
+    near = difflib.get_close_matches(name, list(known), 1)
+    return f"did you mean {as_written(near[0])}?" if near else ""
 
 
 def _text(value: str) -> str:

@@ -380,6 +380,22 @@ def test_tasks_read_and_write_only_topics_of_their_key(guarded: World) -> None:
     problem(guarded.http.put("/v1/tasks/c", json=changed, headers=ours), 403)
 
 
+@pytest.mark.parametrize("path", ["/v1/tasks/validate", "/v1/queries", "/v1/tasks"])
+def test_a_near_name_is_suggested_to_keys_that_may_read_its_stream(
+    guarded: World, path: str
+) -> None:
+    body = {"sql": BY_SIP.replace("flows", "flosw"), "name": "x"}
+    if path == "/v1/queries":
+        del body["name"]
+    ours = bearer(guarded, Role.OPERATOR, reads=["fl*"])
+    answer = problem(guarded.http.post(path, json=body, headers=ours), 422)
+    assert "there is no stream 'flosw'; did you mean flows?" in answer["detail"]
+    elsewhere = bearer(guarded, Role.OPERATOR, reads=["clicks*"])
+    answer = problem(guarded.http.post(path, json=body, headers=elsewhere), 422)
+    assert "there is no stream 'flosw'; declare it first" in answer["detail"]
+    assert "flows" not in answer["detail"].partition(";")[2]
+
+
 @pytest.mark.parametrize("path", ["/v1/tasks/validate", "/v1/queries"])
 def test_queries_and_checks_read_only_topics_of_their_key(guarded: World, path: str) -> None:
     elsewhere = bearer(guarded, Role.OPERATOR, reads=["clicks*"])

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from mars.core.definitions import TaskState
-from mars.core.types import StreamName
-from tests.unit.api.twins import FLOWS, World, problem
+from mars.core.errors import TopicRefused
+from mars.core.types import StreamName, Topic
+from mars.protocol.ports import TopicInfo
+from tests.unit.api.twins import FLOWS, TwinAdmin, World, problem
 
 
 def test_first_declaration_answers_201_and_the_same_again_200(world: World) -> None:
@@ -17,12 +19,32 @@ def test_first_declaration_answers_201_and_the_same_again_200(world: World) -> N
     again = world.declare("other")
     assert again.status_code == 200
     plain = {"csv_header": False, "csv_delimiter": ",", "csv_quote": '"', "record_time": "check"}
-    assert first.json() == again.json() == {**FLOWS, "name": "other", **plain}
+    assert first.json() == again.json() == {**FLOWS, "name": "other", **plain, "warnings": []}
 
 
 def test_what_is_shown_can_be_declared_again(world: World) -> None:
     shown = world.http.get("/v1/streams/flows").json()
     assert world.http.put("/v1/streams/flows", json=shown).status_code == 200
+
+
+def test_a_stream_of_a_topic_that_is_not_there_yet_is_declared_with_a_warning(world: World) -> None:
+    early = world.declare("early", topic="nowhere")
+    (warning,) = early.json()["warnings"]
+    assert early.status_code == 201
+    assert "no topic nowhere yet: create it, then register the tasks" in warning
+    world.kafka.make_topic("nowhere", 1)
+    assert world.http.put("/v1/streams/early", json=early.json()).json()["warnings"] == []
+
+
+def test_a_stream_is_declared_where_kafka_does_not_tell_of_its_topic(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(_admin: TwinAdmin, topic: Topic) -> TopicInfo | None:
+        raise TopicRefused(topic, "no rights")
+
+    monkeypatch.setattr(TwinAdmin, "describe", refused)
+    declared = world.declare("early")
+    assert (declared.status_code, declared.json()["warnings"]) == (201, [])
 
 
 def test_streams_are_listed_by_name(world: World) -> None:

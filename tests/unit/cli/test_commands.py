@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from mars.client.blocking import Client
 from mars.protocol.ports import Role
 from mars.protocol.ports.access import make_key
 from tests.unit.api.test_queries import asked, finish
-from tests.unit.api.twins import BY_SIP, World
+from tests.unit.api.twins import BY_SIP, FLOWS, World
 from tests.unit.cli.test_people import Kept
 
 ROOT = Path(__file__).parents[3]
@@ -123,6 +124,17 @@ def test_shell_completes_keys_and_queries_that_go_on(world: World) -> None:
     waiting, ended = asked(world)["id"], asked(world)["id"]
     finish(world, ended)
     assert completed(("query",), "cancel", "q-") == [waiting]
+
+
+def test_a_stream_of_a_topic_that_is_not_there_yet_is_told_of(
+    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "early.json"
+    file.write_text(json.dumps({**FLOWS, "topic": "nowhere"}))
+    assert run(["stream", "put", str(file), *API]) == 0
+    said = told(capsys)
+    assert "Stream early reads topic nowhere" in said
+    assert "Warning: Kafka has no topic nowhere yet: create it" in said
 
 
 # ------------------------------------------------------------------------ what cannot be read

@@ -15,6 +15,7 @@ import pytest
 import mars.cli
 from mars.cli import exit_code_of, run
 from mars.cli.running import background
+from mars.cli.running.background import stopped_by
 from mars.cli.running.report import Message, StartReport
 from mars.cli.shared import api_address
 from mars.core.errors import (
@@ -64,6 +65,11 @@ def test_wrong_usage_is_told_with_exit_code_2(
 ) -> None:
     assert run(arguments) == 2
     assert "Error:" in capsys.readouterr().err
+
+
+def test_the_command_that_stops_a_cluster_names_its_folder_where_it_must() -> None:
+    assert stopped_by(Path(".mars")) == "mars down"
+    assert stopped_by(Path("other")) == "mars down --data other"
 
 
 def test_an_error_is_one_sentence_on_standard_error(

@@ -37,6 +37,9 @@ def refused(marked: str) -> str:
         ("^DELETE FROM S", "begins with SELECT"),
         ("^WITH x AS (SELECT 1) SELECT 1", "WITH is not supported"),
         ("SELECT count(*^)", "FROM is missing"),
+        (f"SELECT count(*) ^FORM S {W}", "did you mean FROM?"),
+        (f"SELECT count(*) AS n ^frm `S` {W}", "did you mean FROM?"),
+        ("SELECT sip, form, count(*^)", "FROM is missing"),
         (f"^SELECT FROM S {W}", "SELECT list is empty"),
         (f"SELECT lower(^, dip) FROM S {W}", "missing before this ','"),
         (f"SELECT sip^, FROM S {W}", "missing after this ','"),
@@ -49,6 +52,7 @@ def refused(marked: str) -> str:
         ),
         (f"SELECT ^(sip FROM S {W}", "this '(' is never closed"),
         (f"SELECT sip^) FROM S {W}", "this ')' closes nothing"),
+        (f"SELECT ^`sip FROM S {W}", "` is opened here and never closed"),
         (f"SELECT ^'sip FROM S {W}", "' is opened here and never closed"),
         (f'SELECT\n\n  ^"sip FROM S {W}', '" is opened here'),
         (f"SELECT sip ^/* FROM S {W}", "/* is opened here"),
@@ -137,6 +141,18 @@ def test_what_is_not_supported_is_named_with_what_is(marked: str, says: str) -> 
 )
 def test_names_that_mean_nothing_are_refused_with_near_ones(marked: str, says: str) -> None:
     assert says in refused(marked)
+
+
+def test_a_near_stream_is_suggested_as_a_query_must_write_it() -> None:
+    known = ["web-logs", "flows"]
+    with pytest.raises(SqlError, match='did you mean "web-logs"\\?'):
+        compile_task(
+            "SELECT count(*) FROM weblogs WINDOWING 60 s",
+            task=TaskName("t"),
+            version=1,
+            stream_of=lambda _name: known,
+            options={},
+        )
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,7 @@ TUMBLE = f"{SELECT} TABLE(TUMBLE(TABLE S, DESCRIPTOR(timestamp),"
             f'TABLE(CUMULATE(TABLE "S", DESCRIPTOR("timestamp"), {DAY}, INTERVAL 1 DAY))',
             Sliding(DAY_MS, DAY_MS),
         ),
+        (f"TABLE(TUMBLE(TABLE `S`, DESCRIPTOR(`timestamp`), {DAY}))", Sliding(DAY_MS, DAY_MS)),
     ],
 )
 def test_a_call_stands_for_the_stream_and_says_its_window(call: str, wanted: WindowShape) -> None:
