@@ -86,7 +86,7 @@ def build(
     `verifier` and `previewer` do elsewhere what the services for it would do here.
     """
     compiler = TaskCompiler(ports.registry, cluster.namespace)
-    buckets = BucketCount(ports.coordinator, cluster.buckets_wanted)
+    buckets = BucketCount(ports.coordinator, cluster)
     progress = ProgressTail(ports.progress, buckets)
     maker = TaskMaker(ports, compiler, progress)
     tasks = TaskService(ports, compiler, maker, buckets, cluster)

@@ -53,16 +53,21 @@ class Ports:
 class BucketCount:
     """B of the namespace, asked for once: it never changes."""
 
-    def __init__(self, coordinator: Coordinator, wanted: int) -> None:
+    def __init__(self, coordinator: Coordinator, cluster: ClusterContext) -> None:
         self._coordinator = coordinator
-        self._wanted = wanted
+        self._cluster = cluster
         self._fixed: int | None = None
 
     def __call__(self) -> int:
         """B. Raises Unavailable as long as it was never answered."""
         if self._fixed is None:
-            self._fixed = self._coordinator.buckets(self._wanted)
+            self._fixed = self._coordinator.buckets(self._cluster.buckets_wanted)
         return self._fixed
+
+    @property
+    def of_results(self) -> int:
+        """Partitions of an output topic that is made now. Raises as a call does."""
+        return self._cluster.results_partitions or self()
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,6 @@ class QueryService:
         self._compiler = compiler
         self._namespace = cluster.namespace
         self._buckets = buckets
-        self._results_partitions = cluster.results_partitions
         self._beginnings = Beginnings(ports, cluster)
 
     # ---------------------------------------------------------------------------- creating
@@ -117,8 +116,7 @@ class QueryService:
 
     def _ensure_output(self, query: Query) -> None:
         if query.output_topic is not None:
-            partitions = self._results_partitions or self._buckets()
-            self._ports.admin.ensure_output(query.output_topic, partitions)
+            self._ports.admin.ensure_output(query.output_topic, self._buckets.of_results)
 
     # ----------------------------------------------------------------------------- looking
 

@@ -60,7 +60,6 @@ class TaskService:
         self._compiler = compiler
         self._maker = maker
         self._buckets = buckets
-        self._results_partitions = cluster.results_partitions
         self._tasks_max = cluster.tasks_max
         self._beginnings = Beginnings(ports, cluster)
 
@@ -162,8 +161,8 @@ class TaskService:
         raise _contended(definition.name)
 
     def _ensure_output(self, plan: Plan) -> None:
-        partitions = self._results_partitions or self._buckets()
-        self._ports.admin.ensure_output(Topic(plan.options.output_topic), partitions)
+        topic = Topic(plan.options.output_topic)
+        self._ports.admin.ensure_output(topic, self._buckets.of_results)
 
     # ---------------------------------------------------------------------------- changing
 

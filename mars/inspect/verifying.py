@@ -153,15 +153,15 @@ def pieces_of(spans: Spans) -> list[Piece]:
     return pieces
 
 
-def emitted_everywhere(
+def still_to_emit(
     records: Iterable[Progress], plan: Plan, spans: Spans, window: Window
-) -> bool:
-    """True once no bucket has rows of a window still to emit, by the records of its version.
+) -> set[Bucket]:
+    """The buckets that may have rows of a window still to emit, by the records of its version.
 
     Where windows are revised, each must have read what the spans hold: revisions come by M.
     """
     revises = plan.options.late is LatePolicy.REVISE
-    done = set()
+    done = set[Bucket]()
     for record in records:
         if record.version != plan.version or window in owed_of(plan, record):
             continue
@@ -169,7 +169,7 @@ def emitted_everywhere(
         has_read = _has_read(record, spans.get(record.bucket, {}))
         if (has_read and (closed or record.ledger.open == 0)) or (closed and not revises):
             done.add(record.bucket)
-    return spans.keys() <= done
+    return spans.keys() - done
 
 
 def _has_closed(record: Progress, window: Window) -> bool:

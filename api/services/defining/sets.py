@@ -51,7 +51,6 @@ class SetService:
         self._compiler = compiler
         self._maker = maker
         self._buckets = buckets
-        self._results_partitions = cluster.results_partitions
         self._tasks_max = cluster.tasks_max
         self._beginnings = Beginnings(ports, cluster)
 
@@ -125,8 +124,9 @@ class SetService:
     def _ensure_outputs(self, steps: Sequence[SetStep]) -> None:
         """Raises WrongMembers for topics that Kafka refuses."""
         topics = {step.name: self._compiler.output_topic(step.after) for step in steps}
-        partitions = self._results_partitions or self._buckets()
-        found = self._ports.admin.ensure_outputs(dict.fromkeys(topics.values()), partitions)
+        found = self._ports.admin.ensure_outputs(
+            dict.fromkeys(topics.values()), self._buckets.of_results
+        )
         refused = {topic: info for topic, info in found.items() if isinstance(info, TopicRefused)}
         refuse(
             [

@@ -18,7 +18,7 @@ from mars.client.answers import DifferentRow, Verification
 from mars.core.definitions import TaskDefinition
 from mars.core.errors import Conflict, JobFailed, NotFound
 from mars.core.plan import Plan
-from mars.core.types import Range, Topic
+from mars.core.types import Bucket, Range, Topic
 from mars.core.windows import Counting, moment
 from mars.core.windows.counting import number_of
 from mars.core.words import counted
@@ -30,10 +30,10 @@ from mars.inspect.verifying import (
     Recount,
     Spans,
     compare,
-    emitted_everywhere,
     pieces_of,
     spans_of,
     spans_of_counted,
+    still_to_emit,
 )
 from mars.protocol.ports import CommittedRow, WantedNumber, WantedWindow
 
@@ -151,28 +151,38 @@ class VerifyService:
         else:
             for row in sorted(rows, key=lambda row: row.window, reverse=True):
                 by_window[name_of(plans.values(), row.window)].append(row)
+        unfinished = ""
         for wanted, own in by_window.items():
-            if self._finished(definition, plans, own, wanted):
+            unfinished = self._unfinished(definition, plans, own, wanted)
+            if not unfinished:
                 return wanted
-        raise NotFound(f"task {definition.name} has no finished window yet: try again later")
+        name = definition.name
+        why = unfinished or f"`mars why {name}` says what its first result waits for"
+        raise NotFound(f"no window of task {name} can be verified yet: {why}")
 
-    def _finished(
+    def _unfinished(
         self,
         definition: TaskDefinition,
         plans: Mapping[int, Plan],
         rows: Sequence[CommittedRow],
         wanted: Named,
-    ) -> bool:
-        """True once every bucket has emitted what it has of a window."""
+    ) -> str:
+        """Which window buckets have still to emit, and what to do; empty if none has."""
         records = self._progress.records(definition)
+        waiting = set[Bucket]()
         for version, own in _by_version(rows).items():
             plan = plans.get(version)
             if plan is None:
                 continue
             spans = self._spans(plan, own, wanted)
-            if not emitted_everywhere(records, plan, spans, wanted.among(plan.window)):
-                return False
-        return True
+            waiting |= still_to_emit(records, plan, spans, wanted.among(plan.window))
+        if not waiting:
+            return ""
+        return (
+            f"{counted(len(waiting), 'bucket')} of {self._buckets()} may have rows of "
+            f"{_words(wanted)} still to emit; ask again in some seconds, and `mars why "
+            f"{definition.name}` says what they wait for"
+        )
 
     # ----------------------------------------------------------------------------- comparing
 
@@ -183,11 +193,9 @@ class VerifyService:
         rows: Sequence[CommittedRow],
         wanted: Named,
     ) -> Verification:
-        if not self._finished(definition, plans, rows, wanted):
-            raise Conflict(
-                f"{_words(wanted)} of task {definition.name} is not finished in every bucket: ask "
-                "again in some seconds"
-            )
+        unfinished = self._unfinished(definition, plans, rows, wanted)
+        if unfinished:
+            raise Conflict(f"the window of task {definition.name} is not finished: {unfinished}")
         outcome = _Outcome()
         versions = _by_version(rows)
         for version, own in versions.items():

@@ -171,7 +171,7 @@ def test_at_most_twenty_differences_are_named(world: World) -> None:
 
 def test_there_is_nothing_to_verify_before_a_window_is_finished(world: World) -> None:
     assert world.register().status_code == 201
-    verified(world, 404)
+    assert "`mars why by_sip` says" in verified(world, 404)["detail"]
     verified(world, 404, window_start=START_MS)
     verified_nobody = world.http.get("/v1/tasks/nobody/verify")
     assert verified_nobody.status_code == 404
@@ -183,7 +183,8 @@ def test_a_window_that_some_bucket_still_holds_can_be_verified_later(emitted: Wo
     for bucket in range(BUCKETS):
         emitted.commit(bucket, closed_ms=None, merged={LANE: 9}, counted=9)
     assert "ask again" in verified(emitted, 409, window_start=START_MS)["detail"]
-    verified(emitted, 404)
+    detail = verified(emitted, 404)["detail"]
+    assert "4 buckets of 4 may have rows of the window 1970-01-01 00:01:00Z still to emit" in detail
 
 
 def test_rows_that_kafka_deleted_are_named(emitted: World) -> None:
