@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TypeVar
 
@@ -59,8 +59,8 @@ def alike(value: object, kind: type[AnswerType]) -> AnswerType:
     return msgspec.convert(value, kind, from_attributes=True)
 
 
-def stream_view(stream: Stream) -> answers.Stream:
-    """A stream as it was declared."""
+def stream_view(stream: Stream, warnings: Sequence[str] = ()) -> answers.Stream:
+    """A stream as it was declared; warnings are for who declares it."""
     return answers.Stream(
         name=stream.name,
         topic=stream.topic,
@@ -71,12 +71,8 @@ def stream_view(stream: Stream) -> answers.Stream:
         csv_delimiter=stream.csv_delimiter,
         csv_quote=stream.csv_quote,
         record_time=stream.record_time.value,
+        warnings=list(warnings),
     )
-
-
-def put_stream_view(stream: Stream, warnings: list[str]) -> answers.PutStream:
-    """The same for who declared it."""
-    return answers.PutStream(**msgspec.structs.asdict(stream_view(stream)), warnings=warnings)
 
 
 def _declared(stream: Stream) -> list[Field]:

@@ -10,10 +10,10 @@ from fastapi import APIRouter, Depends, Response
 from api.http.answering import Rendered, rendered, respond
 from api.http.body import body_of
 from api.http.documenting import gives, problems, takes
-from api.presenting import put_stream_view, stream_view
+from api.presenting import stream_view
 from api.schemas import StreamRequest
 from api.services.all import Services
-from mars.client.answers import PutStream, Stream, Streams
+from mars.client.answers import Stream, Streams
 
 AWAY = HTTPStatus.SERVICE_UNAVAILABLE
 UNKNOWN = HTTPStatus.NOT_FOUND
@@ -48,8 +48,8 @@ def router(services: Services) -> APIRouter:
 
     @routes.put(
         "/{name}",
-        responses=gives(PutStream)
-        | gives(PutStream, status=HTTPStatus.CREATED, says="Declared for the first time")
+        responses=gives(Stream)
+        | gives(Stream, status=HTTPStatus.CREATED, says="Declared for the first time")
         | problems(*BAD_BODY, IN_USE, HTTPStatus.TOO_MANY_REQUESTS, AWAY),
         openapi_extra=takes(StreamRequest),
     )
@@ -57,10 +57,12 @@ def router(services: Services) -> APIRouter:
         name: str, body: Annotated[StreamRequest, Depends(body_of(StreamRequest))]
     ) -> Response:
         """Declare a stream, or replace its declaration."""
-        stream, created = await services.turns.changes.take(
-            lambda: services.streams.put(name, body)
-        )
-        view = put_stream_view(stream, services.streams.warnings(stream))
+
+        def put() -> tuple[Stream, bool]:
+            stream, created = services.streams.put(name, body)
+            return stream_view(stream, services.streams.warnings(stream)), created
+
+        view, created = await services.turns.changes.take(put)
         if not created:
             return respond(view)
         place = {"Location": f"/v1/streams/{name}"}

@@ -61,7 +61,7 @@ from mars.client.answers.problems import MemberProblem, Problem
 from mars.client.answers.queries import Queries, Query, QueryAnswer, QueryCounts, QueryProgress
 from mars.client.answers.reasons import Dropped, DroppedSample, HeldBy, PartitionWhy, Why, WindowWhy
 from mars.client.answers.sets import TaskBefore, TaskChange, TaskSet
-from mars.client.answers.streams import FieldOfRecord, PutStream, Stream, Streams
+from mars.client.answers.streams import FieldOfRecord, Stream, Streams
 from mars.client.answers.tasks import (
     Backfill,
     BackfillLane,
@@ -135,7 +135,6 @@ __all__ = [
     "PreviewRejected",
     "PreviewWindow",
     "Problem",
-    "PutStream",
     "Queries",
     "Query",
     "QueryAnswer",

@@ -7,7 +7,6 @@ from typing import Annotated
 import msgspec
 
 from mars.client.answers.base import Answer, says
-from mars.client.answers.plans import Warnings
 
 
 class FieldOfRecord(Answer, frozen=True):
@@ -29,12 +28,7 @@ class Stream(Answer, frozen=True):
     csv_delimiter: str = ","
     csv_quote: str = '"'
     record_time: str = "check"
-
-
-class PutStream(Stream, frozen=True):
-    """A stream as it is declared from now on."""
-
-    warnings: Warnings = []
+    warnings: Annotated[list[str], says("what to know before tasks read it")] = []
 
 
 class Streams(Answer, frozen=True):

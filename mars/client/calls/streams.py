@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mars.client.answers import PutStream, Stream, Streams
+from mars.client.answers import Stream, Streams
 from mars.client.calls.base import Calls, segment
 
 
 class StreamCalls(Calls):
     """Declare streams, and look at them."""
 
-    def put_stream(self, name: str, declaration: Mapping[str, object]) -> PutStream:
+    def put_stream(self, name: str, declaration: Mapping[str, object]) -> Stream:
         """Declare a stream, or replace its declaration."""
-        return self._call("PUT", f"/v1/streams/{segment(name)}", PutStream, body=declaration)
+        return self._call("PUT", f"/v1/streams/{segment(name)}", Stream, body=declaration)
 
     def streams(self) -> list[Stream]:
         """All streams, by name."""
