@@ -156,9 +156,9 @@ class VerifyService:
             unfinished = self._unfinished(definition, plans, own, wanted)
             if not unfinished:
                 return wanted
-        name = definition.name
-        why = unfinished or f"`mars why {name}` says what its first result waits for"
-        raise NotFound(f"no window of task {name} can be verified yet: {why}")
+        task = definition.name
+        why = unfinished or f"`mars why {task}` says what its first result waits for"
+        raise NotFound(f"no window of task {task} can be verified yet: {why}")
 
     def _unfinished(
         self,
