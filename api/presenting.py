@@ -28,7 +28,7 @@ from mars.core.plan import (
     Plan,
     Stream,
 )
-from mars.core.windows import Counting, WindowShape
+from mars.core.windows import Counting, Session, WindowShape
 from mars.engine.aggregates import place_aggregates, scope_aggregates
 
 INFIX = frozenset(
@@ -95,6 +95,11 @@ def _window_view(shape: WindowShape) -> answers.Window:
     if isinstance(shape, Counting):
         said = shape.said
         return answers.Window("counting", size_ms=0, slide_ms=0, size=said.size, slide=said.slide)
+    if isinstance(shape, Session):
+        said = shape.said
+        return answers.Window(
+            "session", shape.most_ms, shape.gap_ms, size=said.size, slide=said.slide
+        )
     zone = shape.zone
     return answers.Window(
         kind=_kind(shape),

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from mars.core.types import StreamName, TaskName
-from mars.core.windows import Counting, WindowShape
+from mars.core.windows import Counting, Session, WindowShape
 
 WINDOW_START = "window_start"
 WINDOW_END = "window_end"
@@ -380,6 +380,11 @@ class Plan:
     def counts_rows(self) -> bool:
         """True where windows are of so many rows, and go by no time."""
         return isinstance(self.window, Counting)
+
+    @property
+    def has_sessions(self) -> bool:
+        """True where windows are sessions, of each group its own."""
+        return isinstance(self.window, Session)
 
     @property
     def closes_by_key(self) -> bool:

@@ -28,9 +28,9 @@ from mars.core.plan import (
     Plan,
     ValueType,
 )
-from mars.core.windows import Counting, Window
+from mars.core.windows import Counting, Session, Window
 from mars.core.windows.counting import partition_of
-from mars.engine.aggregates import OTHERS, constant, key_names
+from mars.engine.aggregates import LAST_TIME, OTHERS, constant, key_names
 from mars.engine.aggregates import finish as finish_states
 from mars.engine.aggregates.states import PLANS_REMEMBERED
 from mars.engine.evaluate import to_polars
@@ -137,6 +137,8 @@ def finish(plan: Plan, states: pl.DataFrame, window: Window, *, refused: bool = 
     groups = finish_states(plan, states)
     known = _of_window(plan, window).items()
     groups = groups.hstack([constant(name, value, groups.height) for name, value in known])
+    if isinstance(plan.window, Session):
+        groups = groups.with_columns(_session_end(plan.window))
     others = groups.filter(OTHERS) if plan.folds else groups.clear()
     if plan.folds:
         groups = groups.filter(~pl.col(OTHERS))
@@ -192,9 +194,10 @@ def _ordered(plan: Plan, groups: pl.DataFrame) -> pl.DataFrame:
             to_polars(order.expression).alias(name)
             for order, name in zip(plan.order_by, asked, strict=True)
         )
-    by = [*asked, *key_names(plan)]
+    by = [*asked, *key_names(plan), *([WINDOW_START] if plan.has_sessions else [])]
     if by and groups.height > 1:
-        descending = [order.descending for order in plan.order_by] + [False] * len(plan.keys)
+        descending = [order.descending for order in plan.order_by]
+        descending += [False] * (len(by) - len(asked))
         groups = groups.sort(by, descending=descending, nulls_last=True)
     if asked:
         groups = groups.drop(asked)
@@ -205,18 +208,30 @@ def _ordered(plan: Plan, groups: pl.DataFrame) -> pl.DataFrame:
 
 
 def _of_window(plan: Plan, window: Window) -> dict[str, int | str | None]:
-    """What all rows of a window say of it; where it counts rows, the rest is its groups' own."""
+    """What all rows of a window say of it; where it counts rows, the rest is its groups' own, and
+    all of it where windows are sessions.
+    """
     known = {
         WINDOW_START: window.start_ms,
         WINDOW_END: window.end_ms,
         WINDOW_LOCAL: plan.window.local(window),
     }
+    if isinstance(plan.window, Session):
+        return {}
     if isinstance(plan.window, Counting):
         known = {
             WINDOW_PARTITION: partition_of(window.start_ms),
             WINDOW_NUMBER: plan.window.number(window),
         }
     return {name: known[name] for name in _names(plan) if name in known}
+
+
+def _session_end(shape: Session) -> pl.Expr:
+    """A gap behind the last row, or where the cell ends."""
+    first, last = pl.col(WINDOW_START), pl.col(LAST_TIME)
+    return pl.min_horizontal(last + shape.gap_ms, shape.cell(first) + shape.most_ms).alias(
+        WINDOW_END
+    )
 
 
 def _names(plan: Plan) -> list[str]:

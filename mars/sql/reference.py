@@ -49,7 +49,7 @@ from mars.sql.options import (
 from mars.sql.outputs import OUTPUTS_MAX
 from mars.sql.task import LIMIT_MAX, STEP_ROWS_A_MINUTE_MAX, compile_task
 from mars.sql.windowing import pinned
-from mars.sql.windows.counting import ROWS_MAX
+from mars.sql.windows.told import COUNTING, SESSIONS
 
 TASK: Final = TaskName("example")
 REGISTERED_MS: Final = 1_767_225_600_000
@@ -94,10 +94,13 @@ WINDOWS: Final[Mapping[str, str]] = {
     "WINDOWING 1 month EVERY 1 d TIMEZONE 'Europe/Berlin'": "cumulating: the month so far",
     "WINDOWING 1000 ROWS": "each 1,000 rows of a partition",
     "WINDOWING 1000 ROWS SLIDE 100 ROWS": "the last 1,000 rows, every 100",
+    "WINDOWING SESSION 30 min": "sessions: rows of a group less than half an hour apart",
+    "WINDOWING SESSION 30 min MAX 4 h": "the same, cut at every fourth hour in UTC",
     "GROUP BY TUMBLE(at, INTERVAL '60' SECOND)": "the same as the first",
     "GROUP BY HOP(at, INTERVAL '10' SECOND, INTERVAL '60' SECOND)": "the same as the second",
     "GROUP BY CUMULATE(at, INTERVAL '1' MINUTE, INTERVAL '1' DAY)": "the same as the third",
     "GROUP BY TUMBLE(at, INTERVAL '1' MONTH, 'Europe/Berlin')": "the month there, as above",
+    "GROUP BY SESSION(at, INTERVAL '30' MINUTE)": "sessions, as above; a third argument is MAX",
 }
 
 SHAPES: Final[Mapping[str, str]] = {
@@ -109,6 +112,7 @@ SHAPES: Final[Mapping[str, str]] = {
     "in a zone, sliding": "WINDOWING 7 d SLIDE 1 d TIMEZONE 'Europe/Berlin'",
     "in a zone, cumulating": "WINDOWING 1 d EVERY 1 h TIMEZONE 'Europe/Berlin'",
     "of rows": "WINDOWING 1000 ROWS SLIDE 100 ROWS",
+    "sessions": "WINDOWING SESSION 30 min",
 }
 
 TRIED: Final[Mapping[str, tuple[Mapping[str, object], str]]] = {
@@ -226,7 +230,9 @@ and a window has at most {PANES_MAX:,} slices (its size by the greatest common d
 
 {_ZONED.strip()}
 
-{_COUNTING.strip()}
+{COUNTING.strip()}
+
+{SESSIONS.strip()}
 
 ### Which options go with which windows
 {_table(("", *SHAPES), _matrix())}"""
@@ -361,6 +367,7 @@ SELECT item, ... FROM stream [WHERE condition] [GROUP BY key, ...] [HAVING condi
 WINDOWING size [SLIDE slide | EVERY step] [OFFSET offset] [TIMEZONE 'zone']
 WINDOWING LANDMARK ['time'] EVERY step
 WINDOWING number ROWS [SLIDE number ROWS]
+WINDOWING SESSION gap [MAX length]
 ```
 One SELECT over one stream. Each group that has rows in a window gives one result row. Anything that
 is not on this page is refused with its line and column and what would be taken instead; so are
@@ -464,28 +471,6 @@ In a **time zone** windows begin when the clock there first shows it. Sizes, sli
   2099: they are part of the task's version, and no later database moves a window. Where it becomes
   known within two years that a clock will show something else, `mars task show` warns; a new
   version has the new zone, and a comment in the query is enough to make one."""
-
-_COUNTING: Final = f"""
-Windows of so many **rows** are those of a partition: its rows that pass WHERE, and are neither bad
-nor too far in the future, have numbers in the order of their offsets, from 0 on where the version
-of the task begins. Window j has the rows number j * slide to j * slide + size - 1. It comes as soon
-as its last row has been counted: there is no watermark and no delay, and no row is late.
-
-- Groups lie within the window of a partition. A result says `partition` and `window_number`, and
-  its key ends with both: `[window_start, keys..., partition, window_number]`. `window_start` and
-  `window_end` are the lowest and highest event time of the group's rows, `window_first_offset` and
-  `window_last_offset` their first and last offset.
-- `partition` and `window_number` name a finished window of the current version, for its results,
-  its ledger and `mars verify`. That one reads from the first to the last of its offsets, finds
-  exactly so many rows there, and compares their groups; that the number is right it does not check.
-- A window that is not full waits for its rows, however long. A pause changes no number. A new
-  version counts from 0; what the old one has not filled by then comes as it is, with
-  `mars-complete: 0`.
-- Windows that touch rows which Kafka no longer had are `mars-complete: 0`. Behind those, rows have
-  the numbers that they had before, from the first offset of which a progress record knows one; rows
-  up to there count as gone, too.
-- Up to {ROWS_MAX:,} rows and {PANES_MAX:,} slices. Mappers read all history, one row after the
-  other: there is no backfill by Spark, and no `history` from files."""
 
 _MEANING: Final = """
 ## Where engines differ

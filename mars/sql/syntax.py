@@ -291,7 +291,12 @@ def _names_as_names(statement: Statement, fields: set[str]) -> tuple[Token, ...]
             and tokens[at - 1].token_type not in (TokenType.ALIAS, TokenType.DCOLON)
         )
         is_name = is_name or at in given or token is stream
-        result.append(_renamed(token) if is_name and _is_word(token) else token)
+        if is_name and _is_word(token):
+            result.append(_retyped(token, TokenType.IDENTIFIER))
+        elif token.token_type is TokenType.SESSION and following is TokenType.L_PAREN:
+            result.append(_retyped(token, TokenType.VAR))  # a call like any other
+        else:
+            result.append(token)
     return tuple(result)
 
 
@@ -307,10 +312,8 @@ def _given_names(tokens: Sequence[Token]) -> Iterator[int]:
             yield at
 
 
-def _renamed(token: Token) -> Token:
-    return Token(
-        TokenType.IDENTIFIER, token.text, token.line, token.col, token.start, token.end, []
-    )
+def _retyped(token: Token, kind: TokenType) -> Token:
+    return Token(kind, token.text, token.line, token.col, token.start, token.end, [])
 
 
 def _check_tokens(source: QueryText, tokens: Sequence[Token]) -> None:

@@ -22,12 +22,14 @@ PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
     "TUMBLE": ("DATA", "TIMECOL", "SIZE", "OFFSET"),
     "HOP": ("DATA", "TIMECOL", "SLIDE", "SIZE", "OFFSET"),
     "CUMULATE": ("DATA", "TIMECOL", "STEP", "SIZE", "OFFSET"),
+    "SESSION": ("DATA", "TIMECOL", "GAP", "MAX"),
 }
-"""What each takes, in order: the offset may be left out."""
+"""What each takes, in order: the last may be left out."""
 
 FORM: Final = (
     "TABLE(CUMULATE(TABLE flows, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '1' DAY)), or "
-    "TUMBLE or HOP instead"
+    "TUMBLE or HOP instead; or TABLE(SESSION(TABLE flows PARTITION BY sip, DESCRIPTOR(ts), "
+    "INTERVAL '30' MINUTE))"
 )
 
 
@@ -36,13 +38,14 @@ class TableCall:
     """A call that stands for a stream: its name, what it reads, and its lengths.
 
     `lengths` are those between time and size, if there is one, the size, and an offset, if there is
-    one.
+    one. `partition` names the columns whose values each have sessions of their own.
     """
 
     name: Token
     stream: Token
     time: Token
     lengths: tuple[tuple[Token, ...], ...]
+    partition: tuple[Token, ...] = ()
 
 
 def table_call(source: QueryText, tokens: Sequence[Token], at: int) -> tuple[TableCall, int] | None:
@@ -63,11 +66,13 @@ def table_call(source: QueryText, tokens: Sequence[Token], at: int) -> tuple[Tab
     given = _named(source, name, parameters, _split(tokens[begin + 2 : end]))
     if is_wrapped and _texts(tokens, end + 1, 1) != [")"]:
         raise source.error(tokens[min(end + 1, len(tokens) - 1)], f"a ')' is missing; write {FORM}")
+    data, partition = _partitioned(source, name, given["DATA"])
     call = TableCall(
         name,
-        _inside(source, name, given["DATA"], "TABLE"),
+        _inside(source, name, data, "TABLE"),
         _inside(source, name, given["TIMECOL"], "DESCRIPTOR"),
         tuple(tuple(given[parameter]) for parameter in parameters[2:] if parameter in given),
+        partition,
     )
     return call, end + 2 if is_wrapped else end + 1
 
@@ -78,6 +83,14 @@ def check_grouped(source: QueryText, call: TableCall, group: exp.Expr | None) ->
     """
     items = () if group is None else group.expressions
     names = {item.name.lower() for item in items if isinstance(item, exp.Column)}
+    windows = {WINDOW_START, WINDOW_END}
+    partition = {token.text.lower() for token in call.partition}
+    if call.name.text.upper() == "SESSION" and names - windows != partition:
+        raise source.error(
+            call.name,
+            "sessions are those of each group: PARTITION BY names the same columns as GROUP BY "
+            f"does besides {WINDOW_START} and {WINDOW_END}",
+        )
     missing = [name for name in (WINDOW_START, WINDOW_END) if name not in names]
     if missing:
         raise source.error(
@@ -129,6 +142,20 @@ def _named(
     if len(arguments) != len(found) or not needed <= found.keys() <= set(parameters):
         raise source.error(call, f"{call.text.upper()} is not written like that; write {FORM}")
     return found
+
+
+def _partitioned(
+    source: QueryText, call: Token, data: Sequence[Token]
+) -> tuple[Sequence[Token], tuple[Token, ...]]:
+    """The table, and the columns behind PARTITION BY, which sessions alone have."""
+    at = next((at for at, one in enumerate(data) if one.token_type is TokenType.PARTITION_BY), None)
+    if at is None or call.text.upper() != "SESSION":
+        return data, ()
+    signs = {TokenType.L_PAREN, TokenType.R_PAREN, TokenType.COMMA}
+    columns = tuple(token for token in data[at + 1 :] if token.token_type not in signs)
+    if not columns:
+        raise source.error(call, f"PARTITION BY names a column; write {FORM}")
+    return data[:at], columns
 
 
 def _inside(source: QueryText, call: Token, argument: Sequence[Token], word: str) -> Token:

@@ -26,7 +26,7 @@ from mars.core.plan import (
 from mars.core.types import TaskName
 from mars.core.windows import OPEN_PANES_MAX, Counting, WindowShape
 from mars.core.windows.moments import MINUTE_MS
-from mars.engine.aggregates import place_aggregates, scope_aggregates
+from mars.engine.aggregates import place_aggregates, scope_aggregates, session_aggregates
 from mars.sql.bounds import since
 from mars.sql.expressions.compiler import size_of
 from mars.sql.expressions.groups import GroupCompiler, Slots
@@ -42,6 +42,7 @@ from mars.sql.syntax import ONE_STREAM, Statement, cut, parse
 from mars.sql.table_call import check_grouped
 from mars.sql.windowing import NO_ZONE, ZoneOf, window_of
 from mars.sql.windows.counting import check_counting
+from mars.sql.windows.sessions import check_sessions
 
 LIMIT_MAX: Final = 100_000
 """Largest LIMIT: such a task lives in one bucket, and its window is one transaction."""
@@ -107,6 +108,7 @@ def compile_task(
         limit=_limit(query),
     )
     check_counting(plan, options)
+    check_sessions(plan)
     return _completed(query, since(replace(plan, aggregates=query.slots.all), window.begins_ms))
 
 
@@ -356,6 +358,7 @@ def scope_clash(plan: Plan) -> tuple[str, str] | None:
             "ORDER BY, LIMIT and max_keys choose among all groups of a window at once",
             "leave them out",
         ),
+        (plan.has_sessions, "each group has sessions of its own", "take windows by time"),
         (
             not plan.window.is_tumbling,
             f"its windows {'cumulate' if plan.window.begin_together else 'slide'}",
@@ -370,6 +373,8 @@ def _hidden(plan: Plan) -> tuple[Aggregate, ...]:
     """What groups carry so that it is known when they are to be closed, or where their rows lie."""
     if plan.counts_rows:
         return place_aggregates(plan.stream.event_time)
+    if plan.has_sessions:
+        return session_aggregates(plan.stream.event_time)
     if plan.options.watermark is WatermarkScope.PARTITION:
         return ()
     return scope_aggregates(plan.stream.event_time)

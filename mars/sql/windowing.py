@@ -3,6 +3,7 @@
 WINDOWING size [SLIDE slide | EVERY step] [OFFSET offset] [TIMEZONE 'zone']
 WINDOWING LANDMARK ['time'] EVERY step
 WINDOWING number ROWS [SLIDE number ROWS]
+WINDOWING SESSION gap [MAX length]
 """
 
 from __future__ import annotations
@@ -31,14 +32,16 @@ from mars.sql.syntax import Statement
 from mars.sql.table_call import TableCall
 from mars.sql.windows.counting import counting, counts_rows
 from mars.sql.windows.landmarks import landmark_of
+from mars.sql.windows.sessions import session_of, sessions
 from mars.sql.windows.zoned import zoned_cumulating, zoned_sliding
 
 _FORMS: Final = (
     "WINDOWING 60 s, WINDOWING 60 s SLIDE 10 s, WINDOWING 1 h EVERY 1 min, "
     "WINDOWING LANDMARK EVERY 1 min, WINDOWING 1 d TIMEZONE 'Europe/Berlin', WINDOWING 1000 ROWS, "
+    "WINDOWING SESSION 30 min, "
     "or in GROUP BY "
     "TUMBLE(ts, INTERVAL '60' SECOND), HOP(ts, INTERVAL '10' SECOND, INTERVAL '60' SECOND) or "
-    "CUMULATE(ts, INTERVAL '1' MINUTE, INTERVAL '1' HOUR)"
+    "CUMULATE(ts, INTERVAL '1' MINUTE, INTERVAL '1' HOUR), SESSION(ts, INTERVAL '30' MINUTE)"
 )
 _INTERVAL_UNITS: Final = {
     "MILLISECOND": "ms",
@@ -63,7 +66,7 @@ ZoneOf: TypeAlias = Callable[[str], Zone | None]
 
 
 def is_window_call(node: exp.Expr) -> bool:
-    """Whether a GROUP BY item is TUMBLE(...), HOP(...) or CUMULATE(...)."""
+    """Whether a GROUP BY item is TUMBLE(...) or one of its like."""
     return isinstance(node, exp.Anonymous) and node.name.upper() in _CALLS
 
 
@@ -94,6 +97,8 @@ def window_of(
         raise source.error(calls[-1], "the window is given twice; leave one out")
     if clause[1:2] and clause[1].text.upper() == "LANDMARK":
         return landmark_of(source, clause[1:], begin_ms)
+    if clause[1:2] and clause[1].text.upper() == "SESSION":
+        return session_of(source, clause[1:])
     if clause:
         by_rows = counts_rows(clause)
         return counting(source, clause) if by_rows else _windowing(source, clause, zone_of)
@@ -177,7 +182,7 @@ def _window_call(names: ScopeNames, call: exp.Expr, zone_of: ZoneOf) -> WindowSh
     if len(arguments) > count and _text(arguments[-1]) is not None:
         zone = _zone(source, call, places[-1:], zone_of)
         arguments, places = arguments[:-1], places[:-1]
-    if len(arguments) not in (count, count + 1):
+    if len(arguments) not in (count, count + 1) or (zone is not None and word == "SESSION"):
         raise source.error(call, f"{name} is not written like that; write {_FORMS}")
     if not isinstance(arguments[0], exp.Column) or not names.is_event_time(arguments[0]):
         raise source.error(
@@ -240,7 +245,9 @@ def _interval(source: QueryText, node: exp.Expr, where: Place) -> Length:
 
 
 def _shaped(source: QueryText, word: str, written: WrittenWindow, zone: Zone | None) -> WindowShape:
-    """The shape of windows that slide, or cumulate."""
+    """The shape of windows that slide, or cumulate, or of sessions."""
+    if word == "SESSION":
+        return sessions(source, written.size, written.offset)
     if zone is not None:
         zoned = zoned_sliding if word == "SLIDE" else zoned_cumulating
         return zoned(source, zone, written)
@@ -315,6 +322,7 @@ _CALLS: Final[Mapping[str, tuple[int, str]]] = {
     "TUMBLE": (2, "SLIDE"),
     "HOP": (3, "SLIDE"),
     "CUMULATE": (3, "EVERY"),
+    "SESSION": (2, "SESSION"),
 }
 """How many arguments each takes: the time, how far apart windows end, and their size. An offset may
-follow, and in GROUP BY a zone."""
+follow, and in GROUP BY a zone. Of sessions it is the gap; how long they are at most may follow."""

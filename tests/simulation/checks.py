@@ -127,6 +127,8 @@ class Checks:
             return record.ledger.open == 0
         if span.query.counts is not None:
             return self._has_closed_full_windows(record, span, span.query.counts)
+        if span.query.most_ms and not record.ledger.open:
+            return True
         last_end_ms = LAST_MS - span.query.delay_ms - span.query.key_lag_ms - span.query.size_ms
         return (record.closed_ms or 0) >= last_end_ms
 
@@ -223,6 +225,10 @@ class Checks:
                 continue
             if older.query.counts or newer.query.counts:
                 continue  # a window of one has no rows of the other
+            if older.query.most_ms or newer.query.most_ms:
+                for span, other in ((newer, older), (older, newer)):
+                    cut[span.task, span.version].update(self._cut_sessions(span, other))
+                continue
             pairs = [(newer, older)] + ([(older, newer)] if not older.query.lateness_ms else [])
             for span, other in pairs:
                 of_other = replace(other, query=span.query, version=span.version)
@@ -236,6 +242,20 @@ class Checks:
         for row in self._emitted():
             lacks = row.complete and row.place in cut[row.place[:2]]
             assert not lacks, f"I1: {row}: complete, but other versions have rows of it"
+
+    def _cut_sessions(self, span: Span, other: Span) -> Iterator[Place]:
+        """Sessions of a version that would have rows of another one, too."""
+        query = span.query
+        rows = [row for row in rows_of(other, self._written) if row.key]
+        for place in expected(span, self._written) if query.most_ms else ():
+            _task, _version, window, key = place
+            begin_ms = max(
+                window.start_ms - query.size_ms + 1,
+                window.start_ms // query.most_ms * query.most_ms,
+            )
+            times = (row.time_ms for row in rows if row.key == key)
+            if any(begin_ms <= time_ms < window.end_ms for time_ms in times):
+                yield place
 
     def _results_less_late_rows(self) -> None:
         """I1: each group comes once, with all its rows but those that the ledger calls late."""
@@ -336,6 +356,11 @@ class Checks:
         queries = {(span.task, span.version): span.query for span in self._spans}
         rows = (row for row in self._emitted() if queries[row.place[0], row.place[1]].counts)
         return Counter(row.complete for row in rows)
+
+    def of_sessions(self) -> int:
+        """How many rows were emitted that are sessions."""
+        queries = {(span.task, span.version): span.query for span in self._spans}
+        return sum(queries[row.place[:2]].most_ms > 0 for row in self._emitted())
 
     def _emitted(self) -> Iterator[Emitted]:
         queries = {(span.task, span.version): span.query for span in self._spans}

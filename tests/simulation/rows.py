@@ -80,11 +80,13 @@ class Query:
     landmark_ms: int = 0
     counts: Counting | None = None
     """Its windows are of so many rows, and go by no time."""
+    most_ms: int = 0
+    """Its windows are sessions with gaps of `size_ms`, and at most so long."""
 
     @property
     def is_tumbling(self) -> bool:
         """Whether each row is in one window."""
-        return not self.step_ms and self.slide_ms == self.size_ms
+        return not (self.step_ms or self.most_ms) and self.slide_ms == self.size_ms
 
     def windows(self, time_ms: int) -> Iterator[Window]:
         """Those that a row of this time is in."""
@@ -178,6 +180,13 @@ COUNTING = Query(
     0,
     3,
     counts=Counting(7, 3),
+)
+
+SESSIONS = Query(
+    "SELECT k, count(*) AS n, sum(v) AS total FROM flows GROUP BY k WINDOWING SESSION 6 s MAX 60 s",
+    6_000,
+    6_000,
+    most_ms=60_000,
 )
 
 STRICT = replace(TUMBLING, max_keys=1, folds=False)
@@ -336,12 +345,38 @@ def expected(span: Span, written: Written, upto_ms: int = LAST_MS) -> dict[Place
         for row in rows_of(span, written)
         if row.key and query.takes(row.value, row.time_ms) and row.time_ms < upto_ms - query.size_ms
     ]
+    if query.most_ms:
+        return sessions(span, rows)
     windows = query.windows_of({row.time_ms for row in rows})
     for row in rows:
         for window in windows[row.time_ms]:
             place = (span.task, span.version, window, row.key)
             count, total = found.get(place, (0, 0))
             found[place] = (count + 1, total + row.value)
+    return found
+
+
+def sessions(span: Span, rows: Iterable[Row]) -> dict[Place, Values]:
+    """The same of sessions: rows of a key that follow each other by less than the gap."""
+    found: dict[Place, Values] = {}
+    gap_ms, most_ms = span.query.size_ms, span.query.most_ms
+    ordered = sorted(rows, key=lambda row: (row.key, row.time_ms))
+    parts: list[list[Row]] = []
+    for row in ordered:
+        last = parts[-1][-1] if parts else None
+        if (
+            last is None
+            or last.key != row.key
+            or row.time_ms - last.time_ms >= gap_ms
+            or row.time_ms // most_ms != last.time_ms // most_ms
+        ):
+            parts.append([])
+        parts[-1].append(row)
+    for part in parts:
+        start_ms, cut_ms = part[0].time_ms, (part[0].time_ms // most_ms + 1) * most_ms
+        window = Window(min(part[-1].time_ms + gap_ms, cut_ms), start_ms)
+        place = (span.task, span.version, window, part[0].key)
+        found[place] = len(part), sum(row.value for row in part)
     return found
 
 

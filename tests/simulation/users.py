@@ -21,6 +21,7 @@ from tests.simulation.rows import (
     DISORDER_MS,
     FILTERED,
     LANDMARK,
+    SESSIONS,
     SLIDING,
     STREAM,
     STRICT,
@@ -70,6 +71,8 @@ LANDMARK_SHARE = 0.2
 """How often they are those since a landmark."""
 COUNTING_SHARE = 0.0
 """How often they count rows: a run with such tasks is another one (`test_counting_tasks.py`)."""
+SESSION_SHARE = 0.0
+"""How often they are sessions, in the same way."""
 
 
 class Keys(StrEnum):
@@ -287,9 +290,13 @@ class Users:
         """The query, or one whose windows begin together, or count rows."""
         # What windows of rows may hold where rows are gone, `test_counting.py` says; and what rows
         # that come after a silence would do to windows by time, says nothing of them.
-        counts = COUNTING_SHARE and not (self._weather.retention_ms or self._weather.silence_ms)
-        if counts and self._shapes.random() < COUNTING_SHARE:
+        # Sessions that lack rows which are gone cannot go on.
+        plain = not (self._weather.retention_ms or self._weather.silence_ms)
+        if plain and COUNTING_SHARE and self._shapes.random() < COUNTING_SHARE:
             return COUNTING
+        plain = plain and self._limits.keys is Keys.ANY
+        if plain and SESSION_SHARE and self._shapes.random() < SESSION_SHARE:
+            return SESSIONS
         drawn = self._shapes.random()
         if drawn < CUMULATING_SHARE:
             return CUMULATING
@@ -302,6 +309,8 @@ class Users:
         if query.counts is not None:
             return query
         query = replace(query, delay_ms=self._limits.disorder_ms)
+        if query.most_ms:
+            return query
         if self._limits.idle_after_ms:
             known = query if query.is_tumbling else TUMBLING
             return replace(known, idle_after_ms=self._limits.idle_after_ms)

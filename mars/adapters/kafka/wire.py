@@ -2,7 +2,7 @@
 
     topic      key                          value
     progress   ["<task>", version, bucket]  {"type": "progress", "format": 4, "record": {...}}
-                                            5 where windows count rows
+                                            5 where windows count rows, 6 with an anchor
     progress   ["claim", bucket]            {"type": "claim", "format": 4, "record": {...}}
     state      ["<task>", version, bucket, part]   see `mars.engine.codec.snapshot`
     control    task:<name>                  a task definition, see `mars.core.definitions`
@@ -37,7 +37,11 @@ FORMAT_OF_ROWS = 5
 """That of records of tasks whose windows count rows: a leader that passed over the numbers in them
 would have rows counted anew."""
 
-FORMATS_READ = (1, 2, 3, FORMAT, FORMAT_OF_ROWS)
+FORMAT_OF_ANCHORS = 6
+"""That of records whose snapshot is an anchor: an owner that passed over it would take rows for
+those of open sessions that were too late for them."""
+
+FORMATS_READ = (1, 2, 3, FORMAT, FORMAT_OF_ROWS, FORMAT_OF_ANCHORS)
 
 EPOCHS_KEY = b"epochs"
 """Of the epochs that older releases noted, all leaders under one key."""
@@ -82,8 +86,13 @@ def encode_progress(record: ProgressRecord) -> bytes:
     """The value of a record of `mars.progress`."""
     if isinstance(record, Claim):
         return msgspec.json.encode(_ClaimRow(FORMAT, record))
-    form = FORMAT if record.rows is None else FORMAT_OF_ROWS
-    return msgspec.json.encode(_ProgressRow(form, record))
+    return msgspec.json.encode(_ProgressRow(_format_of(record), record))
+
+
+def _format_of(record: Progress) -> int:
+    if record.snapshot is not None and record.snapshot.anchor:
+        return FORMAT_OF_ANCHORS
+    return FORMAT if record.rows is None else FORMAT_OF_ROWS
 
 
 def decode_progress(raw: bytes | None, place: str) -> ProgressRecord:

@@ -31,15 +31,17 @@ class ComputedColumn(Answer, frozen=True):
 class Window(Answer, frozen=True):
     """The shape of the windows."""
 
-    kind: Annotated[str, one_of("tumbling", "sliding", "cumulating", "landmark", "counting")]
+    kind: Annotated[
+        str, one_of("tumbling", "sliding", "cumulating", "landmark", "counting", "session")
+    ]
     size_ms: Annotated[
         int | None,
         says(
             "null: windows since a landmark grow for ever; 0 where windows count rows: see size "
-            "and slide"
+            "and slide; of sessions how long they are at most"
         ),
     ]
-    slide_ms: Annotated[int, says("how far apart windows end")]
+    slide_ms: Annotated[int, says("how far apart windows end; of sessions the gap between two")]
     step_ms: Annotated[
         int | None,
         says("of cumulating and landmark ones: they begin together, and end step by step"),

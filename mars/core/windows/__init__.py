@@ -12,7 +12,8 @@ slices of length gcd(size, slide) of which each window is made; a row belongs to
 Where windows cumulate, several begin together and end step by step (`cumulating.py`); those since a
 landmark all do (`landmark.py`). Days, weeks
 and months of a time zone differ in length (`zoned.py`): their panes are slices of its calendar.
-Windows of so many rows go by their numbers, and by no time (`counting.py`).
+Windows of so many rows go by their numbers, and by no time (`counting.py`). How long a session is
+its rows tell (`sessions.py`).
 """
 
 from __future__ import annotations
@@ -24,12 +25,15 @@ from mars.core.windows.counting import Counting
 from mars.core.windows.cumulating import Cumulating
 from mars.core.windows.landmark import Landmark
 from mars.core.windows.moments import moment, span
+from mars.core.windows.sessions import Session
 from mars.core.windows.shapes import OPEN_PANES_MAX, Shape, Sliding, Window
 from mars.core.windows.watermarks import Watermark, event_time, find_watermark, highest_mark
 from mars.core.windows.zoned import ZonedCumulating, ZonedSliding
 from mars.core.windows.zones import Zone
 
-WindowShape: TypeAlias = Sliding | Cumulating | Landmark | ZonedSliding | ZonedCumulating | Counting
+WindowShape: TypeAlias = (
+    Sliding | Cumulating | Landmark | ZonedSliding | ZonedCumulating | Counting | Session
+)
 """The shapes that there are: who tells them apart names each of these."""
 
 __all__ = [
@@ -38,6 +42,7 @@ __all__ = [
     "Counting",
     "Cumulating",
     "Landmark",
+    "Session",
     "Shape",
     "Sliding",
     "Unit",

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from mars.core.windows.counting import Counting, partition_of
 from mars.core.windows.moments import moment
+from mars.core.windows.sessions import Session
 from mars.core.windows.shapes import Shape, Window
 
 
@@ -13,6 +14,8 @@ def called(shape: Shape, window: Window) -> str:
     """Which window it is: "the window ..."."""
     if isinstance(shape, Counting):
         return f"number {shape.number(window)} of partition {partition_of(window.start_ms)}"
+    if isinstance(shape, Session):
+        return f"of sessions that ended by {moment(window.end_ms)}"
     return f"that begins at {moment(window.start_ms)}"
 
 

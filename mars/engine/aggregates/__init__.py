@@ -13,15 +13,17 @@ the state columns of each aggregate (`state_schema`). See `base` for the laws.
     runs      few rows group by group, found once for all filters and aggregates
     others    the groups of a window beyond `max_keys`
     scoped    what tells when a key's windows close
-    placed    where the rows of windows lie that count them
+    placed    where the rows lie of windows that count them, and of sessions
+    sessions  which groups of panes make a session
 """
 
 from __future__ import annotations
 
 from mars.engine.aggregates.distinct import DISTINCT_VALUES_MAX
 from mars.engine.aggregates.others import limited, limited_window
-from mars.engine.aggregates.placed import place_aggregates
-from mars.engine.aggregates.scoped import COUNTED, MARK, scope_aggregates
+from mars.engine.aggregates.placed import place_aggregates, session_aggregates
+from mars.engine.aggregates.scoped import COUNTED, LAST_TIME, MARK, scope_aggregates
+from mars.engine.aggregates.sessions import Sessions, sessions_of
 from mars.engine.aggregates.states import (
     OTHERS,
     PANE,
@@ -44,10 +46,12 @@ from mars.engine.aggregates.states import (
 __all__ = [
     "COUNTED",
     "DISTINCT_VALUES_MAX",
+    "LAST_TIME",
     "MARK",
     "OTHERS",
     "PANE",
     "ROWS",
+    "Sessions",
     "aggregators",
     "columns",
     "constant",
@@ -64,5 +68,7 @@ __all__ = [
     "panes_of_window",
     "place_aggregates",
     "scope_aggregates",
+    "session_aggregates",
+    "sessions_of",
     "state_schema",
 ]

@@ -1,11 +1,14 @@
-"""What the groups of a task carry besides its own aggregates, where its windows count rows.
+"""What the groups of a task carry besides its own aggregates, where rows say where windows lie.
 
 A window of so many rows lies between no two times that are known before: what a group's rows say of
-it is the lowest and highest of their event times, and of their offsets. These are ordinary
-aggregates, so they are merged, saved and read again like all others.
+it is the lowest and highest of their event times, and of their offsets. A session begins with its
+first row, and its last one and the gap tell where it ends. These are ordinary aggregates, so they
+are merged, saved and read again like all others.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 from mars.core.plan import (
     OFFSET_FIELD,
@@ -18,18 +21,37 @@ from mars.core.plan import (
     Column,
     ValueType,
 )
+from mars.engine.aggregates.scoped import scope_aggregates
+
+FIRST: Final = f"{WINDOW_START}_value"
+"""The state column with the lowest event time of a group's rows (Int64, epoch ms)."""
 
 
 def place_aggregates(event_time: str) -> tuple[Aggregate, ...]:
     """The aggregates, each under the name that results have; `event_time` names the stream's
     field.
     """
-    time = Column(event_time, ValueType.TIMESTAMP)
+    time = _time(event_time)
     offset = Column(OFFSET_FIELD.name, ValueType.INT64)
     lowest, highest = AggregateFunction.MIN, AggregateFunction.MAX
     return (
-        Aggregate(WINDOW_START, lowest, time, None, ValueType.TIMESTAMP),
+        first_time(event_time),
         Aggregate(WINDOW_END, highest, time, None, ValueType.TIMESTAMP),
         Aggregate(WINDOW_FIRST_OFFSET, lowest, offset, None, ValueType.INT64),
         Aggregate(WINDOW_LAST_OFFSET, highest, offset, None, ValueType.INT64),
     )
+
+
+def session_aggregates(event_time: str) -> tuple[Aggregate, ...]:
+    """The first and the last event time of a group's rows, and how many there are."""
+    return (first_time(event_time), *scope_aggregates(event_time))
+
+
+def first_time(event_time: str) -> Aggregate:
+    """The lowest event time of a group's rows."""
+    lowest = AggregateFunction.MIN
+    return Aggregate(WINDOW_START, lowest, _time(event_time), None, ValueType.TIMESTAMP)
+
+
+def _time(event_time: str) -> Column:
+    return Column(event_time, ValueType.TIMESTAMP)

@@ -11,6 +11,8 @@ from typing import Final
 from mars.core.plan import Aggregate, AggregateFunction, Column, ValueType
 
 _MARK_SLOT: Final = "__mark"
+LAST_TIME: Final = _MARK_SLOT
+"""The column of finished groups with the same as `MARK`."""
 _COUNTED_SLOT: Final = "__counted"
 
 MARK: Final = f"{_MARK_SLOT}_value"

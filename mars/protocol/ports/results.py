@@ -110,6 +110,8 @@ class Snapshot:
     `merged` (S): rows below these offsets are in it, as far as their panes were open when it was
     taken. `until_ms`: no pane in it ends later. Its `parts` records lie in the bucket's partition
     between the offsets `first` and `last`, inclusive; `checksum` is xxh3_64 over all their bytes.
+    It is an `anchor` where it alone stands for the rows below S: some of those that the log still
+    has were too late for what stays open. Whoever owns the bucket begins with it.
     """
 
     merged: Mapping[Lane, int]
@@ -118,6 +120,7 @@ class Snapshot:
     checksum: int
     first: int = -1
     last: int = -1
+    anchor: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,12 @@ class LogIndex:
         """Its rows are in the base."""
         self._contained.append(entry.seq)
 
+    def knows(self, base: Entry, last_seq: Sequence64) -> bool:
+        """True for a base that was read, or made, before: one below all entries is answered again
+        and again, as long as none of them was read.
+        """
+        return self._base is not None and base.seq <= last_seq
+
     def has_bases(self, bases: Sequence[Entry]) -> None:
         """Merged entries were read: those of two versions may cover the same offsets."""
         self._base, self._base_is_tight = _of_all(bases[0].seq, bases), False

@@ -26,27 +26,51 @@ def is_of_lost_store(record: Progress | None, store_epoch: StoreEpoch) -> bool:
 
 
 class Restoring:
-    """The snapshots that a task's log lacks in one bucket after a loss of the store.
+    """The snapshots that a task's log lacks in one bucket after a loss of the store, and anchors.
 
     `wanted` are the records whose snapshots are to be read; then `found` is what is to be put into
-    the store before the log is read, the newest version first.
+    the store before the log is read, the newest version first. The `anchors` of the present life of
+    the store stand beside the log, by version.
     """
 
     def __init__(self, records: Mapping[int, Progress], store_epoch: StoreEpoch) -> None:
+        self._lost = {
+            version for version, one in records.items() if is_of_lost_store(one, store_epoch)
+        }
         self.wanted: tuple[Progress, ...] = tuple(
-            records[version]
-            for version in sorted(records, reverse=True)
-            if is_of_lost_store(records[version], store_epoch)
+            record
+            for version, record in sorted(records.items(), reverse=True)
+            if version in self._lost or (record.snapshot is not None and record.snapshot.anchor)
         )
         self.found: tuple[Entry, ...] = ()
+        self.anchors: dict[int, Entry] = {}
 
     def read(self, found: Sequence[Entry]) -> None:
         """All that was wanted was looked for."""
-        self.wanted, self.found = (), tuple(found)
+        self.wanted = ()
+        self.found = tuple(one for one in found if one.version in self._lost)
+        self.anchors = {one.version: one for one in found if one.version not in self._lost}
+
+    def beginning(self, bases: Sequence[Entry]) -> list[Entry]:
+        """What a log is to begin with that begins with these bases: an anchor in place of those of
+        its version, unless they were merged after it was saved.
+        """
+        anchors, self.anchors = self.anchors, {}
+        # Of a version's bases the first decides: others hold what waits, which an anchor has too.
+        first = {base.version: base for base in reversed(bases)}
+        for version, base in first.items():
+            if version in anchors and _reaches(base, anchors[version]):
+                del anchors[version]
+        return [*(base for base in bases if base.version not in anchors), *anchors.values()]
 
     def put_back(self) -> None:
         """The store has what was found."""
         self.found = ()
+
+
+def _reaches(base: Entry, anchor: Entry) -> bool:
+    ends = {part.lane: part.next for part in base.ranges}
+    return all(ends.get(part.lane, 0) >= part.next for part in anchor.ranges)
 
 
 SOON_MS = 60_000
@@ -132,7 +156,7 @@ class Snapshots:
         `needed`: the panes that stay open need no row below these offsets.
         """
         older = last.snapshot if last is not None else None
-        if self._is_due:
+        if self._is_due or folding.state.needs_anchor:
             entry = folding.snapshot(frontier)
             if entry is not None and entry.partial.panes:
                 return _taken(folding, entry, frontier.merged, older)
@@ -154,6 +178,7 @@ def _taken(
         until_ms=folding.state.panes.ends_ms(entry.partial.panes),
         parts=len(parts),
         checksum=parts_checksum(parts),
+        anchor=folding.plan.has_sessions,
     )
     replaced = older.parts if older is not None else 0
     return snapshot, SnapshotParts(folding.plan.task, entry.version, parts, replaced)

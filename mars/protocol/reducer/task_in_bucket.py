@@ -120,15 +120,17 @@ class TaskInBucket:
             raise StoreWentBack(f"its log lacks {piece.vanished} of the entries that are noted")
         self.position.has_unread_base = False
         self.position.changes += 1
-        if piece.base is not None:
-            self._absorb_bases((piece.base, *piece.older))
+        base = piece.base
+        is_new = base is not None and not self.log.knows(base, self.position.last_seq)
+        self._absorb_bases((base, *piece.older) if base is not None and is_new else ())
         for entry in piece.entries:
             self._absorb_entry(entry)
 
     def _absorb_bases(self, bases: Sequence[Entry]) -> None:
-        self.log.has_bases(bases)
-        self.position.last_seq = bases[0].seq
-        for base in bases:
+        if bases:
+            self.log.has_bases(bases)
+            self.position.last_seq = bases[0].seq
+        for base in self.restoring.beginning(bases):
             version = self._versions.get(base.version)
             if version is not None:
                 version.folding.absorb_base(base)
@@ -139,7 +141,7 @@ class TaskInBucket:
         if self._counted is not None:
             self._counted.read(entry)
         version = self._versions.get(entry.version)
-        if version is not None and version.folding.input.contains(entry):
+        if version is not None and version.folding.input.passes_over(entry):
             self.log.keep_contained(entry)
         else:
             self.log.keep(entry)

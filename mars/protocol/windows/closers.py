@@ -94,7 +94,7 @@ class PartitionCloser:
 
     is_steady: ClassVar[bool] = True
     waits: ClassVar[bool] = False
-    settled: ClassVar[bool] = True
+    settled: bool = True
 
     def settle(self) -> None:
         """See `Closer`."""

@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from mars.core.plan import Plan
 from mars.core.types import Bucket, Entry, Lane, Sequence64
+from mars.core.windows import Session
 from mars.engine.combining import Placed, combine_partials, join_ranges
 from mars.protocol.ports import Frontier, Head, Ledger, Progress, Snapshot
 from mars.protocol.windows.counts.count_state import CountState
@@ -22,6 +23,7 @@ from mars.protocol.windows.counts.lane_numbers import LaneNumbers
 from mars.protocol.windows.gaps import Gaps, RowGaps, TimeGaps, gone_of
 from mars.protocol.windows.input import Input
 from mars.protocol.windows.pane_state import PaneState
+from mars.protocol.windows.sessions.session_state import SessionState
 from mars.protocol.windows.state import Closed, WindowState
 
 
@@ -44,7 +46,10 @@ class Folding:
         self.input = Input(plan, frontier.merged, record)
         self.gaps: Gaps
         self.state: WindowState
-        if plan.counts_rows:
+        if isinstance(plan.window, Session):
+            self.gaps = TimeGaps(plan, record)
+            self.state = SessionState(plan, plan.window, self.gaps, frontier)
+        elif plan.counts_rows:
             self.gaps = gaps = RowGaps(record)
             self.state = CountState(plan, gaps, LaneNumbers(starts, record), frontier)
         else:
@@ -80,7 +85,10 @@ class Folding:
 
         Rows that were put aside are put aside again.
         """
-        self.absorb(base)
+        if self.input.contains(base):
+            self.input.pass_over(base)
+        else:
+            self._take(base)
         if not self.state.closer.waits or self.input.accounts_for(base):
             self.input.has_base(base)
 
@@ -88,9 +96,12 @@ class Folding:
         """Take one entry. Raises StoreWentBack if it lies on both sides of M or of the base, and
         TaskLimit where a limit is passed, or rows below M are gone that cannot be done without.
         """
-        if self.input.contains(entry):
+        if self.input.passes_over(entry):
             self.input.pass_over(entry)
-            return
+        else:
+            self._take(entry)
+
+    def _take(self, entry: Entry) -> None:
         accounted = self.input.accounts_for(entry)
         if not accounted and not self.settled:
             self._aside.append(entry)
@@ -157,9 +168,9 @@ class Folding:
         """All panes that stay once a frontier is committed; None if a snapshot may be wrong.
 
         Everything below its M must have been read. Rows that are gone spoil the windows of the next
-        ones of their lane, which is not yet known of them.
+        ones of their lane, which is not yet known of them; of sessions it stays unknown for longer.
         """
-        if self.gaps.lanes:
+        if self.gaps.lanes and not self.plan.has_sessions:
             return None
         commits, merged = self.state.commits, frontier.merged
         return commits.merged_entry(self.bucket, Sequence64(0), merged, frontier)

@@ -49,6 +49,10 @@ class Input:
         self._contained: dict[Lane, int] = {}
         """Rows below these offsets are in the base."""
         self._ledger = Ledger() if record is None else record.ledger
+        self._needed: Mapping[Lane, int] = {}
+        """Entries below these offsets hold nothing that is open, and maybe rows that were late."""
+        if record is not None and plan.has_sessions:
+            self._needed = record.needed
 
     # ------------------------------------------------------------------------------ entries
 
@@ -56,6 +60,16 @@ class Input:
         """True if the rows of an entry are in the base. Raises StoreWentBack for some of them."""
         contained = self._contained
         return bool(contained) and _lies_below(contained, entry, "what the log's base holds")
+
+    def passes_over(self, entry: Entry) -> bool:
+        """True if the rows of an entry of the log are in the base, or none is of an open session.
+
+        Raises StoreWentBack as `contains` does.
+        """
+        needed = self._needed
+        if needed and all(part.next <= needed.get(part.lane, 0) for part in entry.ranges):
+            return True
+        return self.contains(entry)
 
     def accounts_for(self, entry: Entry) -> bool:
         """True if an entry lies below M. Raises StoreWentBack if it lies on both sides."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import ClassVar
 
 import polars as pl
 
@@ -38,6 +39,8 @@ class PaneState:
     `frontier` is that of the last commit, `closer` what the task's watermark adds; `revising` knows
     the windows between D and C that got late rows. Windows outside of `bounds` lack rows.
     """
+
+    needs_anchor: ClassVar[bool] = False
 
     def __init__(self, plan: Plan, gaps: Gaps, frontier: Frontier, record: Progress | None) -> None:
         self.plan = plan

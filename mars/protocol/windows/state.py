@@ -1,7 +1,8 @@
-"""What a version does with its rows in a bucket: the two kinds of windows behind one interface.
+"""What a version does with its rows in a bucket: the kinds of windows behind one interface.
 
     PaneState     windows by time, closed by watermarks
     CountState    windows of so many rows of a lane, closed once these are there
+    SessionState  sessions of each group, closed once a gap has passed behind their last row
 
 A *level* says how far the input has come, and *closed* is C: a time for the one, for the other a
 number of rows for each lane. Nobody else looks into either.
@@ -83,6 +84,12 @@ class WindowState(Protocol):
     panes: WindowPanes
     closer: Closer
     frontier: Frontier
+
+    @property
+    def needs_anchor(self) -> bool:
+        """True if rows were judged by C alone: the next commit saves what stays, for its owners to
+        begin with.
+        """
 
     @property
     def commits(self) -> StateCommits:

@@ -64,8 +64,8 @@ def test_a_call_stands_for_the_stream_and_says_its_window(call: str, wanted: Win
             "write timestamp",
         ),
         (
-            f"{SELECT} TABLE(^SESSION(TABLE S, DESCRIPTOR(timestamp), {DAY})) {GROUPED}",
-            "SESSION makes no windows here; write TABLE(CUMULATE(",
+            f"{SELECT} TABLE(^SLIDE(TABLE S, DESCRIPTOR(timestamp), {DAY})) {GROUPED}",
+            "SLIDE makes no windows here; write TABLE(CUMULATE(",
         ),
         (
             f"{TUMBLE} {DAY}, ^INTERVAL '24' HOUR)) {GROUPED}",

@@ -23,12 +23,14 @@ MAY_RECKON = {
     "mars/core/windows/landmark.py": "it is what knows them",
     "mars/core/windows/zoned.py": "it is what knows them",
     "mars/core/windows/counting.py": "it is what knows them, in rows",
+    "mars/core/windows/sessions.py": "it is what knows them",
     "mars/sql/windowing.py": "it makes a shape of what a person has written, and checks that",
     "mars/sql/task.py": "it holds options against the lengths that a person has written",
 }
 
 MAY_READ = {
     "mars/core/windows/telling.py": "it tells people of slices that are too many",
+    "mars/sql/windows/sessions.py": "it tells people of slices that are too many",
 }
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
+from typing import ClassVar
 
 from mars.core.definitions import TaskVersion
 from mars.core.plan import Plan
@@ -26,13 +27,15 @@ from mars.protocol.windows.closing import ClosedWindow
 from mars.protocol.windows.counts.count_commits import CountCommits
 from mars.protocol.windows.counts.lane_numbers import LaneNumbers, Rows
 from mars.protocol.windows.gaps import RowGaps
-from mars.protocol.windows.open_panes import Size
 from mars.protocol.windows.panes import states_by_pane
+from mars.protocol.windows.unrevised import Unrevised
 from mars.protocol.windows.window_panes import WindowPanes
 
 
-class CountState:
+class CountState(Unrevised):
     """Windows that count the rows of one version in one bucket."""
+
+    needs_anchor: ClassVar[bool] = False
 
     def __init__(self, plan: Plan, gaps: RowGaps, numbers: LaneNumbers, frontier: Frontier) -> None:
         self.plan = plan
@@ -46,11 +49,6 @@ class CountState:
     def update(self, version: TaskVersion, after: TaskVersion | None) -> None:
         """See `WindowState`."""
         self._numbers.update(version, after)
-
-    @property
-    def is_steady(self) -> bool:
-        """See `WindowState`: nobody knows when a window will be full."""
-        return False
 
     # ------------------------------------------------------------------------------- absorb
 
@@ -67,10 +65,6 @@ class CountState:
     def _is_closed(self, pane: PaneRows) -> bool:
         closed = self.frontier.closed_rows.get(live_lane(partition_of(pane.start_ms)), 0)
         return number_of(self.plan.window.last_end(pane.start_ms)) <= closed
-
-    def late_partly(self, panes: Iterable[PaneRows]) -> int:
-        """See `WindowState`: a row misses no window."""
-        return 0
 
     def keep(self, arrived: Arrived, *, accounted: bool) -> None:
         """See `WindowState`."""
@@ -136,25 +130,6 @@ class CountState:
         """False where rows are gone, or the version has ended before the window was full."""
         lane, end = live_lane(partition_of(window.start_ms)), number_of(window.end_ms)
         return not self._numbers.ends_before(lane, end) and self._gaps.is_complete(window)
-
-    @property
-    def has_waiting(self) -> bool:
-        """See `WindowState`."""
-        return False
-
-    @property
-    def owes(self) -> bool:
-        """See `WindowState`: no window is revised."""
-        return False
-
-    @property
-    def shows_all(self) -> bool:
-        """See `WindowState`."""
-        return True
-
-    def size_waiting(self) -> Size:
-        """See `WindowState`."""
-        return Size()
 
     # ------------------------------------------------------------------------------- commit
 

@@ -1,0 +1,1 @@
+"""Sessions: what a version does with them in a bucket (decision 56)."""

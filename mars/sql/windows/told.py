@@ -1,0 +1,56 @@
+"""What the SQL reference says of windows whose bounds rows tell."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mars.core.windows import span
+from mars.sql.lengths import PANES_MAX
+from mars.sql.windows.counting import ROWS_MAX
+from mars.sql.windows.sessions import MOST_MS_DEFAULT, MOST_MS_MAX
+
+COUNTING: Final = f"""
+Windows of so many **rows** are those of a partition: its rows that pass WHERE, and are neither bad
+nor too far in the future, have numbers in the order of their offsets, from 0 on where the version
+of the task begins. Window j has the rows number j * slide to j * slide + size - 1. It comes as soon
+as its last row has been counted: there is no watermark and no delay, and no row is late.
+
+- Groups lie within the window of a partition. A result says `partition` and `window_number`, and
+  its key ends with both: `[window_start, keys..., partition, window_number]`. `window_start` and
+  `window_end` are the lowest and highest event time of the group's rows, `window_first_offset` and
+  `window_last_offset` their first and last offset.
+- `partition` and `window_number` name a finished window of the current version, for its results,
+  its ledger and `mars verify`. That one reads from the first to the last of its offsets, finds
+  exactly so many rows there, and compares their groups; that the number is right it does not check.
+- A window that is not full waits for its rows, however long. A pause changes no number. A new
+  version counts from 0; what the old one has not filled by then comes as it is, with
+  `mars-complete: 0`.
+- Windows that touch rows which Kafka no longer had are `mars-complete: 0`. Behind those, rows have
+  the numbers that they had before, from the first offset of which a progress record knows one; rows
+  up to there count as gone, too.
+- Up to {ROWS_MAX:,} rows and {PANES_MAX:,} slices. Mappers read all history, one row after the
+  other: there is no backfill by Spark, and no `history` from files."""
+
+SESSIONS: Final = f"""
+A **session** is of one group: its rows that follow each other by less than the gap, by event time.
+`window_start` is the time of its first row, `window_end` that of its last one and the gap. With
+gaps of 30 min, rows of `a` at 9:00, 9:20 and 9:50 are two sessions: [9:00, 9:50) and
+[9:50, 10:20), for the third came a whole gap behind the second.
+
+- A result comes once the watermark has passed its `window_end`, at most a quarter of the gap later.
+  Its key is `[window_start, keys...]`. HAVING chooses among sessions.
+- `MAX` cuts sessions at multiples of it since 1970 in UTC: `MAX 4 h` at 0:00, 4:00, 8:00. It goes
+  up to {span(MOST_MS_MAX)}. Without it, it is the first of
+  {", ".join(span(most_ms) for most_ms in MOST_MS_DEFAULT)} that has at most {PANES_MAX:,} slices
+  of a quarter of the gap.
+- A row is late if its slice lies before what the last commit of its bucket has closed: no row is
+  that comes within `delay` of those before it in its partition. A late row never touches a session
+  that was emitted. A commit that drops some saves all that is open (`mars.state`), so rows that are
+  late all the time cost writes: choose a longer `delay` then.
+- Without GROUP BY keys there is one session of the whole stream at a time.
+- Flink's form is `FROM TABLE(SESSION(TABLE flows PARTITION BY sip, DESCRIPTOR(at), INTERVAL '30'
+  MINUTE)) GROUP BY sip, window_start, window_end`. PARTITION BY names the keys of GROUP BY. In
+  Flink rows that are exactly a gap apart are of one session; here they are of two.
+- A new version cuts sessions: those that may have rows of both are `mars-complete: 0`. If rows of
+  open sessions are gone from Kafka when they are read again, the task fails and says so.
+- Previews, queries over history and `mars verify` do not show sessions yet."""
