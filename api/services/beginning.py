@@ -72,11 +72,11 @@ class Beginnings:
         `landmark_ms`: it is no later than that, so that the first window is whole. Rows that are
         counted are read one after the other, by mappers alone.
         """
-        stream, in_order = plan.stream, plan.counts_rows
+        stream, in_order = plan.stream, plan.maps_in_order
         if in_order and history is not None:
             raise Rejected(
-                "history: windows of so many rows count the rows of a partition, and those of "
-                "files lie in none; leave history out, or start at earliest"
+                "history: windows of so many rows, and sessions, are read in the order of a "
+                "partition, and rows of files lie in none; leave history out, or start at earliest"
             )
         if landmark_ms is not None and start != "earliest":
             start = StartAt(timestamp=max(0, landmark_ms))

@@ -92,7 +92,7 @@ def shares_of(look: RoundLook, rows_max: int) -> Iterator[Share]:
                 end = min(end, boundary)
             plan = task.plans.get(version)
             # Rows that are counted are mapped one after the other, by the other mappers.
-            if first < end and plan is not None and not plan.counts_rows:
+            if first < end and plan is not None and not plan.maps_in_order:
                 yield Share(name, head.epoch, version, plan, Range(lane, first, end))
 
 

@@ -387,6 +387,13 @@ class Plan:
         return isinstance(self.window, Session)
 
     @property
+    def maps_in_order(self) -> bool:
+        """True where each batch is of one lane, read by mappers alone: its rows are counted in the
+        order of their offsets, or some of sessions may have been late that others of it were not.
+        """
+        return self.counts_rows or self.has_sessions
+
+    @property
     def closes_by_key(self) -> bool:
         """True where the groups of a window may close at times of their own."""
         return self.options.watermark is WatermarkScope.KEY

@@ -83,13 +83,14 @@ def check_grouped(source: QueryText, call: TableCall, group: exp.Expr | None) ->
     """
     items = () if group is None else group.expressions
     names = {item.name.lower() for item in items if isinstance(item, exp.Column)}
+    plain = all(isinstance(item, exp.Column) for item in items)
     windows = {WINDOW_START, WINDOW_END}
     partition = {token.text.lower() for token in call.partition}
-    if call.name.text.upper() == "SESSION" and names - windows != partition:
+    if call.name.text.upper() == "SESSION" and (names - windows != partition or not plain):
         raise source.error(
             call.name,
             "sessions are those of each group: PARTITION BY names the same columns as GROUP BY "
-            f"does besides {WINDOW_START} and {WINDOW_END}",
+            f"does besides {WINDOW_START} and {WINDOW_END}, all of them columns",
         )
     missing = [name for name in (WINDOW_START, WINDOW_END) if name not in names]
     if missing:

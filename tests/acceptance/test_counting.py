@@ -195,7 +195,8 @@ def test_a_window_that_somebody_wrote_into_differs(flow: Flow) -> None:
     flow.send(400)
     window = wait_for("a window of version 2", lambda: _of_version(mars, 2))
     place = {"partition": window.partition, "window_number": window.window_number}
-    assert mars.client.verify(NAME, **place).equal
+    verified = wait_for("the window in every bucket", lambda: mars.client.verify(NAME, **place))
+    assert verified.equal
     (value, *_others) = window.rows
     key = [value["window_start"], value["sip"], value["partition"], value["window_number"]]
     headers = result_headers(TaskName(NAME), 2, Bucket(0), 1, complete=True)

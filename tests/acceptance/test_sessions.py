@@ -16,7 +16,7 @@ from tests.support.store import Store
 
 pytestmark = pytest.mark.acceptance
 
-NAME = "visits"
+NAME = "visits_in_sessions"
 TOPIC = f"mars.results.{NAME}"
 PARTITIONS = 2
 START_MS = 1_700_000_000_000

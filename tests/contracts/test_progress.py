@@ -130,7 +130,7 @@ def test_a_gap_at_the_end_is_passed_over(cluster: Cluster) -> None:
     [
         b"not json",
         b'{"type":"progress","format":3,"record":{}}',
-        encode_progress(claim(1)).replace(b'"format":4', b'"format":6'),
+        encode_progress(claim(1)).replace(b'"format":4', b'"format":7'),
         b'{"type":"merger","format":1,"record":{}}',
         b"",
     ],

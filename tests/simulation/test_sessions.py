@@ -21,6 +21,7 @@ from mars.core.types import Lane, Partial, Records, TaskName, Topic
 from mars.core.windows import Session
 from mars.engine.kernel import decode, map_batch
 from mars.protocol.ports import Applied
+from mars.protocol.reducer.snapshots import Snapshots
 from mars.protocol.runnable import RunnableTask
 from mars.protocol.windows.closers import Arrived
 from mars.protocol.windows.sessions import session_state
@@ -229,6 +230,45 @@ def test_without_anchors_late_rows_come_back(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(session_state.SessionState, "judge", judged)
     assert any(map(fails, range(SEEDS)))
+
+
+def test_rows_read_again_for_another_bucket_do_not_bring_a_late_row_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """b@5 is emitted, b@14 is late while nothing of its bucket is open, and b@21 opens a session.
+
+    The session of a, in another bucket, has the lane read again from its beginning.
+    """
+    monkeypatch.setattr(Snapshots, "is_due", lambda *_args: False)
+    run = SessionRun(random.Random(1))
+    lanes = ("1a 5b 9a 18a 20a 14b 21b", "20a 22a")
+    numbers: Counter[str] = Counter()
+    for lane, rows in zip(LANES, lanes, strict=True):
+        run.sent[lane] = []
+        for at, key in ((int(word[:-1]), word[-1]) for word in rows.split()):
+            run.sent[lane].append(Row(at, key, numbers[key]))
+            numbers[key] += 1
+        run.sent[lane].append(Row(FAR_S, "end", numbers["end"]))
+        numbers["end"] += 1
+    run.known = {(row.key, row.number): row for lane in LANES for row in run.sent[lane]}
+    first, second = LANES
+    for lane, count in ((first, 5), (second, 1), (first, 1), (first, 1)):
+        run.feed(lane, count)
+        run.reducer.run(UNTIL_PROGRESS if count == 1 else 0)
+    assert run.late() == 1
+    run.lose_store()
+    while run.head.offsets[first] < 7:
+        run.feed(first, 7 - run.head.offsets[first])
+    while run.head.offsets[second] < 1:
+        run.feed(second, 1)
+    run.reducer.run(UNTIL_PROGRESS)
+    for lane, end in ((first, 8), (second, 3)):
+        while run.head.offsets[lane] < end:
+            run.feed(lane, 1)
+    run.reducer.run(UNTIL_PROGRESS)
+
+    check(run)
+    assert {(one.start, one.end) for one in run.sessions() if one.key == "b"} == {(5, 15), (21, 31)}
 
 
 def fails(seed: int) -> bool:

@@ -167,10 +167,10 @@ def _check_history(plan: Plan, backfills: Collection[Backfill]) -> None:
     """
     if any(one.files is not None for one in backfills):
         check_in_files(plan.fields)
-    if backfills and plan.counts_rows:
+    if backfills and plan.maps_in_order:
         raise Rejected(
-            "windows of so many rows count rows in the order of a partition, and the task has a "
-            "history that Spark computes apart: register another task for them"
+            "windows of so many rows, and sessions, are read in the order of a partition, and the "
+            "task has a history that Spark computes apart: register another task for them"
         )
     if backfills and plan.options.watermark is not WatermarkScope.PARTITION:
         raise Rejected(

@@ -205,7 +205,7 @@ class SetReading:
     ) -> TaskDefinition:
         info = self._info(Topic(plan.stream.topic))
         beginning: Beginning = self._once(
-            ("beginning", plan.stream, plan.counts_rows, task.start, task.history, landmark_ms),
+            ("beginning", plan.stream, plan.maps_in_order, task.start, task.history, landmark_ms),
             partial(self._beginnings.of, plan, task.start, task.history, landmark_ms),
         )
         made = self._maker.first(task, name, plan, info, beginning)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from mars.core.errors import Rejected
 from mars.core.plan import Plan
-from mars.core.windows import Counting, Window
+from mars.core.windows import Counting, Session, Window
 from mars.core.windows.counting import WindowNumber
 from mars.protocol.ports import CommittedRow, WantedNumber, WantedWindow
 
@@ -41,6 +41,11 @@ def wanted_of(
             raise Rejected(
                 "the windows of this task count rows, and no time tells one from another: give "
                 "partition and window_number"
+            )
+        if isinstance(shape, Session) and by_time.names_one:
+            raise Rejected(
+                "each session is a window of one group, and no time alone names it: leave out "
+                "window_start, and list results, of some keys alone if you give `key`"
             )
         return wanted_window(plans.values(), asked.start_ms, asked.end_ms)
     if asked.partition is None or asked.number is None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from threading import BoundedSemaphore
 
 from mars.core.definitions import TaskDefinition
-from mars.core.errors import Unavailable
+from mars.core.errors import Conflict, Unavailable
 from mars.core.plan import Plan
 from mars.core.types import Bucket, Entry, Lane, RowCounts, Sequence64, TaskName
 from mars.inspect.evidence import LoggedRows
@@ -126,6 +126,16 @@ def folded(
     `record` must have been read after the log: a log that is read later has lost what the record
     does not yet call closed.
     """
+    if record is not None and record.anchored and record.snapshot is not None:
+        saved = record.snapshot.merged
+        bases = [base for base in bases_of(piece) if base.version == plan.version]
+        ends = {part.lane: part.next for base in bases for part in base.ranges}
+        if any(ends.get(lane, 0) < at for lane, at in saved.items()):
+            raise Conflict(
+                f"the open sessions of task {definition.name} are not shown: rows came too late, "
+                "what is open was saved in Kafka, and the log in the store is not merged with it "
+                "yet; results come as always"
+            )
     starts = merged_through(definition, plan.version, record)
     folding = Folding(plan, bucket, starts, record)
     try:

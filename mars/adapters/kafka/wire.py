@@ -2,7 +2,7 @@
 
     topic      key                          value
     progress   ["<task>", version, bucket]  {"type": "progress", "format": 4, "record": {...}}
-                                            5 where windows count rows, 6 with an anchor
+                                            5 where windows count rows, 6 of sessions
     progress   ["claim", bucket]            {"type": "claim", "format": 4, "record": {...}}
     state      ["<task>", version, bucket, part]   see `mars.engine.codec.snapshot`
     control    task:<name>                  a task definition, see `mars.core.definitions`
@@ -38,7 +38,7 @@ FORMAT_OF_ROWS = 5
 would have rows counted anew."""
 
 FORMAT_OF_ANCHORS = 6
-"""That of records whose snapshot is an anchor: an owner that passed over it would take rows for
+"""That of records of sessions: an owner that did not begin with their snapshots would take rows for
 those of open sessions that were too late for them."""
 
 FORMATS_READ = (1, 2, 3, FORMAT, FORMAT_OF_ROWS, FORMAT_OF_ANCHORS)
@@ -90,7 +90,7 @@ def encode_progress(record: ProgressRecord) -> bytes:
 
 
 def _format_of(record: Progress) -> int:
-    if record.snapshot is not None and record.snapshot.anchor:
+    if record.anchored:
         return FORMAT_OF_ANCHORS
     return FORMAT if record.rows is None else FORMAT_OF_ROWS
 

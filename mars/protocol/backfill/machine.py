@@ -190,7 +190,7 @@ class BackfillMachine:
         instructions: list[Instruction] = []
         for task in self._running():
             head = self._heads.get(task.name)
-            if head is None or _unfinished(task.definition, head) or _counts_rows(task):
+            if head is None or _unfinished(task.definition, head) or _maps_in_order(task):
                 continue
             fences = {
                 lane: end
@@ -328,9 +328,9 @@ def _topic(task: RunnableTask) -> Topic:
     return Topic(task.definition.current.stream.topic)
 
 
-def _counts_rows(task: RunnableTask) -> bool:
+def _maps_in_order(task: RunnableTask) -> bool:
     """Whether some rows of a lane are mapped one after the other, by mappers alone."""
-    return any(plan.counts_rows for plan in task.plans.values())
+    return any(plan.maps_in_order for plan in task.plans.values())
 
 
 def _unfinished(definition: TaskDefinition, head: Head) -> bool:
@@ -352,10 +352,10 @@ def _steps(
     """What is to be appended next, and after that, and so on.
 
     Where the log is `pressed`, the lanes with the lowest marks come first, whatever is left. A
-    version that counts rows is left to mappers: its rows are mapped one after the other.
+    version that is mapped in order is left to mappers.
     """
     definition = task.definition
-    plans = {version.version for version, plan in task.begun() if not plan.counts_rows}
+    plans = {version.version for version, plan in task.begun() if not plan.maps_in_order}
     level = _level_in(head) if pressed else _no_level
     for whole, backfill in _ranges(definition, head, limits, level):
         for version, part in _by_version(definition, whole, cuts):

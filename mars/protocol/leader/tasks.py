@@ -186,6 +186,7 @@ def task_start(definition: TaskDefinition, view: View) -> TaskStart:
     """Where a task goes on in a new life of the store: offsets = lowest L, cuts = all M and S.
 
     Rows on one side of a cut are counted, or come back with a snapshot, those on the other are not.
+    L of sessions is a cut, too: rows below it may have been late.
     """
     lanes = _lanes(definition, view)
     low: dict[Lane, int] = {}
@@ -205,6 +206,7 @@ def task_start(definition: TaskDefinition, view: View) -> TaskStart:
                 low[lane] = min(needed[lane], low.get(lane, needed[lane]))
                 cuts[lane] |= {merged[lane], (version.starts or {}).get(lane, 0)}
                 cuts[lane] |= {saved[lane]} if lane in saved else set()
+                cuts[lane] |= {needed[lane]} if record is not None and record.anchored else set()
     return TaskStart(
         version=versions[-1].version,
         active=definition.state is TaskState.RUNNING and definition.current.starts is not None,

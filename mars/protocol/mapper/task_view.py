@@ -55,9 +55,10 @@ class TaskView:
         """The topic that the task reads."""
         self._reads = task.running and bool(definition.begun)
         # A bucket whose own rows close its windows must be told the mark of each lane in it, and
-        # rows that are counted have an order in their lane alone.
+        # rows that are counted have an order in their lane alone; of sessions rows of one lane may
+        # have been late that come again with others that were not.
         self._one_lane = any(
-            one.options.watermark is WatermarkScope.BUCKET or one.counts_rows for one in plans
+            one.options.watermark is WatermarkScope.BUCKET or one.maps_in_order for one in plans
         )
         self._one_version = len(definition.begun) == len(plans) == 1
         timed = [plan for plan in plans if not plan.counts_rows]  # others close by no time

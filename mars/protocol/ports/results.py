@@ -110,8 +110,6 @@ class Snapshot:
     `merged` (S): rows below these offsets are in it, as far as their panes were open when it was
     taken. `until_ms`: no pane in it ends later. Its `parts` records lie in the bucket's partition
     between the offsets `first` and `last`, inclusive; `checksum` is xxh3_64 over all their bytes.
-    It is an `anchor` where it alone stands for the rows below S: some of those that the log still
-    has were too late for what stays open. Whoever owns the bucket begins with it.
     """
 
     merged: Mapping[Lane, int]
@@ -120,7 +118,6 @@ class Snapshot:
     checksum: int
     first: int = -1
     last: int = -1
-    anchor: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +162,10 @@ class Progress:
     older releases do not say.
 
     `rows`: of tasks whose windows count rows alone; all that is said of times is None there.
+
+    `anchored`: rows below L, or below the S of a snapshot, may have been too late for what is open,
+    and nothing tells which. So they are never taken again: whoever owns the bucket begins with the
+    snapshot, and no batch that is read again crosses L.
     """
 
     task: TaskName
@@ -191,6 +192,7 @@ class Progress:
     gaps: Mapping[Lane, int] = field(default_factory=dict)
     newest_ms: int | None = None
     rows: RowsRecord | None = None
+    anchored: bool = False
 
     @property
     def frontier(self) -> Frontier:

@@ -40,7 +40,7 @@ class Restoring:
         self.wanted: tuple[Progress, ...] = tuple(
             record
             for version, record in sorted(records.items(), reverse=True)
-            if version in self._lost or (record.snapshot is not None and record.snapshot.anchor)
+            if version in self._lost or (record.snapshot is not None and record.anchored)
         )
         self.found: tuple[Entry, ...] = ()
         self.anchors: dict[int, Entry] = {}
@@ -178,7 +178,6 @@ def _taken(
         until_ms=folding.state.panes.ends_ms(entry.partial.panes),
         parts=len(parts),
         checksum=parts_checksum(parts),
-        anchor=folding.plan.has_sessions,
     )
     replaced = older.parts if older is not None else 0
     return snapshot, SnapshotParts(folding.plan.task, entry.version, parts, replaced)

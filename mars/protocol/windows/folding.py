@@ -85,7 +85,8 @@ class Folding:
 
         Rows that were put aside are put aside again.
         """
-        if self.input.contains(base):
+        waited = base.partial.counts.read > 0  # the other one has states alone
+        if self.input.contains(base) or (waited and self.input.passes_over(base)):
             self.input.pass_over(base)
         else:
             self._take(base)

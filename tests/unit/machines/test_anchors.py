@@ -11,7 +11,7 @@ from mars.core.types import Entry
 from mars.core.windows import Session
 from mars.engine.aggregates import session_aggregates
 from mars.engine.codec.snapshot import decode_snapshot
-from mars.protocol.ports import Ledger, Progress
+from mars.protocol.ports import Ledger, LogSlice, Progress
 from mars.protocol.reducer.preparation import Prepared
 from mars.protocol.reducer.task_in_bucket import TaskInBucket
 from tests.unit.machines.bucket_parts import read
@@ -89,7 +89,7 @@ def test_a_late_row_is_dropped_and_all_that_is_open_is_saved() -> None:
 
     assert record.ledger == Ledger(read=4, late=1, counted=3, emitted=1)
     assert record.snapshot is not None
-    assert record.snapshot.anchor
+    assert record.anchored
     assert record.snapshot.merged == record.merged == record.needed == {P0: 4, P1: 0}
     assert saved is not None
     assert sum(pane.rows for pane in saved.partial.panes) == 2
@@ -130,6 +130,52 @@ def test_what_was_emitted_is_not_emitted_by_the_next_owner() -> None:
     read(successor, make_head(1, {P0: 3, P1: 0}, mark_s=40), log)
 
     assert emitted(successor.prepare()) == {(12, 30, "x"): 2}
+
+
+def lost_half() -> tuple[TaskInBucket, Progress, list[Entry]]:
+    """After a loss of the store: of two lanes with rows of one open session one is read again."""
+    part = begin()
+    log = [entry(part, 1, 0, [(12, "x"), (13, "x")]), of_lane_1(part, 2, [(20, "x")])]
+    read(part, make_head(2, {P0: 2, P1: 1}, mark_s=25), *log)
+    record, _saved = commit(part)
+    assert record.closed_ms == 25_000
+    successor = begin(record)
+    read(successor, make_head(1, {P0: 2, P1: 0}, mark_s=25), log[0])
+    assert not successor.position.caught_up
+    return successor, record, log
+
+
+def of_lane_1(part: TaskInBucket, seq: int, rows: Sequence[RowSpec]) -> Entry:
+    return make_entry(seq, 0, rows, P1, plan=part.task.plans[1])
+
+
+def test_nothing_is_over_before_all_that_was_accounted_is_back() -> None:
+    part, record, log = lost_half()
+
+    assert part.upkeep.trim() == ()
+    (base,) = part.upkeep.bases()
+    assert sum(pane.rows for pane in base.partial.panes) == 2
+
+    successor = begin(record)
+    read(successor, make_head(2, {P0: 2, P1: 1}, mark_s=40), log[1], base=base)
+    assert emitted(successor.prepare()) == {(12, 30, "x"): 3}
+
+
+def test_what_waited_and_was_late_then_does_not_come_back_with_the_log() -> None:
+    part, _record, _log = lost_half()
+    read(part, make_head(2, {P0: 3, P1: 0}, mark_s=25), entry(part, 2, 2, [(16, "z")]))
+    bases = part.upkeep.bases()
+    assert len(bases) == 2
+    last = make_entry(3, 0, [(20, "x")], P1, plan=part.task.plans[1])
+    read(part, make_head(3, {P0: 3, P1: 1}, mark_s=40), last)
+    record, _saved = commit(part)
+    assert record.ledger == Ledger(read=4, late=1, counted=3, emitted=3)
+
+    successor = begin(record)
+    successor.absorb(LogSlice(bases[0], (last,), bases[1:]))
+    successor.drained(make_head(3, {P0: 3, P1: 1}, mark_s=60))
+
+    assert emitted(successor.prepare()) == {}
 
 
 def test_a_session_that_may_have_rows_of_the_version_before_says_so() -> None:

@@ -884,6 +884,18 @@ def test_an_older_version_that_owes_revisions_is_read_again_with_their_rows() ->
     assert started_with_two_versions(done, replace(owing, owed=())).offsets == lanes(p0=90, p1=95)
 
 
+def test_no_batch_may_cross_where_sessions_need_rows_from() -> None:
+    """Rows below it may have been late, and other buckets have them read again."""
+    merged, low = lanes(p0=80, p1=85), lanes(p0=10, p1=20)
+    own = replace(progress(0, merged, lanes(p0=40, p1=60)), anchored=True)
+    start = started_with_two_versions(own, progress(1, merged, low))
+
+    assert {40, 80} <= set(start.cuts[Lane("0")])
+    assert {60, 85} <= set(start.cuts[Lane("1")])
+    plain = started_with_two_versions(replace(own, anchored=False), progress(1, merged, low))
+    assert 40 not in plain.cuts[Lane("0")]
+
+
 def test_no_batch_may_straddle_where_a_version_begins() -> None:
     """Both versions are accounted beyond that by now, the older one with rows that are open."""
     merged = lanes(p0=150, p1=160)

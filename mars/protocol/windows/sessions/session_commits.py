@@ -79,6 +79,7 @@ class SessionCommits:
             watermark_ms=last.watermark_ms if level is None and last is not None else level,
             incomplete_before_ms=self._gaps.before_ms,
             gaps=dict(self._gaps.lanes),
+            anchored=True,
         )
 
     def recorded(self, record: Progress) -> None:

@@ -155,9 +155,13 @@ class SessionState(Unrevised):
         return self._own.sessions()
 
     def closed(self, closed_ms: int | None) -> npt.NDArray[np.bool_]:
-        """Which rows of the states are of sessions that are over by then."""
+        """Which rows of the states are of sessions that are over by then; none is before all rows
+        below M are back, for what is there may be a part of one that is open.
+        """
         ends = self.sessions().ends
-        return np.zeros(len(ends), np.bool_) if closed_ms is None else ends <= closed_ms
+        if closed_ms is None or not self.closer.settled:
+            return np.zeros(len(ends), np.bool_)
+        return ends <= closed_ms
 
     def closed_by(self, watermark_ms: int | None) -> int | None:
         """C after everything that the watermark has passed is closed; it never goes back."""
