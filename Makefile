@@ -82,7 +82,7 @@ unit: $(STAMP)
 # the end.
 test: install check
 	@$(RUN)/python tests/support/aside.py $(RUN)/pytest $(ALONE) -q -p no:cacheprovider \
-	  --timeout 3600 > $(COMPUTED) 2>&1 & computing=$$!; \
+	  -n 2 --timeout 3600 > $(COMPUTED) 2>&1 & computing=$$!; \
 	trap 'kill $$computing 2>/dev/null' INT TERM; \
 	$(RUN)/pytest tests $(addprefix --ignore=,$(QUICK_TESTS) $(ALONE)) \
 	  -n $(WORKERS) --dist loadfile --no-loadscope-reorder; others=$$?; \

@@ -132,15 +132,16 @@ def test_what_was_emitted_is_not_emitted_by_the_next_owner() -> None:
     assert emitted(successor.prepare()) == {(12, 30, "x"): 2}
 
 
-def lost_half() -> tuple[TaskInBucket, Progress, list[Entry]]:
+def lost_half(*times_s: int, mark_s: int) -> tuple[TaskInBucket, Progress, list[Entry]]:
     """After a loss of the store: of two lanes with rows of one open session one is read again."""
     part = begin()
-    log = [entry(part, 1, 0, [(12, "x"), (13, "x")]), of_lane_1(part, 2, [(20, "x")])]
-    read(part, make_head(2, {P0: 2, P1: 1}, mark_s=25), *log)
+    first, second, third = times_s
+    log = [entry(part, 1, 0, [(first, "x"), (second, "x")]), of_lane_1(part, 2, [(third, "x")])]
+    read(part, make_head(2, {P0: 2, P1: 1}, mark_s=mark_s), *log)
     record, _saved = commit(part)
-    assert record.closed_ms == 25_000
+    assert record.ledger == Ledger(read=3, counted=3)
     successor = begin(record)
-    read(successor, make_head(1, {P0: 2, P1: 0}, mark_s=25), log[0])
+    read(successor, make_head(1, {P0: 2, P1: 0}, mark_s=mark_s), log[0])
     assert not successor.position.caught_up
     return successor, record, log
 
@@ -150,7 +151,7 @@ def of_lane_1(part: TaskInBucket, seq: int, rows: Sequence[RowSpec]) -> Entry:
 
 
 def test_nothing_is_over_before_all_that_was_accounted_is_back() -> None:
-    part, record, log = lost_half()
+    part, record, log = lost_half(12, 13, 20, mark_s=25)
 
     assert part.upkeep.trim() == ()
     (base,) = part.upkeep.bases()
@@ -162,12 +163,13 @@ def test_nothing_is_over_before_all_that_was_accounted_is_back() -> None:
 
 
 def test_what_waited_and_was_late_then_does_not_come_back_with_the_log() -> None:
-    part, _record, _log = lost_half()
-    read(part, make_head(2, {P0: 3, P1: 0}, mark_s=25), entry(part, 2, 2, [(16, "z")]))
+    part, _record, _log = lost_half(12, 13, 14, mark_s=22)
+    read(part, make_head(2, {P0: 3, P1: 0}, mark_s=22), entry(part, 2, 2, [(16, "z")]))
     bases = part.upkeep.bases()
     assert len(bases) == 2
-    last = make_entry(3, 0, [(20, "x")], P1, plan=part.task.plans[1])
-    read(part, make_head(3, {P0: 3, P1: 1}, mark_s=40), last)
+    last = of_lane_1(part, 3, [(14, "x")])
+    read(part, make_head(3, {P0: 3, P1: 1}, mark_s=25), last)
+    assert emitted(part.prepare()) == {(12, 24, "x"): 3}
     record, _saved = commit(part)
     assert record.ledger == Ledger(read=4, late=1, counted=3, emitted=3)
 
