@@ -84,6 +84,11 @@ class Query:
     """Its windows are sessions with gaps of `size_ms`, and at most so long."""
 
     @property
+    def maps_in_order(self) -> bool:
+        """Whether mappers alone read its rows, lane by lane."""
+        return self.counts is not None or self.most_ms > 0
+
+    @property
     def is_tumbling(self) -> bool:
         """Whether each row is in one window."""
         return not (self.step_ms or self.most_ms) and self.slide_ms == self.size_ms
