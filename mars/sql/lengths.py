@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Final, NamedTuple
 
-from sqlglot import Token, exp
+from sqlglot import Token, TokenType, exp
 
 from mars.core.windows import Unit, span
 from mars.core.windows.calendars import CLOCK_MS, LONGEST_MS, MONTHS
@@ -83,6 +83,21 @@ def length_of(number: str, unit: str, at: Place) -> Length | None:
     if unit.lower() == "d" and Decimal(number) % 1 == 0:
         return Length(int(Decimal(number)), Unit.DAY, at)
     return Length(found_ms, Unit.PART, at)
+
+
+def length_after(
+    source: QueryText, word: Token, following: Sequence[Token], takes: str
+) -> tuple[Length, Sequence[Token]]:
+    """The length after a word, and what follows it; raises `SqlError`, `takes` says what belongs
+    there.
+    """
+    where = following[0] if following else word
+    kinds = [token.token_type for token in following[:2]]
+    if kinds == [TokenType.NUMBER, TokenType.VAR]:
+        found = length_of(following[0].text, following[1].text, where)
+        if found is not None:
+            return found, following[2:]
+    raise source.error(where, f"{word.text.upper()} takes {takes}")
 
 
 def check_lengths(source: QueryText, what: str, *lengths: Length) -> None:

@@ -25,6 +25,7 @@ from mars.sql.lengths import (
     check_lengths,
     check_offset,
     check_steps,
+    length_after,
     length_of,
 )
 from mars.sql.source import QueryText
@@ -57,7 +58,7 @@ _INTERVAL_UNITS: Final = {
 _NO_INTERVAL: Final = (
     "a duration is needed here; write INTERVAL '60' SECOND, or another unit up to YEAR"
 )
-_NO_DURATION: Final = (
+_A_DURATION: Final = (
     "a number and one of ms, s, min, h, d, such as 60 s; in a time zone also of week, month, "
     "quarter, year"
 )
@@ -110,7 +111,7 @@ def window_of(
 
 
 def _windowing(source: QueryText, clause: Sequence[Token], zone_of: ZoneOf) -> WindowShape:
-    size, rest = _duration(source, clause[0], clause[1:])
+    size, rest = length_after(source, clause[0], clause[1:], _A_DURATION)
     apart, offset, zone = size._replace(at=clause[0]), None, None
     word, given = "SLIDE", set[str]()
     while rest:
@@ -127,26 +128,13 @@ def _windowing(source: QueryText, clause: Sequence[Token], zone_of: ZoneOf) -> W
         if name == "TIMEZONE":
             zone, rest = _zone(source, at, rest[1:2], zone_of), rest[2:]
             continue
-        found, rest = _duration(source, at, rest[1:])
+        found, rest = length_after(source, at, rest[1:], _A_DURATION)
         found = found._replace(at=at)
         if name == "OFFSET":
             offset = found
         else:
             apart, word = found, name
     return _shaped(source, word, WrittenWindow(size._replace(at=clause[0]), apart, offset), zone)
-
-
-def _duration(
-    source: QueryText, word: Token, following: Sequence[Token]
-) -> tuple[Length, Sequence[Token]]:
-    """The duration after a word, and what follows it."""
-    where = following[0] if following else word
-    kinds = [token.token_type for token in following[:2]]
-    if kinds == [TokenType.NUMBER, TokenType.VAR]:
-        found = length_of(following[0].text, following[1].text, where)
-        if found is not None:
-            return found, following[2:]
-    raise source.error(where, f"{word.text.upper()} takes {_NO_DURATION}")
 
 
 def _zone(source: QueryText, word: Place, following: Sequence[Place], zone_of: ZoneOf) -> Zone:

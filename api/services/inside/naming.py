@@ -45,7 +45,7 @@ def wanted_of(
         if isinstance(shape, Session) and by_time.names_one:
             raise Rejected(
                 "each session is a window of one group, and no time alone names it: leave out "
-                "window_start, and list results, of some keys alone if you give `key`"
+                "window_start and look among the results that are listed"
             )
         return wanted_window(plans.values(), asked.start_ms, asked.end_ms)
     if asked.partition is None or asked.number is None:

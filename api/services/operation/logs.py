@@ -12,6 +12,7 @@ from mars.core.plan import Plan
 from mars.core.types import Bucket, Entry, Lane, RowCounts, Sequence64, TaskName
 from mars.inspect.evidence import LoggedRows
 from mars.protocol.ports import Head, LogSlice, PartialLog, Progress
+from mars.protocol.reducer.snapshots import reaches
 from mars.protocol.windows.folding import Folding
 from mars.protocol.windows.input import StoreWentBack
 
@@ -127,10 +128,9 @@ def folded(
     does not yet call closed.
     """
     if record is not None and record.anchored and record.snapshot is not None:
-        saved = record.snapshot.merged
-        bases = [base for base in bases_of(piece) if base.version == plan.version]
-        ends = {part.lane: part.next for base in bases for part in base.ranges}
-        if any(ends.get(lane, 0) < at for lane, at in saved.items()):
+        bases = () if piece.base is None else (piece.base, *piece.older)
+        base = next((base for base in bases if base.version == plan.version), None)
+        if base is None or not reaches(base, record.snapshot.merged):
             raise Conflict(
                 f"the open sessions of task {definition.name} are not shown: rows came too late, "
                 "what is open was saved in Kafka, and the log in the store is not merged with it "

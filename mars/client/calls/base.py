@@ -36,6 +36,18 @@ class Calls:
         return decode(answer, kind)
 
 
+def window_query(
+    start_ms: int | None, end_ms: int | None, partition: int | None, number: int | None
+) -> dict[str, int | None]:
+    """How a request names a window: by its times or, where it counts rows, by its number."""
+    return {
+        "window_start": start_ms,
+        "window_end": end_ms,
+        "partition": partition,
+        "window_number": number,
+    }
+
+
 def segment(name: str) -> str:
     """A name as a part of a path."""
     return quote(name, safe="")

@@ -12,7 +12,7 @@ from mars.client.answers import (
     Why,
     WindowLedger,
 )
-from mars.client.calls.base import Calls, task_path
+from mars.client.calls.base import Calls, task_path, window_query
 from mars.core.errors import Rejected
 
 VERIFY_TIMEOUT_S = 300.0
@@ -59,12 +59,7 @@ class InsideCalls(Calls):
         """
         if window_start is None and partition is None and window_number is None:
             raise Rejected("no window is named: give window_start, or partition and window_number")
-        query = {
-            "window_start": window_start,
-            "window_end": window_end,
-            "partition": partition,
-            "window_number": window_number,
-        }
+        query = window_query(window_start, window_end, partition, window_number)
         return self._call("GET", f"{task_path(name)}/ledger", WindowLedger, query=query)
 
     def verify(
@@ -81,12 +76,7 @@ class InsideCalls(Calls):
         `window_end` is needed beside `window_start` where windows cumulate; `partition` and
         `window_number` name one that counts rows, of the task's current version.
         """
-        query = {
-            "window_start": window_start,
-            "window_end": window_end,
-            "partition": partition,
-            "window_number": window_number,
-        }
+        query = window_query(window_start, window_end, partition, window_number)
         longest_s = max(self._timeout_s, VERIFY_TIMEOUT_S)
         path = f"{task_path(name)}/verify"
         return self._call("GET", path, Verification, query=query, timeout_s=longest_s)

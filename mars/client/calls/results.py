@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mars.client.answers import FinishedWindows, ResultEvent, Task
-from mars.client.calls.base import Calls, task_path
+from mars.client.calls.base import Calls, task_path, window_query
 from mars.client.wire import events
 from mars.core.errors import Unavailable
 from mars.core.settings import load
@@ -39,10 +39,7 @@ class ResultCalls(Calls):
         `partition` and `window_number` name one that counts rows, of the task's current version.
         """
         query = {
-            "window_start": window_start,
-            "window_end": window_end,
-            "partition": partition,
-            "window_number": window_number,
+            **window_query(window_start, window_end, partition, window_number),
             "limit": limit,
         }
         return self._call("GET", f"{task_path(name)}/results", FinishedWindows, query=query)

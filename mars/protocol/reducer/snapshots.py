@@ -59,7 +59,7 @@ class Restoring:
         # Of a version's bases the first decides: others hold what waits, which an anchor has too.
         first = {base.version: base for base in reversed(bases)}
         for version, base in first.items():
-            if version in anchors and _reaches(base, anchors[version]):
+            if version in anchors and reaches(base, _ends(anchors[version])):
                 del anchors[version]
         return [*(base for base in bases if base.version not in anchors), *anchors.values()]
 
@@ -68,9 +68,14 @@ class Restoring:
         self.found = ()
 
 
-def _reaches(base: Entry, anchor: Entry) -> bool:
-    ends = {part.lane: part.next for part in base.ranges}
-    return all(ends.get(part.lane, 0) >= part.next for part in anchor.ranges)
+def reaches(base: Entry, offsets: Mapping[Lane, int]) -> bool:
+    """Whether a log was merged up to these offsets, so that its base has what was saved there."""
+    ends = _ends(base)
+    return all(ends.get(lane, 0) >= at for lane, at in offsets.items())
+
+
+def _ends(entry: Entry) -> dict[Lane, int]:
+    return {part.lane: part.next for part in entry.ranges}
 
 
 SOON_MS = 60_000

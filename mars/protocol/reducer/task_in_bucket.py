@@ -121,8 +121,10 @@ class TaskInBucket:
         self.position.has_unread_base = False
         self.position.changes += 1
         base = piece.base
-        is_new = base is not None and not self.log.knows(base, self.position.last_seq)
-        self._absorb_bases((base, *piece.older) if base is not None and is_new else ())
+        if base is None or self.log.knows(base, self.position.last_seq):
+            self._absorb_bases(())
+        else:
+            self._absorb_bases((base, *piece.older))
         for entry in piece.entries:
             self._absorb_entry(entry)
 

@@ -6,8 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mars.core.types import Lane
-from mars.core.windows import Window
+from mars.core.windows import Shape, Window
 from mars.engine.finishing import Finished
+
+
+def closed_by(shape: Shape, closed_ms: int | None, watermark_ms: int | None) -> int | None:
+    """C after everything that the watermark has passed is closed; it never goes back."""
+    if watermark_ms is None:
+        return closed_ms
+    closed = shape.closed_by(watermark_ms)
+    return closed if closed_ms is None else max(closed, closed_ms)
 
 
 @dataclass(frozen=True, slots=True)

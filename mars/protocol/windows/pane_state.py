@@ -24,7 +24,7 @@ from mars.protocol.watermark import level_of
 from mars.protocol.windows.by_key.closer import KeyCloser
 from mars.protocol.windows.changed import ChangedGroups
 from mars.protocol.windows.closers import Arrived, BucketCloser, Closer, PartitionCloser
-from mars.protocol.windows.closing import ClosedWindow, WholeSpan
+from mars.protocol.windows.closing import ClosedWindow, WholeSpan, closed_by
 from mars.protocol.windows.gaps import Gaps
 from mars.protocol.windows.open_panes import Size
 from mars.protocol.windows.pane_commits import PaneCommits
@@ -206,11 +206,7 @@ class PaneState:
 
     def closed_by(self, watermark_ms: int | None) -> int | None:
         """C after everything that the watermark has passed is closed; it never goes back."""
-        closed_ms = self.frontier.closed_ms
-        if watermark_ms is None:
-            return closed_ms
-        closed = self.plan.window.closed_by(watermark_ms)
-        return closed if closed_ms is None else max(closed, closed_ms)
+        return closed_by(self.plan.window, self.frontier.closed_ms, watermark_ms)
 
     def behind(self, level_ms: int | None) -> bool:
         """True if C could go on although no window is due, and nothing else may say so.

@@ -173,10 +173,22 @@ class WindowPanes:
         parts = [
             states for pane in staying.values() if (states := pane.states(self.plan)) is not None
         ]
+        rows = {start: pane.rows for start, pane in staying.items()}
+        return self.entry_of(bucket, seq, through, rows, parts)
+
+    def entry_of(
+        self,
+        bucket: Bucket,
+        seq: Sequence64,
+        through: Mapping[Lane, int],
+        rows: Mapping[int, int],
+        parts: Sequence[pl.DataFrame],
+    ) -> Entry:
+        """The same of so many rows of each of these panes, of which `parts` are the states."""
         panes = tuple(
-            PaneRows(start, pane.rows, dict(pane.first)) for start, pane in staying.items()
+            PaneRows(start, count, dict(self.open[start].first)) for start, count in rows.items()
         )
-        needed = self.needed(through, left)
+        needed = self.needed(through, self.open.keys() - rows.keys())
         ranges = tuple(Range(lane, min(needed[lane], at), at) for lane, at in through.items())
         encoded = encode_states(pl.concat(parts)) if parts else b""
         partial = Partial(bucket, RowCounts(), panes, encoded)

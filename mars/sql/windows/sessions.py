@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from sqlglot import Token, TokenType
+from sqlglot import Token
 
 from mars.core.errors import Rejected
 from mars.core.plan import LatePolicy, Plan
-from mars.core.windows import Session, Unit, span
+from mars.core.windows import Session, span
 from mars.core.windows.moments import DAY_MS, HOUR_MS, MINUTE_MS
-from mars.sql.lengths import CALENDAR_UNITS, PANES_MAX, Length, check_lengths, length_of
+from mars.sql.lengths import CALENDAR_UNITS, PANES_MAX, Length, check_lengths, length_after
 from mars.sql.source import QueryText
 
 MOST_MS_MAX: Final = 7 * DAY_MS
@@ -21,6 +21,8 @@ MOST_MS_DEFAULT: Final = (DAY_MS, 4 * HOUR_MS, HOUR_MS, 10 * MINUTE_MS, MINUTE_M
 """The first of these that falls into few enough slices is how long sessions are at most."""
 
 _FORM: Final = "WINDOWING SESSION 30 min or WINDOWING SESSION 30 min MAX 4 h"
+
+_A_LENGTH: Final = f"a number and ms, s, min, h or d; write {_FORM}"
 
 _NOTHING_FOLLOWS: Final[Mapping[str, str]] = {
     "SLIDE": "sessions do not overlap; leave out SLIDE",
@@ -33,36 +35,21 @@ _NOTHING_FOLLOWS: Final[Mapping[str, str]] = {
 
 def session_of(source: QueryText, clause: Sequence[Token]) -> Session:
     """The sessions of a clause that begins with SESSION. Raises `SqlError`."""
-    gap, rest = _length(source, clause[0], clause[1:])
+    gap, rest = length_after(source, clause[0], clause[1:], _A_LENGTH)
     most = None
     if rest and rest[0].text.upper() == "MAX":
-        most, rest = _length(source, rest[0], rest[1:])
+        most, rest = length_after(source, rest[0], rest[1:], _A_LENGTH)
     if rest:
         why = _NOTHING_FOLLOWS.get(rest[0].text.upper())
         raise source.error(rest[0], why or f"WINDOWING comes last; write {_FORM}")
     return sessions(source, gap, most)
 
 
-def _length(
-    source: QueryText, word: Token, following: Sequence[Token]
-) -> tuple[Length, Sequence[Token]]:
-    """The length after a word, and what follows it."""
-    where = following[0] if following else word
-    kinds = [token.token_type for token in following[:2]]
-    found = None
-    if kinds == [TokenType.NUMBER, TokenType.VAR]:
-        found = length_of(following[0].text, following[1].text, where)
-    if found is None:
-        name = word.text.upper()
-        raise source.error(where, f"{name} takes a number and ms, s, min, h or d; write {_FORM}")
-    return found, following[2:]
-
-
 def sessions(source: QueryText, gap: Length, most: Length | None) -> Session:
     """Sessions with such gaps, at most so long. Raises `SqlError`."""
     check_lengths(source, "gap", gap, *([] if most is None else [most]))
     for length in (gap, most):
-        if length is not None and length.unit.value in CALENDAR_UNITS and length.unit != Unit.DAY:
+        if length is not None and length.unit.value in CALENDAR_UNITS:
             raise source.error(
                 length.at, f"how long {length} is depends on a calendar; count days instead"
             )

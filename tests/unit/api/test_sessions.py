@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from tests.unit.api.twins import World, problem
+from mars.core.types import Bucket, live_lane
+from mars.protocol.ports import Snapshot
+from tests.unit.api.twins import BUCKETS, World, problem
 
 SQL = "SELECT sip, count(*) AS n FROM flows GROUP BY sip WINDOWING SESSION 10 s MAX 1 min"
 
@@ -41,3 +45,16 @@ def test_a_preview_is_refused(world: World) -> None:
     rows = [{"timestamp": 5_000, "sip": "a"}]
     answer = world.http.post("/v1/tasks/preview", json={"sql": SQL, "rows": rows})
     assert "does not show sessions yet" in problem(answer, 422)["detail"]
+
+
+def test_open_sessions_are_not_shown_without_those_that_were_saved_alone(visits: World) -> None:
+    """The log still has the entries below the anchor, which are passed over."""
+    saved = Snapshot({live_lane(0): 3}, 60_000, 1, 0)
+    for bucket in range(BUCKETS):
+        visits.commit(bucket, merged={live_lane(0): 3, live_lane(1): 0}, read=3, counted=3)
+        records = visits.kafka.progress[Bucket(bucket)]
+        records[-1] = replace(records[-1], snapshot=saved, anchored=True)
+
+    answer = visits.http.get("/v1/tasks/by_sip/windows")
+
+    assert "what is open was saved in Kafka" in problem(answer, 409)["detail"]

@@ -6,10 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import polars as pl
-
-from mars.core.types import Bucket, Entry, Lane, PaneRows, Partial, Range, RowCounts, Sequence64
-from mars.engine.codec.states import encode_states
+from mars.core.types import Bucket, Entry, Lane, Sequence64
 from mars.protocol.ports import Frontier, Progress
 from mars.protocol.windows.gaps import Gaps
 from mars.protocol.windows.state import ClosingCommit
@@ -55,17 +52,9 @@ class SessionCommits:
     ) -> Entry:
         """See `StateCommits`."""
         left = self._state.left(frontier.closed_ms)
-        open_panes = self._state.panes.open
-        panes = tuple(
-            PaneRows(start, part.rows, dict(open_panes[start].first))
-            for start, part in left.items()
-        )
-        needed = self.needed(through, frontier)
-        ranges = tuple(Range(lane, min(needed[lane], at), at) for lane, at in through.items())
+        rows = {start: part.rows for start, part in left.items()}
         parts = [part.states for part in left.values()]
-        encoded = encode_states(pl.concat(parts)) if parts else b""
-        partial = Partial(bucket, RowCounts(), panes, encoded)
-        return Entry(seq, self._state.plan.version, ranges, partial)
+        return self._state.panes.entry_of(bucket, seq, through, rows, parts)
 
     def told(
         self, record: Progress, closing: ClosingCommit, level: int | None, last: Progress | None

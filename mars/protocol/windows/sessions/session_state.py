@@ -29,7 +29,7 @@ from mars.engine.finishing import finish
 from mars.protocol.ports import Frontier, Head
 from mars.protocol.watermark import level_of
 from mars.protocol.windows.closers import Arrived, Closer, PartitionCloser
-from mars.protocol.windows.closing import ClosedWindow, WholeSpan
+from mars.protocol.windows.closing import ClosedWindow, WholeSpan, closed_by
 from mars.protocol.windows.gaps import Gaps
 from mars.protocol.windows.panes import lowest_firsts, states_by_pane
 from mars.protocol.windows.sessions.session_commits import SessionCommits
@@ -165,11 +165,7 @@ class SessionState(Unrevised):
 
     def closed_by(self, watermark_ms: int | None) -> int | None:
         """C after everything that the watermark has passed is closed; it never goes back."""
-        closed_ms = self.frontier.closed_ms
-        if watermark_ms is None:
-            return closed_ms
-        closed = self.shape.closed_by(watermark_ms)
-        return closed if closed_ms is None else max(closed, closed_ms)
+        return closed_by(self.shape, self.frontier.closed_ms, watermark_ms)
 
     # -------------------------------------------------------------------------------- close
 
