@@ -130,6 +130,7 @@ from mars.protocol.ports.results import (
     RowsRecord,
     Snapshot,
     SnapshotParts,
+    SourceTopic,
     Transaction,
 )
 from mars.protocol.ports.source import (
@@ -231,6 +232,7 @@ __all__ = [
     "SourceEvent",
     "SourceReader",
     "SourceRows",
+    "SourceTopic",
     "Stale",
     "StoreIdentity",
     "StrategyChange",
