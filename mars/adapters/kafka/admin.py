@@ -132,9 +132,9 @@ class KafkaTopicAdmin:
                 for topic in topics
             }
 
-    def infos(self, topics: Collection[Topic]) -> dict[Topic, TopicInfo]:
-        """Of those that are there and that Kafka tells of, in one request."""
-        found = self._descriptions(topics)
+    def infos(self, topics: Collection[Topic], stop: Callable[[], None]) -> dict[Topic, TopicInfo]:
+        """Of those that are there and that Kafka tells of, in one request; `stop` as above."""
+        found = self._descriptions(topics, stop)
         return {
             topic: _info(one) for topic, one in found.items() if isinstance(one, TopicDescription)
         }

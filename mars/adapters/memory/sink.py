@@ -326,8 +326,8 @@ class MemorySink:
     def commit(self, transaction: Transaction, next: int) -> Committed:
         """R7, R8: look for foreign records, write, commit."""
         bucket = transaction.bucket
-        refuse_made_anew(transaction.sources, _infos(self._broker, transaction.sources))
         slot = take_slot(self._slots, bucket)
+        refuse_made_anew(transaction.sources, _infos(self._broker, transaction.sources))
         if slot.draft is not None and slot.draft.results != transaction.results:
             slot = self._taken_back(slot)
         places = written_places(transaction, self._dead_place(bucket), (self._names.state, bucket))

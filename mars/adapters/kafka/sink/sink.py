@@ -356,9 +356,9 @@ class KafkaSink:
         end and have no other between them. All of this holds for a draft, too, whose producer was
         initialised before it.
         """
-        found = self._admin.infos({source.topic for source in transaction.sources})
-        refuse_made_anew(transaction.sources, found)
         slot = take_slot(self._slots, transaction.bucket)
+        topics = {source.topic for source in transaction.sources}
+        refuse_made_anew(transaction.sources, self._admin.infos(topics, slot.own.stop_if_asked))
         if slot.draft is not None and slot.draft.results != transaction.results:
             slot = self._taken_back(slot)
         slot = self._settled(slot, self._places(transaction), next)
