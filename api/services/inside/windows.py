@@ -20,7 +20,7 @@ from mars.core.definitions import TaskDefinition, TaskVersion
 from mars.core.errors import Conflict, Rejected, TaskLimit
 from mars.core.plan import Plan
 from mars.core.types import Bucket
-from mars.core.windows import Counting, Session, Shape, Window
+from mars.core.windows import Counting, Session, Window
 from mars.core.windows.counting import partition_of
 from mars.engine.finishing import Finished, finish, group_of
 from mars.protocol.ports import Head, WantedNumber, WantedWindow
@@ -227,18 +227,12 @@ def _rows(version: _Version, window: Window, selection: Selection, left: int) ->
         partition=None if counted is None else partition_of(window.start_ms),
         window_number=None if counted is None else counted.number(window),
         version=plan.version,
-        complete=counted is not None or bounds.holds(_reach(shape, window)),
+        complete=counted is not None
+        or bounds.holds(shape.reach(window) if isinstance(shape, Session) else window),
         groups=groups,
         folded=others > 0,
         rows=rows,
     )
-
-
-def _reach(shape: Shape, window: Window) -> Window:
-    """Where all rows lie that a window may have: those of a session less than a gap before it."""
-    if not isinstance(shape, Session):
-        return window
-    return Window(window.end_ms, window.start_ms - shape.gap_ms + 1)
 
 
 def _matching(plan: Plan, finished: Finished, keys: tuple[object, ...]) -> Iterator[int]:

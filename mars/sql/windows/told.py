@@ -55,5 +55,5 @@ gaps of 30 min, rows of `a` at 9:00, 9:20 and 9:50 are two sessions: [9:00, 9:50
   open sessions are gone from Kafka when they are read again, the task fails and says so.
 - Mappers read all history: there is no backfill by Spark, and no `history` from files.
 - Results list sessions; `window_start` alone names none, in no request. `mars-rows` and
-  `mars-ranges` are those of all sessions of a bucket that came together. Previews, queries over
-  history and `mars verify` do not show sessions yet."""
+  `mars-ranges` are those of all sessions of a bucket that came together. `mars verify` does not
+  show sessions yet."""
