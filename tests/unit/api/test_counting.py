@@ -77,8 +77,3 @@ def test_a_query_over_the_topic_is_taken_and_one_over_files_is_not(world: World)
     files = {"files": "/nowhere", "format": "csv"}
     answer = problem(world.http.post("/v1/queries", json={"sql": SQL, "files": files}), 422)
     assert "leave files out and read the topic" in answer["detail"]
-
-
-def test_a_preview_is_refused(busy: World) -> None:
-    preview = problem(busy.http.post("/v1/tasks/preview", json={"sql": SQL, "rows": ROWS}), 422)
-    assert "does not show windows of so many rows yet" in preview["detail"]

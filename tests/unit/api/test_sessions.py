@@ -45,12 +45,6 @@ def test_a_query_over_history_is_taken(world: World) -> None:
     assert world.http.post("/v1/queries", json={"sql": SQL}).status_code == 202
 
 
-def test_a_preview_is_refused(world: World) -> None:
-    rows = [{"timestamp": 5_000, "sip": "a"}]
-    answer = world.http.post("/v1/tasks/preview", json={"sql": SQL, "rows": rows})
-    assert "does not show sessions yet" in problem(answer, 422)["detail"]
-
-
 def test_open_sessions_are_not_shown_without_those_that_were_saved_alone(visits: World) -> None:
     """The log still has the entries below the anchor, which are passed over."""
     saved = Snapshot({live_lane(0): 3}, 60_000, 1, 0)
