@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mars.cli.shared import output, read_text
-from mars.cli.tables import begin_together, clock, number, table, window_name
-from mars.client.answers import Preview, PreviewWindow, Row
+from mars.cli.tables import WINDOW_TIMES, begin_together, cell, clock, number, table, window_name
+from mars.client.answers import Preview, PreviewWindow
 from mars.core.errors import Rejected
 from mars.core.words import counted
 
@@ -17,8 +17,6 @@ WINDOWS_SHOWN = 3
 
 ROWS_SHOWN = 10
 """Of a window."""
-
-_TIMES = ("window_start", "window_end")
 
 _NAMES = ("partition", "window_number")
 
@@ -71,31 +69,24 @@ def _print_window(window: PreviewWindow, together: bool) -> None:
     output().print(f"{name}  {counted(window.groups, 'group', ',')}{full}")
     if not window.rows:
         return
-    hidden = _NAMES if window.counts_rows else _TIMES
+    hidden = _NAMES if window.counts_rows else WINDOW_TIMES
     columns = [column for column in window.rows[0] if column not in hidden]
     shown = window.rows[:ROWS_SHOWN]
-    output().print(table(columns, [[_cell(row, column) for column in columns] for row in shown]))
+    output().print(table(columns, [[cell(row, column) for column in columns] for row in shown]))
 
 
 def _print_sessions(windows: Sequence[PreviewWindow]) -> None:
     """Sessions are of one group each: a line for each."""
     lines = [(window, row) for window in windows for row in window.rows]
-    rest = [column for column in lines[0][1] if column not in _TIMES]
+    rest = [column for column in lines[0][1] if column not in WINDOW_TIMES]
     titles = ("begins", "ends", *rest, "")
     rows = [
         (
             clock(window.window_start),
             clock(window.window_end),
-            *(_cell(row, column) for column in rest),
+            *(cell(row, column) for column in rest),
             "" if window.complete else "may have more rows",
         )
         for window, row in lines
     ]
     output().print(table(titles, rows))
-
-
-def _cell(row: Row, column: str) -> str:
-    value = row[column]
-    if column in _TIMES and isinstance(value, int):
-        return clock(value)
-    return json.dumps(value, ensure_ascii=False)

@@ -18,7 +18,13 @@ import polars as pl
 from mars.core.plan import WINDOW_END, Plan
 from mars.core.types import Lane, live_lane
 from mars.core.windows import Counting, Session, Window
-from mars.core.windows.counting import WindowNumber, first_place, number_of, partition_of
+from mars.core.windows.counting import (
+    WindowNumber,
+    first_place,
+    number_of,
+    number_of_window,
+    partition_of,
+)
 from mars.core.windows.moments import MINUTE_MS
 from mars.engine.aggregates import PANE, columns, key_names, merge_panes, sessions_of
 from mars.engine.aggregates.placed import FIRST
@@ -179,7 +185,7 @@ def _numbered(
         _rows(finished, limit),
         len(finished.values),
         window.end_ms <= end,
-        WindowNumber(shape.number(window), partition_of(window.start_ms)),
+        number_of_window(shape, window),
     )
 
 
