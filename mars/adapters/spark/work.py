@@ -176,9 +176,11 @@ class FinishWork:
 
     def _sessions(self, states: pl.DataFrame) -> Iterator[FinishedRow]:
         """Each row is a session of one group, and says when it begins and ends."""
-        found = finish(self.plan, sessions_of(self.plan, [states]).merged(self.plan), _EACH_ITS_OWN)
-        for key, value in zip(found.keys, found.values, strict=True):
-            yield window_of_row(key, value), key, value
+        merged = sessions_of(self.plan, [states]).merged(self.plan)
+        for part in merged.iter_slices(self.rows_max + 1):
+            found = finish(self.plan, part, _EACH_ITS_OWN)
+            for key, value in zip(found.keys, found.values, strict=True):
+                yield window_of_row(key, value), key, value
 
 
 def sort_out(sent: Iterable[Sent]) -> tuple[list[Accounted], dict[Bucket, list[Placed]]]:
