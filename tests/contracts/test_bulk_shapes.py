@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import duckdb
 import polars as pl
 import pytest
 
+from mars.adapters.spark.files import list_history
 from mars.core.errors import JobFailed
-from mars.core.types import Range, live_lane
+from mars.core.types import Range, file_lane, live_lane
 from mars.protocol.ports import QueryAnswer
-from tests.contracts.bulk_engines import Bulk
-from tests.contracts.bulk_jobs import flow, query_job
+from tests.contracts.bulk_engines import ROOTS, Bulk
+from tests.contracts.bulk_jobs import flow, flows, query_job, stream_of
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -112,6 +114,19 @@ def test_sessions_are_the_islands_of_the_range(bulk: Bulk, gap: int, most: int) 
     assert len(wanted) > 10
     assert [json.loads(key) for key in answer.keys] == [[row[0], row[2]] for row in wanted]
     assert answer.counted == {}
+
+
+def test_sessions_are_made_of_the_rows_of_files_too(bulk: Bulk, tmp_path: Path) -> None:
+    lines = flows(ROWS)
+    for number, part in enumerate((lines[: ROWS // 3], lines[ROWS // 3 :])):
+        (tmp_path / f"{number}.ndjson").write_bytes(b"\n".join(part) + b"\n")
+    files = list_history(str(tmp_path), "ndjson", stream_of("t"), ROOTS)
+    whole = Range(file_lane("q"), 0, files.files[-1].next)
+    sql = SESSIONS.format(gap=500, most=7_000)
+
+    answer = bulk.engine.query(query_job("t", whole, sql=sql, files=files, **SPAN))
+
+    assert rows_of(answer) == oracle(ISLANDS, gap=500, most=7_000)
 
 
 def test_sessions_over_the_limit_of_rows_are_told(bulk: Bulk) -> None:

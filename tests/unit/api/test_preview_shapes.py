@@ -246,6 +246,16 @@ def test_rows_of_the_request_have_none_before_them(world: World) -> None:
     assert (first["complete"], second["complete"]) == (False, False)
 
 
+def test_rows_behind_by_more_than_the_delay_are_late_for_sessions(world: World) -> None:
+    """They are cut by panes of 100 ms: of a row 50 ms behind half the places of borders are."""
+    times = [-9_000, -8_000, -8_050, -4_000, -6_000, -3_000, -2_900, -2_800, -2_700, -2_600]
+    send(world, [flow(at) for at in times])
+    told = ask(world, sql=SESSIONS)["predictions"]
+    shares = {one["delay_ms"]: one["share"] for one in told["late"]}
+    assert (shares[0], shares[1_000], shares[5_000]) == (0.15, 0.1, 0)
+    assert (told["disorder_max_ms"], told["suggested_delay_ms"]) == (2_000, 5_000)
+
+
 def test_a_preview_shorter_than_a_gap_says_that_it_knows_little(world: World) -> None:
     send(world, made(3, 60))
     sql = "SELECT sip, count(*) FROM flows GROUP BY sip WINDOWING SESSION 30 min"
