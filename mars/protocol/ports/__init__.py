@@ -111,6 +111,7 @@ from mars.protocol.ports.reading import (
     SourceRows,
     WantedNumber,
     WantedWindow,
+    number_in_row,
     window_of_row,
 )
 from mars.protocol.ports.results import (
@@ -250,6 +251,7 @@ __all__ = [
     "Written",
     "WrongEpoch",
     "WrongVersion",
+    "number_in_row",
     "put_copies",
     "window_of_row",
 ]

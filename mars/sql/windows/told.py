@@ -19,9 +19,10 @@ as its last row has been counted: there is no watermark and no delay, and no row
   its key ends with both: `[window_start, keys..., partition, window_number]`. `window_start` and
   `window_end` are the lowest and highest event time of the group's rows, `window_first_offset` and
   `window_last_offset` their first and last offset.
-- `partition` and `window_number` name a finished window of the current version, for its results,
-  its ledger and `mars verify`. That one reads from the first to the last of its offsets, finds
-  exactly so many rows there, and compares their groups; that the number is right it does not check.
+- `mars windows --partition` shows the open windows of a partition. `partition` and `window_number`
+  name a finished window of the current version, for its results, its ledger and `mars verify`. That
+  one reads from the first to the last of its offsets, finds exactly so many rows there, and
+  compares their groups; that the number is right it does not check.
 - A window that is not full waits for its rows, however long. A pause changes no number. A new
   version counts from 0; what the old one has not filled by then comes as it is, with
   `mars-complete: 0`.
@@ -55,5 +56,5 @@ gaps of 30 min, rows of `a` at 9:00, 9:20 and 9:50 are two sessions: [9:00, 9:50
   open sessions are gone from Kafka when they are read again, the task fails and says so.
 - Mappers read all history: there is no backfill by Spark, and no `history` from files.
 - Results list sessions; `window_start` alone names none, in no request. `mars-rows` and
-  `mars-ranges` are those of all sessions of a bucket that came together. Previews, queries over
-  history and `mars verify` do not show sessions yet."""
+  `mars-ranges` are those of all sessions of a bucket that came together. `mars verify` does not
+  show sessions yet."""

@@ -41,10 +41,8 @@ def test_no_time_alone_names_a_session(visits: World, what: str) -> None:
     assert "each session is a window of one group" in problem(answer, 422)["detail"]
 
 
-def test_a_preview_is_refused(world: World) -> None:
-    rows = [{"timestamp": 5_000, "sip": "a"}]
-    answer = world.http.post("/v1/tasks/preview", json={"sql": SQL, "rows": rows})
-    assert "does not show sessions yet" in problem(answer, 422)["detail"]
+def test_a_query_over_history_is_taken(world: World) -> None:
+    assert world.http.post("/v1/queries", json={"sql": SQL}).status_code == 202
 
 
 def test_open_sessions_are_not_shown_without_those_that_were_saved_alone(visits: World) -> None:
