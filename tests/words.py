@@ -2,9 +2,9 @@
 
     python -m tests.words       each page, the longest last, and the sum
 
-A word is what stands between two blanks and has a letter or a digit. Tables and names of commands in
-a sentence count; blocks of code, comments, and what links lead to do not. Pages that are made from
-code, decisions, reports and the changelog are no part of it.
+A word is what stands between two blanks and has a letter or a digit. Tables and names of commands
+in a sentence count; blocks of code, comments, and what links lead to do not. Pages that are made
+from code, decisions, reports and the changelog are no part of it.
 """
 
 from __future__ import annotations
