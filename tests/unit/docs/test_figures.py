@@ -129,9 +129,7 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
         streams.FIELD_NAME_CHARACTERS_MAX,
         kib(streams.STREAM_BYTES_MAX),
     ),
-    "definition of a task, with its open versions and files": (
-        making.DEFINITION_BYTES_MAX,
-    ),
+    "definition of a task, with its open versions and files": (making.DEFINITION_BYTES_MAX,),
     "files of a history": (files.FILES_MAX,),
     "listing of a history's folder": (
         walking.ENTRIES_MAX,
@@ -229,9 +227,7 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
     ),
     "sets of tasks made and waiting": (turns(ALL_TURNS.sets),),
     "nesting of JSON": (json_nesting.NESTING_MAX,),
-    "texts in GROUP BY, of a row, together": (
-        kib(long_keys.KEY_BYTES_MAX),
-    ),
+    "texts in GROUP BY, of a row, together": (kib(long_keys.KEY_BYTES_MAX),),
     "result: its key and its value in Kafka, together": (kib(finishing.RESULT_BYTES_MAX),),
     "rows named one by one": (usable.NAMED_MAX, input_module.LATE_WINDOWS_NAMED_MAX),
     "partials in Redis, uncompressed": (
