@@ -148,7 +148,7 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
         PATTERN_CHARACTERS_MAX,
         NOTE_CHARACTERS_MAX,
     ),
-    "requests of a key, or of an address without one": (
+    "requests of a key, or of an address without one, where keys are asked for": (
         SETTINGS.api.requests_per_second,
         f"{limits.BURST_S:g} s",
     ),
@@ -308,14 +308,6 @@ def test_other_figures_of_the_limits_page_are_those_of_the_code() -> None:
     page = (DOCS / "reference" / "limits.md").read_text("utf-8")
     assert f"1 to {options.MAX_KEYS_MAX:,}" in page
     assert f"sooner where it has {MERGE_ROWS_MIN:,} more" in page
-
-
-def test_page_on_access_names_as_many_event_streams_and_queries_as_the_code_allows() -> None:
-    page = " ".join((DOCS / "operate" / "access.md").read_text("utf-8").split())
-    assert (
-        f"{results.FOLLOWERS_MAX} event streams of results and {figures.FOLLOWERS_MAX} of figures "
-        f"for each API process (429), {queries.QUERIES_KEPT} queries" in page
-    )
 
 
 def test_upgrade_page_names_the_formats_that_are_written_and_read() -> None:
