@@ -23,9 +23,11 @@ from mars.core.types import Bucket
 from mars.core.windows import Counting, Session, Shape, Window
 from mars.core.windows.counting import partition_of
 from mars.engine.finishing import Finished, finish, group_of
+from mars.inspect.verifying_sessions import session_rows
 from mars.protocol.ports import Head, WantedNumber, WantedWindow
 from mars.protocol.windows.closing import WholeSpan
 from mars.protocol.windows.folding import Folding
+from mars.protocol.windows.sessions.session_state import SessionState
 
 LIMIT_DEFAULT = 100
 """Rows in an answer that names no limit."""
@@ -155,6 +157,23 @@ class WindowService:
             for folding in version.foldings
             for window in folding.state.open_windows()
             if wanted.is_of(window)
+        }
+
+    def open_sessions(
+        self, definition: TaskDefinition, plans: Mapping[int, Plan]
+    ) -> dict[int, list[tuple[bytes, bytes]]]:
+        """Keys and values of open sessions as results would have them, by version.
+
+        Raises Unavailable, and Conflict where they cannot be shown.
+        """
+        return {
+            number: [
+                row
+                for folding in version.foldings
+                if isinstance(folding.state, SessionState)
+                for row in session_rows(version.plan, folding.state.sessions())
+            ]
+            for number, version in self._folded(definition, plans).items()
         }
 
     def _folded(self, definition: TaskDefinition, plans: Mapping[int, Plan]) -> dict[int, _Version]:

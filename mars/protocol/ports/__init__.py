@@ -110,6 +110,7 @@ from mars.protocol.ports.reading import (
     ResultTail,
     SourceRows,
     WantedNumber,
+    WantedSessions,
     WantedWindow,
     window_of_row,
 )
@@ -244,6 +245,7 @@ __all__ = [
     "Wanted",
     "WantedKind",
     "WantedNumber",
+    "WantedSessions",
     "WantedWindow",
     "Written",
     "WrongEpoch",

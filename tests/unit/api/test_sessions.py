@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from mars.core.types import Bucket, live_lane
-from mars.protocol.ports import Snapshot
+from mars.protocol.ports import CommittedRow, Snapshot, WantedSessions
+from tests.unit.api.emitting import committed
 from tests.unit.api.twins import BUCKETS, World, problem
 
 SQL = "SELECT sip, count(*) AS n FROM flows GROUP BY sip WINDOWING SESSION 10 s MAX 1 min"
@@ -35,10 +36,40 @@ def test_open_sessions_are_shown_each_with_its_rows(visits: World) -> None:
     assert shown == [(5_000, 19_000, 2), (30_000, 40_000, 1)]
 
 
-@pytest.mark.parametrize("what", ["results", "ledger", "verify"])
-def test_no_time_alone_names_a_session(visits: World, what: str) -> None:
-    answer = visits.http.get(f"/v1/tasks/by_sip/{what}", params={"window_start": 5_000})
-    assert "each session is a window of one group" in problem(answer, 422)["detail"]
+def test_the_ledger_of_a_session_is_refused(visits: World) -> None:
+    answer = visits.http.get("/v1/tasks/by_sip/ledger", params={"window_start": 5_000})
+    assert "sessions have no ledger of their own" in problem(answer, 422)["detail"]
+
+
+def test_a_time_names_all_sessions_that_begin_then(world: World) -> None:
+    assert world.register(sql=SQL, start="earliest").status_code == 201
+    sessions = [(5_000, 19_000, b"a"), (5_000, 15_000, b"b"), (5_000, 15_000, b"c")]
+    for start, end, sip in [*sessions, (5_001, 15_001, b"d")]:
+        value = b'{"window_start":%d,"window_end":%d,"sip":"%s","n":2}' % (start, end, sip)
+        world.kafka.rows.append(committed(0, b'[%d,"%s"]' % (start, sip), value, 2))
+
+    def listed(**query: int) -> list[tuple[int, list[str]]]:
+        answer = world.http.get("/v1/tasks/by_sip/results", params=query).json()
+        shown = answer["windows"]
+        return [(one["window_end"], [row["sip"] for row in one["rows"]]) for one in shown]
+
+    assert listed(window_start=5_000) == [(19_000, ["a"]), (15_000, ["b", "c"])]
+    assert listed(window_start=5_000, window_end=15_000) == [(15_000, ["b", "c"])]
+    assert listed(window_start=5_002) == []
+
+
+def test_rows_before_sessions_that_are_wanted_are_of_a_commit_before_theirs() -> None:
+    """Commits emit sessions by their ends, and in no order within."""
+    wanted = WantedSessions(50_000, None, 60_000)
+
+    def row(emit: int, end_ms: int, bucket: int = 0) -> CommittedRow:
+        value = b'{"window_start":0,"window_end":%d}' % end_ms
+        return replace(committed(bucket, b"[0]", value, 2), emit=emit)
+
+    assert not wanted.is_behind([row(5, 59_999)]), "more of this commit may lie before it"
+    assert not wanted.is_behind([row(4, 61_000), row(5, 60_000)])
+    assert not wanted.is_behind([row(4, 20_000, bucket=1), row(5, 59_999)])
+    assert wanted.is_behind([row(4, 61_000), row(5, 59_999)])
 
 
 def test_a_preview_is_refused(world: World) -> None:
