@@ -13,7 +13,14 @@ import polars as pl
 from api.services.compiling import TaskCompiler
 from api.services.context import BucketCount, Ports
 from api.services.inside.progress import ProgressTail
-from api.services.operation.logs import LogReader, Portion, check_rebuilt, folded, holds_something
+from api.services.operation.logs import (
+    LogReader,
+    Portion,
+    begins_saved,
+    check_rebuilt,
+    folded,
+    holds_something,
+)
 from api.services.tasks import TaskService
 from mars.client.answers import OpenWindow, OpenWindows
 from mars.core.definitions import TaskDefinition, TaskVersion
@@ -199,7 +206,12 @@ class WindowService:
     ) -> None:
         """Add the panes of some buckets; what they have committed is read after their logs."""
         records = self._progress.records(definition)
-        filled = {bucket: piece for bucket, piece in portion.items() if holds_something(piece)}
+        begun = {record.bucket for record in records if begins_saved(record)}
+        filled = {
+            bucket: piece
+            for bucket, piece in portion.items()
+            if bucket in begun or holds_something(piece)
+        }
         for record in records:
             # Panes of a snapshot may not be back, and the log empty.
             if record.snapshot is not None or record.bucket in filled:
@@ -208,7 +220,9 @@ class WindowService:
         for bucket, piece in filled.items():
             for number, version in versions.items():
                 own = found.get((number, bucket))
-                version.foldings.append(folded(definition, version.plan, bucket, piece, own))
+                version.foldings.append(
+                    folded(definition, version.plan, bucket, piece, own, self._ports.saved)
+                )
 
 
 def _check_order(selection: Selection, plans: Iterable[Plan]) -> None:

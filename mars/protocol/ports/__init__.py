@@ -10,6 +10,7 @@ the adapter states.
     results       ResultSink     Kafka transactions of the reducers: results, dead letters,
                                  progress, snapshots of open panes
                   ProgressLog    the topic `mars.progress`, read
+                  SavedPanes     the topic `mars.state`, read
     reading       ResultTail     output topics, read for people
                   DeadLetters    the topic `mars.dead`, read for people
                   SourceRows     rows of tasks, read again to check a result
@@ -129,6 +130,7 @@ from mars.protocol.ports.results import (
     ResultBatch,
     ResultSink,
     RowsRecord,
+    SavedPanes,
     Snapshot,
     SnapshotParts,
     Transaction,
@@ -227,6 +229,7 @@ __all__ = [
     "Revoked",
     "Role",
     "RowsRecord",
+    "SavedPanes",
     "Snapshot",
     "SnapshotParts",
     "SourceEvent",
