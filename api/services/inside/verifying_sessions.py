@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from api.services.context import Ports
@@ -74,14 +75,14 @@ class SessionVerifier:
         if not results.rows:
             raise NotFound(_no_rows(definition, wanted))
         if not all(row.ranges for row in results.rows):
-            raise Conflict("sessions do not name the offsets they were counted from: not ours")
-        for most in SESSIONS_AT_ONCE:
-            try:
+            raise Conflict(
+                "a session does not name the offsets it was counted from: somebody else wrote it"
+            )
+        *larger, least = SESSIONS_AT_ONCE if wanted is None else SESSIONS_AT_ONCE[:1]
+        for most in larger:
+            with suppress(NotReread):
                 return self._newest(definition, plans, wanted, records, results, most)
-            except NotReread:
-                if wanted is not None or most == SESSIONS_AT_ONCE[-1]:
-                    raise
-        raise AssertionError
+        return self._newest(definition, plans, wanted, records, results, least)
 
     def _results(
         self, definition: TaskDefinition, plans: Mapping[int, Plan], wanted: WantedWindow | None
